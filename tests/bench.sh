@@ -75,7 +75,7 @@ ensure_engine || die "No Docker Engine could be started; the lines above say why
 ensure_busybox || die "No static busybox could be installed; the lines above say why."
 ensure_toolchain
 TRIPLE=$(rustc -vV | sed -n 's/^host: //p')
-PROFILE=release DAEMON=(-p cofferd) TESTS=(-p cofferdam-tests) ARGUMENTS=()
+PROFILE=release DAEMON=(-p cofferd -p coffer) TESTS=(-p cofferdam-tests) ARGUMENTS=()
 for argument in "$@"; do
     if [[ $argument == --debug ]]; then
         # As tests/run.sh builds them: crates alone would be compiled again, with fewer features.

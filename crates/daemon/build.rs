@@ -1,8 +1,8 @@
-//! Builds the static `coffer-guest` and `coffer-host-worker` that `cofferd` carries inside.
+//! Builds the static `coffer-guest` and `coffer-host-worker` that `cofferd` embeds.
 //!
-//! A static binary needs `-C target-feature=+crt-static` on its own crates and not on build scripts and proc macros,
-//! which one `cargo build` cannot express; so this script calls cargo once more, with a target directory of its own.
-//! Packagers may give finished binaries instead, by `COFFER_GUEST_BINARY` and `COFFER_HOST_WORKER_BINARY`.
+//! A static binary needs `-C target-feature=+crt-static` on its own crates, but not on build scripts and proc macros.
+//! One `cargo build` cannot express that, so this script calls cargo once more, with a separate target directory.
+//! Packagers can supply finished binaries instead, in `COFFER_GUEST_BINARY` and `COFFER_HOST_WORKER_BINARY`.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -11,18 +11,19 @@ use std::process::Command;
 
 use sha2::{Digest as _, Sha256};
 
-/// The programs, and in the names of variables.
+/// The embedded programs, and the prefixes of their environment variables.
 const PROGRAMS: [(&str, &str); 2] =
     [("coffer-guest", "COFFER_GUEST"), ("coffer-host-worker", "COFFER_HOST_WORKER")];
 
-/// What they are made of, from the workspace's root.
-const SOURCES: [&str; 9] = [
+/// Source paths of the programs, from the workspace's root. A change in one of them runs this script again.
+const SOURCES: [&str; 10] = [
     "Cargo.toml",
+    "crates/file-ops",
     "crates/guest",
     "crates/host-launch",
     "crates/host-worker",
     "crates/jail",
-    "crates/ops",
+    "crates/operations",
     "crates/text",
     "crates/wire",
     "crates/worker-protocol",
@@ -49,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Builds the programs; their directory.
+/// Builds the programs and returns the directory that contains them.
 fn build(root: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let target = std::env::var("TARGET")?;
     let (directory, outer) = target_directory()?;
@@ -63,7 +64,7 @@ fn build(root: &Path) -> Result<PathBuf, Box<dyn Error>> {
         .args(["--profile", profile, "--target", &target])
         .arg("--target-dir")
         .arg(&directory);
-    // What the outer cargo set up for this very build does not hold for the inner one.
+    // Settings that the outer cargo made for this build do not hold for the inner one.
     for inherited in
         ["RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_TARGET", "CARGO_TARGET_DIR"]
     {
@@ -78,8 +79,9 @@ fn build(root: &Path) -> Result<PathBuf, Box<dyn Error>> {
     Ok(directory.join(&target).join(profile))
 }
 
-/// `target/` and the name of the profile, from `target/PROFILE/build/PACKAGE-HASH/out`. Cargo's `PROFILE` says only which
-/// of its own two the profile comes from.
+/// Returns `target/` and the name of the profile, from `target/PROFILE/build/PACKAGE-HASH/out`.
+///
+/// Cargo's `PROFILE` variable names only the built-in profile that the profile inherits from.
 fn target_directory() -> Result<(PathBuf, OsString), Box<dyn Error>> {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     let profile = out.ancestors().nth(3).ok_or("OUT_DIR is not below a target directory")?;

@@ -35,7 +35,7 @@ async fn lists_and_reads(way: &[&str], url: &str, run: &RunHandle) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_connects_by_the_socket_and_over_tcp() {
+async fn buf_curl_connects_by_socket_and_tcp() {
     let certificates = Certificates::make(&[]);
     let tcp = certificates.listen("tokens: {}");
     let daemon = Daemon::start_with(Setup { tcp, ..Default::default() }).await;

@@ -98,7 +98,7 @@ async fn relayed(socket: PathBuf) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_it_sends_by_the_socket_lists_calls_and_streams() {
+async fn grpc_java_lists_calls_and_streams_by_socket() {
     let (daemon, client) = (Daemon::start().await, Client::compile().await);
     let workspace = daemon.workspace("w", &[("a.txt", "read\n")]);
     let run = daemon.run("open", &workspace).await;
@@ -110,7 +110,7 @@ async fn what_it_sends_by_the_socket_lists_calls_and_streams() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_lists_calls_and_streams_over_tcp() {
+async fn grpc_java_lists_calls_and_streams_over_tcp() {
     let client = Client::compile().await;
     let certificates = Certificates::make(&[]);
     for tcp in

@@ -31,7 +31,7 @@ async fn lists_reads_and_streams(endpoint: &str, run: &RunHandle, secured: &[&st
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_connects_by_the_socket_and_lists_calls_and_streams() {
+async fn grpcio_lists_calls_and_streams_by_socket() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "read\n")]);
     let run = daemon.run("open", &workspace).await;
@@ -39,7 +39,7 @@ async fn it_connects_by_the_socket_and_lists_calls_and_streams() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_connects_over_tcp_with_a_token_or_a_certificate() {
+async fn grpcio_connects_over_tcp_with_token_or_certificate() {
     let certificates = Certificates::make(&["ci"]);
     let tcp = certificates.listen("tokens: {}");
     let config = "access: [{ certificate: ci, roles: [operator] }]\n".to_owned();

@@ -22,7 +22,7 @@ async fn lists_reads_and_streams(endpoint: &str, run: &RunHandle, secured: &[&st
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_connects_by_the_socket_and_over_tcp() {
+async fn grpclib_connects_by_socket_and_tcp() {
     let certificates = Certificates::make(&[]);
     let tcp = certificates.listen("tokens: {}");
     let daemon = Daemon::start_with(Setup { tcp, ..Default::default() }).await;

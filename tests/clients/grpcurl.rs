@@ -98,7 +98,7 @@ impl Grpcurl {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_lists_and_describes_what_there_is() {
+async fn grpcurl_lists_and_describes_services() {
     let daemon = Daemon::start().await;
     let grpcurl = Grpcurl::by_socket(&daemon);
     let services = grpcurl.says(&["list"]).await;
@@ -118,7 +118,7 @@ async fn it_lists_and_describes_what_there_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_does_the_main_job_in_the_promised_json() {
+async fn grpcurl_runs_the_main_workflow_in_documented_json() {
     let daemon = Daemon::start().await;
     let workspace = daemon.repository("a", &[("README.md", "# A pump\n\nfn main\n")]);
     let grpcurl = Grpcurl::by_socket(&daemon);
@@ -202,7 +202,7 @@ async fn it_does_the_main_job_in_the_promised_json() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_told_what_was_wrong() {
+async fn grpcurl_shows_error_details() {
     let daemon = Daemon::start().await;
     let grpcurl = Grpcurl::by_socket(&daemon);
     let refused = async |method: &str, request: &str| {
@@ -233,7 +233,7 @@ async fn it_is_told_what_was_wrong() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_connects_over_tcp_with_a_certificate_or_a_token() {
+async fn grpcurl_connects_over_tcp_with_certificate_or_token() {
     let certificates = Certificates::make(&["ci"]);
     let tcp = certificates.listen("tokens: {}");
     let config = "access: [{ certificate: ci, roles: [orchestrator] }]\n".to_owned();
@@ -255,5 +255,5 @@ async fn it_connects_over_tcp_with_a_certificate_or_a_token() {
         assert_eq!(echoed["result"]["exec"]["stdout"], "from afar\n", "{echoed}");
     }
     let (code, _, err) = Grpcurl::by_tls(&daemon, &certificates, &[]).run(&[], &["list"]).await;
-    assert!(code != 0 && err.contains("no token and no client certificate"), "{err}");
+    assert!(code != 0 && err.contains("no token and the connection no client certificate"), "{err}");
 }

@@ -61,7 +61,7 @@ async fn each_status_becomes_the_error_that_fits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_works_with_the_grpc_of_two_years_ago() {
+async fn python_sdk_works_with_grpc_of_two_years_ago() {
     pass_with(&former_python(), "errors", &[]).await;
     pass_with(&former_python(), "scenarios", &[]).await;
     pass_with(&former_python(), "connections", &[]).await;
@@ -93,7 +93,7 @@ async fn sessions_outlive_daemons_watches_end_and_leases_are_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_reaches_the_daemon_over_tls_by_certificate_or_token() {
+async fn python_sdk_connects_over_tls_by_certificate_or_token() {
     pass("endpoints").await;
 }
 

@@ -20,7 +20,7 @@ async fn printed(variables: &[(&str, String)]) -> Result<String, String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn its_example_of_thirty_lines_works_by_every_way_to_the_daemon() {
+async fn example_of_thirty_lines_works_over_every_transport() {
     assert!(EXAMPLE.lines().count() <= 30, "{} lines", EXAMPLE.lines().count());
     let certificates = Certificates::make(&["ci"]);
     let setup = Setup {
@@ -58,7 +58,7 @@ async fn its_example_of_thirty_lines_works_by_every_way_to_the_daemon() {
     }
     // Nothing else is a way in: no token, another daemon's authority, and another host in the clear.
     for (variables, says) in [
-        (vec![("COFFERDAM_ENDPOINT", http)], "no token and no client certificate"),
+        (vec![("COFFERDAM_ENDPOINT", http)], "no token and the connection no client certificate"),
         (vec![("COFFERDAM_ENDPOINT", https)], "Unreachable"),
         (vec![("COFFERDAM_ENDPOINT", "http://192.0.2.1:1".to_owned())], "InTheClear"),
         (vec![("COFFERDAM_ENDPOINT", "unix:/nonexistent/cofferd.sock".to_owned())], "Unreachable"),

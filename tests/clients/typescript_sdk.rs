@@ -102,7 +102,7 @@ async fn the_scenarios_of_all_sdks_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_works_with_the_oldest_node_js_that_is_promised() {
+async fn typescript_sdk_works_with_the_oldest_supported_node() {
     let version = Command::new(oldest_node()).arg("--version").output().unwrap().stdout;
     assert!(version.starts_with(b"v20."), "{}", String::from_utf8_lossy(&version));
     pass_with(&oldest_node(), "scenarios").await;
@@ -146,7 +146,7 @@ async fn changes_of_files_are_seen_and_streams_of_requests_are_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_reaches_the_daemon_over_tls_by_certificate_or_token() {
+async fn typescript_sdk_connects_over_tls_by_certificate_or_token() {
     pass("endpoints").await;
 }
 

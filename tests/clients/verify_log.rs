@@ -39,12 +39,12 @@ fn ours(keys: &[VerifierKey], log: &Path) -> String {
 }
 
 #[test]
-fn it_needs_no_more_than_150_lines() {
+fn verifier_script_has_at_most_150_lines() {
     assert!(std::fs::read_to_string(SCRIPT).unwrap().lines().count() <= 150);
 }
 
 #[test]
-fn it_agrees_on_good_damaged_rotated_compressed_and_shortened_logs() {
+fn verifiers_agree_on_good_and_damaged_logs() {
     let scratch = tempfile::tempdir().unwrap();
     let base = Shape { records: 400, segment_bytes: 8_000, checkpoint_every: 50, rotate: false, tidy: false };
     let shapes = [
@@ -86,7 +86,7 @@ fn it_agrees_on_good_damaged_rotated_compressed_and_shortened_logs() {
 }
 
 #[test]
-fn it_trusts_the_same_keys() {
+fn verifiers_trust_the_same_keys() {
     let scratch = tempfile::tempdir().unwrap();
     let base = Shape { records: 120, segment_bytes: 8_000, checkpoint_every: 50, rotate: true, tidy: true };
     let (one, other) = (scratch.path().join("one"), scratch.path().join("other"));
@@ -105,7 +105,7 @@ fn it_trusts_the_same_keys() {
 }
 
 #[test]
-fn neither_takes_an_emptied_log_for_a_proven_one() {
+fn verifiers_do_not_accept_an_emptied_log() {
     let scratch = tempfile::tempdir().unwrap();
     let log = scratch.path().join("log");
     make(

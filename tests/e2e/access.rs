@@ -13,10 +13,10 @@ use tonic_prost::ProstCodec;
 /// What the guard says when it lets nothing through.
 const CLOSED: [&str; 5] = [
     "has no role that allows this",
-    "no token and no client certificate was shown",
-    "a run's token is for the tools of its run",
-    "a token that is limited to runs or profiles opens only what is about runs",
-    "no token opens this",
+    "no token and the connection no client certificate",
+    "a run token gives access to the tools of its run",
+    "a token that is limited to runs or profiles gives access to methods about runs only",
+    "accepts no token",
 ];
 
 /// An empty request; the answer's messages are left unread.
@@ -163,8 +163,8 @@ async fn every_cell_of_methods_and_roles_and_transports_is_as_the_table_says() {
 
     let of_its_run = run_token(&own).await;
     let of_run = || open(Credential::RunToken, Roles::none());
-    check("the Unix socket", "a run's token", opened(&own.channel, Some(&of_its_run)).await, of_run());
-    check("TLS", "a run's token", opened(&anonymous, Some(&of_its_run)).await, of_run());
+    check("the Unix socket", "a run token", opened(&own.channel, Some(&of_its_run)).await, of_run());
+    check("TLS", "a run token", opened(&anonymous, Some(&of_its_run)).await, of_run());
     assert_eq!(opened(&anonymous, None).await, Vec::<&str>::new());
     let foreign = Issuer::default().token("everybody", &[], Duration::from_secs(3_600));
     for bad in ["", "cft_x_y", "cfa_01a2003d-e913-7000-8000-00000000aaaa_AAAA", "Basic x", &foreign] {
@@ -208,7 +208,7 @@ async fn every_cell_of_methods_and_roles_is_as_the_table_says_in_the_clear_as_we
 async fn a_listener_takes_what_its_configuration_names() {
     let certificates = Certificates::make(&["ci"]);
     let config = "access: [{ certificate: ci, roles: [auditor] }]\n";
-    // Certificates alone: nobody without one has a connection, and no token counts.
+    // Certificates alone: nobody without one has a connection, and no token is accepted.
     let setup = Setup { config: config.into(), tcp: certificates.listen(""), ..Default::default() };
     let daemon = Daemon::start_with(setup).await;
     let token = v1::Token { name: "a".into(), roles: vec!["auditor".into()], ..Default::default() };
@@ -217,7 +217,7 @@ async fn a_listener_takes_what_its_configuration_names() {
     assert!(ci.verify().await.intact);
     let shown = ci.audit.verify_log(Bearer::new(&secret).shows(v1::VerifyLogRequest {})).await.unwrap_err();
     assert_eq!(
-        (reason(&shown).as_str(), shown.message().contains("no token counts")),
+        (reason(&shown).as_str(), shown.message().contains("accepts no tokens")),
         ("PERMISSION_DENIED", true)
     );
     let foreign = Certificates::make(&["ci"]);

@@ -40,7 +40,7 @@ async fn ask(clients: &Clients, method: &str) -> Result<(), Status> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stranger_may_call_nothing_at_all() {
+async fn anonymous_client_may_call_nothing() {
     let daemon = Daemon::start().await;
     daemon.expose();
     let own = daemon.connect().await;
@@ -64,7 +64,7 @@ async fn a_stranger_may_call_nothing_at_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_role_opens_its_own_doors_only() {
+async fn a_role_allows_only_its_own_methods() {
     let config = "access: [{ uid: 12345, roles: [auditor] }]\n".to_owned();
     let daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
     daemon.expose();

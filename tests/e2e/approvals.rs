@@ -31,7 +31,7 @@ async fn pending(run: &mut RunHandle) -> v1::Approval {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_denied_does_not_happen_and_a_decision_is_final() {
+async fn denied_call_is_not_executed_and_decision_is_final() {
     let daemon = Daemon::start().await;
     let mut run = review(&daemon).await;
 
@@ -68,7 +68,7 @@ async fn what_was_denied_does_not_happen_and_a_decision_is_final() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_approval_that_nobody_decides_on_expires_after_one_reminder() {
+async fn undecided_approval_expires_after_one_reminder() {
     let config = "approvals: { timeout: 10s, allow_self_approval: true }\n".to_owned();
     let daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
     let mut run = review(&daemon).await;
@@ -96,7 +96,7 @@ async fn an_approval_that_nobody_decides_on_expires_after_one_reminder() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_consents_to_a_call_of_their_own() {
+async fn requester_cannot_approve_own_call() {
     let setup = Setup {
         config: "access: [{ uid: 12345, roles: [approver] }]\n".to_owned(),
         forbid_self_approval: true,
@@ -188,7 +188,7 @@ async fn consent_covers_what_was_shown_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_would_fail_anyway_asks_nobody() {
+async fn call_that_would_fail_asks_no_reviewer() {
     let daemon = Daemon::start().await;
     let mut run = review(&daemon).await;
     let refused = run.call(calls::replace("a.txt", "no such text", "x")).await.unwrap_err();

@@ -24,7 +24,7 @@ async fn query(clients: &mut Clients, filter: EventFilter) -> Vec<AuditEvent> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_just_done_is_found_by_every_side_of_it() {
+async fn recent_calls_are_found_by_every_filter() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("open", &workspace).await;
@@ -175,7 +175,7 @@ async fn a_run_reads_its_own_calls_and_cannot_write_them() {
 /// By no tool and by no command, whoever owns the workspace: with an owner that the container's user stands for on disk, and with
 /// root.
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_in_a_run_can_write_its_log_whoever_owns_the_workspace() {
+async fn run_cannot_write_its_log_under_any_owner() {
     const LOG: &str = "/state/logs/execution.jsonl";
     let daemon = Daemon::start().await;
     for uid in [0, 4321] {

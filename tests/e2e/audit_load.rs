@@ -102,7 +102,7 @@ async fn read(stream: &mut Streaming<StreamEventsResponse>, events: &mut Vec<Aud
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_followers_see_everything_once_and_those_that_stall_hold_up_nobody() {
+async fn a_hundred_followers_see_everything_once_despite_stalled_ones() {
     const FOLLOWERS: usize = 100;
     const CALLS: usize = 400;
     let daemon = Daemon::start().await;

@@ -83,7 +83,7 @@ async fn a_malformed_call_is_refused_with_a_reason_and_recorded() {
 
 /// Whoever looks for an agent that tries the doors finds it, with what it tried.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_refused_before_policy_is_on_record_with_who_asked_for_what() {
+async fn refusals_before_policy_are_recorded_with_agent_and_operation() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run("open", &daemon.workspace("w", &[])).await;
     let dialect = |dialect: &str, tool: &str, arguments: serde_json::Value| {
@@ -266,7 +266,7 @@ async fn a_message_that_is_too_large_is_refused_and_the_next_one_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_id_stands_for_one_call() {
+async fn request_id_identifies_one_call() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("open")).await;
     let request = |id: &str, operation: Operation| v1::CallRequest {

@@ -140,7 +140,7 @@ async fn a_refused_request_is_on_record_and_its_ids_are_free_for_a_better_one() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_id_stands_for_one_run() {
+async fn request_id_identifies_one_run() {
     let daemon = Daemon::start().await;
     let request = CreateRunRequest { request_id: "r1".to_owned(), ..requests::managed("review") };
     let first = daemon.run_with(request.clone()).await.unwrap();

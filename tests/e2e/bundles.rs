@@ -180,7 +180,7 @@ async fn a_bundle_of_an_overlay_has_its_changes_and_one_of_a_deleted_run_its_rec
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_have_a_bundle_and_what_is_in_it_for_whom() {
+async fn roles_decide_who_gets_a_bundle_and_its_content() {
     const ORCHESTRATOR: u32 = 4321;
     const OTHER: u32 = 4322;
     const AUDITOR: u32 = 4323;

@@ -99,7 +99,7 @@ async fn a_link_called_ls_that_leads_to_rm_does_not_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_seen_through_asks_and_the_reviewer_is_told() {
+async fn unseen_commands_ask_with_a_reason() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[FILE]);
     let mut run = daemon.run("build", &workspace).await;
@@ -110,13 +110,16 @@ async fn what_is_not_seen_through_asks_and_the_reviewer_is_told() {
         ..Default::default()
     };
     for (operation, why) in [
-        (Operation::Exec(fed), "not seen through: `make` takes code with `-`"),
+        (Operation::Exec(fed), "cannot be judged in advance: `make` takes code with `-`"),
         (
             calls::exec(&["awk", "BEGIN{system(\"rm -f keep.txt\")}"]),
-            "not seen through: `awk` runs what it reads, or what its arguments make up",
+            "cannot be judged in advance: `awk` runs commands that it reads or makes from its arguments",
         ),
-        (calls::shell("c=rm; $c keep.txt"), "not seen through: a script with `c=rm` in it"),
-        (calls::shell("ls; let 'x=a[$(rm -f keep.txt)]'"), "not seen through: a script with `let` in it"),
+        (calls::shell("c=rm; $c keep.txt"), "cannot be judged in advance: a script with `c=rm` in it"),
+        (
+            calls::shell("ls; let 'x=a[$(rm -f keep.txt)]'"),
+            "cannot be judged in advance: a script with `let` in it",
+        ),
     ] {
         let asked = run.asks(operation).await;
         let id = run.id().to_owned();

@@ -237,7 +237,7 @@ async fn a_command_s_exit_code_is_passed_through() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_is_no_text_is_not_taken_for_an_empty_one() {
+async fn binary_file_is_not_shown_as_empty() {
     let daemon = Daemon::start().await;
     let run = out(&daemon, &["run", "create", "--profile", "open", "--managed"]).await;
     out(&daemon, &["call", "shell", run.trim(), "printf '\\000\\377' > b.bin; : > empty"]).await;
@@ -291,7 +291,7 @@ async fn every_command_that_takes_an_id_takes_the_end_of_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_reached_or_allowed_has_its_own_exit_code() {
+async fn unreachable_and_denied_have_their_own_exit_codes() {
     let daemon = Daemon::start_with(Setup { forbid_self_approval: true, ..Default::default() }).await;
     let nobody = at("unix:/var/tmp/cofferdam-no-such.sock", &["run", "list"]).await;
     assert_eq!((nobody.code, nobody.out.as_str()), (5, ""));
@@ -470,7 +470,7 @@ async fn a_plan_takes_the_limits_of_the_daemon_s_own_profile_and_the_costs_of_a_
     let shown = out(&daemon, &line).await;
     assert!(
         shown.contains(&format!(
-            "busy   {runs} runs on a host, where cpu binds; 1000 runs need {hosts} hosts"
+            "busy   {runs} runs on a host, limited by its cpu; 1000 runs need {hosts} hosts"
         )),
         "{shown}"
     );

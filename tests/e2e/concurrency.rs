@@ -130,7 +130,7 @@ async fn sixty_four_commands_at_once_are_never_one_more_than_the_run_may_have_an
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_finds_no_place_is_refused_and_told_when_to_come_back() {
+async fn call_without_a_slot_is_refused_with_retry_time() {
     let nobody_waits = setup("{ run: 2, principal: 3, waiting: 9, wait_s: 0 }", "limits: { calls: 4 }\n");
     let daemon = Daemon::start_with(nobody_waits).await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
@@ -216,7 +216,7 @@ async fn a_place_comes_back_whatever_becomes_of_a_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn neither_who_waits_for_a_person_nor_who_is_paused_keeps_a_place() {
+async fn waiting_and_paused_calls_hold_no_slot() {
     let daemon = Daemon::start_with(setup("{ run: 1, principal: 1, waiting: 9, wait_s: 60 }", "")).await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("p", &workspace).await;
@@ -252,7 +252,7 @@ async fn neither_who_waits_for_a_person_nor_who_is_paused_keeps_a_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_has_waited_for_as_long_as_the_profile_says_is_refused() {
+async fn call_is_refused_after_the_longest_wait() {
     let daemon = Daemon::start_with(setup("{ run: 1, principal: 9, waiting: 1, wait_s: 1 }", "")).await;
     let workspace = daemon.workspace("w", &[]);
     let mut run = daemon.run("p", &workspace).await;

@@ -200,7 +200,7 @@ async fn exactly_this_is_remembered_until_a_file_or_the_policy_changes_or_the_ru
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_must_be_asked_each_time_is_never_remembered() {
+async fn always_ask_operations_are_never_remembered() {
     let daemon = Daemon::start_with(setup("{remember: [digest, prefix]}", "")).await;
     let workspace = daemon.repository("w", &[("a.txt", "one\n"), ("job.sh", "echo one\n")]);
     std::fs::write(workspace.join("a.txt"), "two\n").unwrap();

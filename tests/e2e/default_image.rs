@@ -48,7 +48,7 @@ fn label(image: &str, name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_it_is_made_of_is_on_record() {
+async fn default_image_source_is_recorded() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("open")).await;
     let wanted = digest(Path::new(BUSYBOX));
@@ -129,7 +129,7 @@ fn unusable(directory: &Path) -> Vec<(PathBuf, &'static str)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_usable_busybox_everybody_is_told_what_to_do_and_nothing_is_left() {
+async fn missing_busybox_is_explained_and_leaves_nothing() {
     let image = Image::of_files("instead", &[("motd", "an image of one's own\n")], &[]);
     let directory = tempfile::tempdir().unwrap();
     for (busybox, why) in unusable(directory.path()) {

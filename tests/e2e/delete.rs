@@ -77,7 +77,7 @@ async fn a_deleted_file_is_in_the_trash_until_the_run_is_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_trash_cannot_take_goes_for_good_with_a_consent_that_says_so() {
+async fn huge_file_is_deleted_for_good_with_consent() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("huge", "")]);
     fs::File::options()
@@ -89,8 +89,8 @@ async fn what_the_trash_cannot_take_goes_for_good_with_a_consent_that_says_so() 
     let (approval, response) = run.consented(delete("huge")).await;
     assert_eq!(
         approval.preview,
-        "cannot be kept in the run's trash, which has no room for it: it will be GONE FOR GOOD: the file @project/huge, \
-         314572800 bytes, which are too many to be read\n"
+        "the run's trash has no room for it, so it will be GONE FOR GOOD: the file @project/huge, \
+         314572800 bytes, too many to be read\n"
     );
     let Some(Answer::Delete(deleted)) = response.kind().cloned() else {
         panic!("not deleted: {:?}", response.error)
@@ -143,7 +143,7 @@ async fn shows_its_trash_to_whoever_may_use_it(daemon: &Daemon, run: &mut RunHan
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_changed_while_a_reviewer_looked_is_not_deleted() {
+async fn file_changed_during_review_is_not_deleted() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "seen\n")]);
     let mut run = daemon.run("open", &workspace).await;

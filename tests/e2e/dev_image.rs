@@ -6,7 +6,7 @@ use harness::v1::CreateRunRequest;
 use harness::{Daemon, calls, debian, dev_image, requests};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_has_the_tools_that_work_needs() {
+async fn dev_image_has_the_needed_tools() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("hello.c", "int main(void) { return 0; }\n")]);
     let request = CreateRunRequest { image: dev_image(), ..requests::bind("open", &workspace) };
@@ -49,12 +49,12 @@ async fn it_has_the_tools_that_work_needs() {
 }
 
 #[test]
-fn it_has_an_ordinary_user_and_nothing_that_gives_rights_or_secrets() {
+fn dev_image_gives_neither_rights_nor_secrets() {
     gives_neither_rights_nor_secrets(&dev_image());
 }
 
 #[test]
-fn what_gives_rights_or_secrets_is_found() {
+fn planted_rights_and_secrets_are_found() {
     let plant = "mkdir /home/a; touch /etc/id_rsa /home/a/.netrc /root/.npmrc /var/lib/apt/lists/a";
     let found = given_away(&debian(), plant);
     for path in ["/usr/bin/su", "/etc/id_rsa", "/home/a/.netrc", "/root/.npmrc", "/var/lib/apt/lists/a"] {

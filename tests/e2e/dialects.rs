@@ -259,7 +259,7 @@ const ARGUMENTS: [&str; 24] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_model_is_told_names_no_argument_that_its_tool_has_not() {
+async fn hints_name_only_arguments_of_their_tool() {
     let daemon = Daemon::start().await;
     let long = "line of text\n".repeat(9_000);
     let files = [("a.txt", "x\nx\n"), ("long.txt", long.as_str()), ("d/b.txt", "b\n")];

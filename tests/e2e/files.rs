@@ -78,7 +78,7 @@ async fn a_file_larger_than_any_message_goes_in_and_out_under_one_pair_of_record
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_write_and_read_refuse_is_refused_here_and_on_record() {
+async fn transfers_refuse_like_write_and_read_and_are_recorded() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     for (path, expected) in [
@@ -262,7 +262,7 @@ async fn a_profile_that_asks_for_write_asks_for_an_upload_and_the_bound_is_the_p
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_takes_nothing_or_leaves_holds_nobody_up() {
+async fn stalled_or_leaving_client_does_not_block_others() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     run.upload("f", &bytes(24 * MIB)).await;

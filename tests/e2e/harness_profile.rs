@@ -99,7 +99,7 @@ async fn a_suite_of_many_minutes_ends_with_its_result() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operators_own_directory_needs_the_configurations_word() {
+async fn binding_an_operator_directory_needs_configuration() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "a")]);
     let refused = daemon.run_with(requests::bind("harness", &workspace)).await.map(|_| ()).unwrap_err();

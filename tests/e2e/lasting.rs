@@ -34,7 +34,7 @@ async fn last_state(run: &mut RunHandle) -> serde_json::Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_with_a_lease_lives_while_somebody_renews_it_and_says_why_it_ended() {
+async fn leased_run_lives_while_renewed_and_reports_its_end() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(leased(10 * SECOND)).await;
     let began = Instant::now();

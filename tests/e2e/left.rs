@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use harness::v1::call_request::Request;
+use harness::v1::exec_result::EndedBy;
 use harness::v1::process::State;
 use harness::v1::signal_process_request::Signal;
 use harness::v1::{self, CreateRunRequest, Process};
@@ -18,7 +19,7 @@ async fn leaves(run: &mut RunHandle, script: &str, processes: u32) -> Process {
     let Some(v1::result::Kind::Shell(result)) = call.kind() else { panic!("{script}: {call:?}") };
     let kill = result.kill.as_ref().unwrap();
     assert_eq!((kill.running, kill.ended, kill.left), (processes, 0, 0), "{script}: {result:?}");
-    assert!(!result.timed_out && result.ended_by.is_empty(), "{script}: {result:?}");
+    assert!(!result.timed_out && result.ended_by() == EndedBy::Unspecified, "{script}: {result:?}");
     let listed = run.listed().await;
     let entry = listed.into_iter().find(|process| process.process_id == call.call_id).expect(script);
     assert_eq!((entry.state(), entry.left_behind), (State::Running, processes), "{entry:?}");
@@ -59,8 +60,8 @@ async fn a_server_that_a_command_left_serves_the_next_calls() {
     run.send(&listed[0].process_id, Signal::Term).await.unwrap();
     run.send(&listed[1].process_id, Signal::Kill).await.unwrap();
     let (asked, killed) = (run.waited(&listed[0].process_id).await, run.waited(&listed[1].process_id).await);
-    assert_eq!((asked.state(), asked.ended_by.as_str()), (State::Ended, ""), "{asked:?}");
-    assert_eq!((killed.state(), killed.ended_by.as_str()), (State::Ended, "killed"), "{killed:?}");
+    assert_eq!((asked.state(), asked.ended_by()), (State::Ended, EndedBy::Unspecified), "{asked:?}");
+    assert_eq!((killed.state(), killed.ended_by()), (State::Ended, EndedBy::Killed), "{killed:?}");
     assert_eq!(killed.kill.unwrap().left, 0);
 
     // And all end with the run.
@@ -88,7 +89,7 @@ fn bash(arguments: &serde_json::Value) -> v1::DialectCall {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_left_holds_no_call_and_is_ended_with_a_command_that_is_ended() {
+async fn background_processes_hold_no_call_and_end_with_an_ended_command() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     let container = run.run.container_id.clone();
@@ -158,7 +159,7 @@ async fn ticks(run: &mut RunHandle) {
 
 /// Kept processes are frozen with the run, and while an approved command runs.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_left_stands_still_with_its_run() {
+async fn background_processes_are_frozen_with_their_run() {
     let policy = "profiles:\n  kept:\n    workspace: read-write\n    operations: { exec: allow, shell: allow, read: allow }\n    \
         exec: { default: allow, background: keep, rules: [{ prefix: [sh, ask.sh], decision: ask, justification: Tried alone. }] }\n\
         roles: { director: { allow: \"*\" } }\n";

@@ -41,7 +41,7 @@ async fn begin(daemon: &Daemon) -> (std::path::PathBuf, RunHandle) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_are_seen_by_both_lanes_and_by_nobody_else_until_they_are_accepted() {
+async fn pending_changes_are_visible_only_to_both_lanes_of_the_run() {
     let daemon = Daemon::start().await;
     let (beneath, mut run) = begin(&daemon).await;
     assert_eq!((run.run.ownership.as_str(), run.run.changes()), ("idmapped", Changes::Pending));
@@ -134,7 +134,7 @@ async fn changes_are_seen_by_both_lanes_and_by_nobody_else_until_they_are_accept
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_discarded_was_never_there() {
+async fn discarded_changes_leave_no_trace() {
     let daemon = Daemon::start().await;
     let (beneath, mut run) = begin(&daemon).await;
     work(&mut run).await;
@@ -155,7 +155,7 @@ async fn what_is_discarded_was_never_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_changed_beneath_meanwhile_is_not_overwritten_unasked() {
+async fn files_changed_beneath_are_not_overwritten_unasked() {
     let daemon = Daemon::start().await;
     let (beneath, mut run) = begin(&daemon).await;
     work(&mut run).await;
@@ -216,7 +216,7 @@ async fn only_an_overlay_has_changes_to_settle() {
     let request = v1::DiffRunRequest { run_id: run.id().to_owned(), ..Default::default() };
     let refused = run.clients.runs.diff_run(request).await.unwrap_err();
     assert!(
-        reason(&refused) == "PRECONDITION_FAILED" && refused.message().contains("no overlay"),
+        reason(&refused) == "PRECONDITION_FAILED" && refused.message().contains("not an overlay"),
         "{refused}"
     );
     assert_eq!(run.run.changes(), Changes::Unspecified);

@@ -61,7 +61,7 @@ async fn each_form_of_a_patch_changes_what_its_reviewer_saw() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_patch_that_does_not_fit_asks_nobody_and_changes_nothing() {
+async fn patch_that_does_not_apply_asks_no_reviewer_and_changes_nothing() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n"), ("b.txt", "x\n")]);
     let mut run = daemon.run("review", &workspace).await;

@@ -177,7 +177,7 @@ async fn each_operation_is_held_to_the_rules_by_each_name_of_a_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_searches_compares_and_packs_leaves_the_paths_of_the_rules_out_and_says_how_many() {
+async fn searches_diffs_and_archives_omit_and_count_ruled_paths() {
     let (daemon, mut run) = start().await;
     let workspace = daemon.roots().join("w");
 

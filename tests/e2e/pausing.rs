@@ -25,7 +25,7 @@ async fn resume(run: &mut RunHandle) -> v1::Run {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_counter_in_a_paused_run_stands_still_and_goes_on() {
+async fn paused_run_is_frozen_and_continues_after_resuming() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("open", &workspace).await;
@@ -110,7 +110,7 @@ async fn a_call_in_a_paused_run_can_be_cancelled_and_the_others_stay() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_timeout_ends_a_command_where_it_stands() {
+async fn timeout_ends_a_frozen_command() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);
     let mut run = daemon.run("open", &workspace).await;
@@ -167,4 +167,30 @@ async fn a_reviewer_s_answer_waits_until_the_run_goes_on() {
     let written = waiting.await.unwrap().unwrap();
     assert_eq!(written.status(), Status::Succeeded, "{:?}", written.error);
     assert_eq!(std::fs::read_to_string(workspace.join("a.txt")).unwrap(), "two\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_its_run_takes_along_has_failed() {
+    let daemon = Daemon::start().await;
+    for paused in [false, true] {
+        let workspace = daemon.workspace(if paused { "paused" } else { "ready" }, &[]);
+        let mut run = daemon.run("open", &workspace).await;
+        let counting = ticks(&run);
+        counts_beyond(&workspace, 3).await;
+        if paused {
+            pause(&mut run).await;
+        }
+        let request = v1::StopRunRequest { run_id: run.id().to_owned() };
+        run.clients.runs.stop_run(request).await.unwrap();
+        let done = counting.await.unwrap().unwrap();
+        let reason = done.error.as_ref().map(|error| error.reason.as_str());
+        assert_eq!((done.status(), reason), (Status::Failed, Some("CANCELLED")), "{paused}: {done:?}");
+        let receipt = record(run.clients.of_call(&done.call_id).await.last().unwrap());
+        let outcome = &receipt["outcome"];
+        assert_eq!(
+            (&outcome["status"], &outcome["reason"]),
+            (&"failed".into(), &"CANCELLED".into()),
+            "{paused}: {outcome}"
+        );
+    }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use harness::process::{command, long, script};
+use harness::v1::exec_result::EndedBy;
 use harness::v1::process::State;
 use harness::v1::signal_process_request::Signal;
 use harness::v1::{self, ProcessRequest};
@@ -119,7 +120,7 @@ async fn no_byte_of_its_output_is_lost_or_doubled_when_the_daemon_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_it_is_given_comes_once_in_order_and_is_recorded() {
+async fn process_input_arrives_once_in_order_and_is_recorded() {
     let mut daemon = Daemon::start().await;
     let mut run = harness_run(&daemon).await;
     let id = run.start(ProcessRequest { stdin: true, ..command(&["cat"]) }).await.process_id;
@@ -230,7 +231,7 @@ async fn a_full_recording_refuses_signals_and_sizes_but_not_an_end() {
     run.until(&id, "hup").await;
     run.send(&id, Signal::Term).await.unwrap();
     let ended = run.waited(&id).await;
-    assert_eq!((ended.exit_code, ended.ended_by.as_str()), (Some(3), ""), "{ended:?}");
+    assert_eq!((ended.exit_code, ended.ended_by()), (Some(3), EndedBy::Unspecified), "{ended:?}");
     let told = ended_record(&mut run, &id).await;
     let facts = &told["outcome"]["facts"];
     assert_eq!(facts["signals_not_recorded"], 2, "{told}");
@@ -301,14 +302,14 @@ async fn a_terminal_has_a_size_and_hears_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn its_time_its_kill_and_its_run_end_all_of_it() {
+async fn timeout_kill_and_run_end_stop_the_whole_process_tree() {
     let daemon = Daemon::start().await;
     let mut run = harness_run(&daemon).await;
     // What ignores SIGTERM, leaves its session and forks twice.
     let stubborn = "trap '' TERM; for i in 1 2 3; do setsid sh -c 'trap \"\" TERM; sleep 1000 & sleep 1000' & done; echo up; sleep 1000; sleep 1000";
     let timed = run.start(ProcessRequest { timeout_ms: Some(5_000), ..script(stubborn) }).await.process_id;
     let ended = run.waited(&timed).await;
-    assert_eq!((ended.state(), ended.ended_by.as_str()), (State::Ended, "timeout"), "{ended:?}");
+    assert_eq!((ended.state(), ended.ended_by()), (State::Ended, EndedBy::Timeout), "{ended:?}");
     let kill = ended.kill.unwrap();
     assert!(kill.ended >= 4 && kill.left == 0, "{kill:?}");
     assert_eq!(processes(&run.run.container_id), IDLE);
@@ -317,14 +318,14 @@ async fn its_time_its_kill_and_its_run_end_all_of_it() {
     run.until(&killed, "up").await;
     run.send(&killed, Signal::Kill).await.unwrap();
     let ended = run.waited(&killed).await;
-    assert_eq!((ended.ended_by.as_str(), ended.kill.unwrap().left), ("killed", 0));
+    assert_eq!((ended.ended_by(), ended.kill.unwrap().left), (EndedBy::Killed, 0));
     assert_eq!(processes(&run.run.container_id), IDLE);
 
     let left = run.start(script(stubborn)).await.process_id;
     run.until(&left, "up").await;
     run.stop().await;
     let ended = run.waited(&left).await;
-    assert_eq!((ended.state(), ended.ended_by.as_str()), (State::Ended, "run-ended"), "{ended:?}");
+    assert_eq!((ended.state(), ended.ended_by()), (State::Ended, EndedBy::RunEnded), "{ended:?}");
     let told = ended_record(&mut run, &left).await;
     assert_eq!(told["outcome"]["facts"]["ended_by"], "run-ended");
     assert!(run.logs(&left).await.text().contains("up"), "what it wrote stays until the run is deleted");
@@ -359,9 +360,9 @@ roles: { director: { allow: \"*\" } }
     assert_eq!(approval.operation, "process", "{approval:?}");
     // No file can be held for as long as it runs, and the reviewer is not told that one is.
     assert!(approval.preview.contains("cwd: @project\n"), "{}", approval.preview);
-    assert!(approval.preview.contains("these words alone"), "{}", approval.preview);
+    assert!(approval.preview.contains("only these words"), "{}", approval.preview);
     assert!(!approval.preview.contains("file: "), "{}", approval.preview);
-    assert_eq!(run.exec(&["true"]).await.exit_code, Some(0), "the run goes on meanwhile");
+    assert_eq!(run.exec(&["true"]).await.exit_code, Some(0), "the run is not frozen");
     run.clients.approve(&pending.approval_id).await.unwrap();
     run.outcome(&pending.call_id).await;
     run.until(&pending.call_id, "seen").await;

@@ -159,7 +159,7 @@ async fn an_operator_throttles_an_agent_and_lifts_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_used_survives_a_kill_and_an_orderly_stop_exactly() {
+async fn rate_limit_use_survives_kill_and_stop_exactly() {
     // By the hour: three starts may take longer than a minute.
     let mut daemon = start(policy(12).replace("hour: 40", "hour: 12")).await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);

@@ -46,6 +46,6 @@ async fn cargo_installs_into_the_home_and_the_program_runs_from_there() {
 }
 
 #[test]
-fn it_has_an_ordinary_user_and_nothing_that_gives_rights_or_secrets() {
+fn rust_image_gives_neither_rights_nor_secrets() {
     gives_neither_rights_nor_secrets(&rust_image());
 }

@@ -1,6 +1,10 @@
 //! Sessions: a shell that stays, one command after the other.
 
 use harness::session::{command, typed};
+use harness::v1::call_response::Status;
+use harness::v1::exec_result::EndedBy;
+use harness::v1::operation::Kind as Operation;
+use harness::v1::result::Kind as Answer;
 use harness::v1::session::State as Session;
 use harness::v1::session_result::State;
 use harness::v1::{self, CreateRunRequest, OpenSessionRequest, SessionRequest};
@@ -234,6 +238,34 @@ async fn a_session_that_ends_says_how() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_a_limit_has_ended_has_failed_and_its_session_goes_on() {
+    let daemon = Daemon::start().await;
+    let limits = v1::Limits { memory_bytes: 96 << 20, file_size_bytes: 1 << 20, ..Default::default() };
+    let request = CreateRunRequest { limits: Some(limits), image: debian(), ..requests::managed("harness") };
+    let mut run = daemon.run_on(request).await;
+    let id = run.open().await;
+    for (script, code, ended_by, why) in [
+        ("tail /dev/zero", 137, EndedBy::MemoryLimit, "MEMORY_LIMIT"),
+        ("head -c 2000000 /dev/zero >large", 153, EndedBy::FileSizeLimit, "WRITE_LIMIT"),
+    ] {
+        let done = run.call(Operation::Session(command(&id, script))).await.unwrap();
+        let reason = done.error.as_ref().map(|error| error.reason.as_str());
+        assert_eq!((done.status(), reason), (Status::Failed, Some(why)), "{script}: {done:?}");
+        let Some(Answer::Session(result)) = done.kind() else { panic!("{done:?}") };
+        let end = (result.state(), result.exit_code, result.ended_by());
+        assert_eq!(end, (State::Done, Some(code), ended_by), "{script}");
+        let outcome = &record(run.clients.of_call(&done.call_id).await.last().unwrap())["outcome"];
+        assert_eq!((&outcome["status"], &outcome["reason"]), (&"failed".into(), &why.into()), "{outcome}");
+        assert_eq!(run.said(&id, "echo goes on").await, ("goes on\n".to_owned(), 0));
+    }
+    // A command that a signal of its own has ended was not cut short.
+    let done = run.call(Operation::Session(command(&id, "sh -c 'kill -9 $$'"))).await.unwrap();
+    let Some(Answer::Session(result)) = done.kind() else { panic!("{done:?}") };
+    assert_eq!((done.status(), result.exit_code), (Status::Succeeded, Some(137)), "{done:?}");
+    assert_eq!(result.ended_by(), EndedBy::Unspecified);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn opening_and_using_are_calls_with_policy_consent_and_record() {
     let profile = "profiles:
   p:
@@ -277,7 +309,7 @@ roles: { director: { allow: \"*\" } }
     assert!(asked.result.is_none());
     let approval = run.clients.approval(&asked.approval_id).await;
     assert_eq!(approval.operation, "session", "{approval:?}");
-    for told in ["cwd: the shell's", "PATH, functions and aliases", "these words alone"] {
+    for told in ["cwd: the shell's", "PATH, functions and aliases", "only these words"] {
         assert!(approval.preview.contains(told), "{told}: {}", approval.preview);
     }
     run.clients.approve(&asked.approval_id).await.unwrap();

@@ -108,7 +108,7 @@ async fn an_image_without_any_shell_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_it_leaves_running_holds_nothing_open_and_ends_with_it() {
+async fn background_processes_of_a_script_end_with_it() {
     let daemon = Daemon::start().await;
     let mut run = open(&daemon, &[]).await;
     let result = shell(&mut run, "sleep 60 & (trap '' TERM HUP; sleep 60) & echo started").await;
@@ -119,7 +119,7 @@ async fn what_it_leaves_running_holds_nothing_open_and_ends_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn its_timeout_ends_all_of_it() {
+async fn script_timeout_ends_all_processes() {
     let daemon = Daemon::start().await;
     let mut run = open(&daemon, &[]).await;
     let asked = ShellRequest {
@@ -207,7 +207,7 @@ async fn the_deny_list_holds_in_a_script_as_far_as_it_can_be_seen() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_it_asks_the_reviewer_sees_the_whole_of_it() {
+async fn reviewer_sees_the_whole_script() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("job.sh", "echo harmless\n")]);
     let mut run = daemon.run("build", &workspace).await;
@@ -239,7 +239,7 @@ async fn where_it_asks_the_reviewer_sees_the_whole_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_on_record_cut_but_whole_in_its_hash() {
+async fn script_is_recorded_cut_with_its_whole_hash() {
     let daemon = Daemon::start().await;
     let mut run = open(&daemon, &[]).await;
     let script = format!("echo done\n{}", "# word\n".repeat(1_000));

@@ -56,7 +56,7 @@ async fn goes_on(run: &mut RunHandle) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_written_is_what_was_shown_although_a_process_keeps_changing_it() {
+async fn approved_write_applies_to_the_previewed_file_under_changes() {
     let daemon = Daemon::start_with(setup("{freeze: true}")).await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("p", &workspace).await;
@@ -184,7 +184,7 @@ async fn however_an_approval_ends_its_run_goes_on() {
 
 /// Calls that come at the same moment may all get as far as their reviewers. Each holds the run.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_stands_still_until_the_last_of_its_approvals_is_settled() {
+async fn run_is_frozen_until_its_last_approval_is_settled() {
     const CALLS: usize = 12;
     let daemon = Daemon::start_with(setup("{freeze: true}")).await;
     let workspace = daemon.workspace("w", &[]);

@@ -121,7 +121,7 @@ async fn a_bad_policy_keeps_the_daemon_from_starting_and_fails_the_check() {
     std::fs::write(directory.path().join("cofferd.sock"), "").unwrap();
     for (line, told) in [
         (format!("policy_dir: {root}/none"), "the policy directory cannot be read"),
-        (format!("listen: {{ unix: {{ path: {root}/cofferd.sock }} }}"), "something else than a socket"),
+        (format!("listen: {{ unix: {{ path: {root}/cofferd.sock }} }}"), "is not a socket"),
         (format!("state_dir: {root}/cofferd.sock"), "is not a directory"),
     ] {
         let output = cofferd(&["--check-config"], &written(directory.path(), &line)).await;

@@ -279,7 +279,7 @@ async fn a_client_that_lost_its_stream_gets_the_rest_by_offset() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_does_not_read_holds_up_nobody() {
+async fn stalled_reader_does_not_block_others() {
     const LIMIT: usize = 64 * MIB;
     /// What the daemon's own memory may grow by, KiB: what one that held the output in it would grow by and more.
     /// Pages of its program, which it reads the first time that it does something, are not its own.
@@ -334,7 +334,7 @@ fn without_room() -> Setup {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_disk_has_no_room_for_is_told_all_the_same() {
+async fn output_is_streamed_when_the_disk_is_full() {
     let daemon = Daemon::start_with(without_room()).await;
     assert!(daemon.log().contains("the spool is off"), "{}", daemon.log());
     let (mut run, blob) = with_blob(&daemon, 3 * MIB + 17).await;

@@ -1,6 +1,7 @@
 //! How long a command may take that is given no time: as long as its run's profile says.
 
 use harness::v1::call_response::Status;
+use harness::v1::exec_result::EndedBy;
 use harness::v1::result::Kind as Answer;
 use harness::{Daemon, Setup, calls, reason, v1};
 
@@ -31,7 +32,7 @@ roles: { director: { allow: \"*\" } }
         else {
             panic!("no command")
         };
-        assert!(result.timed_out && result.ended_by == "timeout", "{result:?}");
+        assert!(result.timed_out && result.ended_by() == EndedBy::Timeout, "{result:?}");
         assert_eq!(rendered["timed_out"], true, "what there is of a result is there: {rendered}");
         let intent = harness::record(&run.clients.of_call(&id).await[0]);
         assert_eq!(intent["input"]["timeoutMs"], "1000", "the record says what held");
@@ -81,8 +82,8 @@ roles: { director: { allow: \"*\" } }
     let daemon = Daemon::start_with(Setup { policy, ..Default::default() }).await;
     let workspace = daemon.workspace("w", &[]);
     let mut run = daemon.run("p", &workspace).await;
-    let late = ("trap 'exit 0' TERM; echo begun; sleep 60 & wait", "TIMED_OUT", "timeout");
-    let flood = ("trap 'exit 0' TERM; yes begun & wait", "WRITE_LIMIT", "output-limit");
+    let late = ("trap 'exit 0' TERM; echo begun; sleep 60 & wait", "TIMED_OUT", EndedBy::Timeout);
+    let flood = ("trap 'exit 0' TERM; yes begun & wait", "WRITE_LIMIT", EndedBy::OutputLimit);
     for (script, why, ended_by) in [late, flood] {
         for (dialect, tool, failed) in [
             ("", "", "\"ok\":false"),
@@ -111,7 +112,7 @@ roles: { director: { allow: \"*\" } }
             let Some(Answer::Exec(result) | Answer::Shell(result)) = done.kind().cloned() else {
                 panic!("no command")
             };
-            assert_eq!((result.exit_code, result.ended_by.as_str()), (Some(0), ended_by), "{dialect}");
+            assert_eq!((result.exit_code, result.ended_by()), (Some(0), ended_by), "{dialect}");
             assert!(result.stdout.starts_with("begun\n"), "{dialect}: {}", result.stdout);
             let events = run.clients.of_call(&done.call_id).await;
             let outcome = &harness::record(events.last().unwrap())["outcome"];
@@ -139,7 +140,7 @@ roles: { director: { allow: \"*\" } }
     let done = waiting.await.unwrap().unwrap();
     assert_eq!((done.status(), done.error.as_ref().unwrap().reason.as_str()), (Status::Failed, "CANCELLED"));
     let Some(Answer::Shell(result)) = done.kind().cloned() else { panic!("no script") };
-    assert_eq!((result.exit_code, result.ended_by.as_str()), (Some(0), "cancelled"));
+    assert_eq!((result.exit_code, result.ended_by()), (Some(0), EndedBy::Cancelled));
     let receipt = harness::record(run.clients.of_call(&call_id).await.last().unwrap());
     assert_eq!(
         (&receipt["outcome"]["status"], &receipt["outcome"]["reason"]),

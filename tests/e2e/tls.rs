@@ -71,7 +71,7 @@ async fn new_certificates_are_taken_by_signal_or_by_themselves_and_no_stream_end
     let key = certificates.directory().join("server/key.pem");
     std::fs::write(&key, "nothing").unwrap();
     daemon.signal(Signal::HUP);
-    logged(&daemon, "the former TLS certificates stay in force", 1).await;
+    logged(&daemon, "the previous TLS certificates stay in force", 1).await;
     let mut after = Clients::on(certificates.connect(&daemon, Some("other")).await.unwrap());
     assert!(after.verify().await.intact);
     // And a daemon does not start on it.
@@ -150,7 +150,7 @@ async fn a_revoked_certificate_ends_with_its_streams_and_connections() {
         }
     };
     let ended = tokio::time::timeout(Duration::from_secs(30), ended).await.expect("the stream goes on");
-    assert!(ended.message().contains("has ended"), "{ended}");
+    assert!(ended.message().contains("has expired or was revoked"), "{ended}");
     let refused = lost.audit.verify_log(v1::VerifyLogRequest {}).await.unwrap_err();
     assert!(refused.message().contains("was revoked"), "{refused}");
     assert!(!gets_in(&certificates, &daemon, "lost").await);
@@ -176,7 +176,7 @@ async fn a_revoked_certificate_ends_with_its_streams_and_connections() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_older_than_tls_1_3_is_spoken() {
+async fn tls_1_2_is_refused() {
     let certificates = Certificates::make(&[]);
     let tcp = certificates.listen("tokens: {}");
     let daemon = Daemon::start_with(Setup { tcp, ..Default::default() }).await;

@@ -8,7 +8,7 @@ use harness::{Daemon, RunHandle, Setup, calls, pid_of, reason, requests, v1};
 use serde_json::json;
 use v1::ContentEncoding;
 
-/// Bounds of `harness`, as the crate `ops` derives them.
+/// Bounds of `harness`, as the crate `operations` derives them.
 const MAX_READ: usize = 3_670_016;
 const MAX_WRITE: usize = 2_752_512;
 const MAX_COMMAND: usize = 3_670_016;
@@ -97,7 +97,7 @@ async fn a_file_of_any_size_is_read_in_part_or_as_a_stream() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_request_brings_is_taken_up_to_its_bound_and_refused_in_words() {
+async fn requests_are_accepted_up_to_their_bound_and_refused_clearly() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     let before = guest(&run);

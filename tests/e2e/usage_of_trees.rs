@@ -45,7 +45,7 @@ fn orphaned(script: &str) -> Operation {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_left_its_parent_counts() {
+async fn usage_of_orphans_counts() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);
     let mut run = daemon.run("open", &workspace).await;

@@ -268,7 +268,7 @@ fn shown(containers: &[String]) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h5_of_many_runs_at_once_each_has_its_own_container_and_workspace() {
+async fn h5_concurrent_runs_have_separate_containers_and_workspaces() {
     let daemon = pooled("[{ profile: open, min: 3, max: 6 }]").await;
     daemon.pool_is_full(1).await;
     let mut creating = Vec::new();
@@ -367,7 +367,7 @@ async fn h7_a_policy_that_changes_the_container_replaces_what_waits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h8_what_is_no_longer_as_it_was_made_is_no_run_s() {
+async fn h8_altered_warm_container_is_not_used() {
     for tampered in [
         &["kill"][..],
         &["restart", "--time", "0"],

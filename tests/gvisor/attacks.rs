@@ -108,6 +108,20 @@ async fn v3_no_set_id_bit_and_no_other_user_can_be_had() {
     let script = "cp probe s && chmod 6755 s; chmod 4755 s; stat -c %a s";
     let result = inside.run.ran(calls::shell(script)).await;
     assert_eq!(result.stdout.trim(), "755", "{result:?}");
+    let created = libc::O_CREAT | libc::O_WRONLY;
+    let attempts: Vec<String> = [0o4755, 0o2755]
+        .into_iter()
+        .flat_map(|mode: libc::mode_t| {
+            [
+                format!("openat {mode:o}:{},-100,@made,{created},{mode}", libc::SYS_openat),
+                format!("mkdirat {mode:o}:{},-100,@made,{mode}", libc::SYS_mkdirat),
+                format!("mknodat {mode:o}:{},-100,@made,{},0", libc::SYS_mknodat, libc::S_IFREG | mode),
+            ]
+        })
+        .collect();
+    let found = outcomes(&inside.probe_with(&["calls"], attempts.join("\n").into_bytes()).await);
+    assert_eq!(found.len(), attempts.len());
+    assert!(found.iter().all(|(_, errno)| *errno == libc::EPERM), "{found:?}");
     let status = inside
         .run
         .ran(calls::exec(&["grep", "-E", "^(Uid|CapEff|CapPrm|Seccomp)", "/proc/self/status"]))
@@ -124,6 +138,8 @@ async fn v3_no_namespace_and_no_socket_of_another_family_can_be_had() {
         format!("user:{},{}", libc::SYS_unshare, libc::CLONE_NEWUSER),
         format!("net:{},{}", libc::SYS_unshare, libc::CLONE_NEWNET),
         format!("clone:{},{}", libc::SYS_clone, libc::CLONE_NEWUSER | libc::SIGCHLD),
+        // Its flags are in memory, so that it does not exist at all.
+        format!("clone3:{},#{:x}:0:0:0:{:x}:0:0:0,64", libc::SYS_clone3, libc::CLONE_NEWUSER, libc::SIGCHLD),
         format!("chroot:{},0", libc::SYS_chroot),
         format!("mount:{},0,0,0,0,0", libc::SYS_mount),
         format!("netlink:{},{},{},16", libc::SYS_socket, libc::AF_NETLINK, libc::SOCK_RAW),
@@ -132,6 +148,7 @@ async fn v3_no_namespace_and_no_socket_of_another_family_can_be_had() {
     ];
     let found = outcomes(&inside.probe_with(&["calls"], attempts.join("\n").into_bytes()).await);
     assert_eq!(found.len(), attempts.len());
-    let open: Vec<_> = found.iter().filter(|(_, errno)| *errno != libc::EPERM).collect();
+    let refused = |name: &str| if name == "clone3" { libc::ENOSYS } else { libc::EPERM };
+    let open: Vec<_> = found.iter().filter(|(name, errno)| *errno != refused(name)).collect();
     assert!(open.is_empty(), "{open:?}");
 }

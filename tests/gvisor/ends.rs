@@ -1,5 +1,6 @@
 //! Nothing of a command is left when it is over: the sandbox's own table of processes says so.
 
+use harness::v1::kill_evidence::Method;
 use harness::{calls, until, v1};
 
 use crate::inside::{Inside, exec};
@@ -16,7 +17,7 @@ async fn ended(kind: &str, end: &str) {
     assert_eq!(kill.left, 0, "{kill:?}");
     // The kernel itself ends stopped processes whose session has lost its leader, if it comes first.
     if kind != "stopped" {
-        assert!(kill.ended >= BRANCHES && kill.method == "descendants", "{kill:?}");
+        assert!(kill.ended >= BRANCHES && kill.method() == Method::Descendants, "{kill:?}");
     }
     assert_eq!(processes(&mut inside).await, IDLE);
 }

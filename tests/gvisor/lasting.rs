@@ -58,7 +58,7 @@ async fn keep_alive(run: &mut RunHandle) -> Result<v1::Run, Status> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn v6_a_lease_is_renewed_and_ends_its_run_when_nobody_does() {
+async fn v6_lease_is_renewed_and_ends_its_run_when_it_expires() {
     let lease = Some(wire::duration(4 * SECOND));
     let (daemon, mut inside) = enter_with(CreateRunRequest { lease, ..Default::default() }).await;
     let run = &mut inside.run;

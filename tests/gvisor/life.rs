@@ -30,7 +30,7 @@ async fn v5_a_run_outlives_a_killed_daemon_and_what_was_running_does_not() {
 }
 
 #[tokio::test]
-async fn v5_what_cannot_be_had_is_refused() {
+async fn v5_unsupported_features_are_refused() {
     let (daemon, mut inside) = enter().await;
     let run_id = inside.run.id().to_owned();
     let paused = inside.run.clients.runs.pause_run(v1::PauseRunRequest { run_id }).await.unwrap_err();

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tonic::Status;
 use wire::v1::call_request::Request;
+use wire::v1::exec_result::EndedBy;
 use wire::v1::{self, CallRequest, CallResponse, call_response};
 
 use crate::client::Clients;
@@ -182,7 +183,7 @@ impl RunHandle {
         let Some(v1::result::Kind::Exec(result) | v1::result::Kind::Shell(result)) = result else {
             panic!("no command: {call:?}")
         };
-        let cut_short = result.timed_out || !result.ended_by.is_empty();
+        let cut_short = result.timed_out || result.ended_by() != EndedBy::Unspecified;
         let expected =
             if cut_short { call_response::Status::Failed } else { call_response::Status::Succeeded };
         assert_eq!((status, reason.is_some()), (expected, cut_short), "{call:?}");

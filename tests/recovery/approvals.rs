@@ -189,7 +189,11 @@ async fn a_call_is_held_to_what_was_seen_under_the_next_daemon_too() {
         let call = run.outcome(&asked.call_id).await;
         let failure = call.error.clone().unwrap();
         assert_eq!((call.status(), failure.reason.as_str()), (Status::Denied, "PRECONDITION_FAILED"));
-        assert!(failure.message.contains("what the reviewer saw has changed"), "{}", failure.message);
+        assert!(
+            failure.message.contains("the content that the reviewer saw has changed"),
+            "{}",
+            failure.message
+        );
     }
     assert_eq!(std::fs::read_to_string(workspace.join("a.txt")).unwrap(), "six\n");
 }
@@ -208,14 +212,14 @@ async fn a_call_whose_run_is_gone_is_cancelled_and_says_so() {
     let call = run.outcome(&asked.call_id).await;
     let failure = call.error.clone().unwrap();
     assert_eq!((call.status(), failure.reason.as_str()), (Status::Denied, "CANCELLED"));
-    assert!(failure.message.contains("did not outlive"), "{}", failure.message);
+    assert!(failure.message.contains("did not survive"), "{}", failure.message);
     assert_eq!(run.clients.approval(&asked.approval_id).await.state(), State::Cancelled);
     assert_eq!(intents_and_receipts(&mut run, &asked.call_id).await, (1, vec!["denied".to_owned()]));
     assert_eq!(std::fs::read_to_string(workspace.join("a.txt")).unwrap(), "one\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn time_runs_on_while_there_is_no_daemon_and_reminders_come_once() {
+async fn approvals_expire_without_a_daemon_and_remind_once() {
     let config = "approvals: { timeout: 6s, allow_self_approval: true }\n".to_owned();
     let mut daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
@@ -272,7 +276,7 @@ async fn votes_and_remembered_consents_outlive_a_daemon() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_32_approvers_one_wins_and_a_daemon_killed_in_the_middle_executes_once_or_not_at_all() {
+async fn one_of_32_approvers_decides_and_a_killed_daemon_executes_at_most_once() {
     const APPROVERS: u32 = 32;
     let access: Vec<_> =
         (0..APPROVERS).map(|n| format!("{{ uid: {}, roles: [approver] }}", 21_000 + n)).collect();

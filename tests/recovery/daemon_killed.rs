@@ -9,7 +9,7 @@ use harness::{Daemon, RunHandle, calls, processes, record, requests};
 use crate::adopted::IDLE;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_runs_on_and_what_was_acknowledged_is_kept() {
+async fn killed_daemon_leaves_no_processes_and_keeps_acknowledged_writes() {
     let mut daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("open", &workspace).await;

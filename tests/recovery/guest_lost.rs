@@ -133,7 +133,7 @@ async fn a_read_that_is_repeated_counts_one_loss_and_no_cgroup_comes_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_lost_command_used_is_on_record() {
+async fn usage_of_a_lost_command_is_recorded() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);
     let mut run = daemon.run("open", &workspace).await;

@@ -71,7 +71,7 @@ async fn a_run_that_lives_is_given_another_token_which_outlives_the_daemon() {
 
 /// Nobody could renew it while there was no daemon.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_begins_anew_with_the_next_daemon_and_ends_under_it() {
+async fn lease_restarts_with_the_next_daemon_and_expires() {
     let mut daemon = Daemon::start().await;
     let lease = Some(wire::duration(Duration::from_secs(10)));
     let run = daemon.run_on(CreateRunRequest { lease, ..requests::managed("harness") }).await;

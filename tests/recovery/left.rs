@@ -1,5 +1,6 @@
 //! Processes that a command left running outlive the worker that started them, and the daemon.
 
+use harness::v1::exec_result::EndedBy;
 use harness::v1::process::State;
 use harness::v1::signal_process_request::Signal;
 use harness::{Daemon, RunHandle, Setup, calls, pid_of, processes, requests, until};
@@ -22,7 +23,7 @@ async fn running(run: &mut RunHandle) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_command_left_outlives_its_worker_and_its_daemon() {
+async fn background_processes_survive_worker_and_daemon_restarts() {
     let config = "runs: { on_stop: leave }\n".to_owned();
     let mut daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
@@ -61,7 +62,7 @@ async fn what_a_command_left_outlives_its_worker_and_its_daemon() {
     daemon.launch().await;
     let mut run = RunHandle { clients: daemon.connect().await, ..run };
     let ended = run.waited(&before[1]).await;
-    assert_eq!((ended.state(), ended.ended_by.as_str()), (State::Ended, ""), "{ended:?}");
+    assert_eq!((ended.state(), ended.ended_by()), (State::Ended, EndedBy::Unspecified), "{ended:?}");
     run.send(&before[0], Signal::Kill).await.unwrap();
     assert_eq!(run.waited(&before[0]).await.kill.unwrap().left, 0);
     until("something is left", async || processes(&container) == IDLE).await;

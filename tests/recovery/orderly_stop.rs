@@ -19,8 +19,8 @@ async fn a_stop_leaves_nothing_running_and_a_closed_record() {
     for call in [waiting, working] {
         // Whoever waited was told, or lost the connection; nobody was told that it succeeded.
         match call.await.unwrap() {
-            Ok(call) => assert!(!call.error.unwrap().message.contains("started again")),
-            Err(refused) => assert!(!refused.message().contains("started again"), "{}", refused.message()),
+            Ok(call) => assert!(!call.error.unwrap().message.contains("restarting")),
+            Err(refused) => assert!(!refused.message().contains("restarting"), "{refused}"),
         }
     }
     let report = audit::verify(&daemon.state_dir().join("audit"), &mut |_| {}).unwrap();
@@ -42,7 +42,7 @@ async fn a_stop_leaves_nothing_running_and_a_closed_record() {
         assert_ne!(outcome["status"], "succeeded");
         assert_ne!(outcome["status"], "interrupted", "the daemon closed it itself: {outcome}");
         let said = outcome["message"].as_str().unwrap_or_default();
-        assert!(!said.contains("started again"), "the run has ended: {said}");
+        assert!(!said.contains("restarting"), "the run has ended: {said}");
     }
     for id in [run.id(), other.id()] {
         let request = v1::GetRunRequest { run_id: id.to_owned() };

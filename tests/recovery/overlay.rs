@@ -9,7 +9,7 @@ use harness::{Daemon, RunHandle, calls, requests, v1};
 use crate::host_worker_lost::{host_workers, kill, names, notes};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_that_nobody_has_settled_outlive_the_daemon() {
+async fn unsettled_changes_survive_the_daemon() {
     let mut daemon = Daemon::start().await;
     let beneath = daemon.workspace("w", &[("a.txt", "one\n")]);
     let living = daemon.run_on(requests::overlay("open", &beneath)).await;
@@ -90,7 +90,7 @@ async fn an_accept_that_was_killed_leaves_whole_files_and_is_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_killed_host_worker_left_in_an_overlay_is_put_right_there_and_not_beneath() {
+async fn killed_host_worker_is_repaired_in_the_overlay_only() {
     const WRITERS: usize = 8;
     let mut daemon = Daemon::start().await;
     let beneath = daemon.workspace("w", &[]);

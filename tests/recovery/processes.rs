@@ -1,6 +1,7 @@
 //! Processes that the next daemon finds, and those that it does not.
 
 use harness::process::{command, script};
+use harness::v1::exec_result::EndedBy;
 use harness::v1::process::State;
 use harness::v1::{Process, ProcessRequest};
 use harness::{Daemon, RunHandle, Setup, pid_of, processes, reason, record, requests};
@@ -8,7 +9,7 @@ use harness::{Daemon, RunHandle, Setup, pid_of, processes, reason, record, reque
 use crate::adopted::{IDLE, outlives};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_is_not_found_again_is_interrupted_and_ended() {
+async fn process_that_is_not_found_again_is_interrupted() {
     let mut daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     let id = run.start(script("setsid sleep 1000 & echo up; sleep 1000")).await.process_id;
@@ -37,7 +38,7 @@ async fn one_that_is_not_found_again_is_interrupted_and_ended() {
 
     let mut run = RunHandle { clients: daemon.connect().await, ..run };
     let lost = run.waited(&id).await;
-    assert_eq!((lost.state(), lost.ended_by.as_str()), (State::Interrupted, "interrupted"), "{lost:?}");
+    assert_eq!((lost.state(), lost.ended_by()), (State::Interrupted, EndedBy::Interrupted), "{lost:?}");
     assert_eq!(lost.kill.unwrap().left, 0);
     assert!(run.logs(&id).await.text().contains("up"), "what it had written is there");
     let run_id = run.id().to_owned();
@@ -53,7 +54,7 @@ async fn one_that_is_not_found_again_is_interrupted_and_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_of_which_the_daemon_cannot_read_what_it_knew_is_interrupted_and_ended() {
+async fn process_with_unreadable_record_is_interrupted() {
     let mut daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     let id = run.start(script("setsid sleep 1000 & echo up; sleep 1000")).await.process_id;
@@ -65,7 +66,7 @@ async fn one_of_which_the_daemon_cannot_read_what_it_knew_is_interrupted_and_end
 
     let mut run = RunHandle { clients: daemon.connect().await, ..run };
     let check = |lost: &Process| {
-        assert_eq!((lost.state(), lost.ended_by.as_str()), (State::Interrupted, "interrupted"), "{lost:?}");
+        assert_eq!((lost.state(), lost.ended_by()), (State::Interrupted, EndedBy::Interrupted), "{lost:?}");
         assert!(lost.failure.contains("cannot be read") && lost.ended_at.is_some(), "{lost:?}");
         let kill = lost.kill.as_ref().unwrap();
         assert!(kill.ended >= 2 && kill.left == 0, "{kill:?}");
@@ -133,8 +134,8 @@ async fn no_exit_code_is_lost_with_a_daemon_that_dies_around_the_end() {
         for (number, id) in (0..).zip(&ids) {
             let ended = run.waited(id).await;
             assert_eq!(
-                (ended.state(), ended.exit_code, ended.ended_by.as_str()),
-                (State::Ended, Some(10 + number), ""),
+                (ended.state(), ended.exit_code, ended.ended_by()),
+                (State::Ended, Some(10 + number), EndedBy::Unspecified),
                 "round {round}: {ended:?}"
             );
             assert_eq!(run.all_of(id).await.text(), "end\n");

@@ -45,7 +45,7 @@ fn executed(workspace: &Path) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_waits_for_a_reviewer_stands_still_under_the_next_daemon_too() {
+async fn run_waiting_for_a_reviewer_stays_frozen_under_the_next_daemon() {
     let mut daemon = Daemon::start_with(freezing("")).await;
     let workspace = daemon.workspace("w", &[("job.sh", "printf x >> times\n")]);
     let mut run = daemon.run("p", &workspace).await;
@@ -164,7 +164,7 @@ async fn a_run_that_an_operator_paused_is_still_paused() {
 
 /// Decisions that come while the daemon stops are on record or refused; what is on record is executed, once.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_approved_in_the_moment_of_a_stop_is_executed_by_the_next_daemon_once() {
+async fn approval_during_a_stop_is_executed_once_by_the_next_daemon() {
     const CALLS: usize = 8;
     let mut daemon = Daemon::start_with(Setup {
         policy: asking("{}"),

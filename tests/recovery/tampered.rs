@@ -29,7 +29,7 @@ const DEEDS: [(&str, Deed, &str); 17] = [
     ("stopped", |container, _, _| drop(docker(&["stop", container])), "container has ended"),
     ("killed", |container, _, _| kill_first(container), "container has ended"),
     ("removed", |container, _, _| drop(docker(&["rm", "-f", container])), "container is gone"),
-    ("restarted", |container, _, _| drop(docker(&["restart", container])), "started again"),
+    ("restarted", |container, _, _| drop(docker(&["restart", container])), "restarted outside"),
     ("paused", |container, _, _| drop(docker(&["pause", container])), "paused"),
     (
         "memory",
@@ -51,7 +51,7 @@ const DEEDS: [(&str, Deed, &str); 17] = [
             std::fs::create_dir(workspace).unwrap();
             chown(workspace, Some(4321), Some(4321)).unwrap();
         },
-        "workspace is another directory",
+        "workspace was replaced by another directory",
     ),
     (
         "linked",
@@ -68,7 +68,7 @@ const DEEDS: [(&str, Deed, &str); 17] = [
         |_, workspace, _| std::fs::rename(workspace, workspace.with_extension("x")).unwrap(),
         "no longer exists",
     ),
-    ("given", |_, workspace, _| chown(workspace, Some(77), None).unwrap(), "belongs to somebody else"),
+    ("given", |_, workspace, _| chown(workspace, Some(77), None).unwrap(), "now belongs to another user"),
     ("unmounted", |_, _, slots| command("umount", &["-l", &at(slots, "workspace")]), "no longer mounted"),
     ("unmounted-state", |_, _, slots| command("umount", &["-l", &at(slots, "state")]), "no longer mounted"),
     (
@@ -170,7 +170,7 @@ async fn a_run_that_was_tampered_with_is_ended_and_not_used() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_belongs_to_nobody_is_removed_and_what_belongs_to_others_stays() {
+async fn unclaimed_containers_are_removed_and_foreign_ones_stay() {
     let mut daemon = Daemon::start().await;
     let run = daemon.run_on(requests::managed("open")).await;
     let instance = std::fs::read_to_string(daemon.state_dir().join("instance")).unwrap();

@@ -11,7 +11,7 @@ use crate::attempts;
 use crate::inside::{Inside, both, both_on, every, lenient, outcomes};
 
 #[tokio::test]
-async fn c5_nothing_can_be_written_but_the_run_s_own_places() {
+async fn c5_only_places_of_the_run_are_writable() {
     let daemon = lenient().await;
     let package = daemon.workspace("package", &[("lib.rs", "")]);
     let request = v1::CreateRunRequest { pkg_path: package.display().to_string(), ..Default::default() };
@@ -49,7 +49,7 @@ async fn c5_a_read_only_workspace_cannot_be_written_by_commands() {
 }
 
 #[tokio::test]
-async fn c5_there_are_no_devices_sockets_or_set_id_files() {
+async fn c5_container_has_no_devices_sockets_or_set_id_files() {
     let (_daemon, runs) = every().await;
     for mut inside in runs {
         attempts::no_special_file(&mut inside).await;

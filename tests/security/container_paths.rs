@@ -102,7 +102,7 @@ async fn f8_the_container_s_own_files_are_read_and_written_with_the_rights_of_co
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f8_without_the_profile_s_word_nothing_outside_of_the_mounts_is_named() {
+async fn f8_paths_outside_of_the_mounts_need_the_profile() {
     let profile = |keys: &str| {
         format!(
             "{{workspace: read-write, {keys}, operations: {{read: allow, write: ask, edit: allow, exec: allow}}, \

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use harness::v1::disk_use::State as Use;
+use harness::v1::exec_result::EndedBy;
 use harness::v1::operation::Kind as Operation;
 use harness::v1::run_service_client::RunServiceClient;
 use harness::v1::{self, state_disk};
@@ -68,6 +69,27 @@ async fn small_run(daemon: &Daemon, request: v1::CreateRunRequest) -> RunHandle 
     daemon.run_on(v1::CreateRunRequest { limits: Some(QUOTA), ..request }).await
 }
 
+/// A command that was killed for its quota has failed for everybody who is told of it: the status, a dialect, and the record.
+async fn has_failed(run: &mut RunHandle, script: &str) {
+    let arguments = serde_json::json!({ "command": "sh", "args": ["-c", script] }).to_string();
+    let call = v1::DialectCall {
+        dialect: "gateway".to_owned(),
+        name: "run_command".to_owned(),
+        arguments_json: arguments,
+    };
+    let done = run.call(call).await.unwrap();
+    let why = done.error.as_ref().map(|error| error.reason.as_str());
+    assert_eq!((done.status(), why), (v1::call_response::Status::Failed, Some("WRITE_LIMIT")), "{done:?}");
+    assert!(done.rendered.contains("\"status\":\"failure\""), "{}", done.rendered);
+    let outcome = &record(run.clients.of_call(&done.call_id).await.last().unwrap())["outcome"];
+    assert_eq!(
+        (&outcome["status"], &outcome["reason"]),
+        (&"failed".into(), &"WRITE_LIMIT".into()),
+        "{outcome}"
+    );
+    assert_eq!(outcome["facts"]["ended_by"], "disk-quota", "{outcome}");
+}
+
 /// What the daemon knows of the run's disk.
 async fn use_of(run: &mut RunHandle) -> v1::DiskUse {
     run.show().await.disk.unwrap_or_default()
@@ -101,7 +123,7 @@ fn assert_ended(result: &v1::ExecResult, by: By) {
     match by {
         By::Kernel => assert!(result.exit_code.is_some_and(|code| code != 0), "{result:?}"),
         By::Measuring => {
-            assert_eq!((result.ended_by.as_str(), result.exit_code), ("disk-quota", Some(137)), "{result:?}");
+            assert_eq!((result.ended_by(), result.exit_code), (EndedBy::DiskQuota, Some(137)), "{result:?}");
             assert!(result.hint.contains("used up what it may have on the disk"), "{result:?}");
         }
     }
@@ -136,8 +158,7 @@ async fn one_fills_and_another_goes_on(by: By, overlay: bool) {
     is_on_record(&mut filler).await;
     if by == By::Measuring {
         // A command may make room. One that takes more instead was the last.
-        let result = filler.ran(calls::shell("head -c 52428800 /dev/zero >/state/6; sleep 60")).await;
-        assert_ended(&result, by);
+        has_failed(&mut filler, "head -c 52428800 /dev/zero >/state/6; sleep 60").await;
         waits_for(&mut filler, Use::Locked).await;
         let refused = filler.call(calls::exec(&["true"])).await.unwrap_err();
         assert_eq!(reason(&refused), "WRITE_LIMIT");

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use harness::v1::exec_result::EndedBy;
 use harness::{Daemon, RunHandle, calls, dev_image, requests, v1};
 
 const MIB: u64 = 1 << 20;
@@ -64,7 +65,7 @@ fn add(path: &Path, bytes: &mut u64, files: &mut u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn c4_what_one_command_adds_before_it_is_seen_is_bounded_at_the_disks_speed() {
+async fn c4_command_exceeds_its_quota_only_by_a_bounded_amount() {
     let quota = u64::from(effort::cases(256, 1_024)) * MIB;
     let limits = v1::Limits { disk_bytes: quota, disk_files: FILES, ..Default::default() };
     let daemon = Daemon::start().await;
@@ -98,7 +99,7 @@ async fn c4_what_one_command_adds_before_it_is_seen_is_bounded_at_the_disks_spee
         let result = run.ran(attack).await;
         let (bytes, files) = has(&daemon, &run);
         eprintln!("{name}: {} MiB of {} in {files} files", bytes / MIB, quota / MIB);
-        assert_eq!(result.ended_by, "disk-quota", "{name}: {result:?}");
+        assert_eq!(result.ended_by(), EndedBy::DiskQuota, "{name}: {result:?}");
         assert!(bytes <= quota + BEYOND && files <= FILES + FILES_BEYOND, "{name}: {bytes} in {files}");
         run.stop().await;
         run.delete().await;

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use harness::v1;
+use harness::v1::exec_result::{EndedBy, Limit};
 use harness::v1::operation::Kind as Operation;
 use harness::{Daemon, calls, record};
 use libc::{SIGKILL, SIGXFSZ};
@@ -25,9 +26,8 @@ fn shell(script: &str) -> v1::ExecRequest {
 }
 
 /// What ended it, the limits it met, and whether there are words about them.
-fn why(result: &v1::ExecResult) -> (&str, Vec<&str>, bool) {
-    let limits: Vec<&str> = result.limits_hit.iter().map(String::as_str).collect();
-    (&result.ended_by, limits, !result.hint.is_empty())
+fn why(result: &v1::ExecResult) -> (EndedBy, Vec<Limit>, bool) {
+    (result.ended_by(), result.limits_hit().collect(), !result.hint.is_empty())
 }
 
 /// The run has the agent that it had, nothing is left in it, and commands and looks work.
@@ -46,14 +46,17 @@ async fn x2_a_fork_bomb_is_told_by_the_limit_that_it_met() {
         let mut bomb = exec(&["bomb"]);
         bomb.timeout_ms = Some(500);
         let result = inside.exec(bomb).await;
-        assert_eq!(why(&result), ("timeout", vec!["processes"], true), "{result:?}");
+        assert_eq!(why(&result), (EndedBy::Timeout, vec![Limit::Processes], true), "{result:?}");
         assert!(result.hint.contains("start fewer at once"), "{}", result.hint);
         as_before(&mut inside, agent).await;
         // One that notices by itself says what it likes, and the limit is told all the same.
         let result = inside.exec(exec(&["forks"])).await;
-        assert_eq!((result.exit_code, why(&result)), (Some(0), ("", vec!["processes"], true)));
+        assert_eq!(
+            (result.exit_code, why(&result)),
+            (Some(0), (EndedBy::Unspecified, vec![Limit::Processes], true))
+        );
         let result = inside.exec(exec(&["environment"])).await;
-        assert_eq!(why(&result), ("", vec![], false), "the limit is met no longer");
+        assert_eq!(why(&result), (EndedBy::Unspecified, vec![], false), "the limit is met no longer");
     }
 }
 
@@ -86,7 +89,7 @@ async fn x2_a_fork_bomb_keeps_no_other_call_of_its_run_from_working() {
             }
         }
         let result = bomb.await.unwrap();
-        assert_eq!(why(&result), ("timeout", vec!["processes"], true));
+        assert_eq!(why(&result), (EndedBy::Timeout, vec![Limit::Processes], true));
         assert!(refused > 0, "there was room all the time");
         as_before(&mut inside, agent).await;
     }
@@ -99,7 +102,10 @@ async fn c4_a_memory_hog_is_told_from_one_that_is_killed() {
         let agent = agent_pid(&inside);
         let response = inside.run.call(Operation::Exec(exec(&["memory"]))).await.unwrap();
         let Some(v1::result::Kind::Exec(result)) = response.kind() else { panic!("{response:?}") };
-        assert_eq!((result.signal, why(result)), (Some(SIGKILL), ("memory-limit", vec!["memory"], true)));
+        assert_eq!(
+            (result.signal, why(result)),
+            (Some(SIGKILL), (EndedBy::MemoryLimit, vec![Limit::Memory], true))
+        );
         assert!(result.hint.contains("work on less at a time"), "{}", result.hint);
         let reason = response.error.as_ref().map(|error| error.reason.as_str());
         assert_eq!((response.status(), reason), (v1::call_response::Status::Failed, Some("MEMORY_LIMIT")));
@@ -112,12 +118,18 @@ async fn c4_a_memory_hog_is_told_from_one_that_is_killed() {
 
         // A shell lives on, and passes on what happened, or goes on.
         let result = inside.exec(shell(&format!("{PROBE} memory; exit $?"))).await;
-        assert_eq!((result.exit_code, why(&result)), (Some(137), ("memory-limit", vec!["memory"], true)));
+        assert_eq!(
+            (result.exit_code, why(&result)),
+            (Some(137), (EndedBy::MemoryLimit, vec![Limit::Memory], true))
+        );
         let result = inside.exec(shell(&format!("{PROBE} memory; exit 3"))).await;
-        assert_eq!((result.exit_code, why(&result)), (Some(3), ("", vec!["memory"], true)));
+        assert_eq!(
+            (result.exit_code, why(&result)),
+            (Some(3), (EndedBy::Unspecified, vec![Limit::Memory], true))
+        );
         // Nobody knows why somebody is killed.
         let result = inside.exec(shell("kill -9 $$")).await;
-        assert_eq!((result.signal, why(&result)), (Some(SIGKILL), ("", vec![], false)));
+        assert_eq!((result.signal, why(&result)), (Some(SIGKILL), (EndedBy::Unspecified, vec![], false)));
         as_before(&mut inside, agent).await;
     }
 }
@@ -130,7 +142,7 @@ async fn c4_many_hogs_at_once_cost_the_run_neither_its_agent_nor_its_container()
         // Each is smaller than the agent for as long as there are so many.
         let hogs = format!("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do {PROBE} memory & done; wait");
         let result = inside.exec(shell(&hogs)).await;
-        assert_eq!(why(&result).1, ["memory"], "{result:?}");
+        assert_eq!(why(&result).1, [Limit::Memory], "{result:?}");
         // They are the first to go whatever their size.
         let result = inside.exec(shell("cat /proc/self/oom_score_adj")).await;
         assert_eq!(result.stdout, "1000\n", "{result:?}");
@@ -146,12 +158,12 @@ async fn c4_a_full_tmp_is_told_and_leaves_room_for_the_next_command() {
         let agent = agent_pid(&inside);
         let result = inside.exec(shell("head -c 2000000000 /dev/zero > /tmp/full")).await;
         assert_ne!(result.exit_code, Some(0), "{result:?}");
-        assert_eq!(why(&result), ("", vec!["tmp-space"], true), "{result:?}");
+        assert_eq!(why(&result), (EndedBy::Unspecified, vec![Limit::TmpSpace], true), "{result:?}");
         assert!(result.hint.contains("/tmp is full: delete"), "{}", result.hint);
         as_before(&mut inside, agent).await;
         // Even a hog beside it finds that it is the one to go.
         let result = inside.exec(exec(&["memory"])).await;
-        assert_eq!(why(&result).0, "memory-limit", "{result:?}");
+        assert_eq!(why(&result).0, EndedBy::MemoryLimit, "{result:?}");
         as_before(&mut inside, agent).await;
 
         let result = inside.exec(shell(": > /tmp/full")).await;
@@ -160,7 +172,7 @@ async fn c4_a_full_tmp_is_told_and_leaves_room_for_the_next_command() {
         let lines = inside.probe(&["fill", "/tmp"]).await;
         assert!(lines[2].starts_with("files "), "{lines:?}");
         let result = inside.exec(shell("echo > /tmp/one-more && echo > /tmp/another")).await;
-        assert_eq!(why(&result), ("", vec!["tmp-space"], true), "{result:?}");
+        assert_eq!(why(&result), (EndedBy::Unspecified, vec![Limit::TmpSpace], true), "{result:?}");
         as_before(&mut inside, agent).await;
     }
 }
@@ -174,11 +186,15 @@ async fn c4_full_shared_memory_is_told_and_leaves_room_for_the_next_command() {
         // Both file systems in memory, as far as they go.
         let script = "head -c 2000000000 /dev/zero >/tmp/full; head -c 2000000000 /dev/zero >/dev/shm/full";
         let result = inside.exec(shell(script)).await;
-        assert_eq!(why(&result), ("", vec!["tmp-space", "shm-space"], true), "{result:?}");
+        assert_eq!(
+            why(&result),
+            (EndedBy::Unspecified, vec![Limit::TmpSpace, Limit::ShmSpace], true),
+            "{result:?}"
+        );
         assert!(result.hint.contains("/dev/shm is full: delete"), "{}", result.hint);
         as_before(&mut inside, agent).await;
         let result = inside.exec(shell(": >/tmp/full; : >/dev/shm/full")).await;
-        assert_eq!((why(&result).0, result.limits_hit.len()), ("", 0), "{result:?}");
+        assert_eq!((why(&result).0, result.limits_hit.len()), (EndedBy::Unspecified, 0), "{result:?}");
     }
 }
 
@@ -188,7 +204,10 @@ async fn x3_a_flood_of_gigabytes_ends_with_its_reason() {
     for mut inside in runs {
         let agent = agent_pid(&inside);
         let result = inside.exec(exec(&["flood", &(8_u64 << 30).to_string()])).await;
-        assert_eq!((result.exit_code, why(&result)), (Some(143), ("output-limit", vec!["output"], true)));
+        assert_eq!(
+            (result.exit_code, why(&result)),
+            (Some(143), (EndedBy::OutputLimit, vec![Limit::Output], true))
+        );
         assert!(result.hint.contains("send the output to a file"), "{}", result.hint);
         assert!(result.stdout_bytes > 64 * MIB, "{}", result.stdout_bytes);
         as_before(&mut inside, agent).await;
@@ -201,7 +220,7 @@ async fn c4_a_file_over_its_limit_ends_the_command_with_its_reason() {
     for mut inside in runs {
         let agent = agent_pid(&inside);
         let result = inside.exec(shell("exec head -c 2000000 /dev/zero > /workspace/large")).await;
-        let expected = ("file-size-limit", vec!["file-size"], true);
+        let expected = (EndedBy::FileSizeLimit, vec![Limit::FileSize], true);
         assert_eq!((result.signal, why(&result)), (Some(SIGXFSZ), expected), "{result:?}");
         as_before(&mut inside, agent).await;
     }
@@ -220,7 +239,7 @@ async fn c4_a_full_workspace_is_told_and_harms_neither_daemon_nor_record() {
     let mut inside = Inside::enter_at(&daemon, workspace, v1::CreateRunRequest::default()).await;
     let agent = agent_pid(&inside);
     let result = inside.exec(shell("head -c 20000000 /dev/zero > /workspace/full")).await;
-    assert_eq!(why(&result), ("", vec!["project-space"], true), "{result:?}");
+    assert_eq!(why(&result), (EndedBy::Unspecified, vec![Limit::ProjectSpace], true), "{result:?}");
     let failure = inside.run.fails(calls::write("new", "some text\n")).await;
     assert_eq!(failure.reason, "WRITE_LIMIT", "{failure:?}");
     assert!(failure.message.contains("no space left"), "{}", failure.message);
@@ -229,7 +248,7 @@ async fn c4_a_full_workspace_is_told_and_harms_neither_daemon_nor_record() {
     std::fs::remove_file(inside.workspace.join("full")).unwrap();
     // Full of names now: there is room, and nothing can be made.
     let result = inside.exec(shell("i=0; while echo > f$i; do i=$((i+1)); done; exit 3")).await;
-    assert_eq!(why(&result), ("", vec!["project-space"], true), "{result:?}");
+    assert_eq!(why(&result), (EndedBy::Unspecified, vec![Limit::ProjectSpace], true), "{result:?}");
     as_before(&mut inside, agent).await;
     assert!(inside.run.clients.verify().await.intact, "the record is whole");
     tokio::time::timeout(Duration::from_secs(60), inside.run.stop()).await.expect("the run does not stop");

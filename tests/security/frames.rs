@@ -161,7 +161,7 @@ async fn r3_a_connection_over_its_budget_is_closed_with_goaway() {
 /// Ordinary use, however much of it, is not taken for a flood: many streams, thousands of small requests, PINGs, and a download with
 /// many WINDOW_UPDATEs, on one connection.
 #[tokio::test(flavor = "multi_thread")]
-async fn r3_heavy_use_of_one_connection_is_no_flood() {
+async fn r3_heavy_use_of_one_connection_is_not_a_flood() {
     const DOWNLOADED: usize = 20 << 20;
     let daemon = plain("").await;
     let (_, secret) = daemon

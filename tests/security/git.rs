@@ -153,7 +153,7 @@ fn planted(daemon: &Daemon) -> (PathBuf, Canaries) {
 }
 
 #[tokio::test]
-async fn g9_nothing_that_a_repository_plants_is_run() {
+async fn g9_programs_planted_in_a_repository_are_not_run() {
     let daemon = Daemon::start().await;
     let (workspace, canaries) = planted(&daemon);
     assert_eq!(canaries.sung(), Vec::<String>::new());

@@ -186,6 +186,9 @@ async fn c2_a_strict_daemon_starts_on_no_engine_with_known_escapes() {
     if let Some(status) = ended {
         let said = child.wait_with_output().await.unwrap();
         let said = String::from_utf8_lossy(&[said.stdout, said.stderr].concat()).into_owned();
-        assert!(!status.success() && said.contains("the engine has known escapes: update it"), "{said}");
+        assert!(
+            !status.success() && said.contains("the engine has known escapes: update the engine"),
+            "{said}"
+        );
     }
 }

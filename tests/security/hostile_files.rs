@@ -115,7 +115,7 @@ async fn p2_a_line_without_an_end_is_cut_and_the_search_goes_on_elsewhere() {
 }
 
 #[tokio::test]
-async fn p2_what_is_no_text_is_said_so_and_given_as_bytes() {
+async fn p2_binary_content_is_reported_and_returned_as_bytes() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);
     let cases: [(&str, &[u8]); 6] = [
@@ -149,7 +149,7 @@ async fn p2_what_is_no_text_is_said_so_and_given_as_bytes() {
 }
 
 #[tokio::test]
-async fn p2_what_may_not_be_read_is_said_so_and_hides_nothing_else() {
+async fn p2_unreadable_files_are_reported_and_hide_no_others() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace(
         "w",

@@ -182,7 +182,7 @@ async fn c7_files_of_an_image_in_the_wrong_places_hang_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn c7_settings_of_an_image_are_none_of_its_run_s() {
+async fn c7_settings_of_an_image_do_not_apply_to_its_run() {
     let daemon = Daemon::start().await;
     for (number, setting) in SETTINGS.iter().enumerate() {
         let image =

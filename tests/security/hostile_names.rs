@@ -166,7 +166,7 @@ async fn p4_ignore_files_cost_no_more_than_they_may() {
 }
 
 #[tokio::test]
-async fn p4_an_ignore_file_that_is_no_file_is_passed_over() {
+async fn p4_ignore_file_that_is_not_a_regular_file_is_skipped() {
     let daemon = Daemon::start().await;
     let secret = daemon.workspace("outside", &[("rules", "*\n")]);
     let workspace =

@@ -128,7 +128,7 @@ async fn p2_directories_in_each_other_for_thousands_of_levels_have_an_end() {
     assert!(found.truncated && found.hint.contains("64 levels"), "{}", found.hint);
     let found = grep(run, ask::grep("@project", "needle")).await;
     assert_eq!(found.matches.len(), 2, "{found:?}");
-    assert!(found.truncated && found.hint.contains("look further down"), "{}", found.hint);
+    assert!(found.truncated && found.hint.contains("search in a subdirectory"), "{}", found.hint);
 
     // As far down as a path can say everything works, and not an inch below.
     assert_eq!(read(run, ask::read(&below(1_511, "needle"))).await.content, "needle\n");

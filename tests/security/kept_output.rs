@@ -159,7 +159,7 @@ async fn shows(run: &RunHandle, command: &[&str]) -> Result<terminal_closed::Rea
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s12_all_floods_of_a_run_together_stay_within_what_it_may_keep() {
+async fn s12_floods_of_a_run_stay_within_its_allowance() {
     let mut daemon = daemon(MOST).await;
     let mut run = daemon.run_on(requests::managed("p")).await;
     let mut floods = Vec::new();
@@ -335,7 +335,7 @@ async fn s12_recordings_of_processes_that_are_forgotten_count() {
     assert!(all <= 8 * MIB + SLACK, "{all}");
 
     run.stop().await;
-    assert!(kept(&daemon, &run) > 6 * MIB, "recordings stay until the run is deleted");
+    assert!(kept(&daemon, &run) > 6 * MIB, "recordings are kept until the run is deleted");
     run.delete().await;
     assert_eq!(kept(&daemon, &run), 0);
 }

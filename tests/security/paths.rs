@@ -167,7 +167,7 @@ async fn p4_links_that_lead_out_are_refused() {
 }
 
 #[tokio::test]
-async fn p2_what_is_no_file_never_hangs_a_call() {
+async fn p2_special_files_do_not_hang_calls() {
     let (_daemon, runs) = both(v1::CreateRunRequest::default()).await;
     for mut inside in runs {
         assert_eq!(inside.probe(&["place", "fifo", "/workspace/fifo"]).await, ["fifo ok"]);

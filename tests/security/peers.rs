@@ -101,7 +101,7 @@ async fn x1_a_run_that_keeps_killing_its_worker_ends_and_says_so() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         let ended = ended.await.unwrap();
-        let why = format!("its worker was lost 4 times within a minute; at last it was {KILLED}");
+        let why = format!("its worker was lost 4 times within a minute; the last time it was {KILLED}");
         assert_eq!((ended.state(), ended.failure.as_str()), (v1::run::State::Failed, why.as_str()));
         assert!(told.iter().any(|message| message.starts_with(&format!("The run ends: {why}."))), "{told:?}");
         let id = inside.run.id().to_owned();

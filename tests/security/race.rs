@@ -207,12 +207,12 @@ async fn nothing_is_read(target: &str) {
 }
 
 #[tokio::test]
-async fn p1_nothing_outside_of_the_workspace_is_read() {
+async fn p1_race_reads_nothing_outside_of_the_workspace() {
     nothing_is_read("../outside").await;
 }
 
 #[tokio::test]
-async fn p1_nothing_in_another_mount_is_read_by_its_wrong_name() {
+async fn p1_race_reads_nothing_in_another_mount() {
     nothing_is_read("/state").await;
 }
 
@@ -235,7 +235,7 @@ async fn deletes(run: &mut RunHandle, path: &str) -> bool {
 }
 
 #[tokio::test]
-async fn p1_nothing_outside_of_the_workspace_is_deleted() {
+async fn p1_race_deletes_nothing_outside_of_the_workspace() {
     let mut race = Race::begin("w", "../outside").await;
     let (mut done, times) = (0, rounds() / 5);
     for _ in 0..times {
@@ -266,7 +266,7 @@ fn objects(workspace: &Path) -> String {
 }
 
 #[tokio::test]
-async fn g5_nothing_outside_gets_into_the_repository() {
+async fn g5_race_adds_nothing_from_outside_to_the_repository() {
     let mut race = Race::begin("w", "../outside").await;
     let mut done = 0;
     // A git operation is a process of its own: fewer of them in the same time.

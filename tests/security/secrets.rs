@@ -163,7 +163,7 @@ async fn found_of(daemon: &Daemon, runs: &mut [Inside], secrets: &[String], leas
 }
 
 #[tokio::test]
-async fn a5_what_a_call_is_given_is_kept_nowhere() {
+async fn a5_secrets_given_to_calls_are_not_stored() {
     let (daemon, mut runs) = both_on(talkative().await, v1::CreateRunRequest::default()).await;
     let found = leaks_of(&daemon, &mut runs, |secret| {
         let variables = v1::ExecRequest {
@@ -273,7 +273,7 @@ async fn stay(run: &mut RunHandle, secrets: &[String]) {
 
 /// Outcomes and output are kept for `GetCall` as they were, sealed; the records of them are not.
 #[tokio::test]
-async fn a5_what_a_call_answers_lies_nowhere_open() {
+async fn a5_secrets_in_results_are_not_stored_in_the_clear() {
     let daemon = talkative().await;
     let mut runs = Vec::new();
     for profile in PROFILES {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use harness::process::{command, script};
+use harness::v1::exec_result::EndedBy;
 use harness::v1::process::State;
 use harness::v1::session_result::State as SessionState;
 use harness::v1::signal_process_request::Signal;
@@ -128,7 +129,7 @@ async fn s4_a_killed_keeper_costs_its_own_process_alone() {
         assert!(killed.exit_code == Some(1) && Instant::now() < until, "{killed:?}");
     }
     let lost = run.waited(&victim).await;
-    assert_eq!((lost.state(), lost.ended_by.as_str()), (State::Interrupted, "interrupted"), "{lost:?}");
+    assert_eq!((lost.state(), lost.ended_by()), (State::Interrupted, EndedBy::Interrupted), "{lost:?}");
     assert_eq!(lost.kill.unwrap().left, 0);
     assert_eq!(run.feed(&other, 0, b"alive\n", true).await.unwrap().offset, 6);
     assert_eq!(run.all_of(&other).await.text(), "alive\n");
@@ -144,7 +145,7 @@ async fn s4_a_killed_keeper_costs_its_own_process_alone() {
 
 /// What is said to a process that is over reaches no other, whoever has its number now.
 #[tokio::test(flavor = "multi_thread")]
-async fn s5_input_and_signals_reach_nobody_else() {
+async fn s5_input_and_signals_do_not_reach_other_processes() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     let gone = run.start(ProcessRequest { stdin: true, ..command(&["true"]) }).await.process_id;
@@ -218,7 +219,7 @@ async fn s5_a_number_that_is_used_again_is_nobodys_to_end() {
         let found = listed.iter().find(|process| process.process_id == *id).unwrap();
         assert_eq!(found.state(), State::Running);
         run.send(id, Signal::Kill).await.unwrap();
-        assert_eq!(run.waited(id).await.ended_by, "killed");
+        assert_eq!(run.waited(id).await.ended_by(), EndedBy::Killed);
     }
 }
 
@@ -361,7 +362,7 @@ async fn end(daemon: &mut Daemon, run: &mut RunHandle, id: &str, is_session: boo
 
 /// However a process or a session ends, and whatever it has left, nothing of it runs on.
 #[tokio::test(flavor = "multi_thread")]
-async fn s1_nothing_is_left_after_any_end() {
+async fn s1_no_process_remains_after_any_end() {
     let mut daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     let (rounds, mut killed) = (effort::cases(48, 1_000), 0);

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use harness::v1::CreateRunRequest;
+use harness::v1::exec_result::EndedBy;
 use harness::{Image, calls, debian};
 
 use crate::inside::{Inside, lenient, outcomes, read};
@@ -24,7 +25,7 @@ async fn script(inside: &mut Inside, script: &str) -> String {
 }
 
 #[tokio::test]
-async fn c6_nothing_but_the_layer_and_the_run_s_own_places_can_be_written() {
+async fn c6_only_the_layer_and_places_of_the_run_are_writable() {
     let daemon = lenient().await;
     let mut inside = enter(&daemon, "w", "").await;
     let writable = inside.probe(&["writable"]).await;
@@ -51,7 +52,7 @@ async fn c6_nothing_but_the_layer_and_the_run_s_own_places_can_be_written() {
 }
 
 #[tokio::test]
-async fn c6_neither_devices_nor_marks_nor_mounts_nor_rights_can_be_made_in_the_layer() {
+async fn c6_layer_allows_no_devices_whiteouts_mounts_or_set_id_files() {
     let daemon = lenient().await;
     let mut inside = enter(&daemon, "w", &debian()).await;
     let tried = script(
@@ -164,7 +165,7 @@ async fn c6_a_layer_that_is_hard_to_remove_goes_with_its_run() {
     // More levels than are measured: a look at the disk that comes in time ends the command which has made them.
     let dig = "cd /srv; B=/workspace/busybox; exec $B mkdir -p $($B seq -s / 1 400)";
     let dug = inside.run.exec(&["/workspace/busybox", "sh", "-c", dig]).await;
-    assert!(dug.exit_code == Some(0) || dug.ended_by == "disk-quota", "{dug:?}");
+    assert!(dug.exit_code == Some(0) || dug.ended_by() == EndedBy::DiskQuota, "{dug:?}");
     let canary = std::fs::metadata("/etc/passwd").unwrap().len();
     let id = inside.run.id().to_owned();
     inside.run.stop().await;
@@ -175,7 +176,7 @@ async fn c6_a_layer_that_is_hard_to_remove_goes_with_its_run() {
 }
 
 #[tokio::test]
-async fn c6_what_is_planted_for_the_daemon_is_only_read_in_the_container() {
+async fn c6_planted_files_are_read_only_in_the_container() {
     let daemon = lenient().await;
     let canary = daemon.outside().join("canary");
     std::fs::write(&canary, "it sings").unwrap();

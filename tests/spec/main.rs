@@ -208,7 +208,7 @@ fn every_threat_has_a_line() {
 }
 
 #[test]
-fn what_is_wrong_with_a_line_is_found() {
+fn bad_lines_are_reported() {
     let source = "#[test]\nfn there() {}\n\nfn helper() {}\n#[tokio::test]\n#[ignore]\nasync fn later() {}\n";
     let mut read = |file: &str| (file == "a.rs").then(|| source.to_owned());
     for (shown_by, expected) in [

@@ -25,7 +25,7 @@ async fn enter_small() -> (Daemon, Inside) {
 }
 
 #[tokio::test]
-async fn u3_the_kernel_is_as_closed_to_such_a_root_as_to_anybody() {
+async fn u3_mapped_root_has_no_more_kernel_access_than_other_users() {
     let (_daemon, mut inside) = enter_small().await;
     attempts::no_special_file(&mut inside).await;
     attempts::no_other_socket(&mut inside).await;
@@ -90,7 +90,7 @@ async fn u3_no_capability_beyond_the_list_can_be_had_and_no_user_of_the_host() {
 
 /// What a name of a user leads to, the image's files say, and root writes these. It stays among the container's own.
 #[tokio::test]
-async fn u3_forged_users_lead_to_nobody_of_the_host() {
+async fn u3_forged_users_do_not_map_to_host_users() {
     let (daemon, mut inside) = enter("w").await;
     let mut bystander =
         Inside::enter_with(&daemon, "bystander", rooted(v1::CreateRunRequest::default())).await;
@@ -121,7 +121,7 @@ async fn u3_forged_users_lead_to_nobody_of_the_host() {
 
 /// A link that root inside makes leads to nothing of the host, whichever lane follows it.
 #[tokio::test]
-async fn u3_links_lead_to_nothing_of_the_host() {
+async fn u3_links_do_not_lead_to_the_host() {
     let (daemon, mut inside) = enter("w").await;
     let canary = daemon.outside().join("canary");
     std::fs::write(&canary, "it sings").unwrap();

@@ -68,7 +68,7 @@ async fn u5_a_run_outlives_its_daemon_as_root_of_its_namespace() {
 
 /// The runtime would open them for the next daemon's guest, which takes no call meanwhile.
 #[tokio::test(flavor = "multi_thread")]
-async fn u5_a_run_whose_users_are_no_files_is_not_taken_over() {
+async fn u5_run_whose_passwd_or_group_is_not_a_file_is_not_taken_over() {
     let mut daemon = daemon().await;
     let plant = |how: &str| format!("rm /etc/group && {how}");
     let mut waiting = Vec::new();
@@ -85,7 +85,7 @@ async fn u5_a_run_whose_users_are_no_files_is_not_taken_over() {
         let mut run = RunHandle { clients: daemon.connect().await, ..run };
         let shown = run.show().await;
         assert_eq!(shown.state(), State::Failed);
-        assert!(shown.failure.contains("/etc/group is no file"), "{}", shown.failure);
+        assert!(shown.failure.contains("/etc/group is not a file"), "{}", shown.failure);
     }
     let mut without = RunHandle { clients: daemon.connect().await, ..without };
     assert_eq!(script(&mut without, "id -u").await, "0\n");

@@ -38,7 +38,7 @@ apt-get -qq install -y greeter >/dev/null 2>&1
 greet"#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn u1_packages_are_installed_by_a_root_that_is_nobody_on_the_host() {
+async fn u1_packages_are_installed_by_a_root_without_host_privileges() {
     let daemon = daemon().await;
     let mut run = daemon.run_on(rooted(requests::managed("rooted"))).await;
     assert_eq!(script(&mut run, "id -u; id -un; echo $HOME; cd; pwd").await, "0\nroot\n/root\n/root\n");

@@ -92,7 +92,7 @@ async def test_the_asynchronous_half_does_the_same(secured: Daemon, certificates
             assert (await sandbox.commands.run("echo hi")).stdout == "hi\n"
 
 
-def test_the_environment_says_it_all(
+def test_environment_variables_configure_the_client(
     secured: Daemon, certificates: Path, token: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COFFERDAM_ENDPOINT", f"https://localhost:{secured.port}")
@@ -131,7 +131,7 @@ def test_transfers_and_much_input_end_no_connection(plain: Daemon, tmp_path: Pat
     assert "connections were closed" not in (plain.place / "log").read_text()
 
 
-def test_a_client_without_a_right_has_none(secured: Daemon, certificates: Path) -> None:
+def test_clients_without_credentials_are_refused(secured: Daemon, certificates: Path) -> None:
     endpoint, authority = f"https://localhost:{secured.port}", Tls(ca=certificates / "server" / "ca.pem")
     ways: list[tuple[Path | Tls, str | None]] = [
         (authority, None),
@@ -148,7 +148,7 @@ def test_a_client_without_a_right_has_none(secured: Daemon, certificates: Path) 
             Sandbox.create(profile="open", client=client)
 
 
-def test_a_token_that_is_revoked_is_none(secured: Daemon, certificates: Path) -> None:
+def test_revoked_token_is_refused(secured: Daemon, certificates: Path) -> None:
     token = secured.coffer("token", "create", "brief", "--role", "orchestrator", "--profile", "open")
     with Client(f"https://localhost:{secured.port}", token, tls=Tls(ca=certificates / "server" / "ca.pem")) as client:
         with pytest.raises(Denied):
@@ -225,12 +225,12 @@ def free_port() -> int:
         "localhost:7443",
     ],
 )
-def test_an_endpoint_that_is_none_is_refused(endpoint: str) -> None:
+def test_invalid_endpoints_are_refused(endpoint: str) -> None:
     with pytest.raises(InvalidArgument, match="endpoint"):
         Client(endpoint)
 
 
-def test_files_that_are_none_are_refused(certificates: Path, tmp_path: Path, endpoint: str) -> None:
+def test_missing_tls_files_are_refused(certificates: Path, tmp_path: Path, endpoint: str) -> None:
     for tls in (tmp_path, tmp_path / "none", Tls(ca=tmp_path / "none"), Tls(cert=certificates / "server" / "cert.pem")):
         with pytest.raises(InvalidArgument, match="tls"):
             Client("https://localhost:7443", tls=tls)

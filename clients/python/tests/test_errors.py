@@ -134,9 +134,9 @@ def test_a_build_that_failed_shows_the_end_of_its_log() -> None:
     assert str(errors.BuildFailed("no", log="")) == "no"
 
 
-def test_a_result_that_is_kept_no_longer_is_an_error() -> None:
+def test_dropped_result_is_an_error() -> None:
     check_kept(v1.CallResponse(call_id="c1"))
-    with pytest.raises(errors.NotFound, match="kept no longer") as caught:
+    with pytest.raises(errors.NotFound, match="no longer stored") as caught:
         check_kept(v1.CallResponse(call_id="c1", result_dropped=True))
     assert caught.value.call_id == "c1"
 
@@ -150,7 +150,7 @@ def test_every_spelling_of_a_signal_is_one(spelling: str | int, number: int) -> 
 
 
 @pytest.mark.parametrize("spelling", ["", "SIG", 0, "0", -15, "SIGSIGTERM", "TERMINATE", 64, "15.0", "SIGNAL_UNSPECIFIED"])
-def test_what_is_no_signal_is_refused_with_those_there_are(spelling: str | int) -> None:
+def test_unknown_signal_is_refused_with_the_known_ones(spelling: str | int) -> None:
     with pytest.raises(errors.InvalidArgument, match="HUP, INT"):
         parse(spelling)
 
@@ -164,7 +164,7 @@ async def _refused(target: str) -> errors.CofferdamError:
     raise AssertionError("it answered")
 
 
-def test_no_daemon_nothing_that_listens_and_no_permission_are_told_apart(tmp_path: Path) -> None:
+def test_missing_silent_and_forbidden_sockets_are_distinguished(tmp_path: Path) -> None:
     gone = asyncio.run(_refused(f"unix:{tmp_path}/gone.sock"))
     assert type(gone) is errors.DaemonUnreachable
     assert gone.message == f"there is no daemon: {tmp_path}/gone.sock does not exist"
@@ -173,7 +173,7 @@ def test_no_daemon_nothing_that_listens_and_no_permission_are_told_apart(tmp_pat
         listener.bind(str(left))
     silent = asyncio.run(_refused(f"unix:{left}"))
     assert type(silent) is errors.DaemonUnreachable
-    assert "nothing listens on" in silent.message
+    assert "no process listens on" in silent.message
     told = f"failed to connect to all addresses; last error: UNKNOWN: unix:{left}: connect: Permission denied (13)"
     denied = refused(Failed(grpc.StatusCode.UNAVAILABLE, details=told))
     assert type(denied) is errors.NotPermitted

@@ -29,7 +29,7 @@ def ran(example: str, *arguments: str, code: int = 0, talk: str = "") -> str:
     return done.stdout
 
 
-def test_all_are_run() -> None:
+def test_every_example_is_run() -> None:
     source = Path(__file__).read_text()
     for example in EXAMPLES.glob("*.py"):
         assert f'"{example.name}"' in source

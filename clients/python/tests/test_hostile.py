@@ -30,13 +30,13 @@ SANDBOXES = 100
 
 
 @pytest.mark.parametrize("endpoint", ["/run/cofferd.sock", "unix:relative.sock", "unix:"])
-def test_an_endpoint_that_is_none_is_refused(endpoint: str) -> None:
+def test_invalid_endpoints_are_refused(endpoint: str) -> None:
     with pytest.raises(InvalidArgument, match="endpoint"):
         Client(endpoint)
 
 
 @pytest.mark.parametrize("token", ["a b", "a\nb", "ä", "\x00"])
-def test_a_token_that_is_none_is_refused(token: str) -> None:
+def test_invalid_tokens_are_refused(token: str) -> None:
     with pytest.raises(InvalidArgument, match="token"):
         Client(token=token)
 
@@ -167,7 +167,7 @@ async def test_a_block_that_is_cancelled_ends_its_sandbox() -> None:
     pytest.fail("it is there")
 
 
-def test_what_goes_wrong_inside_is_what_is_raised(tmp_path: Path) -> None:
+def test_exception_of_the_block_is_raised(tmp_path: Path) -> None:
     client = Client(f"unix:{tmp_path}/none.sock")
     sandbox = Sandbox(client, "01900000-0000-7000-8000-000000000000", Options(), owns_client=True, delete_workspace=False)
     with pytest.raises(ZeroDivisionError), sandbox:
@@ -176,7 +176,7 @@ def test_what_goes_wrong_inside_is_what_is_raised(tmp_path: Path) -> None:
         pass
 
 
-async def test_a_sandbox_whose_making_is_cancelled_is_none() -> None:
+async def test_cancelled_creation_leaves_no_sandbox() -> None:
     async with AsyncClient() as client:
         for number in range(8):
             make = AsyncSandbox.create(profile="open", client=client, metadata={"test": "cancelled"})

@@ -28,7 +28,7 @@ def sandbox(endpoint: str, image: str) -> Iterator[Sandbox]:
     ("path", "mounted"),
     [("a", True), ("/workspace", True), ("/state/x", True), ("/workspaces", False), ("/tmp", False), ("../etc", False)],
 )
-def test_it_is_known_which_paths_the_daemon_reaches(path: str, mounted: bool) -> None:
+def test_paths_of_mounts_are_recognised(path: str, mounted: bool) -> None:
     assert is_mounted(path) is mounted
 
 
@@ -54,12 +54,12 @@ def test_files_are_read_and_written_at_any_path(sandbox: Sandbox, size: int) -> 
     assert posix.read("/tmp/new dir/a file") == data
 
 
-def test_the_content_of_a_file_is_no_command(sandbox: Sandbox) -> None:
+def test_file_content_is_not_judged_as_a_command(sandbox: Sandbox) -> None:
     Posix(sandbox).write("/tmp/clean.sh", b"#!/bin/sh\nsudo rm -rf /\n")
     assert sandbox.commands.run(["wc", "-l", "/tmp/clean.sh"]).stdout.startswith("2 ")
 
 
-def test_what_is_wrong_with_a_path_is_the_error_that_python_has_for_it(sandbox: Sandbox) -> None:
+def test_path_problems_raise_the_matching_python_errors(sandbox: Sandbox) -> None:
     posix = Posix(sandbox)
     posix.write("/tmp/plain", b"x")
     sandbox.commands.run(["chmod", "000", "/tmp/plain"], check=True)

@@ -181,7 +181,7 @@ def test_a_block_that_is_left_ends_its_command(sandbox: Sandbox) -> None:
     assert handle.wait(timeout=20).exit_code == 137
 
 
-def test_there_are_only_so_many_readers(sandbox: Sandbox) -> None:
+def test_readers_of_a_process_are_limited(sandbox: Sandbox) -> None:
     handle = sandbox.commands.run("echo up; sleep 1000", background=True)
     readers = [iter(handle) for _ in range(16)]
     assert [next(reader).text for reader in readers] == ["up\n"] * 16

@@ -27,7 +27,7 @@ def repository(mortal: Daemon) -> Path:
     return place
 
 
-def test_there_are_six() -> None:
+def test_readme_has_six_examples() -> None:
     # The last one is tried with its framework, in `frameworks`.
     assert len(EXAMPLES) == 6
     assert "__interrupt__" in EXAMPLES[5]
@@ -96,7 +96,7 @@ def test_sessions_and_transfers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     }
 
 
-def test_it_lists_each_check_of_a_framework_that_does_not_hold() -> None:
+def test_readme_lists_each_failing_framework_check() -> None:
     names: dict[str, Any] = {}
     exec((Path(__file__).parent / "frameworks" / "known.py").read_text(), names)
     checks = {

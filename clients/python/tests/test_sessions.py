@@ -54,7 +54,7 @@ def test_all_that_a_session_shows_comes_whole(harness: Sandbox) -> None:
 
 
 def test_a_command_is_no_session_and_a_session_ends_with_its_time(harness: Sandbox) -> None:
-    with harness.commands.run(["sleep", "600"], background=True) as command, pytest.raises(NotFound, match="no session"):
+    with harness.commands.run(["sleep", "600"], background=True) as command, pytest.raises(NotFound, match="not a session"):
         harness.sessions.get(command.process_id)
     brief = harness.sessions.open(timeout=5)
     with pytest.raises(CommandTimedOut):
@@ -176,7 +176,7 @@ def test_a_lease_is_renewed_with_the_next_daemon_too(mortal: Daemon) -> None:
         sandbox.kill()
 
 
-def test_what_is_left_out_cuts_no_character() -> None:
+def test_omission_keeps_characters_whole() -> None:
     text = "aé€😀z".encode()
     for start in range(len(text) + 1):
         assert text.decode().startswith(head(text, start))

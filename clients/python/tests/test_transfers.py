@@ -141,7 +141,7 @@ def test_an_upload_goes_on_with_the_next_daemon(mortal: Daemon, large: Path, tmp
     assert (tmp_path / "back").read_bytes() == large.read_bytes()
 
 
-def test_a_file_that_changes_between_two_connections_is_none(proxy: Proxy, large: Path, tmp_path: Path) -> None:
+def test_download_of_a_changed_file_is_refused(proxy: Proxy, large: Path, tmp_path: Path) -> None:
     (tmp_path / "back").write_text("before")
     with (
         Sandbox.create(profile="harness", endpoint=proxy.endpoint) as sandbox,
@@ -285,7 +285,7 @@ def test_a_large_file_is_read_by_two_calls_and_written_by_one(tmp_path: Path) ->
         assert sandbox.files.upload(tmp_path / "all", ".").path == "/workspace"
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_special_and_missing_files_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     with Sandbox.create(profile="open") as sandbox:
         with pytest.raises(InvalidArgument, match="neither"):

@@ -41,7 +41,7 @@ impl Endpoint {
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum BadEndpoint {
     /// Plain text over a network.
-    #[error("http is for this host alone, as in http://127.0.0.1:7443: use https for another")]
+    #[error("http is for this host only, as in http://127.0.0.1:7443: use https for other hosts")]
     InTheClear,
     /// Malformed host or port.
     #[error("an endpoint over TCP looks like https://cofferd.example.org:7443")]

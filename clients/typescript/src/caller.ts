@@ -300,7 +300,7 @@ export class Caller {
     const outcome = await new Call(this.client, request, { ...listener, signal }).outcome();
     const { callId, resultDropped } = outcome.response;
     if (resultDropped) {
-      const message = "the call was made before, and its result is kept no longer";
+      const message = "the call was made before, and its result is no longer stored";
       throw new NotFound(message, { reason: "RESULT_DROPPED", callId, hint: "It was not made again." });
     }
     return outcome;

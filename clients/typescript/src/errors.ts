@@ -60,19 +60,19 @@ export class DaemonUnreachable extends CofferdamError {
 /** This user may not open the daemon's socket. The message says who may. */
 export class NotPermitted extends DaemonUnreachable {
   protected static override readonly HINT =
-    "Become a member of its group, and log in again. What a member may do, `access` in the daemon's configuration says.";
+    "Become a member of its group, and log in again. `access` in the daemon's configuration says what a member may do.";
 }
 
 /** There is no token or certificate, or the token is unknown. */
 export class AuthenticationFailed extends CofferdamError {
   protected static override readonly HINT =
-    "A run's token works as long as the run lives, an API token until its time is over; check COFFERDAM_TOKEN.";
+    "A run's token works until the run ends, an API token until it expires or is revoked; check COFFERDAM_TOKEN.";
 }
 
 /** Policy, role or API role do not allow it. Repeating changes nothing. */
 export class Denied extends CofferdamError {
   protected static override readonly HINT: string =
-    "Ask for something else, or let an operator change the profile; `coffer policy explain` says which rule decides.";
+    "Try something else, or ask an operator to change the profile; `coffer policy explain` shows which rule decides.";
 }
 
 /** The command is on the deny list, or not on the allow list. */

@@ -368,6 +368,6 @@ function decoded(path: string, data: Uint8Array): string {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(data);
   } catch {
-    throw new InvalidArgument(`${path}: is no UTF-8 text`, { hint: 'Read it with `format: "bytes"`.' });
+    throw new InvalidArgument(`${path}: is not UTF-8 text`, { hint: 'Read it with `format: "bytes"`.' });
   }
 }

@@ -10,6 +10,7 @@ import type {
   CommandOutput,
   CommandResult,
   DataCallback,
+  EndedBy,
   OutputCallback,
   ProcessInfo,
   PtySize,
@@ -18,8 +19,8 @@ import type {
 import { Process_State as State, type Process as Status } from "./v1.js";
 
 const NEVER = new AbortController().signal;
-// Limits of a run that end a command, as `endedBy` names them, with the daemon's reason.
-const LIMITS: Readonly<Record<string, string>> = {
+// Limits of a run that end a command, with the daemon's reason.
+const LIMITS: Readonly<Partial<Record<EndedBy, string>>> = {
   "memory-limit": "MEMORY_LIMIT",
   "file-size-limit": "WRITE_LIMIT",
   "disk-quota": "WRITE_LIMIT",
@@ -245,7 +246,7 @@ function judged(process: Status, result: CommandResult, check: boolean): Command
   }
   if (result.timedOut) {
     const hint = "Give a longer `timeout`, or none.";
-    throw new CommandTimedOut("the time of the command was over", result, { reason: "TIMED_OUT", hint });
+    throw new CommandTimedOut("the command timed out", result, { reason: "TIMED_OUT", hint });
   }
   if (result.endedBy === "run-ended") {
     throw new CommandStopped("the sandbox has ended", result, { reason: "CANCELLED" });

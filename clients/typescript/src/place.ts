@@ -121,7 +121,7 @@ async function moves(from: string, to: string): Promise<[string, string][]> {
 }
 
 function clash(to: string): AlreadyExists {
-  const message = `${to}: a directory cannot take the place of something else, nor something else that of a directory`;
+  const message = `${to}: a directory and something else cannot replace each other`;
   return new AlreadyExists(message, { reason: "ALREADY_EXISTS" });
 }
 

@@ -57,7 +57,7 @@ export function parseSignal(signal: Signal): SignalProcessRequest_Signal {
       : undefined;
   if (found === undefined) {
     const known = Object.keys(SIGNALS).join(", ");
-    throw new InvalidArgument(`signal: ${JSON.stringify(signal)} is none that can be sent; there are ${known}`);
+    throw new InvalidArgument(`signal: ${JSON.stringify(signal)} cannot be sent; the signals are ${known}`);
   }
   return found;
 }
@@ -230,7 +230,7 @@ export class Process {
     } catch (error) {
       if (error instanceof PreconditionFailed) {
         const { message, reason, details, retryAfter } = error;
-        const hint = "`info()` says how the process is.";
+        const hint = "`info()` shows the state of the process.";
         throw new PreconditionFailed(message, { reason, details, retryAfter, hint, callId: this.id });
       }
       throw error;

@@ -28,6 +28,11 @@ function word<W extends string>(names: Readonly<Record<number, string>>, value: 
   return (names[value] ?? "unspecified").toLowerCase() as W;
 }
 
+/** The same with hyphens, `memory-limit` for MEMORY_LIMIT; 0 is empty. */
+function hyphened<W extends string>(names: Readonly<Record<number, string>>, value: number): W {
+  return (value === 0 ? "" : word<string>(names, value).replaceAll("_", "-")) as W;
+}
+
 export function runInfo(run: v1.Run | undefined): types.RunInfo {
   const it = present(run);
   return {
@@ -68,8 +73,8 @@ export function command(response: v1.CallResponse, stdout: Uint8Array, stderr: U
     stderrBytes: stderr,
     signal: result?.signal ?? null,
     timedOut: (result?.timedOut ?? false) || response.error?.reason === "TIMED_OUT",
-    endedBy: result?.endedBy ?? "",
-    limitsHit: result?.limitsHit ?? [],
+    endedBy: hyphened(v1.ExecResult_EndedBy, result?.endedBy ?? 0),
+    limitsHit: (result?.limitsHit ?? []).map((limit) => hyphened(v1.ExecResult_Limit, limit)),
     omittedBytes: Math.max(0, wrote - stdout.length - stderr.length),
     duration: Number(result?.wallTimeUs ?? 0n) / 1e6,
     cpuTime: Number(result?.cpuTimeUs ?? 0n) / 1e6,
@@ -93,7 +98,7 @@ export function processInfo(process: v1.Process | undefined): types.ProcessInfo 
     endedAt: when(it.endedAt),
     exitCode: it.exitCode ?? null,
     signal: it.signal ?? null,
-    endedBy: it.endedBy,
+    endedBy: hyphened(v1.ExecResult_EndedBy, it.endedBy),
     failure: it.failure,
     stdoutSize: Number(it.stdoutBytes),
     stderrSize: Number(it.stderrBytes),
@@ -343,7 +348,7 @@ export function diff(response: v1.DiffRunResponse): types.Diff {
 /** A field that every daemon sets. */
 export function present<T>(value: T | undefined): T {
   if (value === undefined) {
-    throw new InternalError("the daemon's answer lacks a field that every daemon sets");
+    throw new InternalError("the daemon's answer lacks a required field; the daemon may be of another version");
   }
   return value;
 }

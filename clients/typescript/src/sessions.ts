@@ -213,7 +213,7 @@ export class Sessions {
   async get(sessionId: string): Promise<Session> {
     const { request } = await (await connect(this.#caller, sessionId)).now();
     if (!request?.session) {
-      const message = `${sessionId} is a command, and no session`;
+      const message = `${sessionId} is a command, not a session`;
       throw new NotFound(message, { reason: "NOT_FOUND", callId: sessionId });
     }
     return new Session(this.#caller, sessionId);

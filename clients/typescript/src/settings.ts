@@ -83,7 +83,7 @@ export class Settings {
     } else if (this.endpoint.startsWith("http://")) {
       this.target = authority(this.endpoint);
       if (!isThisHost(new URL(this.endpoint).hostname)) {
-        throw new InvalidArgument(`endpoint: ${this.endpoint} is not this host: use https for another`);
+        throw new InvalidArgument(`endpoint: ${this.endpoint} is not this host: use https for other hosts`);
       }
     } else {
       this.endpoint = socket(this.endpoint);
@@ -93,7 +93,7 @@ export class Settings {
     this.reconnectTimeout = options.reconnectTimeout ?? 30;
     this.#token = options.token || process.env[TOKEN_VARIABLE] || undefined;
     if (this.#token !== undefined && !/^[\x21-\x7e]+$/.test(this.#token)) {
-      throw new InvalidArgument("token: has characters that no token has");
+      throw new InvalidArgument("token: has characters that a token cannot have");
     }
   }
 
@@ -132,7 +132,7 @@ function isThisHost(name: string): boolean {
 function trusted(tls: string | Tls): ChannelCredentials {
   const { ca, cert, key } = typeof tls === "string" ? filesOf(tls) : tls;
   if ((cert === undefined) !== (key === undefined)) {
-    throw new InvalidArgument("tls: a certificate and its key belong together");
+    throw new InvalidArgument("tls: give both a certificate and its key");
   }
   try {
     return credentials.createSsl(content(ca), content(key), content(cert));

@@ -82,7 +82,7 @@ export function unreachable(details: string): errors.DaemonUnreachable {
       return new errors.DaemonUnreachable(`there is no daemon: ${path} does not exist`);
     case "ECONNREFUSED":
       return new errors.DaemonUnreachable(
-        `there is no daemon: nothing listens on ${path}, although the socket is there`,
+        `there is no daemon: the socket ${path} exists, but no process listens on it`,
       );
     default:
       return new errors.DaemonUnreachable(`the daemon does not answer: ${details}`);

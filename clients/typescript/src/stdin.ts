@@ -23,7 +23,7 @@ const AT_ONCE = { nanos: 1 };
 export async function now(rpc: Processes, at: ProcessAddress, signal?: AbortSignal): Promise<Process> {
   const { process } = await rpc.waitProcess({ ...at, timeout: AT_ONCE }, { signal });
   if (process === undefined) {
-    throw new InternalError("the daemon does not say how the process is");
+    throw new InternalError("the daemon did not report the state of the process");
   }
   return process;
 }
@@ -67,7 +67,7 @@ export class Stdin {
       try {
         const answer = await rpc.writeStdin(request, { timeout: WRITE_TIMEOUT, signal });
         if (answer.offset > end) {
-          throw refused("another client gave the process something at the same time");
+          throw refused("another client sent input to the process at the same time");
         }
         offset = answer.offset;
         if (offset === last && !(close && answer.open)) {

@@ -102,8 +102,8 @@ export interface CommandFacts {
   stderrBytes: Uint8Array;
   signal: number | null;
   timedOut: boolean;
-  endedBy: string;
-  limitsHit: readonly string[];
+  endedBy: EndedBy;
+  limitsHit: readonly Limit[];
   omittedBytes: number;
   duration: number;
   cpuTime: number;
@@ -111,6 +111,30 @@ export interface CommandFacts {
   processesEnded: number;
   hint: string;
 }
+
+/** Cause of an early end; empty: it ended by itself, or the cause is not known. */
+export type EndedBy =
+  | ""
+  | "timeout"
+  | "cancelled"
+  | "output-limit"
+  | "memory-limit"
+  | "file-size-limit"
+  | "disk-quota"
+  | "run-ended"
+  | "killed"
+  | "interrupted";
+/** A limit of a run. */
+export type Limit =
+  | "memory"
+  | "processes"
+  | "output"
+  | "file-size"
+  | "tmp-space"
+  | "shm-space"
+  | "project-space"
+  | "state-space"
+  | "disk";
 
 /** How a command ended, and all that it wrote. */
 export class CommandResult implements CommandFacts {
@@ -123,10 +147,10 @@ export class CommandResult implements CommandFacts {
   readonly stderrBytes: Uint8Array;
   readonly signal: number | null;
   readonly timedOut: boolean;
-  /** Cause of its early end, such as `timeout` or `memory-limit`; empty: itself. */
-  readonly endedBy: string;
+  /** Cause of its early end; empty: it ended by itself, or the cause is not known. */
+  readonly endedBy: EndedBy;
   /** Limits of the run that were reached meanwhile. */
-  readonly limitsHit: readonly string[];
+  readonly limitsHit: readonly Limit[];
   /** Bytes that it wrote and that are in neither of the two above: the daemon keeps 64 MiB of a command. */
   readonly omittedBytes: number;
   /** Seconds, as the daemon measured them. */
@@ -222,8 +246,8 @@ export interface ProcessInfo {
   /** 128 and the signal's number where one ended it; null while it runs, and where nobody knows. */
   exitCode: number | null;
   signal: number | null;
-  /** Cause of its end: `timeout`, `killed`, `run-ended` or `interrupted`; empty: itself. */
-  endedBy: string;
+  /** Cause of its early end; empty: it ended by itself, or the cause is not known. */
+  endedBy: EndedBy;
   /** Why it was lost; empty otherwise. */
   failure: string;
   /** Bytes that it has written to standard output or its terminal. */

@@ -81,7 +81,7 @@ test("a call that needs consent is an answer, or waits for the person", async ()
   // The run is frozen for the question, and goes on a moment after the answer.
   await eventually(async () => (await sandbox.info()).state === "ready", "it stays frozen");
   const waiting = run(sandbox.withOptions({ waitForApproval: true }));
-  const asks = eventually(async () => (await sandbox.approvals.list()).length > 0, "nobody is asked");
+  const asks = eventually(async () => (await sandbox.approvals.list()).length > 0, "no reviewer is asked");
   assert.equal(await Promise.race([asks, waiting]), undefined, "it was answered before anybody was asked");
   const [again] = await sandbox.approvals.list();
   assert(again);

@@ -217,7 +217,7 @@ test("a graceful stop of the daemon ends the run", async () => {
   await assert.rejects(sandbox.files.list(), RunNotReady);
 });
 
-test("the end of a sandbox is no error, whatever its run does", async () => {
+test("a sandbox can be closed however its run ended", async () => {
   await using mortal = await Daemon.start();
   const ends: Record<string, (sandbox: Sandbox) => Promise<unknown>> = {
     fails: async (sandbox) => {

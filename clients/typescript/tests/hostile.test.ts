@@ -48,7 +48,7 @@ describe("an argument that cannot be right is refused before anything is sent", 
       assert.throws(() => new Client({ token }), { name: "InvalidArgument", message: /^token/ });
     });
   }
-  test("a number that is none", async () => {
+  test("an invalid number", async () => {
     for (const timeout of [0, -1, Number.NaN, Number.POSITIVE_INFINITY]) {
       await refuses(Sandbox.create({ profile: "open", timeout }), InvalidArgument);
     }

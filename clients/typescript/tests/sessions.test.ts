@@ -46,7 +46,7 @@ test("a session outlives its daemon, and a command in it, too", async () => {
   assert.equal((await again.run("pwd; echo $x")).output, "/state\nkept\n");
 });
 
-test("what a session shows comes whole, however much it is", async () => {
+test("large session output arrives complete", async () => {
   await using sandbox = await Sandbox.create({ profile: "harness" });
   const session = await sandbox.sessions.open();
   const { output, omittedBytes, exitCode } = await session.run("seq 1 100000");
@@ -70,7 +70,7 @@ test("a session is closed with its block, and everything in it ends", async () =
   assert.equal((await sandbox.commands.run("ps -o args | grep -c '[s]leep 1000'")).stdout, "0\n");
 });
 
-test("who waits for a session may leave, and its command goes on", async () => {
+test("an aborted wait leaves the session's command running", async () => {
   await using sandbox = await Sandbox.create({ profile: "harness" });
   const session = await sandbox.sessions.open();
   const end = new AbortController();
@@ -83,7 +83,7 @@ test("who waits for a session may leave, and its command goes on", async () => {
   assert.deepEqual([rest.state, rest.output], ["done", "on\n"]);
 });
 
-test("what is no session is none, and a profile may forbid them", async () => {
+test("a command is not a session, and a profile can forbid sessions", async () => {
   await using sandbox = await Sandbox.create({ profile: "harness" });
   const command = await sandbox.commands.run(["sleep", "1000"], { background: true });
   await assert.rejects(sandbox.sessions.get(command.processId), NotFound);
@@ -116,7 +116,7 @@ test("a directory that is asked for is the run's own", async () => {
   assert.equal((await sandbox.commands.run("echo x > /logs/app/x && cat /logs/app/x")).stdout, "x\n");
 });
 
-test("what is left out cuts no character", () => {
+test("omission keeps characters whole", () => {
   const text = Buffer.from("aé€😀z");
   for (let start = 0; start <= text.length; start++) {
     for (let end = start; end <= text.length; end++) {

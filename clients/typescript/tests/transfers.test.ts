@@ -125,7 +125,7 @@ test("a download goes on over connections that break, and a directory begins ane
   assert.deepEqual(readdirSync(here).sort(), ["large", "tree"]);
 });
 
-test("what is refused says so, however much there is to send", async () => {
+test("refused uploads of any size report the refusal", async () => {
   await using sandbox = await Sandbox.create({ profile: "open" });
   const here = room();
   writeFileSync(join(here, "large"), bytes(16 * MIB));
@@ -179,7 +179,7 @@ test("a transfer that its caller ends leaves nothing", async () => {
   assert.deepEqual(readdirSync(here).sort(), ["large", "old"]);
 });
 
-test("a file that changes while it is copied is no copy", async () => {
+test("copying a file that changes is refused", async () => {
   await using proxy = await BreakableProxy.start(join(place, "changes.sock"), endpoint);
   await using sandbox = await Sandbox.create({ profile: "harness", endpoint: proxy.endpoint });
   await sandbox.files.write("large", bytes(16 * MIB));
@@ -227,7 +227,7 @@ test("a person consents to an upload, once", async () => {
   const here = room();
   writeFileSync(join(here, "a"), "content");
   const waiting = sandbox.withOptions({ waitForApproval: true }).files.upload(join(here, "a"), "a");
-  await eventually(async () => (await sandbox.approvals.list()).length === 1, "nobody is asked");
+  await eventually(async () => (await sandbox.approvals.list()).length === 1, "no reviewer is asked");
   // The upload is used by its call: it is no other that has to be asked for.
   const before = proxy.connections;
   proxy.cut();
@@ -245,7 +245,7 @@ test("a person is asked for an upload once, over daemons that are killed", async
   const here = room();
   writeFileSync(join(here, "a"), "content");
   const waiting = sandbox.withOptions({ waitForApproval: true }).files.upload(join(here, "a"), "a");
-  await eventually(async () => (await sandbox.approvals.list()).length === 1, "nobody is asked");
+  await eventually(async () => (await sandbox.approvals.list()).length === 1, "no reviewer is asked");
   const [asked] = await sandbox.approvals.list();
   await mortal.end("SIGKILL");
   await mortal.launch();

@@ -94,10 +94,7 @@ impl Addresses {
 impl Table {
     fn enter(&mut self, address: IpAddr, now: Instant) -> Option<(u64, CancellationToken)> {
         if self.known.len() >= KNOWN && !self.known.contains_key(&address) {
-            self.known.retain(|_, known| known.open > 0 || now.duration_since(known.at) < REFILL);
-        }
-        if self.known.len() >= KNOWN && !self.known.contains_key(&address) {
-            return None;
+            self.forget(now)?;
         }
         let whole = u64::from(self.limits.per_second) * 1_000;
         let known = self.known.entry(address).or_insert(Known { open: 0, budget: whole, at: now });
@@ -130,6 +127,20 @@ impl Table {
         self.next += 1;
         self.unproven.insert(number, Unproven { address, evicted: evicted.clone() });
         Some((number, evicted))
+    }
+
+    /// Makes room for one more address.
+    ///
+    /// Removes the addresses that have their whole budget again, or else the one without connections that was silent for
+    /// longest: a client with many networks must not keep others out. `None` if every address has a connection.
+    fn forget(&mut self, now: Instant) -> Option<()> {
+        self.known.retain(|_, known| known.open > 0 || now.duration_since(known.at) < REFILL);
+        if self.known.len() >= KNOWN {
+            let idle = self.known.iter().filter(|(_, known)| known.open == 0);
+            let address = *idle.min_by_key(|(_, known)| known.at)?.0;
+            self.known.remove(&address);
+        }
+        Some(())
     }
 
     fn oldest_unproven(&self, is_meant: impl Fn(IpAddr) -> bool) -> Option<u64> {
@@ -186,7 +197,7 @@ pub fn network(address: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{IpAddr, Ipv4Addr};
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
     use std::time::{Duration, Instant};
 
     use super::{Addresses, ConnectionLimits, KNOWN, Place};
@@ -246,6 +257,19 @@ mod tests {
         }
         assert!(addresses.0.lock().known.len() <= KNOWN);
         assert!(addresses.enter(address("192.0.2.1"), start + Duration::from_secs(60)).is_none());
+    }
+
+    #[test]
+    fn r4_networks_without_end_keep_no_other_address_out() {
+        let addresses = Addresses::new(WIDE);
+        let now = Instant::now();
+        // Each network of a /48 connects once, all in one moment.
+        for number in 0..2 * u128::try_from(KNOWN).unwrap() {
+            let network = Ipv6Addr::from_bits((0x2001_0db8 << 96) | (number << 64));
+            assert!(addresses.enter(network.into(), now).is_some());
+        }
+        assert!(addresses.enter(address("192.0.2.1"), now).is_some());
+        assert!(addresses.0.lock().known.len() <= KNOWN);
     }
 
     #[test]

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn each_owner_has_its_own_and_nothing_is_kept_of_who_has_none() {
+    fn owners_are_counted_apart_and_dropped_when_idle() {
         let shares = Shares::new(ShareLimits { per_principal: 2, per_address: 9 });
         let (taken, full) = all(&shares, &principal("a"), Purpose::Other);
         assert_eq!((taken.len(), &full), (2, &principal("a")[0]));
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_steers_keeps_an_eighth_of_each_share() {
+    fn steering_calls_have_an_eighth_of_each_share() {
         let shares = Shares::new(ShareLimits { per_principal: 256, per_address: 1_024 });
         for (owners, most) in [(principal("a"), 256), (run_token("1", "a"), 32)] {
             let (other, _) = all(&shares, &owners, Purpose::Other);

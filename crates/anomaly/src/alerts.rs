@@ -9,7 +9,7 @@ use std::sync::Arc;
 use audit::{Event, Kind, Record};
 use audit_service::AuditLog;
 use identity::{AlertId, Principal};
-use ops::Reason;
+use operations::Reason;
 use parking_lot::Mutex;
 use refusal::{Refusal, chain};
 use serde_json::{Value, json};
@@ -201,7 +201,7 @@ impl Alerts {
             }
         });
         if self.audit.record(done).await.is_err() {
-            tracing::error!(alert = %id, "what an alert imposed is not in the audit log yet");
+            tracing::error!(alert = %id, "the measure that an alert imposed is not in the audit log yet");
         }
     }
 
@@ -251,7 +251,7 @@ impl Alerts {
         let was_in_force = self.get(id)?.imposed.state == ImposedState::InForce;
         let alert = self.table.lock().acknowledge(id, word)?;
         if was_in_force && let Err(failure) = self.enforcement.lift(&alert).await {
-            tracing::warn!(alert = %id, "what an alert imposed was over already: {failure}");
+            tracing::warn!(alert = %id, "the measure of an alert had already ended: {failure}");
         }
         if matches!(alert.imposed.measure, Measure::Throttle { .. }) {
             // An agent has one throttle, which several alerts may share.

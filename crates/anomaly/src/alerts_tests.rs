@@ -6,7 +6,7 @@ use audit::{Kind, Reader};
 use audit_service::AuditLog;
 use gateway::{AnomalyAction, AnomalyRule, AnomalySetting};
 use identity::{Principal, Roles};
-use ops::Reason;
+use operations::Reason;
 use parking_lot::Mutex;
 use serde_json::Value;
 use store::Store;
@@ -134,7 +134,7 @@ async fn each_step_is_done_once_and_lifted_once() {
 }
 
 #[tokio::test]
-async fn what_is_in_force_comes_back_with_the_daemon_and_what_is_lifted_does_not() {
+async fn restart_restores_measures_in_force_but_not_lifted_ones() {
     let place = Place::new();
     let alerts = place.open(&place.store());
     fire(&alerts, "alice", ASK);

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_acknowledged_counts_no_more() {
+    fn acknowledged_calls_are_not_counted_again() {
         let rule = AnomalyRule::DeniedCommands;
         let mut tape = Tape::default();
         tape.times(10, |tape| {

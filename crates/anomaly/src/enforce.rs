@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gateway::limits::{Agent, Throttle};
+use gateway::limits::{Agent, Throttle, ThrottleSource};
 use gateway::{Gateway, Measure as Consent, MeasureScope};
 use identity::RunId;
 use store::alert::{Alert, Measure, Whom};
@@ -45,9 +45,13 @@ impl Enforcement for AlertActions {
             }),
             Measure::Throttle { per_minute, .. } => {
                 if alert.agent_id.is_empty() {
-                    return Err("it was for no agent".to_owned());
+                    return Err("the alert names no agent".to_owned());
                 }
-                self.gateway.limits().throttle(&agent(alert), Throttle { per_minute, until });
+                self.gateway.limits().throttle(
+                    ThrottleSource::Alert,
+                    &agent(alert),
+                    Throttle { per_minute, until },
+                );
             }
             Measure::Freeze => {
                 let hold = Hold::Alert(alert.id.to_string());
@@ -67,7 +71,7 @@ impl Enforcement for AlertActions {
             }
             // The caller then imposes the throttles of the agent's other alerts again.
             Measure::Throttle { .. } => {
-                self.gateway.limits().lift_throttle(&agent(alert));
+                self.gateway.limits().lift_throttle(ThrottleSource::Alert, &agent(alert));
             }
             Measure::Freeze => {
                 let hold = Hold::Alert(alert.id.to_string());
@@ -95,5 +99,5 @@ fn scope(alert: &Alert) -> MeasureScope {
 }
 
 fn run(alert: &Alert) -> Result<RunId, String> {
-    RunId::parse(&alert.run_id).map_err(|_| "it was in no run".to_owned())
+    RunId::parse(&alert.run_id).map_err(|_| "the alert names no run".to_owned())
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use audit::{Event, Kind as Kept, Status};
 use gateway::{AnomalyRule, looks_secret};
 use jail::SandboxPath;
-use ops::{Effect, Operation};
+use operations::{Effect, Operation};
 use serde_json::Value;
 
 use super::recent::Recent;

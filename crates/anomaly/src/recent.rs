@@ -78,7 +78,7 @@ mod tests {
     use super::Recent;
 
     #[test]
-    fn what_was_touched_longest_ago_gives_way() {
+    fn least_recently_used_entry_is_evicted() {
         let mut recent = Recent::new(2);
         *recent.touch(&"a", || 0) += 1;
         recent.touch(&"b", || 0);

@@ -85,7 +85,7 @@ fn a_measure_is_imposed_once_while_it_holds_and_again_when_it_is_over() {
 }
 
 #[test]
-fn what_matters_least_gives_way_and_what_holds_stays() {
+fn full_table_evicts_least_severe_and_keeps_holding_alerts() {
     let mut table = AlertTable::default();
     let holds = raised(&mut table, "frozen", AnomalyAction::Freeze, 0).unwrap();
     table.change(holds.id, |alert| alert.imposed.state = ImposedState::InForce);

@@ -27,7 +27,7 @@ mod tests {
     use super::Timeline;
 
     #[test]
-    fn a_clock_that_jumps_neither_turns_time_back_nor_holds_it_up() {
+    fn clock_jump_neither_reverses_nor_stops_time() {
         let mut time = Timeline::default();
         let moments: Vec<_> =
             [5_000, 6_000, 1_000, 2_000, 900_000, 3_000, 4_000].map(|at| time.at(at)).into();

@@ -103,7 +103,7 @@ fn judge(name: &str, trace: &str) -> (usize, Vec<String>) {
 }
 
 #[test]
-fn what_means_no_harm_raises_few_alerts_and_none_that_is_fit_to_enforce() {
+fn benign_traces_raise_few_alerts_and_no_enforceable_one() {
     let (mut calls, mut alerts) = (0, 0);
     for (name, trace) in TRACES {
         let (count, raised) = judge(name, trace);
@@ -122,7 +122,7 @@ fn what_means_no_harm_raises_few_alerts_and_none_that_is_fit_to_enforce() {
 
 /// The same traces with harm in them: the tests above would pass with a detector that sees nothing.
 #[test]
-fn what_means_harm_is_found_in_the_same_traces() {
+fn harm_in_benign_traces_is_detected() {
     let coding = TRACES[0].1;
     let end: f64 = serde_json::from_str::<Call>(coding.lines().last().unwrap()).unwrap().at;
     let with = |count: u32, line: &dyn Fn(f64) -> Value| {

@@ -48,9 +48,9 @@ impl Watch {
         loop {
             match AssertUnwindSafe(self.follow(&stop)).catch_unwind().await {
                 Ok(Ok(())) => break,
-                Ok(Err(refusal)) => tracing::error!("anomalies are not looked for: {}", refusal.message),
+                Ok(Err(refusal)) => tracing::error!("anomaly detection is interrupted: {}", refusal.message),
                 Err(_) => {
-                    tracing::error!("anomalies are not looked for: the detector broke and begins again");
+                    tracing::error!("anomaly detection is interrupted: the detector failed and starts again");
                 }
             }
             tokio::select! {

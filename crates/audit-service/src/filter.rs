@@ -158,7 +158,7 @@ mod tests {
     use super::{EventFilter, Filter, Needle, reason_of};
 
     #[test]
-    fn a_text_is_found_wherever_it_stands_and_as_it_was_meant() {
+    fn text_search_finds_escaped_text_anywhere() {
         let line = serde_json::json!({"a": "Grüße \"QUOTED\" \\ tab\t", "hash": "00"}).to_string();
         for there in ["quoted", "\"quoted\"", "Grüße", "\\ tab\t", "TAB", "{", "00"] {
             assert!(Needle::new(there).is_in(&line), "{there}");
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn invalid_filters_are_refused() {
         let long = "x".repeat(257);
         for (field, filter) in [
             ("filter.status", EventFilter { status: "SUCCEEDED".into(), ..Default::default() }),

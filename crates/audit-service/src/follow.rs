@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use audit::{Head, ReadError, Reader};
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use tokio::sync::watch;
 

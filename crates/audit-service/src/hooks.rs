@@ -94,7 +94,7 @@ async fn post(
             return true;
         }
     }
-    tracing::error!(size, "a checkpoint is not posted; the next one says all that it says");
+    tracing::error!(size, "a checkpoint was not posted; the next one covers it");
     true
 }
 
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_place_that_wants_no_more_gets_no_more_and_a_newer_one_replaces_what_fails() {
+    async fn gone_webhook_gets_no_more_and_newer_checkpoint_replaces_failed_one() {
         let (port, mut sent) = place(vec![Some("500 No"), Some("410 Gone")]).await;
         let (sender, receiver) = watch::channel(Some(signed(2)));
         let mut couriers = couriers(port, Duration::from_secs(5));

@@ -17,8 +17,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use audit::{AppendError, Event, Head, Limits, OpenError, Opened, Redactor, Removal, RotateError, Writer};
-use ops::Reason;
+use audit::{AppendError, Event, Head, Limits, OpenError, Opened, Removal, RotateError, Writer};
+use operations::Reason;
+use redact::Redactor;
 use refusal::Refusal;
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 
@@ -264,8 +265,8 @@ impl AuditLog {
         if *self.full.borrow() {
             return Err(Refusal::new(
                 Reason::AuditUnavailable,
-                "the daemon's state disk is full, and the audit log has no room for more calls: nothing new may begin until the \
-                 operator has made room; runs and workspaces can be listed, stopped and deleted meanwhile",
+                "the daemon's state disk is full, so no call or run can start until the operator frees \
+                 space. Runs and workspaces can still be listed, stopped and deleted",
             ));
         }
         Ok(())

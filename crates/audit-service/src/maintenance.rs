@@ -83,7 +83,7 @@ impl Maintenance {
                 tracing::info!(last, "the audit log's oldest segments were removed, up to this record");
             }
             Ok(Err(error)) => {
-                tracing::error!(error = %error, "the audit log's oldest segments could not be removed; the next look tries again");
+                tracing::error!(error = %error, "the audit log's oldest segments could not be removed; the next check tries again");
             }
             Err(error) => tracing::error!(error = %error, "tidying the audit log failed"),
         }

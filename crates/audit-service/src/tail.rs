@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_last_is_here_and_what_is_far_behind_is_not() {
+    fn tail_holds_recent_records_only() {
         let directory = tempfile::tempdir().unwrap();
         let (mut writer, _) = Writer::open(directory.path()).unwrap();
         let tail = Tail::default();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_has_no_gap() {
+    fn tail_is_bounded_and_without_gaps() {
         let directory = tempfile::tempdir().unwrap();
         let (mut writer, _) = Writer::open(directory.path()).unwrap();
         let tail = Tail::default();

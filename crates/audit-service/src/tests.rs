@@ -27,7 +27,7 @@ fn open(directory: &Path) -> AuditLog {
 }
 
 #[tokio::test]
-async fn what_was_recorded_can_be_read_at_once() {
+async fn recorded_events_can_be_read_immediately() {
     let directory = tempfile::tempdir().unwrap();
     let log = open(directory.path());
     for call in 0..3 {
@@ -40,7 +40,7 @@ async fn what_was_recorded_can_be_read_at_once() {
 }
 
 #[tokio::test]
-async fn what_was_taken_can_be_read_once_it_is_settled() {
+async fn enqueued_events_can_be_read_after_settling() {
     let directory = tempfile::tempdir().unwrap();
     let log = open(directory.path());
     log.settle().await;
@@ -96,4 +96,27 @@ async fn a_failed_log_says_so_keeps_what_it_took_and_recovers() {
     log.settle().await;
     assert_eq!(calls(&log, 0).await, numbered(0..4));
     assert!(audit::verify(&directory.path().join("log"), &mut |_| {}).unwrap().is_intact());
+}
+
+#[tokio::test]
+async fn a_log_whose_key_could_not_be_changed_goes_on_with_the_key_that_it_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, key) = (directory.path().join("log"), directory.path().join("audit.key"));
+    let settings = Settings { signing: Some((key.clone(), u64::MAX)), ..Settings::default() };
+    let log = AuditLog::open(&path, settings).unwrap().0;
+    let (_, before) = log.checkpoint().await.unwrap();
+
+    // No file can replace a directory.
+    std::fs::rename(&key, directory.path().join("former")).unwrap();
+    std::fs::create_dir(&key).unwrap();
+    assert!(log.rotate().await.is_err());
+    assert!(!log.is_available());
+    std::fs::remove_dir(&key).unwrap();
+    tokio::time::timeout(Duration::from_secs(20), log.changed_from(false)).await.unwrap();
+    log.record(event(0)).await.unwrap();
+    let (_, after) = log.checkpoint().await.unwrap();
+    assert_ne!(before, after);
+    assert!(key.is_file() && !directory.path().join("audit.key.next").exists());
+    let report = audit::verify(&path, &mut |_| {}).unwrap();
+    assert!(report.is_intact() && report.keys == [before, after], "{report:?}");
 }

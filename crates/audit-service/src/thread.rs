@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use audit::{
     Checkpoint, Event, Head, Limits, ReadError, Reader, Record, Removal, Signer, Unrecorded, Writer,
 };
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -41,7 +41,8 @@ impl From<Unavailable> for Refusal {
     fn from(_: Unavailable) -> Self {
         Self::new(
             Reason::AuditUnavailable,
-            "the audit log cannot be written, so nothing may happen; try again when the operator has mended it",
+            "the audit log cannot be written, so no call is admitted. Try again after the operator has \
+             repaired it",
         )
     }
 }
@@ -199,7 +200,7 @@ impl Thread {
                     |_| tracing::warn!(key = %signing.signer.verifier_key(), "the audit log has a new key"),
                 )
             }
-            (Own::Checkpoint | Own::Rotate, None) => Err("nothing signs this log".to_owned()),
+            (Own::Checkpoint | Own::Rotate, None) => Err("this log has no signing key".to_owned()),
             (Own::Remove(removal), _) => writer.remove(&removal).map(|_| None).map_err(|error| chain(&error)),
         };
         self.told.head.send_replace(writer.head());
@@ -271,7 +272,7 @@ impl Thread {
     }
 
     fn reopen(&mut self) {
-        let (writer, opened) = match Writer::open_with(&self.directory, self.limits) {
+        let (mut writer, opened) = match Writer::open_with(&self.directory, self.limits) {
             Ok(opened) => opened,
             Err(error) => {
                 tracing::error!(error = %error, "the audit log cannot be opened again yet");
@@ -287,6 +288,12 @@ impl Thread {
                 return;
             }
         };
+        if let Some(signing) = &mut self.signing
+            && let Err(error) = writer.resume_signer(&mut signing.signer)
+        {
+            tracing::error!(error = %chain(&error), "the audit log's key cannot be read again yet");
+            return;
+        }
         self.waiting.drain(..survived);
         self.told.written.send_modify(|written| *written += survived as u64);
         self.told.head.send_replace(writer.head());
@@ -326,7 +333,7 @@ mod tests {
     use super::survived;
 
     #[test]
-    fn the_record_of_a_repair_is_none_of_ours() {
+    fn repair_records_are_not_counted_as_own() {
         let directory = tempfile::tempdir().unwrap();
         let (mut writer, _) = Writer::open(directory.path()).unwrap();
         let kinds =

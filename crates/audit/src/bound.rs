@@ -1,10 +1,11 @@
-//! Every event fits in a line: a value that is too long is replaced by its size and hash, and nothing is ever
-//! refused.
+//! Shortens events, so that every event fits in a line and none has to be refused. A value that is too long is replaced by its size and
+//! hash.
 //!
-//! Names and sentences have fixed caps. The free values (`input`, `outcome.facts`, `details`) are left alone while the
-//! line fits; else first their long strings go, then whole values, the largest first.
+//! Names and sentences have fixed limits. The free values (`input`, `outcome.facts`, `details`) remain whole while the line fits. Otherwise
+//! their long strings are cut first, and then whole values are replaced, the largest first.
 
 use serde_json::{Value, json};
+use text::floor;
 
 use crate::canonical::{MAX_LINE, Place, encode};
 use crate::event::Event;
@@ -14,10 +15,10 @@ const NAME: usize = 256;
 const SENTENCE: usize = 2048;
 const LONG_STRING: usize = 512;
 const KEPT_OF_STRING: usize = 128;
-/// serde_json reads 128 levels; the record itself and `outcome` take some of them.
+/// Levels of nesting that a free value may have. serde_json reads 128 levels, some of which the record itself and `outcome` need.
 const MAX_DEPTH: usize = 64;
 
-/// Encodes `event` in at most [`MAX_LINE`] bytes, shortening it as far as that needs.
+/// Encodes `event` in at most [`MAX_LINE`] bytes, and shortens it as far as necessary.
 pub(crate) fn encode_bounded(
     out: &mut Vec<u8>,
     place: &Place,
@@ -42,7 +43,7 @@ pub(crate) fn encode_bounded(
     Ok(hash)
 }
 
-/// The three free values, by name, because a borrow cannot be sorted and encoded at once.
+/// The three free values, by name, because a borrow cannot be sorted and encoded at the same time.
 #[derive(Clone, Copy)]
 enum Free {
     Input,
@@ -141,11 +142,6 @@ fn cap(text: &mut String, limit: usize) {
         text.truncate(floor(text, limit.saturating_sub(mark.len())));
         text.push_str(&mark);
     }
-}
-
-/// The last character boundary at or before `at`.
-pub(crate) fn floor(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }
 
 #[cfg(test)]

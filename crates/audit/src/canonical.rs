@@ -1,11 +1,11 @@
-//! One record, one line: the exact bytes that are hashed and written. `FORMAT.md` says the same for others.
+//! Encodes one record as one line, with the exact bytes that are hashed and written. `FORMAT.md` specifies this for other programs.
 //!
 //! ```text
 //! {"v":1,"log":"…","sequence":N,"time":"…","previous":"…","kind":"…" … ,"hash":"…"}
 //! └───────────── hashed, closed by a `}` ────────────────────────────┘└─ 75 bytes ─┘
 //! ```
 //!
-//! The hash is taken over bytes, so a reader never has to encode anything again to check it.
+//! The hash is computed from bytes, so a reader never has to encode anything again to check it.
 
 use std::io::Write;
 
@@ -16,7 +16,7 @@ use crate::event::Event;
 use crate::hash::{Hash, LogId};
 use crate::record::Record;
 
-/// The longest line, its newline included, in bytes.
+/// Length of the longest line with its newline, in bytes.
 pub const MAX_LINE: usize = 64 * 1024;
 
 const TAIL_OPEN: &[u8] = b",\"hash\":\"";
@@ -24,7 +24,7 @@ const TAIL_CLOSE: &[u8] = b"\"}";
 const TAIL: usize = TAIL_OPEN.len() + 64 + TAIL_CLOSE.len();
 const HEAD_OPEN: &[u8] = b"{\"v\":1,\"log\":\"";
 
-/// The position of a record: all that the chain needs to know of it.
+/// Position of a record, which is all that the chain needs to know about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Envelope {
     pub(crate) log: LogId,
@@ -34,16 +34,16 @@ pub(crate) struct Envelope {
     pub(crate) hash: Hash,
 }
 
-/// Why a line is no record.
+/// Reason why a line is not a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flaw {
-    /// It has not the form of a record.
+    /// It does not have the form of a record.
     Malformed,
-    /// It has the form, but its hash is not that of its bytes.
+    /// It has the form, but its hash does not match its bytes.
     HashMismatch,
 }
 
-/// The position of the next record.
+/// Position of the next record.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) log: LogId,
@@ -52,7 +52,7 @@ pub(crate) struct Place {
     pub(crate) previous: Hash,
 }
 
-/// Appends the line of `event`, newline included, to `out`, and returns the record's hash.
+/// Appends the line of `event` with its newline to `out`, and returns the record's hash.
 pub(crate) fn encode(out: &mut Vec<u8>, place: &Place, event: &Event) -> Result<Hash, serde_json::Error> {
     let start = out.len();
     let Place { log, sequence, time, previous } = place;
@@ -63,9 +63,9 @@ pub(crate) fn encode(out: &mut Vec<u8>, place: &Place, event: &Event) -> Result<
     .map_err(serde_json::Error::io)?;
     let opened = out.len();
     serde_json::to_writer(&mut *out, event)?;
-    out.remove(opened); // the event's own `{`: its keys continue the object that is already open
+    out.remove(opened); // removes the event's own `{`, because its keys continue the object that is already open
     let hash = Hash::of(&out[start..]);
-    out.pop(); // `}` comes again behind the hash
+    out.pop(); // removes `}`, which is written again after the hash
     out.extend_from_slice(TAIL_OPEN);
     write!(out, "{hash}").map_err(serde_json::Error::io)?;
     out.extend_from_slice(TAIL_CLOSE);
@@ -73,7 +73,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, place: &Place, event: &Event) -> Result<
     Ok(hash)
 }
 
-/// Takes the envelope out of a line (without its newline), and proves the line's own hash.
+/// Parses the envelope of a line without its newline, and checks the line's own hash.
 pub(crate) fn open(line: &[u8]) -> Result<Envelope, Flaw> {
     let envelope = parse(line).ok_or(Flaw::Malformed)?;
     let body = &line[..line.len() - TAIL];
@@ -85,14 +85,16 @@ pub(crate) fn open(line: &[u8]) -> Result<Envelope, Flaw> {
     Ok(envelope)
 }
 
-/// The whole record of a line whose envelope was opened.
+/// Returns the whole record of a line whose envelope was opened.
 pub(crate) fn record(envelope: &Envelope, line: &[u8]) -> Result<Record, serde_json::Error> {
     let event = serde_json::from_slice(line)?;
     let Envelope { log, sequence, time, previous, hash } = *envelope;
     Ok(Record { log, sequence, time, previous, hash, event })
 }
 
-/// The sequence number of a line, or of its beginning, without proof: only for finding a place.
+/// Returns the sequence number of a line, or of the beginning of one.
+///
+/// The line is not verified, so the result may only be used to search.
 pub(crate) fn sequence_of(line: &[u8]) -> Option<u64> {
     let mut rest = line;
     skip(&mut rest, HEAD_OPEN)?;
@@ -113,7 +115,7 @@ pub(crate) fn kind_of(line: &[u8]) -> Option<&str> {
     take(&mut rest, end)
 }
 
-/// The time of a line, or of its beginning, without proof.
+/// Returns the time of a line, or of the beginning of one. The line is not verified.
 pub(crate) fn time_of(line: &[u8]) -> Option<Timestamp> {
     let mut rest = line;
     skip(&mut rest, HEAD_OPEN)?;
@@ -154,7 +156,7 @@ fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a str> {
     std::str::from_utf8(taken).ok()
 }
 
-/// A decimal without sign or leading zero that something follows.
+/// Parses a decimal number without sign or leading zero that is followed by another character.
 fn number(rest: &mut &[u8]) -> Option<u64> {
     let digits = rest.iter().position(|b| !b.is_ascii_digit())?;
     let text = take(rest, digits)?;
@@ -233,7 +235,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(event in any_event()) {
+        fn written_lines_parse_back(event in any_event()) {
             let line = line(&event);
             let envelope = open(&line).unwrap();
             prop_assert_eq!(record(&envelope, &line).unwrap().event, event);

@@ -1,4 +1,4 @@
-//! The chain's rule, in one place: writer, reader and verifier all accept a line here or nowhere.
+//! The rule of the chain. Writer, reader and verifier all accept a line here.
 
 use std::fmt;
 
@@ -6,35 +6,35 @@ use crate::canonical::{self, Envelope, Flaw};
 use crate::hash::{Hash, LogId};
 use crate::record::Head;
 
-/// What kind of damage a log has.
+/// Kind of damage of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Damage {
-    /// The line is no record at all.
+    /// The line is not a record.
     Malformed,
-    /// The record's bytes do not have the hash that it carries.
+    /// The record's bytes do not match its hash.
     Edited,
-    /// The record is whole in itself but does not follow its predecessor: one of the two was rewritten.
+    /// The record is valid in itself but does not follow its predecessor. One of the two was rewritten.
     Unlinked,
-    /// The record is neither there nor anywhere later.
+    /// The record is neither in its place nor anywhere later.
     Missing,
     /// The record is not in its place, but later.
     Reordered,
-    /// An earlier sequence number is here again.
+    /// An earlier sequence number occurs again.
     Duplicated,
     /// The record belongs to another log.
     ForeignLog,
-    /// The last line has no end: an append was cut short. Opening the log for writing repairs it.
+    /// The last line has no newline, because an append was cut short. Opening the log for writing repairs it.
     TornTail,
-    /// The log ends before the head that it is compared with, or holds another record in its place.
+    /// The log ends before the head with which it is compared, or has another record in its place.
     RolledBack,
-    /// A compressed segment cannot be unpacked whole; which of its records are bad, its bytes do not say.
+    /// A compressed segment cannot be unpacked completely. Its bytes do not show which of its records are damaged.
     Packed,
-    /// What says that older segments were removed is no record, or not one of this log.
+    /// The file that describes the removal of older segments does not contain a valid record of this log.
     Removal,
-    /// The log does not have the root that was signed: some record from here to the checkpoint was rewritten.
+    /// The log does not have the root that was signed. Some record between here and the checkpoint was rewritten.
     Rewritten,
-    /// A checkpoint that is none, or that no trusted key has signed.
+    /// A checkpoint is malformed, or is not signed by a trusted key.
     Unsigned,
 }
 
@@ -45,14 +45,14 @@ impl fmt::Display for Damage {
             Self::Edited => "was edited",
             Self::Unlinked => "does not follow its predecessor: one of the two was rewritten",
             Self::Missing => "is missing",
-            Self::Reordered => "is not in its place, but further behind",
-            Self::Duplicated => "is preceded by a record that was there before",
+            Self::Reordered => "is not in its place, but further on",
+            Self::Duplicated => "is preceded by a copy of an earlier record",
             Self::ForeignLog => "belongs to another log",
             Self::TornTail => "is torn: the log ends in the middle of it",
-            Self::RolledBack => "is not the one that was known: the log was rolled back or rewritten",
+            Self::RolledBack => "differs from the one seen earlier: the log was rolled back or rewritten",
             Self::Packed => "is in a compressed segment that cannot be unpacked whole",
-            Self::Removal => "should follow what was removed, but the record of the removal does not hold",
-            Self::Rewritten => "or one behind it was written anew: the signed checkpoint has another root",
+            Self::Removal => "should follow the removed records, but the record of the removal is not valid",
+            Self::Rewritten => "or one after it was rewritten: the signed checkpoint has another root",
             Self::Unsigned => "has a checkpoint that no trusted key has signed",
         })
     }
@@ -71,16 +71,16 @@ impl From<Flaw> for Damage {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("record {sequence} {damage} ({segment}, byte {offset})")]
 pub struct Break {
-    /// The place in the chain that does not hold: every record before it is good.
+    /// First position in the chain that is not valid. Every record before it is good.
     pub sequence: u64,
-    /// The segment's file name; of a missing one, the name that was expected.
+    /// File name of the segment. If the segment is missing, the name that was expected.
     pub segment: String,
-    /// Where in the segment the bad line begins, in bytes.
+    /// Position in the segment where the bad line begins, in bytes.
     pub offset: u64,
     pub damage: Damage,
 }
 
-/// What the next line must be.
+/// State of the chain, which determines the next valid line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chain {
     log: Option<LogId>,
@@ -89,17 +89,17 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// A log from its first record on.
+    /// Creates the chain of a log from its first record on.
     pub(crate) fn genesis() -> Self {
         Self { log: None, next: 1, previous: None }
     }
 
-    /// From `next` on, with the first record's link taken on trust (unless it is the log's first).
+    /// Creates a chain that begins at `next`. The link of its first record is trusted, unless the record is the log's first.
     pub(crate) fn starting_at(next: u64) -> Self {
         Self { log: None, next, previous: None }
     }
 
-    /// After a record that is known to be good.
+    /// Creates the chain after a record that is known to be good.
     pub(crate) fn after(envelope: &Envelope) -> Self {
         Self {
             log: Some(envelope.log),
@@ -108,12 +108,12 @@ impl Chain {
         }
     }
 
-    /// After the record `head` of `log`.
+    /// Creates the chain after the record `head` of `log`.
     pub(crate) fn behind(log: LogId, head: Head) -> Self {
         Self { log: Some(log), next: head.sequence.saturating_add(1), previous: Some(head.hash) }
     }
 
-    /// The sequence number that must come next.
+    /// Returns the sequence number that the next record must have.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
@@ -122,12 +122,12 @@ impl Chain {
         self.log
     }
 
-    /// The last accepted record.
+    /// Returns the last accepted record.
     pub(crate) fn head(&self) -> Option<Head> {
         self.previous.map(|hash| Head { sequence: self.next - 1, hash })
     }
 
-    /// Accepts a line as the next record, or says what is wrong and stays where it is.
+    /// Accepts a line as the next record, or returns the damage and does not advance.
     pub(crate) fn accept(&mut self, line: &[u8]) -> Result<Envelope, Damage> {
         let envelope = canonical::open(line)?;
         if self.log.is_some_and(|log| log != envelope.log) {

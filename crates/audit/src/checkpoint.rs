@@ -1,8 +1,7 @@
-//! Checkpoints: a signed statement of what the log was at some size (C2SP `tlog-checkpoint`).
+//! Checkpoints: signed statements about the state of the log at some size (C2SP `tlog-checkpoint`).
 //!
-//! A reader who kept one proves with it later that no record up to that size was cut off or rewritten. The proof
-//! needs only the files and the public key. The tree is that of RFC 6962 over the records' hashes, so that witnesses
-//! and other tools for transparency logs can use it.
+//! Anyone who kept one can prove later that no record up to that size was cut off or rewritten. The proof needs only the files and the
+//! public key. The tree is that of RFC 6962 over the records' hashes, so that witnesses and other tools for transparency logs can use it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +10,7 @@ use crate::hash::{Hash, LogId};
 use crate::note::{Note, SecretKey, VerifierKey};
 use crate::tree::Tree;
 
-/// The origin line of a log's checkpoints, and the name of its keys.
+/// Returns the origin line of a log's checkpoints, which is also the name of its keys.
 pub(crate) fn origin(log: LogId) -> String {
     format!("cofferdam-audit/{log}")
 }
@@ -19,11 +18,11 @@ pub(crate) fn origin(log: LogId) -> String {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
     pub log: LogId,
-    /// How many records it speaks of: the first so many.
+    /// Number of records that it covers, from the first on.
     pub size: u64,
-    /// Root of the Merkle tree over them.
+    /// Root of the Merkle tree over these records.
     pub root: Hash,
-    /// The signed note, to be kept as it is.
+    /// The signed note, unchanged.
     pub note: String,
 }
 
@@ -34,14 +33,14 @@ impl Checkpoint {
         Self { log, size, root, note: key.sign(&text) }
     }
 
-    /// Takes a note apart. Says nothing yet about who signed it. `None`: it is no checkpoint of such a log.
+    /// Parses a note without a check of its signatures. Returns `None` if it is not a checkpoint of an audit log.
     pub fn parse(note: &str) -> Option<Self> {
         let mut lines = Note::parse(note)?.text.split('\n');
         let log = lines.next()?.strip_prefix("cofferdam-audit/")?.parse().ok()?;
         let digits = lines.next()?;
         let size: u64 = digits.parse().ok()?;
         let root: [u8; 32] = STANDARD.decode(lines.next()?).ok()?.try_into().ok()?;
-        // Extension lines are for others, but never empty.
+        // Extension lines are for other programs, but must not be empty.
         let extensions: Vec<_> = lines.collect();
         let (last, extensions) = extensions.split_last()?;
         let whole = last.is_empty() && extensions.iter().all(|line| !line.is_empty());
@@ -53,8 +52,7 @@ impl Checkpoint {
         })
     }
 
-    /// Splits a file of many notes, one after the other with an empty line between. `None`: one of them is no
-    /// checkpoint.
+    /// Parses a file of several notes that are separated by empty lines. Returns `None` if one of them is not a checkpoint.
     pub fn parse_all(text: &str) -> Option<Vec<Self>> {
         let parts: Vec<_> = text.strip_suffix('\n')?.split("\n\n").collect();
         parts.chunks(2).map(|pair| Self::parse(&format!("{}\n", pair.join("\n\n")))).collect()
@@ -64,13 +62,13 @@ impl Checkpoint {
         key.name() == origin(self.log) && Note::parse(&self.note).is_some_and(|note| note.is_signed_by(key))
     }
 
-    /// The file that it is kept in, in the log's directory.
+    /// Returns the name of the file for a checkpoint in the log's directory.
     pub(crate) fn file_name(size: u64) -> String {
         format!("{DIRECTORY}/{size:020}{SUFFIX}")
     }
 }
 
-/// Where a log keeps its checkpoints.
+/// Directory of a log's checkpoints.
 pub(crate) const DIRECTORY: &str = "checkpoints";
 const SUFFIX: &str = ".txt";
 
@@ -80,7 +78,7 @@ pub(crate) fn size_of(file_name: &str) -> Option<u64> {
     valid.then(|| digits.parse().ok()).flatten()
 }
 
-/// What the key in force signs to hand over to the next one.
+/// Returns the text that the key in force signs to hand over to the next key.
 pub(crate) fn handover(log: LogId, next: &VerifierKey) -> String {
     format!("{}\nnext key\n{next}\n", origin(log))
 }
@@ -98,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_signed_is_read() {
+    fn signed_checkpoints_parse_back() {
         let (checkpoint, key) = checkpoint();
         let parsed = Checkpoint::parse(&checkpoint.note).unwrap();
         assert_eq!(parsed, checkpoint);
@@ -113,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handover_is_no_checkpoint_and_nonsense_is_none() {
+    fn handovers_and_malformed_notes_are_not_checkpoints() {
         let (checkpoint, key) = checkpoint();
         let next = SecretKey::new(&origin(log_id()), &[4; 32]);
         assert_eq!(Checkpoint::parse(&key.sign(&handover(log_id(), next.public()))), None);

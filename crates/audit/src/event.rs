@@ -1,7 +1,7 @@
-//! What a caller wants recorded.
+//! Events, which callers give to the log to be recorded.
 //!
-//! The order of the fields here is the order of the keys on disk (`FORMAT.md`). New kinds and new optional fields may
-//! be added in later versions; both are skipped by readers that do not know them. Nothing here may be renamed or moved.
+//! The order of the fields here is the order of the keys on disk (`FORMAT.md`). Later versions may add new kinds and new optional fields.
+//! Readers that do not know them skip both. The existing ones must not be renamed or moved.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,9 +10,9 @@ use serde_json::Value;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Kind {
-    /// The daemon opened the log and serves.
+    /// The daemon opened the log and began to serve.
     DaemonStarted,
-    /// The daemon stopped in good order; its last record.
+    /// The daemon stopped regularly. It is the last record of this daemon.
     DaemonStopped,
     /// A torn tail was cut when the log was opened. Written by the log itself.
     LogRepaired,
@@ -20,79 +20,80 @@ pub enum Kind {
     PolicyLoaded,
     RunCreated,
     RunState,
-    /// A call was decided on; on disk before any effect.
+    /// A call was decided. The record is on disk before any effect.
     CallIntent,
-    /// How a call ended; exactly one for each intent.
+    /// End of a call. There is exactly one for each intent.
     CallReceipt,
     /// A call waits for a human.
     ApprovalRequested,
-    /// A human, or the clock, decided.
+    /// A human decided, or the time for a decision was over.
     ApprovalDecided,
     /// A human has consented to a call that needs more than one consent.
     ApprovalVoted,
     /// A consent is remembered for the rest of its run.
     ConsentRemembered,
-    /// A consent that was remembered has ended.
+    /// A remembered consent has ended.
     ConsentRevoked,
-    /// Approvers were reminded at half-time.
+    /// Approvers were reminded after half of the time for a decision.
     ApprovalReminded,
     /// A lane's worker started, died or was restarted.
     WorkerEvent,
-    /// An upstream MCP server of a run started, could not be had, or ended.
+    /// An upstream MCP server of a run started, could not be started, or ended.
     McpServer,
-    /// The definition of an upstream server's tool is not what it was, or not the pinned one: it is withheld.
+    /// The definition of an upstream server's tool changed or is not the pinned one, so the tool is withheld.
     McpToolChanged,
-    /// An operator sat down at a terminal in a run; on disk before its first byte.
+    /// An operator opened a terminal in a run. The record is on disk before its first byte.
     SessionOpened,
-    /// How a session ended; exactly one for each that was opened.
+    /// End of a session. There is exactly one for each session that was opened.
     SessionClosed,
-    /// Processes that a command left running, in a profile that keeps them; the details have their number.
+    /// A command left processes running, in a profile that keeps them. Their number is in `details`.
     ProcessesLeft,
-    /// How a process ended that outlived its call, whose id it has.
+    /// End of a process that outlived its call. The record has the id of that call.
     ProcessEnded,
-    /// The changes of an overlay are accepted or discarded, or a kept workspace is deleted; on disk before that begins,
-    /// and again when it is over.
+    /// The changes of an overlay are accepted or discarded, or a kept workspace is deleted.
+    ///
+    /// One record is on disk before it begins, and another one after it is over.
     WorkspaceChange,
-    /// An operator imports an image; on disk before that begins, and again when it is over.
+    /// An operator imports an image. One record is on disk before it begins, and another one after it is over.
     ImageImported,
-    /// An operator has the engine build an image; the same.
+    /// An operator has the engine build an image. The records are the same as for an import.
     ImageBuilt,
-    /// A run's bundle was made: its manifest's SHA-256 is in `details`.
+    /// A run's bundle was created. The SHA-256 of its manifest is in `details`.
     BundleCreated,
-    /// An operator gave a permission, or lifted a revocation; on disk before it counts.
+    /// An operator granted a permission, or lifted a revocation. The record is on disk before it takes effect.
     PermissionGranted,
-    /// An operator took a permission, or ended a grant; on disk before it counts.
+    /// An operator revoked a permission, or ended a grant. The record is on disk before it takes effect.
     PermissionRevoked,
-    /// An operator made an API token; on disk before it counts.
+    /// An operator created an API token. The record is on disk before the token is valid.
     TokenCreated,
-    /// An operator ended an API token before its time; on disk before it opens nothing.
+    /// An operator ended an API token before its time. The record is on disk before the token becomes invalid.
     TokenRevoked,
-    /// Somebody tried what only others may.
+    /// A client tried an action for which it has no permission.
     EscalationAttempt,
-    /// A run has used up its quota of the daemon's disk or has room again; or the disk itself has little room, or enough.
+    /// A run used up its quota of the daemon's disk or has room again, or the disk itself ran low or has enough room again.
     DiskSpace,
     /// An anomaly rule fired.
     Alert,
-    /// An agent may do less for a while, or no longer so; on disk before it is in force.
+    /// An agent is throttled for a while, or no longer. The record is on disk before it takes effect.
     AgentThrottled,
-    /// A signed checkpoint over all records before this one. Written by the log itself.
+    /// A signed checkpoint that covers all records before this one. Written by the log itself.
     Checkpoint,
     /// A key that signs checkpoints from here on. Written by the log itself.
     AuditKey,
-    /// The oldest segments are removed; on disk before that begins. Written by the log itself.
+    /// The oldest segments are removed. The record is on disk before that begins. Written by the log itself.
     SegmentsRemoved,
-    /// A kind of a later version: met when reading, never to be written.
+    /// A kind of a later version. It occurs only when a log is read, and must never be written.
     #[serde(other)]
     Unknown,
 }
 
 impl Kind {
-    /// Whether the log writes such records by itself, between those of its users.
+    /// Returns true if the log itself writes such records, between those of its callers.
     pub fn is_own(self) -> bool {
         matches!(self, Self::LogRepaired | Self::Checkpoint | Self::AuditKey | Self::SegmentsRemoved)
     }
 
-    /// The name on disk.
+    /// Returns the name on disk.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::DaemonStarted => "daemon_started",
@@ -136,12 +137,12 @@ impl Kind {
     }
 }
 
-/// What the gateway said to a call.
+/// The gateway's verdict on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Allow,
-    /// A human is asked first.
+    /// A human has to decide first.
     Ask,
     Deny,
     /// A verdict of a later version.
@@ -149,14 +150,13 @@ pub enum Verdict {
     Unknown,
 }
 
-/// A decision of the gateway, and what it rests on.
+/// A decision of the gateway, and its basis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
-    /// Allow, ask or deny.
     pub outcome: Verdict,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// Why, in words or as a stable reason.
+    /// Reason, as a text or as a stable code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -164,12 +164,12 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// A decision with nothing said about why.
+    /// Creates a decision without a reason.
     pub fn new(outcome: Verdict) -> Self {
         Self { outcome, rule: None, reason: None, policy_digest: None }
     }
 
-    /// Names the rule that decided.
+    /// Sets the rule that decided.
     #[must_use]
     pub fn rule(mut self, rule: impl Into<String>) -> Self {
         self.rule = Some(rule.into());
@@ -182,7 +182,7 @@ impl Decision {
         self
     }
 
-    /// Names the policy in force.
+    /// Sets the digest of the policy in force.
     #[must_use]
     pub fn policy_digest(mut self, digest: impl Into<String>) -> Self {
         self.policy_digest = Some(digest.into());
@@ -194,46 +194,46 @@ impl Decision {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// It did what it was asked.
+    /// The call did its task.
     Succeeded,
-    /// It ran, or tried to, and failed.
+    /// The call ran, or tried to, and failed.
     Failed,
-    /// It was refused; nothing happened.
+    /// The call was refused and had no effect.
     Denied,
-    /// It waits for a human; another receipt follows.
+    /// The call waits for a human. Another receipt follows.
     PendingApproval,
-    /// The daemon died in the middle; whether there was an effect is not known.
+    /// The daemon died during the call. It is unknown whether the call had an effect.
     Interrupted,
     /// A status of a later version.
     #[serde(other)]
     Unknown,
 }
 
-/// A call's end in short: never file contents.
+/// Summary of a call's end. It never contains file contents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     pub status: Status,
-    /// The stable reason, for example `COMMAND_NOT_ALLOWED`.
+    /// Stable reason, for example `COMMAND_NOT_ALLOWED`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// A sentence for people.
+    /// Description for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The command's own exit code.
+    /// Exit code of the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Sizes, hashes and a redacted, truncated preview.
+    /// Sizes, hashes, and a redacted and truncated preview.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub facts: Option<Value>,
 }
 
 impl Outcome {
-    /// An end with nothing more said.
+    /// Creates an outcome that consists only of its status.
     pub fn new(status: Status) -> Self {
         Self { status, reason: None, message: None, exit_code: None, facts: None }
     }
 
-    /// Gives the stable reason.
+    /// Sets the stable reason.
     #[must_use]
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());
@@ -246,14 +246,14 @@ impl Outcome {
         self
     }
 
-    /// Adds the command's exit code.
+    /// Sets the command's exit code.
     #[must_use]
     pub fn exit_code(mut self, code: i32) -> Self {
         self.exit_code = Some(code);
         self
     }
 
-    /// Adds sizes, hashes, preview.
+    /// Sets sizes, hashes and the preview.
     #[must_use]
     pub fn facts(mut self, facts: Value) -> Self {
         self.facts = Some(facts);
@@ -261,16 +261,16 @@ impl Outcome {
     }
 }
 
-/// What a call cost, as measured. What was not measured, or is not this call's alone, is left out.
+/// Measured resources of a call. Values that were not measured, or that include other calls, are absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Processor time, user and system, in microseconds: of a command with all that it started.
+    /// Processor time, user and system, in microseconds. For a command it includes all processes that it started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_us: Option<u64>,
-    /// Highest resident memory of any one process, in bytes.
+    /// Highest resident memory of any single process, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<u64>,
-    /// Time in its lane, in microseconds.
+    /// Time that the call spent in its lane, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_us: Option<u64>,
     #[serde(default)]
@@ -279,7 +279,7 @@ pub struct Usage {
     pub bytes_out: u64,
 }
 
-/// One thing to be recorded. Fields that do not apply are left out, on disk too.
+/// An event to be recorded. Fields that do not apply are absent, also on disk.
 ///
 /// ```
 /// # use cofferdam_audit::{Decision, Event, Kind, Verdict};
@@ -304,39 +304,38 @@ pub struct Event {
     pub request_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
-    /// Whom the call is for.
+    /// Agent for which the call is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// The dialect that the call came in.
+    /// Dialect of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dialect: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
-    /// The operation's arguments, redacted.
+    /// Arguments of the operation, redacted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
-    /// What the gateway said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
-    /// The approval that is asked for, decided or used.
+    /// Approval that was requested, decided or used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
-    /// How long it took, in microseconds.
+    /// Duration in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_us: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Digest of the image it ran in.
+    /// Digest of the image in which the operation ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// How many secrets were hidden in this record.
+    /// Number of secrets that were hidden in this record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redactions: Option<u32>,
-    /// Whatever else belongs to this kind.
+    /// Further data of this kind of event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
 }
@@ -353,7 +352,7 @@ macro_rules! setters {
 }
 
 impl Event {
-    /// An event with nothing but its kind.
+    /// Creates an event that consists only of its kind.
     pub fn new(kind: Kind) -> Self {
         Self {
             kind,
@@ -378,31 +377,30 @@ impl Event {
     }
 
     setters! {
-        /// The run it belongs to.
+        /// Sets the run to which the event belongs.
         run => run_id: String;
-        /// The call it belongs to.
+        /// Sets the call to which the event belongs.
         call => call_id: String;
-        /// The client's own id of the call.
+        /// Sets the client's own id of the call.
         request => request_id: String;
         principal => principal: String;
-        /// Whom the call is for.
+        /// Sets the agent for which the call is made.
         agent => agent_id: String;
         role => role: String;
-        /// The dialect that the call came in.
+        /// Sets the dialect of the call.
         dialect => dialect: String;
         operation => operation: String;
         input => input: Value;
-        /// What the gateway said.
         decision => decision: Decision;
-        /// The approval that is asked for, decided or used.
+        /// Sets the approval that was requested, decided or used.
         approval => approval_id: String;
         outcome => outcome: Outcome;
-        /// How long it took, in microseconds.
+        /// Sets the duration in microseconds.
         duration_us => duration_us: u64;
         usage => usage: Usage;
-        /// Digest of the image it ran in.
+        /// Sets the digest of the image in which the operation ran.
         image => image: String;
-        /// Whatever else belongs to this kind.
+        /// Sets further data of this kind of event.
         details => details: Value;
     }
 }

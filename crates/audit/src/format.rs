@@ -1,4 +1,4 @@
-//! `FORMAT.md` tells the truth: its vectors verify, and encoding the same events gives the same bytes.
+//! Tests that the vectors in `FORMAT.md` verify, and that the encoding of the same events gives the same bytes.
 
 use serde_json::json;
 
@@ -19,7 +19,7 @@ fn signed_vectors() -> &'static str {
     DOCUMENT.split("```jsonl\n").nth(2).unwrap().split_once("```").unwrap().0
 }
 
-/// A log with two keys and two checkpoints, and its last checkpoint.
+/// Returns a log with two keys and two checkpoints, and its last checkpoint.
 fn signed() -> (String, String) {
     let (one, two) = (Signer::fixed(log_id(), 1), Signer::fixed(log_id(), 2));
     let mut ledger = Ledger::genesis();

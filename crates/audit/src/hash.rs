@@ -1,6 +1,6 @@
-//! The two fixed-size names of the chain: a record's SHA-256 and a log's random identity.
+//! The two values of fixed size in the chain: the SHA-256 of a record and the random identity of a log.
 //!
-//! Both are written as lower-case hex and nothing else is read back, so that one value has one spelling.
+//! Both are written in lower-case hex, and no other form is read. So every value has exactly one spelling.
 
 use std::fmt;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use sha2::{Digest, Sha256};
 
-/// A text that is not lower-case hex of the right length.
+/// Error: the text is not lower-case hex of the right length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected} lower-case hex digits")]
 pub struct ParseHexError {
@@ -41,7 +41,7 @@ impl Hash {
     }
 }
 
-/// The identity of one log: 128 random bits, in every record, so that records of two logs cannot be mixed.
+/// Identity of one log: 128 random bits in every record, so that records of two logs cannot be mixed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogId([u8; 16]);
 
@@ -52,7 +52,7 @@ impl LogId {
         Ok(Self(bytes))
     }
 
-    /// The value of `previous` in the first record of this log.
+    /// Returns the value of `previous` in the first record of this log.
     pub(crate) fn genesis(self) -> Hash {
         Hash::of_parts(&[b"cofferdam audit log v1\n", hex::encode(self.0).as_bytes(), b"\n"])
     }
@@ -63,7 +63,7 @@ macro_rules! lower_hex {
         impl fmt::Display for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 let mut text = [0; $bytes * 2];
-                // Cannot fail: the buffer has exactly the length that the encoding needs.
+                // Cannot fail, because the buffer has exactly the length that the encoding needs.
                 hex::encode_to_slice(self.0, &mut text).map_err(|_| fmt::Error)?;
                 f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
             }

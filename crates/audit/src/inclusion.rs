@@ -1,8 +1,8 @@
-//! One proof that many records are among the first so many of a log, as a checkpoint's root says.
+//! A single proof that several records are among the first records of a log that a checkpoint's root covers.
 //!
-//! Of each subtree without any of them its root is given, from left to right; the records' own hashes give the rest.
-//! For one record these are the siblings of its audit path (RFC 6962, section 2.1.1), in the order of the log instead of
-//! the order of the levels; for many neighbours hardly more.
+//! The proof contains the root of each subtree without any of these records, from left to right. The records' own hashes give the rest. For
+//! one record these are the siblings of its audit path (RFC 6962, section 2.1.1), in the order of the log instead of the order of the
+//! levels. For many neighbouring records the proof is hardly longer.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::removal::{self, Removed};
 use crate::storage;
 use crate::tree::{join, leaf};
 
-/// Makes the proof in one pass over the log's hashes. Keeps no more than the proof will have.
+/// Makes the proof in one pass over the log's hashes. Keeps only as many hashes as the proof will have.
 #[derive(Debug, Default)]
 pub struct Prover {
     /// Whole subtrees from left to right, the largest first: one for each bit of the size.
@@ -24,12 +24,12 @@ pub struct Prover {
 struct Subtree {
     height: u32,
     root: Hash,
-    /// What the proof has of it. `None`: no record of it is wanted, so that its root does.
+    /// The subtree's part of the proof. `None` if no record in it is to be proved, so that its root suffices.
     proof: Option<Vec<Hash>>,
 }
 
 impl Subtree {
-    /// The parent of two neighbours.
+    /// Returns the parent of two neighbours.
     fn above(left: Self, right: Self) -> Self {
         let (height, root) = (left.height + 1, join(left.root, right.root));
         let proof = if left.proof.is_none() && right.proof.is_none() {
@@ -48,8 +48,9 @@ impl Subtree {
 }
 
 impl Prover {
-    /// For the log in a directory, of which the beginning may have been removed, on record: the next hash is that of the
-    /// first record that is left.
+    /// Creates a prover for the log in a directory.
+    ///
+    /// If the beginning of the log was removed, and that is on record, the first hash to push is that of the first remaining record.
     pub fn of(dir: &Path) -> io::Result<Self> {
         let file = storage::load(dir, removal::FILE)?;
         let Some(removed) = file.as_deref().and_then(Removed::parse) else { return Ok(Self::default()) };
@@ -57,8 +58,9 @@ impl Prover {
         Self::behind(tree.size(), tree.peaks()).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// For a log whose first `size` records were removed: `peaks` are the roots of their whole subtrees from left to
-    /// right. `None`: these are not as many as a log of this size has.
+    /// Creates a prover for a log whose first `size` records were removed.
+    ///
+    /// `peaks` are the roots of their whole subtrees from left to right. Returns `None` if their number does not fit the size.
     fn behind(size: u64, peaks: &[Hash]) -> Option<Self> {
         let heights = (0..u64::BITS).rev().filter(|bit| size >> bit & 1 == 1);
         if peaks.len() != size.count_ones() as usize {
@@ -68,7 +70,7 @@ impl Prover {
         Some(Self { subtrees: subtrees.collect(), size })
     }
 
-    /// The hash of the next record, and whether it is to be proved.
+    /// Adds the hash of the next record. `is_wanted` is true if the record is to be proved.
     pub fn push(&mut self, record: Hash, is_wanted: bool) {
         let proof = is_wanted.then(Vec::new);
         let mut new = Subtree { height: 0, root: leaf(record), proof };
@@ -79,27 +81,29 @@ impl Prover {
         self.size += 1;
     }
 
-    /// Records that were pushed or removed before.
+    /// Returns the number of records that were pushed, or removed before.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// The root over all of them. `None`: there are none.
+    /// Returns the root over all records, or `None` if there are none.
     pub fn root(&self) -> Option<Hash> {
         let mut roots = self.subtrees.iter().rev().map(|subtree| subtree.root);
         let last = roots.next()?;
         Some(roots.fold(last, |right, left| join(left, right)))
     }
 
-    /// The proof of all that was wanted.
+    /// Returns the proof of all wanted records.
     pub fn into_proof(self) -> Vec<Hash> {
         let whole = self.subtrees.into_iter().rev().reduce(|right, left| Subtree::above(left, right));
         whole.map(Subtree::into_proof).unwrap_or_default()
     }
 }
 
-/// The root over `size` records that a proof and the records that it proves come to, each with its sequence number, in
-/// order. `None`: they fit together in no log. It is for the caller to compare it with a root that is trusted.
+/// Computes the root over `size` records from a proof and the records that it proves.
+///
+/// The records have their sequence numbers and must be in order. Returns `None` if they fit together in no log. The caller must compare the
+/// result with a root that is trusted.
 pub fn root_of(size: u64, records: &[(u64, Hash)], proof: &[Hash]) -> Option<Hash> {
     let ordered = records.is_sorted_by(|(before, _), (after, _)| before < after);
     let within = |(sequence, _): &(u64, Hash)| (1..=size).contains(sequence);
@@ -111,7 +115,7 @@ pub fn root_of(size: u64, records: &[(u64, Hash)], proof: &[Hash]) -> Option<Has
     rest.next().is_none().then_some(root)
 }
 
-/// The root over the leaves `from..to`. The depth is that of the tree, at most 64.
+/// Computes the root over the leaves `from..to`. The depth is that of the tree, at most 64.
 fn subtree(
     from: u64,
     to: u64,
@@ -123,7 +127,7 @@ fn subtree(
         ([(_, hash)], 1) => Some(leaf(*hash)),
         (_, 0 | 1) => None,
         (_, count) => {
-            // The largest power of two below the count, RFC 6962, section 2.1.
+            // The largest power of two below the count (RFC 6962, section 2.1).
             let middle = from + (1 << (count - 1).ilog2());
             let (left, right) =
                 records.split_at(records.partition_point(|(sequence, _)| *sequence <= middle));
@@ -226,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_no_proof() {
+    fn malformed_proofs_are_refused() {
         assert_eq!(root_of(0, &[], &[]), None);
         assert_eq!(root_of(5, &[(0, record(0))], &[]), None);
         assert_eq!(root_of(5, &[(6, record(6))], &[record(1); 9]), None);

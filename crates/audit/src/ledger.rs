@@ -1,6 +1,6 @@
-//! What a walk over a log keeps besides the chain: the tree over its records, its keys, and its last checkpoint.
+//! State of a walk over a log: the chain, the tree over its records, its keys, and its last checkpoint.
 //!
-//! Writer, recovery, retention and verifier all fold records into it, so that all of them agree on what is signed.
+//! Writer, recovery, retention and verifier all add records to it, so that they agree on what is signed.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,43 +13,43 @@ use crate::note::VerifierKey;
 use crate::record::Head;
 use crate::tree::Tree;
 
-/// Key changes that are remembered: a record has room for so many.
+/// Number of key changes that are remembered, for which a record has room.
 const MOST_KEYS: usize = 64;
 
 /// A signing key, as the log introduces it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeyEntry {
     pub(crate) key: String,
-    /// The note by which the key before it hands over. Absent: nobody vouches for this key.
+    /// Note by which the previous key hands over. If it is absent, no key vouches for this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<String>,
 }
 
-/// A log up to some record: all that is needed to go on from there without what is before.
+/// State of a log after some record, which is all that is needed to continue without the records before.
 ///
-/// Serialised it is the file `frontier`, and most of the record of a removal.
+/// In serialised form it is the file `frontier`, and most of the record of a removal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Frontier {
     pub(crate) log: String,
-    /// The last record's sequence number.
+    /// Sequence number of the last record.
     pub(crate) last_sequence: u64,
-    /// The last record's hash.
+    /// Hash of the last record.
     pub(crate) last_hash: String,
     pub(crate) peaks: Vec<String>,
-    /// Every key so far, the one in force last.
+    /// The newest keys so far, at most [`MOST_KEYS`]. The key in force is the last one.
     #[serde(default)]
     pub(crate) keys: Vec<KeyEntry>,
-    /// Where the last checkpoint was put on record. 0: nowhere.
+    /// Sequence number of the record with the last checkpoint, or 0 if there is none.
     #[serde(default)]
     pub(crate) anchored: u64,
 }
 
-/// The file that a frontier is kept in: its JSON, a newline, and the SHA-256 of that JSON.
+/// File of a frontier. It contains the frontier's JSON, a newline, and the SHA-256 of that JSON.
 pub(crate) const FRONTIER: &str = "frontier";
 
 impl Frontier {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        // A struct of texts and numbers: this cannot fail, and an empty file is no frontier.
+        // Cannot fail, because the struct contains only texts and numbers. If it did, the empty file would not be a frontier.
         let mut bytes = serde_json::to_vec(self).unwrap_or_default();
         let hash = Hash::of(&bytes);
         bytes.extend_from_slice(format!("\n{hash}\n").as_bytes());
@@ -63,15 +63,15 @@ impl Frontier {
     }
 }
 
-/// A record that means something to the ledger.
+/// A record that changes the ledger.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Mark {
-    /// A checkpoint of all records before this one: its note.
+    /// Note of a checkpoint that covers all records before this one.
     Checkpoint(String),
     Key(KeyEntry),
 }
 
-/// See the module's documentation.
+/// State of a walk over a log. See the module's documentation.
 #[derive(Debug, Clone)]
 pub(crate) struct Ledger {
     pub(crate) chain: Chain,
@@ -81,12 +81,12 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// A log from its first record on.
+    /// Creates the ledger of a log from its first record on.
     pub(crate) fn genesis() -> Self {
         Self { chain: Chain::genesis(), tree: Tree::default(), keys: Vec::new(), anchored: 0 }
     }
 
-    /// The ledger after a frontier. `None`: the frontier is malformed.
+    /// Creates the ledger after a frontier, or returns `None` if the frontier is malformed.
     pub(crate) fn behind(frontier: &Frontier) -> Option<Self> {
         let head = Head { sequence: frontier.last_sequence, hash: frontier.last_hash.parse().ok()? };
         let log = frontier.log.parse().ok()?;
@@ -100,7 +100,7 @@ impl Ledger {
         })
     }
 
-    /// Here. `None`: there is no record yet.
+    /// Returns the frontier at this position, or `None` if there is no record yet.
     pub(crate) fn frontier(&self) -> Option<Frontier> {
         let (head, log) = (self.chain.head()?, self.chain.log()?);
         Some(Frontier {
@@ -113,7 +113,7 @@ impl Ledger {
         })
     }
 
-    /// Accepts a line as the next record, or says what is wrong and stays where it is.
+    /// Accepts a line as the next record, or returns the damage and does not advance.
     pub(crate) fn accept(&mut self, line: &[u8]) -> Result<(Envelope, Option<Mark>), Damage> {
         let mut chain = self.chain;
         let envelope = chain.accept(line)?;
@@ -129,7 +129,7 @@ impl Ledger {
         Ok((envelope, mark))
     }
 
-    /// A record that this process has just made durable.
+    /// Adds a record that this process has just made durable.
     pub(crate) fn wrote(&mut self, log: LogId, head: Head, event: &Event) {
         self.chain = Chain::behind(log, head);
         self.note(head.sequence, head.hash, mark(event).as_ref());
@@ -153,7 +153,7 @@ impl Ledger {
         &self.tree
     }
 
-    /// Every key so far, the one in force last.
+    /// Returns the newest keys so far, at most [`MOST_KEYS`]. The key in force is the last one.
     pub(crate) fn keys(&self) -> &[KeyEntry] {
         &self.keys
     }
@@ -162,7 +162,7 @@ impl Ledger {
         self.keys.last()?.key.parse().ok()
     }
 
-    /// The record that holds the last checkpoint.
+    /// Returns the sequence number of the record with the last checkpoint, or 0 if there is none.
     pub(crate) fn anchored(&self) -> u64 {
         self.anchored
     }

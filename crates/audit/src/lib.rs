@@ -39,7 +39,6 @@ pub use note::{ParseKeyError, VerifierKey};
 pub use reader::{ReadError, Reader};
 pub use record::{Head, Record};
 pub use recovery::{OpenError, Opened, Repair};
-pub use redact::Redactor;
 pub use removal::Removal;
 pub use retention::{Policy, RetentionError, compress_next, disk_use, removal, sweep};
 pub use signer::{Signer, SignerError};

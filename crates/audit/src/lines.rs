@@ -1,7 +1,7 @@
-//! The lines of a segment.
+//! Reads the lines of a segment.
 //!
-//! Reading goes by position, never by a shared cursor, and never keeps an unfinished line: a tail that is repaired
-//! under a reader's eyes is read again from the line's beginning.
+//! It reads by position and never through a shared cursor. It never keeps an unfinished line: if the tail is repaired while a reader is in
+//! it, the reader reads the line again from its beginning.
 
 use std::fs::File;
 use std::io;
@@ -10,9 +10,9 @@ use std::os::unix::fs::FileExt;
 
 use crate::canonical::{MAX_LINE, sequence_of};
 
-/// Bytes that can be read by position.
+/// A source of bytes that can be read by position.
 pub(crate) trait ReadAt {
-    /// Reads some bytes at `offset`; none means that there are none.
+    /// Reads some bytes at `offset`. Returns 0 if there are none.
     fn read_at(&mut self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 }
 
@@ -24,7 +24,7 @@ impl ReadAt for File {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// A line that ends in a newline: where it begins, and where in the buffer it is without that newline.
+    /// A line that ends in a newline: its position in the segment, and its range in the buffer without the newline.
     Line { offset: u64, at: Range<usize> },
     /// More bytes than a line may have, without a newline.
     TooLong { offset: u64 },
@@ -34,35 +34,35 @@ pub(crate) enum Next {
     End,
 }
 
-/// The lines of a segment, with memory for two of the longest.
+/// Reader of a segment's lines, with memory for two of the longest.
 #[derive(Debug)]
 pub(crate) struct Lines<R> {
     source: R,
-    /// Bytes after this are not read.
+    /// End of the part that is read, in bytes.
     limit: u64,
     buffer: Vec<u8>,
     unread: Range<usize>,
-    /// Where in the segment `unread` begins.
+    /// Position in the segment where `unread` begins.
     offset: u64,
 }
 
 impl<R: ReadAt> Lines<R> {
-    /// The lines from `offset`, which must be the beginning of one.
+    /// Creates a reader of the lines from `offset`, which must be the beginning of one.
     pub(crate) fn new(source: R, offset: u64) -> Self {
         Self::limited(source, offset, u64::MAX)
     }
 
-    /// As [`Lines::new`], as if the segment ended at `limit`.
+    /// Creates a reader like [`Lines::new`] that treats `limit` as the end of the segment.
     pub(crate) fn limited(source: R, offset: u64, limit: u64) -> Self {
         Self { source, limit, buffer: vec![0; 2 * MAX_LINE], unread: 0..0, offset }
     }
 
-    /// The bytes of a line that was just returned.
+    /// Returns the bytes of a line that was just returned.
     pub(crate) fn bytes(&self, at: &Range<usize>) -> &[u8] {
         &self.buffer[at.clone()]
     }
 
-    /// Where the next line begins.
+    /// Returns the position of the next line in the segment.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
@@ -71,7 +71,7 @@ impl<R: ReadAt> Lines<R> {
         self.source
     }
 
-    /// The next line. After `Unfinished` and `End` it can be asked again, and looks for what was appended.
+    /// Returns the next line. After `Unfinished` and `End` it can be called again, and reads the lines that were appended since.
     pub(crate) fn next(&mut self) -> io::Result<Next> {
         let mut searched = 0;
         loop {
@@ -81,7 +81,7 @@ impl<R: ReadAt> Lines<R> {
                 let at = self.unread.start..self.unread.start + length;
                 let offset = self.offset;
                 self.advance(length + 1);
-                // The newline counts, so that a line that a writer may write is a line that a reader may read.
+                // The newline counts, so that reader and writer have the same limit.
                 return Ok(if length < MAX_LINE {
                     Next::Line { offset, at }
                 } else {
@@ -122,7 +122,7 @@ impl<R: ReadAt> Lines<R> {
     }
 }
 
-/// Runs a system call again while a signal interrupts it.
+/// Repeats a system call while a signal interrupts it.
 pub(crate) fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
@@ -132,8 +132,10 @@ pub(crate) fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T>
     }
 }
 
-/// A line's beginning at or before the record `sequence`, found by halving: a reader that resumes in a large segment
-/// does not read all of it. Falls back to what is known to be before when it meets something odd.
+/// Returns the beginning of a line at or before the record `sequence`.
+///
+/// It uses bisection, so that a reader that resumes in a large segment does not read all of it. If it finds malformed data, it returns a
+/// position that is known to be before the record.
 pub(crate) fn seek(source: &mut impl ReadAt, length: u64, sequence: u64) -> io::Result<u64> {
     let window = 2 * MAX_LINE as u64;
     let mut buffer = vec![0; 2 * MAX_LINE];

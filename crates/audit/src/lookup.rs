@@ -1,4 +1,4 @@
-//! Lines by their places, in any order: for who has noted where each record is.
+//! Finds lines by their positions, in any order, for callers that have noted the position of each record.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,22 +10,23 @@ use crate::removal::{self, Removed};
 use crate::segment::{self, Segment, SegmentName, Source};
 use crate::storage;
 
-/// Bytes that are read at once, from a multiple of as many: records that are near each other are in few blocks, and a
-/// block of a compressed segment is what it can be read from the beginning of.
+/// Bytes that are read at once, from a multiple of this number.
+///
+/// Records that are close to each other are in few blocks. A compressed segment can be read from the beginning of each block.
 const BLOCK: usize = CHUNK;
 
-/// No segment is so long, and no file can be.
+/// Position that no file can reach, and so no segment.
 const FARTHEST: u64 = 1 << 62;
 
-/// Finds lines of the segments that were there when it was made. Not for long: it keeps one of them open.
+/// Finds lines of the segments that existed when it was created. It should not be kept for long, because it keeps one of them open.
 #[derive(Debug)]
 pub struct Lookup {
     dir: PathBuf,
     segments: Vec<Segment>,
     current: Option<(SegmentName, Source)>,
-    /// Bytes of the current segment,
+    /// Bytes of the current segment.
     block: Vec<u8>,
-    /// and where in it they begin.
+    /// Position in the segment where `block` begins.
     start: u64,
 }
 
@@ -35,8 +36,9 @@ impl Lookup {
         Ok(Self { dir: dir.to_owned(), segments, current: None, block: Vec::new(), start: 0 })
     }
 
-    /// The line that begins at byte `place` of the segment that has the record `sequence`, without its newline. Nothing is
-    /// proved of it, not even that it is that record's. `None`: no line of a segment is there.
+    /// Returns the line that begins at byte `place` of the segment with the record `sequence`, without its newline.
+    ///
+    /// The line is not verified, and may even belong to another record. Returns `None` if no segment has a line there.
     pub fn line(&mut self, sequence: u64, place: u64) -> io::Result<Option<&str>> {
         let Some(&Segment { name, .. }) = self.segments.iter().rfind(|segment| segment.name.0 <= sequence)
         else {
@@ -53,14 +55,14 @@ impl Lookup {
         Ok(found.and_then(|(from, to)| std::str::from_utf8(&self.block[from..to]).ok()))
     }
 
-    /// Whether the record `sequence` was removed, and that is on record.
+    /// Returns true if the record `sequence` was removed and the removal is on record.
     pub fn was_removed(&self, sequence: u64) -> io::Result<bool> {
         let file = storage::load(&self.dir, removal::FILE)?;
         let removed = file.as_deref().and_then(Removed::parse);
         Ok(removed.is_some_and(|removed| sequence <= removed.last_sequence))
     }
 
-    /// Reads the block that has the place, and as much more as the line is long.
+    /// Reads the block that contains the position, and further bytes if the line is longer than the block.
     fn load(&mut self, place: u64) -> io::Result<Option<(usize, usize)>> {
         let Some((_, source)) = self.current.as_mut().filter(|_| place < FARTHEST) else { return Ok(None) };
         self.start = place - place % BLOCK as u64;
@@ -84,7 +86,7 @@ impl Lookup {
     }
 }
 
-/// From and to where in a block, which begins at `start`, the line at a place is, without its newline.
+/// Returns the range of the line at a position, without its newline, in a block that begins at `start`.
 fn line_in(block: &[u8], start: u64, place: u64) -> Option<(usize, usize)> {
     let from = usize::try_from(place.checked_sub(start)?).ok()?;
     let length = memchr::memchr(b'\n', block.get(from..)?)?;
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_line_is_none_is_found() {
+    fn lookup_finds_no_line_at_wrong_places() {
         let dir = tempfile::tempdir().unwrap();
         let (mut writer, _) = Writer::open(dir.path()).unwrap();
         assert_eq!(

@@ -18,9 +18,9 @@ use sha2::{Digest as _, Sha256};
 
 /// Signature type of Ed25519 in `signed-note`.
 const ED25519: u8 = 1;
-/// No note that this crate makes is longer, in bytes.
+/// Length of the longest note that this crate makes or accepts, in bytes.
 const LONGEST: usize = 16 * 1024;
-/// No more signatures are looked at: a note may have witnesses'.
+/// Most signatures of a note. A note may have signatures of witnesses.
 const MOST_SIGNATURES: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -35,12 +35,12 @@ pub struct VerifierKey {
 }
 
 impl VerifierKey {
-    /// The name, which is the origin of the checkpoints.
+    /// Returns the name, which is the origin of the checkpoints.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The key id: the first four bytes of SHA-256 over name, newline, type and public key.
+    /// Returns the key id: the first four bytes of SHA-256 over name, newline, type and public key.
     pub fn id(&self) -> u32 {
         let mut sha = Sha256::new();
         sha.update(self.name.as_bytes());
@@ -85,14 +85,14 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 256 && !name.contains(|c: char| c == '+' || c.is_whitespace())
 }
 
-/// A private key with a name. Its memory is wiped when it goes.
+/// A private key with a name. Its memory is wiped when it is dropped.
 pub(crate) struct SecretKey {
     key: SigningKey,
     public: VerifierKey,
 }
 
 impl SecretKey {
-    /// `name` must be one: not empty, no space, no plus.
+    /// Creates a key from its seed. `name` must be valid: not empty, without spaces and without a plus sign.
     pub(crate) fn new(name: &str, seed: &[u8; 32]) -> Self {
         let key = SigningKey::from_bytes(seed);
         let public = VerifierKey { name: name.to_owned(), key: key.verifying_key() };
@@ -103,7 +103,7 @@ impl SecretKey {
         &self.public
     }
 
-    /// The private form of `golang.org/x/mod/sumdb/note`: `PRIVATE+KEY+NAME+ID+BASE64`.
+    /// Returns the private form of `golang.org/x/mod/sumdb/note`: `PRIVATE+KEY+NAME+ID+BASE64`.
     pub(crate) fn encode(&self) -> String {
         let mut bytes = vec![ED25519];
         bytes.extend_from_slice(self.key.as_bytes());
@@ -119,7 +119,7 @@ impl SecretKey {
         (is_name(name) && format!("{:08x}", key.public.id()) == id).then_some(key)
     }
 
-    /// The note of `text`, which must end in a newline.
+    /// Returns the signed note of `text`, which must end in a newline.
     pub(crate) fn sign(&self, text: &str) -> String {
         let mut signed = self.public.id().to_be_bytes().to_vec();
         signed.extend_from_slice(&self.key.sign(text.as_bytes()).to_bytes());
@@ -133,10 +133,10 @@ impl fmt::Debug for SecretKey {
     }
 }
 
-/// A note, taken apart and not yet verified.
+/// A parsed note that is not yet verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Note<'a> {
-    /// What is signed, the last newline included.
+    /// Text that is signed, with its last newline.
     pub(crate) text: &'a str,
     signatures: Vec<(&'a str, u32, Vec<u8>)>,
 }
@@ -152,7 +152,7 @@ impl<'a> Note<'a> {
         (signatures.len() <= MOST_SIGNATURES).then_some(Self { text, signatures })
     }
 
-    /// Whether `key` signed it. Signatures of other keys are passed by.
+    /// Returns true if `key` signed the note. Signatures of other keys are ignored.
     pub(crate) fn is_signed_by(&self, key: &VerifierKey) -> bool {
         let mine = self.signatures.iter().filter(|(name, id, _)| *name == key.name && *id == key.id());
         let mut mine = mine.peekable();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_none() {
+    fn invalid_keys_are_refused() {
         let good = SecretKey::new(NAME, &[7; 32]).public().to_string();
         for bad in
             ["", "a", "a+b", "a+00000000+AAAA", &good[1..], &good[..good.len() - 4], &format!("{good} ")]

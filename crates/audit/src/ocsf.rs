@@ -1,4 +1,4 @@
-//! Records as events of the Open Cybersecurity Schema Framework 1.3.0, class API Activity (6003), without profiles.
+//! Converts records to events of the Open Cybersecurity Schema Framework 1.3.0, class API Activity (6003), without profiles.
 //!
 //! | attribute | from |
 //! |---|---|
@@ -22,10 +22,10 @@ use crate::event::{Event, Kind, Status, Verdict};
 use crate::record::Record;
 
 pub const VERSION: &str = "1.3.0";
-/// The class "API Activity".
+/// Number of the class "API Activity".
 pub const CLASS: u32 = 6003;
 
-/// The record as an event of the class API Activity.
+/// Converts a record to an event of the class API Activity.
 pub fn event(record: &Record) -> Value {
     let event = &record.event;
     let (activity, activity_name) = activity(event);
@@ -135,7 +135,7 @@ fn resources(event: &Event) -> Option<Value> {
 }
 
 fn unmapped(record: &Record) -> Value {
-    // Every event was read from JSON or can be written as it.
+    // Cannot fail, because every event was read from JSON or can be written as JSON.
     let mut fields = serde_json::to_value(&record.event).unwrap_or_else(|_| json!({}));
     fields["log"] = record.log.to_string().into();
     fields["previous"] = record.previous.to_string().into();

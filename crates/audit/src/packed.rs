@@ -1,9 +1,9 @@
-//! Compressed segments: one gzip member (RFC 1952) with a fixed header, and nothing after it.
+//! Compressed segments: one gzip member (RFC 1952) with a fixed header, and no bytes after it.
 //!
-//! Bounded memory: they are read as a stream. After every [`CHUNK`] of its content the compressor flushes and forgets what
-//! came before, so that reading can begin there, too. Where that is follows from the bytes alone: a flush ends with an
-//! empty stored block (RFC 1951, 3.2.4). If their number is not that of the chunks, as in a segment that another program
-//! compressed, going back means beginning again.
+//! They are read as a stream, with limited memory. After every [`CHUNK`] of content the compressor flushes and forgets the content before,
+//! so that reading can begin there as well. The positions follow from the bytes alone, because a flush ends with an empty stored block (RFC
+//! 1951, 3.2.4). If their number does not match that of the chunks, as in a segment that another program compressed, a reader that goes
+//! back begins again.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read, Seek as _, SeekFrom, Write as _};
@@ -14,28 +14,28 @@ use flate2::{Compress, Compression, Crc, FlushCompress, Status};
 
 use crate::lines::{ReadAt, retry};
 
-/// No name, no time, no further fields, unknown system: the same records give the same beginning everywhere.
+/// Header without name, time and further fields, for an unknown system, so that the same records always give the same header.
 pub(crate) const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
-/// Bytes of content between two places at which reading can begin.
+/// Bytes of content between two positions at which reading can begin.
 pub(crate) const CHUNK: usize = 128 * 1024;
-/// What every flush ends with.
+/// Bytes at the end of every flush.
 const FLUSHED: [u8; 4] = [0, 0, 0xff, 0xff];
 const BUFFER: usize = 64 * 1024;
 
-/// A compressed segment, read as what it holds. Bytes that are no such thing are [`io::ErrorKind::InvalidData`].
+/// Reader of a compressed segment's content. It reports malformed bytes as [`io::ErrorKind::InvalidData`].
 #[derive(Debug)]
 pub(crate) struct Unpacked {
     decoder: Decoder,
     position: u64,
-    /// Where the chunks after the first one begin in the file, once that was looked for.
+    /// Positions in the file where the chunks after the first one begin. `None` if they were not searched for yet.
     chunks: Option<Vec<u64>>,
 }
 
 #[derive(Debug)]
 enum Decoder {
-    /// From the beginning. At the end it has compared content and checksum.
+    /// Reads from the beginning. At the end it has compared the content with the checksum.
     Whole(GzDecoder<BufReader<File>>),
-    /// From a later chunk: for who proves each line.
+    /// Reads from a later chunk, for callers that verify each line.
     Part(DeflateDecoder<BufReader<File>>),
 }
 
@@ -83,7 +83,7 @@ impl Unpacked {
         Ok(count)
     }
 
-    /// Goes to the last place at or before `offset` at which reading can begin, unless what is read next is nearer.
+    /// Goes to the last position at or before `offset` at which reading can begin, unless the current position is nearer.
     fn approach(&mut self, offset: u64) -> io::Result<()> {
         let is_ahead = self.position <= offset;
         if is_ahead && offset - self.position < CHUNK as u64 {
@@ -125,15 +125,16 @@ impl ReadAt for Unpacked {
     }
 }
 
-/// Where in a file the chunks after the first one begin. None, unless they are as many as its length tells. By position,
-/// since the decoder has the same file with the same cursor.
+/// Returns the positions in a file where the chunks after the first one begin, or none if their number does not match the file's length.
+///
+/// It reads by position, because the decoder shares the file and its cursor.
 fn chunks(file: &mut File) -> io::Result<Vec<u64>> {
     let mut length = [0; 4];
     let end = file.metadata()?.len().saturating_sub(length.len() as u64);
     if retry(|| ReadAt::read_at(file, &mut length, end))? < length.len() {
         return Ok(Vec::new());
     }
-    // How many bytes at the beginning of the buffer are read already, and where in the file they begin.
+    // `kept` is the number of bytes at the beginning of the buffer that were read already, and `begins` is their position in the file.
     let (mut found, mut kept, mut begins) = (Vec::new(), 0, 0_u64);
     let mut buffer = vec![0; BUFFER];
     loop {
@@ -144,7 +145,7 @@ fn chunks(file: &mut File) -> io::Result<Vec<u64>> {
         let bytes = &buffer[..kept + count];
         let ends = memchr::memmem::find_iter(bytes, &FLUSHED).map(|at| begins + (at + FLUSHED.len()) as u64);
         found.extend(ends);
-        // One may begin here and end in what is read next.
+        // A marker may begin here and end in the bytes that are read next.
         let rest = bytes.len().min(FLUSHED.len() - 1);
         let read = bytes.len() - rest;
         buffer.copy_within(read..read + rest, 0);
@@ -154,7 +155,7 @@ fn chunks(file: &mut File) -> io::Result<Vec<u64>> {
     Ok(if found.len() == expected { found } else { Vec::new() })
 }
 
-/// Reads all of it and says how much it holds, in bytes. `None`: it cannot be unpacked whole.
+/// Reads a whole segment and returns the length of its content in bytes, or `None` if it cannot be unpacked completely.
 pub(crate) fn length(path: &Path) -> io::Result<Option<u64>> {
     let mut buffer = vec![0; BUFFER];
     let mut whole = || -> io::Result<u64> {
@@ -169,7 +170,7 @@ pub(crate) fn length(path: &Path) -> io::Result<Option<u64>> {
     }
 }
 
-/// Compresses what is in `from` and appends it to `to`.
+/// Compresses the content of `from` and appends it to `to`.
 pub(crate) fn pack(from: &mut File, to: &mut File) -> io::Result<()> {
     let (mut deflate, mut sum) = (Compress::new(Compression::new(6), false), Crc::new());
     let (mut chunk, mut packed) = (Vec::with_capacity(CHUNK), Vec::with_capacity(2 * CHUNK));
@@ -194,7 +195,7 @@ pub(crate) fn pack(from: &mut File, to: &mut File) -> io::Result<()> {
     to.write_all(&[sum.sum().to_le_bytes(), sum.amount().to_le_bytes()].concat())
 }
 
-/// What the decoder complains of is the file's fault; what the disk says stays what it is.
+/// Converts errors of the decoder to [`io::ErrorKind::InvalidData`], because the file causes them. Errors of the disk remain unchanged.
 fn spoilt(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_program_compressed_is_read_from_its_beginning() {
+    fn foreign_gzip_is_read_from_its_beginning() {
         let text = content(3, 500);
         let (_dir, path) = packed(b"");
         let builder = flate2::GzBuilder::new().operating_system(HEADER[9]);
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_changed_or_followed_by_more_is_not_whole() {
+    fn truncated_changed_or_extended_segments_are_not_whole() {
         let (_dir, path) = packed(b"{\"v\":1}\n".repeat(50).as_slice());
         let good = fs::read(&path).unwrap();
         for cut in 0..good.len() {

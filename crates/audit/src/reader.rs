@@ -1,8 +1,8 @@
-//! Reading a log in order, from anywhere in it, while it grows.
+//! Reads a log in order, from any record on, while it grows.
 //!
-//! Needs no lock and disturbs no writer. Every record is checked against its own hash and its predecessor before it
-//! is returned. A reader sees what the operating system sees, which may be a moment ahead of the durable state. A
-//! reader that must not be ahead stops at the writer's head (see [`Reader::next_sequence`]).
+//! It needs no lock and does not disturb the writer. Every record is checked against its own hash and its predecessor before it is
+//! returned. A reader sees the state of the operating system, which may be slightly ahead of the durable state. A reader that must not be
+//! ahead stops at the writer's head (see [`Reader::next_sequence`]).
 
 use std::io;
 use std::ops::Range;
@@ -19,17 +19,17 @@ use crate::storage;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The log is damaged here; the reader goes no further.
+    /// The log is damaged at this position, and the reader does not continue.
     #[error("the audit log is damaged: {0}")]
     Damaged(#[source] Break),
-    /// The disk failed; the reader may be asked again.
+    /// The disk failed. The reader may be called again.
     #[error("cannot read the audit log")]
     Io(#[from] io::Error),
 }
 
-/// Reads records in order, and can be asked again for what was appended since.
+/// Reads records in order, and can be called again for records that were appended since.
 ///
-/// As an iterator it ends where the log ends *now*; calling `next` later goes on from there.
+/// As an iterator it ends at the present end of the log. A later call of `next` continues from there.
 #[derive(Debug)]
 pub struct Reader {
     dir: PathBuf,
@@ -45,7 +45,7 @@ struct Current {
     lines: Lines<Source>,
 }
 
-/// A record's line, found and proved: where it is in the buffer.
+/// A record's line that was verified, and its range in the buffer.
 struct Found {
     envelope: Envelope,
     offset: u64,
@@ -53,40 +53,41 @@ struct Found {
 }
 
 impl Reader {
-    /// Reads the records after `after_sequence` of the log in `dir`; 0 reads all. Nothing is opened yet: a directory
-    /// that is not there is an error of the first read, an empty one is a log to wait for. Of a log whose beginning was
-    /// removed, on record, it reads what is left: the first record's sequence number tells.
+    /// Reads the records after `after_sequence` of the log in `dir`, or all if it is 0. No file is opened yet.
+    ///
+    /// A missing directory is an error of the first read, and an empty one is a log that may still begin. If the beginning of the log was
+    /// removed, and that is on record, it reads the remaining records. The first record's sequence number shows this.
     pub fn from(dir: impl Into<PathBuf>, after_sequence: u64) -> Self {
         let chain = Chain::starting_at(after_sequence.saturating_add(1));
         Self { dir: dir.into(), after: after_sequence, chain, current: None, broken: None }
     }
 
-    /// The sequence number of the record that comes next, whether it is there yet or not.
+    /// Returns the sequence number of the next record, whether it exists already or not.
     pub fn next_sequence(&self) -> u64 {
         self.chain.next().max(self.after.saturating_add(1))
     }
 
-    /// The next record as it is on disk, without its newline: the evidence itself, not a rendering of it.
+    /// Returns the next record exactly as it is on disk, without its newline.
     pub fn next_line(&mut self) -> Result<Option<&str>, ReadError> {
         let Some(found) = self.step()? else { return Ok(None) };
         let line = self.bytes(&found.at);
-        // A proved line is UTF-8.
+        // A verified line is UTF-8.
         Ok(Some(std::str::from_utf8(line).unwrap_or_default()))
     }
 
-    /// The same, and at which byte of its segment it begins: where [`crate::Lookup`] finds it.
+    /// Returns the next line like [`Self::next_line`], and its position in its segment, by which [`crate::Lookup`] finds it.
     pub fn next_placed(&mut self) -> Result<Option<(&str, u64)>, ReadError> {
         let Some(Found { offset, at, .. }) = self.step()? else { return Ok(None) };
         Ok(Some((std::str::from_utf8(self.bytes(&at)).unwrap_or_default(), offset)))
     }
 
-    /// The next record, and its line as [`Self::next_line`] gives it.
+    /// Returns the next record, and its line like [`Self::next_line`].
     pub fn next_with_line(&mut self) -> Result<Option<(Record, &str)>, ReadError> {
         let Some(Found { envelope, offset, at }) = self.step()? else { return Ok(None) };
         match canonical::record(&envelope, self.bytes(&at)) {
-            // A proved line is UTF-8.
+            // A verified line is UTF-8.
             Ok(record) => Ok(Some((record, std::str::from_utf8(self.bytes(&at)).unwrap_or_default()))),
-            // The chain holds, but this is not an event: no writer made it.
+            // The chain is valid, but the line is not an event. The writer never creates such a line.
             Err(_) => Err(self.fail(envelope.sequence, offset, Damage::Malformed)),
         }
     }
@@ -130,7 +131,8 @@ impl Reader {
                     }
                     let Some(source) = segment::open(&self.dir, name)? else {
                         if self.was_removed(name.0)? {
-                            // So slow that the log went away under it: on with what is left.
+                            // The reader was so slow that its part of the log was removed meanwhile. It continues with the remaining
+                            // records.
                             (self.current, self.after) = (None, name.0 - 1);
                             continue;
                         }
@@ -145,7 +147,7 @@ impl Reader {
         }
     }
 
-    /// Enters the segment that holds, or will hold, the first record that is wanted. False: there is none yet.
+    /// Enters the segment that contains, or will contain, the first wanted record. Returns false if there is no segment yet.
     fn enter(&mut self) -> Result<bool, ReadError> {
         let wanted = self.after.saturating_add(1);
         let segments = segment::list(&self.dir)?;
@@ -153,7 +155,7 @@ impl Reader {
         let segment = *segments.iter().rfind(|segment| segment.name.0 <= wanted).unwrap_or(first);
         let Segment { name, .. } = segment;
         let mut source = match segment.open(&self.dir) {
-            // It went between two looks: what is left begins behind it.
+            // The segment was removed after it was listed. The remaining records begin after it.
             Err(error) if error.kind() == io::ErrorKind::NotFound && name == first.name => {
                 return self.enter_rest(name);
             }
@@ -182,7 +184,7 @@ impl Reader {
         Err(io::Error::from(io::ErrorKind::NotFound).into())
     }
 
-    /// Whether everything up to `last` is gone by a removal that is on record.
+    /// Returns true if all records up to `last` were removed and the removal is on record.
     fn was_removed(&self, last: u64) -> io::Result<bool> {
         let file = storage::load(&self.dir, removal::FILE)?;
         Ok(file.as_deref().and_then(Removed::parse).is_some_and(|removed| removed.last_sequence >= last))

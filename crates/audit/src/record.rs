@@ -1,4 +1,4 @@
-//! A recorded event: its place in the chain, and the proof of it.
+//! A recorded event, with its position in the chain and its hashes.
 
 use crate::event::Event;
 use crate::hash::{Hash, LogId};
@@ -8,29 +8,31 @@ use timestamp::Timestamp;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
     pub log: LogId,
-    /// Its place, from 1, without gaps.
+    /// Position in the log, from 1, without gaps.
     pub sequence: u64,
-    /// When it was written, by the wall clock.
+    /// Time of writing, by the wall clock.
     pub time: Timestamp,
-    /// The hash of the record before it; of the first one, the log's own beginning.
+    /// Hash of the record before it. In the first record, a value that is derived from the log's id.
     pub previous: Hash,
-    /// The hash of this record's canonical bytes.
+    /// Hash of this record's canonical bytes.
     pub hash: Hash,
     pub event: Event,
 }
 
 impl Record {
-    /// This record as the end of a log.
+    /// Returns this record as the end of a log.
     pub fn head(&self) -> Head {
         Head { sequence: self.sequence, hash: self.hash }
     }
 }
 
-/// The end of a log at some moment. Kept elsewhere, it later proves that nothing up to it was cut off or rewritten.
+/// The end of a log at some moment.
+///
+/// If it is kept elsewhere, it proves later that no record up to it was cut off or rewritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
-    /// The last record's place.
+    /// Sequence number of the last record.
     pub sequence: u64,
-    /// The last record's hash.
+    /// Hash of the last record.
     pub hash: Hash,
 }

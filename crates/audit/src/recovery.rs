@@ -1,4 +1,4 @@
-//! Opening a log: what is there is proved before anything is added.
+//! Opens a log. The existing records are verified before any is added.
 //!
 //! ```text
 //!  lock ─► frontier ─► predecessor's last line ─► last segment, every line ─► torn tail? cut ─► last batch written again ─► sync
@@ -6,11 +6,11 @@
 //!                            └────────► Damaged ◄────────┘   (never repaired, never skipped: a human decides)
 //! ```
 //!
-//! The *frontier* is what the log was when its last segment began: with it, only that segment is read. It is no evidence:
-//! when it is missing or does not fit, the log is read from where it begins.
+//! The *frontier* is the state of the log when its last segment began. With it, only that segment has to be read. It is not evidence: if it
+//! is missing or does not fit, the log is read from its beginning.
 //!
-//! The last batch is written again because of what a failed fsync leaves: pages that read well from memory, are
-//! on no disk, and are not tried again by a later fsync. Writing the same bytes in the same place cannot harm them.
+//! The last batch is written again because of the pages that a failed fsync leaves. They can be read from memory, but they are not on the
+//! disk, and a later fsync does not try them again. Writing the same bytes in the same place cannot harm them.
 
 use std::io;
 use std::path::Path;
@@ -29,14 +29,14 @@ use crate::segment::{Segment, SegmentName};
 use crate::storage::{ClaimError, Disk, SegmentFile, Storage};
 use crate::writer::{AppendError, Limits, MAX_BATCH, Tail, Writer, write_all};
 
-/// Why a log cannot be opened for writing.
+/// Reason why a log cannot be opened for writing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Another writer holds the log.
+    /// Another writer has the log open.
     #[error("the audit log is in use by another process")]
     Locked,
-    /// The log was changed by something else than its writer; nothing was touched.
+    /// The log was changed by something other than its writer. No file was changed.
     #[error("the audit log is damaged: {0}")]
     Damaged(#[source] Break),
     #[error("cannot open the audit log")]
@@ -55,33 +55,33 @@ impl From<ClaimError> for OpenError {
     }
 }
 
-/// What was found when the log was opened.
+/// State of the log when it was opened.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Opened {
-    /// The last record on disk, before anything was added. `None`: the log is new.
+    /// Last record on disk before any was added. `None` if the log is new.
     ///
-    /// After a failed append, this tells which of its events were recorded all the same.
+    /// After a failed append, it shows which of the events were recorded nevertheless.
     pub head: Option<Head>,
-    /// What was cut off, if anything.
+    /// Torn tail that was cut off, if there was one.
     pub repaired: Option<Repair>,
 }
 
-/// A torn tail that was cut.
+/// A torn tail that was cut off.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Repair {
-    /// The segment's file name.
+    /// File name of the segment.
     pub segment: String,
-    /// The segment's length now, in bytes.
+    /// New length of the segment, in bytes.
     pub offset: u64,
-    /// How many bytes were cut.
+    /// Number of bytes that were cut off.
     pub bytes: u64,
-    /// SHA-256 of the removed bytes.
+    /// SHA-256 of these bytes.
     pub sha256: Hash,
-    /// The `log_repaired` record that was appended to say so.
+    /// Record `log_repaired` that was appended for it.
     pub record: Record,
 }
 
-/// A tail as it was found: cut bytes, not yet on record.
+/// A torn tail that was cut off, and is not yet on record.
 struct Torn {
     segment: SegmentName,
     offset: u64,
@@ -90,7 +90,7 @@ struct Torn {
 }
 
 impl Writer {
-    /// Opens the log in `dir`, or begins one there. Proves the last segment, and repairs a torn tail on record.
+    /// Opens the log in `dir`, or begins a new one. Verifies the last segment, and repairs a torn tail on record.
     pub fn open(dir: &Path) -> Result<(Self, Opened), OpenError> {
         Self::open_with(dir, Limits::default())
     }
@@ -123,7 +123,7 @@ pub(crate) fn open(mut storage: Box<dyn Storage>, limits: Limits) -> Result<(Wri
     Ok((writer, Opened { head, repaired }))
 }
 
-/// Where the log begins, and its segments from there on.
+/// Returns the beginning of the log, and its segments from there on.
 fn beginning(storage: &mut dyn Storage) -> Result<(Ledger, Vec<Segment>), OpenError> {
     let mut segments = storage.segments()?;
     let Some(file) = storage.load(removal::FILE)? else { return Ok((Ledger::genesis(), segments)) };
@@ -135,7 +135,7 @@ fn beginning(storage: &mut dyn Storage) -> Result<(Ledger, Vec<Segment>), OpenEr
     Ok((removed.ledger, segments))
 }
 
-/// A ledger as late as can be had, and the name of the first segment that must be read from there.
+/// Returns the latest ledger that is known, and the name of the first segment that must be read after it.
 fn frontier(
     storage: &mut dyn Storage,
     start: Ledger,
@@ -153,7 +153,7 @@ fn frontier(
         return Ok((start, next));
     };
     let next = kept.chain.next();
-    // What is not read must at least end where it should.
+    // Segments that are not read must at least end with the right record.
     if let Some(before) = sealed.iter().rfind(|segment| segment.name.0 < next)
         && !before.packed
     {
@@ -169,7 +169,7 @@ fn frontier(
     Ok((kept, next))
 }
 
-/// Proves a segment that is no longer written.
+/// Verifies a segment that is no longer written.
 fn fold(storage: &mut dyn Storage, segment: Segment, ledger: &mut Ledger) -> Result<(), OpenError> {
     let damaged = |sequence, offset, damage| {
         Err(OpenError::Damaged(Break { sequence, segment: segment.to_string(), offset, damage }))
@@ -209,7 +209,7 @@ fn record_repair(writer: &mut Writer, torn: &Torn) -> Result<Repair, OpenError> 
     Ok(Repair { segment, offset, bytes, sha256, record })
 }
 
-/// The last record of a segment that is not the last, which must end in a good one: record `sequence`.
+/// Returns the last record, `sequence`, of a segment that is not the last one, and so must end with a valid record.
 fn last_record(storage: &mut dyn Storage, name: SegmentName, sequence: u64) -> Result<Envelope, OpenError> {
     let mut file = storage.open(name)?;
     let length = file.length()?;
@@ -229,7 +229,7 @@ fn last_record(storage: &mut dyn Storage, name: SegmentName, sequence: u64) -> R
 
 type Last = (Option<Tail>, Option<Torn>);
 
-/// Proves the last segment line by line, cuts what has no end, and makes the rest durable.
+/// Verifies the last segment line by line, cuts off an unfinished line, and makes the rest durable.
 fn open_last(storage: &mut dyn Storage, name: SegmentName, ledger: &mut Ledger) -> Result<Last, OpenError> {
     let damaged = |sequence, offset, damage| {
         Err(OpenError::Damaged(Break { sequence, segment: name.to_string(), offset, damage }))

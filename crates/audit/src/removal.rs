@@ -1,8 +1,8 @@
-//! The record that the oldest segments are gone: a reader of the rest verifies from here.
+//! The record that the oldest segments were removed. A reader of the remaining ones begins to verify from it.
 //!
-//! The record `segments_removed` names the last removed record and holds everything that is needed to continue: the
-//! last hash, the tree, the keys. The file `removed` is a copy of its line, so that a verifier need not search for
-//! it. The record itself must be in the log, with the same hash, after the removed records.
+//! The record `segments_removed` names the last removed record and contains everything that is needed to continue: the last hash, the tree
+//! and the keys. The file `removed` is a copy of its line, so that a verifier does not have to search for it. The record itself must be in
+//! the log, with the same hash, after the removed records.
 
 use serde_json::{Value, json};
 
@@ -11,10 +11,10 @@ use crate::event::{Event, Kind};
 use crate::ledger::{Frontier, Ledger};
 use crate::record::Head;
 
-/// The file, in the log's directory.
+/// Name of the file in the log's directory.
 pub(crate) const FILE: &str = "removed";
 
-/// What is to be removed, proved to the last record.
+/// Segments to be removed, verified up to their last record.
 #[derive(Debug, Clone)]
 pub struct Removal {
     pub(crate) frontier: Frontier,
@@ -23,14 +23,14 @@ pub struct Removal {
 }
 
 impl Removal {
-    /// The last record that goes.
+    /// Returns the sequence number of the last record to be removed.
     pub fn last_sequence(&self) -> u64 {
         self.frontier.last_sequence
     }
 
     pub(crate) fn details(&self) -> Value {
         let mut details = json!({ "first_sequence": self.first_sequence, "segments": self.segments });
-        // A struct of texts and numbers: this cannot fail.
+        // Cannot fail, because the struct contains only texts and numbers.
         if let (Value::Object(details), Ok(Value::Object(frontier))) =
             (&mut details, serde_json::to_value(&self.frontier))
         {
@@ -42,16 +42,16 @@ impl Removal {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Removed {
-    /// Where the log goes on.
+    /// State from which the log continues.
     pub(crate) ledger: Ledger,
-    /// The last record that is gone.
+    /// Sequence number of the last removed record.
     pub(crate) last_sequence: u64,
-    /// The record that says so.
+    /// Record of the removal.
     pub(crate) record: Head,
 }
 
 impl Removed {
-    /// Reads the file `removed`. `None`: it is no record of a removal.
+    /// Parses the file `removed`. Returns `None` if it is not a record of a removal.
     pub(crate) fn parse(file: &[u8]) -> Option<Self> {
         let line = file.strip_suffix(b"\n")?;
         let Envelope { log, sequence, hash, .. } = canonical::open(line).ok()?;

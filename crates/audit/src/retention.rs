@@ -1,4 +1,4 @@
-//! Old segments: compressed after a time, and removed after a longer one or if there are too many bytes.
+//! Compresses old segments after some time, and removes them after a longer time or if they have too many bytes.
 //!
 //! ```text
 //!  N.jsonl ──► new.gz, synced, read back ──► N.jsonl.gz ──► N.jsonl unlinked
@@ -7,10 +7,10 @@
 //!                                (Writer::remove)                              (sweep)
 //! ```
 //!
-//! Only records that a signed checkpoint covers are touched, and never the segment that is being written. Records
-//! that do not verify are never removed: damage is evidence. After a kill at any point the log is whole, and
-//! [`sweep`] cleans up. Everything here blocks on the disk, needs no lock of the writer's, and must not run twice at
-//! a time.
+//! Only records that a signed checkpoint covers are affected, and never the segment that is being written. Records that cannot be verified
+//! are never removed, because damage is evidence. After a kill at any point the log is whole, and [`sweep`] cleans up.
+//!
+//! All functions here block on the disk. They need no lock of the writer, but must not run twice at the same time.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -30,40 +30,40 @@ use crate::removal::{self, Removal, Removed};
 use crate::segment::{self, Segment, SegmentName};
 use crate::storage;
 
-/// Checkpoint files that are kept; all of them are in the log, too.
+/// Number of checkpoint files that are kept. All checkpoints are also in the log.
 const MOST_CHECKPOINTS: usize = 1000;
 const TEMPORARY: &str = "new.gz";
 
-/// How long segments are kept, and in which form.
+/// Time for which segments are kept, and their form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Policy {
-    /// Compressed when the last record is older. `None`: never.
+    /// Age of its last record at which a segment is compressed. `None` if it never is.
     pub compress_after: Option<Duration>,
-    /// Removed when the last record is older. `None`: never.
+    /// Age of its last record at which a segment is removed. `None` if it never is.
     pub remove_after: Option<Duration>,
-    /// Bytes of all segments together, beyond which the oldest are removed. `None`: as many as there are.
+    /// Size of all segments together above which the oldest are removed, in bytes. `None` for no limit.
     pub keep_bytes: Option<u64>,
 }
 
-/// Why old segments stay as they are.
+/// Reason why old segments were not changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RetentionError {
-    /// The records to remove do not verify; they stay, and so does everything after them.
-    #[error("old segments stay, for the audit log is damaged: {0}")]
+    /// The records to be removed cannot be verified. They remain, with all records after them.
+    #[error("old segments are kept because the audit log is damaged: {0}")]
     Damaged(#[source] Break),
     #[error("cannot tidy the audit log")]
     Io(#[from] io::Error),
 }
 
-/// Called before each change of the disk; tests die there.
+/// Called before each change of the disk. Tests simulate a crash there.
 type Step<'a> = &'a mut dyn FnMut() -> io::Result<()>;
 
 /// A segment that is no longer written.
 struct Sealed {
     segment: Segment,
     last_sequence: u64,
-    /// When the next segment began: no record in this one is younger.
+    /// Time when the next segment began. No record in this one is younger.
     until: Option<Timestamp>,
 }
 
@@ -73,12 +73,12 @@ impl Sealed {
     }
 }
 
-/// Bytes of all segments together.
+/// Returns the size of all segments together, in bytes.
 pub fn disk_use(dir: &Path) -> io::Result<u64> {
     segment::list(dir)?.into_iter().map(|segment| Ok(segment.path(dir).metadata()?.len())).sum()
 }
 
-/// Compresses the oldest segment that is due, of those that hold only the first `covered` records, and names it.
+/// Compresses the oldest segment that is due and contains only the first `covered` records, and returns its name.
 pub fn compress_next(dir: &Path, policy: &Policy, covered: u64) -> Result<Option<String>, RetentionError> {
     let now = Timestamp::now();
     let due = |sealed: &Sealed| {
@@ -126,7 +126,7 @@ fn hash_of(mut source: impl ReadAt) -> io::Result<Hash> {
     }
 }
 
-/// Proves the oldest segments that are to go, of those that hold only the first `covered` records. `None`: none is to.
+/// Verifies the oldest segments that are due for removal and contain only the first `covered` records. Returns `None` if there are none.
 pub fn removal(dir: &Path, policy: &Policy, covered: u64) -> Result<Option<Removal>, RetentionError> {
     let now = Timestamp::now();
     let mut bytes = disk_use(dir)?;
@@ -148,7 +148,7 @@ pub fn removal(dir: &Path, policy: &Policy, covered: u64) -> Result<Option<Remov
     Ok(ledger.frontier().map(|frontier| Removal { frontier, first_sequence, segments: due.len() }))
 }
 
-/// Removes what is on record as removed, and whatever a kill left half done.
+/// Deletes segments whose removal is on record, and files that a kill left unfinished.
 pub fn sweep(dir: &Path) -> io::Result<()> {
     sweep_step(dir, &mut || Ok(()))
 }
@@ -158,13 +158,13 @@ fn sweep_step(dir: &Path, step: Step<'_>) -> io::Result<()> {
     for segment in segment::list(dir)? {
         let (plain, packed) = (segment.name.path(dir), segment.name.packed_path(dir));
         if segment.name.0 <= last {
-            // The packed one first: while the plain one is there it counts.
+            // The compressed file is deleted first, because the plain one takes precedence while it exists.
             for path in [packed, plain] {
                 step()?;
                 remove_if_there(&path)?;
             }
         } else if !segment.packed && packed.exists() {
-            // Killed before the plain one went: it is compressed again.
+            // The daemon was killed before the plain file was deleted. The segment is compressed again later.
             step()?;
             fs::remove_file(packed)?;
         }
@@ -208,7 +208,7 @@ fn removed(dir: &Path) -> io::Result<Option<Removed>> {
     Ok(storage::load(dir, removal::FILE)?.as_deref().and_then(Removed::parse))
 }
 
-/// All segments but the one that is being written, without what is on record as removed.
+/// Returns all segments except the one that is being written and those whose removal is on record.
 fn sealed(dir: &Path) -> io::Result<Vec<Sealed>> {
     let gone = removed(dir)?.map_or(0, |removed| removed.last_sequence);
     let segments: Vec<_> = segment::list(dir)?.into_iter().filter(|s| s.name.0 > gone).collect();
@@ -219,7 +219,7 @@ fn sealed(dir: &Path) -> io::Result<Vec<Sealed>> {
     pairs.collect()
 }
 
-/// The time of a segment's first record. `None`: it has none yet, or none that can be read.
+/// Returns the time of a segment's first record, or `None` if there is none yet or it cannot be read.
 fn began(dir: &Path, segment: Segment) -> io::Result<Option<Timestamp>> {
     let mut start = [0; 256];
     let count = match segment.open(dir).and_then(|mut source| source.read_at(&mut start, 0)) {
@@ -229,7 +229,7 @@ fn began(dir: &Path, segment: Segment) -> io::Result<Option<Timestamp>> {
     Ok(crate::canonical::time_of(&start[..count]))
 }
 
-/// Where the log begins.
+/// Returns the ledger from which the log begins.
 fn start(dir: &Path) -> Result<Ledger, RetentionError> {
     match storage::load(dir, removal::FILE)? {
         None => Ok(Ledger::genesis()),

@@ -1,6 +1,6 @@
-//! Segments: files named by the first sequence number that they hold.
+//! Segments: files that are named by the first sequence number that they contain.
 //!
-//! A segment that is no longer written may be compressed (`packed.rs`); while both forms are there, the plain one counts.
+//! A segment that is no longer written may be compressed (`packed.rs`). While both forms exist, the plain one takes precedence.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ const DIGITS: usize = 20;
 pub(crate) struct SegmentName(pub(crate) u64);
 
 impl SegmentName {
-    /// Other files may live beside segments: they are no segments, and left alone.
+    /// Parses the file name of a segment. Other files may be in the directory, and are ignored.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let digits = name.strip_suffix(SUFFIX)?;
         let valid = digits.len() == DIGITS && digits.bytes().all(|b| b.is_ascii_digit());
@@ -37,7 +37,7 @@ impl SegmentName {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Segment {
     pub(crate) name: SegmentName,
-    /// Whether the segment is compressed.
+    /// True if the segment is compressed.
     pub(crate) packed: bool,
 }
 
@@ -50,7 +50,7 @@ impl Segment {
         if self.packed { self.name.packed_path(dir) } else { self.name.path(dir) }
     }
 
-    /// The segment's records, in whichever form they are there by now.
+    /// Opens the segment in its present form, which may have changed since it was listed.
     pub(crate) fn open(self, dir: &Path) -> io::Result<Source> {
         open(dir, self.name)?.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -68,7 +68,7 @@ impl fmt::Display for SegmentName {
     }
 }
 
-/// The segments of a directory in the order of the log.
+/// Returns the segments of a directory in the order of the log.
 pub(crate) fn list(dir: &Path) -> io::Result<Vec<Segment>> {
     let mut segments = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -78,11 +78,11 @@ pub(crate) fn list(dir: &Path) -> io::Result<Vec<Segment>> {
         segments.extend(SegmentName::parse(text).map(|name| Segment { name, packed }));
     }
     segments.sort_unstable();
-    segments.dedup_by_key(|segment| segment.name); // the plain one is the first of two
+    segments.dedup_by_key(|segment| segment.name); // keeps the plain one, which is the first of two
     Ok(segments)
 }
 
-/// Opens a segment in the form in which it is there. It may be compressed between two looks.
+/// Opens a segment in its present form. It may be compressed between two attempts to open a file.
 pub(crate) fn open(dir: &Path, name: SegmentName) -> io::Result<Option<Source>> {
     let there = |path: PathBuf| match File::open(path) {
         Ok(file) => Ok(Some(file)),
@@ -98,7 +98,7 @@ pub(crate) fn open(dir: &Path, name: SegmentName) -> io::Result<Option<Source>> 
     }
 }
 
-/// A segment's bytes, however they are kept.
+/// Reader of a segment's content, plain or compressed.
 #[derive(Debug)]
 pub(crate) enum Source {
     Plain(File),

@@ -1,8 +1,8 @@
-//! The key that signs checkpoints: a file of its own, outside of the log, so that a copy of the log is no copy of the key.
+//! The key that signs checkpoints. Its file is outside of the log, so that a copy of the log contains no copy of the key.
 //!
 //! ```text
 //!  rotate:  KEY.next (new) ──► record `audit_key`, signed by the old key ──► rename to KEY
-//!                 crash before the record: forgotten ┘            └ crash after it: renamed at the next start
+//!                 crash before the record: forgotten ┘            └ fault after it: renamed when the log is opened again
 //! ```
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -15,20 +15,21 @@ use crate::hash::LogId;
 use crate::note::{SecretKey, VerifierKey};
 use crate::tree::Tree;
 
-/// No key file is longer, in bytes.
+/// Length of the longest key file, in bytes.
 const LONGEST: u64 = 4096;
 
-/// Why there is no key to sign with.
+/// Reason why there is no key for signatures.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignerError {
-    /// The file is there and holds no key of this log.
+    /// The file exists but does not contain a key of this log.
     #[error(
-        "{0} holds no key of this audit log; move it away, and a new key is made that no earlier checkpoint confirms"
+        "{0} does not hold this audit log's key; if you move it away, a new key is created, which no \
+         earlier checkpoint confirms"
     )]
     NoKey(PathBuf),
-    /// Others may read the file.
-    #[error("{0} must be for its owner alone (mode 0600)")]
+    /// Other users may access the file.
+    #[error("{0} must be accessible to its owner only (mode 0600)")]
     Exposed(PathBuf),
     #[error("cannot read or write the audit log's key")]
     Io(#[from] io::Error),
@@ -43,8 +44,9 @@ pub struct Signer {
 }
 
 impl Signer {
-    /// The key in `path`; made when it is not there. `in_force` is the key that the log names last: it tells whether a
-    /// rotation that was cut short counts.
+    /// Opens the key in `path`, or creates one if the file does not exist.
+    ///
+    /// `in_force` is the last key that the log names. It shows whether an unfinished rotation takes effect.
     pub(crate) fn open(path: &Path, log: LogId, in_force: Option<&VerifierKey>) -> Result<Self, SignerError> {
         let next_path = next_path(path);
         if let Some(next) = read(&next_path, log)? {
@@ -62,7 +64,7 @@ impl Signer {
         Ok(Self { path: path.to_owned(), log, secret })
     }
 
-    /// A key that is always the same, on no disk.
+    /// Returns a key that is always the same, and is not on a disk.
     #[cfg(test)]
     pub(crate) fn fixed(log: LogId, seed: u8) -> Self {
         Self { path: PathBuf::new(), log, secret: SecretKey::new(&origin(log), &[seed; 32]) }
@@ -72,11 +74,15 @@ impl Signer {
         self.secret.public()
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(crate) fn checkpoint(&self, tree: &Tree) -> Checkpoint {
         Checkpoint::sign(self.log, tree, &self.secret)
     }
 
-    /// Makes the next key, and the note by which this one vouches for it.
+    /// Creates the next key, and the note by which this key vouches for it.
     pub(crate) fn prepare(&self) -> Result<(VerifierKey, String), SignerError> {
         let path = next_path(&self.path);
         match fs::remove_file(&path) {
@@ -87,17 +93,18 @@ impl Signer {
         Ok((next.public().clone(), self.vouch(next.public())))
     }
 
-    /// The note by which this key hands over to the next one.
+    /// Returns the note by which this key hands over to the next one.
     pub(crate) fn vouch(&self, next: &VerifierKey) -> String {
         self.secret.sign(&handover(self.log, next))
     }
 
-    /// Goes over to the key that was prepared, once the log names it.
+    /// Switches to the prepared key, after the log has named it. After an error, the key in memory is still the old one.
     pub(crate) fn switch(&mut self) -> Result<(), SignerError> {
         let next_path = next_path(&self.path);
-        self.secret = read(&next_path, self.log)?.ok_or(SignerError::NoKey(next_path.clone()))?;
+        let secret = read(&next_path, self.log)?.ok_or(SignerError::NoKey(next_path.clone()))?;
         fs::rename(&next_path, &self.path)?;
         sync_parent(&self.path)?;
+        self.secret = secret;
         Ok(())
     }
 }
@@ -123,7 +130,7 @@ fn read(path: &Path, log: LogId) -> Result<Option<SecretKey>, SignerError> {
     key.map(Some).ok_or_else(|| SignerError::NoKey(path.to_owned()))
 }
 
-/// Makes a key on disk, whole or not at all.
+/// Creates a key on the disk, either completely or not at all.
 fn create(path: &Path, log: LogId) -> Result<SecretKey, SignerError> {
     if let Some(parent) = path.parent().filter(|parent| !parent.is_dir()) {
         DirBuilder::new().recursive(true).mode(0o700).create(parent)?;

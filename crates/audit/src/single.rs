@@ -1,12 +1,13 @@
-//! A line that came from somewhere else than a segment: a database, an export, an answer of the API.
+//! Parses a line that does not come from a segment but from a database, an export, or an answer of the API.
 
 use crate::canonical;
 use crate::chain::Damage;
 use crate::record::Record;
 
 impl Record {
-    /// The record of one line (without its newline), when the line has the hash that it carries. Proves the line alone,
-    /// not that it is in a log.
+    /// Parses the record of one line without its newline, and checks the line's own hash.
+    ///
+    /// This verifies only the line, and not that it is in a log.
     pub fn from_line(line: &str) -> Result<Self, Damage> {
         let envelope = canonical::open(line.as_bytes())?;
         canonical::record(&envelope, line.as_bytes()).map_err(|_| Damage::Malformed)

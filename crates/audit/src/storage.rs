@@ -1,5 +1,5 @@
-//! The few things that the writer asks of a disk, as a seam: tests use a disk that fails at any operation,
-//! loses power, and lies after a failed fsync as real ones do.
+//! Interface to the disk for the writer. Tests replace it with a disk that fails at any operation, loses power, and reports wrong content
+//! after a failed fsync as real disks do.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -9,28 +9,28 @@ use std::path::{Path, PathBuf};
 use crate::lines::ReadAt;
 use crate::segment::{self, Segment, SegmentName};
 
-/// A directory of segments, held by one writer.
+/// A directory of segments that one writer uses.
 pub(crate) trait Storage: Send {
-    /// The segments in the order of the log.
+    /// Returns the segments in the order of the log.
     fn segments(&mut self) -> io::Result<Vec<Segment>>;
-    /// Makes a segment that is not there yet.
+    /// Creates a segment that does not exist yet.
     fn create(&mut self, name: SegmentName) -> io::Result<Box<dyn SegmentFile>>;
     /// Opens a segment for reading and writing.
     fn open(&mut self, name: SegmentName) -> io::Result<Box<dyn SegmentFile>>;
-    /// Opens a segment for reading, in whichever form it is kept.
+    /// Opens a segment for reading, in its present form.
     fn read(&mut self, segment: Segment) -> io::Result<Box<dyn ReadAt + Send>>;
     /// Makes the names of the segments durable.
     fn sync_names(&mut self) -> io::Result<()>;
-    /// Puts a small file beside the segments, whole and durable, in place of one of this name.
+    /// Writes a small file beside the segments, atomically and durably. It replaces a file of the same name.
     fn store(&mut self, name: &str, bytes: &[u8]) -> io::Result<()>;
-    /// Such a file; what is longer than [`LONGEST_FILE`] is cut.
+    /// Reads such a file. The part after [`LONGEST_FILE`] is cut off.
     fn load(&mut self, name: &str) -> io::Result<Option<Vec<u8>>>;
 }
 
-/// No file beside the segments that the log itself reads is longer, in bytes.
+/// Length of the longest file beside the segments that the log itself reads, in bytes.
 pub(crate) const LONGEST_FILE: u64 = 256 * 1024;
 
-/// As [`Storage::store`], in a directory of the file system.
+/// Does the work of [`Storage::store`] in a directory of the file system.
 pub(crate) fn store(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let path = dir.join(name);
     let parent = path.parent().unwrap_or(dir);
@@ -46,7 +46,7 @@ pub(crate) fn store(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
-/// As [`Storage::load`], from a directory of the file system.
+/// Does the work of [`Storage::load`] in a directory of the file system.
 pub(crate) fn load(dir: &Path, name: &str) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     match File::open(dir.join(name)) {
@@ -56,13 +56,13 @@ pub(crate) fn load(dir: &Path, name: &str) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// One segment, open for writing.
+/// A segment that is open for writing.
 pub(crate) trait SegmentFile: ReadAt + Send {
     fn length(&mut self) -> io::Result<u64>;
-    /// Writes some of `bytes` at `offset` and says how many.
+    /// Writes some of `bytes` at `offset` and returns their number.
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<usize>;
     fn truncate(&mut self, length: u64) -> io::Result<()>;
-    /// Makes what was written durable, the length included.
+    /// Makes the written data and the length durable.
     fn sync(&mut self) -> io::Result<()>;
 }
 
@@ -78,17 +78,17 @@ impl ReadAt for Box<dyn SegmentFile> {
     }
 }
 
-/// A directory of the file system, locked.
+/// A locked directory of the file system.
 pub(crate) struct Disk {
     dir: PathBuf,
-    /// Held for its lock, which ends with it.
+    /// File whose lock is held until it is closed.
     _lock: File,
 }
 
-/// Why a directory cannot be had.
+/// Reason why a directory cannot be locked.
 #[derive(Debug)]
 pub(crate) enum ClaimError {
-    /// Another writer has it.
+    /// Another writer uses the directory.
     Locked,
     Io(io::Error),
 }
@@ -100,7 +100,7 @@ impl From<io::Error> for ClaimError {
 }
 
 impl Disk {
-    /// Makes the directory if need be (mode 0700) and takes its lock.
+    /// Creates the directory (mode 0700) if it is missing, and locks it.
     pub(crate) fn claim(dir: &Path) -> Result<Self, ClaimError> {
         if !dir.is_dir() {
             DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
@@ -169,6 +169,6 @@ impl SegmentFile for File {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.sync_data() // fdatasync: flushes the length too, since reading the data back needs it
+        self.sync_data() // fdatasync flushes the length as well, because it is needed to read the data back
     }
 }

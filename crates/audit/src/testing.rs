@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Helpers that the tests of this crate share.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ pub(crate) fn place(sequence: u64) -> Place {
     }
 }
 
-/// A call like many others, told apart by `n`.
+/// Returns a typical call that is identified by `n`.
 pub(crate) fn call(n: usize) -> Event {
     Event::new(Kind::CallReceipt)
         .run("0192f0c1-0000-7000-8000-000000000001")
@@ -51,7 +51,7 @@ pub(crate) fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Any event that is written as it is. (A value that is JSON's null is the one thing that reads back as absent.)
+/// Returns any event that is written unchanged. (A value that is JSON's null is the only one that reads back as absent.)
 pub(crate) fn any_event() -> impl Strategy<Value = Event> {
     let kind =
         prop_oneof![Just(Kind::CallIntent), Just(Kind::CallReceipt), Just(Kind::Alert), Just(Kind::RunState)];

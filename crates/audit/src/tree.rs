@@ -1,7 +1,7 @@
 //! The Merkle tree over a log's records (RFC 6962, section 2.1), of which only the right edge is kept.
 //!
-//! Leaf *n* is the hash of record *n*, 32 bytes. A tree of any size is known by the roots of its whole subtrees, one for
-//! each bit of the size (a *compact range*): enough to go on and to compute the root, at most 64 hashes.
+//! Leaf *n* is the hash of record *n*, 32 bytes. A tree is represented by the roots of its whole subtrees, one for each bit of its size (a
+//! *compact range*). These are at most 64 hashes, and suffice to continue the tree and to compute its root.
 
 use crate::hash::Hash;
 
@@ -14,7 +14,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// A tree that was kept. `None`: these are not as many peaks as a tree of this size has.
+    /// Creates a tree from stored peaks. Returns `None` if their number does not fit the size.
     pub(crate) fn of(size: u64, peaks: Vec<Hash>) -> Option<Self> {
         (peaks.len() == size.count_ones() as usize).then_some(Self { size, peaks })
     }
@@ -42,7 +42,7 @@ impl Tree {
         needed().then(|| self.root())
     }
 
-    /// The root: of no records the SHA-256 of nothing.
+    /// Returns the root. For a tree without records it is the SHA-256 of the empty string.
     pub(crate) fn root(&self) -> Hash {
         let mut peaks = self.peaks.iter().rev().copied();
         let Some(last) = peaks.next() else { return Hash::of(&[]) };
@@ -54,7 +54,7 @@ pub(crate) fn leaf(record: Hash) -> Hash {
     Hash::of_parts(&[&[0], record.as_bytes()])
 }
 
-/// The node above two others.
+/// Returns the parent of two nodes.
 pub(crate) fn join(left: Hash, right: Hash) -> Hash {
     Hash::of_parts(&[&[1], left.as_bytes(), right.as_bytes()])
 }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_or_too_few_peaks_are_no_tree() {
+    fn wrong_number_of_peaks_is_refused() {
         assert!(Tree::of(5, leaves(2)).is_some());
         assert!(Tree::of(5, leaves(1)).is_none());
         assert!(Tree::of(5, leaves(3)).is_none());

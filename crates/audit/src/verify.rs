@@ -1,9 +1,8 @@
-//! Proving a whole log from its files alone, in constant memory.
+//! Verifies a whole log from its files alone, in constant memory.
 //!
-//! Finds every edit, deletion, reordering, duplication and foreign record, and names the first bad place. It needs
-//! help to find two things: whole records cut from the very end, and a log whose rest somebody rewrote with new
-//! hashes. A comparison with a signed checkpoint of the log, or with a [`Head`] or checkpoint kept elsewhere, finds
-//! both.
+//! It finds every edit, deletion, reordering, duplication and foreign record, and names the first bad position. It needs help to find two
+//! kinds of damage: whole records that were cut off at the end, and a log whose rest was rewritten with new hashes. A comparison with a
+//! signed checkpoint of the log, or with a [`Head`] or checkpoint that was kept elsewhere, finds both.
 
 mod trust;
 mod walk;
@@ -18,93 +17,95 @@ use crate::note::VerifierKey;
 use crate::record::Head;
 use walk::{Scope, Walk};
 
-/// How far a verification is.
+/// Progress of a verification, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     pub done: u64,
-    /// Bytes that were there when it began.
+    /// Number of bytes that existed when it began.
     pub total: u64,
 }
 
-/// Whether a log holds.
+/// Result of the verification of a log's chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Integrity {
     /// Every record follows its predecessor.
     Intact,
-    /// It does up to here.
+    /// The records are valid only before this position.
     Broken(Break),
 }
 
-/// What a chain without a signature cannot tell.
-pub const UNVOUCHED: &str = "no signed checkpoint covers any record, so nothing vouches for this log: one that was emptied or written anew \
-     looks the same";
+/// Warning about a chain without a signature.
+pub const UNVOUCHED: &str = "no signed checkpoint covers any record, so this log cannot be told from one that was emptied or rewritten";
 
-/// What a verification found.
+/// Result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// The log's identity, from its first good record.
+    /// Identity of the log, from its first good record.
     pub log: Option<LogId>,
-    /// How many records are there and good, from the first on.
+    /// Number of good records, from the first on.
     pub records: u64,
-    /// The last good record.
+    /// Last good record.
     pub head: Option<Head>,
-    /// The last record that was removed, on record: the log begins after it. 0: nothing was.
+    /// Sequence number of the last record whose removal is on record, or 0 if none was removed. The log begins after it.
     pub removed: u64,
-    /// How many signed checkpoints hold.
+    /// Number of valid signed checkpoints.
     pub checkpoints: u64,
-    /// The first so many records are covered by a checkpoint that holds.
+    /// Number of records, from the first on, that a valid checkpoint covers.
     pub covered: u64,
-    /// The keys that signed them, in verifier form, in the order of their use.
+    /// Verifier keys that signed them, in the order of their use.
     pub keys: Vec<String>,
-    /// How many segments there are.
+    /// Number of segments.
     pub segments: usize,
-    /// How many bytes they have.
+    /// Size of the segments in bytes.
     pub bytes: u64,
-    /// Whether all of it holds.
     pub integrity: Integrity,
 }
 
 impl Report {
-    /// Whether nothing is wrong.
+    /// Returns true if no damage was found.
     pub fn is_intact(&self) -> bool {
         self.integrity == Integrity::Intact
     }
 
-    /// That nothing vouches for a log in which nothing is wrong; `None`: a checkpoint does, or something is wrong.
+    /// Returns a warning if the log has no damage but no checkpoint covers any of its records.
     pub fn unvouched(&self) -> Option<&'static str> {
         (self.is_intact() && self.covered == 0).then_some(UNVOUCHED)
     }
 }
 
-/// What a log is compared with, besides itself.
+/// Independent evidence with which a log is compared.
 #[derive(Debug, Clone, Default)]
 pub struct Against {
-    /// Trusted keys. None: the first that the log names is trusted, which proves nothing against a forger who rewrote the log.
+    /// Trusted keys.
+    ///
+    /// If there are none, the first key that the log names is trusted. This proves nothing against a forger who rewrote the log.
     pub keys: Vec<VerifierKey>,
     /// Checkpoints that were kept elsewhere, each with a name for messages.
     pub checkpoints: Vec<(String, Checkpoint)>,
-    /// A record that must be there.
+    /// Record that must be in the log.
     pub head: Option<Head>,
 }
 
-/// Proves the log in `dir`. A line without an end counts as [`crate::Damage::TornTail`]: of a log that is being written,
-/// use [`verify_up_to`].
+/// Verifies the log in `dir`.
+///
+/// A line without a newline counts as [`crate::Damage::TornTail`]. For a log that is being written, use [`verify_up_to`].
 pub fn verify(dir: &Path, progress: &mut dyn FnMut(Progress)) -> io::Result<Report> {
     verify_with(dir, Against::default(), progress)
 }
 
-/// Proves the log in `dir`, and that `known` is in it: finds truncation and rewriting up to there.
+/// Verifies the log in `dir`, and that it contains `known`. This finds truncation and rewriting up to that record.
 pub fn verify_against(dir: &Path, known: Head, progress: &mut dyn FnMut(Progress)) -> io::Result<Report> {
     verify_with(dir, Against { head: Some(known), ..Against::default() }, progress)
 }
 
-/// Proves the log in `dir` against all that is known of it.
+/// Verifies the log in `dir` with all evidence in `against`.
 pub fn verify_with(dir: &Path, against: Against, progress: &mut dyn FnMut(Progress)) -> io::Result<Report> {
     Walk::new(dir, against, Scope::Whole, progress)?.run()
 }
 
-/// Proves the log in `dir` up to `known`, and does not read what a writer may be appending after it. Nothing may be
-/// compressed or removed meanwhile.
+/// Verifies the log in `dir` up to `known`, and does not read records that a writer may be appending after it.
+///
+/// No segment may be compressed or removed meanwhile.
 pub fn verify_up_to(dir: &Path, known: Head, progress: &mut dyn FnMut(Progress)) -> io::Result<Report> {
     let against = Against { head: Some(known), ..Against::default() };
     Walk::new(dir, against, Scope::UpToHead, progress)?.run()

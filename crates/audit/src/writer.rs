@@ -1,11 +1,11 @@
-//! The one writer of a log: many events in, one write and one fdatasync, as many records out.
+//! The only writer of a log. It records several events with one write and one fdatasync.
 //!
 //! ```text
 //!  open ──► good ──append fails──► poisoned ──drop, open again──► good
 //! ```
 //!
-//! Memory changes only after the disk has confirmed. After any error nobody knows what is on disk, so a poisoned
-//! writer refuses everything; opening the log again finds out (`recovery.rs`).
+//! Memory changes only after the disk has confirmed. After an error the content of the disk is unknown, so a poisoned writer refuses
+//! everything. Opening the log again determines the content (`recovery.rs`).
 
 use std::io;
 use std::time::Duration;
@@ -22,15 +22,15 @@ use crate::record::{Head, Record};
 use crate::segment::SegmentName;
 use crate::storage::{SegmentFile, Storage};
 
-/// The most that is written without being made durable, in bytes. Recovery writes that much again.
+/// Most bytes that are written before they are made durable. Recovery writes as many again.
 pub(crate) const MAX_BATCH: usize = 64 * MAX_LINE;
 
-/// When a new segment begins.
+/// Limits at which a new segment begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// A segment that has reached this many bytes gets no further batch.
+    /// Size at which a segment gets no further batch, in bytes.
     pub segment_bytes: u64,
-    /// A segment whose first record is older than this gets no further batch. `None`: however old it is.
+    /// Age of its first record at which a segment gets no further batch. `None` for no limit.
     pub segment_age: Option<Duration>,
 }
 
@@ -40,40 +40,40 @@ impl Default for Limits {
     }
 }
 
-/// Why events were not recorded.
+/// Reason why events were not recorded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AppendError {
-    /// The disk failed while `doing`; the writer is poisoned from here on.
+    /// The disk failed while `doing`. The writer is poisoned from then on.
     #[error("the audit log failed while {doing}")]
     Io {
-        /// What was being done.
+        /// Description of the step that failed.
         doing: &'static str,
-        /// What the disk said.
+        /// Error of the disk.
         #[source]
         source: io::Error,
     },
-    /// An earlier append failed; the log must be opened again.
+    /// An earlier append failed. The log must be opened again.
     #[error("the audit log failed earlier and must be opened again: {0}")]
     Poisoned(String),
-    /// The event could not be encoded; nothing was written.
+    /// The event could not be encoded, and no event was written.
     #[error("cannot encode an audit event")]
     Encode(#[source] serde_json::Error),
 }
 
-/// Events that were not recorded, in their order, and why.
+/// Events that were not recorded, in their order, and the reason.
 #[derive(Debug)]
 pub struct Unrecorded {
     pub error: AppendError,
-    /// All that were to be recorded; those over the size of a record have been cut already.
+    /// All events of the call. Events that exceeded the size of a record may have been shortened already.
     pub events: Vec<Event>,
 }
 
-/// The segment that is being written, and how much of it is on disk for certain.
+/// The segment that is being written, and the length of its durable part.
 pub(crate) struct Tail {
     pub(crate) file: Box<dyn SegmentFile>,
     pub(crate) length: u64,
-    /// The time of its first record.
+    /// Time of its first record.
     pub(crate) began: Option<Timestamp>,
 }
 
@@ -84,16 +84,16 @@ impl Tail {
     }
 }
 
-/// The only one who appends to a log. It holds the directory's lock while it lives.
+/// The only writer of a log. It holds the directory's lock while it exists.
 pub struct Writer {
     storage: Box<dyn Storage>,
     limits: Limits,
     log: LogId,
-    /// Everything up to the last acknowledged record.
+    /// State of the log after the last acknowledged record.
     ledger: Ledger,
     tail: Option<Tail>,
     poison: Option<String>,
-    /// The last batch; kept for its memory.
+    /// The last batch, whose memory is reused.
     lines: Vec<u8>,
 }
 
@@ -108,7 +108,7 @@ impl Writer {
         Self { storage, limits, log, ledger, tail, poison: None, lines: Vec::new() }
     }
 
-    /// The last acknowledged record. `None`: the log is empty.
+    /// Returns the last acknowledged record, or `None` if the log is empty.
     pub fn head(&self) -> Option<Head> {
         self.ledger.chain.head()
     }
@@ -117,18 +117,18 @@ impl Writer {
         self.log
     }
 
-    /// The lines of the records that were appended last, as they are on disk, each with its line feed.
+    /// Returns the lines of the records that were appended last, as they are on disk, each with its newline.
     pub fn last_lines(&self) -> &[u8] {
         &self.lines
     }
 
-    /// At which byte of their segment, which is the same for all of them, these lines begin.
+    /// Returns the position in their segment where these lines begin, in bytes. All of them are in the same segment.
     pub fn last_place(&self) -> u64 {
         let end = self.tail.as_ref().map_or(0, |tail| tail.length);
         end.saturating_sub(self.lines.len() as u64)
     }
 
-    /// Whether an append failed, so that nothing can be recorded until the log is opened again.
+    /// Returns true if an append failed, so that no event can be recorded until the log is opened again.
     pub fn is_poisoned(&self) -> bool {
         self.poison.is_some()
     }
@@ -136,19 +136,20 @@ impl Writer {
     /// Records one event durably.
     pub fn append(&mut self, event: &Event) -> Result<Record, AppendError> {
         let mut records = self.append_batch(std::slice::from_ref(event))?;
-        // One event makes one record; the error only spares a panic.
+        // One event makes one record. The error only avoids a panic.
         records.pop().ok_or_else(|| AppendError::Poisoned("no record was made".to_owned()))
     }
 
-    /// Records all of `events`, in their order, with one write and one fdatasync. When it returns records, they are
-    /// on disk; when it fails, treat none as recorded. (Batches over 4 MiB take one of each for every 4 MiB.)
+    /// Records all `events` in their order, with one write and one fdatasync for every 4 MiB.
     ///
-    /// Blocks on the disk: not to be called from an async task.
+    /// When it returns records, they are on disk. After an error, the caller must treat none as recorded.
+    ///
+    /// It blocks on the disk, so it must not be called from an async task.
     pub fn append_batch(&mut self, events: &[Event]) -> Result<Vec<Record>, AppendError> {
         self.append_all(events.to_vec()).map_err(|unrecorded| unrecorded.error)
     }
 
-    /// As [`Writer::append_batch`], for who has no further use for the events. What was not recorded comes back.
+    /// Records events like [`Writer::append_batch`], but takes ownership of them. An error returns all of them.
     pub fn append_all(&mut self, events: Vec<Event>) -> Result<Vec<Record>, Unrecorded> {
         if let Some(cause) = &self.poison {
             return Err(Unrecorded { error: AppendError::Poisoned(cause.clone()), events });
@@ -214,7 +215,7 @@ impl Writer {
 }
 
 impl Writer {
-    /// The next segment, whose first record will be `first`; the ledger after it is kept for the next opening.
+    /// Begins the next segment, whose first record will be `first`, and stores the ledger before it for the next opening.
     fn begin(&mut self, first: u64) -> io::Result<()> {
         let file = self.storage.create(SegmentName(first))?;
         self.storage.sync_names()?;

@@ -30,6 +30,7 @@ mod review;
 mod slot;
 mod standstill;
 mod stream;
+mod surroundings;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -41,8 +42,8 @@ use gateway::limits::concurrency::Turn;
 use gateway::{Admission, Caller, Permit, Policy};
 use identity::{Principal, RunId};
 use jail::Mount;
-use ops::transport::MAX_SHOWN;
-use ops::{Bound, Lane, OpResult, Operation, Outcome, Reason, ToolFailure};
+use operations::transport::MAX_SHOWN;
+use operations::{Bound, Lane, OpResult, Operation, Outcome, Reason, ToolFailure};
 use processes::LeftBy;
 use refusal::Refusal;
 use runs::{OnStop, Run};
@@ -70,6 +71,7 @@ use decode::{Decoded, ResponseFormat};
 use record::{Journal, Times};
 use slot::Slot;
 use standstill::Standstill;
+use surroundings::Surroundings;
 
 /// Makes a call, or finds the one that the same request began, and waits for its answer.
 pub async fn call(
@@ -231,7 +233,7 @@ impl CallTask {
         self.end(made.ok(), &form, journal, times).await;
     }
 
-    /// Returns the limits of the run's profile. A run that is gone has the defaults: it gets no further call anyway.
+    /// Returns the limits of the run's profile. A run that is gone has the defaults, because it gets no further call.
     fn limits(&self) -> Limits {
         let run = self.calls.runs.living_run(self.call.run);
         let policy = self.calls.gateway.policy();
@@ -252,7 +254,7 @@ impl CallTask {
             self.calls.approvals.cancel(&id.to_string()).await;
             Close::Broken(Refusal::new(
                 Reason::Internal,
-                "the call broke; whether it had an effect is not known, and the daemon's log says more",
+                "the call failed with an internal error and may have taken effect; see the daemon's log",
             ))
         };
         let refusal = match &close {
@@ -280,7 +282,8 @@ impl CallTask {
             tracing::error!(call = %id, "a call's receipt waits for the audit log");
             refusal = Some(Refusal::new(
                 Reason::AuditUnavailable,
-                "the call is over, but its receipt is not on disk: GetCall has its outcome, do not repeat it unseen",
+                "the call has ended, but its receipt is not on disk. Read its outcome with GetCall before \
+                 you repeat it",
             ));
         }
         let keep = match (journal.was_asked(), journal.has_effect()) {
@@ -318,7 +321,7 @@ impl CallTask {
         let run = match self.calls.runs.living_run(self.call.run) {
             Ok(run) => run,
             Err(gone) => {
-                // A run that has ended still has its owner on record.
+                // The record of an ended run still has its owner.
                 if let Ok(ended) = self.calls.runs.get(self.call.run) {
                     journal.caller(&self.caller(&ended.spec));
                 }
@@ -337,7 +340,7 @@ impl CallTask {
         let operation = decoded.operation?;
         self.check_agent(&decoded.agent_id, &spec)?;
         self.calls.runs.check_deny_list(&spec, self.calls.gateway.policy().profile(&spec.profile))?;
-        // While a reviewer decides on one call, further calls may ask as well.
+        // Calls that wait for a reviewer do not keep further calls from asking. Any other hold on the run does.
         run.check_asking()?;
         // Checked here, since the container has this directory even without a package.
         if spec.pkg_path.is_none() && operation.paths().iter().any(|path| path.mount() == Mount::Pkg) {
@@ -396,10 +399,11 @@ impl CallTask {
         if failure.reason != Reason::Cancelled || self.call.cancel.is_cancelled() {
             return None;
         }
-        let unknown = "whether it had an effect is not known";
+        let unknown = "the call may have taken effect";
         let message = if self.calls.stop.is_cancelled() && self.calls.on_stop == OnStop::Leave {
             format!(
-                "the daemon was stopped during the call and leaves the run to the next one: {unknown}; look before you repeat it"
+                "the daemon was stopped during the call and hands the run over to the next daemon: \
+                 {unknown}; check before you repeat it"
             )
         } else if self.calls.stop.is_cancelled() {
             format!("the daemon was stopped during the call, and the run was ended with it: {unknown}")
@@ -448,7 +452,7 @@ impl CallTask {
             _ if !operation.is_download() => Ok(Arc::new(self.call.output.clone())),
             Some(download) => Ok(download.clone()),
             None => {
-                let message = "no client takes this download: use DownloadFile or DownloadArchive, and again after a restart";
+                let message = "a download needs a connected client: call DownloadFile or DownloadArchive, and again after a restart of the daemon";
                 Err(ToolFailure::new(Reason::InvalidArgument, message))
             }
         }
@@ -473,7 +477,18 @@ impl CallTask {
         let intent = journal.begun();
         let leaves = permit.bounds().keep_background.then(|| executor::request_of(permit.operation()));
         let caller = permit.caller().clone();
-        let mut left = None;
+        let surroundings = Surroundings {
+            processes: &self.calls.processes,
+            run: &run,
+            by: leaves.map(|request| LeftBy {
+                call: self.call.id,
+                principal: &caller.principal,
+                agent: &caller.agent_id,
+                request,
+            }),
+            began,
+            offers_processes: self.has_processes(&run),
+        };
         let mut finished = match (permit.operation().lane(), &intent) {
             (Lane::Host, Some(intent)) => {
                 let go = intent.clone().map(|recorded| recorded.is_ok()).boxed();
@@ -489,24 +504,10 @@ impl CallTask {
                 finished(self.calls.processes.perform(&run, permit, &cancel).await)
             }
             (Lane::Container | Lane::Host, _) => match self.output(permit.operation()) {
-                Ok(output) => {
-                    let finished;
-                    (finished, left) = slot.lanes.execute(permit, limit, output, cancel).await;
-                    finished
-                }
+                Ok(output) => slot.lanes.execute(permit, limit, output, cancel, &surroundings).await,
                 Err(failure) => finished(Err(failure)),
             },
         };
-        if let (Some(left), Some(request)) = (left, leaves) {
-            let by =
-                LeftBy { call: self.call.id, principal: &caller.principal, agent: &caller.agent_id, request };
-            let kept = self.calls.processes.keep_left(&run, by, left).await;
-            if let (Err(ended), Ok(Some(result))) =
-                (kept, finished.outcome.as_mut().map(OpResult::command_mut))
-            {
-                result.kill = Some(ended);
-            }
-        }
         drop(slot);
         times.executed();
         still.end().await;
@@ -518,31 +519,21 @@ impl CallTask {
         if run.disk.is_over() {
             self.calls.quotas.look_again();
         }
-        if let Ok(Some(result)) = finished.outcome.as_mut().map(OpResult::command_mut)
-            && run.disk.ended_since(began)
-        {
-            ops::ended_by_quota(result);
-        }
-        if let Ok(Some(result)) = finished.outcome.as_mut().map(OpResult::command_mut)
-            && self.has_processes(&run)
-        {
-            ops::name_processes(result);
-        }
         if let Err(failure) = &mut finished.outcome
             && let Some(truth) = self.cut_off(&run, failure)
         {
             *failure = truth;
         }
         if let Err(failure) = &finished.outcome
-            && ops::is_void(failure)
+            && operations::is_void(failure)
         {
             return Close::Refused(failure.clone().into());
         }
         let command = finished.outcome.as_ref().ok().and_then(OpResult::command);
         if let Some(command) = command
-            && let Some(left) = ops::not_ended(command)
+            && let Some(left) = operations::not_ended(command)
         {
-            // No process may run on unobserved: a command that cannot be ended costs the run its container.
+            // No process may continue unseen. If a command's processes cannot be ended, the run fails and its container is ended.
             run.fail(format!("{left} processes of a command could not be ended")).await;
         }
         Close::Executed(Box::new(finished))

@@ -1,7 +1,7 @@
 //! Records attempts to do something that the caller may not do, so that anomaly detection and auditors see them.
 //!
-//! An attempt costs its maker nothing, but a record costs space on disk. So each principal, address and run has a number of records
-//! a minute. Further attempts are only counted, and the next record has the count.
+//! An attempt costs its maker nothing, but a record costs space on disk. So each principal, address and run has a limited number
+//! of records a minute. Further attempts are only counted, and the next record has the count.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -100,7 +100,7 @@ impl Escalations {
         let audit = self.audit.clone();
         tokio::spawn(async move {
             if audit.enqueue(event).await.is_err() {
-                tracing::error!("an attempt to do more than is allowed is not in the audit log");
+                tracing::error!("an attempt to exceed permissions could not be recorded in the audit log");
             }
         });
     }

@@ -1,8 +1,8 @@
-//! Changes the permissions that operators give and take: records a change, keeps it, puts it into force, in this order.
+//! Changes the permissions that operators give and take: records a change, stores it, puts it into force, in this order.
 //!
-//! A change is on record before it counts, and it counts before the operator gets the answer. A change that cannot be kept takes
-//! the stricter way. A grant is withdrawn, on record as well, so that the log says which permissions hold. A revocation is in
-//! force, and the daemon retries until it is kept.
+//! A change is recorded before it counts, and it counts before the operator gets the answer. If a change cannot be stored, the
+//! stricter state holds. A grant is withdrawn, and that is recorded as well, so that the log says which permissions hold. A
+//! revocation is in force, and the daemon retries until it is stored.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use audit::{Event, Kind};
 use audit_service::AuditLog;
 use gateway::{Effect, Ended, Gateway, Permission, Permissions};
 use identity::PermissionId;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
 use store::{Store, StoreError};
@@ -31,8 +31,8 @@ pub struct Grants {
     store: Store,
     audit: Arc<AuditLog>,
     gateway: Arc<Gateway>,
-    /// One change at a time: the last one on record is the one in force. Holds revocations that are in force and could not be kept
-    /// yet.
+    /// Allows one change at a time, so that the last one on record is the one in force. Holds revocations that are in force and
+    /// could not be stored yet.
     changing: Mutex<Vec<Permission>>,
 }
 
@@ -153,13 +153,17 @@ impl Grants {
         if self.keep(permission, owed).await {
             return Ok(());
         }
-        let taken_back = "it could not be kept, and was never in force";
+        let taken_back = "it could not be stored and never took effect";
         if self.record(permission, Effect::Revocation, DAEMON, taken_back).await.is_err() {
-            tracing::error!(permission = permission.id, "that a permission is not in force is not on record");
+            tracing::error!(
+                permission = permission.id,
+                "the audit log lacks the record that a permission never took effect"
+            );
         }
         Err(Refusal::new(
             Reason::Internal,
-            "the change cannot be kept, and is not in force; the record says so. Try again when the store works",
+            "the change could not be stored and did not take effect; the audit log says so. Try again when \
+             the daemon's store works",
         ))
     }
 
@@ -171,7 +175,8 @@ impl Grants {
         owed.push(permission.clone());
         Err(Refusal::new(
             Reason::Internal,
-            "the change is on record and in force, and cannot be kept so far: that is tried again, and until then a restart of the daemon would undo it",
+            "the change is recorded and in force, but not stored yet. The daemon keeps trying; until it \
+             succeeds, a restart would undo the change",
         ))
     }
 
@@ -180,7 +185,7 @@ impl Grants {
         let (kept, now) = (permission.clone(), UnixMillis::now());
         let kept = self.store.with(move |store| store.put_permission(&kept, now)).await;
         if let Err(error) = &kept {
-            tracing::error!(permission = permission.id, error = %chain(error), "a permission was recorded and not kept");
+            tracing::error!(permission = permission.id, error = %chain(error), "a permission was recorded but not stored");
         }
         if kept.is_ok() {
             owed.retain(|other| other.id != permission.id);

@@ -36,7 +36,7 @@ pub use upstream::Upstreams;
 
 use limits::Limits;
 
-/// Makes calls: every part that a call needs.
+/// Every part of the daemon that a call needs.
 pub struct Calls {
     pub audit: Arc<AuditLog>,
     pub gateway: Arc<Gateway>,

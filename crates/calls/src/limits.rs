@@ -7,7 +7,7 @@
 //! A crash loses at most the calls that the log itself can lose: those of the last 10 ms that only read. On the other side, a call
 //! that was under way when the copy was made may be counted twice.
 //!
-//! Throttles are in the same copy. Each is on record before it is in force, so that a start finds those after the copy, too.
+//! Throttles are in the same copy. Each is recorded before it is in force, so a start finds those after the copy, too.
 
 #![expect(clippy::disallowed_methods, reason = "the daemon's own counters")]
 
@@ -23,7 +23,7 @@ use audit::{Event, Kind, Verdict};
 use audit_service::{AuditLog, Unavailable};
 use gateway::Gateway;
 use gateway::limits::concurrency::{Reservations, Whole};
-use gateway::limits::{Agent, Counted, KeptCounters, Limits as Counters, Throttle};
+use gateway::limits::{Agent, Counted, KeptCounters, Limits as Counters, Throttle, ThrottleSource};
 use refusal::{Refusal, chain};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -73,14 +73,14 @@ impl Limits {
         let copy = match read(&path) {
             Ok(copy) => copy,
             Err(error) => {
-                tracing::warn!(%error, "the copy of the rate limits' counters cannot be read; the audit log is");
+                tracing::warn!(%error, "the copy of the rate limits' counters cannot be read; the audit log is read instead");
                 None
             }
         };
         let counters = gateway.limits();
         if let Some(Copy { throttles, at, .. }) = &copy {
             for (agent, throttle) in throttles {
-                counters.throttle(agent, throttle.taken_up(*at, UnixMillis::now()));
+                counters.throttle(ThrottleSource::Operator, agent, throttle.taken_up(*at, UnixMillis::now()));
             }
         }
         let kept = copy.map(|copy| copy.counters).unwrap_or_default();
@@ -100,7 +100,7 @@ impl Limits {
                 }
             }
         }
-        tracing::info!(after = sequence, calls = counted, "rate limits go on where they were");
+        tracing::info!(after = sequence, calls = counted, "the counters of rate limits were restored");
         let reservations = Reservations::new(calls, Arc::new(SystemClock));
         Ok(Arc::new(Self {
             gateway,
@@ -117,7 +117,7 @@ impl Limits {
         self.gateway.limits()
     }
 
-    /// Throttles an agent: on record first, then in force. `cause` is the reason, such as an alert and its id.
+    /// Throttles an agent: records the throttle, then puts it into force. `cause` is the reason, such as an alert and its id.
     pub(crate) async fn throttle(
         &self,
         agent: &Agent,
@@ -129,7 +129,7 @@ impl Limits {
         let details =
             json!({ "per_minute": throttle.per_minute, "until_ms": throttle.until.0, "cause": cause });
         self.audit.record(event(agent, details, by)).await?;
-        Ok(self.counters().throttle(agent, throttle))
+        Ok(self.counters().throttle(ThrottleSource::Operator, agent, throttle))
     }
 
     /// Lifts an agent's throttle.
@@ -141,7 +141,7 @@ impl Limits {
     ) -> Result<(), Unavailable> {
         let _changing = self.changing.lock().await;
         self.audit.record(event(agent, json!({ "lifted": true, "cause": cause }), by)).await?;
-        self.counters().lift_throttle(agent);
+        lift(self.counters(), agent);
         Ok(())
     }
 
@@ -170,7 +170,7 @@ impl Limits {
             let counters = gateway.limits();
             let copy = Copy {
                 counters: counters.keep(|| audit.head().map_or(0, |head| head.sequence)),
-                throttles: counters.throttles(),
+                throttles: operators(counters),
                 at: UnixMillis::now(),
             };
             write(&path, &copy)
@@ -207,18 +207,34 @@ fn intent(sequence: u64, at: UnixMillis, event: &Event) -> Option<Counted<'_>> {
     })
 }
 
-/// Repeats the change of a throttle that a record of the time `at` describes.
+/// Lifts an agent's throttles, those of alerts as well: the operator has decided.
+fn lift(counters: &Counters, agent: &Agent) {
+    for source in [ThrottleSource::Operator, ThrottleSource::Alert] {
+        counters.lift_throttle(source, agent);
+    }
+}
+
+/// Returns the throttles that operators set. A later daemon imposes those of alerts again by itself.
+fn operators(counters: &Counters) -> Vec<(Agent, Throttle)> {
+    let throttles = counters.throttles().into_iter();
+    throttles
+        .filter(|(_, source, _)| *source == ThrottleSource::Operator)
+        .map(|(agent, _, throttle)| (agent, throttle))
+        .collect()
+}
+
+/// Applies the change of a throttle again, from a record of the time `at`.
 fn again(counters: &Counters, event: &Event, at: UnixMillis) {
     let (Some(id), Some(details)) = (&event.agent_id, &event.details) else { return };
     let Some(principal) = details.get("agent_principal").and_then(serde_json::Value::as_str) else { return };
     let agent = Agent { principal: principal.to_owned(), id: id.clone() };
     let number = |name: &str| details.get(name).and_then(serde_json::Value::as_u64);
     if details.get("lifted").is_some() {
-        counters.lift_throttle(&agent);
+        lift(counters, &agent);
     } else if let (Some(per_minute), Some(until)) = (number("per_minute"), number("until_ms")) {
         let per_minute = u32::try_from(per_minute).unwrap_or(u32::MAX);
         let throttle = Throttle { per_minute, until: UnixMillis(until) };
-        counters.throttle(&agent, throttle.taken_up(at, UnixMillis::now()));
+        counters.throttle(ThrottleSource::Operator, &agent, throttle.taken_up(at, UnixMillis::now()));
     }
 }
 

@@ -15,7 +15,7 @@ use audit::{Event, Kind};
 use audit_service::AuditLog;
 use gateway::{Caller, Gateway, Policy, RunScope};
 use identity::RunId;
-use ops::{CommandLimits, Operation, Reason};
+use operations::{CommandLimits, Operation, Reason};
 use refusal::Refusal;
 use runs::Runs;
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ impl Replays {
         let Ok(_one) = self.turn.try_acquire() else {
             return Err(Refusal::new(
                 Reason::Overloaded,
-                "another replay reads the log: try again when it is over",
+                "another replay is running: try again when it has ended",
             ));
         };
         let policy = proposed(request.files).await?;
@@ -313,7 +313,7 @@ pub fn verdict(verdict: gateway::Verdict) -> v1::Verdict {
 
 #[cfg(test)]
 mod tests {
-    use ops::Operation;
+    use operations::Operation;
     use serde_json::json;
 
     use super::{Unjudged, restore};
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_filled_in_only_where_its_size_is_all_that_counts() {
+    fn cut_values_are_restored_only_where_their_size_alone_counts() {
         let written = restore("write", &json!({ "path": "@project/a", "content": cut(5_000) })).unwrap();
         assert!(matches!(&written, Operation::Write(write) if write.content.len() == 5_000), "{written:?}");
         let exec = |args: serde_json::Value, env: serde_json::Value| {
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recorded_of_a_change_is_enough_to_judge_it() {
+    fn recorded_changes_can_be_judged_again() {
         let change = |value: serde_json::Value| {
             let request: wire::v1::Operation = serde_json::from_value(value).unwrap();
             Operation::parse(request).unwrap()

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use identity::{CallId, Principal, RunId, check_client_name};
-use ops::Reason;
+use operations::Reason;
 use parking_lot::Mutex;
 use prost::Message as _;
 use refusal::{Refusal, chain};
@@ -214,7 +214,8 @@ impl CallTable {
             if self.store.is_crowded() && self.table.lock().of_request(run, request_id).is_none() {
                 return Err(Refusal::new(
                     Reason::Overloaded,
-                    "request_id: the daemon remembers as many request ids as it may; try again later, or without one",
+                    "request_id: the daemon has stored as many request ids as it may; try again later, or \
+                     leave it out",
                 ));
             }
         }
@@ -319,7 +320,7 @@ impl CallTable {
             }
             table.finish(call.id, response.encoded_len());
         }
-        // A refused call is on record under its id, too.
+        // A refused call is recorded under its id, too.
         let refusal = refusal.map(|refusal| refusal.with("call_id", call.id.to_string()));
         call.state.send_replace(Answer { response, refusal, finished: true, suspended: false });
         if let Some(later) = later {
@@ -337,7 +338,7 @@ impl CallTable {
         }
     }
 
-    /// Stores calls. Their receipts are in the audit log already: if this fails, a client that comes back later finds no outcome.
+    /// Stores calls. Their receipts are in the audit log already. If this fails, a client that returns later finds no outcome.
     async fn keep(
         &self,
         calls: Vec<StoredCall>,
@@ -351,7 +352,7 @@ impl CallTable {
         }
     }
 
-    /// Forgets the finished calls of a run that was deleted, as the store does: what its commands printed is in their answers.
+    /// Forgets the finished calls of a deleted run, as the store does, because their answers contain the output of its commands.
     pub fn forget_run(&self, run: RunId) {
         let mut table = self.table.lock();
         let finished = std::mem::take(&mut table.finished);
@@ -391,7 +392,7 @@ impl CallTable {
 }
 
 fn no_such_call() -> Refusal {
-    Refusal::new(Reason::NotFound, "there is no such call; calls that only read are kept for a while only")
+    Refusal::new(Reason::NotFound, "there is no such call; calls that only read are deleted after a while")
         .with("resource", "call")
 }
 
@@ -403,7 +404,7 @@ fn same(one: &str, other: &str, digest: &[u8], again: &[u8]) -> Result<(), Refus
     }
     Err(Refusal::new(
         Reason::AlreadyExists,
-        "request_id: another call was made under this id; a repetition must have the same content",
+        "request_id: this id was used for a different call; a repetition must have the same content",
     ))
 }
 
@@ -417,7 +418,7 @@ fn found(stored: &StoredCall) -> Result<Found, Refusal> {
 mod tests {
     use futures_util::FutureExt as _;
     use identity::{Principal, RunId};
-    use ops::Reason;
+    use operations::Reason;
     use store::Store;
     use store::spool::{Bounds, Spool};
     use wire::v1::{CallResponse, call_response::Status};

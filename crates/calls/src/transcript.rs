@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use dialects::forge::transcript::{self, Block, Step};
 use identity::{Principal, RunId, check_client_name};
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use sha2::{Digest as _, Sha256};
 use store::{MAX_SESSIONS, Taken, Turn};
@@ -72,15 +72,15 @@ pub async fn step(
         }),
         Taken::OtherText => Err(Refusal::new(
             Reason::AlreadyExists,
-            "request_id: another text was sent under this id; a repetition must have the same text",
+            "request_id: this id was used for a different text; a repetition must have the same text",
         )),
         Taken::OtherTurns { of } => Err(Refusal::invalid(
             "max_turns",
-            format_args!("the session has {of}, as its first step decided; leave it out or say the same"),
+            format_args!("the session's first step set it to {of}; leave it out or give the same"),
         )),
         Taken::TooManySessions => Err(Refusal::new(
             Reason::Overloaded,
-            format!("the run has {MAX_SESSIONS} sessions already: go on in one of them"),
+            format!("the run has {MAX_SESSIONS} sessions, which is the limit: continue one of them"),
         )),
         Taken::NoRun => Err(Refusal::new(Reason::NotFound, "there is no such run").with("resource", "run")),
     }
@@ -118,7 +118,7 @@ async fn plain(
     })
 }
 
-/// Makes the block's call. A malformed block is a call, too: it is refused, answered and on record.
+/// Makes the block's call. A malformed block is a call, too: it is refused, answered and recorded.
 async fn call(
     calls: &Arc<Calls>,
     principal: &Arc<Principal>,
@@ -153,7 +153,7 @@ async fn call(
     })
 }
 
-/// Returns the request id of a step's call, which session and request determine and no other step has.
+/// Returns the request id of a step's call. Session and request determine it, and no other step has it.
 fn call_id(request: &StepTranscriptRequest) -> String {
     if request.request_id.is_empty() {
         return String::new();

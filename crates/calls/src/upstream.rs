@@ -1,4 +1,4 @@
-//! Connects runs with their upstream MCP servers, through the crate `mcp-upstream`, which speaks with the servers.
+//! Connects runs with their upstream MCP servers. The crate `mcp-upstream` speaks with the servers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -11,7 +11,7 @@ use executor::Lanes;
 use gateway::{McpServer, McpStdio, Permit, PermitParts};
 use identity::RunId;
 use mcp_upstream::{Fault, Host, Offer, Pipes, Servers, Subject};
-use ops::{Bound, Operation, Reason, ToolFailure};
+use operations::{Bound, Operation, Reason, ToolFailure};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_rustls::rustls::ClientConfig;
@@ -37,7 +37,7 @@ struct OfRun<'c> {
 }
 
 impl Upstreams {
-    /// Starts and reaches no server.
+    /// Returns an instance that has started or reached no server yet.
     pub fn new(audit: Arc<AuditLog>) -> Self {
         Self { audit, tls: OnceLock::new(), runs: Arc::default() }
     }

@@ -1,8 +1,8 @@
-//! Takes out of foreign text what could drive a terminal or deceive its reader.
+//! Replaces characters in foreign text that could control a terminal or deceive its reader.
 //!
-//! A file in a run can hold anything: escape sequences that rewrite the screen or the clipboard, a carriage return
-//! that hides the line before it, bidirectional controls that make code read otherwise than it runs. Here each such
-//! character becomes a visible one: control characters their picture (`␛`), all others their code (`<U+202E>`).
+//! A file in a run can contain anything: escape sequences that rewrite the screen or the clipboard, a carriage return that hides the line
+//! before it, or bidirectional controls that make code look different from what it does. Each such character is replaced by visible ones:
+//! control characters by their picture (`␛`), and all others by their code (`<U+202E>`).
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -13,16 +13,17 @@ pub(crate) fn clean(text: &str, shape: Shape) -> Cow<'_, str> {
     text::without_hidden(text, shape, picture)
 }
 
-/// Makes bytes harmless that come piece by piece. A character that is cut between two pieces stays whole; what is no
-/// UTF-8 is shown as the replacement character.
+/// Cleans bytes that arrive in pieces.
+///
+/// A character that is cut between two pieces remains whole. Bytes that are not UTF-8 become the replacement character.
 #[derive(Debug, Default)]
 pub(crate) struct Cleaner {
-    /// The beginning of a character, three bytes at most.
+    /// Beginning of a character, at most three bytes.
     begun: Vec<u8>,
 }
 
 impl Cleaner {
-    /// The next piece, harmless.
+    /// Cleans and returns the next piece.
     pub(crate) fn push(&mut self, piece: &[u8]) -> String {
         let mut bytes = std::mem::take(&mut self.begun);
         bytes.extend_from_slice(piece);
@@ -41,14 +42,15 @@ impl Cleaner {
         out
     }
 
-    /// There is nothing more: what is left of a character that was never finished.
+    /// Ends the text, and returns the replacement character for an unfinished character.
     pub(crate) fn end(&mut self) -> &'static str {
         if std::mem::take(&mut self.begun).is_empty() { "" } else { "\u{fffd}" }
     }
 }
 
-/// JSON text of the same value without any character that a terminal could obey. Such characters can only stand
-/// inside strings, so escaping them changes nothing for a parser.
+/// Escapes all characters in a JSON text that could control a terminal.
+///
+/// Such characters can only occur in strings, so the value remains the same for a parser.
 pub(crate) fn escape_json(json: &str) -> Cow<'_, str> {
     text::without_hidden(json, Shape::Block, |c, out| {
         for unit in c.encode_utf16(&mut [0; 2]) {
@@ -77,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_drives_the_terminal() {
+    fn control_characters_are_replaced() {
         assert_eq!(clean("\x1b[2Ja\rb\x07\x7f", Shape::Block), "␛[2Ja␍b␇␡");
         assert_eq!(clean("a\u{9b}31m", Shape::Block), "a<U+009B>31m");
         assert_eq!(clean("if \u{202e}x\u{200b}", Shape::Block), "if <U+202E>x<U+200B>");

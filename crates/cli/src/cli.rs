@@ -46,7 +46,7 @@ pub(crate) struct Cli {
     command: Command,
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Args, Debug)]
 pub(crate) struct Globals {
     /// Where the daemon listens, such as https://cofferd.example.org:7443. Default: COFFERDAM_ENDPOINT, or
@@ -84,7 +84,7 @@ enum Command {
     /// Call a tool in a run.
     #[command(subcommand)]
     Call(Box<call::Command>),
-    /// Start processes that stay, and speak with them.
+    /// Start and control processes that stay.
     #[command(subcommand)]
     Process(process::Command),
     /// Open shells that stay, and run commands in them.
@@ -130,7 +130,7 @@ enum Command {
 }
 
 impl Cli {
-    /// Does what the command line asks for.
+    /// Executes the command line.
     pub(crate) async fn run(self, ui: Ui) -> Ended {
         let Globals { endpoint, token, tls, .. } = self.globals;
         let token = token.or_else(|| variable("COFFERDAM_TOKEN"));
@@ -162,14 +162,15 @@ impl Cli {
             Command::Throttle(throttle) => throttle.run(&context).await,
             Command::Mcp(mcp) => mcp.run(&context, token.as_deref()).await,
             Command::Plan(plan) => plan.run(&context).await,
-            Command::Doctor(doctor) => doctor.run(&context).await,
+            Command::Doctor(doctor) => doctor.run(&context, token.as_deref()).await,
             Command::Completions(completions) => completions.run(&mut Self::command()),
         }
     }
 }
 
-/// A variable of the environment that says something. Not clap's business: it would show options that were set by
-/// variables in the usage line of every error.
+/// Returns an environment variable that is not empty.
+///
+/// Clap could read it, but would then list options that variables set in the usage line of every error.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -209,6 +210,62 @@ mod tests {
         for child in command.get_subcommands_mut() {
             collect(child, all);
         }
+    }
+
+    /// Splits the example of a help text into the command lines of `coffer` in it, as a shell would.
+    fn command_lines(example: &str) -> Vec<Vec<String>> {
+        let (mut found, mut words, mut word, mut quote) = (Vec::new(), Vec::new(), String::new(), None);
+        let mut rest = example.chars().peekable();
+        while let Some(c) = rest.next() {
+            match c {
+                '$' if quote != Some('\'') && rest.next_if_eq(&'(').is_some() => {
+                    let inner: String = rest.by_ref().take_while(|c| *c != ')').collect();
+                    found.extend(command_lines(&inner));
+                    word.push_str(if inner.starts_with("cat ") { VKEY } else { "3f2a9c01" });
+                }
+                _ if quote == Some(c) => quote = None,
+                _ if quote.is_some() => word.push(c),
+                '\'' | '"' => quote = Some(c),
+                '|' | '&' | '\n' => {
+                    words.push(std::mem::take(&mut word));
+                    found.push(std::mem::take(&mut words));
+                }
+                '<' | '>' => words.push(c.into()),
+                ' ' => words.push(std::mem::take(&mut word)),
+                _ => word.push(c),
+            }
+        }
+        assert_eq!(quote, None, "{example}");
+        words.push(word);
+        found.push(words);
+        for words in &mut found {
+            words.retain(|word| !word.is_empty());
+            words.truncate(words.iter().position(|word| word == "<" || word == ">").unwrap_or(words.len()));
+            let set = words.iter().take_while(|word| word.contains('=')).count();
+            words.drain(..set);
+        }
+        found.retain(|words| words.first().is_some_and(|word| word == "coffer"));
+        found
+    }
+
+    /// A key of an audit log, for examples that read one from a file.
+    const VKEY: &str = "cofferdam-audit/000102030405060708090a0b0c0d0e0f+0d9dbfc0+AYqI4910CfGV/VLbLTy6XXLKZwm/HZQSG/N0iAG0D29c";
+
+    #[test]
+    fn every_example_is_a_command_line() {
+        fn check(command: &clap::Command, wrong: &mut Vec<String>) {
+            let help = command.get_before_help().map(ToString::to_string).unwrap_or_default();
+            let lines = command_lines(help.trim_start_matches("Example: "));
+            assert!(!lines.is_empty() || help.is_empty(), "{help}");
+            wrong.extend(lines.iter().filter_map(|line| {
+                let parsed = Cli::try_parse_from(line);
+                parsed.err().map(|error| format!("{}: {error}", line.join(" ")))
+            }));
+            command.get_subcommands().for_each(|child| check(child, wrong));
+        }
+        let mut wrong = Vec::new();
+        check(&Cli::command(), &mut wrong);
+        assert!(wrong.is_empty(), "{wrong:#?}");
     }
 
     #[test]

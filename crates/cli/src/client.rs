@@ -1,4 +1,4 @@
-//! The connection to the daemon, and what every command carries.
+//! The connection to the daemon, and the context of every command.
 
 use std::time::Duration;
 
@@ -12,35 +12,34 @@ use crate::ui::Ui;
 pub(crate) use cofferdam_client::Client;
 
 const DOCTOR: &str = "`coffer doctor` says what this host lacks";
-/// How long the daemon may think about a question that needs no work.
+/// Time limit of requests that need no work from the daemon.
 const QUICK: Duration = Duration::from_secs(30);
 
-/// What every command needs.
+/// Context of every command.
 pub(crate) struct Context {
     pub(crate) ui: Ui,
     pub(crate) daemon: Connect,
-    /// Calls are explained instead of made.
+    /// True if calls are explained instead of made.
     pub(crate) explains: bool,
 }
 
 impl Context {
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
         self.daemon.connect().await.map_err(|error| match Failure::from(error) {
-            // The doctor would say the same.
+            // `coffer doctor` would give the same message.
             failure if failure.exit() == Exit::Denied => failure,
             failure => failure.and_hint(DOCTOR),
         })
     }
 }
 
-/// What people are told of a list that is cut short.
+/// Message that a list is incomplete.
 pub(crate) const MORE: &str = "there are more; use a higher --limit\n";
 
-/// Asks for one page after another, each of `most` items or fewer, until there are `limit` items or no more
-/// pages. Gives the
-/// items and the token of the next page, which is empty after the last.
+/// Requests pages of at most `most` items, until there are `limit` items or the last page was reached.
 ///
-/// `ask` takes a page's size and token, and gives its items and the next token.
+/// Returns the items and the token of the next page, which is empty after the last. `ask` takes a page's size and token, and returns its
+/// items and the next token.
 pub(crate) async fn pages<T>(
     limit: usize,
     most: u32,
@@ -60,7 +59,7 @@ pub(crate) async fn pages<T>(
     Ok((items, token))
 }
 
-/// A request that a healthy daemon answers at once.
+/// Creates a request that a healthy daemon answers at once.
 pub(crate) fn quick<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.set_timeout(QUICK);

@@ -1,13 +1,13 @@
-//! The end of a command that does the same to several things.
+//! Reports the results of a command that does the same to several objects.
 
 use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::ui::Ui;
 
-/// Tells of each of several things that it has ended, and keeps the last failure for the end.
+/// Reports each object that was handled, and keeps the last failure for the end.
 pub(crate) struct Ending {
     ui: Ui,
-    /// The id's name in JSON.
+    /// Name of the id in JSON.
     id: &'static str,
     done: &'static str,
     failure: Option<Failure>,
@@ -18,7 +18,7 @@ impl Ending {
         Self { ui, id, done, failure: None }
     }
 
-    /// Says which one has ended, by its id, or why it has not.
+    /// Reports the id of an object that was handled, or keeps the failure.
     pub(crate) fn tell(&mut self, ended: Result<String, Failure>) -> Result<(), Failure> {
         match ended {
             Ok(id) => {

@@ -1,4 +1,4 @@
-//! How to get to the daemon: what the command line says of it, and what is said when it is not there.
+//! Access to the daemon: the options that name it, and the messages if it cannot be reached.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use cofferdam_client::{ConnectError, Tls, Unreachable};
 
 use crate::failure::Failure;
 
-/// Files that prove who the daemon and its client are, for https.
+/// Files that authenticate the daemon and its client, for https.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Files {
     /// For https: a directory with ca.pem, cert.pem and key.pem, as `coffer tls init` makes one for each client.
     /// Default: COFFERDAM_TLS.
     #[arg(long = "tls", global = true, id = "tls_directory", value_name = "DIR", help_heading = "Global options", conflicts_with_all = ["tls_ca", "tls_cert", "tls_key"])]
     directory: Option<PathBuf>,
-    /// For https: who must have signed the daemon's certificate. Default: an authority that this host trusts.
+    /// For https: the authority that must have signed the daemon's certificate. Default: one that this host trusts.
     #[arg(long = "ca", global = true, id = "tls_ca", value_name = "FILE", help_heading = "Global options")]
     ca: Option<PathBuf>,
     /// For https: the client's certificate.
@@ -41,7 +41,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// As named on the command line, or else the directory that `variable` names.
+    /// Returns the files that the command line names, or else those in the directory that `variable` names.
     pub(crate) fn or(self, variable: Option<String>) -> Tls {
         let directory = match self.directory {
             None if self == Self::default() => variable.map(PathBuf::from),
@@ -79,13 +79,13 @@ fn no_socket(socket: &Path, kind: Option<io::ErrorKind>) -> Failure {
             .with_hint(doctor::who_may_open(socket))
             .and_hint(
                 "become a member (usermod --append --groups GROUP USER, then log in again), or use sudo. \
-                 What a user may do then, the roles under `access` in the daemon's configuration say",
+                 The roles under `access` in the daemon's configuration decide what a user may do",
             );
     }
     let socket = socket.display();
     let (message, hint) = match kind {
         Some(io::ErrorKind::ConnectionRefused) => (
-            format!("nothing listens on {socket}, although the socket is there"),
+            format!("the socket {socket} exists, but no process listens on it"),
             "the daemon has probably ended; see `systemctl status cofferd`, or start it with `cofferd --config FILE`",
         ),
         Some(io::ErrorKind::NotFound) => (
@@ -108,7 +108,7 @@ mod tests {
     use crate::exit::Exit;
 
     #[test]
-    fn what_is_named_on_the_command_line_is_stronger_than_the_variable() {
+    fn command_line_overrides_environment_variable() {
         let variable = || Some("/from/variable".to_owned());
         let named = Files { ca: Some("/ca".into()), ..Files::default() };
         assert_eq!(named.or(variable()), Tls { ca: Some("/ca".into()), pair: None });
@@ -124,16 +124,21 @@ mod tests {
         assert!(text(Some(io::ErrorKind::NotFound)).contains("/s does not exist"));
         let denied = no_socket(Path::new("/s"), Some(io::ErrorKind::PermissionDenied));
         assert!(
-            denied.to_string().contains("you may not use the daemon's socket /s\nhint: / is for user root")
+            denied
+                .to_string()
+                .contains("you may not use the daemon's socket /s\nhint: / is accessible to user root")
         );
         assert_eq!(denied.exit(), Exit::Denied, "a daemon may well be there");
-        assert!(text(Some(io::ErrorKind::ConnectionRefused)).contains("nothing listens on /s"));
+        assert!(
+            text(Some(io::ErrorKind::ConnectionRefused))
+                .contains("the socket /s exists, but no process listens on it")
+        );
         assert!(text(None).contains("does not answer"));
         assert_eq!(no_socket(Path::new("/s"), None).exit(), Exit::Unreachable);
     }
 
     #[tokio::test]
-    async fn who_is_not_there_and_what_cannot_be_read_are_told_apart() {
+    async fn unreachable_daemon_and_unreadable_file_are_distinguished() {
         let failed = async |endpoint: &str, tls| {
             let endpoint: Endpoint = endpoint.parse().unwrap();
             Failure::from(Connect::to(endpoint).with_tls(tls).connect().await.unwrap_err())

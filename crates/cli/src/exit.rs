@@ -1,35 +1,35 @@
-//! How a command ended, for scripts.
+//! Exit codes, for scripts.
 
 use std::process::ExitCode;
 
-/// The exit codes; documented in `coffer --help`, never renumbered.
+/// An exit code. The codes are documented in `coffer --help`, and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It did what was asked.
+    /// The command did its task.
     Ok,
-    /// The tool ran and failed, the daemon could not do it, or a check found something wrong.
+    /// The tool ran and failed, the daemon could not do the task, or a check found a problem.
     Failed,
     /// The command line or the request is malformed.
     Usage,
-    /// Refused: by permission, policy, rate limit or a human.
+    /// Refused because of a permission, the policy, a rate limit or a human.
     Denied,
     /// The call waits for an approval.
     AwaitingApproval,
     /// The daemon cannot be reached.
     Unreachable,
-    /// Nothing is wrong with the log, but no signature of the key that was given is in it.
+    /// The log is intact, but contains no signature of the given key.
     Unvouched,
-    /// The exit code of a command in a run, or 128 and the number of a signal.
+    /// Exit code of a command in a run, or 128 plus the number of a signal.
     Command(u8),
 }
 
-/// What `timeout(1)` ends with.
+/// Exit code of `timeout(1)` after a timeout.
 pub(crate) const TIMED_OUT: u8 = 124;
 
 impl Exit {
-    /// The same where a command's own code may stand in its place: ours are out of the way of most, as those
-    /// of `docker exec` and
-    /// `env` are.
+    /// Converts the code for a command of `coffer` that also passes on the exit codes of other programs.
+    ///
+    /// The converted codes differ from those of most programs, like the codes of `docker exec` and `env`.
     pub(crate) fn beside_a_command(self) -> Self {
         match self {
             Self::Ok | Self::Command(_) => self,

@@ -1,4 +1,4 @@
-//! Why a command did not do what was asked: one sentence, what to do next, and the exit code.
+//! Failures of commands: one sentence, a hint, and the exit code.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -12,18 +12,18 @@ use tonic_types::StatusExt;
 use crate::exit::Exit;
 use crate::time;
 
-/// Reasons that mean "refused" whatever the gRPC code is.
+/// Reasons that mean "refused" for every gRPC code.
 const REFUSALS: [&str; 5] =
     ["PERMISSION_DENIED", "COMMAND_NOT_ALLOWED", "RATE_LIMITED", "APPROVAL_DENIED", "APPROVAL_EXPIRED"];
 
-/// A command that failed.
+/// Failure of a command.
 #[derive(Debug, Serialize)]
 pub(crate) struct Failure {
     #[serde(skip)]
     exit: Exit,
     #[serde(skip)]
     reader_left: bool,
-    /// The stable reason, where the daemon gave one.
+    /// Stable reason, if the daemon gave one.
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
     message: String,
@@ -33,7 +33,7 @@ pub(crate) struct Failure {
     metadata: BTreeMap<String, String>,
 }
 
-/// How a command ended, or why it did not do what was asked.
+/// Result of a command: its exit code, or its failure.
 pub(crate) type Ended = Result<Exit, Failure>;
 
 impl Failure {
@@ -48,12 +48,12 @@ impl Failure {
         }
     }
 
-    /// The command line or what it names is wrong.
+    /// Creates the failure that the command line, or an object that it names, is wrong.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
     }
 
-    /// It was tried and did not work.
+    /// Creates the failure that an attempt did not succeed.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self::new(Exit::Failed, message)
     }
@@ -62,18 +62,18 @@ impl Failure {
         Self::new(Exit::Unreachable, message)
     }
 
-    /// This user may not ask the daemon.
+    /// Creates the failure that this user may not use the daemon.
     pub(crate) fn not_permitted(message: impl Into<String>) -> Self {
         Self::new(Exit::Denied, message)
     }
 
-    /// Says what to do next.
+    /// Sets the hint, which says what to do next.
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
         self
     }
 
-    /// Says what else to do.
+    /// Adds another hint.
     pub(crate) fn and_hint(mut self, hint: &str) -> Self {
         if !hint.is_empty() && !self.hint.is_empty() {
             self.hint.push_str("; ");
@@ -91,7 +91,7 @@ impl Failure {
         self.exit
     }
 
-    /// The reader of standard output has gone, as with `| head`: nothing to complain about.
+    /// Returns true if the reader of standard output has gone, as with `| head`. This is not reported as an error.
     pub(crate) fn reader_left(&self) -> bool {
         self.reader_left
     }
@@ -156,7 +156,7 @@ fn exit_of(status: &Status, reason: &str) -> Exit {
     match status.code() {
         Code::PermissionDenied | Code::Unauthenticated => Exit::Denied,
         Code::InvalidArgument => Exit::Usage,
-        // With a cause, or without a reason, it is the transport that speaks, not the daemon.
+        // A status with a cause, or without a reason, comes from the transport and not from the daemon.
         _ if status.source().is_some() => Exit::Unreachable,
         Code::Unavailable | Code::DeadlineExceeded if reason.is_empty() => Exit::Unreachable,
         Code::Cancelled if status.message() == "Timeout expired" => Exit::Unreachable,
@@ -168,20 +168,20 @@ fn hint_for(reason: &str, metadata: &BTreeMap<String, String>, exit: Exit, retry
     let resource = metadata.get("resource").map(String::as_str);
     match (reason, retry) {
         (_, Some(delay)) => format!("try again in {delay}"),
-        ("RUN_NOT_READY", _) => "`coffer run list` shows in which state it is".into(),
+        ("RUN_NOT_READY", _) => "`coffer run list` shows its state".into(),
         ("AWAITING_APPROVAL", _) => {
             "`coffer approval list` shows what waits; `coffer approval approve ID` decides".into()
         }
-        // The API refuses, not a run's policy: the message names the roles.
+        // The API refuses, and not the policy of a run. The message names the roles.
         ("PERMISSION_DENIED", _) if metadata.contains_key("roles") => String::new(),
         ("NOT_FOUND", _) if resource == Some("run") => {
-            "`coffer run list` shows yours; those of other users only operators see".into()
+            "`coffer run list` shows your runs; only operators see those of other users".into()
         }
         ("PERMISSION_DENIED" | "COMMAND_NOT_ALLOWED", _) => {
             "`coffer policy show` prints what the run's profile and role allow".into()
         }
         ("AUDIT_UNAVAILABLE", _) => {
-            "the daemon makes no call that it cannot record: check its log and its disk space".into()
+            "the daemon refuses calls that it cannot record: check its log and its disk space".into()
         }
         ("OVERLOADED", _) => "try again in a moment".into(),
         ("APPROVAL_EXPIRED", _) => "make the call again, and decide with `coffer approval approve ID`".into(),
@@ -224,14 +224,14 @@ mod tests {
         let failure = Failure::from(status(Code::FailedPrecondition, "RUN_NOT_READY"));
         assert_eq!(
             failure.to_string(),
-            "no such run (RUN_NOT_READY)\nhint: `coffer run list` shows in which state it is"
+            "no such run (RUN_NOT_READY)\nhint: `coffer run list` shows its state"
         );
         assert_eq!(
             serde_json::to_value(&failure).unwrap(),
             serde_json::json!({
                 "reason": "RUN_NOT_READY",
                 "message": "no such run",
-                "hint": "`coffer run list` shows in which state it is",
+                "hint": "`coffer run list` shows its state",
                 "metadata": {"run": "a"},
             })
         );
@@ -251,7 +251,7 @@ mod tests {
         let policy = of(Code::PermissionDenied, "PERMISSION_DENIED", ("rule", "exec"));
         assert!(policy.1.contains("policy show"), "{policy:?}");
         let run = of(Code::NotFound, "NOT_FOUND", ("resource", "run"));
-        assert!(run.0 == Exit::Failed && run.1.contains("shows yours"), "{run:?}");
+        assert!(run.0 == Exit::Failed && run.1.contains("shows your runs"), "{run:?}");
     }
 
     #[test]
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_left_is_no_failure() {
+    fn closed_reader_is_not_a_failure() {
         assert!(Failure::from(io::Error::from(io::ErrorKind::BrokenPipe)).reader_left());
         assert!(!Failure::from(io::Error::from(io::ErrorKind::Other)).reader_left());
     }

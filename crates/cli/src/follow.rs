@@ -1,4 +1,4 @@
-//! Streams of changes, as they come: a line each for people, an object a line for programs.
+//! Prints streams of changes as they arrive: a line for each change for people, and a JSON object for each for programs.
 
 use serde::Serialize;
 use tonic::Streaming;
@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::ui::Ui;
 
-/// Prints what `item` finds in each message, until the stream ends or `is_last` says so.
+/// Prints the item of each message, until the stream ends or `is_last` returns true.
 pub(crate) async fn print<M, T: Serialize>(
     ui: Ui,
     mut changes: Streaming<M>,

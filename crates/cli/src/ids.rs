@@ -1,14 +1,14 @@
-//! Ids as people type them: whole, or an end (else a beginning) that only one of the candidates has.
+//! Ids as users type them: a whole id, or an end (otherwise a beginning) that only one of the candidates has.
 
 use std::str::FromStr;
 
 use crate::failure::Failure;
 
 const SHORT: usize = 8;
-/// How many candidates an error names.
+/// Number of candidates that an error names.
 const SHOWN: usize = 5;
 
-/// The end of an id, enough to tell neighbours apart (the beginning of a UUIDv7 is the time).
+/// Returns the end of an id, which distinguishes it from its neighbours. The beginning of a UUIDv7 is the time.
 pub(crate) fn short(id: &str) -> &str {
     if !is_whole(id) {
         return id;
@@ -16,7 +16,7 @@ pub(crate) fn short(id: &str) -> &str {
     id.get(id.len() - SHORT..).unwrap_or(id)
 }
 
-/// The ends of all ids of a list, as long as it takes to tell them apart.
+/// Returns a function that shortens each id of a list to an end that no other id of the list has.
 pub(crate) fn ends<'a>(ids: impl Iterator<Item = &'a str> + Clone) -> impl Fn(&str) -> String {
     let all: Vec<String> = ids.map(str::to_owned).collect();
     move |id: &str| {
@@ -25,13 +25,13 @@ pub(crate) fn ends<'a>(ids: impl Iterator<Item = &'a str> + Clone) -> impl Fn(&s
         }
         let is_shared = |end: &str| all.iter().filter(|other| *other != id).any(|other| other.ends_with(end));
         let ends = (SHORT..id.len()).map(|length| &id[id.len() - length..]);
-        // A dash at the beginning is no part of a word.
+        // Skips ends with a leading dash, which is not part of a word.
         let mut ends = ends.filter(|end| !end.starts_with('-'));
         ends.find(|end| !is_shared(end)).unwrap_or(id).to_owned()
     }
 }
 
-/// Whether this is a whole UUID, to be taken as it is.
+/// Returns true if this is a whole UUID, which needs no search.
 pub(crate) fn is_whole(id: &str) -> bool {
     id.len() == 36
         && id.bytes().enumerate().all(|(i, b)| match i {
@@ -40,7 +40,7 @@ pub(crate) fn is_whole(id: &str) -> bool {
         })
 }
 
-/// The whole id that `text` names: `text` itself, or the only one of `known` that has it as its end or beginning.
+/// Returns the whole id that `text` names: `text` itself, or the only id of `known` that ends or begins with it.
 pub(crate) async fn resolve(
     text: &str,
     noun: &str,
@@ -67,8 +67,9 @@ impl FromStr for Named {
 }
 
 impl Named {
-    /// The whole id that is meant, among the ids and tags of `known`, the oldest first. Of those with the tag it is the newest: a
-    /// tag is used again when a server is started again.
+    /// Returns the whole id that the argument names, among the ids and tags of `known`, the oldest first.
+    ///
+    /// If several have the tag, it returns the newest, because a restarted server often gets the same tag again.
     pub(crate) async fn resolve(
         &self,
         noun: &str,
@@ -86,12 +87,12 @@ impl Named {
     }
 }
 
-/// An argument that is an id, or part of one.
+/// Parses an argument that is an id or part of one.
 pub(crate) fn part(text: &str) -> Result<String, String> {
     if may_be_part(text) { Ok(text.to_ascii_lowercase()) } else { Err("is not an id or part of one".into()) }
 }
 
-/// `text`, or a dash where there is none.
+/// Returns `text`, or a dash if it is empty.
 pub(crate) fn or_dash(text: &str) -> String {
     if text.is_empty() { "-" } else { text }.to_owned()
 }
@@ -100,7 +101,7 @@ fn may_be_part(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
 }
 
-/// The one id among `ids` that ends with `part`, or else begins with it.
+/// Returns the only id among `ids` that ends with `part`, or else begins with it.
 pub(crate) fn pick<'a>(
     ids: impl IntoIterator<Item = &'a str>,
     part: &str,
@@ -120,12 +121,12 @@ pub(crate) fn pick<'a>(
     match found[..] {
         [one] => Ok(one),
         [] => Err(Failure::failed(format!("no {noun} has an id that begins or ends with `{part}`"))
-            .with_hint(format!("`{list}` shows yours; those of other users only operators see"))),
+            .with_hint(format!("`{list}` shows yours; only operators see those of other users"))),
         _ => {
             let some = found.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
             let more = if found.len() > SHOWN { ", …" } else { "" };
-            Err(Failure::usage(format!("`{part}` could be any of {} {noun} ids", found.len()))
-                .with_hint(format!("give more of its end: {some}{more}")))
+            Err(Failure::usage(format!("`{part}` matches {} {noun} ids", found.len()))
+                .with_hint(format!("give more of its last characters: {some}{more}")))
         }
     }
 }

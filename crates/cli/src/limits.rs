@@ -1,4 +1,4 @@
-//! `coffer limits`: what was used of the rate limits, and what is left; and `coffer throttle`.
+//! `coffer limits`: the use of the rate limits; and `coffer throttle`.
 
 use clap::Args;
 use wire::v1::rate_limit::Scope;
@@ -10,7 +10,7 @@ use crate::output::Output;
 use crate::run::RunRef;
 use crate::time;
 
-/// Show the rate limits: how many calls were made, how many run now, and how many may.
+/// Show the rate limits: calls made, calls that run now, and the maximum of each.
 ///
 /// Each line is one window: how much of the limit is used, when a full window has room again, and when it is empty.
 #[derive(Args, Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct Limits {
     /// The run's id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
     #[arg(value_name = "RUN", required_unless_present = "agent")]
     run: Option<RunRef>,
-    /// Show the limits of this agent of yours instead, under the profile of its newest living run.
+    /// Show the limits of this agent of yours instead, under the profile of its newest live run.
     #[arg(long, value_name = "AGENT", conflicts_with = "run")]
     agent: Option<String>,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Throttle {
     #[arg(value_name = "AGENT")]
     agent: String,
     /// The agent's principal, such as `uid:1000`. Needed if agents of several principals have this name, or
-    /// if the agent has no living run.
+    /// if the agent has no live run.
     #[arg(long, value_name = "PRINCIPAL", default_value = "", hide_default_value = true)]
     principal: String,
     /// Maximum number of calls per minute, over all operations; 0 allows none.

@@ -1,7 +1,7 @@
-//! `coffer mcp`: a run's tools for a client of the Model Context Protocol that starts this as its server.
+//! `coffer mcp`: a run's tools for a client of the Model Context Protocol that starts this program as its server.
 //!
-//! It carries the run's token and can do nothing more, whoever starts it: an operator's rights are no agent's. Standard output
-//! is the protocol's alone; what there is to say before and after goes to standard error.
+//! It uses the run's token, and has only the rights of that token even if an operator starts it, because an agent must not get an
+//! operator's rights. Standard output is reserved for the protocol. Messages before and after the session go to standard error.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -15,12 +15,11 @@ use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 
-/// What older releases read the token from.
+/// Environment variable from which older releases read the token.
 const FORMER: &str = "COFFERDAM_RUN_TOKEN";
-/// No token's file is longer, bytes.
+/// Length of the longest file with a token, in bytes.
 const LONGEST_FILE: u64 = 4096;
-const HOW: &str = "make a run with `coffer run create --issue-token`, which prints its token once; then set COFFERDAM_TOKEN, or put it into a \
-file of your own and name that with --token-file";
+const HOW: &str = "create a run with `coffer run create --issue-token`, which prints its token once; then set COFFERDAM_TOKEN, or name a file with the token, which only you can read, with --token-file";
 
 /// Serve a run's tools to an MCP client, on standard input and output.
 ///
@@ -59,7 +58,7 @@ impl Mcp {
         let channel = context.daemon.channel().await?;
         let client = RunClient::new(mcp::api(channel), &token, &self.dialect)
             .refusing_awaiting_approval(self.refuse_awaiting_approval);
-        // A token that opens nothing, or a dialect that is none, is said here and not to a client that cannot mend it.
+        // Reports an invalid token or dialect here, because an MCP client could not correct it.
         client.list_tools().await?;
         let mut bridge = Bridge::new(client);
         if self.decide_approvals {

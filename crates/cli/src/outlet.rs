@@ -1,15 +1,15 @@
-//! A command's own output on its way to one of ours, as it comes.
+//! Prints a command's output as it arrives.
 
 use std::io::{self, Write};
 
 use crate::clean::Cleaner;
 
-/// Bytes as they are; on a terminal as harmless text.
+/// Writer for output. It writes bytes unchanged, or as harmless text to a terminal.
 pub(crate) struct Outlet {
     stream: Box<dyn Write>,
-    /// Set when the stream is a terminal.
+    /// Present if the stream is a terminal.
     cleaner: Option<Cleaner>,
-    /// The last line has no end yet.
+    /// True if the last line has no end yet.
     mid_line: bool,
 }
 
@@ -18,7 +18,7 @@ impl Outlet {
         Self { stream, cleaner: terminal.then(Cleaner::default), mid_line: false }
     }
 
-    /// Writes bytes, to be seen at once.
+    /// Writes bytes so that they appear at once.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.cleaner {
             Some(cleaner) => self.stream.write_all(cleaner.push(bytes).as_bytes())?,
@@ -30,7 +30,7 @@ impl Outlet {
         self.stream.flush()
     }
 
-    /// Nothing more comes. Whether the last line has no end.
+    /// Ends the output. Returns true if the last line has no end.
     pub(crate) fn end(&mut self) -> io::Result<bool> {
         if let Some(cleaner) = &mut self.cleaner {
             self.stream.write_all(cleaner.end().as_bytes())?;

@@ -1,24 +1,24 @@
-//! The only way of text onto a stream.
+//! Composes all text that is printed.
 //!
-//! A [`Output`] is composed of our own words, which are `&'static str`, and of foreign text, which is made harmless
-//! where a terminal would obey it ([`crate::clean`]). Styles are put around text that has been cleaned, so the only
-//! escape sequences that arrive are ours.
+//! An [`Output`] consists of the program's own words, which are `&'static str`, and of foreign text, which is made harmless if a terminal
+//! could obey it ([`crate::clean`]). Styles are added to text that was cleaned already. So all escape sequences that reach the terminal
+//! come from this program.
 
 use comfy_table::{ContentArrangement, Table, presets};
 
 use crate::clean::{Shape, clean};
 
-/// Widest cell of a table, characters.
+/// Width of the widest cell of a table, in characters.
 const WIDEST_CELL: usize = 100;
 
-/// What the stream that a page goes to can show.
+/// Capabilities of the stream that a page is printed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Look {
-    /// It is a terminal: control characters would be obeyed.
+    /// True for a terminal, which obeys control characters.
     pub(crate) terminal: bool,
-    /// It shows colours, and the user wants them.
+    /// True if the stream shows colours and the user wants them.
     pub(crate) colour: bool,
-    /// Columns, when it is a terminal.
+    /// Number of columns of a terminal.
     pub(crate) width: Option<u16>,
 }
 
@@ -31,8 +31,9 @@ impl Look {
     pub(crate) const COLOUR: Self = Self { terminal: true, colour: true, width: Some(100) };
 }
 
-/// Green for what is added or allowed, red for what is removed or refused, yellow for what waits or is limited, cyan
-/// for names, bold for headings.
+/// Style of a text.
+///
+/// Green means added or allowed, red removed or refused, and yellow pending or limited. Names are cyan, and headings bold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     Green,
@@ -57,7 +58,7 @@ impl Style {
     }
 }
 
-/// Text on its way to a stream.
+/// Text that is composed for a stream.
 #[derive(Debug)]
 pub(crate) struct Output {
     look: Look,
@@ -69,13 +70,13 @@ impl Output {
         Self { look, text: String::new() }
     }
 
-    /// Text of this program, which needs no cleaning.
+    /// Adds text of this program, which needs no cleaning.
     pub(crate) fn own(&mut self, words: &'static str) -> &mut Self {
         self.text.push_str(words);
         self
     }
 
-    /// Foreign text as it is, except on a terminal.
+    /// Adds foreign text, unchanged except on a terminal.
     pub(crate) fn raw(&mut self, text: &str) -> &mut Self {
         if self.look.terminal {
             self.block(text)
@@ -85,19 +86,19 @@ impl Output {
         }
     }
 
-    /// Foreign text of many lines, harmless wherever it goes.
+    /// Adds foreign text of several lines, always cleaned.
     pub(crate) fn block(&mut self, text: &str) -> &mut Self {
         self.text.push_str(&clean(text, Shape::Block));
         self
     }
 
-    /// Foreign text that must stay in its line, harmless wherever it goes.
+    /// Adds foreign text on a single line, always cleaned.
     pub(crate) fn word(&mut self, text: &str) -> &mut Self {
         self.text.push_str(&clean(text, Shape::Line));
         self
     }
 
-    /// As [`Output::word`], in a style.
+    /// Adds text like [`Output::word`] in a style.
     pub(crate) fn styled(&mut self, style: Style, text: &str) -> &mut Self {
         let text = clean(text, Shape::Line);
         if self.look.colour {
@@ -108,7 +109,7 @@ impl Output {
         self
     }
 
-    /// As [`Output::word`], filled up with spaces to `width`, and one more.
+    /// Adds text like [`Output::word`], then spaces up to `width`, and one more space.
     pub(crate) fn column(&mut self, text: &str, width: usize) -> &mut Self {
         let text = clean(text, Shape::Line);
         let fill = width.saturating_sub(console::measure_text_width(&text)) + 1;
@@ -117,7 +118,7 @@ impl Output {
         self
     }
 
-    /// Ends a line, unless it has been ended or nothing was begun.
+    /// Ends the line, unless there is no text or the line has ended already.
     pub(crate) fn end_line(&mut self) -> &mut Self {
         if !self.text.is_empty() && !self.text.ends_with('\n') {
             self.text.push('\n');
@@ -125,12 +126,12 @@ impl Output {
         self
     }
 
-    /// A diff to be kept: as it is, except on a terminal, where it is as in [`Output::diff`].
+    /// Adds a diff that users may store: unchanged, except on a terminal, where it is the same as with [`Output::diff`].
     pub(crate) fn raw_diff(&mut self, diff: &str) -> &mut Self {
         if self.look.terminal { self.diff(diff) } else { self.raw(diff) }
     }
 
-    /// A unified diff, coloured where colours are shown; harmless wherever it goes.
+    /// Adds a unified diff, always cleaned, and coloured if the stream shows colours.
     pub(crate) fn diff(&mut self, diff: &str) -> &mut Self {
         for line in diff.split_terminator('\n') {
             let style = match line.as_bytes() {
@@ -140,7 +141,7 @@ impl Output {
                 [b'@', b'@', ..] => Some(Style::Cyan),
                 _ => None,
             };
-            // Tabs stay: they are the code's own indentation.
+            // Tabs remain, because they are the indentation of the code.
             let line = clean(line, Shape::Block);
             match style {
                 Some(style) if self.look.colour => {
@@ -153,7 +154,7 @@ impl Output {
         self
     }
 
-    /// Says that a result is not all that there is.
+    /// Adds a note that a result is incomplete.
     pub(crate) fn cut_short(&mut self, truncated: bool, hint: &str) {
         if truncated {
             self.end_line().styled(Style::Yellow, "cut short");
@@ -176,7 +177,7 @@ impl Output {
         }
     }
 
-    /// A fact a line: name, value.
+    /// Adds a line with name and value for each fact that is not empty.
     pub(crate) fn facts(&mut self, facts: &[(&'static str, String)]) -> &mut Self {
         let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
         for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
@@ -185,7 +186,7 @@ impl Output {
         self
     }
 
-    /// A table; every cell stays in its line.
+    /// Adds a table. Every cell is on a single line.
     pub(crate) fn table(
         &mut self,
         header: &[&'static str],

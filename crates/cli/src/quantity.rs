@@ -1,6 +1,6 @@
-//! Sizes, shares and pairs, as people write and read them.
+//! Parses and formats sizes, numbers and pairs.
 
-/// Reads `512M`, `1GiB`, `1048576`: bytes, with powers of 1024.
+/// Parses a size in bytes, such as `512M`, `1GiB` or `1048576`. Units are powers of 1024.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is not a size; write it as in 512M or 2G");
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -17,7 +17,7 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).filter(|&bytes| bytes > 0).ok_or_else(wrong)
 }
 
-/// Reads `1.5` cores as 1500 thousandths of one.
+/// Parses a number of cores and returns it in thousandths. `1.5` gives 1500.
 pub(crate) fn parse_cpus(text: &str) -> Result<u32, String> {
     let wrong = || format!("`{text}` is not a number of cores; write it as in 2, 1.5 or 0.25");
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
@@ -42,7 +42,7 @@ pub(crate) fn parse_pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// A number of bytes: `812 B`, `1.5 KiB`.
+/// Formats a number of bytes: `812 B`, `1.5 KiB`.
 pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     for (size, unit) in UNITS {
@@ -54,7 +54,7 @@ pub(crate) fn bytes(count: u64) -> String {
     format!("{count} B")
 }
 
-/// `1 match`, `2 matches`.
+/// Formats a number with its noun: `1 match`, `2 matches`.
 pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }

@@ -1,10 +1,10 @@
-//! Times and durations, as people write and read them.
+//! Parses and formats times and durations.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Reads `90s`, `10m`, `1h30m`, `250ms`.
+/// Parses a duration such as `90s`, `10m`, `1h30m` or `250ms`.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a duration; write it as in 90s, 10m or 1h30m");
     let signed: SignedDuration = text.parse().map_err(|_| wrong())?;
@@ -12,13 +12,13 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     if duration.is_zero() { Err("a duration must be longer than zero".into()) } else { Ok(duration) }
 }
 
-/// As [`parse`], and `7d`.
+/// Parses a duration like [`parse`], and also days such as `7d`.
 pub(crate) fn parse_with_days(text: &str) -> Result<Duration, String> {
     let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok()).filter(|days| *days > 0);
     days.map_or_else(|| parse(text), |days| Ok(Duration::from_secs(u64::from(days) * 86_400)))
 }
 
-/// A duration in two units at most: `312 ms`, `3.4 s`, `5m 12s`, `2h 3m`, `4d 1h`.
+/// Formats a duration in at most two units: `312 ms`, `3.4 s`, `5m 12s`, `2h 3m`, `4d 1h`.
 pub(crate) fn brief(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
@@ -31,33 +31,33 @@ pub(crate) fn brief(duration: Duration) -> String {
     }
 }
 
-/// A moment in UTC, to the millisecond; `-` when there is none or it is nonsense.
+/// Formats a moment in UTC with milliseconds. Returns `-` if there is none or it is invalid.
 pub(crate) fn moment(time: Option<&wire::Timestamp>) -> String {
     time.and_then(|time| Timestamp::new(time.seconds, time.nanos).ok())
         .map_or_else(|| "-".into(), |time| time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 
-/// As [`moment`]; empty when there is none.
+/// Formats a moment like [`moment`]. Returns an empty text if there is none.
 pub(crate) fn known(time: Option<&wire::Timestamp>) -> String {
     time.map(|time| moment(Some(time))).unwrap_or_default()
 }
 
-/// The time from `start` to `end`; `-` when one is missing.
+/// Formats the time from `start` to `end`. Returns `-` if one of them is missing.
 pub(crate) fn span(start: Option<&wire::Timestamp>, end: Option<&wire::Timestamp>) -> String {
     between(start, end).map_or_else(|| "-".into(), brief)
 }
 
-/// The moment so many milliseconds after the epoch, as [`moment`].
+/// Formats a number of milliseconds since the epoch like [`moment`].
 pub(crate) fn moment_of_millis(millis: u64) -> String {
     moment(Some(&timestamp::UnixMillis(millis).to_wire()))
 }
 
-/// From `start` to `end`, when both are there and in order.
+/// Returns the time from `start` to `end`, if both exist and are in order.
 pub(crate) fn between(start: Option<&wire::Timestamp>, end: Option<&wire::Timestamp>) -> Option<Duration> {
     since_epoch(end?)?.checked_sub(since_epoch(start?)?)
 }
 
-/// Now, as the API writes it.
+/// Returns the present time in the form of the API.
 pub(crate) fn now() -> wire::Timestamp {
     timestamp::Timestamp::now().to_wire()
 }

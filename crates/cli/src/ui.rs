@@ -1,4 +1,4 @@
-//! The two streams: data on standard output, talk on standard error.
+//! The two streams: data on standard output, and talk on standard error.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -17,15 +17,15 @@ use crate::output::{Look, Output, Style};
 
 const TICK: Duration = Duration::from_millis(100);
 
-/// How data is printed.
+/// Format of printed data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    // No doc comments: clap would print them beneath every command.
+    // Variants have no doc comments, because clap would print them with every command.
     Table,
     Json,
 }
 
-/// The user's terminal, or what stands in its place.
+/// The user's terminal, or the files or pipes in its place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ui {
     format: Format,
@@ -33,9 +33,9 @@ pub(crate) struct Ui {
     stderr: Look,
 }
 
-#[allow(clippy::unused_self)] // printing needs nothing of the Ui, but goes through it, so that one sees who may print
+#[allow(clippy::unused_self)] // printing needs no state, but goes through the `Ui` so that callers that print are easy to find
 impl Ui {
-    /// Looks at both streams and at `NO_COLOR`.
+    /// Examines both streams and `NO_COLOR`.
     pub(crate) fn new(format: Format) -> Self {
         Self {
             format,
@@ -44,22 +44,22 @@ impl Ui {
         }
     }
 
-    /// Whether programs read the data.
+    /// Returns true if the data is for programs.
     pub(crate) fn is_json(self) -> bool {
         self.format == Format::Json
     }
 
-    /// An empty page for data.
+    /// Returns an empty page for data.
     pub(crate) fn page(self) -> Output {
         Output::new(self.stdout)
     }
 
-    /// An empty page for talk.
+    /// Returns an empty page for talk.
     pub(crate) fn talk(self) -> Output {
         Output::new(self.stderr)
     }
 
-    /// Where a command's standard output and standard error go.
+    /// Returns the outlets for a command's standard output and standard error.
     pub(crate) fn outlets(self) -> [Outlet; 2] {
         [
             Outlet::new(Box::new(io::stdout()), self.stdout.terminal),
@@ -67,7 +67,7 @@ impl Ui {
         ]
     }
 
-    /// Whether both streams are shown to a person, and so perhaps in the same place.
+    /// Returns true if both streams are terminals, and so perhaps the same one.
     pub(crate) fn is_terminal(self) -> bool {
         self.stdout.terminal && self.stderr.terminal
     }
@@ -76,12 +76,12 @@ impl Ui {
         write_all(&mut io::stdout().lock(), page.as_str())
     }
 
-    /// Prints talk. Nobody can be told when that fails.
+    /// Prints talk. An error is ignored, because there is no other place to report it.
     pub(crate) fn say(self, page: &Output) {
         let _ = write_all(&mut io::stderr().lock(), page.as_str());
     }
 
-    /// Ends a line of talk that somebody else began.
+    /// Ends a line on standard error that a command began.
     pub(crate) fn end_line(self) {
         let _ = write_all(&mut io::stderr().lock(), "\n");
     }
@@ -93,12 +93,12 @@ impl Ui {
         self.say(&page);
     }
 
-    /// Prints an answer: as JSON for programs, as `render` words it for people.
+    /// Prints an answer: as JSON for programs, or with `render` for people.
     pub(crate) fn answer<T: Serialize>(self, answer: T, render: impl FnOnce(T, &mut Output)) -> Ended {
         self.answer_and_talk(answer, |answer, page, _| render(answer, page))
     }
 
-    /// As [`Ui::answer`], where people are told more than the data.
+    /// Prints an answer like [`Ui::answer`]. `render` may add talk for people.
     pub(crate) fn answer_and_talk<T: Serialize>(
         self,
         answer: T,
@@ -115,7 +115,7 @@ impl Ui {
         Ok(Exit::Ok)
     }
 
-    /// Prints an answer that comes with others: as a line of JSON, or as `render` words it.
+    /// Prints one of several answers: as a line of JSON, or with `render`.
     pub(crate) fn answer_line<T: Serialize>(
         self,
         answer: &T,
@@ -129,19 +129,19 @@ impl Ui {
         Ok(self.show(&page)?)
     }
 
-    /// Prints one JSON document, for people to read, too.
+    /// Prints a JSON document in a form that people can read as well.
     pub(crate) fn json(self, value: &impl Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(value)?;
         Ok(write_line(&escape_json(&text))?)
     }
 
-    /// Prints one JSON document in one line.
+    /// Prints a JSON document on one line.
     pub(crate) fn json_line(self, value: &impl Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string(value)?;
         Ok(write_line(&escape_json(&text))?)
     }
 
-    /// Says why a command failed.
+    /// Prints why a command failed.
     pub(crate) fn fail(self, failure: &Failure) {
         if let (Format::Json, Ok(text)) = (self.format, serde_json::to_string(failure)) {
             let _ = write_all(&mut io::stderr().lock(), &format!("{}\n", escape_json(&text)));
@@ -152,12 +152,12 @@ impl Ui {
         self.say(&page);
     }
 
-    /// Shows how far a long reading is; only on a terminal.
+    /// Shows the progress in bytes, only on a terminal.
     pub(crate) fn bytes_bar(self) -> Bar {
         self.bar("{wide_bar} {bytes}/{total_bytes}")
     }
 
-    /// Shows how many of many things are done; only on a terminal.
+    /// Shows the progress as a number of items, only on a terminal.
     pub(crate) fn count_bar(self) -> Bar {
         self.bar("{wide_bar} {human_pos}/{human_len} {eta:.dim}")
     }
@@ -170,7 +170,7 @@ impl Ui {
         Bar(ProgressBar::new(0).with_style(style))
     }
 
-    /// Waits for an answer of the daemon, and shows that it takes its time.
+    /// Waits for an answer of the daemon, and shows a spinner meanwhile.
     pub(crate) async fn wait<T>(
         self,
         what: &'static str,
@@ -180,7 +180,7 @@ impl Ui {
         Ok(answer.await?.into_inner())
     }
 
-    /// Shows that something takes its time, until the answer is dropped; only on a terminal.
+    /// Shows a spinner until the returned value is dropped, only on a terminal.
     pub(crate) fn spinner(self, what: &'static str) -> Spinner {
         if !self.stderr.terminal {
             return Spinner(ProgressBar::hidden());
@@ -193,7 +193,7 @@ impl Ui {
     }
 }
 
-/// How far something long is; removes itself when dropped.
+/// Progress bar, which disappears when it is dropped.
 pub(crate) struct Bar(ProgressBar);
 
 impl Bar {
@@ -209,7 +209,7 @@ impl Drop for Bar {
     }
 }
 
-/// Removes itself when dropped.
+/// Spinner, which disappears when it is dropped.
 pub(crate) struct Spinner(ProgressBar);
 
 impl Drop for Spinner {

@@ -1,8 +1,8 @@
-//! What the commands' arguments have in common.
+//! Code that the arguments of several commands share.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-/// A noun's verbs: the subcommands, and the way to each.
+/// Defines the subcommands of a noun, and calls the one that was given.
 macro_rules! verbs {
     ($($(#[$meta:meta])* $verb:ident($arguments:ty)),* $(,)?) => {
         #[derive(Debug, clap::Subcommand)]
@@ -21,8 +21,7 @@ macro_rules! verbs {
 }
 pub(crate) use verbs;
 
-/// A value of an enumeration of the protocol, by its name in small letters; by any other word its default, which stands
-/// for all.
+/// Parses a value of an enumeration of the protocol by its lower-case name. Other words give its default, which means all.
 pub(crate) fn one_of<T: Clone + Default + Send + Sync + 'static>(
     words: &'static [&'static str],
     named: fn(&str) -> Option<T>,

@@ -253,7 +253,7 @@ fn a_broken_log_is_a_failure() {
 }
 
 #[test]
-fn a_part_of_a_bundle_is_none() {
+fn truncated_bundle_is_refused() {
     let daemon = Daemon::start();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("run.bundle");
@@ -276,11 +276,11 @@ fn no_daemon_no_answer() {
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
     let (code, _, err) = end(&bare().args(["--endpoint", &endpoint, "run", "list"]).output().unwrap());
     assert_eq!(code, 5);
-    assert!(err.contains("nothing listens on"), "{err}");
+    assert!(err.contains("no process listens on"), "{err}");
 }
 
 #[test]
-fn a_socket_that_speaks_something_else_is_no_daemon() {
+fn socket_without_a_daemon_is_unreachable() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("s");
     let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
@@ -296,7 +296,7 @@ fn a_wrong_command_line_is_usage() {
     let (code, _, err) =
         end(&bare().args(["--endpoint", "http://host:7443", "run", "list"]).output().unwrap());
     assert_eq!(code, 2);
-    assert!(err.contains("use https for another"), "{err}");
+    assert!(err.contains("use https for other hosts"), "{err}");
     assert_eq!(end(&bare().arg("frobnicate").output().unwrap()).0, 2);
     assert_eq!(end(&bare().args(["call", "show", "short"]).output().unwrap()).0, 2);
 }
@@ -351,7 +351,7 @@ fn without_a_daemon_the_doctor_looks_at_this_host_and_misses_an_engine() {
     assert_eq!(code, 1);
     let of = |topic: &str| findings.iter().find(|[of, ..]| of == topic).unwrap();
     assert_eq!((of("engine")[1].as_str(), of("daemon")[1].as_str()), ("missing", "limited"));
-    assert!(of("host")[2].starts_with("this one"), "{findings:?}");
+    assert!(of("host")[2].starts_with("this host"), "{findings:?}");
     assert!(!of("cgroups")[1].is_empty(), "{findings:?}");
 }
 

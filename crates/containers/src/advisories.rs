@@ -6,8 +6,7 @@
 use crate::engine::EngineFacts;
 
 /// Caveat to show with any list of [`Advisory`].
-pub const ADVISORY_CAVEAT: &str = "judged by version numbers alone: distributions carry fixes back under old numbers \
-                                   (see the package's changelog), and what is not known here is not listed";
+pub const ADVISORY_CAVEAT: &str = "judged by version numbers only: distributions backport fixes under old numbers (see the package's changelog), and newer vulnerabilities are not listed";
 
 /// One known weakness that the reported version does not exclude.
 #[derive(Debug, Clone, PartialEq, Eq)]

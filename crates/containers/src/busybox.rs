@@ -43,7 +43,7 @@ pub enum NoBusybox {
     #[error("it is larger than {} MiB", MAX_BYTES >> 20)]
     TooLarge,
     /// A script, a text, or a program for another architecture.
-    #[error("it is no {} program for Linux", std::env::consts::ARCH)]
+    #[error("it is not a program for Linux on {}", std::env::consts::ARCH)]
     Foreign,
     /// It needs a loader and libraries, which the image does not contain.
     #[error("it is dynamically linked, and the image holds no libraries")]
@@ -233,8 +233,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_static_busybox_of_this_machine_is_refused() {
-        let foreign = format!("it is no {} program for Linux", std::env::consts::ARCH);
+    fn foreign_or_dynamic_busybox_is_refused() {
+        let foreign = format!("it is not a program for Linux on {}", std::env::consts::ARCH);
         for program in [
             Vec::new(),
             b"#!/bin/sh\n".to_vec(),
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_readable_file_is_refused_at_once() {
+    fn special_files_as_busybox_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let why = |path: &Path| Busybox::read(path).unwrap_err();

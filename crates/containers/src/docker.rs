@@ -1,4 +1,6 @@
-//! Docker Engine as an [`Engine`], over its Unix socket. This is the only module that uses bollard.
+//! [`Engine`]: Docker Engine over its Unix socket. This is the only module that uses bollard.
+//!
+//! Every call is bounded in time and ends in an [`EngineError`] that says what was attempted.
 //!
 //! It works with API 1.41 (Docker 20.10) and later. Three habits of the client are guarded against. It pastes ids into URLs, so ids here
 //! are checked types. It sets no limit on an upgraded connection, so every call here gets a deadline. It labels text outside of any frame
@@ -16,7 +18,6 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use bollard::Docker;
 use bollard::container::LogOutput;
 use bollard::errors::Error;
@@ -30,7 +31,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use tokio::sync::mpsc;
 
 use crate::engine::{
-    ContainerListing, Engine, EngineError, EngineFacts, ImageBuild, ImageFacts, ImageListing, ImportChanges,
+    ContainerListing, EngineError, EngineFacts, ImageBuild, ImageFacts, ImageListing, ImportChanges,
     Inspection, Looked, TarStream,
 };
 use crate::exec::{ErrorTail, ExecStream, Piece, StdoutReader};
@@ -50,12 +51,12 @@ const REMOVING: Duration = Duration::from_millis(20);
 
 /// A Docker Engine. Cheap to clone; every call opens its own connection.
 #[derive(Debug, Clone)]
-pub struct DockerEngine {
+pub struct Engine {
     client: Docker,
     endpoint: Endpoint,
 }
 
-impl DockerEngine {
+impl Engine {
     /// Prepares a client. It only checks that the socket exists; [`Engine::version`] is the first request.
     pub fn connect(endpoint: &Endpoint) -> Result<Self, EngineError> {
         let limit = IMPORTING.as_secs();
@@ -81,16 +82,20 @@ impl DockerEngine {
     }
 
     /// Runs a call with a deadline, and names it in the error.
-    async fn within<T>(
+    fn within<T>(
         &self,
         limit: Duration,
         attempt: &'static str,
         call: impl Future<Output = Result<T, Error>> + Send,
-    ) -> Result<T, EngineError> {
-        match tokio::time::timeout(limit, call).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(Error::RequestTimeoutError)) | Err(_) => Err(EngineError::TimedOut { attempt, limit }),
-            Ok(Err(error)) => Err(faults::translate(attempt, &self.endpoint, error)),
+    ) -> impl Future<Output = Result<T, EngineError>> + Send {
+        // The client's futures have kilobytes, which would be in the future of every caller.
+        let call = Box::pin(call);
+        async move {
+            match tokio::time::timeout(limit, call).await {
+                Ok(Ok(answer)) => Ok(answer),
+                Ok(Err(Error::RequestTimeoutError)) | Err(_) => Err(EngineError::TimedOut { attempt, limit }),
+                Ok(Err(error)) => Err(faults::translate(attempt, &self.endpoint, error)),
+            }
         }
     }
 }
@@ -103,15 +108,15 @@ fn gone_is_fine(result: Result<(), EngineError>) -> Result<(), EngineError> {
     }
 }
 
-#[async_trait]
-impl Engine for DockerEngine {
-    async fn version(&self) -> Result<EngineFacts, EngineError> {
+impl Engine {
+    pub async fn version(&self) -> Result<EngineFacts, EngineError> {
         let version = self.within(ASKING, "ask the engine's version", self.client.version()).await?;
         let info = self.within(ASKING, "ask the engine's settings", self.client.info()).await?;
         readback::engine_facts(version, info)
     }
 
-    async fn image(&self, reference: &ImageReference) -> Result<Option<ImageFacts>, EngineError> {
+    /// Looks an image up. `None` if the engine does not have it; it is never pulled.
+    pub async fn image(&self, reference: &ImageReference) -> Result<Option<ImageFacts>, EngineError> {
         let attempt = "look up the image";
         match self.within(ASKING, attempt, self.client.inspect_image(reference.as_str())).await {
             Ok(image) => readback::image_facts(image).map(Some),
@@ -120,7 +125,8 @@ impl Engine for DockerEngine {
         }
     }
 
-    async fn import_image(
+    /// Makes an image of one layer from a root file system in tar form.
+    pub async fn import_image(
         &self,
         rootfs_tar: Bytes,
         reference: &ImageReference,
@@ -140,11 +146,13 @@ impl Engine for DockerEngine {
         self.image(reference).await?.ok_or(EngineError::NotFound { attempt: "find the imported image" })
     }
 
-    async fn load_image(&self, archive: TarStream, limit: Duration) -> Result<(), EngineError> {
+    /// Loads an archive made by `docker save`, within this time.
+    pub async fn load_image(&self, archive: TarStream, limit: Duration) -> Result<(), EngineError> {
         self.load(archive, limit).await
     }
 
-    async fn import_filesystem(
+    /// Makes an image of one layer from the tar of a root file system, within this time.
+    pub async fn import_filesystem(
         &self,
         tar: TarStream,
         reference: &ImageReference,
@@ -153,7 +161,8 @@ impl Engine for DockerEngine {
         self.import(tar, reference, limit).await
     }
 
-    async fn build_image(
+    /// Builds an image from the tar of a directory, within this time, and sends the build's output. Dropping the future ends the build.
+    pub async fn build_image(
         &self,
         build: &ImageBuild,
         context: TarStream,
@@ -163,17 +172,24 @@ impl Engine for DockerEngine {
         self.build(build, context, output, limit).await
     }
 
-    async fn images(&self) -> Result<Vec<ImageListing>, EngineError> {
+    /// Returns all images that have a name, sorted by name.
+    pub async fn images(&self) -> Result<Vec<ImageListing>, EngineError> {
         self.named_images().await
     }
 
-    async fn remove_image(&self, id: &ImageId) -> Result<(), EngineError> {
+    /// Removes an image and its tags. It is no error if the image does not exist.
+    pub async fn remove_image(&self, id: &ImageId) -> Result<(), EngineError> {
         let options = RemoveImageOptions { force: true, ..RemoveImageOptions::default() };
         let call = self.client.remove_image(id.as_str(), Some(options), None);
         gone_is_fine(self.within(CHANGING, "remove the image", call).await.map(drop))
     }
 
-    async fn create(&self, spec: &ContainerSpec, name: &ContainerName) -> Result<ContainerId, EngineError> {
+    /// Makes a container without starting it. After [`EngineError::TimedOut`] it may exist: look for its name.
+    pub async fn create(
+        &self,
+        spec: &ContainerSpec,
+        name: &ContainerName,
+    ) -> Result<ContainerId, EngineError> {
         let attempt = "create the container";
         let options = CreateContainerOptions {
             name: Some(name.as_str().to_owned()),
@@ -184,11 +200,12 @@ impl Engine for DockerEngine {
         ContainerId::parse(&answer.id).map_err(|error| faults::malformed(attempt, &error))
     }
 
-    async fn start(&self, id: &ContainerId) -> Result<(), EngineError> {
+    pub async fn start(&self, id: &ContainerId) -> Result<(), EngineError> {
         self.within(CHANGING, "start the container", self.client.start_container(id.as_str(), None)).await
     }
 
-    async fn look(&self, id: &ContainerId, path: &str) -> Result<Option<Looked>, EngineError> {
+    /// Returns the type of a path in a container that was never started, without opening it. `None` if the path does not exist.
+    pub async fn look(&self, id: &ContainerId, path: &str) -> Result<Option<Looked>, EngineError> {
         let options = ContainerArchiveInfoOptions { path: path.to_owned() };
         let call = self.client.get_container_archive_info(id.as_str(), Some(options));
         match self.within(ASKING, "look at a path of the image", call).await {
@@ -201,7 +218,11 @@ impl Engine for DockerEngine {
         }
     }
 
-    async fn attach_exec(
+    /// Runs `argv` in the container with its working directory at `/` and its streams attached.
+    ///
+    /// An accepted request does not mean that the program runs, and Docker 20.10 writes its own error ("OCI runtime exec failed…") to the
+    /// program's stdout. Rely only on a greeting on `output`.
+    pub async fn attach_exec(
         &self,
         id: &ContainerId,
         argv: &[String],
@@ -236,7 +257,8 @@ impl Engine for DockerEngine {
         }
     }
 
-    async fn exec_pid(&self, exec: &ExecId) -> Result<u32, EngineError> {
+    /// Returns the host pid of an exec's first process once it has started, or [`EngineError::NotFound`] if it has ended.
+    pub async fn exec_pid(&self, exec: &ExecId) -> Result<u32, EngineError> {
         let attempt = "find the program's process";
         let looking = async {
             loop {
@@ -253,7 +275,8 @@ impl Engine for DockerEngine {
         self.within(ASKING, attempt, looking).await?.ok_or(EngineError::NotFound { attempt })
     }
 
-    async fn exec_ended(&self, exec: &ExecId) -> Result<i64, EngineError> {
+    /// Waits until an exec's first process has ended. Returns its exit code, or 128 plus the number of the signal that ended it.
+    pub async fn exec_ended(&self, exec: &ExecId) -> Result<i64, EngineError> {
         let looking = async {
             loop {
                 let answer = self.client.inspect_exec(exec.as_str()).await?;
@@ -266,20 +289,23 @@ impl Engine for DockerEngine {
         self.within(ASKING, "learn how the program ended", looking).await
     }
 
-    async fn inspect(&self, id: &ContainerId) -> Result<Inspection, EngineError> {
+    /// Reads a container's state and the settings in force.
+    pub async fn inspect(&self, id: &ContainerId) -> Result<Inspection, EngineError> {
         let call = self.client.inspect_container(id.as_str(), None);
         readback::inspection(self.within(ASKING, "inspect the container", call).await?)
     }
 
-    async fn pause(&self, id: &ContainerId) -> Result<(), EngineError> {
+    /// Freezes every process of a container.
+    pub async fn pause(&self, id: &ContainerId) -> Result<(), EngineError> {
         self.within(CHANGING, "pause the container", self.client.pause_container(id.as_str())).await
     }
 
-    async fn unpause(&self, id: &ContainerId) -> Result<(), EngineError> {
+    pub async fn unpause(&self, id: &ContainerId) -> Result<(), EngineError> {
         self.within(CHANGING, "resume the container", self.client.unpause_container(id.as_str())).await
     }
 
-    async fn remove(&self, id: &ContainerId) -> Result<(), EngineError> {
+    /// Kills a container if it runs, and removes it with its anonymous volumes. It is no error if the container does not exist.
+    pub async fn remove(&self, id: &ContainerId) -> Result<(), EngineError> {
         let options = RemoveContainerOptions { force: true, v: true, link: false };
         let call = self.client.remove_container(id.as_str(), Some(options));
         match self.within(CHANGING, "remove the container", call).await {
@@ -289,7 +315,8 @@ impl Engine for DockerEngine {
         }
     }
 
-    async fn list(&self, label: &str, value: &str) -> Result<Vec<ContainerListing>, EngineError> {
+    /// Returns all containers, running or not, that carry the label.
+    pub async fn list(&self, label: &str, value: &str) -> Result<Vec<ContainerListing>, EngineError> {
         let filters = HashMap::from([("label".to_owned(), vec![format!("{label}={value}")])]);
         let options =
             ListContainersOptions { all: true, filters: Some(filters), ..ListContainersOptions::default() };

@@ -1,20 +1,14 @@
-//! Operations that Cofferdam needs from a container engine.
-//!
-//! Every call is bounded in time and ends in an [`EngineError`] that says what was attempted. The trait names no vendor's type, so that
-//! another engine, or a test double that fails on purpose, can implement it.
+//! Requests to a container engine, its answers and its errors, without a vendor's type.
 
 use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::Stream;
-use tokio::sync::mpsc;
 
-use crate::exec::ExecStream;
-use crate::ids::{ContainerId, ContainerName, ExecId, ImageId, ImageReference, RunUser};
+use crate::ids::{ContainerId, ImageId, ImageReference};
 use crate::spec::ContainerSpec;
 use crate::user_map::UserMap;
 
@@ -284,85 +278,4 @@ pub struct ContainerListing {
     /// Name without the engine's leading slash.
     pub name: String,
     pub labels: std::collections::BTreeMap<String, String>,
-}
-
-#[async_trait]
-pub trait Engine: Send + Sync {
-    async fn version(&self) -> Result<EngineFacts, EngineError>;
-
-    /// Looks an image up. `None` if the engine does not have it; it is never pulled.
-    async fn image(&self, reference: &ImageReference) -> Result<Option<ImageFacts>, EngineError>;
-
-    /// Makes an image of one layer from a root file system in tar form.
-    async fn import_image(
-        &self,
-        rootfs_tar: Bytes,
-        reference: &ImageReference,
-        changes: &ImportChanges,
-    ) -> Result<ImageFacts, EngineError>;
-
-    /// Loads an archive made by `docker save`, within this time.
-    async fn load_image(&self, archive: TarStream, limit: Duration) -> Result<(), EngineError>;
-
-    /// Makes an image of one layer from the tar of a root file system, within this time.
-    async fn import_filesystem(
-        &self,
-        tar: TarStream,
-        reference: &ImageReference,
-        limit: Duration,
-    ) -> Result<(), EngineError>;
-
-    /// Builds an image from the tar of a directory, within this time, and sends the build's output. Dropping the future ends the build.
-    async fn build_image(
-        &self,
-        build: &ImageBuild,
-        context: TarStream,
-        output: mpsc::Sender<String>,
-        limit: Duration,
-    ) -> Result<(), EngineError>;
-
-    /// Returns all images that have a name, sorted by name.
-    async fn images(&self) -> Result<Vec<ImageListing>, EngineError>;
-
-    /// Removes an image and its tags. It is no error if the image does not exist.
-    async fn remove_image(&self, id: &ImageId) -> Result<(), EngineError>;
-
-    /// Makes a container without starting it. After [`EngineError::TimedOut`] it may exist: look for its name.
-    async fn create(&self, spec: &ContainerSpec, name: &ContainerName) -> Result<ContainerId, EngineError>;
-
-    async fn start(&self, id: &ContainerId) -> Result<(), EngineError>;
-
-    /// Returns the type of a path in a container that was never started, without opening it. `None` if the path does not exist.
-    async fn look(&self, id: &ContainerId, path: &str) -> Result<Option<Looked>, EngineError>;
-
-    /// Runs `argv` in the container with its working directory at `/` and its streams attached.
-    ///
-    /// An accepted request does not mean that the program runs, and Docker 20.10 writes its own error ("OCI runtime exec failed…") to the
-    /// program's stdout. Rely only on a greeting on `output`.
-    async fn attach_exec(
-        &self,
-        id: &ContainerId,
-        argv: &[String],
-        user: RunUser,
-    ) -> Result<ExecStream, EngineError>;
-
-    /// Returns the host pid of an exec's first process once it has started, or [`EngineError::NotFound`] if it has ended.
-    async fn exec_pid(&self, exec: &ExecId) -> Result<u32, EngineError>;
-
-    /// Waits until an exec's first process has ended. Returns its exit code, or 128 plus the number of the signal that ended it.
-    async fn exec_ended(&self, exec: &ExecId) -> Result<i64, EngineError>;
-
-    /// Reads a container's state and the settings in force.
-    async fn inspect(&self, id: &ContainerId) -> Result<Inspection, EngineError>;
-
-    /// Freezes every process of a container.
-    async fn pause(&self, id: &ContainerId) -> Result<(), EngineError>;
-
-    async fn unpause(&self, id: &ContainerId) -> Result<(), EngineError>;
-
-    /// Kills a container if it runs, and removes it with its anonymous volumes. It is no error if the container does not exist.
-    async fn remove(&self, id: &ContainerId) -> Result<(), EngineError>;
-
-    /// Returns all containers, running or not, that carry the label.
-    async fn list(&self, label: &str, value: &str) -> Result<Vec<ContainerListing>, EngineError>;
 }

@@ -11,7 +11,8 @@ use sha2::{Digest, Sha256};
 use tar::{Builder, EntryType, Header};
 
 use crate::busybox::Busybox;
-use crate::engine::{Engine, EngineError, ImageFacts, ImageRefused, ImportChanges, UsableImage};
+use crate::docker::Engine;
+use crate::engine::{EngineError, ImageFacts, ImageRefused, ImportChanges, UsableImage};
 use crate::etc;
 use crate::hardening::Root;
 use crate::ids::{ImageReference, RunUser};
@@ -124,10 +125,7 @@ fn link(tar: &mut Builder<impl Write>, path: &str, target: &str) -> io::Result<(
 }
 
 /// Finds the default image in the engine or imports it. Either way the image is verified by content.
-pub async fn ensure_default(
-    engine: &dyn Engine,
-    busybox: &Busybox,
-) -> Result<DefaultImage, DefaultImageError> {
+pub async fn ensure_default(engine: &Engine, busybox: &Busybox) -> Result<DefaultImage, DefaultImageError> {
     let digest = default_image_digest(busybox).map_err(DefaultImageError::Archive)?;
     let wanted = format!("sha256:{digest}");
     let name = format!("cofferdam/default:{}", &digest[..12]);

@@ -7,7 +7,8 @@
 
 use std::path::Path;
 
-use crate::engine::{Engine, EngineError, FileKind, ImageRefused};
+use crate::docker::Engine;
+use crate::engine::{EngineError, FileKind, ImageRefused};
 use crate::hardening::GUEST_PATH;
 use crate::ids::ContainerId;
 
@@ -19,7 +20,7 @@ const FILES: [&str; 6] =
 
 /// Checks the image of a container that was made without mounts and never started.
 pub async fn check_image_paths(
-    engine: &dyn Engine,
+    engine: &Engine,
     container: &ContainerId,
 ) -> Result<Result<(), ImageRefused>, EngineError> {
     for path in DIRECTORIES {

@@ -29,9 +29,9 @@ pub use cgroups::{
     CgroupError, Commands, ContainerCgroup, FormerEnded, FormerLeaf, Group, HostProcess, KillEvidence,
     KillMethod, Leaf, LimitEvents,
 };
-pub use docker::DockerEngine;
+pub use docker::Engine;
 pub use engine::{
-    BuildNetwork, ContainerListing, ContainerState, Engine, EngineError, EngineFacts, FileKind, ImageBuild,
+    BuildNetwork, ContainerListing, ContainerState, EngineError, EngineFacts, FileKind, ImageBuild,
     ImageFacts, ImageListing, ImageRefused, ImportChanges, Inspection, Looked, TarStream, UsableImage,
 };
 pub use etc::{EtcFiles, GROUP_PATH, PASSWD_PATH, etc_files, host_files};

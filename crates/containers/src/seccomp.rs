@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_never_be_allowed_is_not() {
+    fn dangerous_system_calls_are_refused() {
         const REFUSED: &str = "io_uring_setup io_uring_enter io_uring_register socketcall ptrace process_vm_readv \
             process_vm_writev kcmp pidfd_getfd process_madvise keyctl add_key request_key bpf perf_event_open \
             userfaultfd mount umount umount2 move_mount open_tree fsopen fsmount fsconfig fspick mount_setattr \

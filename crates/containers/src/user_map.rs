@@ -45,7 +45,7 @@ pub enum NotInForce {
         #[source]
         source: io::Error,
     },
-    #[error("{0} of the container's process is not what was asked for")]
+    #[error("{0} of the container's process is not as requested")]
     Other(&'static str),
 }
 
@@ -97,7 +97,7 @@ impl UserMap {
         let cgroups = format!("/proc/{host_pid}/root/sys/fs/cgroup");
         match self.can_move_in(Path::new(&cgroups), run_as) {
             Ok(false) => Ok(()),
-            Ok(true) => Err(NotInForce::Other("the way to the cgroups")),
+            Ok(true) => Err(NotInForce::Other("the write access to cgroups")),
             Err(source) => Err(NotInForce::Hidden { what: "the cgroups", source }),
         }
     }
@@ -143,7 +143,7 @@ impl UserMap {
             ("the set of effective capabilities", field("CapEff") == [capabilities.as_str()]),
             ("the bounding set of capabilities", field("CapBnd") == [capabilities.as_str()]),
             ("the set of ambient capabilities", field("CapAmb") == [none.as_str()]),
-            ("the bar to new privileges", field("NoNewPrivs") == ["1"]),
+            ("the flag no_new_privs", field("NoNewPrivs") == ["1"]),
             ("the system-call filter", field("Seccomp") == ["2"]),
         ];
         facts.into_iter().find(|(_, holds)| !holds).map_or(Ok(()), |(what, _)| Err(NotInForce::Other(what)))
@@ -224,7 +224,7 @@ mod tests {
             ("CapEff:\t00000000000000eb", "CapEff:\t00000000002000eb", "effective"),
             ("CapBnd:\t00000000000000eb", "CapBnd:\t00000000a80425fb", "bounding"),
             ("CapAmb:\t0000000000000000", "CapAmb:\t0000000000000001", "ambient"),
-            ("NoNewPrivs:\t1", "NoNewPrivs:\t0", "new privileges"),
+            ("NoNewPrivs:\t1", "NoNewPrivs:\t0", "no_new_privs"),
             ("Seccomp:\t2", "Seccomp:\t0", "filter"),
             ("CapBnd:", "CapBnx:", "bounding"),
         ] {
@@ -259,12 +259,9 @@ mod tests {
     }
 
     #[test]
-    fn a_process_of_the_host_is_none_of_a_container() {
+    fn host_process_is_not_accepted_as_a_container_process() {
         let refused = map().check(std::process::id(), RunAs::MappedRoot).unwrap_err();
-        assert_eq!(
-            refused.to_string(),
-            "the map of users of the container's process is not what was asked for"
-        );
+        assert_eq!(refused.to_string(), "the map of users of the container's process is not as requested");
         assert!(matches!(map().check(0, RunAs::Agent), Err(NotInForce::Hidden { .. })));
     }
 }

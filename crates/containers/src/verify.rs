@@ -12,7 +12,7 @@ use crate::spec::ContainerSpec;
 
 /// A setting that is not in force as requested. A run with such a setting never becomes ready.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: asked for {wanted}, in force is {in_force}")]
+#[error("{field}: requested {wanted}, in force {in_force}")]
 pub struct Mismatch {
     pub field: String,
     /// Requested value, shortened.
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_may_add_variables_but_not_change_ours() {
+    fn image_may_add_variables_but_not_change_required_ones() {
         let mut more = spec();
         more.env.insert("JAVA_HOME".into(), "/opt/java".into());
         more.runtime = Some("runc".into());
@@ -248,7 +248,7 @@ mod tests {
         let mut privileged = spec();
         privileged.surplus.push("privileged".into());
         let mismatches = verify(&spec(), &inspected(privileged.clone()));
-        assert_eq!(mismatches[0].to_string(), "surplus: asked for none, in force is privileged");
+        assert_eq!(mismatches[0].to_string(), "surplus: requested none, in force privileged");
         assert!(report(&spec(), &inspected(privileged)).lines.iter().all(|line| !line.in_force));
     }
 }

@@ -26,8 +26,10 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// The configuration's file. The variable is not clap's business: it would show `--config` in the usage line of every
-    /// error while that is set.
+    /// Returns the path of the configuration file.
+    ///
+    /// clap does not read the variable itself. If it did, the usage line of every error would show `--config` while the
+    /// variable is set.
     pub(crate) fn config(&self) -> PathBuf {
         let named =
             || std::env::var_os("COFFERDAM_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);

@@ -1,9 +1,9 @@
-//! The host's view of control groups, for a daemon that lives in a container.
+//! Gives a daemon in a container the host's view of control groups.
 //!
-//! Where cgroup v2 rules, an engine gives each container a cgroup namespace: it sees its own cgroup as the root, and
-//! those of other containers nowhere. Commands could not be moved into cgroups of their own then. With the host's
-//! process ids (`pid: host`) the first process is the host's and has the view that is needed. Joining it lets the daemon
-//! write nothing that it could not write before: that is a matter of what is mounted.
+//! On a host with cgroup v2, an engine gives each container a cgroup namespace. A container then sees its own cgroup as
+//! the root and cannot see those of other containers, so the daemon could not move commands into cgroups. With the
+//! host's process ids (`pid: host`), process 1 is the host's, and its namespace has the view that the daemon needs.
+//! Joining it does not let the daemon write anything new: that depends on the mounts.
 
 #![expect(clippy::disallowed_methods, reason = "the host's /proc")]
 
@@ -15,12 +15,12 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 const OURS: &str = "/proc/self/ns/cgroup";
 const FIRST: &str = "/proc/1/ns/cgroup";
-/// The name of the host's own, the same on every kernel: `PROC_CGROUP_INIT_INO`, linux/proc_ns.h.
+/// Name of the host's cgroup namespace, the same on every kernel: `PROC_CGROUP_INIT_INO`, linux/proc_ns.h.
 const HOSTS: &str = "cgroup:[4026531835]";
 
-/// Takes the view of the first process. A view is one thread's: call this while there is but one.
+/// Joins the cgroup namespace of process 1. This changes the calling thread only: call it while there is no other.
 ///
-/// Where that is not possible runs work all the same; each says in the log that its commands get no cgroup.
+/// If it is not possible, runs still work. Each of them logs that its commands get no cgroup.
 pub(crate) fn share() {
     match join() {
         Ok(true) => tracing::info!("in a container: control groups are seen as the host sees them"),

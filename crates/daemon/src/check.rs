@@ -1,7 +1,7 @@
-//! `--check-config`: whether the daemon could start, as far as that can be told without any effect.
+//! Checks for `--check-config` that the daemon could start, as far as that is possible without any effect.
 //!
-//! What is written in the files must be in order, or the check fails. What this host lacks may come later, as an engine that
-//! is not started yet does: it is told, and the check succeeds.
+//! A problem in the files makes the check fail. Something that this host lacks may come later, for example an engine
+//! that has not started yet. The check then prints a note and succeeds.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use webhook::{Sender, Tls};
 use crate::config::Config;
 use crate::startup;
 
-/// Checks what `file` says, and what it names.
+/// Checks the configuration in `file`, and the files that it names.
 pub(crate) fn check(file: &Path, config: &Config) -> anyhow::Result<()> {
     startup::policy(config)?;
     if !config.webhooks.is_empty() || config.audit.hooks.webhook.is_some() {
@@ -27,22 +27,24 @@ pub(crate) fn check(file: &Path, config: &Config) -> anyhow::Result<()> {
         eprintln!("note: {note}");
     }
     if let Err(error) = runtime.block_on(startup::engine(config)) {
-        eprintln!("note: {error:#}; the daemon does not start until that is mended");
+        eprintln!("note: {error:#}; the daemon does not start until that is fixed");
     }
-    // A host whose profiles all name images needs none.
+    // Only a note: a host whose profiles all name images needs no busybox.
     if let Err(error) = runs::read_busybox(config.busybox.clone()) {
         eprintln!("note: {error}");
     }
     Ok(())
 }
 
-/// What is wrong with the keys of issuers that are elsewhere: an issuer may be down for a while.
+/// Returns a note for each issuer whose keys cannot be loaded.
+///
+/// These are no errors, because an issuer may be down for a while.
 async fn issuers(config: &Config) -> Vec<String> {
     if config.oidc.is_empty() {
         return Vec::new();
     }
     let note =
-        |(index, why)| format!("oidc[{index}].jwks: {why}; until that is mended its tokens are refused");
+        |(index, why)| format!("oidc[{index}].jwks: {why}; until that is fixed its tokens are refused");
     let opened = Issuers::open(config.oidc.clone());
     let (issuers, tls) = match (opened, Tls::new()) {
         (Ok(issuers), Ok(tls)) => (issuers, tls),

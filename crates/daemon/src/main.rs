@@ -3,11 +3,9 @@
 
 mod app;
 mod args;
-mod bundle;
 mod cgroup_view;
 mod check;
 mod config;
-mod ending;
 mod images;
 mod mcp;
 mod memory;
@@ -16,22 +14,21 @@ mod programs;
 mod recovery;
 mod rpc;
 mod startup;
-mod terminal;
-mod tokens;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser as _;
 
-/// A fifth of a short call's time went into the C library's allocator: what one thread makes another one frees.
+/// The allocator. With the C library's, a fifth of a short call's time went into memory that one thread allocates and
+/// another frees.
 #[global_allocator]
 static ALLOCATOR: memory::Wiping = memory::Wiping;
 
-/// After everything was flushed, for threads that still block.
+/// Time that blocked threads have to end after everything was flushed.
 const STRAGGLERS: Duration = Duration::from_secs(5);
 
-/// Until a thread that blocked ends. Each has memory of its own, and no call waits for one to be made.
+/// Idle time after which a thread for blocking work ends. An idle thread holds memory, and no call waits for a new one.
 const IDLE: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
@@ -44,8 +41,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Half of the processors. Calls hardly compute here; the agents and their commands do, beside it. A second thread on two
-/// processors costs a third of the calls a second, since the two of them keep waking each other.
+/// Returns the number of threads that execute tasks: half of the processors.
+///
+/// Calls hardly compute in the daemon. The agents and their commands do, on the same processors. A second thread on two
+/// processors costs a third of the calls per second, since the two threads keep waking each other.
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, |processors| (processors.get() / 2).max(1))
 }
@@ -61,7 +60,7 @@ fn run(args: &args::Args) -> anyhow::Result<()> {
         print!("{config}");
         return Ok(());
     }
-    // What the daemon makes is its own, unless its mode is set on purpose.
+    // Files that the daemon creates are private, unless it sets their mode.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     memory::allocator_options(|| startup::place_ahead(&config.state_dir));
     memory::no_core_dumps();
@@ -75,8 +74,8 @@ fn run(args: &args::Args) -> anyhow::Result<()> {
         .on_thread_park(memory::before_waiting)
         .enable_all()
         .build()?;
-    let ended = runtime.block_on(app::run(config, file, workers(), prepared));
-    // Work that still blocks on a disk or an engine is not waited for.
+    let ended = runtime.block_on(app::run(config, &file, workers(), prepared));
+    // Threads that still block on a disk or an engine are given up after a short time.
     runtime.shutdown_timeout(STRAGGLERS);
     ended
 }

@@ -1,7 +1,7 @@
-//! The MCP endpoint over HTTP, in front of the daemon's own services.
+//! Serves the MCP endpoint over HTTP, in front of the daemon's own services.
 //!
-//! It is a client as any other and knows nothing that its clients' tokens do not open: each of its calls passes the guard of the
-//! API. That it lives here and not in a process of its own saves an operator that process, and nothing else.
+//! The endpoint is a client like any other. Each of its calls passes the guard of the API, so it can do only what the
+//! tokens of its clients open. It runs inside the daemon only to save operators a second process.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,14 +10,15 @@ use admission::Owner;
 use anyhow::Context as _;
 use calls::{Attempt, Calls};
 use identity::Principal;
+use listener::GuardLayer;
 use mcp::http::Door;
 use mcp::{Api, RunToken};
 use tokio::net::TcpListener;
 
 use crate::config::Http;
-use crate::rpc::{self, GuardLayer};
+use crate::rpc;
 
-/// What a bad token aims at, for the record.
+/// Target that the record of a bad token names.
 const TARGET: &str = "MCP over HTTP";
 
 struct Front {
@@ -39,7 +40,7 @@ impl Door for Front {
     }
 
     fn turned_away(&self, shown: Option<&RunToken>) {
-        // Clients whose run has ended come back a few times with what was good.
+        // Clients whose run has ended come back a few times with its token, which was valid before.
         if shown.is_some_and(|token| self.calls.runs.is_former_token(token.reveal())) {
             return;
         }
@@ -51,7 +52,9 @@ impl Door for Front {
     }
 }
 
-/// Serves until the daemon stops, where the configuration has an endpoint. The stop waits for it, which takes a second at most.
+/// Starts the endpoint if the configuration has one. It serves until the daemon stops.
+///
+/// The stop waits for it, which takes a second at most.
 pub(crate) async fn start(calls: &Arc<Calls>, guard: &GuardLayer, http: Option<&Http>) -> anyhow::Result<()> {
     let Some(Http { address, settings, .. }) = http else { return Ok(()) };
     let listener =

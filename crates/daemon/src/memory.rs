@@ -1,5 +1,6 @@
-//! How the daemon keeps its memory. [Decision 31](../../decisions/0031-what-an-idle-daemon-has-in-memory.md) has the
-//! measurements.
+//! Keeps the daemon's memory small, and its secrets out of core dumps.
+//!
+//! [Decision 31](../../decisions/0031-what-an-idle-daemon-has-in-memory.md) has the measurements.
 
 mod sys;
 
@@ -16,30 +17,36 @@ use runs::Runs;
 use rustix::process::DumpableBehavior;
 use tokio_util::sync::CancellationToken;
 
-/// mimalloc reads these when the program is loaded, and from the environment alone. An operator's own values stay.
+/// Options of mimalloc. It reads them when the program is loaded, and only from the environment. An operator's values
+/// stay.
 const ALLOCATOR: [(&str, &str); 2] = [
-    // KiB. Its default is a gigabyte, of whose description 2 MiB are in memory from the start.
+    // KiB. The default is a gigabyte, and 2 MiB that describe it are in memory from the start.
     ("MIMALLOC_ARENA_RESERVE", "65536"),
-    // Milliseconds until freed memory goes back. It goes when something else is freed after that: with the default of a
-    // second all that the start has freed stays, because an idle daemon frees nothing.
+    // Milliseconds until freed memory goes back to the kernel. It goes back only when something else is freed after
+    // that. With the default of a second, all memory that the start has freed stays, because an idle daemon frees
+    // nothing.
     ("MIMALLOC_PURGE_DELAY", "10"),
 ];
 
-/// Has memory in small pages, here and in workers: of a huge one all is resident when a byte is used, which more than
-/// doubled the daemon's memory. An old kernel that cannot do without is no error.
+/// Disables huge pages, here and in workers. A huge page is resident as a whole once one of its bytes is used, which
+/// more than doubled the daemon's memory.
+///
+/// It is no error if an old kernel cannot disable them.
 pub(crate) fn small_pages() {
     let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
-/// Lets no core dump be made of the daemon's memory, which has the secrets of its runs.
+/// Prevents core dumps, because the daemon's memory holds the secrets of its runs.
 pub(crate) fn no_core_dumps() {
     if let Err(error) = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         eprintln!("cofferd: a crash may leave a core dump with secrets in it: {error}");
     }
 }
 
-/// Gives the allocator its options, unless it has them. They take this program from its beginning: it goes on as the same
-/// process with the same arguments, after `before`. Without them it does the same in more memory.
+/// Sets the options of the allocator unless they are set, and executes the program again so that they take effect.
+///
+/// It calls `before` first. The process and its arguments stay the same. If it fails, the daemon goes on and needs more
+/// memory.
 #[expect(clippy::disallowed_methods, reason = "this very program, in this very process")]
 pub(crate) fn allocator_options(before: impl FnOnce()) {
     let missing = ALLOCATOR.iter().filter(|(name, _)| std::env::var_os(name).is_none());
@@ -51,21 +58,26 @@ pub(crate) fn allocator_options(before: impl FnOnce()) {
         again.arg0(name);
     }
     let error = again.args(arguments).envs(missing.copied()).exec();
-    eprintln!("cofferd: goes on in more memory than it needs, since it cannot start itself anew: {error}");
+    eprintln!(
+        "cofferd: cannot restart itself with its memory settings and will use more memory than needed: {error}"
+    );
 }
 
-/// Time from the end of a run until its memory is given back: others end with it, and threads that blocked are over.
+/// Time from the end of a run until its memory is given back. Other runs end meanwhile, and threads that blocked
+/// finish.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// Number of times that memory was to be given back.
+/// Number of the current round of giving memory back.
 static ROUNDS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// The last of them in which this thread took part.
+    /// Last round in which this thread took part.
     static TOOK_PART: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Gives memory back after runs have ended, until the daemon stops. A daemon whose runs do not end is never woken.
+/// Gives memory back to the kernel after runs have ended, until the daemon stops.
+///
+/// A daemon whose runs do not end is never woken.
 pub(crate) async fn give_back(runs: Arc<Runs>, workers: usize, stop: CancellationToken) {
     loop {
         for next in [true, false] {
@@ -76,7 +88,7 @@ pub(crate) async fn give_back(runs: Arc<Runs>, workers: usize, stop: Cancellatio
             }
         }
         ROUNDS.fetch_add(1, Ordering::Relaxed);
-        // Each thread has pages that it alone gives back. One that waits is woken by a task.
+        // Each thread has pages that only it can give back. A task wakes a thread that waits.
         for _ in 0..workers {
             tokio::spawn(async { before_waiting() });
         }
@@ -88,7 +100,8 @@ pub(crate) async fn give_back(runs: Arc<Runs>, workers: usize, stop: Cancellatio
     }
 }
 
-/// Gives back what this thread has freed, if that is to be done. Threads of the runtime call it before they wait.
+/// Gives back the memory that this thread has freed, once in each round. Threads of the runtime call it before they
+/// wait.
 pub(crate) fn before_waiting() {
     let round = ROUNDS.load(Ordering::Relaxed);
     if TOOK_PART.replace(round) != round {

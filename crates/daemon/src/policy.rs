@@ -1,4 +1,4 @@
-//! The policy in force: loaded at start and on request, whole or not at all.
+//! Loads the policy at the start and on request, as a whole or not at all.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use audit::{Event, Kind};
 use audit_service::AuditLog;
 use calls::{Approvals, Calls};
 use gateway::{Gateway, Policy, Problems};
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use store::Store;
 use tokio::sync::Mutex;
 
-/// Reads the directory, or takes the built-in policy.
+/// Reads the policy in the directory, or returns the built-in policy.
 pub(crate) fn load(directory: Option<&PathBuf>) -> Result<Policy, Problems> {
     match directory {
         Some(directory) => Policy::load_dir(directory),
@@ -20,14 +20,14 @@ pub(crate) fn load(directory: Option<&PathBuf>) -> Result<Policy, Problems> {
     }
 }
 
-/// Loads the policy again while the daemon runs.
+/// Loader that replaces the policy while the daemon runs.
 pub(crate) struct Loader {
     directory: Option<PathBuf>,
     gateway: Arc<Gateway>,
     approvals: Arc<Approvals>,
     audit: Arc<AuditLog>,
     store: Store,
-    /// One reload at a time: the last one on record is the one in force.
+    /// Allows one reload at a time, so that the last policy on record is the one in force.
     turn: Mutex<()>,
 }
 
@@ -45,8 +45,9 @@ impl Loader {
         }
     }
 
-    /// Loads the policy for `principal`: its digest, and whether it differs from the last one. A bad policy leaves the old one in
-    /// force, and the refusal lists every problem.
+    /// Loads the policy on behalf of `principal`. Returns its digest, and true if it differs from the previous policy.
+    ///
+    /// If the policy is bad, the old one stays in force and the refusal lists every problem.
     pub(crate) async fn reload(&self, principal: &str) -> Result<(String, bool), Refusal> {
         let reloaded = self.load(principal).await;
         self.approvals.policy_changed().await;
@@ -67,7 +68,7 @@ impl Loader {
             })?;
         let digest = policy.digest().to_owned();
         keep(&self.store, &policy).await;
-        // On record before it decides anything.
+        // The policy is recorded before it decides anything.
         self.audit.record(loaded_event(&policy).principal(principal)).await?;
         let changed = self.gateway.reload(policy);
         tracing::info!(digest, changed, "policy loaded");
@@ -75,8 +76,9 @@ impl Loader {
     }
 }
 
-/// Keeps what comes into force, so that bundles can hold what a decision rests on. Where it cannot be kept, they say that
-/// it is missing.
+/// Stores a policy that comes into force, so that bundles can contain the policies of their decisions.
+///
+/// If it cannot be stored, bundles report that it is missing.
 pub(crate) async fn keep(store: &Store, policy: &Policy) {
     let digest = policy.digest().to_owned();
     let kept = match policy.canonical() {
@@ -87,11 +89,11 @@ pub(crate) async fn keep(store: &Store, policy: &Policy) {
         Err(error) => Err(error.to_string()),
     };
     if let Err(error) = kept {
-        tracing::warn!(error, "the policy is not kept: bundles of runs under it will lack it");
+        tracing::warn!(error, "the policy could not be stored: bundles of runs under it will lack it");
     }
 }
 
-/// The record of a policy that comes into force.
+/// Returns the record of a policy that comes into force.
 pub(crate) fn loaded_event(policy: &Policy) -> Event {
     let mut details = serde_json::json!({
         "digest": policy.digest(),

@@ -1,4 +1,4 @@
-//! The static programs that `cofferd` carries: the guest of every container, and the host worker.
+//! Places the static programs that `cofferd` embeds: the guest of every container, and the host worker.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -16,15 +16,15 @@ const HOST_WORKER: Carried = Carried {
     sha256: env!("COFFER_HOST_WORKER_SHA256"),
 };
 
-/// The programs, where they can be executed.
+/// The programs, in places where they can be executed.
 #[derive(Debug)]
 pub(crate) struct Programs {
     pub(crate) guest: GuestBinary,
-    /// Open, to be executed and nothing else.
+    /// Open file that can only be executed.
     pub(crate) host_worker: OwnedFd,
 }
 
-/// Makes sure that both are in the state directory, which must be there.
+/// Makes sure that both programs are in the state directory, which must exist.
 pub(crate) fn place(state: &Path) -> anyhow::Result<Programs> {
     let bin = Directories { state: state.to_owned() }.bin();
     let guest = GuestBinary::place(&bin, GUEST).context("cannot place the guest's program")?;

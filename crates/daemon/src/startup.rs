@@ -1,4 +1,5 @@
-//! Everything that has to be true before the first client is let in. Each check says what is missing and how to mend it.
+//! Checks everything that has to hold before the first client connects. Each check says what is missing and how to fix
+//! it.
 
 #![expect(clippy::disallowed_methods, reason = "the state directory itself")]
 
@@ -9,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use containers::{DefaultImage, DockerEngine, Engine, EngineFacts};
+use containers::{DefaultImage, Engine, EngineFacts};
 use gateway::Policy;
 use processes::{Former, Settings};
 use refusal::chain;
@@ -26,7 +27,7 @@ use crate::{policy, programs};
 
 /// Starts the daemon's own log, on standard error.
 pub(crate) fn log(config: &Config) {
-    // bollard logs request bodies when it is let; they hold what must not be in a log.
+    // bollard logs request bodies if its level permits that. They contain things that must not be in a log.
     let filter = EnvFilter::new(format!("{},bollard=info,hyper=info,h2=info,rmcp=warn", config.log_level));
     let subscriber =
         tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(std::io::stderr);
@@ -37,14 +38,14 @@ pub(crate) fn log(config: &Config) {
     }
 }
 
-/// The policy, under which the pool of the configuration has to be possible.
+/// Loads the policy, and checks that it permits the pool of the configuration.
 pub(crate) fn policy(config: &Config) -> anyhow::Result<Policy> {
     let policy = policy::load(config.policy_dir.as_ref()).context("the policy")?;
     check_pool(&config.pool, &policy)?;
     Ok(policy)
 }
 
-/// Takes as many file descriptors as the daemon may have: each run needs about a dozen, and the usual limit is 1,024.
+/// Raises the limit of open files to its maximum: each run needs about a dozen, and the usual limit is 1,024.
 pub(crate) fn open_files() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
@@ -52,28 +53,30 @@ pub(crate) fn open_files() {
     }
 }
 
-/// The state directory, held by this daemon alone for as long as this value lives.
+/// The state directory. Only this daemon can use it while this value lives.
 pub(crate) struct StateDirectory {
     _lock: File,
     pub(crate) instance: String,
 }
 
-/// What a start needs of its disk.
+/// Parts of the daemon that a start prepares on its disk.
 pub(crate) struct Prepared {
     pub(crate) state: StateDirectory,
     pub(crate) disk: StateDisk,
     pub(crate) programs: Programs,
 }
 
-/// Puts the programs in the state directory, if that can be done now, so that what is read of them does not stay in memory when this
-/// process starts itself anew. What prevents it is met again by [`prepare`], which says so.
+/// Puts the programs into the state directory, if that is possible already.
+///
+/// The process executes itself again after this, so the memory that it takes to write the programs is freed. Errors are
+/// ignored, because [`prepare`] meets them again and reports them.
 pub(crate) fn place_ahead(path: &Path) {
     if let Ok(_held) = state_directory(path) {
         let _ = programs::place(path);
     }
 }
 
-/// Holds the state directory, has room in it, and puts the programs there. Blocks until there is room.
+/// Locks the state directory, makes space in it, and puts the programs there. Blocks until there is space.
 pub(crate) fn prepare(path: &Path) -> anyhow::Result<Prepared> {
     let state = state_directory(path)?;
     let disk = StateDisk::of(path);
@@ -82,7 +85,7 @@ pub(crate) fn prepare(path: &Path) -> anyhow::Result<Prepared> {
     Ok(Prepared { state, disk, programs })
 }
 
-/// Makes and locks the state directory.
+/// Creates and locks the state directory.
 fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
     let shown = path.display();
     if !path.exists() {
@@ -90,8 +93,8 @@ fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
             format!("cannot make state_dir {shown}: create it, or set another in the configuration")
         })?;
     }
-    // Beneath lie the guest's binary, executed by the uid of runs, and the workspaces of principals: the way there must be
-    // open, though not the listing.
+    // The directory contains the guest's binary, which the uid of runs executes, and the workspaces of principals. So
+    // they must be able to pass through it, but not to list it.
     std::fs::set_permissions(path, Permissions::from_mode(0o711)).with_context(|| {
         format!("cannot use state_dir {shown}: it must belong to the user that runs cofferd")
     })?;
@@ -124,7 +127,7 @@ fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
     Ok(StateDirectory { _lock: lock, instance })
 }
 
-/// The identity of this state directory: what containers of this daemon are labelled with.
+/// Returns the identity of this state directory, with which the containers of this daemon are labelled.
 fn instance(path: &Path) -> anyhow::Result<String> {
     if let Ok(text) = std::fs::read_to_string(path)
         && let Ok(id) = uuid::Uuid::parse_str(text.trim())
@@ -136,9 +139,9 @@ fn instance(path: &Path) -> anyhow::Result<String> {
     Ok(id)
 }
 
-/// Connects to the engine and makes sure that it can confine anything.
-pub(crate) async fn engine(config: &Config) -> anyhow::Result<(Arc<dyn Engine>, EngineFacts)> {
-    let engine = DockerEngine::connect(&config.engine).map_err(|error| anyhow::anyhow!(chain(&error)))?;
+/// Connects to the engine, and checks that it can confine containers.
+pub(crate) async fn engine(config: &Config) -> anyhow::Result<(Arc<Engine>, EngineFacts)> {
+    let engine = Engine::connect(&config.engine).map_err(|error| anyhow::anyhow!(chain(&error)))?;
     let facts = engine.version().await.map_err(|error| anyhow::anyhow!(chain(&error)))?;
     if !facts.has_seccomp() {
         bail!(
@@ -161,14 +164,15 @@ pub(crate) async fn engine(config: &Config) -> anyhow::Result<(Arc<dyn Engine>, 
         tracing::warn!("{}", containers::ADVISORY_CAVEAT);
         if config.strict_engine {
             bail!(
-                "docker.strict_engine is set and the engine has known escapes: update it, or judge the list above and unset it"
+                "docker.strict_engine is set and the engine has known escapes: update the engine, or judge \
+                 the list above and unset docker.strict_engine"
             );
         }
     }
     Ok((Arc::new(engine), facts))
 }
 
-/// Makes sure that the kernel can do what both lanes rest on.
+/// Checks that the kernel has the features that both lanes need.
 pub(crate) async fn kernel(config: &Config, host_worker: OwnedFd) -> anyhow::Result<()> {
     jail::supported().map_err(|error| anyhow::anyhow!("{}", chain(&error)))?;
     executor::set_host_worker(host_worker, config.accepted_jail);
@@ -176,7 +180,7 @@ pub(crate) async fn kernel(config: &Config, host_worker: OwnedFd) -> anyhow::Res
     let report = probe.map_err(|error| match config.accepted_jail {
         Some(_) => anyhow::anyhow!("the host lane's jail cannot be set up: {}", chain(&error)),
         None => anyhow::anyhow!(
-            "the host lane's jail cannot be set up: {}; what is left without it can be accepted with \
+            "the host lane's jail cannot be set up: {}; to accept the weaker form of the jail, set \
              `host_lane: {{ accept: landlock-only }}`",
             chain(&error)
         ),
@@ -191,9 +195,10 @@ pub(crate) async fn kernel(config: &Config, host_worker: OwnedFd) -> anyhow::Res
     Ok(())
 }
 
-/// Makes the default image if this host has what it is made of. Without it the daemon serves the runs that name an image.
+/// Makes the default image if this host has a busybox for it. Without it the daemon serves only runs that name an
+/// image.
 pub(crate) async fn default_image(
-    engine: &Arc<dyn Engine>,
+    engine: &Arc<Engine>,
     config: &Config,
 ) -> (DefaultImageSource, Result<DefaultImage, String>) {
     let source = DefaultImageSource::new(engine.clone(), config.busybox.clone());
@@ -205,7 +210,7 @@ pub(crate) async fn default_image(
     (source, image)
 }
 
-/// What processes may have, and what a former daemon has left of them.
+/// Returns the settings for processes, and the processes that a previous daemon has left.
 pub(crate) fn processes(store: &Store, config: &Config) -> anyhow::Result<(Settings, Former)> {
     let settings = Settings {
         root: config.state_dir.join("processes"),
@@ -218,7 +223,7 @@ pub(crate) fn processes(store: &Store, config: &Config) -> anyhow::Result<(Setti
     Ok((settings, former.context("the processes in state_dir cannot be read")?))
 }
 
-/// Opens the spool, and removes from it what belongs to no run and no call.
+/// Opens the spool, and removes output that belongs to no run and no call.
 pub(crate) async fn spool(store: &Store, config: &Config) -> anyhow::Result<Arc<Spool>> {
     let directory = config.state_dir.join("spool");
     let bounds = Bounds { max_total: config.spool_max_total, min_free: config.spool_min_free };

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use ops::Reason;
+use operations::Reason;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value};
 use text::excerpt;
@@ -62,7 +62,7 @@ pub(crate) fn check(tool: &str, schema: &Value, arguments: &Map<String, Value>) 
 fn mismatch(name: &str, schema: &Value, object: &Map<String, Value>) -> Option<(String, String)> {
     if let Some(unknown) = object.keys().find(|key| schema["properties"].get(key.as_str()).is_none()) {
         let known: Vec<&str> = parameters(schema).map(|parameter| parameter.name).collect();
-        let message = format!("is no argument of {name}; it takes {}", known.join(", "));
+        let message = format!("is not an argument of {name}; it takes {}", known.join(", "));
         return Some((excerpt(unknown), message));
     }
     parameters(schema).find_map(|Parameter { name, required, schema }| {
@@ -131,7 +131,7 @@ impl<'de> Deserialize<'de> for Object {
                 let mut values = Map::new();
                 while let Some((key, value)) = members.next_entry::<String, Value>()? {
                     if values.contains_key(&key) {
-                        return Err(A::Error::custom(format_args!("`{}` is there twice", excerpt(&key))));
+                        return Err(A::Error::custom(format_args!("`{}` is given twice", excerpt(&key))));
                     }
                     values.insert(key, value);
                 }

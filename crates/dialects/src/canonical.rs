@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ops::{OpResult, Outcome, ToolFailure};
+use operations::{OpResult, Outcome, ToolFailure};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -33,7 +33,7 @@ struct CanonicalError<'a> {
 /// The code is the name of the reason. A command that was ended early has both the error and the fields.
 pub fn render_canonical(outcome: &Outcome) -> String {
     match outcome {
-        Ok(result) => match ops::cut_short(result) {
+        Ok(result) => match operations::cut_short(result) {
             None => to_json(&CanonicalSuccess { ok: true, result }),
             Some(failure) => failed(&failure, Some(result)),
         },

@@ -1,6 +1,6 @@
 //! The interface of a dialect.
 
-use ops::{Hint, Named, Operation, Outcome, Reason, in_own_words};
+use operations::{Hint, Named, Operation, Outcome, Reason, in_own_words};
 use serde_json::Value;
 
 use crate::arguments::object_of;

@@ -1,7 +1,7 @@
 //! Tool calls that do not form an operation.
 
 use jail::{Mount, PathRefusal};
-use ops::{Malformed, Reason, ToolFailure};
+use operations::{Malformed, Reason, ToolFailure};
 use thiserror::Error;
 
 /// Reason for which a model's tool call was not understood.

@@ -1,6 +1,6 @@
 //! Tests every hint in every dialect: it uses the caller's own names, or is left out.
 
-use ops::{Hint, Named, Reason, ToolFailure};
+use operations::{Hint, Named, Reason, ToolFailure};
 
 use super::arguments::parameters;
 use super::{Dialect, Made, Tool, find, names, render_canonical};

@@ -1,6 +1,6 @@
 //! Tests every empty answer in every dialect: it names the left-out files, and how to see them in the caller's own names.
 
-use ops::{GlobResult, GrepResult, LeftOut, ListResult, OpResult};
+use operations::{GlobResult, GrepResult, LeftOut, ListResult, OpResult};
 
 use super::arguments::parameters;
 use super::{Made, find, names};
@@ -58,9 +58,13 @@ fn an_empty_answer_says_what_was_left_out_and_how_to_see_it() {
 }
 
 #[test]
-fn an_answer_with_findings_keeps_what_nobody_chose_to_leave_out() {
-    let matches =
-        vec![ops::GrepMatch { path: "@project/a".into(), line: 1, text: "x".into(), ..Default::default() }];
+fn answer_with_matches_keeps_unintended_omissions() {
+    let matches = vec![operations::GrepMatch {
+        path: "@project/a".into(),
+        line: 1,
+        text: "x".into(),
+        ..Default::default()
+    }];
     let hint = "2 files or directories not searched: 2 unreadable".to_owned();
     let left_out = Some(LeftOut { unreadable: 2, ..LeftOut::default() });
     let result = Ok(OpResult::Grep(GrepResult { matches, hint, left_out, ..Default::default() }));

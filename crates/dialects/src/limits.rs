@@ -21,21 +21,21 @@ pub struct Limits {
     /// Longest timeout of a command, seconds.
     pub max_timeout_s: u64,
     /// Limits of a canonical command. Dialects use the defaults.
-    pub command: ops::CommandLimits,
+    pub command: operations::CommandLimits,
 }
 
 impl Default for Limits {
     /// Returns the limits of the strictest shipped profiles.
     fn default() -> Self {
-        let bounds = ops::Bounds::default();
+        let bounds = operations::Bounds::default();
         Self {
             max_read_bytes: bounds.max_read_bytes,
             max_write_bytes: bounds.max_write_bytes,
             max_edit_bytes: bounds.max_edit_bytes,
             max_output_bytes: bounds.max_output_bytes,
-            default_timeout_s: ops::Exec::DEFAULT_TIMEOUT.as_secs(),
-            max_timeout_s: ops::Exec::MAX_TIMEOUT.as_secs(),
-            command: ops::CommandLimits::USUAL,
+            default_timeout_s: operations::Exec::DEFAULT_TIMEOUT.as_secs(),
+            max_timeout_s: operations::Exec::MAX_TIMEOUT.as_secs(),
+            command: operations::CommandLimits::USUAL,
         }
     }
 }
@@ -49,7 +49,7 @@ impl Limits {
 
     /// Returns the longest timeout that an operation may have. A profile with a shorter one refuses the others itself.
     pub fn longest_timeout(&self) -> Duration {
-        Duration::from_secs(self.max_timeout_s).max(ops::Exec::MAX_TIMEOUT)
+        Duration::from_secs(self.max_timeout_s).max(operations::Exec::MAX_TIMEOUT)
     }
 
     /// Returns the timeout of a command in milliseconds, or the default if it sets none.

@@ -1,6 +1,6 @@
 //! The facts about a call that a dialect needs to render its outcome.
 
-use ops::Operation;
+use operations::Operation;
 
 /// Call, as far as renderings need it.
 #[derive(Debug, Clone, Copy)]

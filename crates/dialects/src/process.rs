@@ -104,7 +104,7 @@ fn one(process: &v1::Process, [stdout, stderr]: &[Portion; 2]) -> String {
             text.push_str(&portion.text);
         }
         if portion.more > 0 {
-            line(&mut text, &format!("[{} bytes more are there]", portion.more));
+            line(&mut text, &format!("[{} more bytes follow]", portion.more));
         }
     }
     if text.is_empty() {
@@ -127,10 +127,10 @@ fn line(text: &mut String, add: &str) {
 }
 
 fn state(process: &v1::Process) -> String {
-    let by = if process.ended_by.is_empty() { String::new() } else { format!(" ({})", process.ended_by) };
+    let by = process.ended_by().word().map_or_else(String::new, |by| format!(" ({by})"));
     match (process.state(), process.exit_code, process.signal) {
         (State::Running | State::Unspecified, ..) => "is running".to_owned(),
-        (State::Interrupted, ..) => "was lost, and what was left of it is ended".to_owned(),
+        (State::Interrupted, ..) => "was lost, and its remaining processes were ended".to_owned(),
         (State::Ended, _, Some(signal)) => format!("was ended by signal {signal}{by}"),
         (State::Ended, Some(code), None) => format!("has ended with exit code {code}{by}"),
         (State::Ended, None, None) => format!("has ended{by}"),
@@ -154,16 +154,18 @@ fn command(process: &v1::Process) -> String {
 
 #[cfg(test)]
 mod tests {
+    use wire::v1::exec_result::EndedBy;
+
     use super::*;
 
-    fn process(state: State, exit_code: Option<i32>, signal: Option<i32>, ended_by: &str) -> v1::Process {
+    fn process(state: State, exit_code: Option<i32>, signal: Option<i32>, by: EndedBy) -> v1::Process {
         let request = v1::ProcessRequest { script: "serve |\n log".to_owned(), ..Default::default() };
         v1::Process {
             process_id: "p".to_owned(),
             state: state.into(),
             exit_code,
             signal,
-            ended_by: ended_by.to_owned(),
+            ended_by: by.into(),
             request: Some(request),
             ..Default::default()
         }
@@ -173,14 +175,14 @@ mod tests {
     fn output_is_told_with_what_is_missing_and_how_to_go_on() {
         let stdout = Portion { skipped: 7, text: "up".to_owned(), end: 9, more: 3 };
         let stderr = Portion { text: "warn\n".to_owned(), end: 5, ..Portion::default() };
-        let running = process(State::Running, None, None, "");
+        let running = process(State::Running, None, None, EndedBy::Unspecified);
         assert_eq!(
             plain(&ProcessView::One(Box::new(running.clone()), [stdout, stderr])),
-            "[7 bytes before this are not shown]\nup\n[3 bytes more are there]\n[stderr]\nwarn\n[process p is running]\n\
+            "[7 bytes before this are not shown]\nup\n[3 more bytes follow]\n[stderr]\nwarn\n[process p is running]\n\
              [to go on: after \"9:5\"]\n"
         );
         let nothing = [Portion { end: 9, ..Portion::default() }, Portion::default()];
-        let ended = process(State::Ended, Some(137), Some(9), "killed");
+        let ended = process(State::Ended, Some(137), Some(9), EndedBy::Killed);
         assert_eq!(
             plain(&ProcessView::One(Box::new(ended), nothing)),
             "(no new output)\n[process p was ended by signal 9 (killed)]\n[to go on: after \"9:0\"]\n"
@@ -191,12 +193,13 @@ mod tests {
     fn processes_are_listed_a_line_each() {
         assert_eq!(plain(&ProcessView::All(Vec::new())), "(no processes)");
         let all = vec![
-            process(State::Ended, Some(0), None, ""),
-            process(State::Interrupted, None, None, "interrupted"),
+            process(State::Ended, Some(0), None, EndedBy::Unspecified),
+            process(State::Interrupted, None, None, EndedBy::Interrupted),
         ];
         assert_eq!(
             plain(&ProcessView::All(all)),
-            "p has ended with exit code 0: serve |\\n log\np was lost, and what was left of it is ended: serve |\\n log\n"
+            "p has ended with exit code 0: serve |\\n log\np was lost, and its remaining processes were \
+             ended: serve |\\n log\n"
         );
     }
 }

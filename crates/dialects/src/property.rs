@@ -1,7 +1,7 @@
 //! Every tool of every dialect, with arguments that are nearly right: an operation of the tool's own, or a failure that
 //! names what is wrong in one line that stays short.
 
-use ops::Reason;
+use operations::Reason;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 

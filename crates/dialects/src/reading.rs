@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ops::ReadResult;
+use operations::ReadResult;
 
 /// Rest of a file after a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The remark after the findings of a search or a list.
 
-use ops::beside_more;
+use operations::beside_more;
 use text::one_line;
 
 /// Adds `more`, the note that there are more findings than shown, and the rest of the result's hint. Returns true if anything was added.

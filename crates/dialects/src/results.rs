@@ -1,7 +1,7 @@
 //! Whatever an outcome holds, every dialect renders it in a form that its other side reads, with the content as it was
 //! and sizes that are true.
 
-use ops::{
+use operations::{
     EditResult, Entry, EntryType, ExecResult, GitResult, GlobResult, GrepMatch, GrepResult, ListResult,
     McpContent, McpResult, OpResult, Outcome, ReadResult, Reason, ToolFailure, WriteResult,
 };

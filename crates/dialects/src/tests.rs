@@ -1,4 +1,4 @@
-use ops::{Operation, Reason, ToolFailure};
+use operations::{Operation, Reason, ToolFailure};
 use serde_json::{Value, json};
 
 use super::arguments::parameters;
@@ -68,7 +68,7 @@ fn an_unknown_tool_is_answered_with_the_names() {
 }
 
 #[test]
-fn what_is_no_object_is_refused_briefly() {
+fn arguments_that_are_not_objects_are_refused_briefly() {
     let deep = format!(r#"{{"path":{}1{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
     let long_string = format!(r#""{}""#, "x".repeat(1024 * 1024));
     let too_long = format!(r#"{{"path":"{}"}}"#, "x".repeat(4 * 1024 * 1024));
@@ -152,7 +152,7 @@ fn every_renamed_argument_is_one_of_a_tool_that_leads_to_its_operation() {
 }
 
 #[test]
-fn null_stands_for_an_optional_argument_that_is_not_there() {
+fn null_counts_as_a_missing_optional_argument() {
     for dialect in dialects() {
         for tool in dialect.tools() {
             let good: Value = serde_json::from_str(example(tool)).unwrap();
@@ -274,7 +274,7 @@ fn dialects_of_json_say_what_their_results_are() {
 }
 
 #[test]
-fn only_what_can_be_of_use_is_listed() {
+fn only_usable_tools_are_listed() {
     let offered = |dialect: &str, permitted: &[&str]| {
         let permitted = |operation: &str| permitted.contains(&operation);
         let tools = offer(find(dialect).unwrap(), &permitted).list(Format::Mcp);
@@ -303,7 +303,7 @@ fn a_refused_path_is_told_with_mount_path_and_reason() {
 
 #[test]
 fn canonical_results_are_the_fields_beside_ok() {
-    let write = ops::WriteResult {
+    let write = operations::WriteResult {
         path: "@project/a".into(),
         bytes_written: 3,
         sha256_before: String::new(),
@@ -312,12 +312,16 @@ fn canonical_results_are_the_fields_beside_ok() {
         entries: 0,
     };
     assert_eq!(
-        render_canonical(&Ok(ops::OpResult::Write(write))),
+        render_canonical(&Ok(operations::OpResult::Write(write))),
         r#"{"ok":true,"path":"@project/a","bytes_written":3,"sha256_before":"","sha256_after":"ab","created":true}"#
     );
-    let ended = || ops::ExecResult { stdout: "hi\n".into(), exit_code: Some(3), ..Default::default() };
-    let script = render_canonical(&Ok(ops::OpResult::Shell(ended())));
-    assert_eq!(script, render_canonical(&Ok(ops::OpResult::Exec(ended()))), "a script reads like a command");
+    let ended = || operations::ExecResult { stdout: "hi\n".into(), exit_code: Some(3), ..Default::default() };
+    let script = render_canonical(&Ok(operations::OpResult::Shell(ended())));
+    assert_eq!(
+        script,
+        render_canonical(&Ok(operations::OpResult::Exec(ended()))),
+        "a script reads like a command"
+    );
     assert!(script.starts_with(r#"{"ok":true,"stdout":"hi\n","stderr":"","exit_code":3,"#), "{script}");
     let failure = ToolFailure::new(Reason::NotFound, "no \"such\" file").with("path", "@project/a\n");
     assert_eq!(

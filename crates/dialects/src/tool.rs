@@ -3,7 +3,7 @@
 //! Each tool is one type. Its fields are the arguments, and its doc comments are the text that the model reads. Both the JSON Schema and
 //! the parser are derived from it, so the two cannot disagree.
 
-use ops::{Malformed, Operation, Reason};
+use operations::{Malformed, Operation, Reason};
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};

@@ -3,7 +3,7 @@
 //! They have the same names in every dialect: the policy's alias, or else `mcp.SERVER.TOOL` for MCP clients and `mcp__SERVER__TOOL` for
 //! vendors that allow no dots. All of these names are accepted, whatever the format of the list is.
 
-use ops::{McpTool, Operation};
+use operations::{McpTool, Operation};
 use serde_json::{Value, json};
 use wire::v1;
 
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_upstream_tool_is_the_dialect_s_to_judge() {
+    fn names_without_an_upstream_tool_are_left_to_the_dialect() {
         for name in ["read_file", "fs.read", "mcp", "mcp.x", "mcp__x"] {
             assert!(parse_upstream(name, "{}", |_| None).is_none(), "{name}");
         }

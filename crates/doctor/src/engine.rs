@@ -99,7 +99,7 @@ async fn get(socket: &Path, path: &'static str) -> Result<Value, NoAnswer> {
 
 /// Makes the finding for a user who may not ask the engine. The engine may still be sufficient.
 fn not_permitted(socket: &Path) -> Finding {
-    let found = format!("not looked at: you may not open {}", socket.display());
+    let found = format!("not examined: you may not open {}", socket.display());
     let who = who_may_open(socket);
     let follows = format!(
         "{who}; run this with sudo, or as a member of that group. cofferd, which is root, may open it"
@@ -108,7 +108,7 @@ fn not_permitted(socket: &Path) -> Finding {
 }
 
 fn body(answer: &[u8]) -> Result<Value, String> {
-    const NOT_HTTP: &str = "what answers there is no container engine";
+    const NOT_HTTP: &str = "the program that answers there is not a container engine";
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n").ok_or(NOT_HTTP)?;
     let (head, body) = answer.split_at(end);
     let mut status = head.split(|&b| b == b' ');
@@ -116,7 +116,7 @@ fn body(answer: &[u8]) -> Result<Value, String> {
         return Err(NOT_HTTP.into());
     }
     if status.next() != Some(b"200") {
-        return Err("it refuses to say its version".into());
+        return Err("it does not report its version".into());
     }
     serde_json::from_slice(body).map_err(|_| NOT_HTTP.into())
 }
@@ -140,7 +140,7 @@ fn engine(socket: &Path, version: Result<Value, String>) -> Finding {
     match api {
         Some(api) if api >= OLDEST_API => Finding::good(TOPIC, found),
         Some(_) => Finding::missing(TOPIC, found, "API 1.41 (Docker 20.10) or later is needed"),
-        None => Finding::limited(TOPIC, found, "its API version cannot be told; cofferd may refuse it"),
+        None => Finding::limited(TOPIC, found, "its API version is unknown; cofferd may refuse it"),
     }
 }
 
@@ -172,7 +172,8 @@ fn runtimes(info: &Value) -> Finding {
         Finding::limited(
             TOPIC,
             found,
-            "without gVisor (runsc) runs share the host's kernel, and no profile can say `runtime: runsc`: deploy/README.md, \"gVisor\", has how to register it",
+            "without gVisor (runsc) runs share the host's kernel, and no profile can set `runtime: runsc`: \
+             to register it see deploy/README.md, \"gVisor\"",
         )
     }
 }
@@ -193,15 +194,15 @@ fn writable_root(info: &Value) -> Finding {
 fn mapped_root(info: &Value) -> Finding {
     const TOPIC: &str = "root in a user namespace";
     if !security_options(info).contains(&"userns") {
-        let follows = "the engine maps no users: runs of profiles with `root_in_user_namespace` are refused. deploy/README.md, \"Root in a user namespace\", has how to set `userns-remap`";
+        let follows = "the engine maps no users: runs of profiles with `root_in_user_namespace` are refused. To set `userns-remap` see deploy/README.md, \"Root in a user namespace\"";
         return Finding::limited(TOPIC, "no", follows);
     }
     let directory = info.get("DockerRootDir").and_then(Value::as_str).unwrap_or_default();
     let ids = directory.rsplit('/').next().and_then(|name| name.split_once('.'));
     let first = |id: &str| id.parse::<u32>().ok().filter(|id| *id >= LOWEST_ID);
     let Some((uid, gid)) = ids.and_then(|(uid, gid)| first(uid).zip(first(gid))) else {
-        let follows = "the engine maps users to ids that it does not say, or that are below 65536: no run would become ready. Give its user 65536 ids from 65536 on in /etc/subuid and /etc/subgid";
-        return Finding::missing(TOPIC, "ids of containers cannot be told", follows);
+        let follows = "the engine maps users to ids that it does not report or that are below 65536, so no run would become ready. Give its user 65536 ids from 65536 on in /etc/subuid and /etc/subgid";
+        return Finding::missing(TOPIC, "the ids of containers are unknown", follows);
     };
     Finding::good(TOPIC, format!("root of containers is user {uid}, group {gid}"))
 }
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_engine_can() {
+    fn engine_features_become_findings() {
         assert_eq!(
             runtimes(&json!({"Runtimes": {"runsc": {}, "runc": {}}})),
             Finding::good("runtimes", "runc, runsc")
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_root_containers_have() {
+    fn finding_names_the_root_of_containers() {
         let found = |options: Value, directory: &str| {
             mapped_root(&json!({"SecurityOptions": options, "DockerRootDir": directory}))
         };
@@ -334,7 +335,7 @@ mod tests {
         assert_eq!(NoAnswer::from(io::Error::from(io::ErrorKind::PermissionDenied)), NoAnswer::NotPermitted);
         let finding = not_permitted(Path::new("/nonexistent/docker.sock"));
         assert_eq!(finding.verdict, Verdict::Limited);
-        assert!(finding.found.starts_with("not looked at: you may not open /nonexistent/docker.sock"));
+        assert!(finding.found.starts_with("not examined: you may not open /nonexistent/docker.sock"));
         assert!(!finding.follows.unwrap().contains("install"));
     }
 }

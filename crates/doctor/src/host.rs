@@ -43,8 +43,8 @@ fn memory_of_others(scope: Option<&str>) -> Finding {
     Finding::limited(
         TOPIC,
         "open to each process of the same user (/proc/PID/mem)",
-        "within a run, one process can change another one and, in a session, forge the end and the code of a command; \
-         `kernel.yama.ptrace_scope=1` in /etc/sysctl.d closes that, where the kernel has Yama",
+        "processes of a run can change each other and, in a session, forge the end and the exit code of a \
+         command; to prevent it set `kernel.yama.ptrace_scope=1` in /etc/sysctl.d (the kernel needs Yama)",
     )
 }
 
@@ -125,8 +125,8 @@ fn link_protection(values: &[(&str, Option<String>)]) -> Finding {
         TOPIC,
         format!("off: {}", off.join(", ")),
         format!(
-            "Cofferdam does not rely on it, but other programs of this host do when they meet an agent's files: \
-             sysctl -w {}",
+            "Cofferdam does not rely on it, but other programs of this host do when they open an agent's \
+             files: sysctl -w {}",
             commands.join(" ")
         ),
     )

@@ -43,8 +43,8 @@ fn idmapped_mounts(release: &str) -> Finding {
         ),
         None => Finding::limited(
             TOPIC,
-            format!("kernel {release} has no number that can be read"),
-            "try it: cofferd says at its start what it lacks",
+            format!("the version of kernel {release} cannot be parsed"),
+            "start cofferd: it reports what is missing",
         ),
     }
 }

@@ -15,9 +15,9 @@ pub fn who_may_open(socket: &Path) -> String {
     let group = name("/etc/group", meta.gid());
     let path = path.display();
     if meta.mode() & 0o070 == 0 {
-        return format!("{path} is for user {user} alone");
+        return format!("{path} is accessible to user {user} only");
     }
-    format!("{path} is for user {user} and members of group {group}")
+    format!("{path} is accessible to user {user} and members of group {group}")
 }
 
 /// Returns the name that a file of accounts has for an id, or the id.
@@ -52,9 +52,9 @@ mod tests {
         };
         assert_eq!(
             said(0o660),
-            format!("{} is for user {user} and members of group {group}", socket.display())
+            format!("{} is accessible to user {user} and members of group {group}", socket.display())
         );
-        assert_eq!(said(0o600), format!("{} is for user {user} alone", socket.display()));
+        assert_eq!(said(0o600), format!("{} is accessible to user {user} only", socket.display()));
         assert!(
             who_may_open(&dir.path().join("gone/s")).starts_with(&format!("{} is", dir.path().display()))
         );

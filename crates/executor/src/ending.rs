@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use containers::{ContainerCgroup, KillMethod, Leaf};
-use ops::KillEvidence;
+use containers::{ContainerCgroup, Leaf};
+use operations::{KillEvidence, KillMethod};
 use refusal::chain;
 use timestamp::micros;
 
@@ -19,7 +19,7 @@ const LAST_FORKS: usize = 64;
 
 /// Returns the evidence of a leaf in which no process had to be ended.
 pub(crate) fn nothing_left() -> KillEvidence {
-    KillEvidence { method: "none-needed".to_owned(), ..KillEvidence::default() }
+    KillEvidence { method: KillMethod::NoneNeeded.into(), ..KillEvidence::default() }
 }
 
 /// Ends the remaining processes.
@@ -42,17 +42,17 @@ pub(crate) fn end(leaf: &Leaf, container: &ContainerCgroup, forced: bool) -> (Ki
             ended: evidence.ended.max(asked),
             left: evidence.left,
             method: match evidence.how {
-                KillMethod::CgroupKill => "cgroup-v2-kill",
-                KillMethod::Freezer => "cgroup-v1-freezer",
+                containers::KillMethod::CgroupKill => KillMethod::CgroupV2Kill,
+                containers::KillMethod::Freezer => KillMethod::CgroupV1Freezer,
             }
-            .to_owned(),
+            .into(),
             took_us,
             running: 0,
         },
         Err(error) => {
             tracing::error!(error = %chain(&error), "a command's cgroup could not be emptied");
             let left = leaf.pids().map_or(u32::MAX, |pids| u32::try_from(pids.len()).unwrap_or(u32::MAX));
-            KillEvidence { ended: asked, left, method: "failed".to_owned(), took_us, running: 0 }
+            KillEvidence { ended: asked, left, method: KillMethod::Failed.into(), took_us, running: 0 }
         }
     };
     (evidence, peak)

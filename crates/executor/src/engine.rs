@@ -1,7 +1,7 @@
 //! Errors of the engine, as the client of a call or a run sees them.
 
 use containers::EngineError;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 
 /// Converts an error of the engine to a refusal for a client.
@@ -21,7 +21,7 @@ pub fn engine_refusal(error: EngineError) -> Refusal {
         | EngineError::Api { attempt, .. }
         | EngineError::Malformed { attempt, .. } => Refusal::new(
             Reason::EngineUnavailable,
-            format!("the container engine failed to {attempt}; the daemon's log has its words"),
+            format!("the container engine failed to {attempt}; see the daemon's log"),
         ),
     }
 }

@@ -1,6 +1,6 @@
 //! Failures of calls for which a lane gave no outcome.
 
-use ops::{Reason, ToolFailure};
+use operations::{Reason, ToolFailure};
 use worker_protocol::client::{CloseReason, LaneError};
 
 /// Converts the error of a lane to a failure for the model. [`crate::Loss`] explains how a container's worker was lost.

@@ -4,23 +4,24 @@
 //! and the worker is started again for the next calls. Calls that only read are retried once automatically.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use containers::{
     Boundary, ContainerCgroup, ContainerId, Engine, ErrorTail, ExecId, GUEST_PATH, HostProcess, LimitEvents,
     RunUser,
 };
-use ops::{Environment, Reason, ToolFailure};
+use operations::{Environment, Reason, ToolFailure};
 use parking_lot::Mutex;
 use refusal::{Refusal, chain};
-use tokio::sync::{OnceCell, watch};
+use tokio::sync::{OnceCell, Semaphore, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use worker_protocol::client::{
     CallSpec, Channel, Client, CloseReason, ConnectError, ConnectOptions, Finished, Greeted, LaneError, Peer,
     Placement, Prepared,
 };
+use worker_protocol::convert::Reply;
 
 use crate::engine::engine_refusal;
 use crate::failure::failure;
@@ -28,16 +29,18 @@ use crate::loss::{Cause, Loss, Losses};
 use crate::prefork::{Prefork, Ready};
 use crate::relay::{self, Relayed};
 
-/// Time that a lost worker has to be gone after SIGKILL, and the processes that it started.
+/// Time within which a lost worker and the processes that it started must be gone after SIGKILL.
 const GOODBYE: Duration = Duration::from_secs(1);
-/// Time that all processes of a container have to be gone after its first one was killed.
+/// Time within which all processes of a container must be gone after its first one was killed.
 const ALL_GONE: Duration = Duration::from_secs(2);
-/// Time that the engine has to report how a worker ended whose stream is closed.
+/// Time that the engine has to report how a worker ended after its stream was closed.
 const AUTOPSY: Duration = Duration::from_secs(10);
 /// Pid of a container's first process inside the container.
 const FIRST: u32 = 1;
 /// Time in which another worker has to start in place of a lost one.
 const RESTART: Duration = Duration::from_secs(30);
+/// Processes of one run that start at the same time.
+const STARTS: usize = 3;
 
 /// The present worker.
 #[derive(Clone)]
@@ -56,13 +59,13 @@ pub(crate) struct Serving {
     prefork: Arc<Prefork>,
     /// Cause of the worker's loss, determined once for all that ask.
     loss: Arc<OnceCell<Loss>>,
-    /// True once it repeats a call during which the previous worker was lost. Its own loss is then not counted as a second one.
-    repeats: Arc<AtomicBool>,
+    /// Calls in flight that have already cost the previous worker. Its own loss under one of them is not counted as a second one.
+    repeats: TaskTracker,
 }
 
 /// The container lane of a run.
 pub struct GuestLane {
-    engine: Arc<dyn Engine>,
+    engine: Arc<Engine>,
     container: ContainerId,
     user: RunUser,
     /// Environment variables of the run.
@@ -71,6 +74,8 @@ pub struct GuestLane {
     /// Changes when another worker was started in place of a lost one.
     serving: watch::Sender<Serving>,
     losses: Mutex<Losses>,
+    /// Limits the processes of this run that start at the same time.
+    starts: Semaphore,
     /// Cancelled when the run is over, so that no other worker is started.
     ended: CancellationToken,
 }
@@ -78,7 +83,7 @@ pub struct GuestLane {
 impl GuestLane {
     /// Starts the worker and waits for its hello.
     pub async fn connect(
-        engine: Arc<dyn Engine>,
+        engine: Arc<Engine>,
         container: ContainerId,
         user: RunUser,
         environment: Environment,
@@ -88,7 +93,8 @@ impl GuestLane {
         let ended = CancellationToken::new();
         let serving = watch::Sender::new(serving);
         let losses = Mutex::default();
-        let lane = Self { engine, container, user, environment, boundary, serving, losses, ended };
+        let starts = Semaphore::new(STARTS);
+        let lane = Self { engine, container, user, environment, boundary, serving, losses, starts, ended };
         lane.refill();
         Ok(lane)
     }
@@ -107,7 +113,7 @@ impl GuestLane {
         spec: CallSpec<'_>,
         placement: Option<Arc<dyn Placement>>,
         cancel: CancellationToken,
-    ) -> Result<Finished, ToolFailure> {
+    ) -> Result<Finished<Reply>, ToolFailure> {
         let serving = self.serving();
         let done = serving.client.call(spec, placement, cancel).await;
         self.told(&serving, done).await
@@ -120,7 +126,7 @@ impl GuestLane {
         spec: CallSpec<'_>,
         prepared: Prepared,
         cancel: CancellationToken,
-    ) -> Result<Finished, ToolFailure> {
+    ) -> Result<Finished<Reply>, ToolFailure> {
         let done = serving.client.call_prepared(spec, prepared, cancel).await;
         self.told(serving, done).await
     }
@@ -130,7 +136,7 @@ impl GuestLane {
         &self,
         spec: CallSpec<'_>,
         cancel: CancellationToken,
-    ) -> Result<Finished, ToolFailure> {
+    ) -> Result<Finished<Reply>, ToolFailure> {
         let began = Instant::now();
         let serving = self.serving();
         let lost = match serving.client.call(spec, None, cancel.clone()).await {
@@ -145,7 +151,7 @@ impl GuestLane {
         }
         let deadline = spec.deadline.saturating_sub(began.elapsed());
         let serving = self.serving();
-        serving.repeats.store(true, Ordering::Relaxed);
+        let _repeated = serving.repeats.token();
         let done = serving.client.call(CallSpec { deadline, ..spec }, None, cancel).await;
         self.told(&serving, done).await
     }
@@ -154,8 +160,8 @@ impl GuestLane {
     async fn told(
         &self,
         serving: &Serving,
-        done: Result<Finished, LaneError>,
-    ) -> Result<Finished, ToolFailure> {
+        done: Result<Finished<Reply>, LaneError>,
+    ) -> Result<Finished<Reply>, ToolFailure> {
         match done {
             Err(LaneError::Lost(reason)) if reason != CloseReason::Shutdown => {
                 Err(self.loss(serving, reason).await.failure())
@@ -174,11 +180,7 @@ impl GuestLane {
     async fn loss(&self, serving: &Serving, reason: CloseReason) -> Loss {
         let find_out = || async {
             let cause = self.cause(serving, reason).await;
-            if serving.repeats.load(Ordering::Relaxed) {
-                self.losses.lock().again(cause, Instant::now())
-            } else {
-                self.losses.lock().count(cause, Instant::now())
-            }
+            self.losses.lock().judge(cause, &serving.repeats, Instant::now())
         };
         serving.loss.get_or_init(find_out).await.clone()
     }
@@ -289,8 +291,12 @@ impl GuestLane {
     }
 
     /// Returns the engine, container and user with which programs are started.
-    pub(crate) fn place(&self) -> (&dyn Engine, &ContainerId, RunUser) {
+    pub(crate) fn place(&self) -> (&Engine, &ContainerId, RunUser) {
         (self.engine.as_ref(), &self.container, self.user)
+    }
+
+    pub(crate) fn starts(&self) -> &Semaphore {
+        &self.starts
     }
 
     /// Returns the environment variables of the run.
@@ -336,7 +342,7 @@ impl GuestLane {
 }
 
 async fn start(
-    engine: &dyn Engine,
+    engine: &Engine,
     container: &ContainerId,
     user: RunUser,
     environment: &Environment,
@@ -375,13 +381,13 @@ async fn start(
         events,
         prefork: Arc::default(),
         loss: Arc::default(),
-        repeats: Arc::default(),
+        repeats: TaskTracker::new(),
     })
 }
 
 /// Starts a worker like [`start`] in a container with its own kernel. None of its processes is a process of this host.
 async fn start_relayed(
-    engine: &dyn Engine,
+    engine: &Engine,
     container: &ContainerId,
     user: RunUser,
     options: ConnectOptions,
@@ -401,16 +407,13 @@ async fn start_relayed(
         events: LimitEvents::default(),
         prefork: Arc::default(),
         loss: Arc::default(),
-        repeats: Arc::default(),
+        repeats: TaskTracker::new(),
     })
 }
 
 fn not_up(container: &ContainerId, error: &ConnectError, said: &ErrorTail) -> Refusal {
     tracing::error!(%container, error = %chain(error), said = said.text(), "the guest did not come up");
-    Refusal::new(
-        Reason::EngineUnavailable,
-        "the guest did not come up in the container; the daemon's log has its last words",
-    )
+    Refusal::new(Reason::EngineUnavailable, "the guest did not start in the container; see the daemon's log")
 }
 
 /// Takes the daemon's end of the guest's direct channel, if the guest is a process of this host.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use host_launch::{CloneError, CloneSpec, HostWorkerProcess, HostWorkerSpec, LinkedSpec};
 use jail::Private;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
@@ -14,6 +14,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{CallSpec, Client, CloseReason, ConnectOptions, Finished, Go, LaneError};
+use worker_protocol::convert::Reply;
 
 use crate::directory::{Directory, LinkedRepository};
 use crate::launcher::launcher;
@@ -101,7 +102,7 @@ impl HostWorkerLane {
             let mut state = self.state.lock().await;
             self.clear(&mut state).await;
         }
-        ended
+        ended.map(|finished| finished.and_then(Reply::result))
     }
 
     /// Waits until a host worker is lost, and returns the reason. One that was not needed so far does not count as lost.
@@ -140,11 +141,11 @@ impl HostWorkerLane {
     async fn put_right(&self) {
         match self.recover().await {
             Ok(words) if words.is_empty() => {}
-            Ok(words) => tracing::warn!(words, "operations of a host worker that was killed were put right"),
+            Ok(words) => tracing::warn!(words, "unfinished operations of a killed host worker were repaired"),
             Err(why) => {
                 tracing::error!(
                     why,
-                    "what a host worker left is there until the next host worker or daemon starts"
+                    "temporary files of a host worker stay until the next host worker or daemon starts"
                 );
             }
         }
@@ -286,10 +287,10 @@ mod tests {
         };
         let host_worker = HostWorkerLane::new(&directory(), &directory(), None, &directory(), None).unwrap();
         host_worker.shutdown().await;
-        let operation = ops::Operation::Git(ops::Git::Status);
+        let operation = operations::Operation::Git(operations::Git::Status);
         let spec = CallSpec {
             operation: &operation,
-            bounds: &ops::Bounds::default(),
+            bounds: &operations::Bounds::default(),
             deadline: std::time::Duration::from_secs(5),
             preview: false,
             output: None,

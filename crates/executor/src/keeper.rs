@@ -16,14 +16,14 @@ use std::os::unix::net::UnixStream as Pair;
 use std::time::Duration;
 
 use containers::{ContainerCgroup, GUEST_PATH, Group, HostProcess, Leaf};
-use ops::{Bounds, KillEvidence, Reason, ToolFailure};
+use operations::{Bounds, KillEvidence, Reason, ToolFailure};
 use refusal::chain;
 use rustix::io::IoSlice;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use wire::v1::ProcessRequest;
 use wire::worker::v1::keeper_state::Phase;
@@ -39,10 +39,12 @@ use crate::ending::{end, nothing_left};
 use crate::lanes::Lanes;
 use crate::metered::Metered;
 
-/// Limits the keepers that start at the same time, in all runs.
+/// Limits the keepers that start at the same time, in all runs. One run uses fewer, so that it cannot use all.
 ///
 /// Each takes the engine several processes. On two slow processors, fifty at once exceed the time limit of each, and four at a time do not.
 static STARTS: Semaphore = Semaphore::const_new(4);
+/// Longest time of a turn. A start that takes longer goes on without one, because a run can delay its own starts.
+const TURN: Duration = Duration::from_secs(10);
 /// Keepers that are started in turn before a start fails.
 const ATTEMPTS: u32 = 3;
 /// Time that a keeper has to answer. It does nothing else meanwhile, except during a start, which looks at files.
@@ -86,7 +88,7 @@ pub enum KeeperLost {
     Ended,
     #[error("it does not answer")]
     Silent,
-    #[error("it said what no keeper says: {0}")]
+    #[error("it sent an invalid message: {0}")]
     Malformed(&'static str),
 }
 
@@ -101,7 +103,7 @@ impl Link {
 
     async fn read(&mut self) -> Result<from_keeper::Body, KeeperLost> {
         loop {
-            let popped = self.frames.pop().map_err(|_| KeeperLost::Malformed("a frame that is none"))?;
+            let popped = self.frames.pop().map_err(|_| KeeperLost::Malformed("an invalid frame"))?;
             if let Some(FromKeeper { body }) = popped {
                 return body.ok_or(KeeperLost::Malformed("an empty frame"));
             }
@@ -130,7 +132,7 @@ impl Link {
                     from_keeper::Body::State(state) => return Ok(Ok(state)),
                     from_keeper::Body::Failed(failure) => {
                         let failure = failure_from_wire(failure)
-                            .map_err(|_| KeeperLost::Malformed("a failure that is none"))?;
+                            .map_err(|_| KeeperLost::Malformed("an invalid failure"))?;
                         return Ok(Err(failure));
                     }
                     other => self.pending.push_back(other),
@@ -187,14 +189,9 @@ impl Lanes {
         };
         let mut attempt = 1;
         let (mut link, state, held) = loop {
-            // The semaphore is never closed. If it were, the start would go on without a turn.
-            let turn = STARTS.acquire().await.ok();
-            // If a lost worker is being replaced, a process started now would be ended with those of the lost one.
-            self.guest.restarted().await;
+            let turn = self.turn().await;
             let (cgroup, _) = self.guest.cgroup().ok_or_else(no_cgroup)?;
-            let started = self.start(name, &cgroup, &request).await;
-            drop(turn);
-            match started {
+            match within(turn, Box::pin(self.start(name, &cgroup, &request))).await {
                 Ok(started) => break started,
                 Err(NotStarted::Refused(failure)) => return Err(failure),
                 Err(NotStarted::Lost(why)) if attempt < ATTEMPTS && !self.guest.has_ended() => {
@@ -217,6 +214,21 @@ impl Lanes {
             Err(failure) => {
                 end_start(held).await;
                 Err(failure)
+            }
+        }
+    }
+
+    /// Takes a turn to start a keeper.
+    ///
+    /// If a lost worker is being replaced, a process started now would be ended with those of the lost one. No turn is held meanwhile.
+    async fn turn(&self) -> Option<(SemaphorePermit<'_>, SemaphorePermit<'static>)> {
+        loop {
+            let serves = self.guest.restarted().await;
+            // The semaphores are never closed. If they were, the start would go on without a turn.
+            let of_run = self.guest.starts().acquire().await.ok()?;
+            let turn = (of_run, STARTS.acquire().await.ok()?);
+            if !serves || self.guest.is_connected() {
+                return Some(turn);
             }
         }
     }
@@ -293,6 +305,15 @@ impl Lanes {
     }
 }
 
+/// Awaits a start, and returns its turn when it ends or after [`TURN`].
+async fn within<T>(turn: impl Sized, mut start: impl Future<Output = T> + Unpin) -> T {
+    if let Ok(started) = timeout(TURN, &mut start).await {
+        return started;
+    }
+    drop(turn);
+    start.await
+}
+
 /// Reason why a process did not begin.
 enum NotStarted {
     /// Its keeper was lost, or did not start. Another one may succeed.
@@ -314,7 +335,7 @@ async fn end_start(mut held: Held) {
 fn not_up() -> ToolFailure {
     ToolFailure::new(
         Reason::EngineUnavailable,
-        "the process could not be started: its keeper did not come up; nothing of it runs, and it can be started again",
+        "the process was not started, because its keeper did not come up; start it again",
     )
 }
 
@@ -412,7 +433,8 @@ pub fn leave() -> to_keeper::Body {
 fn no_cgroup() -> ToolFailure {
     ToolFailure::new(
         Reason::PreconditionFailed,
-        "the run's processes are in no cgroup that the daemon sees (a rootless engine, or gVisor), without which none can stay: use exec",
+        "the daemon does not see the cgroup of the run's processes (a rootless engine, or gVisor), so no \
+         process can stay after its call: use exec",
     )
 }
 
@@ -422,4 +444,22 @@ fn not_kept(lost: &KeeperLost) -> ToolFailure {
         Reason::Internal,
         "the keeper of the process was lost while it started; nothing of it is left",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_that_does_not_end_holds_up_others_for_one_turn() {
+        let turns = Semaphore::new(1);
+        let endless = async { within(turns.acquire().await, std::future::pending::<()>()).await };
+        let next = async { within(turns.acquire().await, Box::pin(async { 7 })).await };
+        tokio::select! {
+            biased;
+            () = endless => unreachable!(),
+            started = timeout(2 * TURN, next) => assert_eq!(started.unwrap(), 7),
+        }
+        assert_eq!(turns.available_permits(), 1);
+    }
 }

@@ -5,24 +5,25 @@ use std::time::Duration;
 
 use containers::{Commands, Group};
 use gateway::Permit;
-use ops::{Bound, Effect, Lane, OpResult, Operation, Preview, Reason, ToolFailure};
+use operations::{Bound, Effect, Lane, OpResult, Operation, Preview, Reason, ToolFailure};
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{CallSpec, Finished, Go, OutputSink, Placement, Usage};
+use worker_protocol::convert::Reply;
 
+use crate::command_end::{CommandContext, Known, command_end};
 use crate::failure::failure;
 use crate::guest::GuestLane;
 use crate::host_worker::HostWorkerLane;
 use crate::left::{self, Left};
-use crate::limits::{self, Evidence};
 use crate::placement::LeafPlacement;
 use crate::prefork::Ready;
 
-/// For operations that do not name a timeout of their own.
+/// Time limit of operations that name no timeout themselves.
 const FILE_DEADLINE: Duration = Duration::from_secs(30);
 
-/// For uploads, which the host lane only copies.
+/// Time limit of uploads, which the host lane only copies.
 const UPLOAD_DEADLINE: Duration = Duration::from_secs(600);
-/// For downloads, which last as long as their clients take.
+/// Time limit of downloads, which last as long as their clients take.
 const DOWNLOAD_DEADLINE: Duration = Duration::from_secs(3_600);
 
 /// The two lanes of a run.
@@ -44,21 +45,24 @@ impl Lanes {
         &self.host_worker
     }
 
-    /// Finds what an earlier daemon kept under this name. `None` if no cgroup is visible.
+    /// Finds the processes that an earlier daemon kept under this name. Returns `None` if no cgroup is visible.
     pub fn find_left(&self, name: &str, processes: u32) -> Option<Left> {
         let (cgroup, _) = self.guest.cgroup()?;
         Some(Left::find(cgroup, name, processes))
     }
 
-    /// Executes what the permit allows, within `limit` if that is less than the operation's own. What a command writes, or a
-    /// download reads, goes to `output` meanwhile. Returns with it what the command left running and the profile keeps.
+    /// Executes the operation that the permit allows.
+    ///
+    /// `limit` shortens the operation's time limit if it is less. While the operation runs, `output` receives the output of a command or
+    /// the content of a download. The second value is the set of processes that the command left running, if its profile keeps them.
     pub async fn execute(
         &self,
         permit: Permit,
         limit: Option<Duration>,
         output: Arc<dyn OutputSink>,
         cancel: CancellationToken,
-    ) -> (Finished, Option<Left>) {
+        context: &dyn CommandContext,
+    ) -> Finished {
         let parts = permit.into_parts();
         let is_command = parts.operation.command_timeout().is_some();
         let downloads = parts.operation.is_download();
@@ -74,49 +78,72 @@ impl Lanes {
         if parts.operation.lane() == Lane::Container {
             cancel.run_until_cancelled(self.guest.restarted()).await;
         }
-        let mut left = None;
         let finished = match parts.operation.lane() {
             // Not to be repeated: its reader has what was sent.
-            Lane::Container if downloads => self.guest.call(spec, None, cancel).await,
-            Lane::Container if !parts.operation.has_effect() => self.guest.look(spec, cancel).await,
+            Lane::Container if downloads => self.guest.call(spec, None, cancel).await.map(results),
+            Lane::Container if !parts.operation.has_effect() => {
+                self.guest.look(spec, cancel).await.map(results)
+            }
             // A file outside of the mounts.
             Lane::Container if !is_command => match self.stage(spec, &cancel).await {
-                Ok(()) => self.guest.call(spec, None, cancel).await,
+                Ok(()) => self.guest.call(spec, None, cancel).await.map(results),
                 Err(failure) => Err(failure),
             },
-            Lane::Container => {
-                let (ended, leaf) = self.run(&parts.call_id, spec, cancel.clone()).await;
-                left = leaf.as_ref().and_then(|leaf| leaf.left());
-                let mut finished = ended.unwrap_or_else(failed);
-                let (events, metered, forced) =
-                    leaf.map_or_else(Default::default, |leaf| (leaf.events(), leaf.metered(), leaf.forced()));
-                // Of a command whose worker was lost, too.
-                metered.settle(&mut finished);
-                if let Ok(Some(result)) = finished.outcome.as_mut().map(OpResult::command_mut) {
-                    let evidence = Evidence {
-                        events,
-                        output_limit: parts.bounds.max_spool_bytes,
-                        cancelled: cancel.is_cancelled(),
-                        forced,
-                    };
-                    limits::judge(result, evidence);
-                }
-                Ok(finished)
-            }
+            Lane::Container => Ok(self.command(&parts.call_id, spec, cancel, context).await),
             Lane::Host => self.host_worker.call(spec, None, cancel).await.map_err(|error| failure(&error)),
             Lane::Upstream => Err(ToolFailure::new(Reason::Internal, "no lane of the run calls MCP servers")),
         };
-        let finished = finished.unwrap_or_else(failed);
-        if finished.outcome.is_err()
-            && let Some(left) = left.take()
-        {
-            // A failed call does not report processes that stay, so they are ended.
-            let _ = tokio::task::spawn_blocking(move || left.end()).await;
-        }
-        (finished, left)
+        finished.unwrap_or_else(failed)
     }
 
-    /// As [`Self::execute`] for the host lane, with an effect only after `go`. What can be prepared is prepared meanwhile.
+    /// Runs a command to its end, and makes its result.
+    async fn command(
+        &self,
+        call: &str,
+        spec: CallSpec<'_>,
+        cancel: CancellationToken,
+        context: &dyn CommandContext,
+    ) -> Finished {
+        let (ended, leaf) = self.run(call, spec, cancel.clone()).await;
+        let left = leaf.as_ref().and_then(|leaf| leaf.left());
+        let (events, metered) = leaf.map_or_else(Default::default, |leaf| (leaf.events(), leaf.metered()));
+        let mut finished = ended.unwrap_or_else(failed);
+        // Of a command whose worker was lost, too.
+        finished.usage = metered.over(finished.usage);
+        let kept = match left {
+            Some(left) if finished.outcome.is_ok() => context.keep(left).await,
+            // A failed call does not report processes that stay, so they are ended.
+            Some(left) => {
+                let _ = tokio::task::spawn_blocking(move || left.end()).await;
+                Ok(())
+            }
+            None => Ok(()),
+        };
+        let usage = finished.usage;
+        finished.and_then(|reply| {
+            let mut report = reply.command()?;
+            report.usage.cpu_time_us = usage.cpu_time_us.unwrap_or_default();
+            report.usage.peak_memory_bytes = usage.peak_memory_bytes.unwrap_or_default();
+            if let Err(ended) = kept {
+                report.kill = ended;
+            }
+            let known = Known {
+                events,
+                output_limit: spec.bounds.max_spool_bytes,
+                cancelled: cancel.is_cancelled(),
+                over_quota: context.over_quota(),
+                run_ended: context.run_ended(),
+                offers_processes: context.offers_processes(),
+            };
+            let result = command_end(report, known).into();
+            Ok(match spec.operation {
+                Operation::Shell(_) => OpResult::Shell(result),
+                _ => OpResult::Exec(result),
+            })
+        })
+    }
+
+    /// Executes an operation of the host lane like [`Self::execute`], but has no effect before `go`. The host worker prepares it meanwhile.
     pub async fn execute_after(
         &self,
         permit: Permit,
@@ -139,7 +166,7 @@ impl Lanes {
         finished.unwrap_or_else(failed)
     }
 
-    /// Puts what was uploaded where the container's lane finds it.
+    /// Copies an uploaded file to the place where the container lane finds it.
     async fn stage(&self, spec: CallSpec<'_>, cancel: &CancellationToken) -> Result<(), ToolFailure> {
         let Operation::Write(write) = spec.operation else { return Ok(()) };
         let Some(staging) = write.staging() else { return Ok(()) };
@@ -150,13 +177,13 @@ impl Lanes {
         staged.outcome.map(drop)
     }
 
-    /// Runs a command: in the process that waits for one, or in one of its own.
+    /// Runs a command in a process that waits for one, or in a new process.
     async fn run(
         &self,
         call: &str,
         spec: CallSpec<'_>,
         cancel: CancellationToken,
-    ) -> (Result<Finished, ToolFailure>, Option<Arc<LeafPlacement>>) {
+    ) -> (Result<Finished<Reply>, ToolFailure>, Option<Arc<LeafPlacement>>) {
         // What a reviewer has consented to goes on while other commands stand still, among which those are that wait.
         let alone = spec.bounds.held_to.is_some();
         if let Some((serving, Ready { prepared, leaf })) = (!alone).then(|| self.guest.prefork()).flatten() {
@@ -179,17 +206,23 @@ impl Lanes {
         }
     }
 
+    /// Returns the number of processes that the kernel has killed in the container for lack of memory. `None` where no cgroup is visible.
+    pub fn oom_kills(&self) -> Option<u64> {
+        self.guest.cgroup().map(|(cgroup, _)| cgroup.limit_events().oom_kills)
+    }
+
     /// A command has been answered: nobody waits while the process for the next one is made.
     pub fn answered(&self) {
         self.guest.refill();
     }
 
-    /// What the call would do, for its reviewer, and what it would use. Changes nothing. Of most that is done in the container
-    /// nothing is told beforehand.
+    /// Returns the effect that the call would have and the objects that it would use, for its reviewer. Changes nothing.
+    ///
+    /// Returns `None` for most operations of the container lane, because their effect is not known in advance.
     pub async fn preview(
         &self,
         operation: &Operation,
-        bounds: &ops::Bounds,
+        bounds: &operations::Bounds,
     ) -> Result<Option<Preview>, ToolFailure> {
         let spec = CallSpec { operation, bounds, deadline: FILE_DEADLINE, preview: true, output: None };
         let looked = match operation.lane() {
@@ -198,7 +231,7 @@ impl Lanes {
                 looked.map_err(|error| failure(&error))
             }
             Lane::Container if operation.effect() == Effect::Runs && !operation.binds_words() => {
-                self.guest.look(spec, CancellationToken::new()).await
+                self.guest.look(spec, CancellationToken::new()).await.map(results)
             }
             Lane::Container | Lane::Upstream => return Ok(None),
         };
@@ -206,15 +239,15 @@ impl Lanes {
         Ok(Some(Preview { result: outcome?, bound }))
     }
 
-    /// SHA-256 of a regular file as it is now.
+    /// Returns the SHA-256 of a regular file in its present state.
     pub async fn hash(&self, path: &jail::SandboxPath) -> Result<String, ToolFailure> {
-        let operation = Operation::Read(ops::Read {
+        let operation = Operation::Read(operations::Read {
             path: path.clone(),
-            part: ops::ReadPart::Bytes { offset: 0, limit: Some(0) },
-            encoding: ops::Encoding::Base64,
+            part: operations::ReadPart::Bytes { offset: 0, limit: Some(0) },
+            encoding: operations::Encoding::Base64,
             transfer: None,
         });
-        let bounds = ops::Bounds::default();
+        let bounds = operations::Bounds::default();
         let spec = CallSpec {
             operation: &operation,
             bounds: &bounds,
@@ -222,14 +255,14 @@ impl Lanes {
             preview: false,
             output: None,
         };
-        let finished = self.guest.look(spec, CancellationToken::new()).await;
+        let finished = self.guest.look(spec, CancellationToken::new()).await.map(results);
         match finished?.outcome? {
             OpResult::Read(read) => Ok(read.sha256),
-            _ => Err(ToolFailure::new(Reason::Internal, "the worker answered another question")),
+            _ => Err(ToolFailure::new(Reason::Internal, "the worker's answer is to another operation")),
         }
     }
 
-    /// Every command of the container that is of this group. None where the engine's cgroups are not this host's.
+    /// Returns all commands of the container that are in this group, or `None` if the engine's cgroups are not this host's.
     pub fn commands(&self, group: Group) -> Option<Commands> {
         self.guest.cgroup().map(|(cgroup, _)| cgroup.commands(group))
     }
@@ -239,7 +272,7 @@ impl Lanes {
     }
 }
 
-/// How long its lane has.
+/// Returns the time limit of an operation in its lane.
 fn deadline(operation: &Operation, limit: Option<Duration>) -> Duration {
     let own =
         operation.command_timeout().unwrap_or(match (operation.is_download(), operation.is_transfer()) {
@@ -250,7 +283,12 @@ fn deadline(operation: &Operation, limit: Option<Duration>) -> Duration {
     limit.map_or(own, |limit| limit.min(own))
 }
 
-fn failed(failure: ToolFailure) -> Finished {
+/// Returns a call that was for no command, with its result.
+fn results(finished: Finished<Reply>) -> Finished {
+    finished.and_then(Reply::result)
+}
+
+fn failed<R>(failure: ToolFailure) -> Finished<R> {
     Finished {
         outcome: Err(failure),
         bound: Bound::default(),

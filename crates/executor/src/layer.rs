@@ -4,7 +4,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
 use host_launch::{LayerError, LayerSpec};
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use wire::v1::{AcceptRunResponse, DiffRunResponse};
 

@@ -7,7 +7,7 @@ use std::io;
 use std::time::Duration;
 
 use containers::{CgroupError, ContainerCgroup, Group, HostProcess, Leaf};
-use ops::{KillEvidence, Operation};
+use operations::{KillEvidence, Operation};
 use refusal::chain;
 use wire::v1::ProcessRequest;
 use wire::v1::operation::Kind;
@@ -104,5 +104,5 @@ pub fn request_of(operation: &Operation) -> ProcessRequest {
 
 /// Logs why background processes of a command are ended after all.
 pub(crate) fn not_kept(error: &CgroupError) {
-    tracing::warn!(error = %chain(error), "what a command left running could not be kept and is ended");
+    tracing::warn!(error = %chain(error), "the background processes of a command could not be kept and are ended");
 }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod command_end;
 mod directory;
 mod ending;
 mod engine;
@@ -13,7 +14,6 @@ mod lanes;
 mod launcher;
 pub mod layer;
 mod left;
-mod limits;
 mod loss;
 mod metered;
 mod placement;
@@ -22,6 +22,7 @@ mod relay;
 mod terminal;
 mod upstream;
 
+pub use command_end::CommandContext;
 pub use directory::{Directory, LinkedRepository};
 pub use engine::engine_refusal;
 pub use failure::failure;

@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use ops::{Reason, ToolFailure};
+use operations::{Reason, ToolFailure};
+use tokio_util::task::TaskTracker;
 use worker_protocol::client::CloseReason;
 
 /// Number of losses within [`WINDOW`] after which one more ends the run.
@@ -24,8 +25,12 @@ impl Losses {
         self.again(cause, now)
     }
 
-    /// Judges a loss without counting it, because the same call has already cost the previous worker.
-    pub(crate) fn again(&mut self, cause: Cause, now: Instant) -> Loss {
+    /// Judges the loss of a worker. It is not counted during a call that has already cost the previous worker, which is in `repeats`.
+    pub(crate) fn judge(&mut self, cause: Cause, repeats: &TaskTracker, now: Instant) -> Loss {
+        if repeats.is_empty() { self.count(cause, now) } else { self.again(cause, now) }
+    }
+
+    fn again(&mut self, cause: Cause, now: Instant) -> Loss {
         self.0.retain(|at| now.saturating_duration_since(*at) < WINDOW);
         Loss { is_last: self.0.len() > MOST || cause == Cause::Container, times: self.0.len(), cause }
     }
@@ -91,9 +96,12 @@ impl Loss {
     /// Returns the reason for which the run ends with this loss, if it does.
     pub fn fatal(&self) -> Option<String> {
         self.is_last.then(|| match self.times {
-            1 => format!("its worker was {}", self.cause),
+            0 | 1 => format!("its worker was {}", self.cause),
             times => {
-                format!("its worker was lost {times} times within a minute; at last it was {}", self.cause)
+                format!(
+                    "its worker was lost {times} times within a minute; the last time it was {}",
+                    self.cause
+                )
             }
         })
     }
@@ -154,7 +162,7 @@ mod tests {
         let why = fourth.fatal().unwrap();
         assert_eq!(
             why,
-            "its worker was lost 4 times within a minute; at last it was ended by signal 9, probably by a command of this run"
+            "its worker was lost 4 times within a minute; the last time it was ended by signal 9, probably by a command of this run"
         );
         let told = fourth.failure();
         assert!(told.message.contains(&why) && !told.details.contains_key("retryable"), "{told:?}");
@@ -166,13 +174,17 @@ mod tests {
 
     #[test]
     fn a_loss_under_a_repeated_call_is_the_one_that_was_counted() {
-        let (mut losses, now) = (Losses::default(), Instant::now());
+        let (mut losses, repeats, now) = (Losses::default(), TaskTracker::new(), Instant::now());
         for _ in 0..3 {
-            assert_eq!(losses.count(Cause::Silent, now).fatal(), None);
-            assert_eq!(losses.again(Cause::Silent, now).fatal(), None);
+            assert_eq!(losses.judge(Cause::Silent, &repeats, now).fatal(), None);
+            let _repeated = repeats.token();
+            assert_eq!(losses.judge(Cause::Silent, &repeats, now).fatal(), None);
         }
-        assert!(losses.count(Cause::Silent, now).fatal().is_some());
-        assert!(Losses::default().again(Cause::Container, now).fatal().is_some());
+        // The repeated calls are over, so this loss is another one.
+        assert!(losses.judge(Cause::Silent, &repeats, now).fatal().is_some());
+        let _repeated = repeats.token();
+        let why = Losses::default().judge(Cause::Container, &repeats, now).fatal().unwrap();
+        assert!(why.starts_with("its worker was ended with its container"), "{why}");
     }
 
     impl Losses {

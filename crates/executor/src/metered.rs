@@ -6,8 +6,7 @@
 
 use std::time::Duration;
 
-use ops::OpResult;
-use worker_protocol::client::{Finished, Usage};
+use worker_protocol::client::Usage;
 
 /// Resources of one command and all processes that it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,21 +29,10 @@ impl Metered {
         };
         Usage { cpu_time_us: cpu_time_us.or(said.cpu_time_us), peak_memory_bytes }
     }
-
-    /// Updates the values of a call and of its result, so that the caller sees the same values as the record.
-    pub(crate) fn settle(self, finished: &mut Finished) {
-        finished.usage = self.over(finished.usage);
-        if let Ok(Some(result)) = finished.outcome.as_mut().map(OpResult::command_mut) {
-            result.cpu_time_us = finished.usage.cpu_time_us.unwrap_or_default();
-            result.peak_memory_bytes = finished.usage.peak_memory_bytes.unwrap_or_default();
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use ops::{ExecResult, Reason, ToolFailure};
-
     use super::*;
 
     const SAID: Usage = Usage { cpu_time_us: Some(900), peak_memory_bytes: Some(4_096) };
@@ -58,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_counted_stands_over_what_was_said() {
+    fn kernel_counts_override_reported_usage() {
         // Neither more nor less than it was: a worker can claim both.
         assert_eq!(metered(Some(5_000), 0).over(SAID), usage(5_000, 4_096));
         assert_eq!(metered(Some(5), 0).over(SAID), usage(5, 4_096));
@@ -68,28 +56,5 @@ mod tests {
         assert_eq!(Metered::default().over(Usage::default()), Usage::default());
         let lost = metered(Some(7), 8).over(Usage::default());
         assert_eq!(lost, usage(7, 8));
-    }
-
-    #[test]
-    fn answer_and_record_say_the_same() {
-        let result = ExecResult { cpu_time_us: 900, peak_memory_bytes: 4_096, ..Default::default() };
-        let outcome = Ok(OpResult::Shell(result));
-        let mut finished =
-            Finished { outcome, bound: ops::Bound::default(), usage: SAID, bytes_in: 1, bytes_out: 2 };
-        metered(Some(77), 5_000).settle(&mut finished);
-        let result = finished.outcome.as_ref().ok().and_then(OpResult::command).unwrap();
-        assert_eq!((result.cpu_time_us, result.peak_memory_bytes), (77, 5_000));
-        assert_eq!(finished.usage, usage(77, 5_000));
-
-        let lost = Err(ToolFailure::new(Reason::Cancelled, "lost"));
-        let mut failed = Finished {
-            outcome: lost,
-            bound: ops::Bound::default(),
-            usage: Usage::default(),
-            bytes_in: 0,
-            bytes_out: 0,
-        };
-        metered(Some(77), 0).settle(&mut failed);
-        assert_eq!(failed.usage, Usage { cpu_time_us: Some(77), peak_memory_bytes: None });
     }
 }

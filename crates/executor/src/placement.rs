@@ -1,7 +1,7 @@
-//! A cgroup of its own for each command, so that everything that it starts can be ended for sure.
+//! Places each command in a separate cgroup, so that all processes that it starts can be ended reliably.
 //!
-//! The guest starts the command stopped and names its pid; it is moved into a leaf cgroup before its first instruction,
-//! so that nothing it forks is ever outside. Process groups do not do this: `setsid` leaves them.
+//! The guest starts the command stopped and reports its pid. The daemon moves the process into a leaf cgroup before its first instruction,
+//! so that no process that it forks is ever outside. Process groups cannot ensure this, because `setsid` leaves them.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use containers::{CgroupError, ContainerCgroup, Group, Leaf, LimitEvents};
-use ops::KillEvidence;
+use operations::KillEvidence;
 use parking_lot::Mutex;
 use worker_protocol::client::Placement;
 
@@ -35,9 +35,9 @@ struct State {
 /// Handling of the processes that the command leaves running.
 #[derive(Default)]
 struct Keep {
-    /// The leaf that they are kept in; `None`: they end.
+    /// Name of the leaf in which they are kept. `None` if they are ended.
     name: Option<String>,
-    /// The pid in the container of the process that reads their output.
+    /// Pid, in the container, of the process that reads their output.
     drain: Option<u32>,
     /// Processes that were kept.
     left: Option<Left>,
@@ -45,62 +45,56 @@ struct Keep {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
-    /// Before the command ran the container's own; afterwards what came to them.
+    /// Limit events: until the command has finished the container's counts at its start, afterwards the events that were added.
     events: LimitEvents,
-    /// Processor time of what waited in the leaf, before the command began.
+    /// Processor time that the waiting process used in the leaf before the command began.
     before: Duration,
-    /// Of the command alone. Known when it has been finished.
+    /// Resources of the command alone. Known after it has finished.
     command: Metered,
-    /// It did not end by itself.
-    forced: bool,
 }
 
-/// Returns a name that no other leaf of a container has: of this worker, of a lost one, or of a former daemon's.
+/// Returns a name that no other leaf of a container has, including those of lost workers and earlier daemons.
 pub(crate) fn unique(what: &str) -> String {
     static NAMES: LazyLock<(RandomState, AtomicU64)> = LazyLock::new(Default::default);
     let (state, made) = &*NAMES;
     let number = made.fetch_add(1, Ordering::Relaxed);
-    // The random part is this daemon's, the number this leaf's.
+    // The random part identifies this daemon, and the number this leaf.
     format!("{what}-{:08x}-{number:x}", state.hash_one(()) >> 32)
 }
 
 impl LeafPlacement {
-    /// For the command of a call or a session, or for whatever has this name.
+    /// Creates the placement of a process, such as the command of a call or a session. `name` becomes the name of its leaf.
     pub(crate) fn new(cgroup: ContainerCgroup, guest_host_pid: u32, name: String) -> Self {
         let state =
             State { cgroup, leaf: Mutex::default(), counts: Mutex::default(), keep: Mutex::default() };
         Self { guest_host_pid, group: Group::Ordinary, name, state: Arc::new(state) }
     }
 
-    /// For one that runs while the others stand still.
+    /// Selects another group than the ordinary one, for a process that runs while the others are frozen.
     pub(crate) fn among(self, group: Group) -> Self {
         Self { group, ..self }
     }
 
-    /// Has the processes that the command leaves running kept under this name.
+    /// Requests that the processes that the command leaves running are kept under this name.
     pub(crate) fn keep(&self, name: String) {
         self.state.keep.lock().name = Some(name);
     }
 
-    /// The processes that were kept.
+    /// Takes the processes that were kept.
     pub(crate) fn left(&self) -> Option<Left> {
         self.state.keep.lock().left.take()
     }
 
-    /// What was placed a while ago begins to run now: only what comes to the counts from here on is its doing. Reads three
-    /// small files of the kernel's, which takes less time than asking another thread to.
+    /// Begins to count for the command, if its process was placed earlier and waited.
+    ///
+    /// Reads three small files of the kernel, which takes less time than to involve another thread.
     pub(crate) fn begin(&self) {
         self.state.begin(self.state.leaf.lock().as_ref());
     }
 
-    /// The limits that the container met while the command ran. Known when it has been finished.
+    /// Returns the limits that the container met while the command ran. Known after it has finished.
     pub(crate) fn events(&self) -> LimitEvents {
         self.state.counts.lock().events
-    }
-
-    /// Whether the command was ended. Known when it has been finished.
-    pub(crate) fn forced(&self) -> bool {
-        self.state.counts.lock().forced
     }
 
     /// What the command used. Known when it has been finished.
@@ -118,7 +112,7 @@ impl Placement for LeafPlacement {
             let placed = placed.await.map_err(|error| error.to_string())?;
             placed.map_err(|error| {
                 match &error {
-                    // It ended with its container, say, and never runs.
+                    // The process ended with its container, for example, and never runs.
                     CgroupError::NoSuchProcess => tracing::debug!("a command was gone before it could be put into its cgroup"),
                     error => tracing::error!(error = %refusal::chain(error), "a command could not be put into its cgroup"),
                 }
@@ -133,11 +127,10 @@ impl Placement for LeafPlacement {
 
     fn finish(&self, forced: bool) -> Pin<Box<dyn Future<Output = KillEvidence> + Send + '_>> {
         Box::pin(async move {
-            self.state.counts.lock().forced |= forced;
             // Without a leaf the command never ran.
             let Some(leaf) = self.state.leaf.lock().take() else { return nothing_left() };
             let (evidence, leaf) = if leaf.pids().is_ok_and(|pids| pids.is_empty()) {
-                // The common case, read here and now for the same reason as in `begin`.
+                // This is the common case. It is handled in this thread for the same reason as in `begin`.
                 self.state.count(&leaf, 0);
                 (nothing_left(), Some(leaf))
             } else {
@@ -153,7 +146,7 @@ impl Placement for LeafPlacement {
                 });
                 ended.await.map_or_else(|_| (nothing_left(), None), |(evidence, leaf)| (evidence, Some(leaf)))
             };
-            // Removing an empty cgroup waits for whatever else the kernel does with cgroups; the call need not.
+            // The removal of an empty cgroup waits for other cgroup work of the kernel. The call does not need to wait for it.
             tokio::task::spawn_blocking(move || drop(leaf));
             evidence
         })
@@ -164,7 +157,7 @@ impl State {
     fn place(&self, guest_host_pid: u32, pid: u32, (group, name): (Group, &str)) -> Result<(), CgroupError> {
         let process = self.cgroup.process(guest_host_pid, pid)?;
         let mut slot = self.leaf.lock();
-        // There is one when a process that waited here is gone, and another takes its place.
+        // A leaf exists already if the process that waited in it is gone and another one takes its place.
         let mut leaf = match slot.take() {
             Some(leaf) => leaf,
             None => self.cgroup.leaf(group, name)?,
@@ -178,7 +171,7 @@ impl State {
         Ok(())
     }
 
-    /// Keeps what the command left running, where it may stay: evidence of that.
+    /// Keeps the processes that the command left running, if it may leave any, and returns the evidence.
     fn keep_left(&self, leaf: &Leaf, guest_host_pid: u32) -> Option<KillEvidence> {
         let (name, drain) = {
             let mut keep = self.keep.lock();
@@ -195,13 +188,13 @@ impl State {
         Some(KillEvidence { running, ..nothing_left() })
     }
 
-    /// What was counted until now is not the command's.
+    /// Resets the counts, so that earlier usage is not attributed to the command.
     fn begin(&self, leaf: Option<&Leaf>) {
         let before = leaf.and_then(Leaf::cpu_time).unwrap_or_default();
         *self.counts.lock() = Counts { events: self.cgroup.limit_events(), before, ..Counts::default() };
     }
 
-    /// What came to the counts. The largest process that was still there had so much memory.
+    /// Stores the usage since [`Self::begin`]. `peak_memory_bytes` is that of the largest process that was still there.
     fn count(&self, leaf: &Leaf, peak_memory_bytes: u64) {
         let mut counts = self.counts.lock();
         let cpu_time = leaf.cpu_time().map(|time| time.saturating_sub(counts.before));

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use containers::{Boundary, ContainerId, Engine, ExecId, ExecStream, GUEST_PATH, RunUser};
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -29,7 +29,7 @@ pub(crate) struct Relayed {
 
 /// Starts a relay, and a guest that communicates through it.
 pub(crate) async fn start(
-    engine: &dyn Engine,
+    engine: &Engine,
     container: &ContainerId,
     user: RunUser,
 ) -> Result<Relayed, Refusal> {
@@ -45,7 +45,7 @@ pub(crate) async fn start(
     };
     match timeout(LISTENING, listens).await {
         Ok(Ok(LISTENS)) => {}
-        Ok(Ok(_)) => return Err(not_up(container, &relay, "it said something else")),
+        Ok(Ok(_)) => return Err(not_up(container, &relay, "it sent an unexpected answer")),
         Ok(Err(error)) => return Err(not_up(container, &relay, &error.to_string())),
         Err(_) => return Err(not_up(container, &relay, "it does not listen in time")),
     }
@@ -73,10 +73,7 @@ fn key() -> Result<Key, Refusal> {
 
 fn not_up(container: &ContainerId, stream: &ExecStream, why: &str) -> Refusal {
     tracing::error!(%container, why, said = stream.errors.text(), "the guest's relay did not come up");
-    Refusal::new(
-        Reason::EngineUnavailable,
-        "the guest did not come up in the container; the daemon's log has its last words",
-    )
+    Refusal::new(Reason::EngineUnavailable, "the guest did not start in the container; see the daemon's log")
 }
 
 /// Reads the output of the guest's exec until it ends. It consists only of the engine's errors and the guest's last messages.
@@ -90,7 +87,7 @@ async fn listen(container: ContainerId, mut guest: ExecStream) {
 }
 
 /// Ends every process of the run's user in the container. Returns true if none is left.
-pub async fn sweep(engine: &dyn Engine, container: &ContainerId, user: RunUser) -> bool {
+pub async fn sweep(engine: &Engine, container: &ContainerId, user: RunUser) -> bool {
     let argv = [GUEST_PATH.to_owned(), "sweep".to_owned()];
     for _ in 0..SWEEPS {
         let swept = async {

@@ -1,4 +1,4 @@
-//! A terminal in the container, for an operator. Takes nothing but a session's permit.
+//! Opens a terminal in the container for an operator, which requires a session's permit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,29 +12,31 @@ use crate::lanes::Lanes;
 use crate::metered::Metered;
 use crate::placement::LeafPlacement;
 
-/// How a terminal is opened.
+/// Parameters of a terminal.
 #[derive(Debug, Clone, Copy)]
 pub struct Opening {
     pub size: TerminalSize,
-    /// Time after which everything on it ends.
+    /// Time after which all processes on it are ended.
     pub limit: Duration,
-    /// Its run is paused, but for the terminal.
+    /// True if the run is paused except for this terminal.
     pub paused: bool,
 }
 
-/// Counts what runs on a terminal.
+/// Resource counter for the processes on a terminal.
 pub struct Meter(Option<Arc<LeafPlacement>>);
 
 impl Meter {
-    /// What it used. Known when the terminal has finished.
+    /// Returns the resources that they used. Known after the terminal has finished.
     pub fn metered(&self) -> Metered {
         self.0.as_ref().map_or_else(Metered::default, |leaf| leaf.metered())
     }
 }
 
 impl Lanes {
-    /// Opens the terminal that the permit allows. What is shown goes to `output`; `cancel`, or the end of its time, ends
-    /// everything that was started on it.
+    /// Opens the terminal that the permit allows.
+    ///
+    /// `output` receives the terminal's output. All processes that were started on it are ended when `cancel` is cancelled or the time
+    /// limit is over.
     pub async fn terminal(
         &self,
         permit: SessionPermit,
@@ -55,7 +57,7 @@ impl Lanes {
         cancel.run_until_cancelled(self.guest.restarted()).await;
         let leaf = self.guest.leaf(&request.session_id);
         let leaf = if opening.paused {
-            // Outside of a cgroup of its own it would be frozen, or nothing would be.
+            // Without a separate cgroup, either the terminal would be frozen with its run or the run could not be frozen at all.
             let leaf = leaf.ok_or_else(|| LaneError::NotPlaced("no cgroup for the terminal".to_owned()))?;
             Some(leaf.among(Group::Terminal))
         } else {

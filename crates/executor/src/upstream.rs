@@ -11,9 +11,10 @@ use bytes::Bytes;
 use gateway::McpStdio;
 use jail::SandboxPath;
 use mcp_upstream::{Fault, Output, Pipes};
-use ops::{Bounds, Exec, OpResult};
+use operations::{Bounds, Exec, Exit};
 use tokio::sync::mpsc;
 use worker_protocol::client::{Finished, LaneError, OutputSink, OutputStream, TerminalSize, TerminalSpec};
+use worker_protocol::convert::Reply;
 
 use crate::lanes::Lanes;
 use crate::placement::unique;
@@ -98,23 +99,23 @@ impl Lanes {
 
 fn not_started(error: &LaneError) -> Fault {
     Fault::Absent(match error {
-        LaneError::Busy => "as many servers run in this run as may".to_owned(),
+        LaneError::Busy => "this run has as many MCP servers as it may have".to_owned(),
         LaneError::Lost(_) => "the run's worker is lost".to_owned(),
         _ => "it could not be started".to_owned(),
     })
 }
 
-fn ended(finished: &Result<Finished, LaneError>) -> Fault {
+fn ended(finished: &Result<Finished<Reply>, LaneError>) -> Fault {
     match finished.as_ref().map(|finished| &finished.outcome) {
-        Ok(Ok(OpResult::Exec(result))) => Fault::Lost(match (result.exit_code, result.signal) {
-            (Some(code), _) => format!("its program ended with exit code {code}"),
-            (None, Some(signal)) => format!("its program was ended by signal {signal}"),
-            (None, None) => "its program ended".to_owned(),
+        Ok(Ok(Reply::Command(report))) => Fault::Lost(match report.exit {
+            Exit::Code(code) => format!("its program ended with exit code {code}"),
+            Exit::Signal(signal) => format!("its program was ended by signal {signal}"),
+            Exit::Unknown => "its program ended".to_owned(),
         }),
         Ok(Ok(_)) => Fault::Lost("its program ended".to_owned()),
         Ok(Err(failure)) => Fault::Absent(format!("its program could not be run: {}", failure.message)),
         Err(LaneError::TimedOut) => {
-            Fault::Lost("it ran for as long as a server may, and was ended".to_owned())
+            Fault::Lost("it reached the longest time of a server and was ended".to_owned())
         }
         Err(_) => Fault::Lost("the run's worker is lost".to_owned()),
     }

@@ -21,7 +21,7 @@ use cofferdam_gateway::{
     Scope, Subject,
 };
 use jail::SandboxPath;
-use ops::{Encoding, Exec, Operation, Read, ReadPart, Write as WriteFile};
+use operations::{Encoding, Exec, Operation, Read, ReadPart, Write as WriteFile};
 use timestamp::{SystemClock, UnixMillis};
 
 const AGENTS: usize = 10_000;
@@ -164,6 +164,7 @@ fn impose(gateway: &Gateway) {
         let agent = AGENTS / ALERTS * number;
         let (principal, agent_id) = (format!("uid:{}", 1_000 + agent % 50), format!("agent-{agent}"));
         gateway.limits().throttle(
+            gateway::limits::ThrottleSource::Operator,
             &Agent { principal: principal.clone(), id: agent_id.clone() },
             Throttle { per_minute: 1_000_000, until },
         );

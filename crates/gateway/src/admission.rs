@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use ops::{Bound, Bounds, Operation};
+use operations::{Bound, Bounds, Operation};
 
 use crate::binding::{Covered, digest, of_message};
 use crate::caller::{Caller, RunScope};

@@ -4,7 +4,7 @@
 //! field can be left out. Every other value is written with its length. Structures are destructured without `..`, so
 //! that a field that is added later cannot be left out by oversight.
 
-use ops::{Bound, FileState, Operation};
+use operations::{Bound, FileState, Operation};
 use prost::Message as _;
 use sha2::{Digest, Sha256};
 
@@ -82,7 +82,7 @@ mod tests {
     use std::time::Duration;
 
     use jail::SandboxPath;
-    use ops::{Delete, Exec, Git, GitRevision, GitRevisions, Shell, Write};
+    use operations::{Delete, Exec, Git, GitRevision, GitRevisions, Shell, Write};
 
     use super::*;
     use crate::testing::{caller, delete, exec, front_matter, run, shell, write};
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_does_not_say_which_call() {
+    fn remembered_digest_omits_the_call_id() {
         let (caller, run, message) =
             (caller("worker"), run("review"), of_message(&Operation::Exec(exec(&["make"]))));
         let bound = Bound::default();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use ops::Reason;
+use operations::Reason;
 use serde::{Deserialize, Serialize};
 
 /// Answer of a rule. Ordered by strictness, so that the strictest of several is their maximum.

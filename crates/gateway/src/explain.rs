@@ -1,7 +1,7 @@
 //! Explains the decision that a call would get, and everything that was considered for it. No permit or approval is
 //! made, and no call is counted.
 
-use ops::Operation;
+use operations::Operation;
 
 use crate::caller::{Caller, RunScope};
 use crate::decision::{Decision, Refusal, Verdict};

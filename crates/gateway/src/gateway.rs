@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ops::{Bounds, Operation, Reason};
+use operations::{Bounds, Operation, Reason};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use timestamp::{Clock, UnixMillis};
 
@@ -107,7 +107,7 @@ impl Gateway {
         if again.decision.verdict == Verdict::Allow {
             return Ok(self::permit(again, None));
         }
-        let message = "not made: a rule that came into force while the call waited asks for consent to it; make it again";
+        let message = "not made: a rule that came into force while the call waited requires an approval; make the call again";
         Err(refusal(&policy, Reason::PreconditionFailed, message.to_owned(), &again.decision.rule))
     }
 
@@ -145,8 +145,7 @@ impl Gateway {
                 Refusal { retry_after: Some(exceeded.retry_after), ..limited }
             }
             NotAdmitted::Crowded => {
-                let message =
-                    "more agents and runs are active than the daemon can keep count of; try again later";
+                let message = "more agents and runs are active than the daemon can count; try again later";
                 refusal(policy, Reason::Overloaded, message.to_owned(), "rate_limits")
             }
         })
@@ -235,7 +234,8 @@ fn unseen(policy: &Policy, decision: &Decision, operation: &Operation) -> Result
     }
     let name = operation.name();
     let message = format!(
-        "`{name}` needs consent here, and outside of the mounts there is no preview of it to consent to: write in a mount, or use a command"
+        "`{name}` needs an approval here, but a change outside of the mounts has no preview for a reviewer: \
+         write in a mount, or use a command"
     );
     Err(refusal(policy, Reason::PermissionDenied, message, "container_paths"))
 }

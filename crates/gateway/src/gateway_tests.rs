@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use ops::{
+use operations::{
     Edit, EditChange, Encoding, Exec, Git, GitRevision, GitRevisions, Glob, Grep, List, Operation, Process,
     ProcessProgram, Read, ReadPart, Reason, Session, SessionInput, Shell,
 };
@@ -122,7 +122,7 @@ fn admitted(gateway: &Gateway, profile: &str, role: &str, operation: Operation) 
 }
 
 #[test]
-fn what_the_shipped_profiles_do() {
+fn shipped_profiles_decide_as_listed() {
     use Verdict::{Allow, Ask, Deny};
     const LOOKING: &[&str] = &[
         "read",
@@ -299,7 +299,7 @@ fn scripts_are_judged_by_what_can_be_seen_in_them() {
     }
 
     let deep = (0..40).fold("ls".to_owned(), |text, n| format!("cat <<E{n}\n$({text}\n)\nE{n}\n"));
-    assert!(admitted(&gateway, "open", "director", script(&deep)).1.contains("too intricate"));
+    assert!(admitted(&gateway, "open", "director", script(&deep)).1.contains("too complex"));
     let with = |profile: &str, name: &str| {
         let env = [(name.to_owned(), "1".to_owned())].into();
         admitted(&gateway, profile, "director", Operation::Shell(Shell { env, ..shell("ls") })).0

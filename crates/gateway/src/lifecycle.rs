@@ -38,7 +38,7 @@
 
 use std::time::Duration;
 
-use ops::Bound;
+use operations::Bound;
 use timestamp::UnixMillis;
 
 use crate::admission::Ticket;
@@ -86,7 +86,7 @@ impl Gateway {
     /// Turns an approval that was given into a permit, once.
     ///
     /// This checks again that it is the call that the reviewer saw, and that the policy in force still lets it through.
-    /// The lane checks during the effect that the files are as the reviewer saw them: [`ops::Bounds::held_to`].
+    /// The lane checks during the effect that the files are as the reviewer saw them: [`operations::Bounds::held_to`].
     ///
     /// The caller has to store that the approval is spent before it spends the permit, so that it stays spent after a
     /// crash.

@@ -142,7 +142,7 @@ impl Measures {
 mod tests {
     use std::time::Duration;
 
-    use ops::{Operation, Read, ReadPart};
+    use operations::{Operation, Read, ReadPart};
     use timestamp::{Clock as _, UnixMillis};
 
     use super::{MAX, Measure, MeasureScope, Measures};
@@ -166,7 +166,7 @@ mod tests {
     }
 
     fn read() -> Operation {
-        let encoding = ops::Encoding::Utf8;
+        let encoding = operations::Encoding::Utf8;
         Operation::Read(Read { path: path("README.md"), part: ReadPart::Whole, encoding, transfer: None })
     }
 
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_needs_consent_until_it_is_lifted_or_over() {
+    fn measure_asks_for_consent_until_lifted_or_expired() {
         let clock = TestClock::new();
         let gateway = Gateway::new(builtin(), clock.clone());
         let until = clock.now().after(Duration::from_secs(60));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_is_affected() {
+    fn measures_do_not_affect_others() {
         let clock = TestClock::new();
         let gateway = Gateway::new(builtin(), clock.clone());
         let until = clock.now().after(Duration::from_secs(60));

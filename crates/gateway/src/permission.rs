@@ -5,7 +5,7 @@
 //! policy is tried with it.
 
 use jail::SandboxPath;
-use ops::{Operation, Reason};
+use operations::{Operation, Reason};
 use timestamp::UnixMillis;
 
 use crate::caller::Caller;

@@ -3,7 +3,7 @@
 //! The executor takes nothing else, and only [`crate::Gateway`] makes one: the fields are private, there is no
 //! constructor outside this crate, and it can be neither copied nor made from data.
 
-use ops::{Bounds, Operation};
+use operations::{Bounds, Operation};
 
 use crate::caller::Caller;
 use crate::decision::Decision;

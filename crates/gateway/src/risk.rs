@@ -8,7 +8,7 @@
 //! only names that look like a secret's.
 
 use jail::SandboxPath;
-use ops::Operation;
+use operations::Operation;
 
 use crate::decision::Risk;
 use crate::policy::names::speaking;

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ops::Reason;
+use operations::Reason;
 
 use crate::decision::{Risk, Verdict};
 use crate::exec::ExecRuling;

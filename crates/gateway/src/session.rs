@@ -5,7 +5,7 @@
 //! answer is a separate kind of permit, which only the executor's terminal accepts. The container confines all typed
 //! commands, as it does for agents.
 
-use ops::{Bounds, Exec, Reason};
+use operations::{Bounds, Exec, Reason};
 
 use crate::caller::RunScope;
 use crate::decision::{Decision, Refusal, Risk, Verdict};
@@ -109,7 +109,7 @@ mod tests {
     use std::time::Duration;
 
     use jail::SandboxPath;
-    use ops::{Exec, Reason};
+    use operations::{Exec, Reason};
     use timestamp::SystemClock;
 
     use super::{RULE, SessionCommand, SessionRequest};
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_does_and_no_run_without_a_profile() {
+    fn others_and_runs_without_a_profile_are_refused() {
         let gateway = gateway();
         let refused = |scope, request| gateway.admit_session(&scope, request).unwrap_err();
         let other = refused(scope("open"), request(false));

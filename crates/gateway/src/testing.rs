@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use jail::SandboxPath;
-use ops::{Delete, Exec, FrontMatter, Operation, Patch, PatchChange, Shell, Write};
+use operations::{Delete, Exec, FrontMatter, Operation, Patch, PatchChange, Shell, Write};
 use timestamp::{Clock, UnixMillis};
 
 use crate::admission::Ticket;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ops::{Bound, McpTool, Operation, Reason};
+use operations::{Bound, McpTool, Operation, Reason};
 use serde_json::json;
 
 use crate::testing::{TestClock, builtin_and, caller, limited, run};
@@ -23,8 +23,8 @@ roles:
 ";
 
 fn tool(name: &str, arguments: serde_json::Value) -> Operation {
-    let serde_json::Value::Object(arguments) = arguments else { panic!("no object") };
-    Operation::Mcp(ops::Mcp { tool: McpTool::parse(name).unwrap(), arguments })
+    let serde_json::Value::Object(arguments) = arguments else { panic!("not an object") };
+    Operation::Mcp(operations::Mcp { tool: McpTool::parse(name).unwrap(), arguments })
 }
 
 fn admit(gateway: &Gateway, role: &str, name: &str) -> Result<Decision, Refusal> {

@@ -5,7 +5,7 @@
 //! asked about a call that its lane would refuse anyway. The lanes check again.
 
 use jail::{Access, PathRefusal, SandboxPath};
-use ops::{Effect, Operation, Reason};
+use operations::{Effect, Operation, Reason};
 
 use crate::policy::{ContainerPaths, Profile};
 
@@ -66,7 +66,7 @@ fn input(profile: &Profile, operation: &Operation) -> Checked {
     if !operation.unseen_input() || profile.exec.is_blind() {
         return Ok(());
     }
-    let message = "stdin_file: this profile judges commands, and a file's content is not judged: give it as standard input";
+    let message = "stdin_file: this profile judges commands, and the content of a file cannot be judged: give it as standard input";
     Err(Invalid { reason: Reason::PermissionDenied, message: message.to_owned() })
 }
 
@@ -85,7 +85,7 @@ fn write_bytes(profile: &Profile, operation: &Operation) -> Checked {
 mod tests {
     use std::time::Duration;
 
-    use ops::{Exec, Shell, Write};
+    use operations::{Exec, Shell, Write};
 
     use super::*;
     use crate::testing::{builtin, exec as command, shell as script, write as writes};
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn protected_paths_are_refused_before_anybody_is_asked() {
+    fn protected_paths_are_refused_before_approval() {
         for path in [".git/hooks/pre-commit", "@pkg/a", "node_modules/.bin/tsc"] {
             assert_eq!(refused(&Operation::Write(writes(path))), Some(Reason::SandboxViolation), "{path}");
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cofferdam_gateway::policy::ContainerPaths;
 use cofferdam_gateway::{Caller, Gateway, Policy, RunScope, Verdict};
 use jail::SandboxPath;
-use ops::{Delete, Encoding, Exec, Git, Grep, Mcp, McpTool, Operation, Read, ReadPart, Shell, Write};
+use operations::{Delete, Encoding, Exec, Git, Grep, Mcp, McpTool, Operation, Read, ReadPart, Shell, Write};
 use timestamp::SystemClock;
 
 fn path(text: &str) -> SandboxPath {
@@ -238,7 +238,7 @@ fn the_shipped_profiles_are_what_their_comments_say() {
 
 /// What a run of each shipped profile may have of what came with runs that last. A row of every profile, and of no other.
 #[test]
-fn what_is_for_runs_that_last_is_allowed_by_the_profiles_that_are_listed() {
+fn listed_profiles_allow_features_of_lasting_runs() {
     let policy = Policy::builtin().unwrap();
     let variables = [
         ("CI", "1"),

@@ -1,4 +1,4 @@
-//! The command line. It is written by the daemon alone, so there is no help and no guessing.
+//! The command line. Only the daemon writes it, so there is no help and no guessing.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,18 +6,18 @@ use std::path::PathBuf;
 use jail::Mount;
 use thiserror::Error;
 
-/// Directories beside the mounts that every run can write to.
+/// Directories, other than the mounts, that every run can write to.
 pub(crate) const IN_MEMORY: [&str; 2] = ["/tmp", "/dev/shm"];
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// PID 1 of a container.
+    /// Process 1 of a container.
     Hold,
-    /// The worker of a run.
+    /// The guest of a run.
     Serve(Serve),
-    /// The keeper of a process that stays.
+    /// The keeper of a process that outlives its call.
     Keep,
-    /// Holds the engine's streams for a guest.
+    /// The relay, which holds the engine's streams for a guest.
     Relay,
     /// Ends all other processes of its user.
     Sweep,
@@ -25,21 +25,21 @@ pub(crate) enum Command {
     Drain,
 }
 
-/// How a worker is to serve.
+/// Options of `serve`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Serve {
     pub(crate) mounts: Mounts,
-    /// Through a relay, instead of over descriptors 0 and 1.
+    /// True if the guest uses a relay, instead of descriptors 0 and 1.
     pub(crate) relayed: bool,
 }
 
-/// Where the mounts are. By default where every container has them.
+/// Directories of the mounts. The default is their place in every container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mounts {
     at: [(Mount, PathBuf); 3],
 }
 
-/// A command line that the daemon does not write.
+/// An error in the command line. The daemon never writes such a line.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum ArgsError {
     #[error("say `hold`, `serve`, `keep`, `relay`, `sweep` or `drain`")]
@@ -57,7 +57,7 @@ impl Default for Mounts {
 }
 
 impl Mounts {
-    /// Each mount and its directory, which need not exist.
+    /// Returns each mount and its directory, which need not exist.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Mount, &PathBuf)> {
         self.at.iter().map(|(mount, at)| (*mount, at))
     }
@@ -72,7 +72,7 @@ impl Mounts {
     }
 }
 
-/// Parses what follows the program's name.
+/// Parses the arguments after the program's name.
 pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Command, ArgsError> {
     let command = args.next().ok_or(ArgsError::NoCommand)?;
     let alone = match command.to_str() {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_daemon_writes() {
+    fn arguments_of_the_daemon_are_parsed() {
         assert_eq!(parsed("hold"), Ok(Command::Hold));
         assert_eq!(parsed("keep"), Ok(Command::Keep));
         assert_eq!(parsed("relay"), Ok(Command::Relay));

@@ -1,10 +1,10 @@
-//! One call in the guest, and the table of those in flight.
+//! One call in the guest, and the table of the calls that are under way.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Bounds, KillEvidence};
+use operations::{Bounds, KillEvidence};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -13,41 +13,41 @@ use crate::credit::Credit;
 use crate::outbox::Outbox;
 use crate::terminal_input::TerminalInput;
 
-/// Calls at once. The daemon has its own, lower limit.
+/// Most calls at the same time. The daemon has a lower limit.
 pub(crate) const MAX_CALLS: usize = 64;
-/// A well-behaved daemon sends a call at most Go, Go and Cancel of these.
+/// Queue of a call's signals. A correct daemon sends a call at most Go, Go and Cancel.
 const SIGNALS: usize = 4;
 
-/// What the daemon says about a call that runs.
+/// Message of the daemon to a call that runs.
 #[derive(Debug)]
 pub(crate) enum Signal {
-    /// Go on, after Spawned or after Ended.
+    /// Continue, after Spawned or after Ended.
     Go(Option<KillEvidence>),
     Cancel,
 }
 
 pub(crate) struct Call {
-    /// As the daemon numbers it.
+    /// Number that the daemon gave to the call.
     pub(crate) id: u64,
-    /// When it must be over.
+    /// Time by which the call must be over.
     pub(crate) deadline: Instant,
-    /// The daemon puts commands into cgroups and ends them there.
+    /// True if the daemon puts commands into cgroups and ends them there.
     pub(crate) placed: bool,
-    /// The number of a process that waits to become its command; 0 for none.
+    /// Number of a process that waits to become the call's command. 0 is none.
     pub(crate) prepared: u64,
     pub(crate) preview: bool,
     pub(crate) bounds: Bounds,
     pub(crate) credit: Arc<Credit>,
-    /// The terminal that a command is to get instead of pipes.
+    /// The terminal that the command gets instead of pipes.
     pub(crate) input: Option<Arc<TerminalInput>>,
     pub(crate) signals: mpsc::Receiver<Signal>,
-    /// A Cancel has come while something else was waited for.
+    /// A Cancel came while the call waited for another event.
     pub(crate) is_cancelled: bool,
     pub(crate) outbox: Outbox,
 }
 
 impl Call {
-    /// Waits until the daemon asks to end the call, or is gone. A Go that nobody waits for is ignored.
+    /// Waits until the daemon cancels the call, or is gone. Ignores an unexpected Go.
     pub(crate) async fn cancelled(&mut self) {
         while !self.is_cancelled {
             self.is_cancelled = !matches!(self.signals.recv().await, Some(Signal::Go(_)));
@@ -65,9 +65,9 @@ pub(crate) struct Hearing {
 }
 
 pub(crate) enum NotTaken {
-    /// There are too many.
+    /// There are too many calls.
     Full,
-    /// There is one of this id.
+    /// There is a call with this id.
     Duplicate,
 }
 
@@ -90,26 +90,26 @@ impl Calls {
         Ok(receiver)
     }
 
-    /// Whether there is one of this id.
+    /// Returns true if there is a call with this id.
     pub(crate) fn has(&self, id: u64) -> bool {
         self.0.lock().contains_key(&id)
     }
 
-    /// Passes a signal on. A call that has just ended does not hear it.
+    /// Forwards a signal to a call. A call that has just ended does not get it.
     pub(crate) fn signal(&self, id: u64, signal: Signal) {
         if let Some(call) = self.0.lock().get(&id) {
             let _ = call.signals.try_send(signal);
         }
     }
 
-    /// There is room for more output of a call, unless it has just ended.
+    /// Adds to the credit of a call, unless the call has just ended.
     pub(crate) fn grant(&self, id: u64, bytes: u64) {
         if let Some(call) = self.0.lock().get(&id) {
             call.credit.grant(bytes);
         }
     }
 
-    /// Says something to a call's terminal: whether it could be said. To one that has just ended everything can.
+    /// Sends a message to a call's terminal, and returns true if that was possible. For a call that has just ended this returns true.
     pub(crate) fn at_terminal(&self, id: u64, say: impl FnOnce(&TerminalInput) -> bool) -> bool {
         match self.0.lock().get(&id) {
             Some(call) => call.input.as_deref().is_some_and(say),
@@ -122,7 +122,7 @@ impl Calls {
     }
 }
 
-/// The moment that lies so many milliseconds ahead, capped where a clock would overflow.
+/// Returns the time that is this many milliseconds from now. A limit keeps clocks from overflowing.
 pub(crate) fn deadline(millis: u64) -> Instant {
     const LONGEST: u64 = 24 * 60 * 60 * 1000;
     Instant::now() + Duration::from_millis(millis.min(LONGEST))

@@ -1,8 +1,8 @@
 //! The reader of a command's pipes, for the processes that the command left running.
 //!
-//! A process whose pipe has no reader is killed by its next line of output (SIGPIPE), and one whose pipe is full waits for
-//! ever. So a separate process reads what they write and drops it, until the last of them is gone. It is in their cgroup:
-//! it is frozen and ended with them, and outlives the guest, as they do.
+//! A process whose pipe has no reader is killed by its next output (SIGPIPE). A process whose pipe is full waits forever. So a separate
+//! process reads their output and drops it, until the last of them is gone. It is in their cgroup. So it is frozen and ended with them, and
+//! outlives the guest as they do.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -12,17 +12,17 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, read};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-/// A reader that waits.
+/// A reader that waits to begin.
 pub(crate) struct Drain {
     pub(crate) pid: u32,
-    /// It begins when this is closed, be it by the end of the guest.
+    /// The reader begins when this is closed, even if the guest's end closes it.
     _gate: OwnedFd,
 }
 
 /// Starts the reader of these pipes. It ignores the signals that the guest ignores.
 pub(crate) fn start([stdout, stderr]: [OwnedFd; 2]) -> io::Result<Drain> {
     let (waits, gate) = pipe_with(PipeFlags::CLOEXEC)?;
-    // Reaped like every other child of the guest.
+    // The guest reaps it like every other child.
     let child = Command::new("/proc/self/exe")
         .arg("drain")
         .env_clear()
@@ -33,7 +33,7 @@ pub(crate) fn start([stdout, stderr]: [OwnedFd; 2]) -> io::Result<Drain> {
     Ok(Drain { pid: child.id(), _gate: gate })
 }
 
-/// The reader itself: what was given as standard input and output are the pipes, and standard error is the gate.
+/// Runs the reader. Standard input and output are the pipes, and standard error is the gate.
 pub(crate) fn run() -> ExitCode {
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
     let mut chunk = [0; 16 * 1024];
@@ -52,7 +52,7 @@ pub(crate) fn run() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Returns whether the pipe has nothing more to read: it is at its end, or broken.
+/// Returns true if the pipe is at its end, or broken.
 fn is_over(read: Result<usize, Errno>) -> bool {
     match read {
         Ok(bytes) => bytes == 0,

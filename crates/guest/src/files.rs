@@ -1,10 +1,11 @@
-//! Reading, listing and searching, on threads that may block; what cannot block is read at once.
+//! Reads, lists and searches on threads that may block. A read that cannot block is done at once.
 
 use std::path::Path;
 use std::time::Duration;
 
+use file_ops::Cancel;
 use jail::Jail;
-use ops::{Bounds, Cancel, Operation, Outcome, Read, Reason, ToolFailure};
+use operations::{Bounds, Operation, Outcome, Read, Reason, ToolFailure};
 use tokio::time::{sleep_until, timeout};
 use wire::worker::v1::Usage;
 
@@ -13,26 +14,28 @@ use crate::call::Call;
 use crate::lane::Lane;
 use crate::outside;
 
-/// An operation that was told to stop does so between two blocks, unless the file system holds on to it.
+/// Time in which an operation stops after it was told to. It stops between two blocks, unless the file system blocks it.
 const STOP: Duration = Duration::from_millis(500);
 
-/// Reads a small file that the kernel has in memory, without the way to another thread and back, which takes longer than
-/// the reading. `None` when it has to be done there all the same.
+/// Reads a small file that the kernel has in memory. Returns `None` if a thread has to read it after all.
+///
+/// The way to another thread and back takes longer than such a read.
 pub(crate) fn at_once(lane: &Lane, read: &Read, bounds: &Bounds) -> Option<(Outcome, Usage)> {
     let (outcome, usage) = measured(|| {
         let mount = lane.mounts.iter().filter(|(mount, _)| *mount == read.path.mount());
-        ops::read_at_once(&Lane::jail(mount, bounds), read, bounds)
+        file_ops::read_at_once(&Lane::jail(mount, bounds), read, bounds)
     });
     outcome.map(|outcome| (outcome, usage))
 }
 
-/// Does the work of one call on this thread, and says what processor time it took here and on the threads that helped. Its
-/// memory is not told: all calls share the guest's, and none of it is one call's alone.
+/// Does the work of one call on this thread. Also returns the processor time that it took here and on the threads that helped.
+///
+/// Its memory is not reported: all calls share the guest's memory.
 fn measured<T>(work: impl FnOnce() -> T) -> (T, Usage) {
-    ops::take_helpers_time();
-    let before = ops::thread_time();
+    file_ops::take_helpers_time();
+    let before = file_ops::thread_time();
     let done = work();
-    let time = ops::thread_time().saturating_sub(before) + ops::take_helpers_time();
+    let time = file_ops::thread_time().saturating_sub(before) + file_ops::take_helpers_time();
     let cpu_time_us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     (done, Usage { cpu_time_us: Some(cpu_time_us), peak_memory_bytes: None })
 }
@@ -68,10 +71,10 @@ pub(crate) async fn run(call: &mut Call, lane: &Lane, operation: Operation) -> (
         () = call.cancelled() => cancelled(),
     };
     stop.cancel();
-    // Its own word says how far it came.
+    // Its own result says how far it got.
     match timeout(STOP, work).await {
         Ok(Ok(done)) => told(done),
-        // It goes on for a while, and nobody knows what it will have used.
+        // It continues for a while, and its usage is unknown.
         _ => (Err(failure), None),
     }
 }
@@ -82,15 +85,15 @@ fn told((outcome, usage): (Outcome, Usage)) -> (Outcome, Option<Usage>) {
 
 fn execute(jail: &Jail, operation: &Operation, bounds: &Bounds, stop: &Cancel) -> Outcome {
     match operation {
-        Operation::Read(read) => ops::read(jail, read, bounds, stop),
-        Operation::List(list) => ops::list(jail, list, bounds, stop),
-        Operation::Glob(glob) => ops::glob(jail, glob, bounds, stop),
-        Operation::Grep(grep) => ops::grep(jail, grep, bounds, stop),
+        Operation::Read(read) => file_ops::read(jail, read, bounds, stop),
+        Operation::List(list) => file_ops::list(jail, list, bounds, stop),
+        Operation::Glob(glob) => file_ops::glob(jail, glob, bounds, stop),
+        Operation::Grep(grep) => file_ops::grep(jail, grep, bounds, stop),
         other => outside::write(jail, other, bounds),
     }
 }
 
-/// The run's mounts, and what is `outside` of them where a call names a file there.
+/// Returns the run's mounts. With `outside`, also the container's own files.
 pub(crate) fn jail_for(mounts: &Mounts, outside: bool, bounds: &Bounds) -> Result<Jail, ToolFailure> {
     let jail = Lane::jail(mounts.iter(), bounds);
     if !outside {

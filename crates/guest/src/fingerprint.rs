@@ -1,22 +1,22 @@
-//! The fingerprint of all that a command can find in its run and that anybody can change: what a consent to a command is bound
-//! to.
+//! The fingerprint of all files that a command can use in its run and that anyone can change. A consent to a command is bound to it.
 //!
-//! Which files a command will use cannot be told from its words. So all of them are bound, by what changes when they do: name,
-//! inode, mode, size, times. The time of the last change (`st_ctime`) cannot be set by a program without the clock of the host, so
-//! that two equal fingerprints mean that nobody wrote between them, as far as that clock ticks; therefore what has just changed is
-//! looked at again after the next tick, and what never rests is nothing that anybody could consent to.
+//! The text of a command does not show which files it will use. So the fingerprint covers all of them, by attributes that change with them:
+//! name, inode, mode, size, times. Without access to the host's clock no program can set the time of the last change (`st_ctime`). So two
+//! equal fingerprints mean that no file was written between them, within the resolution of that clock. Therefore a file that has just
+//! changed is read again after the next tick. A file that never rests cannot be part of a consent.
 //!
-//! The image is part of it only where the run can write to it: then its directories are mounts of the run's layer. The run's log
-//! is not, which the daemon alone writes.
+//! The image is covered only if the run can write to it: then its directories are mounts of the run's layer. The run's log is not covered,
+//! because only the daemon writes it.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use file_ops::Cancel;
 use jail::{Mount, RUN_LOG, excerpt};
-use ops::{
-    Binder, Bound, Cancel, ExecResult, Held, OpResult, Operation, Preview, Reason, ToolFailure, changed,
+use operations::{
+    Binder, Bound, ExecResult, Held, OpResult, Operation, Preview, Reason, ToolFailure, changed,
 };
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat, statfs};
 use rustix::io::Errno;
@@ -25,20 +25,20 @@ use crate::args::{IN_MEMORY, Mounts};
 use crate::call::Call;
 use crate::lane::Lane;
 
-/// Files and directories that a fingerprint covers at most.
+/// Most files and directories that a fingerprint covers.
 const MOST: u64 = 200_000;
-/// Directories within each other; what is deeper is not covered.
+/// Most levels of nested directories. Deeper ones are not covered.
 const DEEPEST: usize = 128;
-/// What the kernel's clock for files may be behind, at 100 ticks a second.
+/// Longest delay of the kernel's clock for files, at 100 ticks a second.
 const TICK: Duration = Duration::from_millis(20);
-/// Looks at one file until it has rested for a tick.
+/// Most reads of one file until it has rested for a tick.
 const LOOKS: u32 = 5;
-/// Changes that a refusal names.
+/// Most changes that a refusal names.
 const NAMED: usize = 10;
 /// Linux's magic number of overlay file systems, such as a writable root.
 const OVERLAYFS_MAGIC: u64 = 0x794c_7630;
 
-/// What a command would use, for who is asked for consent. What it would do nobody can tell.
+/// Takes the fingerprint of the files that a command could use, for the reviewer. The command's effect is unknown.
 pub(crate) async fn preview(
     call: &mut Call,
     lane: &Lane,
@@ -67,14 +67,14 @@ pub(crate) async fn preview(
     Ok(Preview { result, bound })
 }
 
-/// Takes it, from files that rest.
+/// Takes the fingerprint of files that rest.
 fn take(places: &[Place<'_>], stop: &Cancel) -> Result<Bound, ToolFailure> {
     let since = now();
     let Walked { count, left_out, bound, .. } = walk(places, None, stop)?;
     let remark = if left_out {
         format!(
-            "the run has more than the {MOST} files and directories that a consent is bound to, or deeper ones than \
-             {DEEPEST} levels: the others may change unseen"
+            "consent is bound to {MOST} files and directories at most, down to {DEEPEST} levels; the run \
+             has more, and those may change unseen"
         )
     } else {
         format!("bound to all {count} files and directories of the run as they are now")
@@ -82,7 +82,7 @@ fn take(places: &[Place<'_>], stop: &Cancel) -> Result<Bound, ToolFailure> {
     Ok(Bound { since, remarks: vec![remark], ..bound })
 }
 
-/// Looks again, and refuses where the two differ.
+/// Takes the fingerprint again, and refuses the command if the two differ.
 pub(crate) fn hold(mounts: &Mounts, held: &Held, stop: &Cancel) -> Result<(), ToolFailure> {
     hold_at(&places(mounts, &image()), held, stop)
 }
@@ -99,10 +99,10 @@ fn hold_at(places: &[Place<'_>], held: &Held, stop: &Cancel) -> Result<(), ToolF
     Err(changed(Some(names.as_str()).filter(|names| !names.is_empty())))
 }
 
-/// A directory with all that is in it: its name for agents, and where it is.
+/// A directory with all that it contains: its name for agents, and its path.
 type Place<'p> = (&'p str, &'p Path);
 
-/// Where a run can write, and what is mounted as @pkg, which somebody else may write to.
+/// Returns the directories that a run can write to, and `@pkg`, to which others may write.
 fn places<'p>(mounts: &'p Mounts, image: &'p [String]) -> Vec<Place<'p>> {
     let in_memory = IN_MEMORY.map(|path| (path, Path::new(path)));
     let known = mounts.iter().map(|(mount, at)| (mount.alias(), at.as_path())).chain(in_memory);
@@ -112,7 +112,7 @@ fn places<'p>(mounts: &'p Mounts, image: &'p [String]) -> Vec<Place<'p>> {
     known.iter().copied().chain(image).collect()
 }
 
-/// The directories at the top that are overlays by themselves, as those of a writable root are. None where the root is read-only.
+/// Returns the top directories that are overlays, as in a writable root. There are none if the root is read-only.
 fn image() -> Vec<String> {
     let look = || -> Result<Vec<String>, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -132,25 +132,25 @@ fn image() -> Vec<String> {
         found.sort_unstable();
         Ok(found)
     };
-    // The top belongs to the engine: whoever cannot list it has no command that could write to it.
+    // The engine owns the top directory. If the guest cannot list it, no command can write to it.
     look().unwrap_or_default()
 }
 
-/// What one look found.
+/// Result of one walk.
 struct Walked {
     bound: Bound,
     count: u64,
     left_out: bool,
-    /// What has changed since the time that was asked about.
+    /// Files that have changed since the given time.
     changed: Vec<String>,
 }
 
 struct Walk<'s> {
     binder: Binder,
     stop: &'s Cancel,
-    /// What changed after this is named, nanoseconds since 1970. `None`: there was no look before this one.
+    /// Time in nanoseconds since 1970. Later changes are named. `None` if this is the first walk.
     since: Option<u64>,
-    /// What is being looked at, for messages.
+    /// Path of the current file, for messages.
     path: Vec<u8>,
     count: u64,
     left_out: bool,
@@ -185,14 +185,16 @@ impl Walk<'_> {
                 self.entry(b"", &stat);
                 self.directory(&dir, 0)
             }
-            // No such mount in this run.
+            // This run has no such mount.
             Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(unreadable(&self.path, errno)),
         }
     }
 
-    /// What is there; `None`: nothing. A first look waits until it has rested for as long as the clock may be behind: what is
-    /// written after that has another time. Many that changed at once wait but once.
+    /// Returns the attributes of a file, or `None` if it does not exist.
+    ///
+    /// The first walk waits until the file has rested for longer than the clock's delay, so that a later write gets another time. Many
+    /// files that changed at the same time cause only one wait.
     fn rested(&self, look: impl Fn() -> Result<Stat, Errno>) -> Result<Option<Stat>, ToolFailure> {
         for _ in 0..LOOKS {
             let stat = match look() {
@@ -224,7 +226,7 @@ impl Walk<'_> {
             if self.stop.is_over() {
                 return Err(ToolFailure::new(
                     Reason::TimedOut,
-                    "the files of the run could not all be looked at in time, so that no consent can be bound to them",
+                    "not all files of the run could be read in time, so no consent can be bound to them",
                 ));
             }
             let length = self.path.len();
@@ -257,7 +259,7 @@ impl Walk<'_> {
         if log.and_then(|path| path.strip_prefix(b"/")) == Some(RUN_LOG.as_bytes()) {
             return Ok(());
         }
-        // Gone since its name was read: its directory tells.
+        // The file is gone since its name was read. Its directory shows the change.
         let Some(stat) = self.rested(|| statat(dir, name, AtFlags::SYMLINK_NOFOLLOW))? else {
             return Ok(());
         };
@@ -272,8 +274,8 @@ impl Walk<'_> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match openat(dir.as_fd(), name, flags, Mode::empty()) {
             Ok(inner) => self.directory(&inner, depth + 1),
-            // What nobody in the run can read, nobody in the run uses; who makes it readable changes its times.
-            // What is gone or another by now its directory tells.
+            // A file that the run cannot read is not used by the run, and a change of its mode changes its times. If a file is gone or
+            // replaced by now, its directory shows the change.
             Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
             Err(errno) => Err(unreadable(&self.path, errno)),
         }
@@ -286,7 +288,7 @@ impl Walk<'_> {
         let modified = time(stat.st_mtime, stat.st_mtime_nsec);
         let mode = u64::from(stat.st_mode);
         let size = u64::try_from(stat.st_size).unwrap_or(0);
-        // One write for all: there are many of these.
+        // Write all numbers at once, because there are many entries.
         let numbers = [stat.st_dev, stat.st_ino, mode, size, modified, changed].map(u64::to_be_bytes);
         self.binder.bytes(numbers.as_flattened());
         if self.since.is_some_and(|since| changed >= since) && self.changed.len() < NAMED {
@@ -337,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_change_holds() {
+    fn unchanged_files_keep_their_fingerprint() {
         let place = tempfile::tempdir().unwrap();
         fs::create_dir_all(place.path().join("a/b")).unwrap();
         fs::write(place.path().join("a/b/c"), "x").unwrap();
@@ -400,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn the_run_s_log_is_no_change() {
+    fn log_of_the_run_does_not_change_the_fingerprint() {
         let place = tempfile::tempdir().unwrap();
         fs::create_dir(place.path().join("logs")).unwrap();
         let log = place.path().join("logs/execution.jsonl");
@@ -416,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_rests_is_nothing_to_consent_to() {
+    fn constantly_changing_files_cannot_be_bound() {
         let place = tempfile::tempdir().unwrap();
         let busy = place.path().join("busy");
         fs::write(&busy, "").unwrap();

@@ -1,15 +1,15 @@
-//! PID 1 of a container: keeps it alive and reaps what nobody else does, so that zombies never fill the pid limit.
+//! Process 1 of a container. It keeps the container alive and reaps orphans, so that zombies never fill the pid limit.
 //!
-//! It shares its uid with the commands of the run, which may send it what they want. It ends with SIGKILL from outside of its pid
-//! namespace and in no other way: the container's stop signal is that one.
+//! It has the uid of the run's commands, which may send it any signal. Only SIGKILL from outside its pid namespace ends it, and the
+//! container's stop signal is SIGKILL.
 
 use crate::sys::{self, ChildSignal};
 
-/// Never returns. When it is killed the kernel ends everything else in the container.
+/// Runs forever. When the process is killed, the kernel ends all other processes of the container.
 pub(crate) fn run() -> ! {
     let children = ChildSignal::begin();
     loop {
-        // Signals of one kind merge, and children may have been there before the first.
+        // Signals of one kind merge, and children may have existed before the first signal.
         while sys::reap().is_some() {}
         children.wait();
     }

@@ -1,10 +1,10 @@
-//! What calls are executed with.
+//! The state that all calls of the guest share.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use jail::{GitReads, Jail, Mount, Protection, RUN_LOG, Root};
-use ops::{Bounds, Environment};
+use operations::{Bounds, Environment};
 use tokio::sync::{Mutex, Semaphore};
 
 use crate::args::Mounts;
@@ -12,7 +12,7 @@ use crate::call::Calls;
 use crate::children::{Children, Preforks};
 use crate::threads::Threads;
 
-/// What all calls share.
+/// State that all calls share.
 pub(crate) struct Lane {
     pub(crate) mounts: Mounts,
     /// Variables of the run, from the daemon's hello.
@@ -23,20 +23,22 @@ pub(crate) struct Lane {
     pub(crate) preforks: Preforks,
     /// Threads for work that may block.
     pub(crate) threads: Threads,
-    /// Places for downloads.
+    /// Limits downloads.
     pub(crate) transfers: Semaphore,
-    /// The turn of a write outside of the mounts, in order of arrival: links may lead two paths to one file there.
+    /// The turn of a write outside the mounts, in order of arrival. Links may lead two paths to one file there.
     pub(crate) outside: Mutex<()>,
 }
 
 impl Lane {
-    /// What each command has that does not set it itself.
+    /// Returns the variables that each command has unless it sets them itself.
     pub(crate) fn environment(&self) -> Environment {
         self.environment.get().cloned().unwrap_or_default()
     }
 
-    /// The run's mounts as they are now. They are opened for each call, because a workspace may be mounted after the
-    /// guest has started. A mount whose directory does not exist is not part of the run.
+    /// Opens the run's mounts as they are now.
+    ///
+    /// This happens for each call, because a workspace may be mounted after the guest has started. A mount whose directory does not exist
+    /// is not part of the run.
     pub(crate) fn jail<'m>(mounts: impl Iterator<Item = (Mount, &'m PathBuf)>, bounds: &Bounds) -> Jail {
         let git_reads = if bounds.hide_git_config { GitReads::Guarded } else { GitReads::Open };
         let roots = mounts.filter_map(|(mount, at)| {

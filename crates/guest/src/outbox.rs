@@ -1,28 +1,26 @@
-//! What goes to the daemon: two bounded queues before one writer.
+//! Frames to the daemon: two bounded queues before one writer.
 //!
-//! Bytes and outcomes wait in the order in which they were put in, each producer with at most one frame in hand, so a
-//! flood of one command delays another call by a few frames only. Frames that the daemon waits for (pongs, and news that it
-//! must act upon) overtake them. An outcome never overtakes output of the same call, and always fits a frame.
+//! Output and outcomes wait in their order of arrival. Each producer has at most one frame in hand, so a flood of one command delays
+//! another call by only a few frames. Frames that the daemon waits for overtake them: pongs, and news on which it must act. An outcome
+//! never overtakes output of the same call, and always fits into a frame.
 
-use ops::{Outcome, Preview, ToolFailure};
+use operations::{Preview, ToolFailure};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
-use wire::worker::v1::{
-    Ended, FromWorker, Output, Pong, Spawned, Taken, Usage, from_worker::Body, output::Stream,
-};
-use worker_protocol::convert::{carried, outcome_to_wire, preview_to_wire};
+use wire::worker::v1::{Ended, FromWorker, Output, Pong, Spawned, Taken, from_worker::Body, output::Stream};
+use worker_protocol::convert::{carried, preview_to_wire};
 use worker_protocol::frame::encode;
 
 use crate::fault::Fault;
 
-/// Frames of output and outcomes that wait: half a megabyte at most, besides large outcomes.
+/// Most frames of output and outcomes that wait: half a megabyte at most, besides large outcomes.
 const DATA: usize = 8;
-/// Bytes that are written at once, when so much waits.
+/// Bytes that one write takes, if so many wait.
 const WRITE: usize = 64 * 1024;
-/// Frames that overtake them. More than all calls together can have.
+/// Most frames that overtake them. All calls together never have so many.
 const NEWS: usize = 256;
 
-/// The way in, shared by all calls.
+/// Sender of frames, shared by all calls.
 #[derive(Clone)]
 pub(crate) struct Outbox {
     news: mpsc::Sender<FromWorker>,
@@ -44,7 +42,7 @@ pub(crate) fn queues() -> (Outbox, Queues) {
 }
 
 impl Outbox {
-    /// Answers a ping. Where even this queue is full nobody reads, and a pong would not be read either.
+    /// Answers a ping. If even this queue is full, the daemon does not read, and would not read the pong.
     pub(crate) fn pong(&self) {
         let _ = self.news.try_send(frame(0, Body::Pong(Pong {})));
     }
@@ -54,30 +52,29 @@ impl Outbox {
         let _ = self.news.send(frame(id, Body::Spawned(Spawned { pid }))).await;
     }
 
-    /// A command is over, or its time is.
+    /// Reports that a command is over, or that its time is.
     pub(crate) async fn ended(&self, id: u64, forced: bool, drain_pid: u32) {
         let _ = self.news.send(frame(id, Body::Ended(Ended { forced, drain_pid }))).await;
     }
 
-    /// A terminal has taken input.
+    /// Reports that a terminal has taken input.
     pub(crate) async fn taken(&self, id: u64, bytes: usize) {
         let bytes = bytes as u64;
         let _ = self.news.send(frame(id, Body::Taken(Taken { bytes }))).await;
     }
 
-    /// Waits for room; `None` when the stream is gone.
+    /// Waits for room. Returns `None` if the stream is gone.
     pub(crate) async fn room(&self) -> Option<Room<'_>> {
         self.data.reserve().await.ok().map(Room)
     }
 
-    /// The last frame of a call that only looked at what would be done.
+    /// Sends the last frame of a preview.
     pub(crate) async fn preview(&self, id: u64, preview: Result<Preview, ToolFailure>) {
         let _ = self.data.send(frame(id, Body::Outcome(carried(preview_to_wire(preview))))).await;
     }
 
-    /// The last frame of a call. A command says what it used in its result.
-    pub(crate) async fn outcome(&self, id: u64, outcome: Outcome, usage: Option<Usage>) {
-        let outcome = wire::worker::v1::Outcome { usage, ..outcome_to_wire(outcome) };
+    /// The last frame of a call.
+    pub(crate) async fn outcome(&self, id: u64, outcome: wire::worker::v1::Outcome) {
         let _ = self.data.send(frame(id, Body::Outcome(carried(outcome)))).await;
     }
 }
@@ -109,7 +106,7 @@ impl Queues {
         }
     }
 
-    /// What can be written now, in the order of urgency.
+    /// Returns the next frame that is ready, in order of urgency.
     fn waiting(&mut self) -> Option<FromWorker> {
         self.news.try_recv().or_else(|_| self.data.try_recv()).ok()
     }

@@ -1,34 +1,34 @@
-//! Writing outside of the run's mounts, where the container's own files are, as a command of the run could.
+//! Writes the container's own files, outside the run's mounts, as a command of the run could.
 //!
-//! Everything else is written in the host lane. The host has no such place: `/tmp` and the directories of a writable root are
-//! the container's, and so are their permissions. Nothing here lasts longer than the container.
+//! All other writes happen in the host lane. The host has no such place: `/tmp` and the directories of a writable root belong to the
+//! container, and so do their permissions. These files do not outlive the container.
 
 use jail::{Jail, Mount, SandboxPath};
-use ops::{Bounds, Edit, OpResult, Operation, Outcome, Reason, ToolFailure, Write};
+use operations::{Bounds, Edit, OpResult, Operation, Outcome, Reason, ToolFailure, Write};
 
-/// Writes or edits the file that the operation names. Links are followed in the directories that lead to it.
+/// Writes or edits the file that the operation names. Follows links in the directories that lead to it.
 pub(crate) fn write(jail: &Jail, operation: &Operation, bounds: &Bounds) -> Outcome {
     match operation {
         Operation::Write(write) if is_outside(&write.path) => {
             let written = jail
                 .settled(&write.path)
                 .map_err(ToolFailure::from)
-                .and_then(|path| ops::write(jail, &Write { path, ..write.clone() }, bounds, None));
+                .and_then(|path| file_ops::write(jail, &Write { path, ..write.clone() }, bounds, None));
             if let Some(uploaded) = &write.uploaded {
-                ops::remove_staged(jail, &uploaded.id);
+                file_ops::remove_staged(jail, &uploaded.id);
             }
             Ok(match written? {
                 OpResult::Write(result) => {
-                    OpResult::Write(ops::WriteResult { path: write.path.to_string(), ..result })
+                    OpResult::Write(operations::WriteResult { path: write.path.to_string(), ..result })
                 }
                 other => other,
             })
         }
         Operation::Edit(edit) if is_outside(&edit.path) => {
             let path = jail.settled(&edit.path)?;
-            Ok(match ops::edit(jail, &Edit { path, ..edit.clone() }, bounds, None)? {
+            Ok(match file_ops::edit(jail, &Edit { path, ..edit.clone() }, bounds, None)? {
                 OpResult::Edit(result) => {
-                    OpResult::Edit(ops::EditResult { path: edit.path.to_string(), ..result })
+                    OpResult::Edit(operations::EditResult { path: edit.path.to_string(), ..result })
                 }
                 other => other,
             })

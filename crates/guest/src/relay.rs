@@ -1,8 +1,8 @@
-//! `coffer-guest relay`: holds the engine's streams for the guest, where a kernel lets processes of one user open each
-//! other's descriptors. gVisor's does, through `/proc/PID/fd`, non-dumpable or not.
+//! `coffer-guest relay`: holds the engine's streams for the guest, on a kernel that lets processes of one user open each other's
+//! descriptors. gVisor's kernel does so through `/proc/PID/fd`, even for a non-dumpable process.
 //!
-//! The relay has a user of its own, so no command can open what it has, or end it. The guest leaves the engine's streams
-//! for a socket to the relay, and `/proc` opens no socket. See [`worker_protocol::relay`].
+//! The relay has a separate user, so no command can open its descriptors, or end it. The guest exchanges the engine's streams for a socket
+//! to the relay, and `/proc` opens no socket. See [`worker_protocol::relay`].
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -16,13 +16,13 @@ use worker_protocol::relay::{Key, LISTENS, SECRET};
 
 use crate::fault::Fault;
 
-/// For the guest to come: the daemon has given it the key, or has gone.
+/// Time for the guest to connect. After that the daemon did not give it the key, or is gone.
 const COME: Duration = Duration::from_secs(30);
-/// For one that has connected to say the secret.
+/// Time for a connected process to send the secret.
 const SAY: Duration = Duration::from_secs(1);
 const CHUNK: usize = 64 * 1024;
 
-/// Passes bytes on between descriptors 0 and 1 and the guest, until either side ends.
+/// Copies bytes between descriptors 0 and 1 and the guest, until either side ends.
 pub(crate) fn run() -> Result<(), Fault> {
     crate::sys::ignore_signals();
     let key = read_key()?;
@@ -41,7 +41,7 @@ pub(crate) fn run() -> Result<(), Fault> {
     Ok(())
 }
 
-/// The first that knows the secret.
+/// Returns the first connection that sends the secret.
 fn admit(listener: &UnixListener, key: &Key, until: Instant) -> io::Result<UnixStream> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -74,7 +74,7 @@ fn pass(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
     }
 }
 
-/// For the guest: its stream through the relay. Descriptors 0 and 1 lead nowhere afterwards.
+/// Returns the guest's stream through the relay. Afterwards descriptors 0 and 1 are `/dev/null`.
 pub(crate) fn join() -> io::Result<UnixStream> {
     let key = read_key()?;
     let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(key.name())?)?;
@@ -85,7 +85,7 @@ pub(crate) fn join() -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Reads no byte more than the key from standard input, which [`io::stdin`] would.
+/// Reads the key from standard input, and not a byte more. [`io::stdin`] would read more.
 fn read_key() -> io::Result<Key> {
     let mut bytes = [0; Key::LENGTH];
     let mut read = 0;
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_knows_the_secret_is_let_in() {
+    fn relay_requires_the_key() {
         let mut bytes = [7; Key::LENGTH];
         bytes[..4].copy_from_slice(&std::process::id().to_ne_bytes());
         let key = Key::new(bytes);

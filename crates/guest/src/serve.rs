@@ -1,20 +1,20 @@
-//! The worker of a run: frames in, calls out, until the daemon closes the stream.
+//! The guest of a run: it reads frames and executes calls, until the daemon closes the stream.
 //!
-//! One thread runs everything but file access. Nothing of a malformed frame is answered: both ends are of one
-//! release, so it means that the stream is not what it seems, and the guest ends with its commands.
+//! One thread does everything except file access. A malformed frame gets no answer: both ends are of one release, so it means that the
+//! stream is not the daemon's. The guest then ends, with its commands.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-use ops::{Bounds, CommandLimits, Operation, Reason, ToolFailure};
+use operations::{Bounds, CommandLimits, Operation, Reason, ToolFailure};
 use rustix::io::Errno;
 use rustix::process::{Pid, set_child_subreaper};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Mutex, Semaphore};
-use wire::worker::v1::{Start, ToWorker, to_worker::Body};
-use worker_protocol::convert::bounds_from_wire;
+use wire::worker::v1::{Outcome, Start, ToWorker, to_worker::Body};
+use worker_protocol::convert::{bounds_from_wire, outcome_to_wire};
 use worker_protocol::frame::{FrameBuffer, encode};
 
 use crate::args::Serve;
@@ -33,7 +33,7 @@ use crate::streams::{self, Input, Output};
 use crate::terminal_input::TerminalInput;
 use crate::threads::Threads;
 
-/// Downloads at once. Each has one of the threads for files.
+/// Most downloads at the same time. Each uses one of the threads for files.
 const TRANSFERS: usize = 4;
 
 /// Serves until its streams are closed, then ends every command.
@@ -42,8 +42,8 @@ pub(crate) fn run(serve: Serve) -> Result<(), Fault> {
     let children = Arc::new(Children::new(parent_of_orphans()?)?);
     crate::sys::one_heap();
     let threads = Threads::start()?;
-    // One before this may have been killed while it took an upload.
-    ops::sweep_staged(&Lane::jail(serve.mounts.iter(), &Bounds::default()));
+    // An earlier guest may have been killed while it took an upload.
+    file_ops::sweep_staged(&Lane::jail(serve.mounts.iter(), &Bounds::default()));
     let lane = Arc::new(Lane {
         mounts: serve.mounts,
         calls: Calls::default(),
@@ -61,8 +61,9 @@ pub(crate) fn run(serve: Serve) -> Result<(), Fault> {
     ended
 }
 
-/// Who becomes the parent of a command's orphans. The guest itself, where it can be a subreaper; gVisor knows none, and
-/// gives them to PID 1, which has no other children.
+/// Returns the parent of a command's orphans: the guest itself, if it can be a subreaper.
+///
+/// gVisor has no subreapers. There the parent is PID 1, which has no other children.
 fn parent_of_orphans() -> io::Result<i32> {
     match set_child_subreaper(Some(Pid::INIT)) {
         Ok(()) => Ok(own_pid()),
@@ -105,7 +106,7 @@ async fn attend(lane: Arc<Lane>, relayed: bool) -> Result<(), Fault> {
     ended
 }
 
-/// Answers the daemon's hello. False when there was none, but the end. Both hellos name the same variables.
+/// Answers the daemon's hello. Returns false if the input ended without one. Both hellos name the same variables.
 async fn greet(lane: &Lane, frames: &mut Frames, output: &mut Output, channel: u32) -> Result<bool, Fault> {
     let Some(first) = frames.next().await? else { return Ok(false) };
     let (hello, environment) = hello::answer(first, channel)?;
@@ -114,7 +115,7 @@ async fn greet(lane: &Lane, frames: &mut Frames, output: &mut Output, channel: u
     Ok(true)
 }
 
-/// Waits for the end of the stream that was left for the direct channel: the daemon is gone, or wants the end.
+/// Waits for the end of the stream that the direct channel replaced: the daemon is gone, or wants the guest to end.
 async fn end_of(lifeline: &mut Option<(Input, Output)>) -> Result<(), Fault> {
     match lifeline {
         None => std::future::pending().await,
@@ -125,7 +126,7 @@ async fn end_of(lifeline: &mut Option<(Input, Output)>) -> Result<(), Fault> {
     }
 }
 
-/// Collects children whenever some are over.
+/// Reaps children whenever some have ended.
 async fn reap(children: Arc<Children>) -> io::Result<()> {
     let mut signals = signal(SignalKind::child())?;
     loop {
@@ -169,13 +170,13 @@ async fn dispatch(
     Ok(())
 }
 
-/// Makes a process that waits to become a command. Nothing is said of it after the answer.
+/// Makes a process that waits to become a command. After the answer the guest sends no other frame about it.
 async fn prepare(id: u64, lane: &Lane, outbox: &Outbox) {
     match lane.preforks.make(id, &lane.children) {
         Ok(pid) => outbox.spawned(id, pid).await,
         Err(error) => {
             let failure = ToolFailure::new(Reason::Overloaded, format!("no process could be made: {error}"));
-            outbox.outcome(id, Err(failure), None).await;
+            outbox.outcome(id, outcome_to_wire(Err(failure))).await;
         }
     }
 }
@@ -188,7 +189,7 @@ async fn begin(id: u64, start: Start, lane: &Arc<Lane>, outbox: &Outbox) -> Resu
         && !lane.calls.has(id)
         && let Some((outcome, usage)) = files::at_once(lane, read, &bounds)
     {
-        outbox.outcome(id, outcome, Some(usage)).await;
+        outbox.outcome(id, Outcome { usage: Some(usage), ..outcome_to_wire(outcome) }).await;
         lane.threads.used();
         return Ok(());
     }
@@ -201,7 +202,7 @@ async fn begin(id: u64, start: Start, lane: &Arc<Lane>, outbox: &Outbox) -> Resu
             lane.preforks.dismiss(start.prepared);
             let failure =
                 ToolFailure::new(Reason::Overloaded, "too many calls at once in this run; try again");
-            outbox.outcome(id, Err(failure), None).await;
+            outbox.outcome(id, outcome_to_wire(Err(failure))).await;
             return Ok(());
         }
     };
@@ -236,7 +237,7 @@ impl Frames {
         Self { input, buffer: FrameBuffer::new() }
     }
 
-    /// The next frame; `None` at the end of the input.
+    /// Returns the next frame, or `None` at the end of the input.
     async fn next(&mut self) -> Result<Option<ToWorker>, Fault> {
         loop {
             if let Some(frame) = self.buffer.pop()? {

@@ -1,7 +1,7 @@
-//! The two ends of the frame stream: what was given as standard input and output, moved out of the way.
+//! The two ends of the frame stream: standard input and output, moved to other descriptors.
 //!
-//! tokio's own standard streams hop through a thread; pipes are used directly instead. Descriptors 0 and 1 then lead
-//! to `/dev/null`, so that nothing printed by accident can look like a frame.
+//! tokio's own standard streams use an extra thread, so pipes are used directly instead. Descriptors 0 and 1 are then `/dev/null`, so that
+//! no accidental output can look like a frame.
 
 use std::fs::File;
 use std::io;
@@ -14,14 +14,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
-/// First number that a moved descriptor may get.
+/// Lowest number of a moved descriptor.
 const ABOVE_STDIO: i32 = 3;
 
-/// Where frames come from.
+/// Source of frames.
 pub(crate) type Input = Box<dyn AsyncRead + Send + Unpin>;
 pub(crate) type Output = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// Takes over descriptors 0 and 1. Must be called inside the runtime, once.
+/// Takes over descriptors 0 and 1. Must be called inside the runtime, and only once.
 pub(crate) fn take() -> io::Result<(Input, Output)> {
     let input = input(moved(io::stdin().as_fd())?)?;
     let output = output(moved(io::stdout().as_fd())?)?;
@@ -31,7 +31,7 @@ pub(crate) fn take() -> io::Result<(Input, Output)> {
     Ok((input, output))
 }
 
-/// Both directions of a socket. Must be called inside the runtime.
+/// Returns both directions of a socket. Must be called inside the runtime.
 pub(crate) fn through(stream: std::os::unix::net::UnixStream) -> io::Result<(Input, Output)> {
     let (input, output) = socket(stream.into())?.into_split();
     Ok((Box::new(input), Box::new(output)))
@@ -41,7 +41,7 @@ fn moved(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(fcntl_dupfd_cloexec(fd, ABOVE_STDIO)?)
 }
 
-/// What comes from a pipe or a socket.
+/// Returns a reader for a pipe or a socket.
 pub(crate) fn input(fd: OwnedFd) -> io::Result<Input> {
     if is_socket(&fd)? { Ok(Box::new(socket(fd)?)) } else { Ok(Box::new(pipe::Receiver::from_owned_fd(fd)?)) }
 }

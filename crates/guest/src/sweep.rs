@@ -1,8 +1,8 @@
-//! `coffer-guest sweep`: ends every other process that its user may end, where no cgroup tells them apart. The daemon has
-//! it run before it starts a guest in place of another one, so what that one has started is gone as well.
+//! `coffer-guest sweep`: ends every other process that its user may end, where no cgroup separates them. The daemon runs it before it
+//! replaces a guest, so that the processes of the previous guest are gone as well.
 //!
-//! PID 1 and relays have a user of their own and stay. The exit code says how it went: what a process writes, others of
-//! its user could write, too. A sweep that is killed says nothing, and is repeated.
+//! PID 1 and relays have other users and stay. The result is the exit code, because other processes of the user could also write to its
+//! output. A sweep that is killed has no result, and is repeated.
 
 use std::process::ExitCode;
 use std::thread::sleep;
@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::children::look::{Process, look};
 
-/// Until everything has to be gone.
+/// Time in which all processes have to end.
 const WITHIN: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
@@ -26,7 +26,7 @@ pub(crate) fn run() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         for pid in others {
-            // One that is gone is what was wanted.
+            // An error means that the process is already gone.
             let _ = kill_process(pid, Signal::KILL);
         }
         sleep(LOOK_AGAIN);

@@ -1,9 +1,10 @@
-//! The `unsafe` of this crate: making a process that waits before its first instruction, reaping with resource
-//! usage, and what signals of the commands, which have the same uid, may do to PID 1 and the worker.
+//! The `unsafe` code of this crate. It makes a process that waits before its first instruction, and reaps with resource usage. It also
+//! decides which signals of the commands, which have the same uid, affect PID 1 and the guest.
 //!
-//! `std::process` cannot make a child that stops between fork and exec until somebody says go, so it is done by hand.
-//! Rule for [`child`]: it runs in a fork of a process with several threads, so it calls async-signal-safe functions
-//! only and touches no allocator. Everything that needs memory is prepared in [`Plan`] beforehand.
+//! `std::process` cannot make a child that stops between fork and exec until it is let run, so this module does it.
+//!
+//! Rule for [`child`]: it runs in a fork of a process with several threads. So it calls only async-signal-safe functions and does not
+//! allocate. Everything that needs memory is prepared in [`Plan`] before the fork.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -17,82 +18,82 @@ mod prefork;
 
 pub(crate) use prefork::Prefork;
 
-/// Everything that a command needs, ready to be used without another allocation.
+/// Everything that a command needs, usable without another allocation.
 pub(crate) struct Plan {
-    /// Path of the program, absolute or from `cwd`.
+    /// Path of the program, absolute or relative to `cwd`.
     pub(crate) program: CString,
-    /// Its arguments, its own name first.
+    /// Arguments, with the program's name first.
     pub(crate) args: Vec<CString>,
-    /// Its whole environment, `NAME=value`.
+    /// Complete environment, as `NAME=value`.
     pub(crate) env: Vec<CString>,
     pub(crate) cwd: OwnedFd,
-    /// Wait for [`Spawned::go`] before exec.
+    /// True if the command waits for [`Spawned::go`] before exec.
     pub(crate) wait: bool,
-    /// Its end of a terminal, for all three standard streams and to control its session; without one it gets pipes.
+    /// The command's end of a terminal, for all three standard streams and to control its session. Without it the command gets pipes.
     pub(crate) terminal: Option<OwnedFd>,
-    /// Its standard input in place of the terminal.
+    /// Standard input, instead of the terminal.
     pub(crate) stdin: Option<OwnedFd>,
 }
 
-/// A command that was made. Dropping `go` unwritten makes a waiting child exit.
+/// A command that was made. If `go` is dropped without a byte, a waiting child exits.
 pub(crate) struct Spawned {
     pub(crate) pid: i32,
-    /// Our ends of its standard streams, unless they are a terminal.
+    /// The guest's ends of the standard streams, unless they are a terminal.
     pub(crate) pipes: Option<Pipes>,
-    /// One byte here lets it run. Only when it waits.
+    /// One byte here lets the command run. Only present if it waits.
     pub(crate) go: Option<OwnedFd>,
-    /// End of file: the program runs. Four bytes: it does not, and this is the errno.
+    /// At its end of file the program runs. Four bytes mean that it does not, and are the errno.
     pub(crate) fault: OwnedFd,
 }
 
-/// Our ends of a command's standard streams.
+/// The guest's ends of a command's standard streams.
 pub(crate) struct Pipes {
-    /// Write end of its standard input.
+    /// Write end of the command's standard input.
     pub(crate) stdin: OwnedFd,
-    /// Read end of its standard output.
+    /// Read end of the command's standard output.
     pub(crate) stdout: OwnedFd,
-    /// Read end of its standard error.
+    /// Read end of the command's standard error.
     pub(crate) stderr: OwnedFd,
 }
 
-/// A process that is over.
+/// The exit of a process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Exit {
-    /// Exit code, unless a signal ended it.
+    /// Exit code, unless a signal ended the process.
     pub(crate) code: Option<i32>,
     pub(crate) signal: Option<i32>,
-    /// CPU time of it and its waited-for children.
+    /// CPU time of the process and of its children that were waited for.
     pub(crate) cpu: Duration,
-    /// Peak resident memory of the largest of them, bytes.
+    /// Peak resident memory of the largest of them, in bytes.
     pub(crate) peak_memory: u64,
 }
 
-/// What the child needs, as plain numbers and pointers.
+/// Data for the child, as plain numbers and pointers.
 struct Raw {
     program: *const c_char,
-    /// With room for one more before it.
+    /// The arguments, with room for one pointer before them.
     argv: *mut *const c_char,
     envp: *const *const c_char,
     cwd: RawFd,
     stdio: [RawFd; 3],
-    /// They are a terminal, which is to control the session.
+    /// True if they are a terminal, which will control the session.
     terminal: bool,
     go: RawFd,
     fault: RawFd,
-    /// Ranges of descriptors to close, so that it holds nothing of the guest while it waits.
+    /// Ranges of descriptors to close, so that the child holds none of the guest's while it waits.
     close: [(u32, u32); 3],
 }
 
-/// As many as Linux has.
+/// Number of signals in Linux.
 const SIGNALS: c_int = 64;
-/// Program that runs a text without a first line for it.
+/// Program that runs a text file without `#!`.
 const SHELL: &CStr = c"/bin/sh";
-/// Exit code of a child that did not get as far as its program.
+/// Exit code of a child that did not start its program.
 const NOT_STARTED: c_int = 127;
 
-/// Forks the command. `filters` are installed in it in this order.
+/// Forks the command, and installs `filters` in it in this order.
 pub(crate) fn spawn(plan: &Plan, filters: &[BpfProgram]) -> io::Result<Spawned> {
-    // The child's ends are open until it has its copies.
+    // The child's ends stay open until it has its copies.
     let (stdio, _ends, pipes) = if let Some(terminal) = &plan.terminal {
         let terminal = terminal.as_raw_fd();
         ([plan.stdin.as_ref().map_or(terminal, AsRawFd::as_raw_fd), terminal, terminal], None, None)
@@ -121,10 +122,10 @@ pub(crate) fn spawn(plan: &Plan, filters: &[BpfProgram]) -> io::Result<Spawned> 
         close: gaps(go_fd, fault_child.as_raw_fd()),
     };
 
-    // No handler of the guest may run in the child: it would write to descriptors that both share.
+    // Block all signals. A handler of the guest in the child would write to descriptors that both share.
     let before = block_all();
-    // SAFETY: the child only ever runs `child`, which keeps to async-signal-safe calls and never returns; the memory
-    // behind `raw` is alive in it, as a copy.
+    // SAFETY: the child only ever runs `child`, which keeps to async-signal-safe calls and never returns; the memory that `raw` points to
+    // is alive in it, as a copy.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         child(&raw, filters);
@@ -137,7 +138,7 @@ pub(crate) fn spawn(plan: &Plan, filters: &[BpfProgram]) -> io::Result<Spawned> 
     Ok(Spawned { pid, pipes, go, fault })
 }
 
-/// Between fork and exec. Must not allocate, lock or panic.
+/// Runs the child between fork and exec. Must not allocate, lock or panic.
 fn child(raw: &Raw, filters: &[BpfProgram]) -> ! {
     // SAFETY: plain system calls on numbers and on pointers that `spawn` keeps alive; none of them touches memory
     // that another thread of the parent may have left half-changed.
@@ -162,7 +163,7 @@ fn child(raw: &Raw, filters: &[BpfProgram]) -> ! {
     }
 }
 
-/// Executes the program; text without `#!` goes to `sh`, as `execvp(3)` has it. Returns only if that fails.
+/// Executes the program. Runs text without `#!` with `sh`, as `execvp(3)` does. Returns only if that fails.
 ///
 /// # Safety
 /// The strings are alive, and `argv` has room for one pointer before it.
@@ -180,7 +181,7 @@ unsafe fn execute(program: *const c_char, argv: *mut *const c_char, envp: *const
     }
 }
 
-/// A session of its own, which ends with the guest, with default signals and the given standard streams.
+/// Begins a new session, which ends with the guest, with default signals and the given standard streams.
 ///
 /// # Safety
 /// Only in a child between fork and exec; the descriptors are open.
@@ -188,10 +189,10 @@ unsafe fn own_session(stdio: [RawFd; 3], terminal: bool, fault: RawFd) {
     // SAFETY: plain system calls on numbers and locals.
     unsafe {
         libc::setsid();
-        // The command dies with a guest that is killed; one that ends in order ends its commands itself.
+        // A guest that is killed takes the command with it. A guest that ends in order ends its commands itself.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
         set_actions(libc::SIG_DFL);
-        // The daemon has the guest come first; its commands do not.
+        // The daemon raises the guest's priority. Its commands get the normal one.
         libc::setpriority(libc::PRIO_PROCESS, 0, 0);
         for (wanted, fd) in (0..).zip(stdio) {
             if libc::dup2(fd, wanted) < 0 {
@@ -204,7 +205,7 @@ unsafe fn own_session(stdio: [RawFd; 3], terminal: bool, fault: RawFd) {
     }
 }
 
-/// Nothing of the guest's but what the child is left: descriptors, signal mask, system calls.
+/// Takes from the child everything of the guest that it must not keep: descriptors, signal mask, system calls.
 ///
 /// # Safety
 /// Only in a child between fork and exec; `filters` are alive.
@@ -214,7 +215,7 @@ unsafe fn confine(close: [(u32, u32); 3], filters: &[BpfProgram], fault: RawFd) 
         libc::umask(0o022);
         for (first, last) in close {
             if first <= last {
-                // Where the kernel lacks it, close-on-exec does the same, only later.
+                // On a kernel without this call, close-on-exec does the same at exec.
                 libc::syscall(libc::SYS_close_range, first, last, 0);
             }
         }
@@ -240,20 +241,21 @@ fn fail(fault: RawFd) -> ! {
     }
 }
 
-/// Everything above standard error except two descriptors, one of which may be -1. The working directory's is not
-/// spared, since it has been entered by then.
+/// Returns the ranges of all descriptors above standard error, except two, one of which may be -1.
+///
+/// The working directory's descriptor is in them, because the child has already entered that directory.
 fn gaps(a: RawFd, b: RawFd) -> [(u32, u32); 3] {
     let at = |fd: RawFd| u32::try_from(fd).unwrap_or(2);
     let (low, high) = (at(a.min(b)), at(a.max(b)));
     [(3, low.saturating_sub(1)), (low + 1, high.saturating_sub(1)), (high + 1, u32::MAX)]
 }
 
-/// A null-terminated array of pointers into `strings`, valid as long as they are.
+/// Returns a null-terminated array of pointers into `strings`, valid while they are.
 fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
 }
 
-/// A pipe for each standard stream: the child's ends, and ours.
+/// Makes a pipe for each standard stream. Returns the child's ends, and the guest's ends.
 fn pipes() -> io::Result<([OwnedFd; 3], Pipes)> {
     let (stdin_child, stdin) = pipe()?;
     let (stdout, stdout_child) = pipe()?;
@@ -266,14 +268,14 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((above_stdio(read)?, above_stdio(write)?))
 }
 
-/// In place of a pipe, which `/proc` opens in gVisor for other commands, too.
+/// Makes a socket pair instead of a pipe, because in gVisor other commands can open a pipe through `/proc`.
 fn sockets() -> io::Result<(OwnedFd, OwnedFd)> {
     let (unix, stream) = (rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM);
     let (read, write) = rustix::net::socketpair(unix, stream, rustix::net::SocketFlags::CLOEXEC, None)?;
     Ok((above_stdio(read)?, above_stdio(write)?))
 }
 
-/// The child puts its own standard streams at 0 to 2: a source there would be overwritten before it was used.
+/// Moves a descriptor above 2. The child puts its standard streams at 0 to 2, which would overwrite a source there before its use.
 pub(crate) fn above_stdio(fd: OwnedFd) -> io::Result<OwnedFd> {
     above(fd, 2)
 }
@@ -283,7 +285,7 @@ pub(crate) fn above(fd: OwnedFd, number: RawFd) -> io::Result<OwnedFd> {
     if fd.as_raw_fd() > number {
         return Ok(fd);
     }
-    // SAFETY: the descriptor is open and the result, when not negative, is ours alone.
+    // SAFETY: the descriptor is open, and only this function owns the result if it is not negative.
     let moved = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, number + 1) };
     if moved < 0 {
         return Err(io::Error::last_os_error());
@@ -292,7 +294,7 @@ pub(crate) fn above(fd: OwnedFd, number: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(moved) })
 }
 
-/// Whether the other end of a stream socket has read everything that was written to this one.
+/// Returns true if the other end of a stream socket has read everything that was written to this one.
 pub(crate) fn is_read(socket: BorrowedFd<'_>) -> io::Result<bool> {
     let mut unread: c_int = 0;
     // SAFETY: the descriptor is open, and the kernel writes one integer.
@@ -300,7 +302,7 @@ pub(crate) fn is_read(socket: BorrowedFd<'_>) -> io::Result<bool> {
     if asked < 0 { Err(io::Error::last_os_error()) } else { Ok(unread == 0) }
 }
 
-/// Moves a descriptor to a number, which nothing else in this process may have.
+/// Moves a descriptor to a number that no other descriptor in this process may have.
 pub(crate) fn at(fd: OwnedFd, number: RawFd) -> io::Result<OwnedFd> {
     if fd.as_raw_fd() == number {
         return Ok(fd);
@@ -310,7 +312,7 @@ pub(crate) fn at(fd: OwnedFd, number: RawFd) -> io::Result<OwnedFd> {
     if moved < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the result is ours alone.
+    // SAFETY: only this function owns the result.
     Ok(unsafe { OwnedFd::from_raw_fd(moved) })
 }
 
@@ -329,17 +331,18 @@ fn set_mask(mask: &libc::sigset_t) {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
 }
 
-/// One heap for all threads, where the C library would make one for each and keep what was ever used in all of them.
-/// Before there is a second thread.
+/// Limits the C library to one heap for all threads. By default it makes one for each thread, and keeps the peak memory of each.
+///
+/// Must be called before there is a second thread.
 pub(crate) fn one_heap() {
-    // SAFETY: sets a number of the allocator's.
+    // SAFETY: sets a number of the allocator.
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
     }
 }
 
-/// Gives the system what was freed, which the C library would rather keep.
+/// Returns freed memory to the system, which the C library would otherwise keep.
 pub(crate) fn give_memory_back() {
     // SAFETY: takes the allocator's own locks and touches nothing that is in use.
     #[cfg(target_env = "gnu")]
@@ -348,7 +351,7 @@ pub(crate) fn give_memory_back() {
     }
 }
 
-/// Reaps one child that is over, if there is one: its process id and how it ended.
+/// Reaps one child that has ended, if there is one. Returns its process id and its exit.
 pub(crate) fn reap() -> Option<(i32, Exit)> {
     // SAFETY: both out-parameters are local; zeroes are a valid value of `rusage`.
     let (pid, status, usage) = unsafe {
@@ -377,36 +380,39 @@ fn duration(time: libc::timeval) -> Duration {
     Duration::from_secs(seconds) + Duration::from_micros(micros)
 }
 
-/// What is done at every signal but those of which the kernel decides. Leaves out none of those that the C library keeps from its
-/// own function. Async-signal-safe.
+/// Sets the action of every signal that the kernel lets a process handle. Async-signal-safe.
+///
+/// It includes the signals that the C library reserves and refuses in its own function.
 fn set_actions(action: libc::sighandler_t) {
     for signal in 1..=SIGNALS {
         let action = [action as u64, 0, 0, 0];
-        // SAFETY: the kernel reads as much of the local as a `struct sigaction` of its own has: handler, flags, on some processors a
-        // restorer, and a mask of eight bytes. The handler is SIG_DFL or SIG_IGN and no function.
+        // SAFETY: the kernel reads from the local only the fields of its `struct sigaction`: handler, flags, on some processors a restorer,
+        // and a mask of eight bytes. The handler is SIG_DFL or SIG_IGN and no function.
         unsafe {
             libc::syscall(libc::SYS_rt_sigaction, signal, &raw const action, 0, size_of::<u64>());
         }
     }
 }
 
-/// For the worker, before it has threads: of all signals that a command can send it, it obeys SIGKILL and SIGSTOP, because it has to.
-/// A real fault ends it all the same.
+/// Makes the guest ignore all signals that a command can send, except SIGKILL and SIGSTOP, which cannot be ignored.
+///
+/// Must be called before there are threads. A real fault still ends the guest.
 pub(crate) fn ignore_signals() {
     set_actions(libc::SIG_IGN);
-    // Ignored, it would take away how children ended.
+    // If it were ignored, the kernel would discard the exits of children.
     // SAFETY: sets the default action of one signal.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
-/// SIGCHLD, for which PID 1 waits.
+/// The blocked signal SIGCHLD, for which PID 1 waits.
 pub(crate) struct ChildSignal(libc::sigset_t);
 
 impl ChildSignal {
-    /// From here on no signal of a command ends this process, if it is the first of its pid namespace: the kernel drops every
-    /// signal to that one for which it has no handler, SIGKILL and SIGSTOP from inside included. So it must not have any, not even
-    /// those that the standard library installs. Nor may it end by itself at a signal "from outside": where the queue of signals is
-    /// full, which a command can see to, the kernel tells every sender as pid 0.
+    /// Makes this process ignore all signals of commands, if it is the first of its pid namespace.
+    ///
+    /// The kernel drops every signal to that process for which it has no handler, including SIGKILL and SIGSTOP from inside. So it must not
+    /// have any handler, not even those that the standard library installs. It must not end itself at a signal "from outside" either: if
+    /// the queue of signals is full, which a command can arrange, the kernel reports every sender as pid 0.
     ///
     /// SIGCHLD is blocked, so that none is lost between two waits.
     pub(crate) fn begin() -> Self {
@@ -421,10 +427,10 @@ impl ChildSignal {
         }
     }
 
-    /// Waits until a child may be over.
+    /// Waits until a child may have ended.
     pub(crate) fn wait(&self) {
-        // SAFETY: the set was initialised by `begin`; the information about the signal is not asked for. A failure is an
-        // interruption, after which a look at the children does no harm.
+        // SAFETY: the set was initialised by `begin`; the information about the signal is not asked for. A failure is an interruption,
+        // after which a check of the children does no harm.
         unsafe { libc::sigwaitinfo(&raw const self.0, ptr::null_mut()) };
     }
 }
@@ -432,11 +438,25 @@ impl ChildSignal {
 #[cfg(test)]
 mod tests {
     use super::gaps;
+    use crate::children::{Kernel, filters};
 
     #[test]
     fn all_but_the_kept_descriptors_are_closed() {
         assert_eq!(gaps(9, 5), [(3, 4), (6, 8), (10, u32::MAX)]);
         assert_eq!(gaps(3, 4), [(3, 2), (4, 3), (5, u32::MAX)]);
         assert_eq!(gaps(-1, 7), [(3, 1), (3, 6), (8, u32::MAX)]);
+    }
+
+    #[test]
+    fn v3_clone3_does_not_exist_for_commands() {
+        let filtered = std::thread::spawn(|| {
+            for program in filters(Kernel::Own).unwrap() {
+                seccompiler::apply_filter(&program).unwrap();
+            }
+            // SAFETY: without a structure the kernel makes no process, whether the filter lets the call through or not.
+            let made = unsafe { libc::syscall(libc::SYS_clone3, std::ptr::null::<u8>(), 0) };
+            (made, std::io::Error::last_os_error().raw_os_error())
+        });
+        assert_eq!(filtered.join().unwrap(), (-1, Some(libc::ENOSYS)));
     }
 }

@@ -1,6 +1,6 @@
-//! What the daemon has said to a call's terminal and the terminal has not heard yet: input, a size, signals.
+//! Messages of the daemon to a call's terminal that the terminal has not received yet: input, a size, signals.
 //!
-//! Bounded whatever comes: input by what may be under way, and of sizes and signals the last of each kind counts.
+//! Their memory is bounded. Input is limited to the bytes that may be under way. Only the last size counts, and each signal counts once.
 
 use std::collections::VecDeque;
 
@@ -11,11 +11,11 @@ use worker_protocol::terminal::{MAX_INPUT, MAX_UNTAKEN, TerminalSignal, Terminal
 
 use crate::fault::Fault;
 
-/// A terminal as the daemon asked for it.
+/// A terminal as the daemon requested it.
 pub(crate) struct TerminalInput {
-    /// Run the login shell instead of the operation's command.
+    /// True if the login shell runs instead of the operation's command.
     pub(crate) login_shell: bool,
-    /// Pipes are wanted in place of a pty.
+    /// True if the command gets pipes instead of a pty.
     pub(crate) pipes: bool,
     heard: Mutex<Heard>,
     news: Notify,
@@ -26,16 +26,16 @@ struct Heard {
     orders: Orders,
 }
 
-/// What is done at once, whatever input waits.
+/// Orders that are executed at once, even if input waits.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Orders {
     pub(crate) size: Option<TerminalSize>,
-    /// In the order in which they came first.
+    /// In the order of their first arrival.
     pub(crate) signals: Vec<TerminalSignal>,
 }
 
 impl TerminalInput {
-    /// A terminal as a Start frame asks for it.
+    /// Opens a terminal as a Start frame requests it.
     pub(crate) fn open(terminal: v1::Terminal) -> Result<Self, Fault> {
         let size = terminal.size.and_then(size).ok_or(Fault::Unexpected("a terminal without a size"))?;
         let orders = Orders { size: Some(size), signals: Vec::new() };
@@ -47,7 +47,7 @@ impl TerminalInput {
         })
     }
 
-    /// Input came; false when it is more than may come.
+    /// Adds input. Returns false if it exceeds the limit.
     pub(crate) fn typed(&self, bytes: &[u8]) -> bool {
         let mut heard = self.heard.lock();
         if bytes.is_empty() || bytes.len() > MAX_INPUT || heard.typed.len() + bytes.len() > MAX_UNTAKEN {
@@ -58,7 +58,7 @@ impl TerminalInput {
         true
     }
 
-    /// It is to have another size; false when there is no such size.
+    /// Orders another size. Returns false if the size is not valid.
     pub(crate) fn resize(&self, wanted: v1::TerminalSize) -> bool {
         let Some(size) = size(wanted) else { return false };
         self.heard.lock().orders.size = Some(size);
@@ -66,7 +66,7 @@ impl TerminalInput {
         true
     }
 
-    /// A signal is to be sent; false when it may not be. One that waits already is sent once, as the kernel does it.
+    /// Orders a signal. Returns false if it may not be sent. A signal that waits already is sent once, as the kernel does.
     pub(crate) fn signal(&self, number: u32) -> bool {
         let Some(signal) = TerminalSignal::from_number(number) else { return false };
         let signals = &mut self.heard.lock().orders.signals;
@@ -77,12 +77,12 @@ impl TerminalInput {
         true
     }
 
-    /// Waits until something came.
+    /// Waits for the next message.
     pub(crate) async fn news(&self) {
         self.news.notified().await;
     }
 
-    /// What is to be done now.
+    /// Takes the orders that wait.
     pub(crate) fn orders(&self) -> Orders {
         std::mem::take(&mut self.heard.lock().orders)
     }
@@ -91,7 +91,7 @@ impl TerminalInput {
         !self.heard.lock().typed.is_empty()
     }
 
-    /// Gives input to `write`, which says how much it took. How much that was.
+    /// Passes input to `write`, which returns how much it took. Returns that number.
     pub(crate) fn take(&self, write: impl FnOnce(&[u8]) -> usize) -> usize {
         let mut heard = self.heard.lock();
         let taken = write(heard.typed.as_slices().0);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn of_orders_the_last_counts() {
+    fn last_resize_and_each_signal_count_once() {
         let input = input();
         for columns in 1..10_000 {
             assert!(input.resize(v1::TerminalSize { rows: 1, columns }) && input.signal(2));

@@ -1,9 +1,9 @@
-//! Threads for what may block: files, and reading `/proc`.
+//! Threads for work that may block: files, and reading `/proc`.
 //!
-//! The runtime has such threads of its own, but panics where none can be made, and a command can see to that: the run's
-//! limit of processes counts threads as well. So here the first thread is made before there is any command, and stays;
-//! others come when there is more to do and go soon after. Where none can be made the work waits for the first. When there
-//! has been nothing to do for a while, what was freed goes back to the system: most of a run's time is idle.
+//! The runtime has such threads, but panics if it cannot make one. A command can cause that, because the run's limit of processes counts
+//! threads as well. So the first thread here is made before there is any command, and stays. Others are made when there is more work and
+//! end soon after. If none can be made, the work waits for the first. After a time without work, freed memory goes back to the system: a
+//! run is idle most of the time.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,16 +15,16 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
-/// At once; more work waits.
+/// Most threads at the same time. More work waits.
 const MOST: usize = 8;
-/// Enough for the deepest walk and for compiling the largest pattern.
+/// Stack of a thread: enough for the deepest walk and for compiling the largest pattern.
 const STACK: usize = 1024 * 1024;
-/// An idle thread goes soon.
+/// Time after which an idle thread ends.
 const IDLE: Duration = Duration::from_secs(2);
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// The threads of this process. Clones are the same threads.
+/// The threads of this process. Clones share the same threads.
 #[derive(Clone)]
 pub(crate) struct Threads(Arc<Shared>);
 
@@ -38,12 +38,12 @@ struct State {
     waiting: VecDeque<Work>,
     threads: usize,
     idle: usize,
-    /// Something was done since memory was given back.
+    /// True if work was done since memory was last given back.
     used: bool,
 }
 
 impl Threads {
-    /// Makes the first one.
+    /// Makes the first thread.
     pub(crate) fn start() -> io::Result<Self> {
         let state = Mutex::new(State { threads: 1, ..State::default() });
         let shared = Arc::new(Shared { state, news: Condvar::new() });
@@ -52,7 +52,7 @@ impl Threads {
         Ok(Self(shared))
     }
 
-    /// Has the work done on one of them. The receiver gets what comes of it, and nothing when it panics.
+    /// Runs the work on one of the threads. The receiver gets its result, or an error if it panics.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -60,7 +60,7 @@ impl Threads {
         let (done, result) = oneshot::channel();
         let mut state = self.0.state.lock();
         state.waiting.push_back(Box::new(move || {
-            // Nobody may be waiting for it any more.
+            // An error means that the receiver is gone.
             let _ = done.send(work());
         }));
         if state.waiting.len() > state.idle && state.threads < MOST {
@@ -72,7 +72,7 @@ impl Threads {
         result
     }
 
-    /// Something was done elsewhere: what it freed goes back to the system in the same way.
+    /// Records work on another thread, so that the memory that it freed goes back to the system in the same way.
     pub(crate) fn used(&self) {
         if !std::mem::replace(&mut self.0.state.lock().used, true) {
             self.0.news.notify_one();
@@ -81,14 +81,14 @@ impl Threads {
 }
 
 impl Shared {
-    /// Works until there has been nothing to do for a while; for ever when it `stays`.
+    /// Works until there was no work for a while, or forever if the thread `stays`.
     fn serve(&self, stays: bool) {
         let mut state = self.state.lock();
         loop {
             if let Some(work) = state.waiting.pop_front() {
                 state.used = true;
                 drop(state);
-                // It belongs to one call. The thread belongs to all.
+                // The work belongs to one call, but the thread belongs to all calls.
                 let _ = catch_unwind(AssertUnwindSafe(work));
                 state = self.state.lock();
                 continue;
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_much_as_may_be_is_done_at_once_and_the_rest_afterwards() {
+    fn work_beyond_the_thread_limit_waits() {
         let threads = Threads::start().unwrap();
         let together = Arc::new(Barrier::new(MOST));
         let results: Vec<_> = (0..3 * MOST)
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_elsewhere_keeps_no_memory_either() {
+    fn memory_of_other_threads_is_returned() {
         let threads = Threads::start().unwrap();
         let before = resident();
         let last = fragments();

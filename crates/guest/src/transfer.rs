@@ -1,10 +1,11 @@
-//! A download: a thread reads, and what it reads goes to the daemon as output does, when there is credit for it.
+//! A download. A thread reads the file, and its pieces go to the daemon like output, when there is credit for them.
 
 use std::io::{self, Write};
 use std::time::Duration;
 
+use file_ops::{Cancel, TRANSFER_PIECE};
 use jail::Mount;
-use ops::{Cancel, Outcome, Read, Reason, TRANSFER_PIECE, ToolFailure};
+use operations::{Outcome, Read, Reason, ToolFailure};
 use tokio::sync::mpsc;
 use tokio::time::{sleep_until, timeout};
 use wire::worker::v1::output::Stream;
@@ -15,14 +16,14 @@ use crate::lane::Lane;
 
 /// Pieces between the thread and the daemon.
 const WAITING: usize = 4;
-/// A thread that was told to stop does so between two pieces, unless the file system holds on to it.
+/// Time in which a thread stops after it was told to. It stops between two pieces, unless the file system blocks it.
 const STOP: Duration = Duration::from_millis(500);
 
-/// Sends what the download is of, until its end, a cancellation, or the end of its time.
+/// Sends the contents of the download, until its end, a cancellation, or the call's deadline.
 pub(crate) async fn run(call: &mut Call, lane: &Lane, read: Read) -> Outcome {
-    // Each has a thread for as long as its reader takes.
+    // Each download uses a thread for as long as its reader takes.
     let Ok(_place) = lane.transfers.try_acquire() else {
-        let message = "as many downloads of this run are under way as may be; try again";
+        let message = "this run has as many downloads at the same time as it may have; try again later";
         return Err(ToolFailure::new(Reason::Overloaded, message));
     };
     let (mounts, bounds) = (lane.mounts.clone(), call.bounds.clone());
@@ -31,7 +32,7 @@ pub(crate) async fn run(call: &mut Call, lane: &Lane, read: Read) -> Outcome {
     let (pieces, mut waiting) = mpsc::channel(WAITING);
     let mut work = lane.threads.run(move || {
         let jail = files::jail_for(&mounts, read.path.mount() == Mount::Container, &bounds)?;
-        ops::send(&jail, &read, &bounds, &asked, &mut Pieces { next: Vec::new(), pieces })
+        file_ops::send(&jail, &read, &bounds, &asked, &mut Pieces { next: Vec::new(), pieces })
     });
     let deadline = call.deadline;
     let (id, credit, outbox) = (call.id, call.credit.clone(), call.outbox.clone());
@@ -71,7 +72,7 @@ pub(crate) async fn run(call: &mut Call, lane: &Lane, read: Read) -> Outcome {
     }
 }
 
-/// Gathers what is written into pieces of one size.
+/// Collects written bytes into pieces of one size.
 struct Pieces {
     next: Vec<u8>,
     pieces: mpsc::Sender<Vec<u8>>,

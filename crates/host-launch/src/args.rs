@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_parses_back() {
+    fn written_arguments_parse_back() {
         for task in [
             Task::Serve { work_tree: "a tree".to_owned() },
             Task::Recover,

@@ -6,8 +6,9 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
+use file_ops::{Go, Recovered};
 use jail::{GitReads, Jail, Mount, Private, Protection, Root, Whose};
-use ops::{Binder, Bounds, Go, Operation, Outcome, Preview, Reason, Recovered, ToolFailure};
+use operations::{Binder, Bounds, Operation, Outcome, Preview, Reason, ToolFailure};
 use prost::Message;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{fcntl_dupfd_cloexec, retry_on_intr};
@@ -124,13 +125,13 @@ fn perform(work: Work, number: u64, deadline: Instant, result: OwnedFd) -> io::R
             let outcome = catch_unwind(execute).unwrap_or_else(|_| {
                 outcome_to_wire(Err(ToolFailure::new(
                     Reason::Internal,
-                    "the operation failed by a fault of ours",
+                    "the operation failed with an internal error",
                 )))
             });
             answer(&carried(outcome).encode_to_vec())
         }
         Work::Recover(whose) => {
-            let recovered = ops::recover(&jail(&Bounds::default(), number)?, whose)?;
+            let recovered = file_ops::recover(&jail(&Bounds::default(), number)?, whose)?;
             answer(recovered.remarks.join("; ").as_bytes())
         }
     }
@@ -138,7 +139,7 @@ fn perform(work: Work, number: u64, deadline: Instant, result: OwnedFd) -> io::R
 
 /// Recovers the leftovers of all operations, as the one task of this process. Returns a remark, or `None` if there were none.
 pub(crate) fn recover_everything() -> io::Result<Option<String>> {
-    let found = ops::recover(&jail(&Bounds::default(), 0)?, Whose::Everyone)?;
+    let found = file_ops::recover(&jail(&Bounds::default(), 0)?, Whose::Everyone)?;
     if found == Recovered::default() {
         return Ok(None);
     }
@@ -202,16 +203,16 @@ fn await_go(orders: &OwnedFd) -> Result<(), ToolFailure> {
 
 fn effect(jail: &Jail, operation: &Operation, bounds: &Bounds, go: Option<Go<'_>>) -> Outcome {
     let go = match operation {
-        Operation::Write(write) => return ops::write(jail, write, bounds, go),
-        Operation::Edit(edit) => return ops::edit(jail, edit, bounds, go),
+        Operation::Write(write) => return file_ops::write(jail, write, bounds, go),
+        Operation::Edit(edit) => return file_ops::edit(jail, edit, bounds, go),
         _ => go,
     };
     if let Some(go) = go {
         go()?;
     }
     match operation {
-        Operation::Patch(patch) => ops::patch(jail, patch, bounds),
-        Operation::Delete(delete) => ops::delete(jail, delete, bounds),
+        Operation::Patch(patch) => file_ops::patch(jail, patch, bounds),
+        Operation::Delete(delete) => file_ops::delete(jail, delete, bounds),
         Operation::Git(command) => git::run(jail, command, bounds),
         other => Err(of_the_other_lane(other)),
     }
@@ -219,10 +220,10 @@ fn effect(jail: &Jail, operation: &Operation, bounds: &Bounds, go: Option<Go<'_>
 
 fn foresee(jail: &Jail, operation: &Operation, bounds: &Bounds) -> Result<Preview, ToolFailure> {
     match operation {
-        Operation::Write(write) => ops::preview_write(jail, write, bounds),
-        Operation::Edit(edit) => ops::preview_edit(jail, edit, bounds),
-        Operation::Patch(patch) => ops::preview_patch(jail, patch, bounds),
-        Operation::Delete(delete) => ops::preview_delete(jail, delete, bounds),
+        Operation::Write(write) => file_ops::preview_write(jail, write, bounds),
+        Operation::Edit(edit) => file_ops::preview_edit(jail, edit, bounds),
+        Operation::Patch(patch) => file_ops::preview_patch(jail, patch, bounds),
+        Operation::Delete(delete) => file_ops::preview_delete(jail, delete, bounds),
         Operation::Git(command) => git::preview(jail, command, bounds),
         other => Err(of_the_other_lane(other)),
     }

@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use ops::{Reason, ToolFailure};
+use operations::{Reason, ToolFailure};
 use prost::Message;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -194,7 +194,8 @@ impl Job {
         outcome_to_wire(Err(ToolFailure::new(
             Reason::Internal,
             format!(
-                "the process of this operation ended with {how}, perhaps for want of memory; no other call is affected"
+                "the process of this operation ended with {how}, perhaps because memory ran out; no other \
+                 call is affected"
             ),
         )))
     }

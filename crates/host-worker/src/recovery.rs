@@ -116,7 +116,7 @@ impl Recovery {
 
     fn remarks(&self, status: &Exit) -> String {
         let Some(said) = self.job.said(status) else {
-            return "what it left could not be put right now; that is tried again when the run's next host worker starts"
+            return "its unfinished work could not be repaired now; the run's next host worker tries again"
                 .to_owned();
         };
         let said = match said.get(..REMARKS) {

@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processes_that_nobody_needs_go_and_come_again_with_the_next_operation() {
+    fn idle_processes_end_and_restart_with_the_next_operation() {
         let mut pool = WorkerPool::new(Terms::new().unwrap());
         let began = pool.last.unwrap();
         pool.prepare(began);

@@ -118,7 +118,7 @@ fn a_commit_and_a_bare_source() {
 }
 
 #[test]
-fn what_cannot_be_cloned() {
+fn uncloneable_sources_are_refused() {
     let refused = |source: &Source, revision: &str| match source.clone(revision).unwrap_err() {
         CloneError::Refused(words) => words,
         other => panic!("{other:?}"),
@@ -129,7 +129,7 @@ fn what_cannot_be_cloned() {
 
     let source = Source::new();
     fs::remove_dir_all(source.path().join(".git")).unwrap();
-    assert_eq!(refused(&source, ""), "the source is no git repository");
+    assert_eq!(refused(&source, ""), "the source is not a git repository");
     source.git(&["init", "-q"]);
     source.own();
     assert_eq!(refused(&source, ""), "the source has no commits");

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ops::{Bounds, Operation};
+use operations::{Bounds, Operation};
 use serde_json::json;
 use wire::v1::{self, WriteRequest, operation::Kind};
 use wire::worker::v1::{FromWorker, Hello, ToWorker, from_worker, to_worker};
@@ -95,7 +95,7 @@ async fn a_large_write_is_copied_twice_at_most() {
     let request = v1::Operation { kind: Some(Kind::Write(request)) };
     assert_eq!(COPIES.swap(0, Ordering::SeqCst), 1, "the counter sees the content itself");
 
-    let (name, _) = ops::sketch(&request);
+    let (name, _) = operations::sketch(&request);
     let operation = Operation::parse(request).unwrap();
     let record = operation.record(|outline| json!({ name: { "message": format!("{outline:?}") } }));
     assert_eq!(record["content"]["bytes"], CONTENT);

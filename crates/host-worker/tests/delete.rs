@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ops::{Delete, DeleteResult, OpResult, Operation, Reason, ToolFailure, TrashRecord};
+use operations::{Delete, DeleteResult, OpResult, Operation, Reason, ToolFailure, TrashRecord};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use support::{DEADLINE, Hand, Scratch, run};
 
@@ -38,7 +38,7 @@ fn trash(scratch: &Scratch) -> (BTreeMap<String, Vec<u8>>, usize) {
 }
 
 #[test]
-fn what_is_deleted_is_the_owners_in_the_trash() {
+fn trashed_files_belong_to_the_owner() {
     let scratch = Scratch::new();
     scratch.write("d/f", "content");
     delete(&mut scratch.host_worker(), "d/f").unwrap();

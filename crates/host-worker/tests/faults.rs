@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use ops::{Reason, ToolFailure};
+use operations::{Reason, ToolFailure};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Cmp, SeccompCondition, SeccompFilter,
     SeccompRule,
@@ -72,7 +72,7 @@ fn a_full_disk_is_said_so_and_costs_nothing_but_the_write() {
 }
 
 #[test]
-fn no_inode_left_is_no_space_left() {
+fn missing_inodes_count_as_no_space() {
     let scratch = Scratch::new();
     let _full = Mounted::tmpfs(&scratch, "nr_inodes=3");
     scratch.write("f", "old");
@@ -138,14 +138,14 @@ fn wherever_the_disk_fails_the_old_content_stays_and_nothing_else() {
 }
 
 #[test]
-fn what_cannot_be_noted_is_not_begun() {
+fn writes_without_a_recovery_note_are_refused() {
     let scratch = Scratch::new();
     scratch.write("f", "old");
     for errno in [libc::ENOSPC, libc::EDQUOT] {
         let failure = injected(&scratch, libc::SYS_symlinkat, errno);
         assert_eq!(failure.reason, Reason::Internal);
         assert!(
-            failure.message.starts_with("@project/f: not begun, since the daemon's own storage"),
+            failure.message.starts_with("@project/f: not begun, because the daemon could not write"),
             "{failure:?}"
         );
     }

@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 
-use ops::{Git, Reason};
+use operations::{Git, Reason};
 use support::{Scratch, paths};
 
 /// Filter that replaces an added file by a pointer, as Git LFS does.

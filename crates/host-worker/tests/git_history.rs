@@ -7,7 +7,7 @@ use std::fs;
 use std::io::Write as _;
 use std::process::Stdio;
 
-use ops::{Git, Reason};
+use operations::{Git, Reason};
 use support::{Dice, Hand, Scratch, facts, paths};
 use wire::v1::git_request::Command;
 use wire::v1::{GitLog, GitRequest, GitShow};
@@ -144,7 +144,7 @@ fn histories_are_those_of_git() {
         let last = git(&["log", "-n", "3"]);
         let few = operation(Command::Log(GitLog { max_count: Some(3), ..Default::default() }));
         let ours = host_worker.call(&few.unwrap()).unwrap();
-        let ops::OpResult::Git(ours) = ours else { panic!("{ours:?}") };
+        let operations::OpResult::Git(ours) = ours else { panic!("{ours:?}") };
         same(&ours.output, &last, "the last three");
     }
     assert!(compared > 0, "each history has renames");
@@ -301,6 +301,6 @@ fn adding_everything_stages_what_git_stages() {
     assert_eq!(ours, "M  changed\nD  d/gone\nD  gone\nA  new/file\n");
 }
 
-fn operation(command: Command) -> Result<ops::Operation, ops::Malformed> {
+fn operation(command: Command) -> Result<operations::Operation, operations::Malformed> {
     GitRequest { command: Some(command) }.try_into()
 }

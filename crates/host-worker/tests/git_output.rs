@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use ops::{Git, Reason};
+use operations::{Git, Reason};
 use support::{Hand, Scratch, facts, paths};
 
 /// Status, and what changed in the index and in the work tree.
@@ -127,7 +127,7 @@ fn entries_with_marks_are_as_git_sees_them() {
 }
 
 #[test]
-fn what_is_announced_is_not_committed() {
+fn intent_to_add_is_not_committed() {
     let scratch = Scratch::new();
     scratch.init();
     scratch.write("a", "1\n");
@@ -401,7 +401,7 @@ fn a_preview_that_is_cut_says_how_much_is_missing() {
 }
 
 #[test]
-fn a_path_that_is_nowhere_is_no_path_without_changes() {
+fn unknown_path_differs_from_an_unchanged_path() {
     let scratch = Scratch::new();
     scratch.init();
     for name in ["kept", "dir/gone", "unstaged"] {
@@ -413,7 +413,7 @@ fn a_path_that_is_nowhere_is_no_path_without_changes() {
     scratch.write("new", "x\n");
     scratch.own();
     let mut host_worker = scratch.host_worker();
-    let failure = |answer: Result<ops::GitResult, ops::ToolFailure>| {
+    let failure = |answer: Result<operations::GitResult, operations::ToolFailure>| {
         let failure = answer.unwrap_err();
         assert_eq!(failure.reason, Reason::NotFound, "{failure:?}");
         failure.message
@@ -435,7 +435,7 @@ fn a_path_that_is_nowhere_is_no_path_without_changes() {
 }
 
 #[test]
-fn what_cannot_be_added() {
+fn files_that_cannot_be_added_are_refused() {
     let scratch = Scratch::new();
     scratch.init();
     scratch.write(".gitignore", "*.log\n");

@@ -13,7 +13,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use ops::Git;
+use operations::Git;
 use support::facts::{self, Facts};
 use support::{Dice, Hand, Scratch};
 

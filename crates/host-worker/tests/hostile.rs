@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use ops::{Git, Operation, Reason};
+use operations::{Git, Operation, Reason};
 use support::{DEADLINE, Hand, SHORT, Scratch, fifo, fingerprint, git_in, paths, run};
 
 /// A repository with one commit and one change that is not staged.
@@ -29,7 +29,7 @@ fn all_operations() -> [Operation; 7] {
     [
         Operation::Git(Git::Status),
         Operation::Git(Git::Diff { flags: Vec::new(), paths: Vec::new() }),
-        Operation::Git(Git::Diff { flags: vec![ops::GitDiffFlag::Cached], paths: Vec::new() }),
+        Operation::Git(Git::Diff { flags: vec![operations::GitDiffFlag::Cached], paths: Vec::new() }),
         Operation::Git(support::log(&["--stat"], "HEAD", &["a"])),
         Operation::Git(support::show(&[], "HEAD", &[])),
         Operation::Git(Git::Add { paths: paths(&["@project"]) }),
@@ -38,7 +38,7 @@ fn all_operations() -> [Operation; 7] {
 }
 
 /// What does not hang is given time, so that a loaded machine fails nothing.
-fn attack(scratch: &Scratch, host_worker: &mut Hand, what: &str) -> Vec<ops::Outcome> {
+fn attack(scratch: &Scratch, host_worker: &mut Hand, what: &str) -> Vec<operations::Outcome> {
     attack_within(DEADLINE, scratch, host_worker, what)
 }
 
@@ -48,7 +48,7 @@ fn attack_within(
     scratch: &Scratch,
     host_worker: &mut Hand,
     what: &str,
-) -> Vec<ops::Outcome> {
+) -> Vec<operations::Outcome> {
     let outside = fingerprint(&scratch.outside());
     let outcomes: Vec<_> = all_operations()
         .iter()
@@ -65,7 +65,7 @@ fn attack_within(
     outcomes
 }
 
-fn refused(outcomes: &[ops::Outcome], words: &str, what: &str) {
+fn refused(outcomes: &[operations::Outcome], words: &str, what: &str) {
     for outcome in outcomes {
         let failure = outcome.as_ref().expect_err(what);
         assert_eq!(failure.reason, Reason::SandboxViolation, "{what}: {failure:?}");
@@ -168,7 +168,7 @@ fn a_bare_repository_as_workspace_is_not_opened() {
     scratch.own();
     let failure = scratch.host_worker().git(Git::Status).unwrap_err();
     assert_eq!(failure.reason, Reason::PreconditionFailed);
-    assert_eq!(failure.message, "@project is no git repository (there is no @project/.git)");
+    assert_eq!(failure.message, "@project is not a git repository (there is no @project/.git)");
 }
 
 #[test]

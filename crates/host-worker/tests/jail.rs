@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use host_launch::{HostWorkerSpec, Namespaces};
-use ops::{Edit, EditChange, Git, OpResult, Operation, Reason};
+use operations::{Edit, EditChange, Git, OpResult, Operation, Reason};
 use support::{DEADLINE, Hand, SHORT, Scratch, WAITING, directory, fifo, launcher, paths, run, write};
 use wire::worker::v1::{FromWorker, Hello, from_worker, to_worker};
 
@@ -54,7 +54,7 @@ fn names(path: String) -> Vec<String> {
 }
 
 #[test]
-fn nothing_of_the_host_is_left() {
+fn host_worker_has_no_host_privileges() {
     for uid in [1234, 0] {
         let scratch = Scratch::owned_by(uid);
         let host_worker = scratch.host_worker();
@@ -134,7 +134,7 @@ fn a_probe_reports_the_jail() {
 }
 
 #[test]
-fn a_program_that_is_no_host_worker_is_an_error() {
+fn program_that_is_not_a_host_worker_is_an_error() {
     let scratch = Scratch::new();
     let spec = HostWorkerSpec {
         workspace: directory(&scratch.workspace()),

@@ -184,7 +184,7 @@ fn c5_a_link_beneath_is_not_followed_to_apply_what_is_in_a_directory_of_its_name
 }
 
 #[test]
-fn c5_nothing_lands_outside_while_a_directory_beneath_is_exchanged_with_a_link() {
+fn c5_swapped_directory_beneath_lets_no_write_outside() {
     let layer = Layer::over(&[("dir/file", "0\n")]);
     let outside = layer.scratch.outside();
     fs::write(outside.join("file"), "0\n").unwrap();
@@ -213,7 +213,7 @@ fn c5_nothing_lands_outside_while_a_directory_beneath_is_exchanged_with_a_link()
 }
 
 #[test]
-fn what_changed_beneath_is_objected_to_and_what_did_not_is_not() {
+fn only_changes_beneath_raise_objections() {
     let layer = Layer::over(&[("mine", "1\n"), ("both", "1\n"), ("tree/deep/x", "1\n"), ("calm/x", "1\n")]);
     for path in ["mine", "both"] {
         layer.put(path, "agent\n");
@@ -240,7 +240,7 @@ fn what_changed_beneath_is_objected_to_and_what_did_not_is_not() {
 }
 
 #[test]
-fn what_git_obeys_is_objected_to_under_any_spelling() {
+fn git_control_files_raise_objections_in_any_spelling() {
     let layer = Layer::over(&[("a", "1\n")]);
     let obeyed = [
         ".git/HOOKS/pre-commit",

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use ops::{OpResult, Operation, Patch, PatchChange, PatchResult, Reason, ToolFailure};
+use operations::{OpResult, Operation, Patch, PatchChange, PatchResult, Reason, ToolFailure};
 use support::{DEADLINE, Hand, Scratch};
 
 /// Chance that is the same in each run of the test.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use host_launch::HostWorkerSpec;
-use ops::Reason;
+use operations::Reason;
 use support::{DEADLINE, Hand, Scratch, directory, launcher, write};
 
 const DIGITS: &str = "00112233445566778899aabbccddeeff";

@@ -6,7 +6,9 @@ mod support;
 use std::collections::BTreeSet;
 use std::fs;
 
-use ops::{Delete, Edit, EditChange, Git, OpResult, Operation, Outcome, Patch, PatchChange, Reason, Write};
+use operations::{
+    Delete, Edit, EditChange, Git, OpResult, Operation, Outcome, Patch, PatchChange, Reason, Write,
+};
 
 use support::{DEADLINE, Dice, Hand, SHORT, Scratch, paths, write};
 

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use ops::{
+use operations::{
     Delete, Edit, EditChange, Git, OpResult, Operation, Outcome, Patch, PatchChange, Reason, WriteResult,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -66,7 +66,7 @@ fn a_write_is_prepared_and_takes_effect_only_after_its_word() {
 }
 
 #[test]
-fn nothing_takes_effect_before_its_word() {
+fn operations_wait_for_the_go_ahead() {
     let scratch = Scratch::new();
     scratch.init();
     for name in ["deleted", "patched", "edited", "added"] {
@@ -134,7 +134,7 @@ fn a_write_that_never_gets_its_word_leaves_nothing() {
 }
 
 #[test]
-fn a_write_that_was_overtaken_while_it_waited_begins_anew() {
+fn write_overtaken_while_waiting_starts_again() {
     let scratch = Scratch::new();
     scratch.write("d/f", "old");
     let workspace = scratch.workspace();
@@ -153,7 +153,7 @@ fn a_write_that_was_overtaken_while_it_waited_begins_anew() {
     assert_eq!(before, new_one, "the record names what was replaced");
 
     let Operation::Write(plain) = write("d/f", NEW) else { panic!() };
-    let matching = Operation::Write(ops::Write { if_match_sha256: Some(new), ..plain });
+    let matching = Operation::Write(operations::Write { if_match_sha256: Some(new), ..plain });
     let refused = overtaken(matching, &|| replace("another")).unwrap_err();
     assert_eq!((refused.reason, &refused.details["sha256"]), (Reason::PreconditionFailed, &another));
 

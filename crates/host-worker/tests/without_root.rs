@@ -14,7 +14,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use host_launch::{CloneError, CloneSpec, HostWorkerSpec, Landlock, Namespaces, WeakerForm};
-use ops::{Git, Reason};
+use operations::{Git, Reason};
 use rustix::process::geteuid;
 use support::{DEADLINE, Hand, Scratch, directory, launcher};
 

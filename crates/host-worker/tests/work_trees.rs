@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use host_launch::LinkedSpec;
-use ops::{Git, Operation, Reason};
+use operations::{Git, Operation, Reason};
 use support::{Hand, Scratch, directory, fifo, fingerprint, git_in, launcher, run};
 
 /// A repository, and the scratch directories whose workspaces are its work trees.
@@ -294,7 +294,7 @@ fn a_commit_moves_no_branch_that_another_work_tree_has_and_no_repository_of_anot
 }
 
 #[test]
-fn what_a_shallow_repository_lacks_is_named() {
+fn missing_history_of_shallow_repositories_is_named() {
     let trees = Repository::new(1, false);
     trees.git(0, &["commit", "-q", "--allow-empty", "-m", "two"]);
     let tip = trees.git(0, &["rev-parse", "HEAD"]);

@@ -69,7 +69,7 @@ pub fn id_of(token: &str) -> Option<TokenId> {
 impl ApiToken {
     /// Creates a secret for the token with this id, and the hash that the record keeps.
     pub fn issue(id: TokenId) -> (String, TokenHash) {
-        let secret = ops::encode_base64(&seal::secret());
+        let secret = operations::encode_base64(&seal::secret());
         let token = format!("{PREFIX}{id}_{}", secret.trim_end_matches('='));
         let hash = TokenHash::of(&token);
         (token, hash)
@@ -152,7 +152,7 @@ mod tests {
     const NOW: UnixMillis = UnixMillis(99);
 
     #[test]
-    fn it_names_its_record_and_only_its_secret_counts() {
+    fn token_names_its_record_and_needs_its_secret() {
         let (one, secret) = token();
         assert_eq!(id_of(&secret), Some(one.id));
         assert_eq!(one.check(&secret, None, NOW), Ok(()));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_with_its_time_and_before_when_it_is_revoked() {
+    fn token_ends_when_expired_or_revoked() {
         let (one, secret) = token();
         assert_eq!(one.check(&secret, None, UnixMillis(100)), Err(ApiTokenRefused::Expired));
         let ended = Some(Ended { by: "uid:0".into(), at: UnixMillis(50) });
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn it_opens_nothing_to_clients_elsewhere() {
+    fn token_is_refused_from_other_networks() {
         let (one, secret) = token();
         let networks = vec!["10.1.0.0/16".parse().unwrap(), "2001:db8::/32".parse().unwrap()];
         let one = ApiToken { networks, ..one };
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn its_holder_has_its_scope_and_its_maker_s_files() {
+    fn token_holder_has_its_scope_and_the_files_of_its_maker() {
         let (one, _) = token();
         let holder = one.principal(None);
         assert_eq!((holder.name.as_str(), holder.uid, holder.gid), ("token:ci", 7, 8));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -83,7 +83,7 @@ impl RunId {
 
 #[cfg(test)]
 mod tests {
-    use ops::Reason;
+    use operations::Reason;
 
     use super::RunId;
 

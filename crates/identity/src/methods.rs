@@ -171,7 +171,7 @@ mod tests {
 
     /// Which role may call what came with runs that last, and with which credentials: nothing of it is for the agent in a run.
     #[test]
-    fn what_is_for_runs_that_last_is_open_to_their_makers_and_images_to_operators() {
+    fn lasting_runs_are_for_their_makers_and_images_for_operators() {
         use Credential::{Certificate, NarrowToken, RunToken, Token, Uid};
         let table: [(&str, &[Role], bool); 6] = [
             ("RunService/ExtendRun", &[Role::Operator, Role::Orchestrator], true),
@@ -192,7 +192,7 @@ mod tests {
 
     /// A terminal may pause its run (`paused`), which asks for no role of its own.
     #[test]
-    fn who_opens_a_terminal_may_pause_its_run() {
+    fn roles_that_open_terminals_may_pause_runs() {
         let row = |name: &str| method(&format!("/cofferdam.v1.{name}")).unwrap();
         let (opens, pauses) = (row("TerminalService/OpenTerminal"), row("RunService/PauseRun"));
         assert!(opens.roles.iter().all(|role| pauses.roles.contains(role)));

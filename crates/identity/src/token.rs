@@ -25,7 +25,7 @@ const LATELY: usize = 256;
 pub struct TokenHash(String);
 
 pub fn issue(run: RunId) -> (String, TokenHash) {
-    let secret = ops::encode_base64(&seal::secret());
+    let secret = operations::encode_base64(&seal::secret());
     let token = format!("{PREFIX}{run}_{}", secret.trim_end_matches('='));
     let hash = TokenHash::of(&token);
     (token, hash)

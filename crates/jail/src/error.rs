@@ -65,7 +65,7 @@ pub enum OpenErrorKind {
     #[error("no space left (disk, quota or size limit)")]
     NoSpace,
     /// The run's private directory could not store a note of the file, which would not be found after a crash.
-    #[error("not begun, since the daemon's own storage (its state_dir) takes no note of it: {0}")]
+    #[error("not begun, because the daemon could not write its recovery note (in state_dir): {0}")]
     Unnoted(#[source] io::Error),
     /// The directories in the path changed faster than they could be walked.
     #[error("the path kept changing while it was resolved; try again")]

@@ -60,10 +60,10 @@ pub enum PathRefusal {
     #[error("{path}: {access} in node_modules/.bin is refused")]
     PackageBinaries { path: String, access: Access },
     /// A write in the directory of the run's log.
-    #[error("{path}: the daemon alone writes in @state/logs; name another place")]
+    #[error("{path}: only the daemon writes in @state/logs; name another place")]
     RunLog { path: String },
     /// A system directory of the container, which belongs to the kernel or the daemon.
-    #[error("{path}: /proc, /sys, /dev and /.cofferdam are no files of the container")]
+    #[error("{path}: /proc, /sys, /dev and /.cofferdam cannot be used as files")]
     System { path: String },
     /// A link in the container that leads into a mount, which has separate rules.
     #[error("{path}: a symlink leads into a mount; name the place there")]

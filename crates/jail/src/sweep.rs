@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{AtFlags, fsync, unlinkat};
+use rustix::fs::{AtFlags, Dir, fsync, unlinkat};
 use rustix::io::Errno;
 
 use crate::access::Access;
@@ -13,9 +13,6 @@ use crate::name::EntryName;
 use crate::note::{directory_of, temporary_of};
 use crate::path::SandboxPath;
 use crate::private::{Keeps, Whose};
-
-/// Most notes that one sweep reads. Honest operations leave a few each.
-const MOST: usize = 10_000;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Swept {
@@ -35,12 +32,15 @@ impl Jail {
         let mut swept = Swept::default();
         let Some(private) = self.private() else { return Ok(swept) };
         let notes = private.open_or_make(Keeps::Temporaries)?;
-        for name in names(&notes)? {
-            let Some(temporary) = temporary_of(&name, whose) else { continue };
-            match self.remove_noted(&notes, &name, &temporary) {
+        // All names are read, however many a hostile operation has made, so that they hide none. They are not collected.
+        for entry in Dir::read_from(&notes)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let Some(temporary) = temporary_of(name.to_bytes(), whose) else { continue };
+            match self.remove_noted(&notes, name.to_bytes(), &temporary) {
                 Ok(removed) => {
                     swept.removed += usize::from(removed);
-                    match unlinkat(&notes, name.as_slice(), AtFlags::empty()) {
+                    match unlinkat(&notes, name, AtFlags::empty()) {
                         Ok(()) | Err(Errno::NOENT) => {}
                         Err(errno) => return Err(errno.into()),
                     }
@@ -81,12 +81,6 @@ impl Jail {
         fsync(&directory)?;
         Ok(true)
     }
-}
-
-/// Returns the first names in a directory, before any of them is removed.
-fn names(notes: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
-    let entries = rustix::fs::Dir::read_from(notes)?;
-    entries.take(MOST).map(|entry| entry.map(|entry| entry.file_name().to_bytes().to_vec())).collect()
 }
 
 #[cfg(test)]

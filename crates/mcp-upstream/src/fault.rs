@@ -1,6 +1,6 @@
 //! Reasons for which a server gave no usable answer. One table turns them into messages for the agent.
 
-use ops::{Reason, ToolFailure};
+use operations::{Reason, ToolFailure};
 
 use super::text::one_line;
 
@@ -11,7 +11,7 @@ const SAID: usize = 1_024;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The server could not be started or reached.
-    #[error("it is not there: {0}")]
+    #[error("it is not available: {0}")]
     Absent(String),
     /// The server or its stream ended while it was needed.
     #[error("it was lost: {0}")]
@@ -33,7 +33,7 @@ pub enum Fault {
         message: String,
     },
     /// The largest permitted number of requests is waiting for the server.
-    #[error("too much waits for it")]
+    #[error("too many messages wait for it")]
     Busy,
 }
 
@@ -56,11 +56,7 @@ impl Fault {
         };
         let unknown =
             sent && matches!(self, Self::Lost(_) | Self::TimedOut | Self::Cancelled | Self::Broken(_));
-        let rest = if unknown {
-            "; whether the call had an effect is not known: look before you repeat it"
-        } else {
-            ""
-        };
+        let rest = if unknown { "; the call may have taken effect: check before you repeat it" } else { "" };
         let said = one_line(&self.to_string(), SAID);
         ToolFailure::new(reason, format!("the MCP server `{server}`: {said}{rest}"))
             .with("server", server)
@@ -73,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_says_is_told_on_bounded_and_on_one_line() {
+    fn server_errors_are_bounded_to_one_line() {
         let fault = Fault::Refused { code: -32_000, message: format!("a\nb\u{1b}{}", "x".repeat(5_000)) };
         let failure = fault.failure("db", true);
         assert_eq!(failure.reason, Reason::UpstreamFailed);
@@ -88,13 +84,13 @@ mod tests {
     #[test]
     fn an_effect_is_unknown_only_where_the_call_was_sent() {
         let lost = Fault::Lost("gone".to_owned());
-        assert!(lost.failure("db", true).message.contains("not known"));
-        assert!(!lost.failure("db", false).message.contains("not known"));
+        assert!(lost.failure("db", true).message.contains("may have taken effect"));
+        assert!(!lost.failure("db", false).message.contains("may have taken effect"));
         assert!(
             !Fault::Refused { code: 1, message: String::new() }
                 .failure("db", true)
                 .message
-                .contains("not known")
+                .contains("may have taken effect")
         );
     }
 }

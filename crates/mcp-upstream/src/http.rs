@@ -112,7 +112,7 @@ impl Http {
                 let body = Limited::new(response.into_body(), MAX_MESSAGE).collect().await;
                 match Incoming::read(&body.map_err(|error| cut(&*error))?.to_bytes())? {
                     Incoming::Answer { id: of, answer } if of == id => answer,
-                    _ => Err(broken("it answered something else than what was asked")),
+                    _ => Err(broken("its answer is to another request")),
                 }
             }
             "text/event-stream" => self.follow(id, response.into_body()).await,
@@ -199,7 +199,7 @@ impl Http {
                 return Err(broken("it answered with a redirect, and none is followed"));
             }
             StatusCode::NOT_FOUND if self.session.get().is_some() => {
-                return Err(Fault::Lost("it has ended our session".to_owned()));
+                return Err(Fault::Lost("it ended the session".to_owned()));
             }
             status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
                 return Err(Fault::Absent(format!("it refuses us ({})", status.as_u16())));
@@ -209,7 +209,7 @@ impl Http {
         if let (None, Some(named)) = (self.session.get(), response.headers().get(SESSION)) {
             let plain = |byte: &u8| (0x21..=0x7e).contains(byte);
             if named.len() > MAX_SESSION || !named.as_bytes().iter().all(plain) {
-                return Err(broken("the id of its session is none"));
+                return Err(broken("its session id is invalid"));
             }
             let _ = self.session.set(named.clone());
         }
@@ -235,7 +235,7 @@ fn token(path: &Path) -> Result<HeaderValue, Fault> {
     let read = || -> Result<HeaderValue, String> {
         let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
         if !file.metadata().is_ok_and(|meta| meta.is_file()) {
-            return Err("it is no regular file".to_owned());
+            return Err("it is not a regular file".to_owned());
         }
         let mut text = String::new();
         file.take(MAX_TOKEN + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway::McpServer;
-use ops::{Mcp, McpTool, Outcome, Reason, ToolFailure};
+use operations::{Mcp, McpTool, Outcome, Reason, ToolFailure};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -115,8 +115,8 @@ fn known(tools: &Tools, tool: &McpTool) -> Result<Arc<Tool>, ToolFailure> {
     let (server, called) = (tool.server(), tool.tool());
     if tools.changed.iter().any(|(changed, _, _)| changed == called) {
         let message = format!(
-            "the tool `{called}` of the MCP server `{server}` is withheld: its definition is not what this run, or the \
-             policy, knows it by"
+            "the tool `{called}` of the MCP server `{server}` is withheld: its definition has changed in \
+             this run, or differs from the one that the policy pins"
         );
         return Err(ToolFailure::new(Reason::PreconditionFailed, message)
             .with("server", server)

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_line_ends_it() {
+    fn bad_line_ends_reading() {
         let mut seen = 0;
         let ended = Lines::default().take(b"a\nb\nc\n", |_| {
             seen += 1;

@@ -79,7 +79,7 @@ impl Link {
         let hello = self.request("initialize", &params, until, cancel).await?;
         let version = hello.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
         let Some(version) = VERSIONS.iter().find(|known| **known == version) else {
-            return Err(Fault::Broken("it speaks no version of the protocol that is spoken here".to_owned()));
+            return Err(Fault::Broken("it supports no MCP version that Cofferdam supports".to_owned()));
         };
         if !hello.pointer("/capabilities/tools").is_some_and(Value::is_object) {
             return Err(Fault::Broken("it offers no tools".to_owned()));
@@ -108,7 +108,7 @@ impl Link {
         for _ in 0..MAX_PAGES {
             let mut page = self.request("tools/list", &params, until, cancel).await?;
             let Some(Value::Array(tools)) = page.get_mut("tools").map(Value::take) else {
-                return Err(Fault::Broken("its list of tools is none".to_owned()));
+                return Err(Fault::Broken("its list of tools is invalid".to_owned()));
             };
             for tool in tools {
                 bytes += tool.to_string().len();

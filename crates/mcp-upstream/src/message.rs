@@ -61,9 +61,9 @@ impl Incoming {
     pub(super) fn read(bytes: &[u8]) -> Result<Self, Fault> {
         let broken = |why: &str| Fault::Broken(why.to_owned());
         let Message { jsonrpc, id, method, result, error } =
-            serde_json::from_slice(bytes).map_err(|_| broken("what it wrote is no message"))?;
+            serde_json::from_slice(bytes).map_err(|_| broken("its output is not a message"))?;
         if jsonrpc != "2.0" {
-            return Err(broken("what it wrote is not JSON-RPC 2.0"));
+            return Err(broken("its output is not JSON-RPC 2.0"));
         }
         let answer = match (method, &id, result, error) {
             (Some(method), Some(id), None, None) => {
@@ -85,7 +85,7 @@ impl Incoming {
 /// Returns the reply to a request of the server: only a ping is granted.
 fn refusal(method: &str, id: &Value) -> Result<String, Fault> {
     if !(id.is_number() || id.as_str().is_some_and(|id| id.len() <= MAX_ID)) {
-        return Err(Fault::Broken("a request has an id that is none".to_owned()));
+        return Err(Fault::Broken("a request has an invalid id".to_owned()));
     }
     let (key, value) = if method == "ping" {
         ("result", json!({}))
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_breaks_the_protocol() {
+    fn invalid_messages_break_the_protocol() {
         for wrong in [
             "",
             "hello",

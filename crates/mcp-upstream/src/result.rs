@@ -1,6 +1,6 @@
 //! Converts a tool's answer, bounded and checked, into an outcome.
 
-use ops::{McpContent, McpResult, Outcome, Reason, ToolFailure};
+use operations::{McpContent, McpResult, Outcome, Reason, ToolFailure};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use wire::v1::mcp_content::Type;
@@ -20,17 +20,18 @@ const MAX_ERROR: usize = 4_096;
 pub(super) fn outcome(tool: &Tool, answer: &Value, text: &str, most: u64) -> Outcome {
     let server = tool.id.server();
     let broken = |why: &str| Fault::Broken(why.to_owned()).failure(server, true);
-    let Some(members) = answer.as_object() else { return Err(broken("its answer is no object")) };
+    let Some(members) = answer.as_object() else { return Err(broken("its answer is not an object")) };
     let content = match members.get("content") {
         Some(Value::Array(items)) => items.as_slice(),
         None => &[],
-        Some(_) => return Err(broken("the content of its answer is no list")),
+        Some(_) => return Err(broken("the content of its answer is not a list")),
     };
     let mut room =
         Room { left: usize::try_from(most).unwrap_or(usize::MAX), omitted_items: 0, omitted_bytes: 0 };
     let mut items = Vec::new();
     for item in content.iter().take(MAX_ITEMS) {
-        let item = item.as_object().and_then(read).ok_or_else(|| broken("an item of its answer is none"))?;
+        let item =
+            item.as_object().and_then(read).ok_or_else(|| broken("an item of its answer is invalid"))?;
         items.extend(room.take(item));
     }
     for item in content.iter().skip(MAX_ITEMS) {
@@ -42,7 +43,7 @@ pub(super) fn outcome(tool: &Tool, answer: &Value, text: &str, most: u64) -> Out
     let structured = members.get("structuredContent").filter(|value| !value.is_null());
     if let Some(schema) = &tool.output {
         let Some(value) = structured else {
-            return Err(mismatch(server, "it has no structured content, and its schema promises some"));
+            return Err(mismatch(server, "it has no structured content, which its schema requires"));
         };
         schema.check(value).map_err(|why| mismatch(server, &why))?;
     }
@@ -53,7 +54,7 @@ pub(super) fn outcome(tool: &Tool, answer: &Value, text: &str, most: u64) -> Out
         room.omit(structured.len());
         structured.clear();
     }
-    Ok(ops::OpResult::Mcp(McpResult {
+    Ok(operations::OpResult::Mcp(McpResult {
         server: server.to_owned(),
         tool: tool.id.tool().to_owned(),
         content: items,
@@ -77,8 +78,8 @@ fn failed(server: &str, items: &[McpContent]) -> ToolFailure {
 
 fn mismatch(server: &str, why: &str) -> ToolFailure {
     let message = format!(
-        "the MCP server `{server}` answered what does not fit the tool's output schema, so that nothing of it is shown: \
-         {why}; the call may have had its effect"
+        "the answer of the MCP server `{server}` does not fit the tool's output schema and is not shown: \
+         {why}; the call may have taken effect"
     );
     ToolFailure::new(Reason::UpstreamFailed, message).with("server", server).with("kind", "schema")
 }
@@ -164,7 +165,7 @@ impl Room {
 mod tests {
     use std::collections::BTreeMap;
 
-    use ops::OpResult;
+    use operations::OpResult;
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -245,7 +246,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_handed_on_and_what_is_left_out_is_all_there_was(
+        fn shown_and_omitted_content_add_up(
             texts in prop::collection::vec("[aé]{0,40}", 0..12), most in 0_u64..200,
         ) {
             let items: Vec<Value> = texts.iter().map(|text| json!({"type": "text", "text": text})).collect();

@@ -152,7 +152,7 @@ impl Server {
         let (mut tools, seen) = read.await.unwrap_or_default();
         slot.seen = seen;
         if is_cut {
-            tools.withhold("others", "the server lists more than are taken");
+            tools.withhold("others", "the server lists more tools than the limit");
         }
         for (tool, before, now) in &tools.changed {
             tracing::warn!(server = %self.name, tool, "the definition of an MCP tool has changed; it is withheld");

@@ -118,7 +118,7 @@ impl Stdio {
                 }
             };
             if timeout(ALIVE, alive).await.is_err() {
-                shared.end(Fault::Lost("it hung and was ended".to_owned()));
+                shared.end(Fault::Lost("it did not react and was ended".to_owned()));
             }
         });
     }

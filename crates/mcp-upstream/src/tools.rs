@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gateway::McpServer;
-use ops::McpTool;
+use operations::McpTool;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -109,7 +109,7 @@ fn read(server: &str, entry: &Value) -> Result<Tool, String> {
     let called = text("name").ok_or("it has no name")?;
     let id = McpTool::new(server, called).map_err(|malformed| format!("its name {}", malformed.message))?;
     let schema = entry.get("inputSchema").filter(|schema| schema.get("type") == Some(&json!("object")));
-    let schema = schema.ok_or("its input schema is none of an object")?;
+    let schema = schema.ok_or("its input schema does not describe an object")?;
     let input = Schema::compile(schema).map_err(|why| format!("its input schema {why}"))?;
     let output = entry.get("outputSchema").filter(|schema| !schema.is_null());
     let output = output.map(Schema::compile).transpose().map_err(|why| format!("its output schema {why}"))?;
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_withheld_with_a_reason() {
+    fn invalid_tools_are_withheld_with_a_reason() {
         let entries = vec![
             entry("good", "Does.\u{202e}\u{200b}"),
             entry("twice", "a"),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_keys_is_no_change() {
+    fn key_order_does_not_change_the_digest() {
         let one: Value =
             serde_json::from_str(r#"{"name":"a","inputSchema":{"type":"object","title":"t"}}"#).unwrap();
         let other: Value =

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_a_result_that_says_so() {
+    fn failed_call_is_an_error_result() {
         let failed = answer(&response(call_response::Status::Failed, "no such file"), false, None);
         assert_eq!(
             serde_json::to_value(&failed).unwrap(),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_can_act_on_is_a_result_and_the_rest_an_error() {
+    fn actionable_refusals_are_results_and_others_errors() {
         let status = |code, reason: &str| {
             let mut details = ErrorDetails::new();
             details.set_error_info(reason, "cofferdam", HashMap::new());

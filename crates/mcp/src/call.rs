@@ -85,20 +85,22 @@ impl<'a> Story<'a> {
     ) -> Result<Self, ErrorData> {
         let tool = params.name.into_owned();
         let arguments_json = serde_json::to_string(&params.arguments.unwrap_or_default())
-            .map_err(|_| ErrorData::invalid_params("arguments: cannot be written as JSON", None))?;
+            .map_err(|_| ErrorData::invalid_params("arguments: cannot be encoded as JSON", None))?;
         let key = Key::of(&tool, &arguments_json);
         let known = session.waiting.get(key);
         // The client controls the state that it returns: it must name this call's approval, and can name nothing else.
         if let Some(state) = &params.request_state
             && known.as_ref().is_none_or(|waits| waits.approval_id != *state)
         {
-            let message =
-                "requestState: does not belong to a call of this tool with these arguments that waits";
+            let message = "requestState: does not belong to a waiting call of this tool with these arguments";
             return Err(ErrorData::invalid_params(message, None));
         }
         let said = params.request_state.and(params.input_responses).and_then(|mut said| said.remove(KEY));
         let said = said.map(serde_json::from_value).transpose().map_err(|_| {
-            ErrorData::invalid_params(format!("inputResponses.{KEY}: is no result of an elicitation"), None)
+            ErrorData::invalid_params(
+                format!("inputResponses.{KEY}: is not the result of an elicitation"),
+                None,
+            )
         })?;
         let request_id =
             known.as_ref().map_or_else(|| Uuid::new_v4().to_string(), |known| known.request_id.clone());
@@ -252,8 +254,8 @@ impl<'a> Story<'a> {
     async fn decide(&self, approval_id: &str, approve: bool, comment: &str) -> Option<String> {
         let approver = self.session.approver?;
         let refused = approver.decide(approval_id, approve, comment).await.err()?;
-        tracing::debug!(%refused, "the decision was not taken");
-        Some(format!("The decision was not taken: {}", refused.message()))
+        tracing::debug!(%refused, "the decision was not accepted");
+        Some(format!("The decision was not accepted: {}", refused.message()))
     }
 
     /// Returns the answer to a call that has an outcome.

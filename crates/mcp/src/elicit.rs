@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_shown_whole_cannot_be_approved() {
+    fn truncated_question_cannot_be_approved() {
         let question = Question::whether_to_approve(&approval("ä".repeat(MOST_DECIDED)));
         assert!(
             question.message.contains("32768 more bytes")
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_a_form_of_primitives() {
+    fn question_is_a_form_of_primitives() {
         let question = Question::whether_to_approve(&approval("cargo test".to_owned()));
         let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } =
             question.params().unwrap()
@@ -279,7 +279,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_that_a_run_says_reaches_a_terminal_as_a_command(text in any::<String>()) {
+        fn elicited_text_has_no_control_characters(text in any::<String>()) {
             let shown = plain(&text);
             prop_assert!(shown.chars().all(|c| !c.is_control() || c == '\n' || c == '\t'));
             prop_assert_eq!(shown.chars().count(), text.chars().count());

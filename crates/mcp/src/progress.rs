@@ -166,7 +166,7 @@ mod tests {
         }
 
         #[test]
-        fn bytes_that_are_no_text_do_not_stay(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+        fn bytes_that_are_not_text_are_not_kept(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
             let mut collected = Collected::default();
             collected.take(0, &bytes);
             collected.messages();

@@ -65,7 +65,7 @@ fn page(mut paths: Vec<String>, after: Option<&str>) -> (Vec<String>, bool) {
 fn path_of_cursor(cursor: &str) -> Result<String, ErrorData> {
     let path = (cursor.len() <= LONGEST_CURSOR).then(|| URL_SAFE_NO_PAD.decode(cursor).ok()).flatten();
     path.and_then(|path| String::from_utf8(path).ok())
-        .ok_or_else(|| ErrorData::invalid_params("cursor: is none that was given out", None))
+        .ok_or_else(|| ErrorData::invalid_params("cursor: was not issued by this server", None))
 }
 
 /// Returns the path without the mount, which all paths have.
@@ -125,7 +125,7 @@ fn outcome(response: CallResponse) -> Result<Outcome, ErrorData> {
 }
 
 fn other_result() -> ErrorData {
-    ErrorData::internal_error("the daemon answered with something else than was asked for", None)
+    ErrorData::internal_error("the daemon's answer is to another request", None)
 }
 
 #[cfg(test)]
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_that_is_none_is_refused() {
+    fn invalid_cursors_are_refused() {
         assert_eq!(path_of_cursor("QHByb2plY3QvYQ").unwrap(), "@project/a");
         for bad in ["*", "_w", &"A".repeat(10_000)] {
             assert!(path_of_cursor(bad).is_err(), "{bad}");

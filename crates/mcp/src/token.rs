@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_refused() {
+    fn malformed_run_tokens_are_refused() {
         let long = format!("cft_run_{}", "A".repeat(128));
         for bad in [
             "",

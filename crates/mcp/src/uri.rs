@@ -90,7 +90,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_panics(uri in any::<String>()) {
+        fn uri_parser_does_not_panic(uri in any::<String>()) {
             let _ = path_of(&format!("workspace:///{uri}"));
         }
     }

@@ -40,9 +40,7 @@ pub(crate) fn install() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
         if PROVIDER.install_default().is_err() {
-            tracing::error!(
-                "another provider of signatures is in use: tokens of issuers are checked with it"
-            );
+            tracing::error!("another signature provider is installed: tokens of issuers are checked with it");
         }
     });
 }

@@ -72,7 +72,7 @@ fn j1_a_token_of_each_algorithm_names_its_holder() {
 }
 
 #[test]
-fn j2_nothing_but_four_algorithms_with_the_key_of_their_type_counts() {
+fn j2_only_four_algorithms_with_keys_of_their_type_are_accepted() {
     let (rsa, ec, ed) = (Signer::rsa(2_048), Signer::ec(), Signer::ed());
     let only = |mut key: Value, algorithm: &str| {
         key["alg"] = algorithm.into();
@@ -210,7 +210,7 @@ fn j3_claims_that_are_for_others_or_for_another_time_do_not_count() {
 }
 
 #[test]
-fn j3_an_address_names_somebody_only_when_it_is_verified() {
+fn j3_only_verified_addresses_name_a_principal() {
     let signer = Signer::ec();
     let (issuers, _directory) = with(&[signer.jwk("k")], |issuer| issuer.principal_claim = "email".into());
     let named = |changes: Value| {
@@ -335,7 +335,7 @@ fn changed(token: &str, changes: &[Change]) -> String {
 }
 
 #[test]
-fn j2_of_ten_thousand_changed_tokens_none_is_accepted() {
+fn j2_ten_thousand_altered_tokens_are_refused() {
     let signers = [
         ("RS256", Signer::rsa(2_048)),
         ("PS256", Signer::rsa(2_048)),

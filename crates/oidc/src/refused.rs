@@ -23,20 +23,19 @@ impl Refused {
     /// Returns the message to its holder.
     pub fn message(self) -> &'static str {
         match self {
-            Self::Wrong => {
-                "the token is of no issuer that the configuration names, or its signature does not hold"
-            }
+            Self::Wrong => "the token's issuer is not in the configuration, or its signature is invalid",
             Self::UnknownKey => {
-                "the key of the token is not known yet, and its issuer is asked again: try again soon"
+                "the key of the token is not known yet; its issuer is being asked again: try again soon"
             }
-            Self::NoKeys => "the keys of the token's issuer cannot be had now: try again later",
+            Self::NoKeys => "the keys of the token's issuer are not available now: try again later",
             Self::Expired => "the token has expired: get another one from its issuer",
-            Self::NotYet => "the token does not count yet: compare the clocks of its issuer and of this host",
+            Self::NotYet => "the token is not valid yet: compare the clocks of its issuer and of this host",
             Self::Audience => "the token is for another audience",
-            Self::Undated => "the token does not say when it was issued and when it ends (iat, exp)",
-            Self::TooLong => "the token lasts longer than the configuration lets tokens of its issuer last",
+            Self::Undated => "the token does not contain when it was issued and when it expires (iat, exp)",
+            Self::TooLong => "the token's lifetime is longer than the configuration allows for its issuer",
             Self::Unnamed => {
-                "the token names nobody: its subject must be 1 to 256 visible ASCII characters, and an address verified"
+                "the token has no usable subject: it must be 1 to 256 visible ASCII characters, and an \
+                 e-mail address must be verified"
             }
         }
     }

@@ -145,10 +145,10 @@ impl KeySource {
                 Some(why) if wrong != said => {
                     tracing::warn!(
                         issuer = self.name,
-                        "its keys: {why}; those before stay in force until they are too old"
+                        "its keys: {why}; the previous keys stay in force until they are too old"
                     );
                 }
-                None if said.is_some() => tracing::info!(issuer = self.name, "its keys can be had again"),
+                None if said.is_some() => tracing::info!(issuer = self.name, "its keys are available again"),
                 _ => {}
             }
             failures = if wrong.is_some() { failures + 1 } else { 0 };
@@ -212,7 +212,9 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
         return Err(format!("{shown} is not a file of at most {MAX_SET} bytes"));
     }
     if found.permissions().mode() & 0o022 != 0 {
-        return Err(format!("others can change {shown}, and be whoever they like: chmod go-w {shown}"));
+        return Err(format!(
+            "others can write to {shown} and could impersonate any user: chmod go-w {shown}"
+        ));
     }
     let file = File::open(path).map_err(failed)?;
     let mut contents = Vec::new();

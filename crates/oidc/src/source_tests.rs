@@ -84,7 +84,7 @@ async fn pass(time: Duration) {
 }
 
 #[tokio::test]
-async fn j4_what_a_hostile_server_says_leaves_the_keys_as_they_were_until_they_are_too_old() {
+async fn j4_hostile_key_server_does_not_replace_keys_until_they_expire() {
     let server = server(2 * HOUR).await;
     assert!(server.source.current().is_none(), "nothing is known before the first look");
     server.answer.send_replace(keys("one"));
@@ -150,7 +150,7 @@ async fn j4_an_unknown_key_has_the_issuer_asked_again_and_not_more_often_than_th
 }
 
 #[tokio::test]
-async fn j7_what_is_known_of_keys_follows_from_the_last_look() {
+async fn j7_key_condition_follows_the_last_fetch() {
     let server = server(2 * HOUR).await;
     let known = || server.source.condition();
     assert_eq!((known().held, known().wrong), (None, None));

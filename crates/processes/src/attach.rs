@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;

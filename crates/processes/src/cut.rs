@@ -1,5 +1,6 @@
-//! Cuts the request that is kept after the start: a profile may allow 2 MiB of arguments, a run has 320 processes, and one answer
-//! lists all of them.
+//! Cuts the request that is kept after the start.
+//!
+//! A profile may allow 2 MiB of arguments, a run has 320 processes, and one answer lists all of them.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ const MOST: usize = 4 << 10;
 /// Bytes of an argument's frame in a message.
 const FRAME: usize = 3;
 
-/// Returns the request as clients see it, and true if a part of it is missing. Never with its environment.
+/// Returns the request as clients see it, without its environment, and true if a part of it is missing.
 pub(crate) fn cut(request: &v1::ProcessRequest) -> (v1::ProcessRequest, bool) {
     let mut rest = Rest { bytes: MOST, is_cut: false };
     let (command, script) = (rest.take(&request.command), rest.take(&request.script));
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_ends_between_characters_and_says_so() {
+    fn long_requests_are_cut_between_characters() {
         let long = "ä".repeat(MOST);
         for (asked, kept) in [
             (request(&long, &["a"]), MOST),

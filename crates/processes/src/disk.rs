@@ -17,7 +17,8 @@ use crate::cut::cut;
 
 /// Most bytes of a process's record.
 ///
-/// A record has a hundredth of that. Earlier daemons kept the arguments whole and wrote up to 10 MiB, four bytes for each byte.
+/// A record needs a hundredth of that. Earlier daemons stored the arguments whole and wrote up to 10 MiB, four bytes for each
+/// byte.
 const MOST: u64 = 12 << 20;
 
 /// The record of a process.
@@ -74,7 +75,7 @@ pub(crate) struct Place {
     directory: PathBuf,
 }
 
-/// The two records of a process: while it lives, and after its end. Neither is written twice under one part of the key.
+/// The two records of a process: while it lives, and after its end. Each is written only once under its part of the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Edition {
     Living,
@@ -169,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_comes_back_and_lies_sealed() {
+    fn process_record_is_sealed_and_reads_back() {
         let root = tempfile::tempdir().unwrap();
         let key = StreamKey::from_bytes([7; 32]);
         let place = Place::new(root.path(), RunId::new(), CallId::new());
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_former_daemon_kept_of_the_longest_request_is_read_and_cut() {
+    fn longest_stored_request_is_read_and_cut() {
         let root = tempfile::tempdir().unwrap();
         let key = StreamKey::from_bytes([7; 32]);
         let place = Place::new(root.path(), RunId::new(), CallId::new());
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_read_again_is_not_written() {
+    fn oversized_record_is_not_written() {
         let root = tempfile::tempdir().unwrap();
         let key = StreamKey::from_bytes([7; 32]);
         let place = Place::new(root.path(), RunId::new(), CallId::new());

@@ -1,6 +1,7 @@
-//! Records a process's end. The record of its start is that of its call, which has the same id.
+//! Records the end of a process. The record of its start is the record of its call, which has the same id.
 
 use audit::{Event, Kind, Outcome, Status, Usage};
+use operations::EndedBy;
 use serde_json::json;
 use store::recording::Digest;
 use wire::v1::{self, process::State};
@@ -16,19 +17,18 @@ pub(crate) fn ended_event(
     recording: Option<&Digest>,
     unrecorded: Unrecorded,
 ) -> Event {
+    let itself = process.ended_by() == EndedBy::Unspecified;
     let status = match process.state() {
         State::Interrupted => Status::Interrupted,
         // A process that was stopped has not done its work, also if it caught SIGTERM and exited with 0.
-        _ if process.ended_by.is_empty() && process.failure.is_empty() && process.exit_code == Some(0) => {
-            Status::Succeeded
-        }
+        _ if itself && process.failure.is_empty() && process.exit_code == Some(0) => Status::Succeeded,
         // The exit codes of processes that a command left running are unknown.
-        _ if process.left_behind > 0 && process.ended_by.is_empty() => Status::Succeeded,
+        _ if itself && process.left_behind > 0 => Status::Succeeded,
         _ => Status::Failed,
     };
     let mut facts = json!({
         "signal": process.signal,
-        "ended_by": Some(&process.ended_by).filter(|by| !by.is_empty()),
+        "ended_by": process.ended_by().word(),
         "kill": process.kill,
         "stdout_bytes": process.stdout_bytes,
         "stderr_bytes": process.stderr_bytes,

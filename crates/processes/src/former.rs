@@ -1,4 +1,5 @@
-//! Reads the processes that a former daemon has left, before its runs are taken over, so that this does not end them.
+//! Reads the processes that a former daemon has left. This happens before its runs are taken over, so that the takeover does not
+//! end them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,7 +15,7 @@ use crate::disk::{self, Edition, Known, Place};
 #[derive(Default)]
 pub struct Former {
     known: Vec<(Place, Edition, Known)>,
-    /// Processes that may still live, and whose records cannot be read. They are ended once that is on record.
+    /// Processes that may still live, and whose records cannot be read. They are ended once that is recorded.
     unreadable: Vec<Place>,
 }
 
@@ -26,12 +27,12 @@ impl Former {
             match place.read(key) {
                 Ok((edition, known)) => former.known.push((place, edition, known)),
                 Err(error) if place.may_live() => {
-                    tracing::error!(process = %place.id, error = %chain(&error), "what a former daemon knew of a process cannot be read: it is ended");
+                    tracing::error!(process = %place.id, error = %chain(&error), "the record of a process from before the restart cannot be read: the process is ended");
                     former.unreadable.push(place);
                 }
-                // A process that was never begun, or whose end is on record, has nothing that must survive.
+                // A process that was never begun, or whose end is recorded, has nothing that must survive.
                 Err(error) => {
-                    tracing::warn!(process = %place.id, error = %chain(&error), "what a former daemon knew of a process is removed");
+                    tracing::warn!(process = %place.id, error = %chain(&error), "the record of a process from before the restart is removed");
                     place.remove()?;
                 }
             }
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_cannot_be_read_is_not_forgotten_while_it_may_live() {
+    fn unreadable_process_is_kept_while_it_may_run() {
         let root = tempfile::tempdir().unwrap();
         let key = StreamKey::from_bytes([7; 32]);
         let run = RunId::new();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use executor::{KeeperLost, Link};
-use ops::{Reason, ToolFailure};
+use operations::{Reason, ToolFailure};
 use refusal::{Refusal, chain};
 use runs::Run;
 use store::recording::{Digest, Entry, Header, Recorder, Recording, RecordingError};
@@ -23,8 +23,7 @@ use crate::shared::Shared;
 const PATIENCE: Duration = Duration::from_secs(10);
 const NO_TERMINAL: (u32, u32) = (24, 80);
 /// The remedy in the refusal of a start from a run whose allowance is used up.
-pub(crate) const NOTHING_STARTED: &str =
-    "nothing is started: end a process, or go on in another run; recordings stay until the run is deleted";
+pub(crate) const NOTHING_STARTED: &str = "nothing is started: end a process, or continue in another run; recordings are kept until the run is deleted";
 
 pub(crate) struct Input {
     /// `None` if the process takes no input, and after a recording that failed.
@@ -43,7 +42,7 @@ pub(crate) struct Input {
 pub(crate) struct Unrecorded {
     /// Signals that were sent all the same.
     pub(crate) signals: u64,
-    /// Bytes that were refused, and so not given. Bytes that a client sends again count again.
+    /// Bytes that were refused, and so not given to the process. Bytes that a client sends again count again.
     pub(crate) refused_bytes: u64,
 }
 
@@ -92,7 +91,7 @@ impl Input {
 
     fn check(&self, offset: u64, given: &Given) -> Result<(), Refusal> {
         if offset > self.taken {
-            let message = format!("offset: leaves a gap; the process was given {} bytes", self.taken);
+            let message = format!("offset: leaves a gap; the process has received {} bytes", self.taken);
             return Err(
                 Refusal::new(Reason::PreconditionFailed, message).with("offset", self.taken.to_string())
             );
@@ -113,7 +112,7 @@ impl Input {
             .as_ref()
             .map_or(self.taken, |current| current.offset + current.given.data.len() as u64);
         if said.offset < self.taken || said.offset > sent {
-            return Err(KeeperLost::Malformed("it has taken what it was not given"));
+            return Err(KeeperLost::Malformed("it reports input that it was not sent"));
         }
         (self.taken, self.open) = (said.offset, !said.close);
         self.go_on(link).await
@@ -186,7 +185,7 @@ impl Input {
         match recorder.add(entry).await {
             Ok(()) => true,
             Err(error) => {
-                // Once: the client may retry forever.
+                // Logged only once, because the client may retry forever.
                 if !std::mem::replace(&mut self.is_told, true) {
                     tracing::warn!(error = %chain(&error), "the input of a process can no longer be recorded");
                 }
@@ -201,7 +200,7 @@ impl Input {
         match self.recorder.take()?.finish().await {
             Ok(digest) => Some(digest),
             Err(error) => {
-                tracing::error!(error = %chain(&error), "the recording of what a process was given is not whole");
+                tracing::error!(error = %chain(&error), "the recording of a process's input is incomplete");
                 None
             }
         }
@@ -209,7 +208,7 @@ impl Input {
 }
 
 fn not_recorded() -> Refusal {
-    let message = "what a process is given is recorded, and its recording is full or cannot be written";
+    let message = "the input of a process must be recorded, and its recording is full or cannot be written";
     Refusal::new(Reason::WriteLimit, message)
 }
 
@@ -241,7 +240,7 @@ pub(crate) async fn recording(
         tracing::error!(why, "the recording of a process cannot begin");
         ToolFailure::new(
             Reason::Internal,
-            "what the process would be given cannot be recorded; nothing was started",
+            "the input of the process could not be recorded, so it was not started",
         )
     };
     let begun = begun.await.map_err(|error| failed(error.to_string()))?;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use audit::{Event, Kind};
 use executor::Left;
 use identity::CallId;
-use ops::{KillEvidence, Reason};
+use operations::{EndedBy, KillEvidence, Reason};
 use refusal::{Refusal, chain};
 use runs::{OnStop, Run};
 use serde_json::json;
@@ -41,7 +41,7 @@ pub struct LeftBy<'c> {
 
 impl Processes {
     /// Enters the processes that a call left running. If that fails, ends all of them and returns the evidence.
-    pub async fn keep_left(&self, run: &Arc<Run>, by: LeftBy<'_>, left: Left) -> Result<(), KillEvidence> {
+    pub async fn keep_left(&self, run: &Arc<Run>, by: &LeftBy<'_>, left: Left) -> Result<(), KillEvidence> {
         let (run_id, id) = (run.record().id, by.call);
         let (request, request_cut) = cut(&by.request);
         let status = v1::Process {
@@ -59,7 +59,7 @@ impl Processes {
         let place = Place::new(&shared.root, run_id, id);
         if let Err(failure) = self.enter(run_id, id) {
             tracing::warn!(run = %run_id, call = %id, why = failure.message, "what a call left running is ended");
-            return Err(end(left).await.0);
+            return Err(end_left(left).await);
         }
         let (made, key, written) = (place.clone(), shared.key.clone(), known.clone());
         let kept = tokio::task::spawn_blocking(move || {
@@ -75,7 +75,7 @@ impl Processes {
             Ok(output) => output,
             Err(error) => {
                 tracing::error!(run = %run_id, call = %id, error = %chain(&error), "what a call left running cannot be kept on the daemon's disk, and is ended");
-                let evidence = end(left).await.0;
+                let evidence = end_left(left).await;
                 self.forget(run_id, id);
                 let _ = tokio::task::spawn_blocking(move || place.remove()).await;
                 return Err(evidence);
@@ -90,7 +90,7 @@ impl Processes {
             .agent(by.agent)
             .details(json!({ "process_id": id.to_string(), "processes": left.processes }));
         if shared.audit.enqueue(event).await.is_err() {
-            tracing::error!(call = %id, "what a call left running is not in the audit log");
+            tracing::error!(call = %id, "the background processes of a call are not in the audit log");
         }
         self.own_left(run.clone(), place, known, (status, output), left);
         Ok(())
@@ -133,7 +133,7 @@ impl Owner {
         }
         let mut status = self.process.now();
         status.set_state(State::Ended);
-        ended_by.clone_into(&mut status.ended_by);
+        status.set_ended_by(ended_by);
         status.kill = Some(kill);
         let usage = metered.over(worker_protocol::client::Usage::default());
         status.cpu_time_us = usage.cpu_time_us.unwrap_or_default();
@@ -149,16 +149,16 @@ impl Owner {
     }
 
     /// Waits until all processes have ended, or have to be ended. Returns the reason; `None` leaves them to the next daemon.
-    async fn attend(&self, left: &Arc<Left>, ends: &mut Ends) -> Option<&'static str> {
+    async fn attend(&self, left: &Arc<Left>, ends: &mut Ends) -> Option<EndedBy> {
         loop {
             tokio::select! {
                 biased;
                 () = self.shared.stop.cancelled(), if self.shared.on_stop == OnStop::Leave => return None,
-                () = self.run.ended.cancelled() => return Some("run-ended"),
+                () = self.run.ended.cancelled() => return Some(EndedBy::RunEnded),
                 order = ends.orders.recv() => match order {
                     Some(Order::Signal(Signal::Kill, answer)) => {
                         let _ = answer.send(Ok(()));
-                        return Some("killed");
+                        return Some(EndedBy::Killed);
                     }
                     Some(Order::Signal(signal, answer)) => {
                         let left = left.clone();
@@ -171,15 +171,15 @@ impl Owner {
                     }
                     Some(Order::KillForeground | Order::Control(_)) => {}
                     // The last handle is gone: no client could end the processes later.
-                    None => return Some("killed"),
+                    None => return Some(EndedBy::Killed),
                 },
                 given = ends.input.recv() => match given {
                     Some(given) => {
                         let _ = given.answer.send(Err(no_stream("the process reads nothing: its standard input is closed")));
                     }
-                    None => return Some("killed"),
+                    None => return Some(EndedBy::Killed),
                 },
-                () = left.over() => return Some(""),
+                () = left.over() => return Some(EndedBy::Unspecified),
             }
         }
     }
@@ -189,8 +189,9 @@ fn no_stream(why: &str) -> Refusal {
     Refusal::new(Reason::PreconditionFailed, why)
 }
 
-async fn end(left: Left) -> (KillEvidence, executor::Metered) {
-    end_shared(&Arc::new(left)).await
+/// Ends processes that a command left running, and returns the evidence.
+pub async fn end_left(left: Left) -> KillEvidence {
+    end_shared(&Arc::new(left)).await.0
 }
 
 async fn end_shared(left: &Arc<Left>) -> (KillEvidence, executor::Metered) {

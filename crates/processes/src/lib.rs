@@ -21,7 +21,7 @@ mod talk;
 
 pub use attach::Events;
 pub use former::Former;
-pub use left::LeftBy;
+pub use left::{LeftBy, end_left};
 pub use part::Part;
 pub use process::Process;
 pub use shared::Settings;

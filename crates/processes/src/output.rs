@@ -4,10 +4,10 @@
 //! removed.
 //!
 //! Stored bytes count against the run's allowance. When the allowance is used up, the stream keeps the share that it has: its
-//! middle is removed to make space for its end. Each stream gets the least share that this takes from its start.
+//! middle is removed to make space for its end. Each stream gets the minimum that this needs at its start.
 //!
-//! The keystream of a byte depends on its offset in the stream, so that no part of the key is used twice. Bytes that the disk does
-//! not take are counted and not kept; the process goes on.
+//! The keystream of a byte depends on its offset in the stream, so no part of the key is used twice. Bytes that the disk does not
+//! take are counted but not stored, and the process goes on.
 
 #![expect(clippy::disallowed_methods, reason = "the daemon's own files, which no run sees")]
 
@@ -28,16 +28,16 @@ use crate::disk::Place;
 const STREAMS: [&str; 2] = ["stdout", "stderr"];
 /// Most bytes of a piece.
 const PIECE: u64 = 256 * seal::PIECE;
-/// The least where a stream may have more than a few of them. A multiple of the blocks of a disk.
+/// Fewest bytes of a piece, where a stream may have more than a few of them. A multiple of the blocks of a disk.
 const SMALL: u64 = 2 * seal::PIECE;
-/// A stream that may have little, or has little yet, has this many pieces all the same: its middle can go in small parts.
+/// Number of pieces of a stream that may have few bytes, or has few yet, so that its middle can be removed in small parts.
 const PIECES: u64 = 8;
 /// Bytes of the allowance that a stream has from its start.
 const LEAST: u64 = 256 << 10;
 /// Bytes of the allowance for a process's records, before and after its end, and its directory.
 const KNOWN: u64 = 96 << 10;
 
-/// The stored output of one process. All of its functions but the ends block on the disk.
+/// The stored output of one process. All of its functions but `ends` block on the disk.
 pub(crate) struct Output {
     place: Place,
     key: Arc<StreamKey>,
@@ -202,7 +202,7 @@ impl Output {
             let has_room = self.make_room(at, stream, now.len() as u64);
             if let Some(piece) = stream.pieces.last_mut().filter(|_| has_room) {
                 if let Err(error) = self.write(at, piece.start, &mut stream.tail, now) {
-                    tracing::debug!(%error, "output of a process is not kept");
+                    tracing::debug!(%error, "output of a process could not be stored");
                 }
                 piece.length = stream.tail.length();
             }
@@ -218,7 +218,7 @@ impl Output {
 
     /// Reads at most `most` bytes of a stream from `offset` on.
     pub(crate) fn read(&self, at: usize, offset: u64, most: usize) -> io::Result<Found> {
-        // Held until the end: a tail is not read while it is written again.
+        // Held until the end, so that a tail is not read while it is written again.
         let streams = self.streams.lock();
         let start = {
             let stream = &streams[at];
@@ -398,7 +398,7 @@ mod tests {
     /// Many processes write without end. Each has its beginning and its end, all of them no more than the run may keep, and a
     /// recording still has room.
     #[test]
-    fn all_processes_of_a_run_together_keep_no_more_than_it_may() {
+    fn processes_of_a_run_share_its_output_allowance() {
         let root = tempfile::tempdir().unwrap();
         let allowance = Allowance::new(16 << 20);
         let places: Vec<_> = (0..6).map(|_| place(root.path())).collect();
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_moved_or_cut_is_found() {
+    fn tampered_output_is_detected() {
         let root = tempfile::tempdir().unwrap();
         let place = place(root.path());
         let output = open(&place, 80);
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_lies_open() {
+    fn stored_output_is_encrypted() {
         let root = tempfile::tempdir().unwrap();
         let place = place(root.path());
         open(&place, 1 << 20).append(1, 0, b"canary");

@@ -5,14 +5,14 @@
 //!     └────── the daemon stops and leaves its runs, or dies ─────► stays, for the next daemon
 //! ```
 //!
-//! The keeper ends last. If the daemon dies before the end is on record and on the disk, the next daemon still learns the end from
-//! the keeper.
+//! The keeper ends last. If the daemon dies before the end is recorded and stored, the next daemon still learns the end from the
+//! keeper.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use executor::{Held, KeeperLost, Link, leave};
-use ops::{EndedBy, KillEvidence};
+use operations::{EndedBy, Exit, KillEvidence};
 use refusal::chain;
 use runs::{OnStop, Run};
 use timestamp::{Timestamp, UnixMillis};
@@ -99,10 +99,7 @@ impl Owner {
             self.run.fail(format!("{} processes of a process could not be ended", kill.left)).await;
         }
         let over_quota = self.run.disk.ended_since(began);
-        let exit_code = state.exit_code.filter(|_| state.phase() == Phase::Over);
-        let signal = state.signal.filter(|_| state.phase() == Phase::Over);
-        let limit = EndedBy::of_limits(exit_code, signal, over_quota, out_of_memory);
-        let why = match (why, limit) {
+        let why = match (why, exit_of(&state).limit(over_quota, out_of_memory)) {
             (Why::Itself, Some(by)) => Why::Limit(by),
             (why, _) => why,
         };
@@ -148,7 +145,7 @@ impl Owner {
                 order = ends.orders.recv() => Happening::Ordered(order),
                 given = ends.input.recv(), if self.input.is_free() => Happening::Given(given),
                 () = at(patience) => Happening::Impatient,
-                // Last: a flood of output delays neither orders nor input.
+                // Last, so that a flood of output delays neither orders nor input.
                 said = self.link.next() => Happening::Said(said),
             };
             // Outside of the select: a step that has begun is finished.
@@ -238,7 +235,7 @@ impl Owner {
                     session.heard(heard.taken, heard.open);
                 }
             }
-            Body::Drained(_) => return Err(KeeperLost::Malformed("an end that nobody asked for")),
+            Body::Drained(_) => return Err(KeeperLost::Malformed("an end that was not requested")),
         }
         Ok(())
     }
@@ -286,30 +283,36 @@ impl Owner {
 
     fn status(&self, state: &KeeperState, why: &Why, kill: KillEvidence) -> v1::Process {
         let mut status = self.process.now();
-        let is_known = state.phase() == Phase::Over;
+        let exit = exit_of(state);
         status.set_state(State::Ended);
-        status.exit_code = state.exit_code.or(state.signal.map(|signal| 128 + signal)).filter(|_| is_known);
-        status.signal = state.signal.filter(|_| is_known);
+        status.exit_code = exit.code();
+        status.signal = exit.signal();
         status.stdin_open = false;
         status.kill = Some(kill);
         let ended_by = match why {
-            Why::Itself | Why::Left => "",
-            Why::TimedOut => "timeout",
-            Why::Killed => "killed",
-            Why::RunEnded => "run-ended",
+            Why::Itself | Why::Left => EndedBy::Unspecified,
+            Why::TimedOut => EndedBy::Timeout,
+            Why::Killed => EndedBy::Killed,
+            Why::RunEnded => EndedBy::RunEnded,
             Why::Limit(by) => {
-                by.happened().clone_into(&mut status.failure);
-                by.as_str()
+                operations::cause(*by).map_or("", |(_, happened)| happened).clone_into(&mut status.failure);
+                *by
             }
             Why::Lost(lost) => {
                 status.set_state(State::Interrupted);
                 status.failure = format!("what keeps the process in the container was lost: {}", chain(lost));
-                "interrupted"
+                EndedBy::Interrupted
             }
         };
-        ended_by.clone_into(&mut status.ended_by);
+        status.set_ended_by(ended_by);
         status
     }
+}
+
+/// Returns the exit of the process's first program, as far as it is known.
+fn exit_of(state: &KeeperState) -> Exit {
+    let known = (state.phase() == Phase::Over).then(|| Exit::of(state.exit_code, state.signal));
+    known.flatten().unwrap_or_default()
 }
 
 /// Stores how a process ended, durably. Returns true on success. On failure the keeper has to stay, for the next daemon.

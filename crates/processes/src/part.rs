@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_cuts_no_character() {
+    fn omission_keeps_characters_whole() {
         let text = "é€😀".as_bytes();
         for (head, tail) in
             (0..=text.len()).flat_map(|head| (head..=text.len()).map(move |tail| (head, tail)))

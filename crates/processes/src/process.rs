@@ -1,11 +1,11 @@
-//! A process, as all but its owner see it.
+//! A process, as every part but its owner sees it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use identity::{CallId, RunId};
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot, watch};
 use wire::v1::process::State;
@@ -24,7 +24,7 @@ const MAX_INPUT: usize = 1 << 20;
 pub struct Process {
     pub(crate) run: RunId,
     pub(crate) id: CallId,
-    /// The status as clients see it, but for the sizes of the streams.
+    /// The status as clients see it, except for the sizes of the streams.
     pub(crate) status: watch::Receiver<v1::Process>,
     pub(crate) output: Arc<Output>,
     pub(crate) readers: Arc<Semaphore>,
@@ -185,7 +185,7 @@ impl Process {
     }
 
     pub async fn resize(&self, size: v1::TerminalSize) -> Result<(), Refusal> {
-        let size_of = |size| ops::TerminalSize::parse("size", size);
+        let size_of = |size| operations::TerminalSize::parse("size", size);
         size_of(size)?;
         if self.status.borrow().request.as_ref().is_none_or(|request| request.terminal.is_none()) {
             return Err(Refusal::new(Reason::PreconditionFailed, "the process has no terminal"));

@@ -9,7 +9,7 @@ use audit_service::AuditLog;
 use executor::{Kept, Lanes, leave};
 use gateway::Permit;
 use identity::{CallId, RunId};
-use ops::{OpResult, Operation, Outcome, ProcessProgram, ProcessResult, Reason, ToolFailure};
+use operations::{OpResult, Operation, Outcome, ProcessProgram, ProcessResult, Reason, ToolFailure};
 use parking_lot::Mutex;
 use refusal::{Refusal, chain};
 use runs::{Run, Runs};
@@ -137,7 +137,8 @@ impl Processes {
         };
         let process = self.get(run.record().id, &wanted.session_id).map_err(|_| no_session())?;
         let limit = usize::try_from(parts.bounds.max_output_bytes).unwrap_or(usize::MAX).min(LONGEST_OUTPUT);
-        process.perform(wanted, limit, cancel).await
+        let oom_kills = || run.lanes().ok().and_then(|lanes| lanes.oom_kills());
+        process.perform(wanted, limit, oom_kills, cancel).await
     }
 
     async fn begin(
@@ -147,13 +148,13 @@ impl Processes {
         place: &Place,
         known: &Known,
         (process, request): (v1::Process, v1::ProcessRequest),
-        bounds: &ops::Bounds,
+        bounds: &operations::Bounds,
     ) -> Result<(), ToolFailure> {
         let share = self.share(run).await?;
         let takes_input = process.stdin_open;
         let (made, key, written) = (place.clone(), self.0.shared.key.clone(), known.clone());
         let (min_free, most) = (self.0.shared.min_free, known.most);
-        // On disk before the process is made: the next daemon has to know where to look.
+        // Written to disk before the process is made, because the next daemon has to know where to look.
         let prepared = tokio::task::spawn_blocking(move || {
             made.make()?;
             made.write(&key, Edition::Living, &written)?;
@@ -204,7 +205,7 @@ impl Processes {
                 continue;
             };
             if let Err(error) = self.close_unreadable(&place, &run.spec).await {
-                tracing::error!(run = %place.run, process = %place.id, error = %chain(&error), "a process of a former daemon cannot be closed");
+                tracing::error!(run = %place.run, process = %place.id, error = %chain(&error), "a process from before the restart cannot be closed");
             }
         }
         for (place, edition, known) in known {
@@ -213,7 +214,7 @@ impl Processes {
                 continue;
             }
             if let Err(error) = self.reattach_one(&place, edition, known).await {
-                tracing::warn!(run = %place.run, process = %place.id, error = %chain(&error), "a process of a former daemon cannot be read");
+                tracing::warn!(run = %place.run, process = %place.id, error = %chain(&error), "a process from before the restart cannot be read");
             }
         }
     }
@@ -243,7 +244,7 @@ impl Processes {
                 let found = lanes.keep_on(&name(place.id), Attach { stdout, stderr }).await;
                 found.map_err(|(lost, kill)| (chain(&lost), kill))
             }
-            None => Err(("its run ended with the daemon".to_owned(), ops::KillEvidence::default())),
+            None => Err(("its run ended with the daemon".to_owned(), operations::KillEvidence::default())),
         };
         match (found, living) {
             (Ok(kept), Some(run)) => {
@@ -253,7 +254,7 @@ impl Processes {
                 } else {
                     None
                 };
-                tracing::info!(run = %place.run, process = %place.id, "process taken over from a former daemon");
+                tracing::info!(run = %place.run, process = %place.id, "process taken over after a restart");
                 self.own(run, place, known, status, (output, recorder), kept);
             }
             (Ok(_), None) => {}
@@ -277,12 +278,12 @@ impl Processes {
         let living = self.0.shared.runs.living_run(place.run).ok();
         let kill = match living.as_ref().and_then(|run| run.lanes_for_review().ok()) {
             Some(lanes) => end_former(&lanes, &name(place.id), output.ends()).await,
-            None => ops::KillEvidence::default(),
+            None => operations::KillEvidence::default(),
         };
         if let Some(run) = living.filter(|_| kill.left > 0) {
             run.fail(format!("{} processes of a process could not be ended", kill.left)).await;
         }
-        let why = "the daemon was restarted, and what it knew of the process cannot be read".to_owned();
+        let why = "the daemon was restarted and cannot read its record of the process".to_owned();
         self.interrupted(place, &known, status, output, (why, kill)).await;
         Ok(())
     }
@@ -293,7 +294,7 @@ impl Processes {
         most: u64,
         ends: Option<[u64; 2]>,
     ) -> std::io::Result<Arc<Output>> {
-        // A run that has ended keeps nothing more.
+        // A run that has ended stores nothing further.
         let living = self.0.shared.runs.living_run(place.run).ok();
         let allowance = living.map_or_else(|| Allowance::new(0), |run| run.allowance.clone());
         let (place, key, min_free) = (place.clone(), self.0.shared.key.clone(), self.0.shared.min_free);
@@ -309,10 +310,10 @@ impl Processes {
         known: &Known,
         mut status: v1::Process,
         output: Arc<Output>,
-        (why, kill): (String, ops::KillEvidence),
+        (why, kill): (String, operations::KillEvidence),
     ) {
         status.set_state(State::Interrupted);
-        "interrupted".clone_into(&mut status.ended_by);
+        status.set_ended_by(operations::EndedBy::Interrupted);
         status.failure = why;
         status.kill = Some(kill);
         status.stdin_open = false;
@@ -453,7 +454,7 @@ async fn remove(place: Place) {
 }
 
 /// Ends the processes that a former daemon has started under this name.
-async fn end_former(lanes: &Lanes, name: &str, [stdout, stderr]: [u64; 2]) -> ops::KillEvidence {
+async fn end_former(lanes: &Lanes, name: &str, [stdout, stderr]: [u64; 2]) -> operations::KillEvidence {
     let kept = match lanes.keep_on(name, Attach { stdout, stderr }).await {
         Ok(kept) => kept,
         Err((_, kill)) => return kill,
@@ -463,7 +464,7 @@ async fn end_former(lanes: &Lanes, name: &str, [stdout, stderr]: [u64; 2]) -> op
         let (kill, _) = held.end(false);
         (kill, held)
     });
-    let Ok((kill, held)) = ended.await else { return ops::KillEvidence::default() };
+    let Ok((kill, held)) = ended.await else { return operations::KillEvidence::default() };
     if let Err(error) = link.say(leave()).await {
         tracing::debug!(%error, "a keeper was gone before its time");
     }
@@ -475,6 +476,6 @@ fn not_kept(error: &std::io::Error) -> ToolFailure {
     tracing::error!(error = %chain(error), "a process cannot be kept on the daemon's disk");
     ToolFailure::new(
         Reason::Internal,
-        "the daemon's disk does not take what a process needs; nothing was started",
+        "the daemon cannot write the files of a process to its disk; nothing was started",
     )
 }

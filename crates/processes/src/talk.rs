@@ -1,13 +1,13 @@
 //! Talks with a session: opens it, gives it a command or input, waits for the result, interrupts it.
 //!
-//! While a caller waits, the daemon asks the shell for the mark again and again, at growing intervals. It does so by a line that is
-//! given only if the shell has read all others. The shell reads such a line when it is back from a command, however the command
-//! ended. So an interrupt, an error that breaks off the line, and a restart of the daemon need no special treatment.
+//! While a caller waits, the daemon asks the shell for the mark again and again, at growing intervals. The question is a line
+//! that is sent only if the shell has read all others. The shell reads such a line when it is back from a command, however the
+//! command ended. So an interrupt, an error that breaks off the line, and a restart of the daemon need no special treatment.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use ops::{OpResult, Outcome, Reason, SessionInput, SessionResult, SessionState, ToolFailure};
+use operations::{OpResult, Outcome, Reason, SessionInput, SessionResult, SessionState, ToolFailure};
 use refusal::Refusal;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -20,7 +20,7 @@ use crate::session::{Expect, Session, no_session};
 
 /// Time that the shell has to take its first command.
 const OPENING: Duration = Duration::from_secs(20);
-/// Time for a killed program to be gone, and for its shell to report that.
+/// Time for a killed program to disappear, and for its shell to report that.
 const KILLED: Duration = Duration::from_secs(5);
 /// Time that a call waits for its turn: the previous client may have left the session a moment ago.
 const TURN: Duration = Duration::from_secs(2);
@@ -53,11 +53,13 @@ impl Process {
         Ok(())
     }
 
-    /// Performs an operation `session`. Keeps at most `limit` bytes of the output.
+    /// Performs an operation `session`. Keeps at most `limit` bytes of the output. `oom_kills` returns the number of processes that
+    /// the kernel has killed in the run for lack of memory.
     pub(crate) async fn perform(
         &self,
-        wanted: &ops::Session,
+        wanted: &operations::Session,
         limit: usize,
+        oom_kills: impl Fn() -> Option<u64>,
         cancel: &CancellationToken,
     ) -> Outcome {
         let session = self.session()?;
@@ -65,11 +67,14 @@ impl Process {
         let until = Instant::now() + wanted.timeout;
         let turn = cancel.run_until_cancelled(timeout(TURN.min(wanted.timeout), session.turn.lock())).await;
         let Some(turn) = turn else {
-            let message = "the call was cancelled before its session took it; nothing of it has happened";
+            let message = "the call was cancelled before its session received it; nothing was done";
             return Err(ToolFailure::new(Reason::Cancelled, message));
         };
         let _turn = turn.map_err(|_| {
-            ToolFailure::new(Reason::Overloaded, "another call waits for what the session does")
+            ToolFailure::new(
+                Reason::Overloaded,
+                "another call is waiting for the session: try again when it has ended",
+            )
         })?;
         match &wanted.input {
             SessionInput::Command(command) => {
@@ -78,19 +83,21 @@ impl Process {
                 if !self.settles(session, within).await {
                     return Err(self.busy(session));
                 }
-                let line = session.give(command, limit);
+                let line = session.give(command, limit, oom_kills());
                 self.tell_shell(line, false, Some(format!("{command}\n").into())).await?;
             }
             SessionInput::Typed(input) => {
                 if session.is_idle() {
-                    let message = "nothing runs in the session that could read it: give it a command";
+                    let message =
+                        "no command runs in the session that could read the input: send a command instead";
                     return Err(ToolFailure::new(Reason::PreconditionFailed, message));
                 }
                 self.type_in(input, until).await?;
             }
             SessionInput::Nothing => {}
         }
-        self.listen(session, &expect, until, cancel).await.map(OpResult::Session)
+        let result = self.listen(session, &expect, until, cancel).await?;
+        Ok(OpResult::Session(session.judge(result, oom_kills())))
     }
 
     /// Interrupts the running command `attempts` times, and then kills it.
@@ -104,7 +111,7 @@ impl Process {
         expect: &[String],
     ) -> Result<SessionResult, Refusal> {
         let session = self.session().map_err(Refusal::from)?;
-        ops::Session::check_patterns("expect", expect)?;
+        operations::Session::check_patterns("expect", expect)?;
         let expect = Expect::compile("expect", expect)?;
         let turn = session.turn.try_lock().ok();
         let state = |idle| if idle { SessionState::Done } else { SessionState::Running };
@@ -167,8 +174,7 @@ impl Process {
             Err(Over::Ended) => Ok(self.last(session)),
             Err(Over::Late) => Ok(session.take(SessionState::Running)),
             Err(Over::Cancelled) => {
-                let message =
-                    "the call was cancelled; what it gave the session runs on: interrupt it, or wait for it";
+                let message = "the call was cancelled; its command goes on in the session: interrupt it, or wait for it";
                 Err(ToolFailure::new(Reason::Cancelled, message))
             }
         }
@@ -199,7 +205,7 @@ impl Process {
         let mut asks = Instant::now() + pause;
         loop {
             changed.borrow_and_update();
-            // Before the look: a process that has ended shows no further output.
+            // Before the look, because a process that has ended shows no further output.
             let has_ended = status.borrow_and_update().state() != State::Running;
             if let Some(found) = look() {
                 return Ok(found);
@@ -220,7 +226,7 @@ impl Process {
                     pause = longest.min(pause * 2);
                     asks = Instant::now() + pause;
                 }
-                // Last: endless output delays no question.
+                // Last, so that endless output delays no question.
                 _ = changed.changed() => {}
             }
         }
@@ -254,7 +260,10 @@ impl Process {
         let mut rest = Bytes::from(input.to_owned());
         while !rest.is_empty() {
             if Instant::now() >= until {
-                let message = format!("{} bytes of it were not read in time by what runs", rest.len());
+                let message = format!(
+                    "the command in the session did not read {} bytes of the input in time",
+                    rest.len()
+                );
                 return Err(ToolFailure::new(Reason::TimedOut, message));
             }
             let taken = self.append(rest.clone()).await.map_err(refused)?;
@@ -276,7 +285,7 @@ impl Process {
             Ok(true) => Ok(()),
             Ok(false) => {
                 let message =
-                    "what a session is given is recorded, and its recording is full or cannot be written";
+                    "the input of a session must be recorded, and its recording is full or cannot be written";
                 Err(ToolFailure::new(Reason::WriteLimit, message))
             }
             Err(_) => Err(refused(crate::process::has_ended())),
@@ -291,7 +300,7 @@ async fn cancelled(cancel: Option<&CancellationToken>) {
     }
 }
 
-fn malformed(malformed: &ops::Malformed) -> ToolFailure {
+fn malformed(malformed: &operations::Malformed) -> ToolFailure {
     ToolFailure::new(malformed.reason, malformed.to_string())
 }
 

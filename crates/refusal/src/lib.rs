@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use ops::{Hint, Malformed, Reason, ToolFailure};
+use operations::{Hint, Malformed, Reason, ToolFailure};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 use wire::v1;
@@ -146,7 +146,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ops::Reason;
+    use operations::Reason;
     use tonic::{Code, Status};
     use tonic_types::StatusExt as _;
 
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_time_mends_says_when() {
+    fn retryable_refusal_has_a_delay() {
         let refusal = Refusal::new(Reason::RateLimited, "later")
             .retry_after(std::time::Duration::from_micros(12_000_001));
         let status = Status::from(refusal);

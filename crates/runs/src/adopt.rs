@@ -1,8 +1,7 @@
-//! Taking over a run that outlived its daemon.
+//! Reattaches a run that outlived its daemon.
 //!
-//! Nobody watched it meanwhile, so that nothing is believed of it that was true before: everything that a launch makes
-//! sure of is looked at again, and whatever the former daemon's calls have left running is ended. A run that is not in
-//! every respect what was launched is not used.
+//! No daemon watched the run in the meantime. So nothing that was checked before is trusted: this repeats every check of a launch, and ends
+//! every process that calls of the previous daemon left. A run that differs from its launch in any respect is not used.
 //!
 //! ```text
 //!  terms of today ─► directories ─► mounts ─► container as described? ─► former processes ended ─► guest ─► host worker
@@ -10,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +32,7 @@ use crate::mounting::{Opened, Shown, are_restricted, arrived, bind};
 use crate::resources::RunResources;
 use crate::{linked, variables, workspace};
 
-/// Until everything of the former daemon's has to be gone, for each of its commands.
+/// Time in which each command of the previous daemon has to end.
 const WITHIN: Duration = Duration::from_secs(2);
 
 /// A run that takes calls again.
@@ -43,10 +42,10 @@ pub(crate) struct Adopted {
     pub(crate) ended: FormerEnded,
 }
 
-/// Why a run is not taken over. For its principal to read: names no path of the host.
+/// Reason that a run is not reattached. The run's principal reads it, so it names no path of the host.
 pub(crate) type Mismatch = String;
 
-/// What the policy of today says to a run that was made under that of another day.
+/// Checks a run that was made under an earlier policy against the policy of today.
 pub(crate) fn terms(
     policy: &Policy,
     spec: &Spec,
@@ -62,7 +61,7 @@ pub(crate) fn terms(
         return Err(format!("profile {} no longer allows its image", spec.profile));
     }
     if let Some(above) = above(profile, spec) {
-        return Err(format!("its {above} is above what profile {} allows by now", spec.profile));
+        return Err(format!("its {above} is above what profile {} now allows", spec.profile));
     }
     if !spec.secret_env.iter().eq(secrets.keys()) {
         return Err("the values of its secret variables are gone".to_owned());
@@ -74,7 +73,9 @@ pub(crate) fn terms(
     wanted(profile, &spec.image, &spec.limits, environment).map_err(|refusal| refusal.message)
 }
 
-/// The record has the image that was chosen at last; empty is the daemon's default one.
+/// Returns true if the profile still allows the image.
+///
+/// The record has the image that was finally chosen. An empty name is the daemon's default image.
 fn permits(profile: &Profile, image: &str) -> bool {
     match image {
         "" => profile.image.is_none(),
@@ -99,61 +100,45 @@ fn above(profile: &Profile, spec: &Spec) -> Option<&'static str> {
 }
 
 impl Launcher {
-    /// Takes the run over, with the processes that `spared` names. When it fails, its container and mounts are still there for the caller to remove.
+    /// Reattaches the run, with the processes that `spared` names. If it fails, the caller still has to remove the container and the
+    /// mounts.
     pub(crate) async fn adopt(
         &self,
         record: &Record,
         wanted: &Wanted,
         spared: BTreeSet<String>,
     ) -> Result<Adopted, Mismatch> {
-        let started = record.started.as_ref().ok_or("it was not launched to its end")?;
+        let started = record.started.as_ref().ok_or("its launch was not complete")?;
         let fingerprint =
-            started.fingerprint.as_ref().ok_or("its daemon kept too little to know it again by")?;
+            started.fingerprint.as_ref().ok_or("its daemon stored too little to recognise it")?;
         let wanted = &wanted.under(self.projects.quota_of(record.id));
         let run = record.id.to_string();
         let container = ContainerId::parse(&started.container_id).map_err(|error| chain(&error))?;
         let found = block_in_place(|| self.found(record, started, fingerprint))?;
         let directories = found.shown(wanted.workspace_access);
-        // What the container was made as.
-        let made_as = fingerprint.made_as(record.id).to_string();
-        let parent = self.directories.slots(&made_as);
-        let slots = block_in_place(|| slots(&parent, &directories, fingerprint.warm.is_some()))?;
-        let root = fingerprint.root.map(|was| block_in_place(|| self.former_root(&run, was))).transpose()?;
-        let resources = RunResources {
-            container: Some(container.clone()),
-            slot_directory: Some(parent.clone()),
-            slots,
-            root,
-            made: Vec::new(),
-        };
+        let resources = self.held(record, &container, &directories, fingerprint)?;
 
-        let inspection = self.engine.inspect(&container).await;
-        let inspection = inspection.map_err(|error| match error {
-            containers::EngineError::NotFound { .. } => "its container is gone".to_owned(),
-            error => {
-                tracing::error!(run, error = %chain(&error), "a container cannot be inspected");
-                "the engine does not say how its container is".to_owned()
-            }
-        })?;
+        let inspection = self.inspected(&run, &container).await?;
         let first = alive(&inspection, fingerprint)?;
         let hardening = &wanted.hardening;
         let user = user(started, fingerprint, hardening)?;
+        let root = resources.root.as_ref();
         let mounts = match fingerprint.warm {
-            Some(_) => pool::mounts(&parent, wanted.workspace_access),
+            Some(_) => pool::mounts(&self.slots_of(record, fingerprint), wanted.workspace_access),
             None => bind(&resources.slots, &directories),
         };
         let mut mounts = mounts.map_err(|refusal| refusal.message)?;
-        let root = resources.root.as_ref();
         if let Some(root) = root {
             mounts.extend(block_in_place(|| root.mounts()).map_err(|refusal| refusal.message)?);
         }
         let image = self.image_again(started).await?;
+        let made_as = fingerprint.made_as(record.id).to_string();
         let spec = self
             .describe(&made_as, hardening, image, user, mounts, fingerprint.guest.clone())
             .map_err(|refusal| refusal.message)?;
         if let Some(fields) = differs(&run, &spec, &inspection) {
             return Err(format!(
-                "its container is not as it was launched, or as its profile is now ({fields})"
+                "its container differs from how it was launched, or from its profile now ({fields})"
             ));
         }
         let boundary = hardening.boundary;
@@ -178,9 +163,9 @@ impl Launcher {
             arrived.map_err(|refusal| refusal.message)
         };
         arrived(pid)?;
-        // The daemon takes no calls until all former runs have been looked at.
+        // The daemon takes no calls until all runs of the previous daemon have been checked.
         if !hardening.has_own_etc() && root.is_some_and(|root| !block_in_place(|| root.users_are_files())) {
-            return Err("its /etc/passwd or /etc/group is no file".to_owned());
+            return Err("its /etc/passwd or /etc/group is not a file".to_owned());
         }
         let environment = wanted.environment.clone();
         let guest = GuestLane::connect(self.engine.clone(), container, user, environment, boundary);
@@ -191,35 +176,58 @@ impl Launcher {
         for pid in [inspection.host_pid, guest.host_pid()] {
             self.has_users(pid, hardening).map_err(|refusal| refusal.message)?;
         }
-        let host_worker = HostWorkerLane::new(
-            &found.workspace,
-            &found.state,
-            found.pkg.as_ref(),
-            &found.private,
-            found.linked.as_ref().map(|found| &found.repository),
-        )
-        .map_err(|error| chain(&error))?;
-        // Before anybody reads what a host worker that died with its daemon has half done. The next host worker would do it, too.
-        match host_worker.recover().await {
-            Ok(words) if words.is_empty() => {}
-            Ok(words) => tracing::warn!(run, words, "operations that were killed were put right"),
-            Err(why) => {
-                tracing::error!(run, why, "operations were killed; the next host worker puts them right");
-            }
-        }
+        let host_worker = host_worker_again(&run, &found).await?;
         Ok(Adopted { lanes: Arc::new(Lanes::new(guest, host_worker)), resources, ended })
     }
 
-    /// Ends all that the former daemon's calls have left in a container with a kernel of its own. How many that was, nobody
-    /// outside can tell.
+    /// Returns the directory with the slots of the run, under the name with which its container was made.
+    fn slots_of(&self, record: &Record, fingerprint: &LaunchFingerprint) -> PathBuf {
+        self.directories.slots(&fingerprint.made_as(record.id).to_string())
+    }
+
+    /// Returns what the launch made on the host, if it is still there and mounted.
+    fn held(
+        &self,
+        record: &Record,
+        container: &ContainerId,
+        directories: &[Shown<'_>],
+        fingerprint: &LaunchFingerprint,
+    ) -> Result<RunResources, Mismatch> {
+        let parent = self.slots_of(record, fingerprint);
+        let run = record.id.to_string();
+        block_in_place(|| {
+            let slots = slots(&parent, directories, fingerprint.warm.is_some())?;
+            let root = fingerprint.root.map(|was| self.former_root(&run, was)).transpose()?;
+            Ok(RunResources {
+                container: Some(container.clone()),
+                slot_directory: Some(parent.clone()),
+                slots,
+                root,
+                made: Vec::new(),
+            })
+        })
+    }
+
+    async fn inspected(&self, run: &str, container: &ContainerId) -> Result<Inspection, Mismatch> {
+        self.engine.inspect(container).await.map_err(|error| match error {
+            containers::EngineError::NotFound { .. } => "its container is gone".to_owned(),
+            error => {
+                tracing::error!(run, error = %chain(&error), "a container cannot be inspected");
+                "the engine does not report the state of its container".to_owned()
+            }
+        })
+    }
+
+    /// Ends all processes that calls of the previous daemon left in a container with its own kernel. Their number is not visible from
+    /// outside.
     async fn sweep(&self, container: &ContainerId, user: RunUser) -> Result<FormerEnded, Mismatch> {
         if sweep(self.engine.as_ref(), container, user).await {
             return Ok(FormerEnded::default());
         }
-        Err("what was left running in it could not be ended".to_owned())
+        Err("its background processes could not be ended".to_owned())
     }
 
-    /// Opens the run's directories, each of which must be what it was.
+    /// Opens the run's directories and checks that each is the one that was mounted.
     fn found(
         &self,
         record: &Record,
@@ -252,7 +260,7 @@ impl Launcher {
         let linked = fingerprint.linked.as_ref().and_then(|was| {
             let found = self.repository_again(&run, started.layer, was, fingerprint.owner);
             if found.is_none() {
-                tracing::warn!(run, "a work tree's repository is another one by now: no git operations");
+                tracing::warn!(run, "a work tree's repository was replaced: no git operations");
             }
             found
         });
@@ -283,7 +291,7 @@ impl Launcher {
         let path = started.workspace_path.clone();
         let handle = if let Some(layer) = started.layer {
             source::beneath_again(&path, layer, &self.roots)?;
-            // The overlay that is mounted: another one on the same layer would be one too many.
+            // The overlay that is mounted. A second overlay on the same layer must never exist.
             let made_as = fingerprint.made_as(record.id).to_string();
             let slot = self.directories.slots(&made_as).join(&Mount::Project.container_path()[1..]);
             workspace::open_own(&slot).map_err(|_| "its overlay is no longer mounted")?.handle
@@ -297,7 +305,7 @@ impl Launcher {
         same(directory, fingerprint.workspace, "workspace")
     }
 
-    /// The image that runs, by its digest.
+    /// Returns the image that runs, by its digest.
     async fn image_again(&self, started: &Started) -> Result<UsableImage, Mismatch> {
         let reference = ImageReference::parse(&started.image_id).map_err(|error| chain(&error))?;
         let image = self.engine.image(&reference).await.map_err(|error| chain(&error))?;
@@ -306,7 +314,28 @@ impl Launcher {
     }
 }
 
-/// The slots that the former daemon has made, each with the directory on it that belongs there.
+/// Starts the host worker, and recovers operations that died with the previous daemon before anybody reads files that are half
+/// changed. If that fails, the next host worker recovers them.
+async fn host_worker_again(run: &str, found: &Opened) -> Result<HostWorkerLane, Mismatch> {
+    let host_worker = HostWorkerLane::new(
+        &found.workspace,
+        &found.state,
+        found.pkg.as_ref(),
+        &found.private,
+        found.linked.as_ref().map(|found| &found.repository),
+    )
+    .map_err(|error| chain(&error))?;
+    match host_worker.recover().await {
+        Ok(words) if words.is_empty() => {}
+        Ok(words) => tracing::warn!(run, words, "unfinished operations were repaired"),
+        Err(why) => {
+            tracing::error!(run, why, "operations were not finished; the next host worker repairs them");
+        }
+    }
+    Ok(host_worker)
+}
+
+/// Finds the slots that the previous daemon made, and checks that each has its directory mounted.
 fn slots(parent: &Path, directories: &[Shown<'_>], is_warm: bool) -> Result<Vec<MountSlot>, Mismatch> {
     let mut slots = Vec::new();
     for shown in directories {
@@ -332,23 +361,23 @@ fn same(directory: Directory, was: Place, what: &str) -> Result<Directory, Misma
     let is = Place::of(directory.handle.as_fd()).map_err(|error| chain(&error))?;
     match is {
         is if is == was => Ok(directory),
-        is if is.is(was) => Err(format!("its {what} belongs to somebody else by now")),
-        _ => Err(format!("its {what} is another directory by now")),
+        is if is.is(was) => Err(format!("its {what} now belongs to another user")),
+        _ => Err(format!("its {what} was replaced by another directory")),
     }
 }
 
-/// The container's first process, if it is the one that was started at the launch.
+/// Returns the container's first process, if it is the one that was started at the launch.
 fn alive(inspection: &Inspection, fingerprint: &LaunchFingerprint) -> Result<HostProcess, Mismatch> {
     match inspection.state {
         ContainerState::Running => {}
         ContainerState::Exited(code) => return Err(format!("its container has ended (exit code {code})")),
-        ContainerState::Paused => return Err("its container was paused by somebody else".to_owned()),
+        ContainerState::Paused => return Err("its container was paused outside of Cofferdam".to_owned()),
         ContainerState::Created | ContainerState::Other => {
             return Err("its container does not run".to_owned());
         }
     }
     if inspection.started_at != fingerprint.container_started {
-        return Err("its container was started again by somebody else".to_owned());
+        return Err("its container was restarted outside of Cofferdam".to_owned());
     }
     let pid = inspection.host_pid.ok_or("the engine does not name its container's process")?;
     HostProcess::of_engine(pid).map_err(|_| "its container's process is gone".to_owned())
@@ -367,7 +396,7 @@ fn user(
     }
 }
 
-/// Ends all that the former daemon's calls have left in the container, and its guest. What is `spared` outlives them.
+/// Ends the guest and all processes that calls of the previous daemon left in the container, except those that `spared` names.
 async fn end_former(
     container: &ContainerId,
     first: HostProcess,
@@ -379,8 +408,8 @@ async fn end_former(
         cgroup.end_former(&first, &spared, WITHIN)
     });
     let ended = ended.await.map_err(|error| chain(&error))?.map_err(|error| {
-        tracing::error!(error = %chain(&error), "what a former daemon left running cannot be ended");
-        "what was left running in it cannot be seen or ended".to_owned()
+        tracing::error!(error = %chain(&error), "processes from before the restart cannot be ended");
+        "its background processes can be neither seen nor ended".to_owned()
     })?;
     match ended.left {
         0 => Ok(ended),

@@ -1,12 +1,12 @@
-//! What is made sure of where a container has a kernel of its own, of whose processes the host sees nothing.
+//! Checks for a container with its own kernel, whose processes the host cannot see.
 
 use containers::{Boundary, ContainerCgroup, ContainerId, EngineFacts, Inspection};
 use gateway::Profile;
 use gateway::policy::has_own_kernel;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 
-/// The boundary that a profile asks for.
+/// Returns the boundary that a profile asks for.
 pub(crate) fn of(profile: &Profile) -> Boundary {
     if profile.runtime.as_deref().is_some_and(has_own_kernel) {
         Boundary::OwnKernel
@@ -15,8 +15,9 @@ pub(crate) fn of(profile: &Profile) -> Boundary {
     }
 }
 
-/// Refuses a profile without a runtime where the engine's own choice is gVisor: what the profile asks for was checked for
-/// another boundary.
+/// Refuses a profile without a runtime if the engine's default runtime is gVisor.
+///
+/// The profile's settings were checked for another boundary.
 pub(crate) fn is_named(runtime: Option<&str>, engine: &EngineFacts) -> Result<(), Refusal> {
     if runtime.is_some() || !has_own_kernel(&engine.default_runtime) {
         return Ok(());
@@ -30,8 +31,9 @@ pub(crate) fn is_named(runtime: Option<&str>, engine: &EngineFacts) -> Result<()
     ))
 }
 
-/// The host's process that serves the container's files, in whose root the run's mounts are seen. With it, it is certain that
-/// the sandbox is in a cgroup of the container's, without which no limit would hold.
+/// Returns the host's process that serves the container's files. The run's mounts are visible in its root.
+///
+/// Its existence also proves that the sandbox is in a cgroup of the container. Otherwise no limit would apply.
 pub(crate) fn file_server(inspection: &Inspection, container: &ContainerId) -> Result<u32, Refusal> {
     let refused = |why: &str| Refusal::new(Reason::EngineUnavailable, why);
     let pid = inspection.host_pid.ok_or_else(|| refused("the engine does not name the sandbox's process"))?;
@@ -44,7 +46,7 @@ pub(crate) fn file_server(inspection: &Inspection, container: &ContainerId) -> R
     cgroup.file_server().ok_or_else(|| refused("no process of the runtime serves the container's files"))
 }
 
-/// What the engine says of networks is its own record; this is the kernel's.
+/// Checks in the kernel that the container has no network. The engine only reports its own record of networks.
 #[expect(clippy::disallowed_methods, reason = "the host's /proc")]
 pub(crate) fn has_no_network(pid: u32) -> Result<(), String> {
     let devices = std::fs::read_to_string(format!("/proc/{pid}/net/dev"))

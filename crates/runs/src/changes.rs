@@ -1,4 +1,4 @@
-//! The changes of an overlay: shown at any time, and once the run has ended accepted or discarded.
+//! The changes of an overlay. They can be shown at any time, and accepted or discarded once the run has ended.
 //!
 //! ```text
 //!            ┌─ accept: recorded ─► applied in the host worker's jail ─► ACCEPTED ─► layer removed
@@ -6,9 +6,9 @@
 //!            └─ discard: recorded ─► DISCARDED ─► layer removed
 //! ```
 //!
-//! The layer outlives its run and the daemon: it is a directory beneath `state_dir`, and the run's record says what it
-//! is of. It is removed only after the record says that nobody needs it; what a crash leaves of it goes at the next
-//! start. Accepting is repeatable: what was applied before a crash is no change any more.
+//! The layer outlives its run and the daemon. It is a directory beneath `state_dir`, and the run's record names the directory below it. The
+//! layer is removed only after the record says that it is no longer needed. If a crash interrupts the removal, the next start finishes it.
+//! An accept can be repeated: a change that was applied before a crash no longer counts as a change.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use audit::{Event, Kind};
 use executor::layer;
 use host_launch::LayerSpec;
 use identity::{Principal, RunId};
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
 use store::run::{Changes, Layer, Record, State, Workspace};
@@ -27,7 +27,7 @@ use crate::registry::Runs;
 use crate::remove::remove_tree;
 use crate::workspace;
 
-/// The turn to settle the changes or the workspace of a run.
+/// Turn to settle the changes or the workspace of a run.
 pub(crate) struct Settling<'a>(&'a Runs, RunId);
 
 impl Drop for Settling<'_> {
@@ -38,7 +38,7 @@ impl Drop for Settling<'_> {
 }
 
 impl Runs {
-    /// What the run has changed.
+    /// Returns the changes of the run.
     pub async fn diff(&self, id: RunId, most: u32) -> Result<DiffRunResponse, Refusal> {
         let record = self.get(id)?;
         let layer = pending(&record)?;
@@ -111,10 +111,10 @@ impl Runs {
         self.tell_of_removal(record.id, principal, json!({ "action": "discard", "phase": "done" })).await
     }
 
-    /// Waits for the turn to settle a run, which one caller at a time may do.
+    /// Waits for the turn to settle a run. One caller at a time has it.
     ///
-    /// Waits for a run that is ending. Its state says that it has ended moments before its task is over; until then the run
-    /// still uses its workspace.
+    /// Also waits for a run that is ending. Its state says that it has ended moments before its task is over, and until then the run still
+    /// uses its workspace.
     pub(crate) async fn settle(&self, id: RunId) -> Settling<'_> {
         let ending = self
             .living()
@@ -138,11 +138,11 @@ impl Runs {
         if record.state.has_ended() {
             Ok(record)
         } else {
-            Err(Refusal::new(Reason::PreconditionFailed, "the run lives: stop it first"))
+            Err(Refusal::new(Reason::PreconditionFailed, "the run has not ended: stop it first"))
         }
     }
 
-    /// Handles for the host worker. The directory beneath must be the one that the run began with.
+    /// Opens the directories for the host worker. The lower directory must be the one that the run began with.
     fn layer_spec(&self, record: &Record, layer: Layer) -> Result<LayerSpec, Refusal> {
         let Workspace::Overlay { path } = &record.spec.workspace else { return Err(no_overlay()) };
         block_in_place(|| {
@@ -152,7 +152,8 @@ impl Runs {
             if (stat.st_ino, stat.st_uid) != (layer.inode, layer.owner.uid) {
                 return Err(Refusal::new(
                     Reason::PreconditionFailed,
-                    "the directory beneath is another one than the run began with: put the old one back, or discard the changes",
+                    "the directory beneath the overlay was replaced after the run began: put the old one \
+                     back, or discard the changes",
                 ));
             }
             let upper = self.launcher.directories.layer(&record.id.to_string()).join("upper");
@@ -181,7 +182,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Says on record what happens to the workspace of this run: durably, before it and after.
+    /// Records durably what happens to the workspace of this run. Callers do so before the change and after it.
     pub(crate) async fn tell(
         &self,
         run: RunId,
@@ -192,7 +193,7 @@ impl Runs {
         recorded.map(drop).map_err(|_| audit_service::Unavailable.into())
     }
 
-    /// The same of what is deleted: on a full disk that is what makes room for the record.
+    /// Records a deletion. On a full disk the deletion makes room for this record.
     pub(crate) async fn tell_of_removal(
         &self,
         run: RunId,
@@ -211,7 +212,7 @@ fn workspace_change(run: RunId, principal: &Principal, details: serde_json::Valu
 fn no_overlay() -> Refusal {
     Refusal::new(
         Reason::PreconditionFailed,
-        "the run's workspace is no overlay: its changes are in it already",
+        "the run's workspace is not an overlay: its changes are in it already",
     )
 }
 
@@ -225,7 +226,7 @@ fn pending(record: &Record) -> Result<Layer, Refusal> {
         Some(Layer { changes: Changes::Accepted, .. }) => gone("accepted"),
         Some(_) => gone("discarded"),
         None if matches!(record.spec.workspace, Workspace::Overlay { .. }) => {
-            Err(Refusal::new(Reason::PreconditionFailed, "the run never began: it has changed nothing"))
+            Err(Refusal::new(Reason::PreconditionFailed, "the run never began, so it has no changes"))
         }
         None => Err(no_overlay()),
     }

@@ -1,5 +1,6 @@
-//! Making a run: admitted, stored and on record before its task launches it.
+//! Makes a run: admits, stores and records it before its task launches it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use audit::{Event, Kind};
 use gateway::Profile;
 use gateway::policy::{ContainerPaths, RootMode};
 use identity::{Principal, RunId};
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use store::run::{Record, Spec, Workspace};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -20,7 +21,7 @@ use crate::shared::Shared;
 use crate::{task, variables};
 
 impl Runs {
-    /// Makes a run and waits until it is READY. The launch goes on when the caller goes away.
+    /// Makes a run and waits until it is READY. The launch continues if the caller goes away.
     pub async fn create(
         self: &Arc<Self>,
         id: RunId,
@@ -32,7 +33,7 @@ impl Runs {
         self.check_deny_list(&spec, Some(profile))?;
         spec.ttl.map_or(Ok(()), |ttl| self.check_ttl(ttl))?;
         spec.ttl = spec.ttl.or(self.max_ttl);
-        // The limit that will be in force is the one to show.
+        // Show the limit that will be in force.
         spec.limits.cpu_millis = containers::cpu_limit(spec.limits.cpu_millis, self.launcher.host.cpus);
         let record = Record::new(id, spec);
         let environment = variables::environment(&record.spec, &secrets);
@@ -41,77 +42,17 @@ impl Runs {
         let (commands, command_receiver) = mpsc::channel(8);
         let run = Arc::new(Run::new(record_receiver, commands, Duration::ZERO));
         if let Workspace::Kept { workspace } = record.spec.workspace {
-            // Nobody deletes it in between.
+            // The turn prevents a deletion of the workspace between the check and the admission.
             let _settling = self.settle(workspace).await;
             self.check_kept(workspace, principal)?;
             self.admit(id, &run)?;
         } else {
             self.admit(id, &run)?;
         }
-
         self.audit.redactor().learn(&id.to_string(), secrets.values().map(String::as_str));
-        let inserted = record.clone();
-        let stored = self.store.with(move |store| {
-            let request = request.as_ref().map(|(id, digest)| (id.as_str(), digest.as_slice()));
-            store.insert_run_with(&inserted, request, &secrets)
-        });
-        if let Err(error) = stored.await {
+        if let Err(refusal) = self.put_on_record(&record, profile, request, secrets).await {
             self.forget(id);
-            return Err(if error.is_conflict() {
-                Refusal::new(
-                    Reason::AlreadyExists,
-                    "request_id: a run is being made under this id at this moment",
-                )
-            } else {
-                Refusal::internal("keeping the run", &chain(&error))
-            });
-        }
-        if let Err(refusal) = self.keep_workspace(&record).await {
-            self.forget(id);
-            let _ = self.store.with(move |store| store.delete_run(id)).await;
             return Err(refusal);
-        }
-        let mut details = serde_json::json!({
-            "profile": record.spec.profile,
-            "image": record.spec.image,
-            "workspace": record.spec.workspace,
-            "labels": record.spec.labels,
-            "token": record.spec.token.is_some(),
-        });
-        // Names alone, of both kinds.
-        let (plain, sealed) = (record.spec.env.keys(), &record.spec.secret_env);
-        for (key, names) in
-            [("variables", plain.collect::<Vec<_>>()), ("sealed_variables", sealed.iter().collect())]
-        {
-            if !names.is_empty() {
-                details[key] = serde_json::json!(names);
-            }
-        }
-        if !profile.exec.deny_list.is_on() {
-            details["deny_list"] = "off".into();
-        }
-        if profile.container_paths == ContainerPaths::Allow {
-            details["container_paths"] = "allow".into();
-        }
-        if profile.root == RootMode::WritableLayer {
-            details["root"] = "writable-layer".into();
-            if profile.root_in_user_namespace {
-                details["root_in_user_namespace"] = true.into();
-            }
-            details["writable_paths"] = serde_json::json!(record.spec.writable_paths);
-        }
-        let event = Event::new(Kind::RunCreated)
-            .run(id.to_string())
-            .principal(&record.spec.principal)
-            .agent(&record.spec.agent_id)
-            .role(&record.spec.role)
-            .details(details);
-        let recorded = self.audit.record(event).await;
-        if recorded.is_err() {
-            let _ = self.forget_workspace(id).await;
-            self.forget(id);
-            let _ = self.store.with(move |store| store.delete_run(id)).await;
-            return Err(audit_service::Unavailable.into());
         }
 
         let (ready, answer) = oneshot::channel();
@@ -128,7 +69,42 @@ impl Runs {
             .map_err(|_| Refusal::new(Reason::Internal, "the run's task ended before it was ready"))?
     }
 
-    /// Nothing of the run is there.
+    /// Stores an admitted run, takes its workspace, and records it. If one of these fails, nothing of it remains.
+    async fn put_on_record(
+        &self,
+        record: &Record,
+        profile: &Profile,
+        request: Option<(String, Vec<u8>)>,
+        secrets: BTreeMap<String, String>,
+    ) -> Result<(), Refusal> {
+        let (id, inserted) = (record.id, record.clone());
+        let stored = self.store.with(move |store| {
+            let request = request.as_ref().map(|(id, digest)| (id.as_str(), digest.as_slice()));
+            store.insert_run_with(&inserted, request, &secrets)
+        });
+        stored.await.map_err(|error| {
+            if error.is_conflict() {
+                Refusal::new(
+                    Reason::AlreadyExists,
+                    "request_id: a run with this id is being created now; try again",
+                )
+            } else {
+                Refusal::internal("keeping the run", &chain(&error))
+            }
+        })?;
+        if let Err(refusal) = self.keep_workspace(record).await {
+            let _ = self.store.with(move |store| store.delete_run(id)).await;
+            return Err(refusal);
+        }
+        if self.audit.record(created(record, profile)).await.is_err() {
+            let _ = self.forget_workspace(id).await;
+            let _ = self.store.with(move |store| store.delete_run(id)).await;
+            return Err(audit_service::Unavailable.into());
+        }
+        Ok(())
+    }
+
+    /// Removes the run from the table and its secrets from the redactor.
     pub(crate) fn forget(&self, id: RunId) {
         self.living().remove(&id);
         self.audit.redactor().forget(&id.to_string());
@@ -142,11 +118,11 @@ impl Runs {
         if living.len() >= self.limit {
             return Err(Refusal::new(
                 Reason::Overloaded,
-                format!("{} runs live already, which is the daemon's limit: stop one first", self.limit),
+                format!("{} runs are live, which is the daemon's limit: stop one first", self.limit),
             ));
         }
         if living.contains_key(&id) || self.ended().contains_key(&id) {
-            return Err(Refusal::new(Reason::AlreadyExists, "run_id: there is a run with this id already"));
+            return Err(Refusal::new(Reason::AlreadyExists, "run_id: a run with this id already exists"));
         }
         if let Workspace::Kept { workspace } = run.spec().workspace
             && let Some(user) = user_among(&living, workspace)
@@ -160,9 +136,47 @@ impl Runs {
         Ok(())
     }
 
-    /// Refuses a run on a `bind` workspace under a profile whose deny list is off. A call asks again, because the policy may
-    /// have changed since the run began.
+    /// Refuses a run on a `bind` workspace under a profile whose deny list is off.
+    ///
+    /// Each call checks again, because the policy may have changed since the run began.
     pub fn check_deny_list(&self, spec: &Spec, profile: Option<&Profile>) -> Result<(), Refusal> {
         profile.map_or(Ok(()), |profile| self.launcher.roots.on_bind.check(&spec.workspace, profile))
     }
+}
+
+/// Returns the record of a run that is made. It has the names of variables, and no values.
+fn created(record: &Record, profile: &Profile) -> Event {
+    let spec = &record.spec;
+    let mut details = serde_json::json!({
+        "profile": spec.profile,
+        "image": spec.image,
+        "workspace": spec.workspace,
+        "labels": spec.labels,
+        "token": spec.token.is_some(),
+    });
+    if !spec.env.is_empty() {
+        details["variables"] = serde_json::json!(spec.env.keys().collect::<Vec<_>>());
+    }
+    if !spec.secret_env.is_empty() {
+        details["sealed_variables"] = serde_json::json!(spec.secret_env);
+    }
+    if !profile.exec.deny_list.is_on() {
+        details["deny_list"] = "off".into();
+    }
+    if profile.container_paths == ContainerPaths::Allow {
+        details["container_paths"] = "allow".into();
+    }
+    if profile.root == RootMode::WritableLayer {
+        details["root"] = "writable-layer".into();
+        if profile.root_in_user_namespace {
+            details["root_in_user_namespace"] = true.into();
+        }
+        details["writable_paths"] = serde_json::json!(spec.writable_paths);
+    }
+    Event::new(Kind::RunCreated)
+        .run(record.id.to_string())
+        .principal(&spec.principal)
+        .agent(&spec.agent_id)
+        .role(&spec.role)
+        .details(details)
 }

@@ -1,45 +1,45 @@
-//! The default image: made of the host's busybox at the start, for runs whose profile and request name none.
+//! The default image for runs whose profile and request name none. The daemon makes it from the host's busybox when it starts.
 //!
-//! A host without a busybox may still have images for all its profiles. So the daemon starts without one and says so;
-//! a run that needs the default image is refused, and the file is looked at again for the next one: once the operator
-//! has installed it, runs start without the daemon being started again. So does one that the engine has pruned.
+//! A host without a busybox may still have images for all its profiles. So the daemon starts without the default image and logs that. A run
+//! that needs the image is refused, and the next such run checks for the busybox again. Once the operator has installed it, runs start
+//! without a restart of the daemon. An image that the engine has pruned is made again in the same way.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use containers::{Busybox, DefaultImage, DefaultImageError, Engine, NoBusybox};
 use executor::engine_refusal;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use tokio::sync::Mutex;
 
-/// What an operator can do when there is no usable busybox.
+/// Advice to an operator whose host has no usable busybox.
 const REMEDY: &str = "install the package busybox-static, or set default_image.busybox in the configuration, or name an image in the profile";
 
 /// The default image, once it is made.
 pub struct DefaultImageSource {
-    engine: Arc<dyn Engine>,
+    engine: Arc<Engine>,
     busybox: PathBuf,
     made: Mutex<Option<DefaultImage>>,
 }
 
-/// Why there is no default image.
+/// Reason that there is no default image.
 #[derive(Debug, thiserror::Error)]
 pub enum NoDefaultImage {
-    /// The file on the host. For operators: names its path.
+    /// The host's file is missing or unusable. This message is for operators: it names the path.
     #[error("No static busybox at {}: {}; {}", .path.display(), chain(.why), REMEDY)]
     Busybox { path: PathBuf, why: NoBusybox },
-    /// The engine, or what it has under the image's name.
+    /// The engine failed, or has a wrong image under the default image's name.
     #[error("The default image cannot be made")]
     Image(#[source] DefaultImageError),
 }
 
 impl DefaultImageSource {
-    pub fn new(engine: Arc<dyn Engine>, busybox: PathBuf) -> Self {
+    pub fn new(engine: Arc<Engine>, busybox: PathBuf) -> Self {
         Self { engine, busybox, made: Mutex::default() }
     }
 
-    /// The image, which is made now if it is not there yet.
+    /// Returns the image, and makes it first if the engine does not have it.
     pub async fn get(&self) -> Result<DefaultImage, NoDefaultImage> {
         let mut made = self.made.lock().await;
         if let Some(image) = &*made {
@@ -59,12 +59,12 @@ impl DefaultImageSource {
     }
 }
 
-/// Reads and judges the file of the configuration.
+/// Reads and checks the busybox that the configuration names.
 pub fn read(path: PathBuf) -> Result<Busybox, NoDefaultImage> {
     Busybox::read(&path).map_err(|why| NoDefaultImage::Busybox { path, why })
 }
 
-/// For whoever asked for a run: without the host's path, which is for the log.
+/// Converts for the client that asked for a run. The host's path goes only to the log.
 impl From<NoDefaultImage> for Refusal {
     fn from(error: NoDefaultImage) -> Self {
         tracing::error!("{}", chain(&error));

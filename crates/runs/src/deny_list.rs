@@ -1,12 +1,12 @@
-//! Where a run without a deny list may work: in workspaces that can be thrown away, and on an operator's own directory only if
-//! the configuration says so.
+//! Workspaces that a run without a deny list may use: those that can be thrown away. An operator's own directory needs the configuration's
+//! permission.
 
 use gateway::Profile;
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use store::run::Workspace;
 
-/// What the configuration says of `bind` workspaces under profiles whose deny list is off.
+/// Setting for `bind` workspaces under profiles whose deny list is off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HarnessOnBind {
     #[default]
@@ -15,7 +15,7 @@ pub enum HarnessOnBind {
 }
 
 impl HarnessOnBind {
-    /// As the configuration names it.
+    /// Returns the name that the configuration uses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Deny => "deny",

@@ -1,4 +1,4 @@
-//! Where the daemon keeps what it makes.
+//! Directories in which the daemon keeps its files.
 
 use std::path::PathBuf;
 
@@ -8,95 +8,95 @@ use store::run::{Record, Workspace};
 
 use crate::remove::remove_tree;
 
-/// Where the daemon keeps what it makes.
+/// Paths of the daemon's directories.
 #[derive(Debug, Clone)]
 pub struct Directories {
     pub state: PathBuf,
 }
 
 impl Directories {
-    /// A managed or cloned workspace.
+    /// Returns the directory of a managed or cloned workspace.
     pub(crate) fn workspace(&self, run: &str) -> PathBuf {
         self.workspaces().join(run)
     }
 
-    /// All managed and cloned workspaces.
+    /// Returns the parent of all managed and cloned workspaces.
     pub(crate) fn workspaces(&self) -> PathBuf {
         self.state.join("workspaces")
     }
 
-    /// What an overlay keeps of a run's changes.
+    /// Returns the directory of an overlay's layer, which has the changes of a run.
     pub(crate) fn layer(&self, run: &str) -> PathBuf {
         self.state.join("overlays").join(run)
     }
 
-    /// What a writable root keeps of a run's changes.
+    /// Returns the directory of a writable root's layer, which has the changes of a run.
     pub(crate) fn root_layer(&self, run: &str) -> PathBuf {
         self.root_layers().join(run)
     }
 
-    /// The layers of all writable roots.
+    /// Returns the parent of the layers of all writable roots.
     pub(crate) fn root_layers(&self) -> PathBuf {
         self.state.join("roots")
     }
 
-    /// Removes what was made as a run's workspace.
+    /// Removes the directories that were made as a run's workspace.
     pub(crate) async fn remove_workspace(&self, run: RunId) {
         remove_tree(self.workspace(&run.to_string())).await;
         remove_tree(self.layer(&run.to_string())).await;
     }
 
-    /// `/state` of a run.
+    /// Returns the directory that a run has as `/state`.
     pub(crate) fn run_state(&self, run: &str) -> PathBuf {
         self.state.join("runs").join(run)
     }
 
-    /// `/state/logs` of a run.
+    /// Returns the directory that a run has as `/state/logs`.
     pub(crate) fn run_log(&self, run: &str) -> PathBuf {
         self.state.join("logs").join(run)
     }
 
-    /// The guest's program, and files of the daemon's own that containers have.
+    /// Returns the directory of the guest's program and of other files that the daemon gives to containers.
     pub fn bin(&self) -> PathBuf {
         self.state.join("bin")
     }
 
-    /// Recordings of operators' sessions in a run.
+    /// Returns the directory with the recordings of operators' sessions in a run.
     pub fn recordings(&self, run: &str) -> PathBuf {
         self.state.join("sessions").join(run)
     }
 
-    /// Processes of a run that outlive their calls: what is known of them, and what they wrote.
+    /// Returns the directory for a run's processes that outlive their calls: their records, and their output.
     pub(crate) fn processes(&self, run: &str) -> PathBuf {
         self.state.join("processes").join(run)
     }
 
-    /// What the host lane keeps of a run: what was deleted, and what was begun and is not over.
+    /// Returns the directory in which the host lane keeps a run's deleted files and its unfinished operations.
     pub fn private(&self, run: &str) -> PathBuf {
         self.privates().join(run)
     }
 
-    /// Uploads into a run until a call takes them. They count against the run's quota.
+    /// Returns the directory of uploads into a run that no call has taken yet. They count against the run's quota.
     pub(crate) fn uploads(&self, run: &str) -> PathBuf {
         self.private(run).join(Keeps::Uploads.name())
     }
 
-    /// What the host lane keeps of all runs.
+    /// Returns the parent of the host lane's directories of all runs.
     pub(crate) fn privates(&self) -> PathBuf {
         self.state.join("host-worker")
     }
 
-    /// Mount points for the engine to bind.
+    /// Returns the directory of a run's mount points, which the engine binds.
     pub(crate) fn slots(&self, run: &str) -> PathBuf {
         self.mounts().join(run)
     }
 
-    /// Where what counts against runs' quotas lies: in each the directories of runs, by their ids.
+    /// Returns the directories whose contents count against quotas. Each has one subdirectory for each run, named by the run's id.
     pub(crate) fn counted(&self) -> [PathBuf; 4] {
         [self.state.join("runs"), self.workspaces(), self.state.join("overlays"), self.root_layers()]
     }
 
-    /// What counts against the quota of a run that lives.
+    /// Returns the directories that count against the quota of a live run.
     pub(crate) fn counted_of(&self, record: &Record) -> Vec<PathBuf> {
         let run = record.id.to_string();
         let mut counted = vec![self.run_state(&run), self.root_layer(&run)];
@@ -109,7 +109,7 @@ impl Directories {
         counted
     }
 
-    /// All mount points.
+    /// Returns the parent of the mount points of all runs.
     pub(crate) fn mounts(&self) -> PathBuf {
         self.state.join("mounts")
     }

@@ -1,12 +1,12 @@
-//! A run that is to live longer than it was asked to.
+//! Gives a run a longer `ttl`.
 //!
-//! The run's task answers, which also ends the run: so either the run lives on with its new `ttl`, on the disk and on record, or the
-//! answer says that it has ended.
+//! The run's task answers, and the same task ends the run. So either the run continues with its new `ttl`, which is stored and recorded, or
+//! the answer says that the run has ended.
 
 use std::time::Duration;
 
 use identity::RunId;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
 use store::run::Record;
@@ -24,7 +24,7 @@ impl Runs {
         self.ask(id, |done| Command::Extend(Extend { ttl, by: by.to_owned(), done })).await
     }
 
-    /// Refuses a `ttl` above the configuration's.
+    /// Refuses a `ttl` above the limit of the configuration.
     pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<(), Refusal> {
         match self.max_ttl {
             Some(most) if ttl > most => {
@@ -40,11 +40,11 @@ impl Runs {
 }
 
 impl Shared {
-    /// Does what was asked, and answers.
+    /// Executes the command and answers it.
     pub(crate) async fn extend(&self, extend: Extend) {
         let Extend { ttl, by, done } = extend;
         let outcome = self.live_until(ttl, &by).await;
-        // The client may be gone; the run is as it is.
+        // The client may be gone. That changes nothing for the run.
         let _ = done.send(outcome);
     }
 

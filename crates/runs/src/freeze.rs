@@ -1,24 +1,24 @@
-//! Pausing: while anything holds a run its commands stand still and it takes no calls.
+//! Pauses runs: while anything holds a run, its commands are frozen and it takes no calls.
 //!
-//! What is frozen is the cgroup above all leaves of the container ([`Commands`]): every process that a call or a terminal
-//! has started, and every one that is still to begin. While only approvals hold the run, a command that was approved goes on
-//! among them, by itself ([`Group::Alone`]). A terminal for which the run is paused goes on likewise ([`Group::Terminal`]). The
-//! guest and PID 1, which are ours, go on: so the guest's heartbeat goes on, and a reviewer's previews and hashes can be made of
-//! files that nothing changes. A file operation that the host lane has begun comes to its end; the next one waits, or is refused.
+//! A pause freezes the cgroup above all leaves of the container ([`Commands`]): every process that a call or a terminal has started, and
+//! every one that is still to begin. While only approvals hold the run, an approved command continues in a group of the same container
+//! ([`Group::Alone`]). So does a terminal for which the run is paused ([`Group::Terminal`]). The guest and PID 1 belong to Cofferdam and
+//! continue, so the guest's heartbeat continues. A reviewer's previews and hashes can then be made of files that do not change. A file
+//! operation that the host lane has begun is completed. The next one waits, or is refused.
 //!
-//! Each hold ends with its own cause, and the run goes on with the end of the last. Holds are in the run's record before
-//! anything is frozen and leave it after it was thawed, so that a daemon that takes the run over finds at least as many as
-//! there should be, and makes them true again ([`Shared::freeze_again`]).
+//! Each hold ends with its own cause, and the run continues when its last hold ends. A hold is in the run's record before anything is
+//! frozen, and leaves it after the thaw. So a daemon that reattaches the run finds at least as many holds as there should be, and applies
+//! them again ([`Shared::freeze_again`]).
 //!
-//! The clock of calls does not stop: a timeout is a promise to whoever waits, whose own deadline does not stop either. A
-//! command whose time is over, or that is cancelled, is ended where it stands.
+//! The clock of calls does not stop. A timeout is a promise to the caller, whose own deadline does not stop either. A command that is
+//! cancelled or out of time is ended while it is frozen.
 
 use std::time::Duration;
 
 use containers::{CgroupError, Commands, ContainerCgroup, ContainerId, Engine, Group};
 use executor::Lanes;
 use identity::RunId;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use store::run::{Held, Hold, Record, State};
 use timestamp::Timestamp;
@@ -28,25 +28,25 @@ use crate::registry::Runs;
 use crate::run::{Change, Command, Freeze};
 use crate::shared::Shared;
 
-/// For commands to stand still, or to be gone. What waits in the kernel for longer does so without running on.
+/// Time in which commands have to freeze or end. A process that waits in the kernel for longer does not execute meanwhile.
 const WITHIN: Duration = Duration::from_secs(2);
-/// Holds of one run.
+/// Most holds of one run.
 const MOST: usize = 256;
 
 impl Runs {
-    /// Makes a run stand still until [`Self::release`]. A hold that is there already is no error.
+    /// Pauses a run until [`Self::release`]. A hold that exists already is no error.
     pub async fn hold(&self, id: RunId, hold: Hold, by: Option<&str>) -> Result<(), Refusal> {
         let change = Change::Hold(Held { hold, by: by.map(str::to_owned), since: Timestamp::now() });
         self.freeze(id, change).await
     }
 
-    /// Ends a hold; the run goes on when it was the last. One that is not there, or whose run has ended, is no error.
+    /// Ends a hold. The run continues if it was the last one. An unknown hold, or a run that has ended, is no error.
     pub async fn release(&self, id: RunId, hold: &Hold) -> Result<(), Refusal> {
         let hold = hold.clone();
         self.release_all(id, move |held| *held == hold).await
     }
 
-    /// Ends all holds of which `which` is true.
+    /// Ends all holds for which `which` returns true.
     pub async fn release_all(
         &self,
         id: RunId,
@@ -68,13 +68,13 @@ impl Shared {
         self.record.borrow().state == State::Paused
     }
 
-    /// Does what was asked, and answers.
+    /// Executes the command and answers it.
     pub(crate) async fn freeze(&mut self, freeze: Freeze, lanes: &Lanes) {
         let outcome = match freeze.change {
             Change::Hold(held) => self.hold(held, lanes).await,
             Change::Release(which) => self.release(which.as_ref(), lanes).await,
         };
-        // The client may be gone; the run is as it is.
+        // The client may be gone. That changes nothing for the run.
         let _ = freeze.done.send(outcome);
     }
 
@@ -87,36 +87,40 @@ impl Shared {
             return Err(takes_no_call(&self.record.borrow()));
         }
         if before.len() >= MOST {
-            return Err(Refusal::new(Reason::Overloaded, format!("{MOST} causes hold the run already")));
+            return Err(Refusal::new(
+                Reason::Overloaded,
+                format!("the run is already held for {MOST} reasons, which is the limit"),
+            ));
         }
         if lanes.commands(Group::Ordinary).is_none() {
             return Err(Refusal::new(
                 Reason::PreconditionFailed,
-                "the run's commands are in no cgroup that the daemon sees (a rootless engine, or gVisor), without which they cannot be made to stand still",
+                "the daemon does not see the cgroup of the run's commands (a rootless engine, or gVisor), \
+                 so they cannot be frozen",
             ));
         }
         self.record.send_modify(|record| record.holds.push(held.clone()));
         self.enter(State::Paused, None).await;
         let refusal = match self.apply(lanes).await {
             Ok(true) => return Ok(()),
-            // An operator types secrets on the word that everything else is frozen.
+            // An operator types secrets because everything else is said to be frozen.
             Ok(false) if matches!(held.hold, Hold::Terminal(_)) => Refusal::new(
                 Reason::PreconditionFailed,
                 format!(
-                    "a process of the run waits in the kernel and was not frozen within {WITHIN:?}, so the terminal was not opened: try \
-                     again, or open it without pausing the run"
+                    "a process of the run is blocked in the kernel and was not frozen within {WITHIN:?}, so \
+                     the terminal was not opened: try again, or open it without pausing the run"
                 ),
             ),
             Ok(false) => {
                 let run = self.record.borrow().id;
-                tracing::warn!(%run, "a paused run has a process that waits in the kernel; it freezes after that");
+                tracing::warn!(%run, "a paused run has a process that is blocked in the kernel; it freezes when the kernel returns");
                 return Ok(());
             }
             Err(refusal) => refusal,
         };
         self.record.send_modify(|record| record.holds.retain(|other| other.hold != held.hold));
         if let Err(error) = self.apply(lanes).await {
-            // A run with so much to do already is not ended for it, and is frozen until somebody stops it.
+            // A full queue does not end the run. It then stays frozen until somebody stops it.
             let _ = self.run.commands.try_send(Command::Fail(error.message));
         }
         if before.is_empty() {
@@ -154,7 +158,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Has each group of commands stand still, or go on, as the holds say. Whether what is to stand still does.
+    /// Freezes or thaws each group of commands as the holds require. Returns true if all groups that have to freeze are frozen.
     async fn apply(&self, lanes: &Lanes) -> Result<bool, Refusal> {
         let mut still = true;
         for group in Group::ALL {
@@ -172,34 +176,34 @@ impl Shared {
         Ok(still)
     }
 
-    /// What holds a run that an earlier daemon has left holds it still, and nothing else does.
+    /// Applies the holds that an earlier daemon left, and pauses the run if there are any.
     pub(crate) async fn freeze_again(&mut self, lanes: &Lanes) {
         if let Err(refusal) = self.apply(lanes).await {
-            tracing::error!(run = %self.record.borrow().id, why = refusal.message, "a run's commands are not as they should be");
+            tracing::error!(run = %self.record.borrow().id, why = refusal.message, "the freezer state of a run's commands could not be set");
         }
         if !self.record.borrow().holds.is_empty() && !self.is_paused() {
             self.enter(State::Paused, None).await;
         }
     }
 
-    /// Ends the holds of terminals that a former daemon had open, and fails the run if that cannot be done.
+    /// Ends the holds of terminals that a previous daemon had open, and fails the run if that is not possible.
     pub(crate) async fn release_terminals(&mut self, lanes: &Lanes) {
         if let Err(refusal) = self.release(&|hold| matches!(hold, Hold::Terminal(_)), lanes).await {
             self.run.fail(refusal.message).await;
         }
     }
 
-    /// Ends all commands, also those that stand still. What holds the run holds what begins after that.
+    /// Ends all commands, also frozen ones. Then applies the holds again, for commands that begin later.
     pub(crate) async fn end_commands(&self, lanes: &Lanes) {
         end_frozen(lanes).await;
         lanes.guest().sweep().await;
         self.run.disk.commands_are_gone();
         if let Err(refusal) = self.apply(lanes).await {
-            tracing::error!(run = %self.record.borrow().id, why = refusal.message, "a run's commands are not as they should be");
+            tracing::error!(run = %self.record.borrow().id, why = refusal.message, "the freezer state of a run's commands could not be set");
         }
     }
 
-    /// Nothing holds the run any more, because it ends: whether something did.
+    /// Removes all holds, because the run ends. Returns true if there were any.
     pub(crate) fn let_go(&self) -> bool {
         let held = !self.record.borrow().holds.is_empty();
         self.record.send_modify(|record: &mut Record| record.holds.clear());
@@ -207,7 +211,7 @@ impl Shared {
     }
 }
 
-/// The run ends: its commands do so where they stand. Processes that stay frozen could not be killed on cgroup v1.
+/// Ends the commands of a run that ends, while they are frozen. On cgroup v1, a process that stays frozen cannot be killed.
 pub(crate) async fn end_frozen(lanes: &Lanes) {
     for commands in Group::ALL.into_iter().filter_map(|group| lanes.commands(group)) {
         if let Err(refusal) = with(commands, |commands| commands.end(WITHIN)).await {
@@ -216,7 +220,7 @@ pub(crate) async fn end_frozen(lanes: &Lanes) {
     }
 }
 
-/// Ends what is left of a terminal for which the run was paused, before those go on that must not read it.
+/// Ends the processes of a terminal for which the run was paused. The caller thaws the other commands, which must not read it, after that.
 async fn end_terminal(lanes: &Lanes) -> Result<(), Refusal> {
     let Some(commands) = lanes.commands(Group::Terminal) else { return Ok(()) };
     let evidence = with(commands, |commands| commands.end(WITHIN)).await?;
@@ -228,14 +232,14 @@ async fn end_terminal(lanes: &Lanes) -> Result<(), Refusal> {
     Err(Refusal::new(Reason::PreconditionFailed, message))
 }
 
-/// Ends what stands still in a container that an earlier daemon has left, so that it can be removed.
-pub(crate) async fn end_leftover(engine: &dyn Engine, container: &ContainerId) {
+/// Ends frozen processes in a container that an earlier daemon left, so that the container can be removed.
+pub(crate) async fn end_leftover(engine: &Engine, container: &ContainerId) {
     let pid = engine.inspect(container).await.ok().and_then(|inspection| inspection.host_pid);
-    // Without a process or a cgroup in sight nothing of ours was frozen.
+    // The daemon froze a process only if a process and a cgroup are visible.
     let Some(cgroup) = pid.and_then(|pid| ContainerCgroup::of_pid(pid, container).ok()) else { return };
     for commands in Group::ALL.map(|group| cgroup.commands(group)) {
         if let Err(refusal) = with(commands, |commands| commands.end(WITHIN)).await {
-            tracing::warn!(%container, why = refusal.message, "a container that a former daemon left may stand still");
+            tracing::warn!(%container, why = refusal.message, "a container from before the restart may be frozen");
         }
     }
 }

@@ -1,14 +1,14 @@
-//! The words for a run that takes no call now: its state, or who holds it and how it goes on.
+//! Messages for a run that takes no call now: its state, or its holder and how the run continues.
 
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use store::run::{Held, Hold, Record, State};
 
-/// Refuses a call to a run as its record shows it.
+/// Refuses a call, with the reason that the run's record shows.
 ///
-/// A pause, an alert and a terminal come before approvals, which are settled without the caller.
+/// A pause, an alert or a terminal is named before an approval, which ends without the caller.
 pub(crate) fn takes_no_call(record: &Record) -> Refusal {
-    // A hold is there before the run is PAUSED.
+    // The record has the hold before the run is PAUSED.
     let state = if record.state == State::Ready { State::Paused } else { record.state };
     let refused = takes_no_calls(state);
     if state != State::Paused {
@@ -57,7 +57,7 @@ pub(crate) fn takes_no_calls(state: State) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use ops::Reason;
+    use operations::Reason;
     use store::run::{Held, Hold, Record, State};
     use timestamp::Timestamp;
 

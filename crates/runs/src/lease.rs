@@ -1,8 +1,8 @@
-//! The lease of a run: it ends when nobody has renewed it for so long.
+//! The lease of a run. The run ends when no client has renewed the lease for its duration.
 //!
-//! Only `KeepAliveRun` renews it. A renewal that was answered holds: the run's task and the renewal decide under one lock
-//! whether it came in time. The clock is this daemon's own, and starts when the run is READY or reattached: nobody could
-//! renew a lease while no daemon ran.
+//! Only `KeepAliveRun` renews it. A renewal that was answered is valid: the run's task and the renewal decide under one lock whether it
+//! came in time. The clock belongs to this daemon, and starts when the run is READY or reattached. No client could renew a lease while no
+//! daemon ran.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ impl Lease {
         *self.term.lock() = Term { began: now, is_over: false };
     }
 
-    /// Begins a new term, unless the last one is over: whether it does.
+    /// Begins a new term and returns true, unless the last term is over.
     pub(crate) fn renew(&self, now: Instant) -> bool {
         let mut term = self.look(now);
         if !term.is_over {
@@ -37,7 +37,7 @@ impl Lease {
         !term.is_over
     }
 
-    /// Until it is over unless somebody renews it. When that is nothing nobody can.
+    /// Returns the time until the lease ends unless it is renewed. At zero it can no longer be renewed.
     pub(crate) fn left(&self, now: Instant) -> Duration {
         let term = self.look(now);
         if term.is_over { Duration::ZERO } else { self.lasts.saturating_sub(now.duration_since(term.began)) }
@@ -59,7 +59,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_lease_is_over_when_nobody_came_in_time_and_stays_so() {
+    fn unrenewed_lease_expires_for_good() {
         let start = Instant::now();
         let lease = Lease::new(10 * SECOND, start);
         assert!(lease.renew(start + 9 * SECOND));

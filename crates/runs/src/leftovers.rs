@@ -1,4 +1,4 @@
-//! Removes containers, mounts and layers of roots that a former daemon left and that no run has.
+//! Removes containers, mounts and layers of roots that a previous daemon left and that belong to no run.
 
 #![expect(clippy::disallowed_methods, reason = "mount points that the daemon made")]
 
@@ -18,7 +18,7 @@ use crate::remove::remove_tree;
 use crate::resources::remove_container;
 
 impl Runs {
-    /// Removes this instance's containers but `kept`. Those for which the engine did not answer are not waited for.
+    /// Removes this instance's containers, except `kept`. Does not wait for those about which the engine did not answer.
     pub(crate) async fn remove_others(
         &self,
         kept: &BTreeSet<ContainerId>,
@@ -33,11 +33,12 @@ impl Runs {
             let Some(run) = made_as(&container) else {
                 tracing::warn!(
                     container = container.name,
-                    "not removing a container that has this daemon's label, and a name that the daemon gives none"
+                    "not removing a container that has this daemon's label, but a name that the daemon \
+                     never gives"
                 );
                 continue;
             };
-            tracing::warn!(container = container.name, "removing a container that a former daemon left");
+            tracing::warn!(container = container.name, "removing a container from before the restart");
             let (engine, slots) = (engine.clone(), slots.clone());
             let removal = async move {
                 let slot = slots.acquire().await;
@@ -57,15 +58,17 @@ impl Runs {
         if !removals.is_empty() {
             tracing::error!(
                 containers = removals.len(),
-                "the engine does not remove what a former daemon left; that goes on beside the daemon's work"
+                "the engine has not removed the containers from before the restart; the daemon keeps trying \
+                 while it works"
             );
             tokio::spawn(removals.join_all());
         }
         Ok(())
     }
 
-    /// Removes the mounts of all containers but those that were made as `kept`. The slots are two levels down:
-    /// `mounts/RUN/workspace`.
+    /// Removes the mounts of all containers except those that were made as `kept`.
+    ///
+    /// The slots are two levels down: `mounts/RUN/workspace`.
     pub(crate) async fn clean_others(&self, kept: BTreeSet<RunId>) -> anyhow::Result<()> {
         let mounts = self.launcher.directories.mounts();
         let cleaned = tokio::task::spawn_blocking(move || {
@@ -76,10 +79,10 @@ impl Runs {
                     match containers::clean_slots(&run.path()) {
                         Ok(count) => cleaned += count,
                         Err(error) => {
-                            tracing::error!(error = %chain(&error), "mounts that a former daemon left stay; the next start tries again");
+                            tracing::error!(error = %chain(&error), "mounts from before the restart could not be removed; the next start tries again");
                         }
                     }
-                    // Only an empty directory goes.
+                    // This removes only an empty directory.
                     let _ = std::fs::remove_dir(run.path());
                 }
             }
@@ -87,12 +90,12 @@ impl Runs {
         });
         let cleaned = cleaned.await?;
         if cleaned > 0 {
-            tracing::warn!(mounts = cleaned, "removed mounts that a former daemon left");
+            tracing::warn!(mounts = cleaned, "removed mounts from before the restart");
         }
         Ok(())
     }
 
-    /// Removes the layers of the writable roots of all runs but `kept`: they go with their runs.
+    /// Removes the layers of the writable roots of all runs except `kept`. A layer ends with its run.
     pub(crate) async fn remove_roots(&self, kept: &BTreeMap<RunId, FormerEnded>) {
         let layers = self.launcher.directories.root_layers();
         for layer in std::fs::read_dir(layers).into_iter().flatten().flatten() {
@@ -104,7 +107,9 @@ impl Runs {
     }
 }
 
-/// The run or the warm container as which the daemon has made a container, by the name that it gave. A label alone can be anybody's.
+/// Returns the id of the run or warm container for which the daemon made a container, from the container's name.
+///
+/// A label alone proves nothing: any container can have it.
 fn made_as(container: &ContainerListing) -> Option<RunId> {
     let run = container.name.strip_prefix("cofferdam-")?;
     RunId::parse(run.strip_suffix("-image").unwrap_or(run)).ok()

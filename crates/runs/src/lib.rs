@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
-#![allow(missing_docs)] // the daemon alone calls it
+#![allow(missing_docs)] // only the daemon calls it
 
 mod adopt;
 mod boundary;

@@ -1,8 +1,8 @@
-//! Linked work trees (`git worktree add`): directories whose `.git` is a file that names a place in another repository.
+//! Linked work trees (`git worktree add`): directories whose `.git` is a file that names a directory in another repository.
 //!
-//! Trust boundary: anyone who could write the directory, such as an agent of an earlier run, could write that file. So
-//! the repository is believed only if it names the directory itself as the work tree of this name. It must be beneath a
-//! workspace root and the principal's own, as every workspace must. Its files are read in the jail, never here.
+//! Trust boundary: anyone who could write the directory, such as an agent of an earlier run, could write that file. So the repository is
+//! used only if it names this directory as the work tree of that name. Like every workspace, it must be beneath a workspace root and belong
+//! to the principal. Its files are read in the jail, never here.
 
 use std::os::fd::AsFd as _;
 use std::path::{Component, Path, PathBuf};
@@ -10,14 +10,14 @@ use std::path::{Component, Path, PathBuf};
 use executor::{Directory, LinkedRepository, layer};
 use host_launch::Owner;
 use identity::Principal;
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
 use store::run::{Linked, Place};
 
 use crate::workspace::{Purpose, Roots};
 
-/// Finds the repository of a directory that is a linked work tree; `None` where it is none.
+/// Finds the repository of a linked work tree. Returns `None` if the directory is not one.
 pub(crate) async fn linked(
     roots: &Roots,
     field: &'static str,
@@ -55,13 +55,13 @@ pub(crate) async fn linked(
     Ok(Some(LinkedRepository { directory: repository, work_tree: name }))
 }
 
-/// The repository for the git operations of a run on a linked work tree, and what is kept of it to know it again by.
+/// The repository for the git operations of a run on a linked work tree, and its identity for a later check.
 pub(crate) struct InPlace {
     pub(crate) repository: LinkedRepository,
     pub(crate) kept: Option<Linked>,
 }
 
-/// Finds the repository for the git operations of a run on `directory`. Without it, a run on a linked work tree has none.
+/// Finds the repository for the git operations of a run on `directory`. Without one, a run on a linked work tree has no git operations.
 pub(crate) async fn in_place(roots: &Roots, directory: &Directory, principal: &Principal) -> Option<InPlace> {
     match linked(roots, "workspace.path", directory, principal).await {
         Ok(found) => {
@@ -84,7 +84,7 @@ impl InPlace {
     }
 }
 
-/// The repository of a run that outlived its daemon, if it is the one that it was.
+/// Opens the repository of a run that outlived its daemon, if it is still the same.
 pub(crate) fn again(roots: &Roots, was: &Linked, owner: Owner) -> Option<InPlace> {
     let (path, work_tree) = (was.path.clone(), was.work_tree.clone());
     let directory = Directory { handle: roots.reopen(&path)?, path, owner, is_mapped: false };
@@ -107,7 +107,7 @@ fn kept(linked: &LinkedRepository) -> Option<Linked> {
     })
 }
 
-/// The repository, and the work tree's name in it, that the text of a `.git` file leads to.
+/// Returns the repository, and the work tree's name in it, from the text of a `.git` file.
 fn named_place(text: &[u8], directory: &Path) -> Option<(PathBuf, String)> {
     let place = resolved(text.strip_prefix(b"gitdir:")?, directory)?;
     let name = place.file_name()?.to_str()?.to_owned();
@@ -115,7 +115,7 @@ fn named_place(text: &[u8], directory: &Path) -> Option<(PathBuf, String)> {
     Some((parent.parent()?.to_owned(), name))
 }
 
-/// The path in the text of a file of git's, which may be relative to `from`.
+/// Returns the path in the text of one of git's files. It may be relative to `from`.
 fn resolved(text: &[u8], from: &Path) -> Option<PathBuf> {
     let mut path = PathBuf::new();
     for component in from.join(std::str::from_utf8(text).ok()?.trim()).components() {

@@ -1,4 +1,4 @@
-//! A run's mounts: made by us, bound by the engine, and checked from the container's side.
+//! The mounts of a run. The daemon makes them, the engine binds them, and they are checked from the container's side.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use containers::{
 };
 use executor::Directory;
 use jail::Mount;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, StatVfsMountFlags};
 use rustix::io::Errno;
@@ -19,22 +19,22 @@ use crate::linked::InPlace;
 use crate::resources::RunResources;
 use crate::root_layer::RootLayer;
 
-/// Type of a file system in memory, of statfs(2).
+/// Type of a file system in memory, as statfs(2) reports it.
 const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 
-/// A run's directories.
+/// Directories of a run.
 pub(crate) struct Opened {
     pub(crate) workspace: Directory,
     pub(crate) state: Directory,
     pub(crate) private: Directory,
     pub(crate) log: Directory,
     pub(crate) pkg: Option<Directory>,
-    /// In the jail of the host worker alone.
+    /// The repository of a linked work tree. Only the jail of the host worker has it.
     pub(crate) linked: Option<InPlace>,
 }
 
 impl Opened {
-    /// Mount points, and what belongs there.
+    /// Returns the mount points and their directories.
     pub(crate) fn shown(&self, access: Access) -> Vec<Shown<'_>> {
         let mut shown = vec![
             Shown::new(Mount::Project, &self.workspace, access),
@@ -48,13 +48,13 @@ impl Opened {
     }
 }
 
-/// A directory, and where the container sees it.
+/// A directory, and its location in the container.
 pub(crate) struct Shown<'d> {
-    /// Its mount point's name among the run's slots.
+    /// Name of its mount point among the run's slots.
     slot: &'static str,
-    /// In the container.
+    /// Path in the container.
     pub(crate) target: &'static str,
-    /// In messages.
+    /// Name in messages.
     pub(crate) name: &'static str,
     pub(crate) directory: &'d Directory,
     pub(crate) access: Access,
@@ -66,13 +66,13 @@ impl<'d> Shown<'d> {
         Self { slot: &target[1..], target, name: mount.alias(), directory, access }
     }
 
-    /// The run's log, which nobody in the container can write, whoever they are.
+    /// Returns the run's log, which no user in the container can write.
     fn log(directory: &'d Directory) -> Self {
         let (slot, target, name) = ("log", "/state/logs", "@state/logs");
         Self { slot, target, name, directory, access: Access::ReadOnly }
     }
 
-    /// What its mount has in the container.
+    /// Returns the flags that the mount has in the container.
     fn flags(&self) -> StatVfsMountFlags {
         let every = StatVfsMountFlags::NOSUID | StatVfsMountFlags::NODEV;
         match self.access {
@@ -81,14 +81,15 @@ impl<'d> Shown<'d> {
         }
     }
 
-    /// Its mount point.
+    /// Returns the path of its mount point on the host.
     pub(crate) fn slot(&self, slots: &Path) -> PathBuf {
         slots.join(self.slot)
     }
 }
 
-/// Idmapped mounts where the kernel and the file systems can; else the container runs under the owner's uid, if its ids are the
-/// host's.
+/// Makes idmapped mounts if the kernel and the file system support them.
+///
+/// Otherwise the container runs under the owner's uid, provided that the container's ids are the host's.
 pub(crate) fn mount(
     slots: &Path,
     run: &str,
@@ -155,7 +156,7 @@ fn prepare(
         .collect()
 }
 
-/// The mounts as the engine has to name them.
+/// Returns the mounts as the engine has to name them.
 pub(crate) fn bind(slots: &[MountSlot], directories: &[Shown<'_>]) -> Result<Vec<MountSpec>, Refusal> {
     slots
         .iter()
@@ -168,7 +169,7 @@ pub(crate) fn bind(slots: &[MountSlot], directories: &[Shown<'_>]) -> Result<Vec
         .collect()
 }
 
-/// Makes sure that mounts which came into a container while it ran have their flags there. Nobody inside can change them.
+/// Checks the flags of mounts that entered a container while it ran. No process in the container can change them.
 pub(crate) fn are_restricted(host_pid: u32, directories: &[Shown<'_>]) -> Result<(), Refusal> {
     let failed = |error: Errno| Refusal::internal("looking at the flags of the container's mounts", &error);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -179,15 +180,15 @@ pub(crate) fn are_restricted(host_pid: u32, directories: &[Shown<'_>]) -> Result
             rustix::fs::openat(&root, place, flags | OFlags::NOFOLLOW, Mode::empty()).map_err(failed)?;
         let has = rustix::fs::fstatvfs(&seen).map_err(failed)?.f_flag;
         if !has.contains(shown.flags()) {
-            let message = format!("the mount at {} has not the flags that were asked for", shown.name);
+            let message = format!("the mount at {} does not have the requested flags", shown.name);
             return Err(Refusal::new(Reason::EngineUnavailable, message));
         }
     }
     Ok(())
 }
 
-/// Lets everybody write in `/tmp`: older runtimes give the file system in memory the mode of the image's directory, whatever mode
-/// they were asked for. No process of the container can take the mount away.
+/// Makes `/tmp` writable for all users. Older runtimes give the file system in memory the mode of the image's directory, whatever mode was
+/// requested. No process of the container can unmount it.
 fn open_tmp(root: &OwnedFd) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let tmp = match rustix::fs::openat(root, "tmp", flags, Mode::empty()) {
@@ -204,11 +205,12 @@ fn open_tmp(root: &OwnedFd) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Makes sure that what the container sees at its mount points is what was meant to be there.
+/// Checks that the container sees the intended directory at each of its mount points.
 ///
-/// The engine binds by path, in its own view of the host's mounts. Where that view differs from ours (a daemon in a
-/// container whose state directory is not shared with the host), the bind finds an empty directory and says nothing.
-/// `host_pid` is of a process that has the container's root. `etc` has the daemon's files that are mounted there.
+/// The engine binds by path, in its own view of the host's mounts. That view can differ from the daemon's, as for a daemon in a container
+/// whose state directory is not shared with the host. The bind then shows an empty directory, without an error.
+///
+/// `host_pid` is a process that has the container's root. `etc` has the daemon's files that are mounted there.
 pub(crate) fn arrived(
     host_pid: u32,
     directories: &[Shown<'_>],
@@ -231,8 +233,7 @@ pub(crate) fn arrived(
         ))
     };
     for shown in directories {
-        // The mount point itself, in a root that nobody can write, or on a mount that nobody can take away: nothing beneath it
-        // is looked at.
+        // This checks the mount point itself and no path beneath it. It is in a read-only root, or on a mount that no process can remove.
         let place = &shown.target[1..];
         let seen =
             rustix::fs::openat(&root, place, flags | OFlags::NOFOLLOW, Mode::empty()).map_err(failed)?;
@@ -245,8 +246,8 @@ pub(crate) fn arrived(
         tracing::warn!(%error, "the mode of a run's /tmp cannot be set");
     }
     for (target, source) in etc {
-        // An image may have links there, which the engine has followed within the container as this does. Nobody in it can take
-        // a mount away, or move it.
+        // An image may have links there. The engine has followed them within the container, and so does this. No process in the container
+        // can remove or move a mount.
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let seen = rustix::fs::openat2(&root, &target[1..], flags, Mode::empty(), resolve).map_err(failed)?;

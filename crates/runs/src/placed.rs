@@ -1,4 +1,4 @@
-//! Files of the daemon's own: the guest's binary and files in `/etc`, which containers have, and the host worker's binary.
+//! Files that the daemon places: the guest's binary and files in `/etc`, for containers, and the host worker's binary.
 
 #![expect(clippy::disallowed_methods, reason = "files of the daemon's own in the state directory")]
 
@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use store::replace;
 
-/// A program that `cofferd` carries, and its SHA-256 in hex: a start that finds it in place reads nothing of it.
+/// A program that `cofferd` carries, and its SHA-256 in hex. If a start finds the program in place, it does not read its bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Carried {
     pub bytes: &'static [u8],
@@ -29,13 +29,13 @@ pub struct GuestBinary {
 }
 
 impl GuestBinary {
-    /// Makes sure that it is in `directory`.
+    /// Writes the binary to `directory` if it is not there.
     ///
-    /// Its mode is what keeps commands from reading or forging the guest's stream: a process whose file it may not read is
-    /// non-dumpable from its first instruction. Root's is 0711, executable for the run's uid. Any other user's is 0111,
-    /// since the owner itself must not be able to read it either.
+    /// The file's mode keeps commands from reading or forging the guest's stream: a process that may not read its own program file is
+    /// non-dumpable from its first instruction. For a daemon that runs as root the mode is 0711, so that the run's uid can execute it. For
+    /// any other user it is 0111, since the owner must not be able to read it either.
     ///
-    /// gVisor's loader reads a program with the rights of its user, so there everybody may. Its guest has its streams from a
+    /// gVisor's loader reads a program with the rights of its user, so that copy is readable for all. Its guest gets its streams from a
     /// process of another user instead.
     pub fn place(directory: &Path, binary: Carried) -> io::Result<Self> {
         let mode = if rustix::process::geteuid().is_root() { 0o711 } else { 0o111 };
@@ -51,13 +51,13 @@ impl GuestBinary {
     }
 }
 
-/// Makes sure that the host worker's binary is in `directory`. The handle is for executing it: whatever happens to its name.
+/// Writes the host worker's binary to `directory` if it is not there. Returns a handle for executing it, whatever happens to its name.
 pub fn place_host_worker(directory: &Path, binary: Carried) -> io::Result<OwnedFd> {
     let path = place_named(directory, "coffer-host-worker", binary.sha256, binary.bytes, 0o500)?;
     Ok(open(&path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Makes sure that the files in `/etc` for containers that run as `user` are in `directory`.
+/// Writes the files in `/etc` for containers that run as `user` to `directory`, if they are not there.
 pub(crate) fn place_etc(directory: &Path, user: RunUser, home: &str) -> io::Result<EtcFiles> {
     let place = |(target, content): (&'static str, String)| {
         let (name, sha256) = (target.trim_start_matches("/etc/"), hex::encode(Sha256::digest(&content)));
@@ -66,15 +66,16 @@ pub(crate) fn place_etc(directory: &Path, user: RunUser, home: &str) -> io::Resu
     etc_files(user, home).into_iter().map(place).collect()
 }
 
-/// A file with this content, by whose digest it is named: containers that have it mounted keep theirs when it changes.
+/// Returns a file with this content. The name has the content's digest, so a container that has it mounted keeps its version after an
+/// update.
 fn place_named(directory: &Path, name: &str, sha256: &str, content: &[u8], mode: u32) -> io::Result<PathBuf> {
     let path = directory.join(format!("{name}-{sha256:.16}"));
     let uid = rustix::process::geteuid();
     if let Ok(metadata) = std::fs::symlink_metadata(&path) {
         let ours =
             metadata.is_file() && metadata.uid() == uid.as_raw() && metadata.len() == content.len() as u64;
-        // The directory is the daemon's alone, so that what is there under this name was written by a daemon; a file
-        // cut short by a crash has another length.
+        // Only the daemon can write the directory, so a daemon wrote the file with this name. A file that a crash cut short has another
+        // length.
         if ours && metadata.mode() & 0o7777 == mode {
             return Ok(path);
         }

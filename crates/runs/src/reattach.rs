@@ -1,18 +1,18 @@
-//! What a former daemon has left of its runs, sorted before the first client is let in: a run that is what it was is
-//! taken over, everything else is removed.
+//! Sorts the runs that a previous daemon left, before the first client is admitted. Unchanged runs are reattached, and all others are
+//! removed.
 //!
 //! ```text
 //!  READY ──────► as launched? ──yes──► READY, adopted
 //!                     └──no──► container and mounts removed ──► FAILED
 //!  its time is over, STOPPING ──► removed ──► STOPPED or FAILED
-//!  CREATING ──► removed with its record: the request that was not answered makes it when it comes again
+//!  CREATING ──► removed with its record: the unanswered request makes it again when it is repeated
 //!  containers and mounts of no run ──► removed
 //! ```
 //!
-//! No container keeps the daemon from serving. One for which the engine does not answer is given up after seconds: its run has
-//! failed, and its removal goes on beside the daemon's work.
+//! No container keeps the daemon from serving. If the engine does not answer for a container within seconds, its run fails, and its removal
+//! continues in the background.
 //!
-//! Runs that another instance's daemon owns carry another label and are not looked at.
+//! Runs of another instance's daemon have another label and are ignored.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -37,36 +37,38 @@ use crate::run::Run;
 use crate::shared::Shared;
 use crate::task;
 
-/// Runs that are looked at, and containers that are removed, at the same time.
+/// Runs that are checked, or containers that are removed, at the same time.
 pub(crate) const AT_ONCE: usize = 8;
 
-/// For one more of them to come to its end, before those that are left are given up. An idle engine takes a third of a second to
-/// remove a container.
+/// Time without progress after which the remaining checks or removals are given up.
+///
+/// An idle engine takes a third of a second to remove a container.
 pub(crate) const PROGRESS: Duration = Duration::from_secs(3);
 
-/// Leaves that the record of an adoption names.
+/// Most cgroups that the record of a reattached run names.
 const NAMED: usize = 32;
 
-/// Why a run is given up.
+/// Failure of a run that is given up.
 const UNANSWERED: &str = "the engine does not answer for its container";
 
-/// The runs that were taken over, and what was ended in each.
+/// Runs that were reattached, and the processes that were ended in each.
 #[derive(Default)]
 pub struct TakenOver(BTreeMap<RunId, FormerEnded>);
 
 impl TakenOver {
-    /// Runs in which nothing was left to end.
+    /// Returns a value for runs in which no process had to be ended.
     pub fn of(runs: impl IntoIterator<Item = RunId>) -> Self {
         Self(runs.into_iter().map(|run| (run, FormerEnded::default())).collect())
     }
 
-    /// Whether the run lives on.
+    /// Returns true if the run was reattached.
     pub fn has(&self, run: RunId) -> bool {
         self.0.contains_key(&run)
     }
 
-    /// How the processes of a former daemon's call were ended, for its receipt: those of its own cgroup, or where that
-    /// cannot be told all of its run's.
+    /// Returns how the processes of a previous daemon's call were ended, for its receipt.
+    ///
+    /// They are the processes of the call's own cgroup. If that is not known, they are all of the run's.
     pub fn evidence(&self, run: RunId, call: CallId) -> Option<serde_json::Value> {
         let ended = self.0.get(&run)?;
         let own = format!("call-{call}");
@@ -90,7 +92,7 @@ fn method(how: KillMethod) -> &'static str {
     }
 }
 
-/// What was ended in a run that was taken over.
+/// Returns the processes that were ended in a run that was reattached.
 fn evidence(ended: &FormerEnded) -> serde_json::Value {
     let in_leaves: u32 = ended.leaves.iter().map(|leaf| leaf.evidence.ended).sum();
     let named = ended.leaves.iter().take(NAMED);
@@ -106,19 +108,19 @@ fn evidence(ended: &FormerEnded) -> serde_json::Value {
     })
 }
 
-/// How a run of a former daemon ends.
+/// Reasons that a run of a previous daemon ends.
 enum End {
-    /// It never took a call, and nobody was answered that it is there.
+    /// The run never took a call, and no client was told that it exists.
     Unmade,
-    /// In its time.
+    /// The run reached a limit of its time.
     Stopped(EndCause),
     Failed(Mismatch),
 }
 
 impl Runs {
-    /// Takes over what can be taken over of `former`, none of which is known here yet, and removes everything else.
-    /// `used` says when a run was last used, as far as that is known; `processes` names the cgroups of those that outlive a
-    /// daemon.
+    /// Reattaches the runs of `former` that can be reattached, and removes all others. None of them is in the tables yet.
+    ///
+    /// `used` has the time of each run's last use, if it is known. `processes` names the cgroups of processes that outlive a daemon.
     pub async fn take_over(
         self: &Arc<Self>,
         former: Vec<Record>,
@@ -184,13 +186,13 @@ impl Runs {
             tracing::info!(
                 adopted = taken.0.len(),
                 ended = count - taken.0.len(),
-                "the runs of the former daemon are sorted"
+                "the runs from before the restart were examined"
             );
         }
         Ok(taken)
     }
 
-    /// What the policy says to a run, with its variables, whose secret values are hidden from now on.
+    /// Checks a run against the policy. Also hides the secret values of its variables from now on.
     async fn terms(&self, policy: &Policy, record: &Record) -> Result<Wanted, Mismatch> {
         let id = record.id;
         let secrets = self.store.with(move |store| store.secrets(id)).await.map_err(|error| {
@@ -201,7 +203,7 @@ impl Runs {
         terms(policy, &record.spec, &secrets)
     }
 
-    /// A run that is not taken over, of which nothing is left by now.
+    /// Records the end of a run that is not reattached and whose container and mounts are gone.
     async fn is_over(&self, mut record: Record, end: End) -> anyhow::Result<()> {
         let mut details = json!({});
         let unmade = matches!(end, End::Unmade);
@@ -209,7 +211,7 @@ impl Runs {
             End::Unmade => record.enter(
                 State::Failed,
                 Some(
-                    "the daemon ended while the run was being made; the same request makes it anew"
+                    "the daemon ended while the run was being created; repeat the request to create it"
                         .to_owned(),
                 ),
             ),
@@ -219,9 +221,10 @@ impl Runs {
                 record.enter(State::Stopped, None);
             }
             End::Failed(why) => {
-                tracing::warn!(run = %record.id, why, "a run of the former daemon is not taken over");
-                let failure =
-                    format!("the daemon ended while the run lived, and it was not taken over: {why}");
+                tracing::warn!(run = %record.id, why, "a run from before the restart is not taken over");
+                let failure = format!(
+                    "the daemon ended during the run, and the next daemon could not take it over: {why}"
+                );
                 record.enter(State::Failed, Some(failure));
             }
         }
@@ -231,7 +234,7 @@ impl Runs {
         }
         let (kept, event) = (record.clone(), record.event(details));
         let stored = if unmade {
-            tracing::warn!(run = %record.id, "a run that the former daemon had not finished making is removed");
+            tracing::warn!(run = %record.id, "a run whose creation was not finished before the restart is removed");
             let run = record.id.to_string();
             remove_tree(self.launcher.directories.run_state(&run)).await;
             remove_tree(self.launcher.directories.run_log(&run)).await;
@@ -250,7 +253,7 @@ impl Runs {
         Ok(())
     }
 
-    /// A run that was taken over takes calls.
+    /// Lets a reattached run take calls.
     async fn goes_on(self: &Arc<Self>, record: Record, idle: Duration, adopted: Adopted) {
         let Adopted { lanes, resources, ended } = adopted;
         let (record_sender, record_receiver) = watch::channel(record.clone());
@@ -272,31 +275,31 @@ impl Runs {
         self.tasks.spawn(task::go_on(shared, lanes, resources));
     }
 
-    /// Recordings that a former daemon has made count. What it kept of processes is entered with these.
+    /// Counts the recordings that a previous daemon made. The output of processes is counted when they are reattached.
     async fn enter_recordings(&self, run: &Run, id: RunId) {
         let directory = self.launcher.directories.recordings(&id.to_string());
         let taken = tokio::task::spawn_blocking(move || store::recording::taken_by(&directory)).await;
         match taken.map_err(std::io::Error::other).and_then(|taken| taken) {
             Ok(bytes) => run.allowance.enter(bytes),
             Err(error) => {
-                tracing::error!(run = %id, error = %chain(&error), "the recordings of a run cannot be counted: nothing more of it is recorded");
+                tracing::error!(run = %id, error = %chain(&error), "the recordings of a run cannot be counted: it records nothing more");
                 run.allowance.enter(run.allowance.most());
             }
         }
     }
 }
 
-/// For how long nobody has used the run.
+/// Returns the time for which the run was not used.
 fn idle(record: &Record, used: &BTreeMap<RunId, Timestamp>) -> Duration {
     let last = used.get(&record.id).copied().max(record.ready_at);
     last.map_or(Duration::ZERO, Timestamp::elapsed)
 }
 
-/// A run that is not even looked at.
+/// Returns the end of a run that needs no check of its container.
 fn due(record: &Record, idle: Duration) -> Option<End> {
     let is_past = |limit: Option<Duration>, age: Duration| limit.is_some_and(|limit| age >= limit);
     match record.state {
-        // The clock ran on. That of a lease begins anew: nobody could renew it.
+        // These clocks continued. A lease begins anew, because no client could renew it.
         State::Ready | State::Paused
             if is_past(record.ttl(), record.ready_at.map_or(Duration::ZERO, Timestamp::elapsed)) =>
         {

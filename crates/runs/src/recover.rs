@@ -1,9 +1,9 @@
-//! What a host worker left that died together with its daemon: put right before the next client is let in.
+//! Recovers from operations of a host worker that died together with its daemon, before the next client is admitted.
 //!
-//! A host worker that outlives its daemon, or a daemon that outlives its host worker, sees to it themselves. Here nobody did: the run's
-//! private directory says that something was begun and is not over. The workspace is opened again as for a launch, and a
-//! jailed process does what the host worker would have done. Its owner must still be the one that the private directory was
-//! made for: what one user's run has noted is never acted on as another user.
+//! A host worker that outlives its daemon, or a daemon that outlives its host worker, recovers by itself. Here neither did, and the run's
+//! private directory shows an operation that was not finished. The workspace is opened as for a launch, and a jailed process does what the
+//! host worker would have done. The workspace must still have the owner for whom the private directory was made: the notes of one user's
+//! run are never executed as another user.
 
 #![expect(clippy::disallowed_methods, reason = "directories that the daemon made, by their names alone")]
 
@@ -28,8 +28,7 @@ use crate::workspace::Roots;
 /// Longest that the recovery of one run may take.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Recovers what is left of these runs, none of which lives, and removes what is left of others. Those that live see to
-/// it themselves.
+/// Recovers these runs, none of which is live, and removes the private directories of unknown runs. A live run recovers by itself.
 pub(crate) async fn recover(
     records: Vec<Record>,
     directories: &Directories,
@@ -52,15 +51,15 @@ pub(crate) async fn recover(
         let recovered = tokio::task::spawn_blocking(move || one(&record, &directories, &roots)).await;
         match recovered.unwrap_or_else(|error| Err(chain(&error))) {
             Ok(words) if words.is_empty() => {}
-            Ok(words) => tracing::warn!(run = %id, words, "operations that were killed were put right"),
+            Ok(words) => tracing::warn!(run = %id, words, "unfinished operations were repaired"),
             Err(why) => {
-                tracing::error!(run = %id, why, "operations were killed and what they left stays: see its workspace");
+                tracing::error!(run = %id, why, "operations were not finished and could not be repaired: check the workspace");
             }
         }
     }
 }
 
-/// What was done; empty when nothing had to be.
+/// Returns a description of the recovery. It is empty if none was necessary.
 fn one(record: &Record, directories: &Directories, roots: &Roots) -> Result<String, String> {
     let run = record.id.to_string();
     let private = open(&directories.private(&run)).map_err(|error| chain(&error))?;
@@ -76,7 +75,7 @@ fn one(record: &Record, directories: &Directories, roots: &Roots) -> Result<Stri
         if layer.changes != Changes::Pending {
             return Ok(String::new());
         }
-        // What was begun was begun in the overlay, and not in the directory beneath it. Its user has the private directory, too.
+        // The operation was in the overlay, and not in the directory beneath it. The overlay's user owns the private directory, too.
         source::overlay_again(&run, path, layer, owner, directories, roots)?
     } else if path.starts_with(directories.workspaces()) {
         open(path).map_err(|error| chain(&error))?
@@ -85,7 +84,7 @@ fn one(record: &Record, directories: &Directories, roots: &Roots) -> Result<Stri
     };
     let found = rustix::fs::fstat(workspace.as_fd()).map_err(|error| chain(&error))?;
     if (found.st_uid, found.st_gid) != (owner.uid, owner.gid) {
-        return Err("its workspace belongs to somebody else by now".to_owned());
+        return Err("its workspace now belongs to another user".to_owned());
     }
     let spec = HostWorkerSpec {
         workspace,
@@ -99,7 +98,7 @@ fn one(record: &Record, directories: &Directories, roots: &Roots) -> Result<Stri
     launcher().recover(&spec, LONGEST).map_err(|error| chain(&error))
 }
 
-/// Opens a directory of the daemon's own.
+/// Opens a directory that the daemon made.
 fn open(path: &Path) -> Result<OwnedFd, rustix::io::Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty())

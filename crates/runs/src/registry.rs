@@ -1,4 +1,4 @@
-//! The runs that there are, by id, and who may be told about changes.
+//! All runs by id, and the channel that reports their changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use audit_service::AuditLog;
 use gateway::Gateway;
 use identity::{DeletedTokens, Principal, RunId, run_of_token};
-use ops::Reason;
+use operations::Reason;
 use parking_lot::{Mutex, MutexGuard};
 use refusal::{Refusal, chain};
 use store::Store;
@@ -23,23 +23,23 @@ use crate::remove::remove_tree;
 use crate::run::{Command, Run};
 use crate::shown_token::ShownToken;
 
-/// Changes of state that a slow watcher may be behind before it is told to look again.
+/// Changes of state that a slow watcher may miss before it has to list the runs again.
 const CHANGES: usize = 1_024;
 
-/// Looks at changes and workspaces at the same time.
+/// Looks at changes and workspaces that happen at the same time.
 const LOOKS: usize = 4;
 
-/// What becomes of runs when the daemon stops in good order.
+/// Treatment of the runs when the daemon stops in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnStop {
-    /// They end.
+    /// All runs end.
     End,
-    /// They stay, without lanes, and the next daemon takes them over.
+    /// Runs stay, without lanes, and the next daemon reattaches them.
     Leave,
 }
 
 impl OnStop {
-    /// As the configuration names it.
+    /// Returns the name that the configuration uses.
     pub fn name(self) -> &'static str {
         match self {
             Self::End => "end",
@@ -55,25 +55,25 @@ pub struct Runs {
     pub launcher: Arc<Launcher>,
     pub(crate) tasks: TaskTracker,
     spool: Arc<Spool>,
-    /// Looks at changes and workspaces: each takes a process, and reads much.
+    /// Limits looks at changes and workspaces. Each needs a process and reads many files.
     pub(crate) looks: Semaphore,
     pub(crate) kept: Mutex<BTreeMap<RunId, Kept>>,
     settling: Mutex<BTreeSet<RunId>>,
-    /// Tells that a turn to settle a run is over.
+    /// Notified when a turn to settle a run is over.
     pub(crate) settled: Notify,
     living: Mutex<BTreeMap<RunId, Arc<Run>>>,
     ended: Mutex<BTreeMap<RunId, Record>>,
     pub(crate) deleted_tokens: DeletedTokens,
-    /// Shared: a channel keeps its last messages in place, and these are large.
+    /// Shared pointers, because a channel keeps its last messages in place, and records are large.
     changes: broadcast::Sender<Arc<Record>>,
     pub(crate) limit: usize,
-    /// Something of a run is gone.
+    /// Notified when the data of a run was removed.
     pub(crate) gone: Notify,
-    /// How old a run may become; a run that asks for no `ttl` has this one.
+    /// Longest `ttl` of a run. A run that asks for none gets this one.
     pub(crate) max_ttl: Option<Duration>,
 }
 
-/// How many runs there may be, and how old.
+/// Limits on the number and age of runs.
 #[derive(Debug, Clone, Copy)]
 pub struct RunBounds {
     pub living: usize,
@@ -81,7 +81,7 @@ pub struct RunBounds {
 }
 
 impl Runs {
-    /// With the runs that the store has. Those that had not ended come back: somebody has to see what became of them.
+    /// Loads the runs of the store. Also returns those that had not ended, so that the caller can reattach or end them.
     #[expect(
         clippy::disallowed_methods,
         reason = "whether the daemon made a directory; nothing in it is opened"
@@ -99,16 +99,16 @@ impl Runs {
             store.workspaces()?.into_iter().map(|workspace| (workspace.id, workspace)).collect();
         for record in store.runs()? {
             if !record.state.has_ended() && record.started.is_none() {
-                // Half made, and never used.
+                // The run was not completely made, and never used.
                 launcher.directories.remove_workspace(record.id).await;
                 store.delete_workspace(record.id)?;
                 kept.remove(&record.id);
             }
             if record.layer().is_some() && !record.has_pending_changes() {
-                // Accepted or discarded; its removal may have been interrupted.
+                // The changes were accepted or discarded. The removal may have been interrupted.
                 remove_tree(launcher.directories.layer(&record.id.to_string())).await;
             }
-            // Made by a daemon that kept no list.
+            // Made by a daemon that did not record its workspaces.
             if let Some(workspace) = Kept::of(&record)
                 && !kept.contains_key(&record.id)
                 && launcher.directories.workspace(&record.id.to_string()).is_dir()
@@ -143,30 +143,30 @@ impl Runs {
         Ok((runs, former))
     }
 
-    /// Keeps containers that wait for runs, until the daemon stops.
+    /// Keeps the pool of warm containers until the daemon stops.
     pub fn keep_pool(self: &Arc<Self>, gateway: Arc<Gateway>, stop: CancellationToken) {
         let runs = self.clone();
         let is_busy = move || runs.living().values().any(|run| run.is_waited_for());
         self.tasks.spawn(self.launcher.clone().keep_pool(gateway, is_busy, stop));
     }
 
-    /// Waits until a run is gone. Several that go before the next wait are one.
+    /// Waits until a run is gone. Several that go before the next wait count as one.
     pub async fn gone(&self) {
         self.gone.notified().await;
     }
 
-    /// All that live.
+    /// Returns all live runs.
     pub(crate) fn all_living(&self) -> Vec<(RunId, Arc<Run>)> {
         self.living().iter().map(|(id, run)| (*id, run.clone())).collect()
     }
 
-    /// Some that have ended, and are not among `known`.
+    /// Returns at most `most` runs that have ended and are not in `known`.
     pub(crate) fn ended_but(&self, known: &BTreeSet<RunId>, most: usize) -> Vec<Record> {
         let ended = self.ended();
         ended.values().filter(|record| !known.contains(&record.id)).take(most).cloned().collect()
     }
 
-    /// A run that lives.
+    /// Returns a live run.
     pub fn living_run(&self, id: RunId) -> Result<Arc<Run>, Refusal> {
         if let Some(run) = self.living().get(&id) {
             return Ok(run.clone());
@@ -174,7 +174,7 @@ impl Runs {
         Err(takes_no_calls(self.get(id)?.state))
     }
 
-    /// Has the task of a living run do something, and returns what came of it.
+    /// Sends a command to the task of a live run, and returns its result.
     pub(crate) async fn ask<T>(
         &self,
         id: RunId,
@@ -182,7 +182,7 @@ impl Runs {
     ) -> Result<T, Refusal> {
         let run = self.living_run(id)?;
         let (done, answer) = oneshot::channel();
-        // A command that was not taken comes back with `done`, and nobody would ever answer: it must be dropped first.
+        // A command that was not accepted comes back with `done`. It must be dropped first, or the wait for an answer never ends.
         let is_told = run.commands.send(command(done)).await.is_ok();
         match if is_told { answer.await.ok() } else { None } {
             Some(outcome) => outcome,
@@ -198,13 +198,13 @@ impl Runs {
         ended.ok_or_else(no_such_run)
     }
 
-    /// A run whose launch is over. A launch that failed is an error, as it was for whoever asked first.
+    /// Waits for the launch of a run. A launch that failed is an error, as it was for the first caller.
     pub async fn launched(&self, id: RunId) -> Result<Record, Refusal> {
         let run = self.living().get(&id).cloned();
         let record = match run {
             Some(run) => {
                 let mut record = run.record.clone();
-                // The sender goes with the run's task; its last word stays readable.
+                // The sender is dropped with the run's task. Its last value stays readable.
                 let _ = record.wait_for(|record| record.state != State::Creating).await;
                 run.record()
             }
@@ -219,14 +219,14 @@ impl Runs {
         }
     }
 
-    /// A run that `principal` may use. To others it does not exist.
+    /// Returns a run that `principal` may use. Other runs do not exist for it.
     pub fn of(&self, id: RunId, principal: &Principal) -> Result<Record, Refusal> {
         self.get(id).and_then(|record| {
             if may_use(principal, id, &record.spec) { Ok(record) } else { Err(no_such_run()) }
         })
     }
 
-    /// Whether `principal` may use the run, at the cost of a look: every call asks.
+    /// Checks that `principal` may use the run. Every call does this, so it copies no record.
     pub fn check_use(&self, id: RunId, principal: &Principal) -> Result<(), Refusal> {
         let living = self.living().get(&id).map(|run| may_use(principal, id, &run.spec()));
         let ended = || {
@@ -237,22 +237,23 @@ impl Runs {
         if usable { Ok(()) } else { Err(no_such_run()) }
     }
 
-    /// The living run whose token this is, and whom it acts for.
+    /// Returns the live run that has this token, and its principal.
     pub fn of_token(&self, token: &str) -> Option<ShownToken> {
         let id = run_of_token(token)?;
         let run = self.living().get(&id).cloned()?;
         ShownToken::of(id, &run, token)
     }
 
-    /// Whether this was the token of a run that has ended, or was deleted or given another token lately. Showing it opens nothing, and is no attempt at
-    /// anything either: MCP clients do so, and the daemon's own endpoint for them.
+    /// Returns true if this was the token of a run that has ended, or that was deleted or got another token lately.
+    ///
+    /// A former token grants no access, and its use is no attack: MCP clients and the daemon's own endpoint for them do so.
     pub fn is_former_token(&self, token: &str) -> bool {
         let hash = run_of_token(token)
             .and_then(|id| self.ended().get(&id).and_then(|record| record.token().cloned()));
         hash.is_some_and(|hash| hash.is_of(token)) || self.deleted_tokens.has(token)
     }
 
-    /// A run that `principal` may look at. To others it does not exist.
+    /// Returns a run that `principal` may see. Other runs do not exist for it.
     pub fn shown_to(&self, id: RunId, principal: &Principal) -> Result<Record, Refusal> {
         self.get(id).and_then(
             |record| {
@@ -261,7 +262,7 @@ impl Runs {
         )
     }
 
-    /// All of them, newest first.
+    /// Returns all runs, newest first.
     pub fn list(&self) -> Vec<Record> {
         let mut records: Vec<_> = self.living().values().map(|run| run.record()).collect();
         records.extend(self.ended().values().cloned());
@@ -269,12 +270,14 @@ impl Runs {
         records
     }
 
-    /// Changes from now on.
+    /// Subscribes to changes from now on.
     pub fn changes(&self) -> broadcast::Receiver<Arc<Record>> {
         self.changes.subscribe()
     }
 
-    /// Ends a run and waits until nothing of it can run or write. Its container is removed after that. One that has ended already is no error.
+    /// Ends a run, and waits until none of its processes can run or write. The container is removed later.
+    ///
+    /// A run that has ended already is no error.
     pub async fn stop(&self, id: RunId) -> Result<Record, Refusal> {
         let run = self.living().get(&id).cloned();
         if let Some(run) = run {
@@ -286,8 +289,10 @@ impl Runs {
         self.get(id)
     }
 
-    /// Forgets a run that has ended. Its workspace and the changes of its overlay go only `with_workspace`; changes that
-    /// are neither accepted nor discarded keep it otherwise.
+    /// Deletes a run that has ended.
+    ///
+    /// Its workspace and the changes of its overlay are deleted only `with_workspace`. Otherwise changes that are neither accepted nor
+    /// discarded are an error.
     pub async fn delete(
         &self,
         id: RunId,
@@ -297,7 +302,7 @@ impl Runs {
         let _settling = self.settle(id).await;
         let mut record = self.get(id)?;
         if !record.state.has_ended() {
-            return Err(Refusal::new(Reason::PreconditionFailed, "the run lives: stop it first"));
+            return Err(Refusal::new(Reason::PreconditionFailed, "the run has not ended: stop it first"));
         }
         if record.has_pending_changes() {
             if !with_workspace {
@@ -322,7 +327,7 @@ impl Runs {
         self.spool.remove_run(id).await;
         let deleted = self.store.with(move |store| store.delete_run(id)).await;
         deleted.map_err(|error| Refusal::internal("forgetting the run", &chain(&error)))?;
-        // In this order, so that it is never in neither.
+        // This order ensures that the token is always in at least one of the two places.
         self.deleted_tokens.keep(record.token().cloned());
         self.audit.redactor().forget(&run);
         self.ended().remove(&id);
@@ -330,7 +335,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Takes no more runs, and ends those that there are or leaves them for the next daemon.
+    /// Stops accepting runs, and ends the existing ones or leaves them for the next daemon.
     pub async fn shutdown(&self, on_stop: OnStop) {
         self.tasks.close();
         let runs: Vec<_> = self.living().values().cloned().collect();
@@ -348,15 +353,15 @@ impl Runs {
         self.tasks.wait().await;
     }
 
-    /// A run's task is over.
+    /// Moves a run whose task is over to the ended runs.
     pub(crate) fn has_ended(&self, record: &Record) {
-        // In this order, so that it is never in neither.
+        // This order ensures that the run is always in at least one of the two tables.
         self.ended().insert(record.id, record.clone());
         self.living().remove(&record.id);
     }
 
     pub(crate) fn changed(&self, record: Record) {
-        // Nobody watches: nothing to tell.
+        // An error means that there are no watchers.
         let _ = self.changes.send(Arc::new(record));
     }
 
@@ -364,7 +369,7 @@ impl Runs {
         self.living.lock()
     }
 
-    /// The living run that uses a kept workspace.
+    /// Returns the live run that uses a kept workspace.
     pub(crate) fn user_of(&self, workspace: RunId) -> Option<RunId> {
         user_among(&self.living(), workspace)
     }

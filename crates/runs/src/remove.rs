@@ -1,19 +1,23 @@
-//! Removing a directory that an agent may have filled.
+//! Removes a directory that an agent may have filled.
 //!
-//! The usual walk goes down one call and one open directory per level: a tree some thousand levels deep, which takes an
-//! agent a second to make, would end the daemon by its stack or take all of its file descriptors. Here a directory that
-//! is not empty is moved up into the first one instead, so that depth costs neither. No symbolic link is followed.
+//! The usual walk needs one call and one open directory for each level. A tree of some thousand levels, which an agent makes in a second,
+//! would overflow the daemon's stack or take all of its file descriptors. This code moves a directory that is not empty up into the first
+//! one instead, so that depth costs neither. It follows no symbolic link.
+//!
+//! The agent may have taken all rights to a directory from its owner. A daemon that is that owner, and not root, takes them back first.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, chmod, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
 const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// Opens a directory without any right to it.
+const HANDLE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Removes the directory and all that is in it. What cannot be removed is said in the daemon's log.
+/// Removes the directory and its contents. Logs a failure.
 pub async fn remove_tree(path: PathBuf) {
     let removed = tokio::task::spawn_blocking(move || remove(&path).map_err(|error| (path, error))).await;
     if let Ok(Err((path, error))) = removed {
@@ -22,18 +26,18 @@ pub async fn remove_tree(path: PathBuf) {
 }
 
 fn remove(path: &Path) -> io::Result<()> {
-    let root = match openat(CWD, path, OPEN, Mode::empty()) {
+    let root = match open(CWD, path) {
         Err(Errno::NOENT) => return Ok(()),
         opened => opened?,
     };
     let mut moved = 0;
-    // What was moved up, or slipped through while the directory changed, is there for the next round.
+    // Entries that were moved up, or that appeared during the scan, are removed in the next round.
     while round(&root, &mut moved)? {}
     unlinkat(CWD, path, AtFlags::REMOVEDIR)?;
     Ok(())
 }
 
-/// Removes what is directly in `root`. Whether there was anything.
+/// Removes the entries of `root`. Returns true if there were any.
 fn round(root: &OwnedFd, moved: &mut u64) -> Result<bool, Errno> {
     let mut any = false;
     for entry in Dir::read_from(root)? {
@@ -46,8 +50,8 @@ fn round(root: &OwnedFd, moved: &mut u64) -> Result<bool, Errno> {
         if unlink(root, name)? {
             continue;
         }
-        let directory = match openat(root, name, OPEN, Mode::empty()) {
-            // It became something else; the next round sees.
+        let directory = match open(root, name) {
+            // The entry has become another type. The next round handles it.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
             opened => opened?,
         };
@@ -63,11 +67,20 @@ fn round(root: &OwnedFd, moved: &mut u64) -> Result<bool, Errno> {
     Ok(any)
 }
 
-/// Unlinks a name, unless it is a directory that is not empty: `false` then.
+/// Opens a directory that is to be emptied, and gives its owner all rights to it.
+fn open(parent: impl AsFd, name: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
+    let handle = openat(parent, name, HANDLE, Mode::empty())?;
+    // The mode of such a handle can be changed only by this name, which leads to exactly this directory. If the directory is another
+    // user's, the next call fails.
+    let _ = chmod(format!("/proc/self/fd/{}", handle.as_raw_fd()), Mode::RWXU);
+    openat(handle, c".", OPEN, Mode::empty())
+}
+
+/// Unlinks a name. Returns false if it is a directory that is not empty.
 fn unlink(directory: &OwnedFd, name: &std::ffi::CStr) -> Result<bool, Errno> {
     match unlinkat(directory, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(true),
-        // What unlink(2) says of directories on Linux, and elsewhere.
+        // Errors of unlink(2) for a directory, on Linux and elsewhere.
         Err(Errno::ISDIR | Errno::PERM) => {}
         Err(errno) => return Err(errno),
     }
@@ -79,12 +92,18 @@ fn unlink(directory: &OwnedFd, name: &std::ffi::CStr) -> Result<bool, Errno> {
 }
 
 fn move_up(from: &OwnedFd, name: &std::ffi::CStr, root: &OwnedFd, moved: &mut u64) -> Result<(), Errno> {
+    let mut opened = false;
     loop {
         let free = format!(".removed-{moved}");
         *moved += 1;
         match renameat(from, name, root, free) {
             Ok(()) | Err(Errno::NOENT) => return Ok(()),
-            // There is something of that name.
+            // The kernel changes `..` in the directory that moves.
+            Err(Errno::ACCESS) if !opened => {
+                open(from, name)?;
+                opened = true;
+            }
+            // The name is in use.
             Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR | Errno::ISDIR) => {}
             Err(errno) => return Err(errno),
         }
@@ -93,9 +112,11 @@ fn move_up(from: &OwnedFd, name: &std::ffi::CStr, root: &OwnedFd, moved: &mut u6
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use rustix::fs::{Mode, mkdirat, open, openat};
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
     use super::{OPEN, remove};
 
@@ -125,5 +146,43 @@ mod tests {
         assert!(!tree.exists());
         assert!(outside.join("kept").exists());
         remove(&tree).unwrap();
+    }
+
+    #[test]
+    fn c4_directories_that_the_agent_has_closed_go_and_those_that_links_point_to_keep_their_modes() {
+        let place = tempfile::tempdir().unwrap();
+        let outside = place.path().join("outside");
+        std::fs::create_dir(&outside).unwrap();
+        set_permissions(&outside, Permissions::from_mode(0o500)).unwrap();
+        let tree = place.path().join("tree");
+        for closed in ["a", "b/c/d", "e/f/g/h", "i"] {
+            std::fs::create_dir_all(tree.join(closed)).unwrap();
+            std::fs::write(tree.join(closed).join("file"), "x").unwrap();
+            symlink(&outside, tree.join(closed).join("link")).unwrap();
+        }
+        for (closed, mode) in [
+            ("a", 0),
+            ("b/c/d", 0),
+            ("b/c", 0o500),
+            ("e/f/g/h", 0),
+            ("e/f/g", 0),
+            ("e/f", 0),
+            ("e", 0),
+            ("", 0),
+        ] {
+            set_permissions(tree.join(closed), Permissions::from_mode(mode)).unwrap();
+        }
+
+        let path = tree.clone();
+        let unprivileged = std::thread::spawn(move || {
+            // They belong to a thread.
+            let mut sets = capabilities(None).unwrap();
+            sets.effective = CapabilitySet::empty();
+            set_capabilities(None, sets).unwrap();
+            remove(&path)
+        });
+        unprivileged.join().unwrap().unwrap();
+        assert!(!tree.exists());
+        assert_eq!(std::fs::metadata(&outside).unwrap().permissions().mode() & 0o777, 0o500);
     }
 }

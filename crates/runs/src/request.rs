@@ -1,15 +1,15 @@
-//! `CreateRunRequest` → what to launch. Everything that can be judged without the engine is judged here.
+//! Converts a `CreateRunRequest` into a run to launch. Everything that does not need the engine is checked here.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use audit::Redactor;
 use containers::MountSpec;
 use gateway::policy::RootMode;
 use gateway::{Policy, Profile};
 use identity::{Principal, RunId};
-use ops::Reason;
+use operations::Reason;
+use redact::Redactor;
 use refusal::Refusal;
 use store::run::{Limits, Spec, Workspace};
 use timestamp::duration_from_wire;
@@ -23,18 +23,18 @@ const MAX_LABEL: usize = 256;
 const MAX_PATH: usize = 4_000;
 const MAX_WRITABLE_PATHS: usize = 32;
 const MAX_WRITABLE_PATH: usize = 255;
-/// Below, a daemon under load would end runs whose owners do what they can.
+/// Shortest lease. With less, a daemon under load would end runs whose owners renew as fast as they can.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 
-/// A run as it was asked for.
+/// A run as the client requested it.
 pub struct Parsed<'p> {
     pub spec: Spec,
-    /// Values of its secret variables. `Spec` has their names.
+    /// Values of the run's secret variables. `Spec` has their names.
     pub secrets: BTreeMap<String, String>,
     pub profile: &'p Profile,
 }
 
-/// Parses and validates.
+/// Parses and validates a request.
 pub fn parse<'p>(
     request: v1::CreateRunRequest,
     policy: &'p Policy,
@@ -95,7 +95,7 @@ pub fn parse<'p>(
     Ok(Parsed { spec, secrets: request.secret_env, profile })
 }
 
-/// The role that the request names, or else the profile's.
+/// Returns the role that the request names, or else the profile's.
 fn role(named: String, policy: &Policy, profile: &Profile) -> Result<String, Refusal> {
     let is_named = !named.is_empty();
     let role = if is_named { named } else { profile.default_role().to_owned() };
@@ -112,8 +112,10 @@ fn role(named: String, policy: &Policy, profile: &Profile) -> Result<String, Ref
     Err(Refusal::new(Reason::NotFound, message).with("resource", "role"))
 }
 
-/// Hides what looks like a secret in the labels, and refuses one in a plain variable, and an address with a password where a
-/// path or an image is asked for: a run's record is kept, listed and audited as it was asked for.
+/// Hides secrets in the labels' values. Refuses secrets in plain variables and in names that the client chose, and refuses addresses with a
+/// password as a path or image.
+///
+/// A run's record is kept, listed and audited as the client requested it.
 pub fn hide_secrets(request: &mut v1::CreateRunRequest, redactor: &Redactor) -> Result<(), Refusal> {
     use v1::workspace::Source;
     let source = request.workspace.as_ref().and_then(|workspace| workspace.source.as_ref());
@@ -136,20 +138,28 @@ pub fn hide_secrets(request: &mut v1::CreateRunRequest, redactor: &Redactor) -> 
         if text.contains("://") && redactor.whole(text).1 > 0 {
             return Err(Refusal::invalid(
                 field,
-                "has what looks like a password or a token in it, and would be kept and shown with it: leave that out",
+                "contains what looks like a password or token, which would be stored and shown: leave it out",
             ));
+        }
+    }
+    let labels = request.labels.keys().map(|name| ("labels", name));
+    let secrets = request.secret_env.keys().map(|name| ("secret_env", name));
+    for (field, name) in labels.chain(secrets).chain([("agent_id", &request.agent_id)]) {
+        if redactor.whole(name).1 > 0 {
+            let message = "a name looks like a secret; names are kept and shown, so choose another one";
+            return Err(Refusal::invalid(field, message));
         }
     }
     for (name, value) in &request.env {
         if redactor.whole(&format!("{name}={value}")).1 > 0 {
             let name = if is_name(name) { name } else { "a variable" };
             let message =
-                format!("{name} looks like a secret, and would be kept and shown: give it in secret_env");
+                format!("{name} looks like a secret, and would be stored and shown: give it in secret_env");
             return Err(Refusal::invalid("env", message));
         }
     }
     for (name, value) in &mut request.labels {
-        // Some secrets are known by what stands before them.
+        // Some secrets are recognised by the text before them.
         let known = redactor.whole(&format!("{name}={value}"));
         if known.1 > 0 {
             known.0.strip_prefix(&format!("{name}=")).unwrap_or("[REDACTED]").clone_into(value);
@@ -183,7 +193,8 @@ fn workspace(workspace: Option<v1::Workspace>) -> Result<Workspace, Refusal> {
             Source::Managed(managed) if managed.workspace_id.is_empty() => Workspace::Managed,
             Source::Managed(managed) => {
                 let workspace = RunId::parse(&managed.workspace_id);
-                let bad = |_| Refusal::invalid("workspace.managed.workspace_id", "is no id of a workspace");
+                let bad =
+                    |_| Refusal::invalid("workspace.managed.workspace_id", "is not the id of a workspace");
                 Workspace::Kept { workspace: workspace.map_err(bad)? }
             }
             Source::Overlay(overlay) => {
@@ -216,7 +227,7 @@ fn absolute(field: &'static str, path: String) -> Result<PathBuf, Refusal> {
     Err(Refusal::invalid(field, "must be an absolute path on the daemon's host"))
 }
 
-/// Directories of a writable root. What the container's own safety depends on and what the run has anyway is no such.
+/// Checks the directories of a writable root. Directories that the container's safety depends on, or that every run has, are refused.
 fn writable_paths(asked: Vec<String>, profile: &Profile) -> Result<Vec<String>, Refusal> {
     let refused = |why: String| Err(Refusal::invalid("writable_paths", why));
     if !asked.is_empty() && profile.root == RootMode::ReadOnly {
@@ -245,7 +256,7 @@ fn writable_paths(asked: Vec<String>, profile: &Profile) -> Result<Vec<String>, 
     ))
 }
 
-/// The profile's limits, lowered where the client asks for less. More is refused, not clipped: nobody is surprised.
+/// Returns the profile's limits, lowered where the client asks for less. A request for more is refused, not reduced silently.
 pub(crate) fn limits(asked: &v1::Limits, profile: &Profile) -> Result<Limits, Refusal> {
     let most = &profile.limits;
     let disk_bytes = lowered("limits.disk_bytes", asked.disk_bytes, 1 << 20, most.disk_mib << 20)?;
@@ -259,7 +270,7 @@ pub(crate) fn limits(asked: &v1::Limits, profile: &Profile) -> Result<Limits, Re
             1,
             most.file_size_mib << 20,
         )?
-        // No single file is more than all of them.
+        // No single file may exceed the quota of all files.
         .min(disk_bytes),
         open_files: small(lowered("limits.open_files", asked.open_files.into(), 32, most.open_files)?),
         disk_bytes,
@@ -309,4 +320,34 @@ fn labels(labels: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, 
         ));
     }
     Ok(labels.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l1_a_secret_is_hidden_as_the_value_of_a_label_and_refused_as_a_name() {
+        let redactor = Redactor::default();
+        let token = format!("ghp_{}", "aB3dE6gH9jK2mN5pQ8sT1vW4xY7zA0cD3fG6");
+        let one = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        let harmless = v1::CreateRunRequest {
+            agent_id: "reviewer-0192a7c0-0000-7000-8000-000000000001".to_owned(),
+            labels: one("team", &token),
+            secret_env: one("API_TOKEN", &token),
+            ..Default::default()
+        };
+        let mut request = harmless.clone();
+        hide_secrets(&mut request, &redactor).unwrap();
+        assert!(!request.labels["team"].contains(&token), "{:?}", request.labels);
+        for (field, mut request) in [
+            ("labels", v1::CreateRunRequest { labels: one(&token, "x"), ..harmless.clone() }),
+            ("secret_env", v1::CreateRunRequest { secret_env: one(&token, "x"), ..harmless.clone() }),
+            ("agent_id", v1::CreateRunRequest { agent_id: token.clone(), ..harmless }),
+        ] {
+            let refused = hide_secrets(&mut request, &redactor).unwrap_err();
+            assert_eq!(refused.metadata, [("field".into(), field.to_owned())]);
+            assert!(!refused.message.contains(&token), "{}", refused.message);
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! What a run leaves, and how it is taken away.
+//! Resources of a run, and their removal.
 
 #![expect(clippy::disallowed_methods, reason = "mount points that the daemon made")]
 
@@ -13,19 +13,19 @@ use tokio::task::block_in_place;
 use crate::remove::remove_tree;
 use crate::root_layer::RootLayer;
 
-/// For a container to be removed, before what waits for that goes on.
+/// Time for which a caller waits for the removal of a container.
 const REMOVAL: Duration = Duration::from_secs(10);
-/// Before a removal that failed is tried again: the first time, and the longest.
+/// First and longest wait before a removal that failed is tried again.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
 
-/// What has to be taken away when a run ends.
+/// Resources that have to be removed when a run ends.
 #[derive(Default)]
 pub(crate) struct RunResources {
     pub(crate) container: Option<ContainerId>,
     pub(crate) slots: Vec<MountSlot>,
     pub(crate) root: Option<RootLayer>,
     pub(crate) slot_directory: Option<PathBuf>,
-    /// Made for this run; goes only when its launch fails, or when the run is deleted.
+    /// Directories that were made for this run. They are removed only if its launch fails, or when the run is deleted.
     pub(crate) made: Vec<PathBuf>,
 }
 
@@ -38,15 +38,15 @@ impl RunResources {
         Ok(())
     }
 
-    /// Removes it, if nothing is in it.
+    /// Removes that directory if it is empty.
     pub(crate) fn remove_slots(&mut self) {
         if let Some(directory) = self.slot_directory.take() {
             let _ = std::fs::remove_dir(directory);
         }
     }
 
-    /// Removes the container, the mounts and what the run wrote to its root. What the run made elsewhere stays for its reader.
-    pub(crate) async fn take_away(&mut self, engine: &Arc<dyn Engine>) {
+    /// Removes the container, the mounts and the layer of the run's root. Files that the run made elsewhere stay.
+    pub(crate) async fn take_away(&mut self, engine: &Arc<Engine>) {
         if let Some(container) = self.container.take() {
             remove_container(engine, container).await;
         }
@@ -55,7 +55,7 @@ impl RunResources {
         }
     }
 
-    /// Removes the mounts of a container in which no process is left. What the run wrote to its root is left to be removed.
+    /// Removes the mounts of a container in which no process is left. Returns the layer of the run's root, for the caller to remove.
     pub(crate) fn unmount(&mut self) -> Option<PathBuf> {
         for slot in self.slots.drain(..) {
             if let Err(error) = block_in_place(|| slot.release()) {
@@ -78,8 +78,8 @@ impl RunResources {
         }
     }
 
-    /// After a launch that failed: everything goes.
-    pub(crate) async fn made_too(mut self, engine: &Arc<dyn Engine>) {
+    /// Removes everything after a launch that failed.
+    pub(crate) async fn made_too(mut self, engine: &Arc<Engine>) {
         self.take_away(engine).await;
         for path in self.made.drain(..) {
             remove_tree(path).await;
@@ -87,9 +87,10 @@ impl RunResources {
     }
 }
 
-/// Removes a container, and waits for that for a while. One that the engine does not remove is tried again until it does: by this
-/// daemon, or by the next one at its start.
-pub(crate) async fn remove_container(engine: &Arc<dyn Engine>, container: ContainerId) {
+/// Removes a container, and waits a limited time for that.
+///
+/// If the engine does not remove it, this daemon tries again until it does. The next daemon does so when it starts.
+pub(crate) async fn remove_container(engine: &Arc<Engine>, container: ContainerId) {
     match tokio::time::timeout(REMOVAL, engine.remove(&container)).await {
         Ok(Ok(())) => return,
         Ok(Err(error)) => not_removed(&container, &chain(&error)),
@@ -101,7 +102,9 @@ pub(crate) async fn remove_container(engine: &Arc<dyn Engine>, container: Contai
         loop {
             tokio::time::sleep(wait).await;
             match engine.remove(&container).await {
-                Ok(()) => return tracing::info!(%container, "a container is removed at last"),
+                Ok(()) => {
+                    return tracing::info!(%container, "a container that could not be removed earlier is removed");
+                }
                 Err(error) => not_removed(&container, &chain(&error)),
             }
             wait = (wait * 2).min(AGAIN.1);

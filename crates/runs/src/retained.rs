@@ -1,11 +1,12 @@
-//! The directories that the daemon keeps when their runs have ended: managed and cloned workspaces by a record of their
-//! own, which outlives that of the run, and the layers of overlays by the run's.
+//! Directories that the daemon keeps when their runs have ended.
+//!
+//! A managed or cloned workspace has its own record, which outlives that of the run. The layer of an overlay is in the record of its run.
 
 use std::collections::BTreeMap;
 
 use executor::layer;
 use identity::{Principal, RunId};
-use ops::Reason;
+use operations::Reason;
 use parking_lot::MutexGuard;
 use refusal::{Refusal, chain};
 use serde_json::json;
@@ -18,7 +19,7 @@ use crate::remove::remove_tree;
 use crate::workspace;
 
 impl Runs {
-    /// What `principal` may use of what is kept, newest first: the page after `after`, and whether there is more.
+    /// Returns a page of the kept workspaces that `principal` may use, newest first, after `after`. Also returns whether there are more.
     pub async fn workspaces(
         &self,
         principal: &Principal,
@@ -64,7 +65,7 @@ impl Runs {
         }
     }
 
-    /// Deletes it, unless a living run uses it.
+    /// Deletes a kept workspace, unless a live run uses it.
     pub(crate) async fn delete_kept(&self, kept: &Kept, principal: &Principal) -> Result<(), Refusal> {
         let id = kept.id;
         if let Some(user) = self.user_of(id) {
@@ -80,13 +81,13 @@ impl Runs {
         self.tell_of_removal(id, principal, json!({ "action": "delete", "phase": "done" })).await
     }
 
-    /// Whether a run may begin on a kept workspace.
+    /// Checks that a run may begin on a kept workspace.
     pub(crate) fn check_kept(&self, id: RunId, principal: &Principal) -> Result<(), Refusal> {
         let usable = self.kept().get(&id).is_some_and(|kept| principal.may_use(&kept.principal));
         if usable { Ok(()) } else { Err(no_such_workspace()) }
     }
 
-    /// Notes what is made for a run.
+    /// Records the workspace that is made for a run.
     pub(crate) async fn keep_workspace(&self, record: &Record) -> Result<(), Refusal> {
         let Some(kept) = Kept::of(record) else { return Ok(()) };
         let stored = kept.clone();
@@ -96,7 +97,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Forgets one that has gone, or was never made.
+    /// Deletes the record of a workspace that is gone or was never made.
     pub(crate) async fn forget_workspace(&self, id: RunId) -> Result<(), Refusal> {
         let deleted = self.store.with(move |store| store.delete_workspace(id)).await;
         deleted.map_err(|error| Refusal::internal("forgetting the workspace", &chain(&error)))?;
@@ -125,7 +126,7 @@ impl Runs {
         }
     }
 
-    /// What cannot be measured has no size.
+    /// Returns the size of a workspace, or `None` if it cannot be measured.
     async fn measure(&self, id: RunId, kind: &str) -> Option<u64> {
         let _turn = self.looks.acquire().await;
         let directories = &self.launcher.directories;

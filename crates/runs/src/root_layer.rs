@@ -1,12 +1,11 @@
-//! A writable root: the image's directories under a layer of the run's own, each of them bound where the image has it.
+//! A writable root: the image's directories under the run's own layer. Each is bound at its path in the image.
 //!
 //! ```text
 //! image, layer ─► overlay in a slot ─► home and `writable_paths` made ─► each top directory bound ─► compared in the container
 //! ```
 //!
-//! The engine's root beneath stays read-only, so that nothing in the container can move or replace what is mounted at its top:
-//! these directories, the workspace, the guest. All paths in the layer are resolved here before the container starts, when
-//! nobody else can change it.
+//! The engine's root beneath stays read-only, so no process in the container can move or replace the mounts at its top: these directories,
+//! the workspace, the guest. This code resolves all paths in the layer before the container starts, when no other process can change it.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -15,14 +14,14 @@ use std::path::{Path, PathBuf};
 
 use containers::{GROUP_PATH, HostUser, MountError, MountSlot, MountSpec, PASSWD_PATH, host_files};
 use host_launch::Owner;
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, StatVfsMountFlags, Uid};
 use rustix::io::Errno;
 use store::run::Place;
 use tokio::task::block_in_place;
 
-/// More top directories than any image has.
+/// Most top directories of a root. No image has so many.
 const MOST_DIRECTORIES: usize = 128;
 const DIRECTORY: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -31,7 +30,7 @@ const DIRECTORY: OFlags =
 pub(crate) struct RootLayer {
     slot: MountSlot,
     handle: OwnedFd,
-    /// What is above the image, on disk.
+    /// Directory of the layer above the image.
     layer: PathBuf,
 }
 
@@ -45,7 +44,7 @@ impl RootLayer {
         Place::of(&self.handle).map_err(|error| Refusal::internal("looking at a root", &error))
     }
 
-    /// The mounts that show it, as the engine has to name them. Nobody in a container can add to them or take one away.
+    /// Returns the mounts of the root, as the engine has to name them. No process in a container can add or remove one.
     pub(crate) fn mounts(&self) -> Result<Vec<MountSpec>, Refusal> {
         let names = directories(&self.handle)
             .map_err(|error| Refusal::internal("listing the directories of a root", &error))?;
@@ -56,7 +55,7 @@ impl RootLayer {
         Ok(names.iter().filter_map(|name| MountSpec::of_root(self.slot.path(), name)).collect())
     }
 
-    /// Makes sure that a directory that every run needs is one of the user's.
+    /// Makes a directory that every run needs, or gives it to the user.
     pub(crate) fn make_own(&self, wanted: &str, user: HostUser) -> Result<OwnedFd, Refusal> {
         self.make("image", wanted, user).map_err(|refusal| match refusal.reason {
             Reason::InvalidArgument => Refusal::new(Reason::ImageUnusable, refusal.message),
@@ -64,7 +63,7 @@ impl RootLayer {
         })
     }
 
-    /// Makes sure that `wanted` is a directory of the user's. No link is followed: where it leads is the image's word.
+    /// Makes `wanted`, or gives it to the user. Follows no link, because the image decides where a link leads.
     pub(crate) fn make(&self, field: &'static str, wanted: &str, user: HostUser) -> Result<OwnedFd, Refusal> {
         let failed = |errno| match errno {
             Errno::LOOP | Errno::NOTDIR => Refusal::invalid(
@@ -91,7 +90,7 @@ impl RootLayer {
         Ok(at)
     }
 
-    /// Makes sure that the container with this root directory shows the layer, without set-id files and devices.
+    /// Checks that the container with this root directory shows the layer, without set-id files and devices.
     pub(crate) fn arrived(&self, container: &OwnedFd) -> Result<(), Refusal> {
         let failed = |error: Errno| Refusal::internal("looking at the container's root", &error);
         for name in directories(&self.handle).map_err(failed)? {
@@ -114,8 +113,9 @@ impl RootLayer {
         Ok(())
     }
 
-    /// Whether the image's files of users and groups are files. The runtime opens them in the container for each program that is started
-    /// there, and would wait for what a FIFO never says.
+    /// Returns true if the image's files of users and groups are regular files or missing.
+    ///
+    /// The runtime opens them for each program that it starts in the container. It would wait forever on a FIFO.
     pub(crate) fn users_are_files(&self) -> bool {
         [PASSWD_PATH, GROUP_PATH].iter().all(|path| {
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -128,21 +128,20 @@ impl RootLayer {
         })
     }
 
-    /// Unmounts it. No process of the container may be left. The layer, which has no further use, is the caller's to
-    /// remove.
+    /// Unmounts the root, and returns the layer for the caller to remove. No process of the container may be left.
     pub(crate) fn unmount(self) -> (PathBuf, Result<(), MountError>) {
         let Self { slot, handle, layer } = self;
         drop(handle);
         (layer, block_in_place(|| slot.release()))
     }
 
-    /// Leaves it where it is, for the next daemon.
+    /// Leaves the root mounted, for the next daemon.
     pub(crate) fn leave(self) {
         self.slot.leave();
     }
 }
 
-/// The directories of a root that is mounted below `slots`, as they are called in the container; none without one.
+/// Returns the directories of the root that is mounted below `slots`, by their paths in the container. Empty if there is none.
 pub(crate) fn shown(slots: &Path) -> Vec<String> {
     let root = containers::root_slot(slots);
     let Ok(handle) = rustix::fs::open(&root, DIRECTORY, Mode::empty()) else { return Vec::new() };
@@ -151,7 +150,7 @@ pub(crate) fn shown(slots: &Path) -> Vec<String> {
     bound.map(|mount| mount.target().to_owned()).collect()
 }
 
-/// The names of the directories at the top of a root, which links are not.
+/// Returns the names of the directories at the top of a root, without links.
 fn directories(root: &OwnedFd) -> Result<Vec<String>, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let top = rustix::fs::openat(root, ".", flags, Mode::empty())?;
@@ -168,10 +167,10 @@ fn directories(root: &OwnedFd) -> Result<Vec<String>, Errno> {
     Ok(names)
 }
 
-/// Makes sure that the daemon's files are mounted in `/etc` itself, on files.
+/// Makes the mount points in `/etc` regular files, so that the daemon's files are mounted in `/etc` itself.
 ///
-/// The engine reads the files of users and groups for each program that it starts in the container, and gives it the groups that
-/// they name. Through a link of the image they would be mounted where the link leads, and a command could replace the link.
+/// The engine reads the files of users and groups for each program that it starts in the container, and gives it the groups that they name.
+/// On a link of the image, the mount would be at the link's target, and a command could replace the link.
 pub(crate) fn mount_points(etc: &OwnedFd) -> Result<(), Errno> {
     let hosts = host_files().map(|(path, _)| path);
     for name in [PASSWD_PATH, GROUP_PATH].iter().chain(&hosts).map(|path| path.trim_start_matches("/etc/")) {
@@ -191,7 +190,7 @@ fn link_mounts(etc: &OwnedFd) -> Result<(), Errno> {
     }
 }
 
-/// Writes the files of hosts where a root may change them, in place of those of its image, as engines do.
+/// Writes the files of hosts where a root may change them. They replace the image's files, as engines do.
 pub(crate) fn write_host_files(etc: &OwnedFd, user: HostUser) -> io::Result<()> {
     for (path, content) in host_files() {
         let mut file = File::from(replace(etc, path.trim_start_matches("/etc/"))?);
@@ -211,7 +210,7 @@ fn replace(etc: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(etc, name, flags, Mode::from_raw_mode(0o644))
 }
 
-/// The two directories of a layer, of which the upper one looks as the root of a container does.
+/// Makes the two directories of a layer. The upper one gets the attributes of a container's root.
 pub(crate) fn empty_layer(layer: &OwnedFd, owner: Owner) -> Result<(), Errno> {
     for name in ["upper", "work"] {
         rustix::fs::mkdirat(layer, name, Mode::RWXU)?;

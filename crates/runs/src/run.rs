@@ -1,4 +1,4 @@
-//! A run, as everybody but its task sees it: its record, its lanes while it takes calls, and what it can be told.
+//! A run, as all code except its task sees it: its record, its lanes while it takes calls, and the commands that it accepts.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use executor::Lanes;
 use gateway::RunScope;
 use identity::TokenHash;
-use ops::{Operation, Reason};
+use operations::{Operation, Reason};
 use parking_lot::{Mutex, RwLock};
 use refusal::Refusal;
 use store::allowance::Allowance;
@@ -19,7 +19,7 @@ use crate::held::{takes_no_call, takes_no_calls};
 use crate::lease::Lease;
 use crate::quota::Account;
 
-/// A run, as everybody but its task sees it.
+/// A run, as all code except its task sees it.
 pub struct Run {
     pub(crate) record: watch::Receiver<Record>,
     spec: Arc<Spec>,
@@ -27,43 +27,43 @@ pub struct Run {
     pub(crate) commands: mpsc::Sender<Command>,
     activity: Mutex<Activity>,
     lease: Option<Lease>,
-    /// Held shared by calls that change files on the host.
+    /// Held for reading by calls that change files on the host.
     pub writing: Arc<tokio::sync::RwLock<()>>,
-    /// Held by the call that was approved and is executed while the run stands still.
+    /// Held by an approved call that is executed while the run is frozen.
     pub alone: Arc<tokio::sync::Mutex<()>>,
     /// Held by the first of the calls that wait beside an approval, in the order of arrival, until it has its slot.
     pub line: Arc<tokio::sync::Mutex<()>>,
-    /// What it has on the state disk.
+    /// The run's space on the state disk.
     pub disk: Arc<Account>,
-    /// The watch of the disk has frozen its commands.
+    /// True while the watch of the disk has frozen the run's commands.
     pub(crate) stands_still: AtomicBool,
-    /// What may be kept of its processes, sessions and terminals.
+    /// Output of processes, sessions and terminals that may be kept.
     pub allowance: Arc<Allowance>,
     /// Cancelled when the run no longer takes calls.
     pub ended: CancellationToken,
 }
 
-/// What a run's task is told.
+/// Commands to a run's task.
 pub(crate) enum Command {
-    /// End; answered when no process and no mount of the run is left.
+    /// Ends the run. Answered when it has no process and no mount left.
     Stop(oneshot::Sender<()>),
-    /// End as failed.
+    /// Ends the run as failed.
     Fail(String),
-    /// Make the commands stand still, or let them go.
+    /// Freezes the commands, or lets them continue.
     Freeze(Freeze),
-    /// End all commands: they have used up the disk.
+    /// Ends all commands, because they have used up the disk.
     EndCommands,
-    /// Freeze the commands or let them go on, as the holds say: the watch of the disk had frozen them.
+    /// Freezes or thaws the commands as the holds require, after the watch of the disk had frozen them.
     Settle,
-    /// Live longer.
+    /// Gives the run a longer `ttl`.
     Extend(Extend),
-    /// Be opened by another token.
+    /// Gives the run another token.
     Token(NewToken),
-    /// Give the run up without ending it, for the next daemon; answered when nobody works in it any more.
+    /// Leaves the run for the next daemon without ending it. Answered when no call uses it.
     Leave(oneshot::Sender<()>),
 }
 
-/// What a run's task is to do about its holds.
+/// Command to change a run's holds.
 pub(crate) struct Freeze {
     pub(crate) change: Change,
     pub(crate) done: oneshot::Sender<Result<(), Refusal>>,
@@ -71,35 +71,35 @@ pub(crate) struct Freeze {
 
 pub(crate) enum Change {
     Hold(Held),
-    /// All holds of which this is true.
+    /// Ends all holds for which this returns true.
     Release(Box<dyn Fn(&Hold) -> bool + Send + Sync>),
 }
 
-/// What a run's task is to do about its `ttl`.
+/// Command to change a run's `ttl`.
 pub(crate) struct Extend {
     pub(crate) ttl: Duration,
-    /// Who asked.
+    /// Principal that asked for it.
     pub(crate) by: String,
     pub(crate) done: oneshot::Sender<Result<Record, Refusal>>,
 }
 
-/// What a run's task is to do about its token.
+/// Command to change a run's token.
 pub(crate) struct NewToken {
     pub(crate) hash: TokenHash,
-    /// Who asked.
+    /// Principal that asked for it.
     pub(crate) by: String,
     pub(crate) done: oneshot::Sender<Result<Record, Refusal>>,
 }
 
-/// When a run was last used.
+/// Time of a run's last use.
 struct Activity {
     under_way: usize,
     last: Instant,
-    /// Idle already at `last`, under a former daemon.
+    /// Time for which the run was already idle at `last`, under a previous daemon.
     before: Duration,
 }
 
-/// A call is under way, or waits for its reviewer: the run is not idle.
+/// Keeps a run from being idle while a call is under way or waits for its reviewer.
 pub struct Busy(Arc<Run>);
 
 impl Drop for Busy {
@@ -112,8 +112,9 @@ impl Drop for Busy {
 }
 
 impl Run {
-    /// A run whose lanes its task will fill in, and which has been `idle` for a while if it is not new. What was asked
-    /// for never changes, so that it is copied here and once.
+    /// Makes a run whose lanes its task sets later. `idle` is the time for which it was not used before.
+    ///
+    /// The specification never changes, so this copies it once.
     pub(crate) fn new(
         record: watch::Receiver<Record>,
         commands: mpsc::Sender<Command>,
@@ -145,24 +146,24 @@ impl Run {
         self.record.borrow().clone()
     }
 
-    /// What was asked for.
+    /// Returns the specification that the run was made from.
     pub fn spec(&self) -> Arc<Spec> {
         self.spec.clone()
     }
 
-    /// What the gateway has to know of the run.
+    /// Returns the part of the run that the gateway needs.
     pub fn scope(&self) -> RunScope {
         let record = self.record.borrow();
         let image_id = record.started.as_ref().map(|started| started.image_id.clone()).unwrap_or_default();
         RunScope { profile: record.spec.profile.clone(), image_id }
     }
 
-    /// Refuses what would keep more than the run's allowance. `what` follows from it.
+    /// Refuses a request that would exceed the run's allowance. `what` is the consequence, for the message.
     pub fn no_room(&self, what: &str) -> Refusal {
         let (used, most) = (self.allowance.used(), self.allowance.most());
         let message = format!(
-            "the daemon keeps {} MiB of what the processes, sessions and terminals of this run write and are given, of at most {} MiB \
-             (limits.output_mib of its profile), so that {what}",
+            "the stored input and output of this run's processes, sessions and terminals take {} MiB of at \
+             most {} MiB (limits.output_mib of its profile), so {what}",
             used.div_ceil(1 << 20),
             most >> 20
         );
@@ -172,15 +173,14 @@ impl Run {
             .with("max_bytes", most.to_string())
     }
 
-    /// The lanes, while the run takes calls.
+    /// Returns the lanes while the run takes calls.
     pub fn lanes(&self) -> Result<Arc<Lanes>, Refusal> {
         let record = self.record.borrow();
         let lanes = self.lanes.read().clone();
         lanes.filter(|_| record.state == State::Ready).ok_or_else(|| takes_no_call(&record))
     }
 
-    /// Returns whether a call of this operation can be made. One that only looks can, also while a reviewer is asked about another
-    /// call.
+    /// Returns whether a call of this operation can be made. A call without effect can, even while a reviewer decides about another call.
     pub fn readiness(&self, operation: &Operation) -> Readiness {
         let record = self.record.borrow();
         let lanes = self.lanes.read().clone();
@@ -197,7 +197,7 @@ impl Run {
         }
     }
 
-    /// Checks that a call may ask for consent: nothing holds the run but calls that wait for theirs.
+    /// Checks that a call may ask for consent: only calls that wait for theirs hold the run.
     pub fn check_asking(&self) -> Result<(), Refusal> {
         let record = self.record.borrow();
         if is_held_totally(&record) && !is_resuming(&record) {
@@ -207,40 +207,40 @@ impl Run {
         self.lanes_for_review().map(drop)
     }
 
-    /// The lanes, after the moment in which the run goes on again if it is in that.
+    /// Returns the lanes. If the run is about to continue, waits for that first.
     pub async fn lanes_resumed(&self) -> Result<Arc<Lanes>, Refusal> {
         let mut record = self.record.clone();
         let _ = record.wait_for(|record| !is_resuming(record)).await;
         self.lanes()
     }
 
-    /// The lanes for looking at what a reviewer decides on: also while the run is paused, when its commands stand still.
+    /// Returns the lanes for looking at the subject of a review. They are available while the run is paused, when its commands are frozen.
     pub fn lanes_for_review(&self) -> Result<Arc<Lanes>, Refusal> {
         let state = self.record.borrow().state;
         let lanes = self.lanes.read().clone();
         lanes.filter(|_| matches!(state, State::Ready | State::Paused)).ok_or_else(|| takes_no_calls(state))
     }
 
-    /// Waits while the run is paused for calls of this operation. What it is then is for [`Self::readiness`] to say.
+    /// Waits while the run is paused for calls of this operation. [`Self::readiness`] then returns its state.
     pub async fn resumed_for(&self, operation: &Operation) {
         let mut record = self.record.clone();
         let held = if operation.has_effect() { is_held } else { is_held_totally };
-        // The sender goes with the run's task; its last word stays readable.
+        // The sender is dropped with the run's task. Its last value stays readable.
         let _ = record.wait_for(|record| !held(record)).await;
     }
 
-    /// Waits until nothing holds the run but calls that wait for their approval.
+    /// Waits until only calls that wait for their approval hold the run.
     pub async fn resumed_but_for_approvals(&self) {
         let mut record = self.record.clone();
         let _ = record.wait_for(|record| !is_held_totally(record)).await;
     }
 
-    /// Whether more than calls that wait for their approval holds the run.
+    /// Returns true if anything except calls that wait for their approval holds the run.
     pub fn is_held_totally(&self) -> bool {
         is_held_totally(&self.record.borrow())
     }
 
-    /// Waits until no call changes a file on the host that had begun before.
+    /// Waits for the end of all calls that have begun and that change files on the host.
     pub async fn writes_end(&self) {
         drop(self.writing.write().await);
     }
@@ -256,30 +256,30 @@ impl Run {
         if activity.under_way > 0 { Duration::ZERO } else { activity.before + activity.last.elapsed() }
     }
 
-    /// Whether anything was done in it since.
+    /// Returns true if the run was used since this moment.
     pub(crate) fn was_used_since(&self, at: Instant) -> bool {
         let activity = self.activity.lock();
         activity.under_way > 0 || activity.last >= at
     }
 
-    /// Whether somebody waits for the run, or for a call of it.
+    /// Returns true if a client waits for the run, or for one of its calls.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.record.borrow().state == State::Creating || self.activity.lock().under_way > 0
     }
 
-    /// Ends all commands of the run. Whoever asks does not wait.
+    /// Asks the run's task to end all commands, without waiting for it.
     pub(crate) fn end_commands(&self) {
-        // With so much to do already it ends, or will be asked again.
+        // If the queue is full, the run is ending or the watch will ask again.
         let _ = self.commands.try_send(Command::EndCommands);
     }
 
-    /// Lets commands go on that stood still to be measured, unless something holds them.
+    /// Lets commands continue that were frozen for a measure, unless a hold freezes them.
     pub(crate) async fn settle_commands(&self) {
-        // A run that is over has none.
+        // An error means that the run is over and has no commands.
         let _ = self.commands.send(Command::Settle).await;
     }
 
-    /// It was used just now.
+    /// Records that the run is in use now.
     pub(crate) fn touch(&self) {
         let mut activity = self.activity.lock();
         activity.last = Instant::now();
@@ -294,42 +294,43 @@ impl Run {
         if lease.renew(Instant::now()) && !self.ended.is_cancelled() {
             return Ok(());
         }
-        let message =
-            "the run has ended, or is ending: nobody renewed its lease in time, or somebody stopped it";
+        let message = "the run has ended or is ending: its lease was not renewed in time, or it was stopped";
         Err(Refusal::new(Reason::RunNotReady, message))
     }
 
-    /// Until the lease ends, if there is one.
+    /// Returns the time until the lease ends, if there is one.
     pub fn lease_left(&self) -> Option<Duration> {
         self.lease.as_ref().map(|lease| lease.left(Instant::now()))
     }
 
-    /// It took until now to be READY.
+    /// Begins the first term of the lease, now that the run is READY.
     pub(crate) fn begin_lease(&self) {
         if let Some(lease) = &self.lease {
             lease.begin(Instant::now());
         }
     }
 
-    /// Ends the run as failed: something is wrong with it that no call may go on with.
+    /// Ends the run as failed, because of a fault with which no call may continue.
     pub async fn fail(&self, why: String) {
         let _ = self.commands.send(Command::Fail(why)).await;
     }
 }
 
-/// A run as a call finds it.
+/// State of a run, for a call.
 pub enum Readiness {
     /// The call can be made now.
     Ready(Arc<Lanes>),
-    /// It can be made in a moment: the last hold has ended, and the run is about to go on.
+    /// The call can be made in a moment: the last hold has ended, and the run is about to continue.
     Resuming,
-    /// Something holds the run from it, which the refusal names.
+    /// A hold keeps the call from being made. The refusal names it.
     Held(Refusal),
-    /// The run takes no calls, or not yet.
+    /// The run no longer takes calls, or not yet.
     Over(Refusal),
 }
 
-/// Holds are in the record before the run is PAUSED, and it is READY again when they have left it.
+/// Returns true if anything holds the run.
+///
+/// A hold is in the record before the run is PAUSED, and the run is READY again only after its last hold has left the record.
 fn is_held(record: &Record) -> bool {
     !record.holds.is_empty() || record.state == State::Paused
 }
@@ -338,7 +339,7 @@ fn is_held_totally(record: &Record) -> bool {
     is_resuming(record) || record.holds.iter().any(|held| held.hold.is_total())
 }
 
-/// Returns whether the last hold has ended and the commands are about to go on, which takes milliseconds.
+/// Returns true if the last hold has ended and the commands are about to continue, which takes milliseconds.
 fn is_resuming(record: &Record) -> bool {
     record.state == State::Paused && record.holds.is_empty()
 }

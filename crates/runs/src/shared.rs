@@ -1,4 +1,4 @@
-//! What the task of a run works with, and how it changes the run's state: in memory, in the store, on record.
+//! The state that a run's task works with. The task changes the run in memory, in the store and on record.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use crate::registry::Runs;
 use crate::run::{Command, Run};
 
-/// What a run's task works with.
+/// State that a run's task works with.
 pub(crate) struct Shared {
     pub(crate) runs: Arc<Runs>,
     pub(crate) run: Arc<Run>,
@@ -49,14 +49,14 @@ impl Shared {
         self.runs.changed(record);
     }
 
-    /// The run takes calls again, after what the former daemon's had left running was `ended`.
+    /// Records that the run takes calls again. `ended` describes the processes of the previous daemon's calls that were ended.
     pub(crate) async fn adopted(&self, ended: serde_json::Value) {
         self.record.send_modify(|record| {
             record.restarts = record.restarts.saturating_add(1);
             record.adopted_at = Some(Timestamp::now());
         });
         let record = self.record.borrow().clone();
-        tracing::info!(run = %record.id, restarts = record.restarts, "run taken over from a former daemon");
+        tracing::info!(run = %record.id, restarts = record.restarts, "run taken over after a restart");
         self.keep(
             &record,
             json!({
@@ -79,7 +79,7 @@ impl Shared {
     }
 
     pub(crate) async fn tell(&self, record: &Record, details: serde_json::Value) {
-        // Not durable before the state is known: the state itself is what happened.
+        // The record need not be durable before the new state is visible: the state itself is the event.
         if self.runs.audit.enqueue(record.event(details)).await.is_err() {
             tracing::error!(run = %record.id, "a run's state is not in the audit log");
         }

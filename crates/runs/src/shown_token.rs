@@ -1,4 +1,4 @@
-//! A token that a client has shown, for as long as it opens its run.
+//! A token that a client has shown, while it is valid for its run.
 
 use identity::{RunId, TokenHash};
 use store::run::Record;
@@ -6,10 +6,10 @@ use tokio::sync::watch;
 
 use crate::run::Run;
 
-/// A token that opens a living run.
+/// A token that is valid for a live run.
 pub struct ShownToken {
     pub run: RunId,
-    /// The principal whom it acts for.
+    /// Principal for whom the token acts.
     pub principal: String,
     hash: TokenHash,
     record: watch::Receiver<Record>,
@@ -21,8 +21,9 @@ impl ShownToken {
         Some(Self { run: id, principal: run.spec().principal.clone(), hash, record: run.record.clone() })
     }
 
-    /// Comes when the run has another token. With the run it never comes: calls and streams of a run end with it by themselves, and say
-    /// how it ended.
+    /// Waits until the run has another token. If the run ends instead, this waits forever.
+    ///
+    /// Calls and streams of a run end with it without this, and report how it ended.
     pub async fn replaced(self) {
         let Self { hash, mut record, .. } = self;
         if record.wait_for(|record| record.token() != Some(&hash)).await.is_err() {

@@ -1,4 +1,4 @@
-//! The owning task of a run: launches it, waits for its end, takes it away. The only one that changes its state.
+//! The owning task of a run. It launches the run, waits for its end and removes it. No other code changes the run's state.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use audit::{Event, Kind};
 use containers::ContainerId;
 use executor::{Lanes, Loss};
 use identity::Principal;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
 use store::run::{EndCause, Record, State};
@@ -24,15 +24,15 @@ use crate::resources::{RunResources, remove_container};
 use crate::run::Command;
 use crate::shared::Shared;
 
-/// Why a run ends.
+/// Reason that a run ends.
 enum End {
-    /// As asked; whoever asked waits.
+    /// A client stopped the run, and waits.
     Stopped(Option<oneshot::Sender<()>>),
-    /// Its time is over.
+    /// The run reached a limit of its time.
     Due(EndCause),
-    /// By itself.
+    /// The run failed.
     Failed(String),
-    /// It does not end, but its daemon does.
+    /// The run stays, and its daemon ends.
     Left(oneshot::Sender<()>),
 }
 
@@ -65,17 +65,17 @@ pub(crate) async fn own(
     *shared.lanes.write() = Some(lanes.clone());
     shared.record.send_modify(|record| record.started = Some(started));
     shared.enter(State::Ready, None).await;
-    // Whoever asked may be gone; the run is there all the same.
+    // The client may be gone. The run is READY nevertheless.
     let _ = ready.send(Ok(shared.record.borrow().clone()));
 
     shared.run.begin_lease();
-    // The time that the launch took is nobody's idleness.
+    // The time that the launch took does not count as idle.
     shared.run.touch();
     let end = shared.live(&record, &lanes, Duration::ZERO).await;
     shared.finish(end, &lanes, resources).await;
 }
 
-/// Owns a run that a former daemon has launched, which takes calls already.
+/// Owns a run that a previous daemon launched, and that takes calls already.
 pub(crate) async fn go_on(mut shared: Shared, lanes: Arc<Lanes>, resources: RunResources) {
     let record = shared.record.borrow().clone();
     let age = record.ready_at.map_or(Duration::ZERO, Timestamp::elapsed);
@@ -83,8 +83,8 @@ pub(crate) async fn go_on(mut shared: Shared, lanes: Arc<Lanes>, resources: RunR
     shared.finish(end, &lanes, resources).await;
 }
 
-/// Whether a launch ended because of what was asked for, before anything of the run was there. Else it is the host that could not
-/// do it, and the run stays to be looked at.
+/// Returns true if a launch failed because of the request, before the run had any effect. Otherwise the host failed, and the run stays
+/// visible.
 fn is_of_the_request(reason: Reason) -> bool {
     use Reason::{
         ImageMissing, ImageUnusable, InvalidArgument, NotFound, PermissionDenied, PreconditionFailed,
@@ -103,10 +103,10 @@ fn is_of_the_request(reason: Reason) -> bool {
 }
 
 impl Shared {
-    /// Until something ends the run, which is `age` old.
+    /// Waits for the end of the run, which is `age` old.
     async fn live(&mut self, record: &Record, lanes: &Lanes, age: Duration) -> End {
         let began = Instant::now();
-        // The last restart failed.
+        // Set if the last restart failed.
         let mut failed: Option<Loss> = None;
         self.freeze_again(lanes).await;
         loop {
@@ -133,17 +133,17 @@ impl Shared {
                         return End::Failed(why);
                     }
                     failed = lanes.guest().restart().await.err();
-                    // What was to stand still in a run that is paused was ended for that, and let go.
+                    // Commands that had to stay frozen in a paused run were ended in order to be thawed. Apply the holds again.
                     self.freeze_again(lanes).await;
                 }
-                // The next call that needs it starts another.
+                // The next call that needs a host worker starts another.
                 why = lanes.host_worker().lost() => self.worker_event(record, "coffer-host-worker", &why.to_string()).await,
                 () = tokio::time::sleep(until_due) => {}
             }
         }
     }
 
-    /// Why the run ends now, at this age; or how long it lasts at least, unless it is told something.
+    /// Returns the cause for which the run ends at this age, or the time for which it can wait for commands.
     fn due(&self, age: Duration) -> ControlFlow<EndCause, Duration> {
         if self.is_paused() {
             self.run.touch();
@@ -159,7 +159,7 @@ impl Shared {
         }
     }
 
-    /// Ends the run, or leaves it, and tells whoever waits.
+    /// Ends the run, or leaves it, and answers all who wait.
     async fn finish(mut self, end: End, lanes: &Lanes, resources: RunResources) {
         let waiting = match end {
             End::Stopped(waiting) => {
@@ -180,12 +180,12 @@ impl Shared {
                 Some(done)
             }
         };
-        // Others who asked meanwhile learn the same.
+        // Give the same answer to others who asked in the meantime.
         self.commands.close();
         let others =
             std::iter::from_fn(|| self.commands.try_recv().ok()).filter_map(|command| match command {
                 Command::Stop(done) | Command::Leave(done) => Some(done),
-                // Dropped, it tells that the run is over.
+                // Dropping the sender reports that the run is over.
                 Command::Fail(_)
                 | Command::Freeze(_)
                 | Command::EndCommands
@@ -202,13 +202,13 @@ impl Shared {
         let was_paused = self.let_go() || self.run.stands_still.load(Ordering::SeqCst);
         self.enter(State::Stopping, None).await;
         if was_paused {
-            // First, so that a terminal's end is the run's and not its command's.
+            // Cancel first, so that a terminal ends because of the run and not because of its command.
             self.run.ended.cancel();
             end_frozen(lanes).await;
         }
         self.close(lanes).await;
         if lanes.guest().end_container().await {
-            // Without a turn in time it ends all the same.
+            // The run ends even without a turn in time.
             let turn = self.runs.launcher.making.wait().await;
             let layer = resources.unmount();
             drop(turn);
@@ -221,8 +221,9 @@ impl Shared {
         self.enter(state, failure).await;
     }
 
-    /// Removes a container in which nothing is left to run, and the layer of its root, after the end of its run was told. A
-    /// daemon that stops waits for it; after a crash the next one removes both with all others that have no run.
+    /// Removes a container without processes, and the layer of its root, after the end of its run was reported.
+    ///
+    /// A daemon that stops waits for this. After a crash the next daemon removes both, as it does for all containers without a run.
     fn remove_later(&self, container: Option<ContainerId>, layer: Option<PathBuf>) {
         let (runs, run) = (self.runs.clone(), self.record.borrow().id);
         self.runs.tasks.spawn(async move {
@@ -237,7 +238,7 @@ impl Shared {
         });
     }
 
-    /// The container and its mounts stay, and so does the record: the next daemon takes them over.
+    /// Leaves the container, its mounts and the record, so that the next daemon can reattach the run.
     async fn leave(&self, lanes: &Lanes, resources: RunResources) {
         self.close(lanes).await;
         resources.leave();
@@ -246,14 +247,14 @@ impl Shared {
         self.tell(&record, json!({ "state": record.state.as_str(), "left": true })).await;
     }
 
-    /// Nothing is executed any more.
+    /// Ends the execution of calls.
     async fn close(&self, lanes: &Lanes) {
         self.run.ended.cancel();
         *self.lanes.write() = None;
         lanes.shutdown().await;
     }
 
-    /// The request is refused: it is on record as such, and there is no run to list or to delete.
+    /// Withdraws a run whose request is refused. The audit log has the refusal, and there is no run to list or to delete.
     async fn withdraw(&self, why: String) {
         self.record.send_modify(|record| record.enter(State::Failed, Some(why.clone())));
         let record = self.record.borrow().clone();

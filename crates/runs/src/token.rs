@@ -1,7 +1,7 @@
-//! Another token for a run that lives.
+//! Gives a live run another token.
 //!
-//! The run's task answers, which also ends the run: so either the token opens a living run, over restarts of the daemon and on record,
-//! or the answer says that the run has ended.
+//! The run's task answers, and the same task ends the run. So either the new token is valid for a live run, stored and recorded, or the
+//! answer says that the run has ended.
 
 use identity::{RunId, issue_token};
 use refusal::{Refusal, chain};
@@ -13,7 +13,7 @@ use crate::run::{Command, NewToken};
 use crate::shared::Shared;
 
 impl Runs {
-    /// Makes a token for a living run. The one that it had opens nothing any longer.
+    /// Makes a token for a live run. Its previous token is no longer valid.
     pub async fn issue_token(&self, id: RunId, by: &str) -> Result<(Record, String), Refusal> {
         let (token, hash) = issue_token(id);
         let record = self.ask(id, |done| Command::Token(NewToken { hash, by: by.to_owned(), done })).await?;
@@ -22,7 +22,7 @@ impl Runs {
 }
 
 impl Shared {
-    /// Does what was asked, and answers.
+    /// Executes the command and answers it.
     pub(crate) async fn take_token(&self, new: NewToken) {
         let NewToken { hash, by, done } = new;
         let mut record = self.record.borrow().clone();
@@ -37,7 +37,7 @@ impl Shared {
         self.record.send_modify(|record| record.issued = Some(hash));
         self.runs.deleted_tokens.keep(before);
         self.tell(&record, json!({ "state": record.state.as_str(), "token_issued": true, "by": by })).await;
-        // The client may be gone; the run is as it is.
+        // The client may be gone. That changes nothing for the run.
         let _ = done.send(Ok(record));
     }
 }

@@ -1,18 +1,17 @@
-//! Reading a run's trash, for whoever may use the run.
+//! Reads a run's trash, for principals that may use the run.
 //!
-//! Trust boundary: what is in there was put there under the uid of the workspace's owner, who may have put anything else
-//! there as well: links, special files, other names of files that are not his to read. Everything is opened beneath the
-//! run's private directory without following links, must be a regular file of that owner with one name, is bounded, and
-//! has to parse.
+//! Trust boundary: the trash is written under the uid of the workspace's owner, who may also have put other files there. They may be links,
+//! special files, or other names of files that the owner may not read. So every file is opened beneath the run's private directory without
+//! following links. It must be a regular file of that owner with one name, have a bounded size, and parse.
 
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use jail::{Dir, EntryName, Jail, Mount, Protection, RegularFile, Root, SandboxPath};
-use ops::{MAX_TRASH_RECORD, TRASH_RECORD_SUFFIX, TrashEntry, TrashRecord};
+use operations::{MAX_TRASH_RECORD, TRASH_RECORD_SUFFIX, TrashEntry, TrashRecord};
 
-/// Files that one look goes through: more than a trash takes.
+/// Files that one scan reads. A trash has fewer.
 const MOST: usize = 50_000;
 
 /// An open trash.
@@ -21,7 +20,7 @@ pub struct Trash {
     owner: u32,
 }
 
-/// Something that was deleted.
+/// A file that was deleted.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Deleted {
     pub entry: TrashEntry,
@@ -29,9 +28,9 @@ pub struct Deleted {
 }
 
 impl Trash {
-    /// Opens the trash in a run's private directory; `None` where nothing was ever deleted.
+    /// Opens the trash in a run's private directory. Returns `None` if no file was ever deleted.
     pub fn open(private: &Path) -> io::Result<Option<Self>> {
-        // Any mount does: the name is for messages that nobody sees.
+        // Any mount will do, because its name appears only in messages that are dropped.
         let root = match Root::open(Mount::State, private) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             root => root?,
@@ -43,7 +42,7 @@ impl Trash {
         Ok(Some(Self { directory, owner: meta.uid }))
     }
 
-    /// The entries behind `after`, oldest first, at most `most`, and whether there are more. What is no entry is left out.
+    /// Returns at most `most` entries after `after`, oldest first, and whether there are more. Skips files that are no valid entries.
     pub fn list(&self, after: Option<TrashEntry>, most: usize) -> io::Result<(Vec<Deleted>, bool)> {
         let names = self.directory.entries().map_err(io::Error::other)?.take(MOST);
         let mut entries: Vec<TrashEntry> = names
@@ -58,7 +57,7 @@ impl Trash {
         Ok((page, found.next().is_some()))
     }
 
-    /// What an entry was; `None` where there is none of that name.
+    /// Returns the record of an entry. `None` if no valid entry has that name.
     pub fn find(&self, entry: TrashEntry) -> Option<Deleted> {
         let file = self.file(&format!("{entry}{TRASH_RECORD_SUFFIX}"))?;
         if file.meta.size > MAX_TRASH_RECORD {
@@ -71,7 +70,7 @@ impl Trash {
         known.then_some(Deleted { entry, record })
     }
 
-    /// A piece of an entry's content; `None` where it has none.
+    /// Returns a piece of an entry's content. `None` if it has none.
     pub fn read(&self, entry: TrashEntry, offset: u64, most: usize) -> Option<io::Result<Vec<u8>>> {
         Some(read(&self.file(&entry.to_string())?, offset, most))
     }
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_entry_is_left_out() {
+    fn invalid_trash_entries_are_skipped() {
         let scene = Scene::new();
         let secret = scene.top.path().join("secret");
         scene.put("1-1-0", "@project/a", "x");
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_elses_file_is_read() {
+    fn linked_trash_entries_are_not_read() {
         let scene = Scene::new();
         let secret = scene.top.path().join("secret");
         symlink(&secret, scene.trash.join("1-1-0")).unwrap();

@@ -1,4 +1,4 @@
-//! Uploads: what clients have sent of a file or an archive, until all of it is there and a call takes it.
+//! Uploads: parts of a file or an archive that clients have sent, until it is complete and a call takes it.
 //!
 //! ```text
 //! begin ──► receive ──► End ──────────────────► Content, for one call ─► removed
@@ -7,15 +7,15 @@
 //!              └──── the run ended ──────► removed, kept or not
 //! ```
 //!
-//! An upload counts against the quota of its run from its beginning to its end. Those that are kept for their clients are
-//! bounded over all runs, too: the run that has most of them loses its oldest one.
+//! An upload counts against the quota of its run from its beginning to its end. Uploads that are kept for their clients are also limited
+//! over all runs: the run that has most of them loses its oldest one.
 //!
-//! The daemon writes the bytes into the run's private directory, where the container sees nothing of them and the host worker
-//! reads them. A file lives as long as the value that stands for it. Those that a daemon left which was killed are removed when
-//! they are a day old, for a call may still wait for its approval; all go with the run's record.
+//! The daemon writes the bytes into the run's private directory. The container cannot see them there, and the host worker can read them. A
+//! file lives as long as the value that owns it. Files of a daemon that was killed are removed when they are a day old, because a call may
+//! still wait for its approval. All are removed with the run's record.
 //!
-//! Trust boundary: a hostile repository that has taken over a process of the host worker may have made anything there. A file
-//! is made anew or not at all, and none is opened again.
+//! Trust boundary: a hostile repository that has taken over a process of the host worker may have made any file there. So this code makes
+//! each file anew or fails, and never opens an existing file.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use identity::{CallId, RunId};
 use jail::{Keeps, Private};
-use ops::{Reason, UploadId};
+use operations::{Reason, UploadId};
 use parking_lot::Mutex;
 use refusal::Refusal;
 use rustix::fs::{AtFlags, Dir, Gid, Mode, OFlags, Uid, fchown, fstat, fstatvfs, openat, statat, unlinkat};
@@ -42,29 +42,29 @@ use tokio_util::sync::CancellationToken;
 use crate::directories::Directories;
 use crate::quota::{Account, Reservation};
 
-/// Uploads of a run that are under way or kept.
+/// Most uploads of a run that are under way or kept.
 const MOST: usize = 8;
-/// The same of all runs. Each takes two descriptors.
+/// Most uploads of all runs that are under way or kept. Each needs two descriptors.
 const MOST_OF_ALL: usize = 256;
-/// Uploads of all runs that are kept, and their bytes.
+/// Most uploads of all runs that are kept, and most bytes of them.
 const MOST_KEPT: usize = 32;
 const MOST_KEPT_BYTES: u64 = 4 << 30;
-/// How long a broken one is kept.
+/// Time for which a broken upload is kept.
 const KEPT: Duration = Duration::from_secs(3_600);
-/// Age at which a file is nobody's.
+/// Age at which a file no longer belongs to any call.
 const FORGOTTEN: Duration = Duration::from_secs(24 * 3_600);
-/// What stays free of the disk, bytes.
+/// Bytes of the disk that stay free.
 const MIN_FREE: u64 = 256 * 1024 * 1024;
-/// Bytes after which the disk is asked again.
+/// Bytes after which the free space is checked again.
 const LOOK: u64 = 64 * 1024 * 1024;
-/// Pieces that are written and not hashed yet.
+/// Pieces that are written and not yet hashed.
 const UNHASHED: usize = 4;
-/// Files that a sweep looks at.
+/// Files that a sweep checks.
 const SWEPT: usize = 1_000;
 
 type Key = (RunId, UploadId);
 
-/// All uploads.
+/// Uploads of all runs.
 pub struct Uploads {
     directories: Directories,
     table: Arc<Table>,
@@ -73,11 +73,11 @@ pub struct Uploads {
 #[derive(Default)]
 struct Table {
     entries: Mutex<HashMap<Key, Entry>>,
-    /// Of the upload that was kept last.
+    /// Number of the upload that was kept last.
     number: AtomicU64,
 }
 
-/// The run that an upload ends with and counts against.
+/// The run whose quota an upload counts against, and whose end ends it.
 #[derive(Clone)]
 pub struct Owner {
     pub account: Arc<Account>,
@@ -88,31 +88,31 @@ pub struct Owner {
 }
 
 enum Entry {
-    /// A stream brings more of it, or a call uses it.
+    /// A stream sends more of it, or a call uses it.
     UnderWay,
-    /// It waits for its client.
+    /// The upload waits for its client.
     Kept { upload: Box<Upload>, number: u64 },
 }
 
-/// What a stream says.
+/// A message of a stream.
 #[derive(Debug)]
 pub enum Piece {
     Data(Bytes),
-    /// All of it was sent.
+    /// The upload is complete.
     End,
 }
 
 /// An upload under way.
 pub struct Upload {
     place: Place,
-    /// The client may go on with it after its stream broke.
+    /// True if the client may continue it after its stream broke.
     resumable: bool,
     file: File,
     digest: Sha256,
     received: u64,
 }
 
-/// All of an upload, for the one call that takes it. It is removed with this value.
+/// A complete upload, for the one call that takes it. The file is removed when this value is dropped.
 pub struct Content {
     place: Place,
     pub size: u64,
@@ -120,22 +120,22 @@ pub struct Content {
     pub sha256: String,
 }
 
-/// Why an upload did not come to its end.
+/// Reason that an upload was not completed.
 #[derive(Debug)]
 pub enum Broken {
-    /// The stream ended before it. What there is of it is kept if it has an id.
+    /// The stream ended early. The bytes are kept if the upload has an id.
     Gone,
     Refused(Refusal),
 }
 
-/// A file in the run's private directory, and its entry in the table. Both go with this value.
+/// A file in the run's private directory, and its entry in the table. Both are removed when this value is dropped.
 struct Place {
     key: Key,
     directory: OwnedFd,
     table: Arc<Table>,
     reservation: Reservation,
     ended: CancellationToken,
-    /// For another daemon, or it is gone already.
+    /// True if the file is left for another daemon, or is gone already.
     stays: bool,
 }
 
@@ -146,7 +146,7 @@ impl Uploads {
         Self { directories, table: Arc::default() }
     }
 
-    /// Bytes that there are of an upload which waits for its client.
+    /// Returns the number of bytes of an upload that waits for its client.
     pub fn received(&self, run: RunId, id: &UploadId) -> Result<u64, Refusal> {
         match self.table.entries.lock().get(&(run, id.clone())) {
             Some(Entry::Kept { upload, .. }) => Ok(upload.received),
@@ -155,8 +155,9 @@ impl Uploads {
         }
     }
 
-    /// Begins an upload, or goes on with one from `offset`. `id` is the client's; without one it cannot be resumed. `size` is what
-    /// it will have, if that is known. Blocks.
+    /// Begins an upload, or continues one from `offset`. Blocks.
+    ///
+    /// `id` is the client's. Without one the upload cannot be resumed. `size` is the expected size, or 0 if it is unknown.
     pub fn begin(
         &self,
         run: RunId,
@@ -193,7 +194,7 @@ impl Uploads {
         }
     }
 
-    /// Takes a place in the table; what is kept of the upload.
+    /// Enters an upload in the table. Returns the kept upload with this key, if there is one.
     fn enter(&self, key: &Key, offset: u64) -> Result<Option<Upload>, Refusal> {
         let mut table = self.table.entries.lock();
         match table.get(key) {
@@ -207,12 +208,13 @@ impl Uploads {
             }
             None if offset > 0 => return Err(no_such_upload()),
             None if table.keys().filter(|(one, _)| *one == key.0).count() >= MOST => {
-                let message =
-                    format!("{MOST} uploads of this run are under way already: let some finish first");
+                let message = format!(
+                    "{MOST} uploads of this run are in progress, which is the limit: let some finish first"
+                );
                 return Err(Refusal::new(Reason::Overloaded, message));
             }
             None if table.len() >= MOST_OF_ALL => {
-                let message = "too many uploads of all runs are under way already: try again later";
+                let message = "too many uploads of all runs are in progress: try again later";
                 return Err(Refusal::new(Reason::Overloaded, message));
             }
             Some(Entry::Kept { .. }) | None => {}
@@ -237,7 +239,7 @@ impl Uploads {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let new = || openat(&directory, id.as_str(), flags, Mode::RUSR | Mode::WUSR);
         let file = match new() {
-            // A daemon that was killed left it. A call that still waits for it finds other content, and is refused.
+            // A daemon that was killed left the file. If a call still waits for it, that call finds other content and is refused.
             Err(Errno::EXIST) => {
                 unlinkat(&directory, id.as_str(), AtFlags::empty())?;
                 new()?
@@ -248,7 +250,7 @@ impl Uploads {
         Ok(Ok((directory, file.into())))
     }
 
-    /// Removes what nobody has asked for in a day.
+    /// Removes files that no call has used for a day.
     fn sweep(&self, run: RunId, directory: &OwnedFd) -> io::Result<()> {
         for entry in Dir::read_from(directory)?.take(SWEPT) {
             let entry = entry?;
@@ -269,8 +271,9 @@ impl Uploads {
 }
 
 impl Upload {
-    /// Takes what comes, at most `most` bytes in all, until it has ended. Blocks, and so holds back who sends. The hash is made
-    /// on a thread of its own, since it takes as long as the writing.
+    /// Receives pieces, at most `most` bytes in total, until the upload is complete. Blocks, and so slows down the sender.
+    ///
+    /// A separate thread computes the hash, because that takes as long as the writing.
     pub fn receive(mut self, mut pieces: mpsc::Receiver<Piece>, most: u64) -> Result<Content, Broken> {
         let (to_hash, hashed) = std::sync::mpsc::sync_channel::<Bytes>(UNHASHED);
         let mut digest = std::mem::take(&mut self.digest);
@@ -299,7 +302,7 @@ impl Upload {
         Err(Broken::Gone)
     }
 
-    /// Writes all pieces. Whether the last one was the end.
+    /// Writes all pieces. Returns true if the last one was the end.
     fn take(
         &mut self,
         pieces: &mut mpsc::Receiver<Piece>,
@@ -308,7 +311,7 @@ impl Upload {
     ) -> Result<bool, Refusal> {
         while let Some(piece) = pieces.blocking_recv() {
             let Piece::Data(data) = piece else { return Ok(true) };
-            // A thread that is gone is missed at the end.
+            // If the thread is gone, the caller notices it at the end.
             let _ = to_hash.send(data.clone());
             self.write(&data, most)?;
         }
@@ -338,7 +341,7 @@ impl Upload {
         })
     }
 
-    /// Lets the client come back for a while, as long as the run lives.
+    /// Keeps the upload for its client for a limited time, while the run is live.
     fn keep(self) {
         let (key, table) = (self.place.key.clone(), self.place.table.clone());
         let ended = self.place.ended.clone();
@@ -357,7 +360,7 @@ impl Upload {
             let is_same =
                 matches!(entries.get(&key), Some(Entry::Kept { number: kept, .. }) if *kept == number);
             if is_same && let Some(Entry::Kept { mut upload, .. }) = entries.remove(&key) {
-                // Under the lock, so that no other of this name begins before the file is gone.
+                // Remove the file under the lock, so that no upload with the same name begins before it is gone.
                 upload.place.remove();
             }
         };
@@ -367,7 +370,7 @@ impl Upload {
     }
 }
 
-/// Removes kept uploads until there are few enough of all runs.
+/// Removes kept uploads until all runs are within the limits.
 fn bound(entries: &mut HashMap<Key, Entry>) {
     loop {
         // Kept uploads of each run, their bytes, and the oldest one.
@@ -402,7 +405,7 @@ impl Content {
         &self.place.key.1
     }
 
-    /// Leaves it to the next daemon, which goes on with its call.
+    /// Leaves the file to the next daemon, which continues the call.
     pub fn leave(mut self) {
         self.place.stays = true;
     }
@@ -410,7 +413,7 @@ impl Content {
 
 impl Place {
     fn remove(&mut self) {
-        // One that stays is found by the next sweep. The host worker removes what it has taken.
+        // If this fails, a later sweep removes the file. The host worker removes a file that it has taken.
         let _ = unlinkat(&self.directory, self.key.1.as_str(), AtFlags::empty());
         self.stays = true;
     }

@@ -1,19 +1,19 @@
-//! The environment variables of a run: plain ones, which its record has, and secret ones, which the store seals.
+//! The environment variables of a run. Its record has the plain ones, and the store seals the secret ones.
 
 use std::collections::BTreeMap;
 
 use gateway::Profile;
-use ops::{Environment, Reason};
+use operations::{Environment, Reason};
 use refusal::Refusal;
 use store::run::Spec;
 
-/// Holds the variables that a request names to their bounds, all together.
+/// Checks the limits of the variables in a request, each kind alone and both together.
 pub(crate) fn parse(
     env: &BTreeMap<String, String>,
     secret_env: &BTreeMap<String, String>,
     profile: &Profile,
 ) -> Result<(), Refusal> {
-    // By themselves, so that the message names the field.
+    // Check each field alone, so that the message names it.
     Environment::parse("env", env.clone())?;
     Environment::parse("secret_env", secret_env.clone())?;
     if let Some(name) = env.keys().find(|name| secret_env.contains_key(*name)) {
@@ -28,12 +28,12 @@ pub(crate) fn parse(
     }
 }
 
-/// What every command of the run has.
+/// Returns the environment of every command of the run.
 pub(crate) fn environment(spec: &Spec, secrets: &BTreeMap<String, String>) -> Environment {
     Environment::from_daemon(together(&spec.env, secrets))
 }
 
-/// Why the profile does not let a run have these.
+/// Returns the reason that the profile does not allow these variables.
 pub(crate) fn refused(profile: &Profile, environment: &Environment) -> Option<String> {
     profile.exec.refuses_for_a_run(environment.variables())
 }

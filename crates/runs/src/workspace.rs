@@ -1,8 +1,8 @@
-//! From the path that a client names to an open directory that may be mounted.
+//! Opens the directory that a client names by its path, for mounting.
 //!
-//! Trust boundary: the daemon runs with privileges and the client does not. A path is believed only after the kernel
-//! has resolved it beneath one of the operator's `workspace_roots` (`openat2`, `RESOLVE_BENEATH`), and from then on the
-//! handle is used and not the path. Nothing inside a workspace is ever opened here.
+//! Trust boundary: the daemon runs with privileges and the client does not. A path is accepted only after the kernel has resolved it
+//! beneath one of the operator's `workspace_roots` (`openat2`, `RESOLVE_BENEATH`). From then on the handle is used, not the path. No file
+//! inside a workspace is ever opened here.
 
 #![expect(clippy::disallowed_methods, reason = "the parent of directories that the daemon makes")]
 
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use executor::Directory;
 use host_launch::Owner;
 use identity::{NOBODY, Principal};
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
@@ -21,12 +21,12 @@ use rustix::process::{Gid, Uid};
 
 use crate::deny_list::HarnessOnBind;
 
-/// What the directory is wanted for.
+/// Purpose for which a directory is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To be a run's workspace, or to be cloned into one: it must be the principal's own.
+    /// A run's workspace, or the source of a clone. The directory must belong to the principal.
     Own,
-    /// To be shown read-only: everybody must be able to get there and to read it.
+    /// A directory that is shown read-only. Every user must be able to reach and read it.
     Show,
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum Purpose {
 #[derive(Debug, Clone)]
 pub struct Roots {
     allowed: Vec<PathBuf>,
-    /// Whether all profiles may use them as they are.
+    /// Setting for the use of these directories under profiles without a deny list.
     pub(crate) on_bind: HarnessOnBind,
     daemon_uid: u32,
 }
@@ -44,7 +44,7 @@ impl Roots {
         Self { allowed, on_bind, daemon_uid: rustix::process::geteuid().as_raw() }
     }
 
-    /// Opens `path` for `principal`. `field` names it in a refusal.
+    /// Opens `path` for `principal`. A refusal names the field `field`.
     pub(crate) fn open(
         &self,
         field: &'static str,
@@ -78,7 +78,7 @@ impl Roots {
 }
 
 impl Roots {
-    /// Opens a former run's workspace again, for the daemon itself; `None` where there is no such directory any more.
+    /// Opens an earlier run's workspace again, for the daemon itself. Returns `None` if the directory no longer exists.
     pub(crate) fn reopen(&self, path: &Path) -> Option<OwnedFd> {
         let (root, rest) =
             self.allowed.iter().find_map(|root| Some((root, path.strip_prefix(root).ok()?)))?;
@@ -89,7 +89,7 @@ impl Roots {
 }
 
 impl Roots {
-    /// Opens a directory that a run was made on, for whoever may use that run.
+    /// Opens the directory that a run was made on, for principals that may use that run.
     pub(crate) fn open_again(&self, field: &'static str, path: &Path) -> Result<OwnedFd, Refusal> {
         self.beneath(field, path).map(|(_, handle)| handle)
     }
@@ -107,7 +107,7 @@ impl Roots {
     }
 }
 
-/// Whether everybody may pass from `root` down to `directory`. The daemon itself got there by its privileges.
+/// Returns true if every user may pass from `root` down to `directory`. The daemon itself passed with its privileges.
 fn is_open_to_all(directory: &OwnedFd, root: &Path) -> bool {
     let above = || -> Result<bool, Errno> {
         let id = |stat: &Stat| (stat.st_dev, stat.st_ino);
@@ -118,7 +118,7 @@ fn is_open_to_all(directory: &OwnedFd, root: &Path) -> bool {
         while below != top {
             at = rustix::fs::openat(&at, "..", flags, Mode::empty())?;
             let stat = rustix::fs::fstat(&at)?;
-            // Moved out of the root meanwhile, or closed to others.
+            // The directory was moved out of the root, or is closed to other users.
             if id(&stat) == below || (stat.st_mode & 0o001 == 0 && id(&stat) != top) {
                 return Ok(false);
             }
@@ -132,7 +132,7 @@ fn is_open_to_all(directory: &OwnedFd, root: &Path) -> bool {
 fn outside(field: &'static str) -> Refusal {
     Refusal::new(
         Reason::SandboxViolation,
-        format!("{field}: is not beneath one of the daemon's workspace_roots; the operator sets them in its configuration"),
+        format!("{field}: is not below one of the daemon's workspace_roots; the operator sets them in its configuration"),
     )
     .with("field", field)
 }
@@ -144,7 +144,7 @@ fn open_beneath(root: &Path, rest: &Path) -> Result<OwnedFd, Errno> {
         return Ok(root);
     }
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    // EAGAIN: something was renamed meanwhile, openat2(2). A handful of tries is enough for honest hosts.
+    // EAGAIN means that a file was renamed during the lookup (openat2(2)). A few tries are enough on an honest host.
     let mut tries = 0;
     loop {
         match rustix::fs::openat2(&root, rest, flags, Mode::empty(), resolve) {
@@ -154,7 +154,7 @@ fn open_beneath(root: &Path, rest: &Path) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Makes a directory of the daemon's own for `owner`, mode 0700, whose parent must be the daemon's.
+/// Makes a directory for `owner` with mode 0700. Its parent must be one of the daemon's directories.
 pub(crate) fn make(path: &Path, owner: Owner) -> io::Result<Directory> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
@@ -177,7 +177,7 @@ pub(crate) fn make(path: &Path, owner: Owner) -> io::Result<Directory> {
     Ok(Directory { handle, path: path.to_owned(), owner, is_mapped: false })
 }
 
-/// Opens a directory that the daemon has made, which may belong to somebody else by now but never is a link.
+/// Opens a directory that the daemon made. It may have another owner by now, but it is never a link.
 pub(crate) fn open_own(path: &Path) -> io::Result<Directory> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let handle = rustix::fs::open(path, flags, Mode::empty())?;
@@ -186,8 +186,10 @@ pub(crate) fn open_own(path: &Path) -> io::Result<Directory> {
     Ok(Directory { handle, path: path.to_owned(), owner, is_mapped: false })
 }
 
-/// The owner of what the daemon makes for `principal`: the principal, or nobody in particular when that is root or no user of
-/// this host, so that no file of an agent ever belongs to root by default.
+/// Returns the owner of files that the daemon makes for `principal`.
+///
+/// That is the principal, or the default user if the principal is root or no user of this host. So an agent's files never belong to root by
+/// default.
 pub(crate) fn owner_for(principal: &Principal) -> Owner {
     let daemon = rustix::process::geteuid();
     if !daemon.is_root() {
@@ -206,7 +208,7 @@ mod tests {
     use std::path::PathBuf;
 
     use identity::Principal;
-    use ops::Reason;
+    use operations::Reason;
 
     use crate::deny_list::HarnessOnBind;
 
@@ -270,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_was_open_to_all_and_is_not_read_as_its_owner() {
+    fn package_is_readable_by_all_and_not_read_as_its_owner() {
         use std::os::unix::fs::PermissionsExt as _;
         let tree = tempfile::tempdir().unwrap();
         let (home, public) = (tree.path().join("home"), tree.path().join("home/public"));
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_daemon_makes_is_not_roots() {
+    fn created_directories_do_not_belong_to_root() {
         let tree = tempfile::tempdir().unwrap();
         let owner = owner_for(&principal(0));
         if rustix::process::geteuid().is_root() {

@@ -111,7 +111,7 @@ impl StreamKey {
         result
     }
 
-    /// Marks the last piece as such. Nothing is appended afterwards.
+    /// Marks the last piece as such. The caller appends no piece afterwards.
     pub fn end(&self, place: &str, file: &File, tail: &Tail) -> io::Result<()> {
         self.write_tail(place, file, tail, true)
     }

@@ -93,11 +93,12 @@ impl StateDisk {
         while Space::of(&self.directory).is_ok_and(|space| !space.has(START)) {
             match self.give_up() {
                 Ok(Some(what)) => {
-                    tracing::error!("the state disk is full: {what} was given up for this start");
+                    tracing::error!("the state disk is full: {what} was deleted to make room for this start");
                 }
                 Ok(None) => {
                     tracing::error!(
-                        "the state disk is full, and nothing in it can be given up: make room, the daemon waits for it"
+                        "the state disk is full, and the daemon has nothing to delete: make room, the \
+                         daemon waits for it"
                     );
                     std::thread::sleep(AGAIN);
                 }

@@ -37,6 +37,11 @@ pub fn excerpt_of(text: &str, shape: Shape, most: usize) -> String {
     shown
 }
 
+/// The last character boundary at or before `at`.
+pub fn floor(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
+}
+
 /// `text` with what `put` writes in place of each hidden character.
 pub fn without_hidden(text: &str, shape: Shape, put: impl FnMut(char, &mut String)) -> Cow<'_, str> {
     replaced(text, |c| is_hidden(c) && !stays(c, shape), put)

@@ -58,7 +58,7 @@ async fn request(stream: &mut TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn what_is_posted_is_signed_and_whole() {
+async fn posted_message_is_signed_and_complete() {
     let (port, served) = server(b"HTTP/1.1 204 No Content\r\n\r\n").await;
     let webhook = webhook(&format!("http://127.0.0.1:{port}/hook?x=1"));
     sender().post(&webhook, "alert-1", 1_700_000_000, b"{\"a\":1}").await.unwrap();
@@ -74,7 +74,7 @@ async fn what_is_posted_is_signed_and_whole() {
 }
 
 #[tokio::test]
-async fn whatever_is_no_success_is_a_failure_and_no_redirect_is_followed() {
+async fn other_answers_are_failures_and_redirects_are_not_followed() {
     for (answer, message, for_good) in [
         (
             &b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"[..],
@@ -82,7 +82,11 @@ async fn whatever_is_no_success_is_a_failure_and_no_redirect_is_followed() {
             false,
         ),
         (b"HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n", "answered 500", false),
-        (b"HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n", "answered 410: it is not wanted there", true),
+        (
+            b"HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n",
+            "answered 410: the receiver wants no more messages",
+            true,
+        ),
         (b"SSH-2.0-x\r\n", "no answer: invalid HTTP version parsed", false),
         (b"", "no answer: connection closed before message completed", false),
     ] {
@@ -119,7 +123,7 @@ async fn an_answer_without_end_is_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_never_answers_is_left() {
+async fn silent_webhook_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let target = webhook(&format!("http://{}/", listener.local_addr().unwrap()));
     let failed = sender().post(&target, "a", 1, b"{\"a\":1}").await.unwrap_err();

@@ -32,7 +32,7 @@ impl Secret {
             return Err(format!("{} is not a regular file", path.display()));
         }
         if metadata.mode() & 0o007 != 0 {
-            return Err(format!("{} is open to everybody: chmod o= it", path.display()));
+            return Err(format!("{} is accessible to all users: run chmod o= on it", path.display()));
         }
         let mut text = String::new();
         let file = std::fs::File::open(path).map_err(failed)?;

@@ -29,7 +29,7 @@ impl Target {
         };
         let authority = uri.authority().ok_or("has no host")?;
         if authority.as_str().contains('@') {
-            return Err("must not have a user or password: what is sent is signed".to_owned());
+            return Err("must not have a user or password: messages are signed instead".to_owned());
         }
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
         if host.is_empty() {
@@ -38,15 +38,12 @@ impl Target {
         let is_here =
             host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
         if !tls && !is_here && !allow_http {
-            return Err(
-                "is http to another host, which anybody on the way can read: use https, or set allow_http"
-                    .to_owned(),
-            );
+            return Err("is unencrypted http to another host: use https, or set allow_http".to_owned());
         }
         let written = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
         let port = match authority.port_u16() {
             Some(port) => port,
-            None if !written.is_empty() => return Err("has a port that is none".to_owned()),
+            None if !written.is_empty() => return Err("has an invalid port".to_owned()),
             None if tls => 443,
             None => 80,
         };

@@ -4,6 +4,7 @@
 pub mod json;
 mod plain;
 
+pub use prost::UnknownEnumValue;
 pub use prost_types::{Duration, Timestamp};
 
 /// A duration as the API has it. One that is too long for it becomes the longest that it has.
@@ -62,15 +63,23 @@ impl v1::result::Kind {
             _ => None,
         }
     }
-
-    /// The same, to be completed.
-    pub fn command_mut(&mut self) -> Option<&mut v1::ExecResult> {
-        match self {
-            Self::Exec(result) | Self::Shell(result) => Some(result),
-            _ => None,
-        }
-    }
 }
+
+/// Gives enums the names of their values in texts for models, people and logs.
+macro_rules! words {
+    ($($choice:ty),*) => {$(
+        impl $choice {
+            /// Returns the name in lower case, with hyphens. `None` for the value that means none.
+            #[must_use]
+            pub fn word(self) -> Option<String> {
+                let name = self.as_str_name();
+                (self != Self::Unspecified).then(|| name.to_ascii_lowercase().replace('_', "-"))
+            }
+        }
+    )*};
+}
+
+words!(v1::exec_result::EndedBy, v1::exec_result::Limit, v1::kill_evidence::Method);
 
 /// The private protocol of the two lanes, `cofferdam.worker.v1`.
 pub mod worker {

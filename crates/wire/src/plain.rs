@@ -8,7 +8,9 @@
 use serde::ser::{Error as _, SerializeStruct as _};
 use serde::{Serialize, Serializer};
 
-use crate::v1::{ContentEncoding, McpContent, entry, mcp_content, patched_file, session_result};
+use crate::v1::{
+    ContentEncoding, McpContent, entry, exec_result, kill_evidence, mcp_content, patched_file, session_result,
+};
 
 pub(crate) fn encoding<S: Serializer>(encoding: &i32, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(match ContentEncoding::try_from(*encoding) {
@@ -33,8 +35,17 @@ pub(crate) fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-pub(crate) fn or_null<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
-    Some(text).filter(|text| !text.is_empty()).serialize(serializer)
+pub(crate) fn ended_by<S: Serializer>(by: &i32, serializer: S) -> Result<S::Ok, S::Error> {
+    exec_result::EndedBy::try_from(*by).unwrap_or_default().word().serialize(serializer)
+}
+
+pub(crate) fn limits<S: Serializer>(limits: &[i32], serializer: S) -> Result<S::Ok, S::Error> {
+    let limits = limits.iter().filter_map(|limit| exec_result::Limit::try_from(*limit).ok()?.word());
+    serializer.collect_seq(limits)
+}
+
+pub(crate) fn method<S: Serializer>(method: &i32, serializer: S) -> Result<S::Ok, S::Error> {
+    kill_evidence::Method::try_from(*method).unwrap_or_default().word().serialize(serializer)
 }
 
 pub(crate) fn json<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_comes_to_its_end_whoever_waits() {
+    async fn detached_work_finishes() {
         let done = Arc::new(AtomicUsize::new(0));
         let count = |done: &Arc<AtomicUsize>| {
             let done = Arc::clone(done);

@@ -7,7 +7,7 @@ use prost::Message;
 use thiserror::Error;
 
 /// Largest frame in either direction, in bytes.
-pub const MAX_FRAME: usize = ops::transport::MESSAGE;
+pub const MAX_FRAME: usize = operations::transport::MESSAGE;
 
 const LENGTH: usize = 4;
 /// Smallest and largest number of bytes that are read at once. An idle connection keeps room for the smallest, enough for a read of 4 KiB.

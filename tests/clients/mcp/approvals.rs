@@ -103,7 +103,7 @@ async fn a_reviewer_who_is_faster_ends_the_question() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_started_the_bridge_decides_where_they_said_so_and_may() {
+async fn user_of_the_bridge_decides_when_enabled_and_permitted() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let (mut run, token) = run_with_token(&daemon, "review", &workspace).await;
@@ -145,7 +145,10 @@ async fn an_approver_who_is_the_requester_is_refused_as_everywhere() {
         let mut client = Client::connect(with(setup, json!({"mode": mode, "answers": answers}))).await;
         let refused = client.call("edit", edit(mode)).await;
         let said = refused["content"].to_string();
-        assert!(said.contains("The decision was not taken") && said.contains("PENDING_APPROVAL"), "{said}");
+        assert!(
+            said.contains("The decision was not accepted") && said.contains("PENDING_APPROVAL"),
+            "{said}"
+        );
         let approval = refused["_meta"]["io.cofferdam/approvalId"].as_str().unwrap().to_owned();
         assert_eq!(state(&mut run, &approval).await, v1::approval::State::Pending);
         client.leave().await;

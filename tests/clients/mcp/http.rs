@@ -109,7 +109,7 @@ async fn the_python_client_lists_reads_edits_and_runs_over_http() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_there_without_the_token_of_a_run_that_lives() {
+async fn endpoint_requires_the_token_of_a_live_run() {
     let (daemon, port) = daemon("").await;
     let workspace = daemon.workspace("w", &[]);
     let (mut run, token) = run_with_token(&daemon, "open", &workspace).await;
@@ -138,7 +138,7 @@ async fn nothing_is_there_without_the_token_of_a_run_that_lives() {
 
 /// The endpoint looks now and then whether the run still lives, with the token that opened the stream: that is no attempt without a credential.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_orderly_end_with_open_streams_is_no_attempt_by_anybody() {
+async fn orderly_end_with_open_streams_records_no_attempt() {
     let (daemon, port) = daemon("").await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let (mut run, token) = run_with_token(&daemon, "open", &workspace).await;
@@ -297,7 +297,7 @@ async fn the_host_is_checked_before_anything_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_that_leave_without_a_word_lock_nobody_out() {
+async fn silently_leaving_clients_do_not_use_up_sessions() {
     let (daemon, port) = daemon(", sessions_per_run: 2").await;
     let workspace = daemon.workspace("w", &[]);
     let (_run, token) = run_with_token(&daemon, "open", &workspace).await;

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{Seat, assert_idle, digest, events, recorded, recording, run, runs, text};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_started_goes_with_the_operator() {
+async fn processes_end_when_the_operator_disconnects() {
     let daemon = Daemon::start().await;
     let run = run(&daemon).await;
     let mut seat = Seat::at(&run).await;
@@ -32,7 +32,7 @@ async fn what_was_started_goes_with_the_operator() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_started_goes_with_the_shell() {
+async fn processes_end_with_the_shell() {
     let daemon = Daemon::start().await;
     let run = run(&daemon).await;
     let mut seat = Seat::at(&run).await;
@@ -62,7 +62,7 @@ async fn a_session_ends_with_its_run_and_its_recording_with_the_runs_deletion() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_recorded_does_not_happen() {
+async fn session_ends_when_its_recording_is_full() {
     let config = "sessions: { max_recording: 512KiB }\n".to_owned();
     let daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
     let run = run(&daemon).await;
@@ -79,7 +79,7 @@ async fn what_is_not_recorded_does_not_happen() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_sits_at_a_terminal_for_ever() {
+async fn idle_and_long_sessions_end() {
     let config = "sessions: { idle_timeout: 3s, max_length: 7s }\n".to_owned();
     let daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
     let run = run(&daemon).await;
@@ -96,12 +96,12 @@ async fn nobody_sits_at_a_terminal_for_ever() {
         why(recorded(&run, &idle.session, "session_closed").await),
         why(recorded(&run, &busy.session, "session_closed").await),
     );
-    assert!(idle.contains("nothing was typed") && busy.contains("as long as"), "{idle}; {busy}");
+    assert!(idle.contains("was idle") && busy.contains("longest time"), "{idle}; {busy}");
     assert_idle(&run);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_that_nobody_reads_holds_nothing_up() {
+async fn unread_flood_does_not_block_others() {
     let daemon = Daemon::start().await;
     let run = run(&daemon).await;
     let mut flood = Seat::running(&run, &["/workspace/probe", "flood", "1000000000"]).await.unwrap();

@@ -66,7 +66,7 @@ async fn resume(run: &mut RunHandle) -> v1::Run {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_else_of_the_run_runs_or_reads_while_it_is_open() {
+async fn paused_terminal_freezes_the_rest_of_the_run() {
     let daemon = Daemon::start_with(setup("")).await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = counting(&daemon, &workspace).await;
@@ -239,7 +239,7 @@ async fn a_daemon_that_dies_or_stops_leaves_nothing_frozen_for_it() {
         if dies {
             assert_eq!(closed["outcome"]["status"], "interrupted", "{closed}");
             let message = closed["outcome"]["message"].as_str().unwrap();
-            assert!(message.contains("its pause of the run ended"), "{message}");
+            assert!(message.contains("the session's pause of the run ended"), "{message}");
         } else {
             assert_eq!(closed["outcome"]["reason"], "RUN_ENDED", "{closed}");
         }

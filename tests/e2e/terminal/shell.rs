@@ -187,7 +187,7 @@ async fn coffer_says_that_the_run_is_paused_for_its_terminal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn there_is_a_way_out_of_every_program() {
+async fn operator_can_leave_every_program() {
     let daemon = Daemon::start().await;
     let run = run(&daemon).await;
     let (mut desk, session) = seated(&daemon, &run).await;
@@ -212,7 +212,7 @@ async fn there_is_a_way_out_of_every_program() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_end_that_nobody_at_the_terminal_chose_is_explained() {
+async fn unrequested_end_of_a_session_is_explained() {
     let mut daemon = Daemon::start().await;
     let mut run = run(&daemon).await;
     let (mut desk, _) = seated(&daemon, &run).await;

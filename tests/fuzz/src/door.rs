@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gateway::{Admission, Caller, Gateway, Policy, RunScope};
-use ops::Operation;
+use operations::Operation;
 use timestamp::SystemClock;
 
 /// With the built-in policy.

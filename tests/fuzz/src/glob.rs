@@ -27,7 +27,7 @@ enum Token {
     Alternatives(Vec<Vec<Token>>),
 }
 
-/// Whether `path` matches `pattern` by the convention that `ops::glob` follows.
+/// Whether `path` matches `pattern` by the convention that `file_ops::glob` follows.
 pub fn matches(pattern: &str, path: &str) -> Option<bool> {
     let given = pattern.strip_prefix("./").unwrap_or(pattern);
     let any_depth = if given.contains('/') { "" } else { "**/" };

@@ -12,7 +12,7 @@ pub mod worker;
 
 use std::borrow::Cow;
 
-use ops::{Grep, Operation};
+use operations::{Grep, Operation};
 
 /// The input as text. Bytes that are none are replaced, so that no input is wasted.
 pub fn text(data: &[u8]) -> Cow<'_, str> {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use jail::{GitReads, Jail, Mount, Protection, Root, SandboxPath};
-use ops::Bounds;
+use operations::Bounds;
 use tempfile::TempDir;
 
 /// The directory and the jail.

@@ -5,13 +5,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ops::{KillEvidence, OpResult};
-use parking_lot::Mutex;
+use operations::{KillEvidence, KillMethod};
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::task::JoinHandle;
 use wire::worker::v1::{FromWorker, ToWorker, from_worker, to_worker};
 use worker_protocol::client::{Client, ConnectOptions, Finished, OutputSink, OutputStream, Placement};
+use worker_protocol::convert::Reply;
 use worker_protocol::frame::{FrameBuffer, encode};
 
 /// What is under way between the two ends.
@@ -101,7 +101,7 @@ pub struct Leaf {
 
 impl Leaf {
     /// What its evidence says, which no worker can.
-    pub const METHOD: &str = "fuzzed";
+    pub const METHOD: KillMethod = KillMethod::CgroupV1Freezer;
 
     /// A new one.
     pub fn new() -> Arc<Self> {
@@ -124,9 +124,7 @@ impl Placement for Leaf {
 
     fn finish(&self, _: bool) -> Pin<Box<dyn Future<Output = KillEvidence> + Send + '_>> {
         self.finished.fetch_add(1, Ordering::Relaxed);
-        Box::pin(async {
-            KillEvidence { ended: 1, left: 0, method: Self::METHOD.to_owned(), ..KillEvidence::default() }
-        })
+        Box::pin(async { KillEvidence { ended: 1, left: 0, method: Self::METHOD.into(), ..KillEvidence::default() } })
     }
 }
 
@@ -146,12 +144,12 @@ impl Gauge {
 
     /// Of a command that ended, everything that the worker says it wrote and that came has been taken: all of it,
     /// unless the command was cut at a limit.
-    pub fn check(&self, finished: &Finished) {
-        let Ok(OpResult::Exec(result)) = &finished.outcome else { return };
-        let [stdout, stderr] = *self.taken.lock();
+    pub fn check(&self, finished: &Finished<Reply>) {
+        let Ok(Reply::Command(report)) = &finished.outcome else { return };
+        let [stdout, stderr] = *self.taken.lock().expect("not poisoned");
         assert!(
-            stdout <= result.stdout_bytes && stderr <= result.stderr_bytes,
-            "{stdout} {stderr} {result:?}"
+            stdout <= report.stdout.bytes && stderr <= report.stderr.bytes,
+            "{stdout} {stderr} {report:?}"
         );
     }
 }

@@ -10,8 +10,8 @@ use std::sync::LazyLock;
 use fuzz::{is_one_line, text};
 use gateway::{Admission, Gateway};
 use libfuzzer_sys::fuzz_target;
-use ops::deny::{NAMES, base_name, is_denied, is_denied_with};
-use ops::{Exec, Operation, raw};
+use operations::deny::{NAMES, base_name, is_denied, is_denied_with};
+use operations::{Exec, Operation, raw};
 
 static GATEWAY: LazyLock<Gateway> = LazyLock::new(fuzz::door::gateway);
 

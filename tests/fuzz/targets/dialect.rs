@@ -8,7 +8,7 @@
 use dialects::{Dialect, Made, find, forge, names};
 use fuzz::{is_one_line, survives_the_wire, text};
 use libfuzzer_sys::fuzz_target;
-use ops::ToolFailure;
+use operations::ToolFailure;
 use serde_json::Value;
 
 fuzz_target!(|data: &[u8]| {

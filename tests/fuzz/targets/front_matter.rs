@@ -10,7 +10,8 @@ use std::sync::LazyLock;
 use fuzz::scene::{Scene, path, wide};
 use fuzz::{is_one_line, text};
 use libfuzzer_sys::fuzz_target;
-use ops::{FrontMatter, OpResult, Patch, PatchChange, PatchResult, Reason, ToolFailure, patch};
+use file_ops::patch;
+use operations::{FrontMatter, OpResult, Patch, PatchChange, PatchResult, Reason, ToolFailure};
 
 static SCENE: LazyLock<Scene> = LazyLock::new(|| Scene::new(&["f.md".to_owned()]));
 

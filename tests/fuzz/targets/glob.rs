@@ -10,7 +10,8 @@ use std::sync::LazyLock;
 use fuzz::scene::{Scene, names, wide};
 use fuzz::text;
 use libfuzzer_sys::fuzz_target;
-use ops::{Cancel, OpResult, Operation, Reason, glob, raw};
+use file_ops::{Cancel, glob};
+use operations::{OpResult, Operation, Reason, raw};
 
 static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
     let mut names = names();

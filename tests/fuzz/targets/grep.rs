@@ -10,7 +10,8 @@ use std::sync::LazyLock;
 use fuzz::scene::{Scene, path, wide};
 use fuzz::text;
 use libfuzzer_sys::fuzz_target;
-use ops::{Cancel, Grep, GrepResult, OpResult, Operation, Reason, grep, raw};
+use file_ops::{Cancel, grep};
+use operations::{Grep, GrepResult, OpResult, Operation, Reason, raw};
 
 /// Characters of a line that are shown; the rest is cut.
 const SHOWN: usize = 400;

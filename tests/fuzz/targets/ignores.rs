@@ -8,7 +8,8 @@ use std::sync::LazyLock;
 
 use fuzz::scene::{Scene, names, path, wide};
 use libfuzzer_sys::fuzz_target;
-use ops::{Cancel, Glob, OpResult, glob};
+use file_ops::{Cancel, glob};
+use operations::{Glob, OpResult};
 
 static NAMES: LazyLock<Vec<String>> = LazyLock::new(names);
 static SCENE: LazyLock<Scene> = LazyLock::new(|| Scene::new(&NAMES));

@@ -8,16 +8,31 @@
 use dialects::{Dialect, Made, find, forge, names, render_canonical};
 use fuzz::scene::path;
 use libfuzzer_sys::fuzz_target;
-use ops::{Encoding, List, Operation, Read, ReadPart};
+use operations::{CommandEnd, CommandReport, Encoding, List, Operation, Read, ReadPart};
 use prost::Message;
 use serde_json::Value;
 use wire::worker::v1;
-use worker_protocol::convert::{outcome_from_wire, outcome_to_wire};
+use worker_protocol::convert::{Reply, outcome_from_wire, outcome_to_wire};
 
 fuzz_target!(|data: &[u8]| {
     let Ok(message) = v1::Outcome::decode(data) else { return };
     let Ok(outcome) = outcome_from_wire(message) else { return };
-    assert_eq!(outcome_from_wire(outcome_to_wire(outcome.clone())).as_ref(), Ok(&outcome));
+    let outcome = match outcome {
+        Ok(Reply::Command(report)) => {
+            let CommandReport { exit, stdout, stderr, usage, kill, .. } = *report;
+            let end = CommandEnd { exit, kill, usage, stdout, stderr, ..CommandEnd::default() };
+            Ok(operations::OpResult::Exec(end.into()))
+        }
+        Ok(Reply::Result(result)) => {
+            let again = outcome_from_wire(outcome_to_wire(Ok(result.clone())));
+            assert_eq!(again, Ok(Ok(Reply::Result(result.clone()))));
+            Ok(result)
+        }
+        Err(failure) => {
+            assert_eq!(outcome_from_wire(outcome_to_wire(Err(failure.clone()))), Ok(Err(failure.clone())));
+            Err(failure)
+        }
+    };
     let json: Value = serde_json::from_str(&render_canonical(&outcome)).expect("the canonical form is JSON");
     assert_eq!(json["ok"], outcome.is_ok());
     // A worker may answer another operation than was asked: the renderers must not rely on its not doing so.
@@ -28,7 +43,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-fn show(dialect: &dyn Dialect, operation: Option<&Operation>, outcome: &ops::Outcome) {
+fn show(dialect: &dyn Dialect, operation: Option<&Operation>, outcome: &operations::Outcome) {
     for tool in dialect.tools() {
         let rendered = dialect.render(&Made::new(tool.name, operation), outcome);
         match dialect.name() {
@@ -42,7 +57,7 @@ fn show(dialect: &dyn Dialect, operation: Option<&Operation>, outcome: &ops::Out
             }
             "forge" => {
                 let frame = forge::frame::read(&rendered).expect("the answer is one frame");
-                let command = outcome.as_ref().ok().and_then(ops::OpResult::command);
+                let command = outcome.as_ref().ok().and_then(operations::OpResult::command);
                 for (name, text) in command.into_iter().flat_map(|one| [("stdout", &one.stdout), ("stderr", &one.stderr)]) {
                     assert_eq!(frame.text(name), Some(text.as_str()));
                 }

@@ -11,7 +11,8 @@ use std::sync::LazyLock;
 use fuzz::scene::{Scene, wide};
 use fuzz::{is_one_line, survives_the_wire, text};
 use libfuzzer_sys::fuzz_target;
-use ops::{OpResult, Operation, Patch, PatchChange, preview_patch};
+use file_ops::preview_patch;
+use operations::{OpResult, Operation, Patch, PatchChange};
 
 static SCENE: LazyLock<Scene> = LazyLock::new(|| Scene::new(&["f".to_owned(), "d/g".to_owned()]));
 

@@ -8,7 +8,8 @@ use std::sync::LazyLock;
 
 use fuzz::scene::{Scene, path};
 use libfuzzer_sys::fuzz_target;
-use ops::{Bounds, Cancel, Encoding, OpResult, Read, ReadPart, decode_base64, read};
+use file_ops::{Cancel, read};
+use operations::{Bounds, Encoding, OpResult, Read, ReadPart, decode_base64};
 
 static SCENE: LazyLock<Scene> = LazyLock::new(|| Scene::new(&["file".to_owned()]));
 

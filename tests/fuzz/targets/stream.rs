@@ -12,7 +12,7 @@ use std::time::Duration;
 use fuzz::scene::path;
 use fuzz::worker::{Gauge, Leaf, Worker, frame};
 use libfuzzer_sys::{arbitrary::Unstructured, fuzz_target};
-use ops::{Bounds, Exec, List, OpResult, Operation, Write};
+use operations::{Bounds, Exec, List, Operation, Write};
 use prost::Message;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -22,6 +22,7 @@ use worker_protocol::client::{
     CallSpec, Client, ConnectOptions, Finished, Keyboard, LaneError, OutputSink, Placement, SessionOver,
     TerminalSignal, TerminalSize, TerminalSpec,
 };
+use worker_protocol::convert::Reply;
 use worker_protocol::frame::encode;
 
 /// Steps of one script, and calls in it.
@@ -48,7 +49,7 @@ fuzz_target!(|data: &[u8]| {
 });
 
 struct Call {
-    handle: JoinHandle<Result<Finished, LaneError>>,
+    handle: JoinHandle<Result<Finished<Reply>, LaneError>>,
     /// Of a terminal.
     keyboard: Option<Keyboard>,
     bounds: Bounds,
@@ -148,7 +149,7 @@ impl World {
         output: &Arc<dyn OutputSink>,
         placement: Option<Arc<dyn Placement>>,
         cancel: &CancellationToken,
-    ) -> Option<(JoinHandle<Result<Finished, LaneError>>, Keyboard)> {
+    ) -> Option<(JoinHandle<Result<Finished<Reply>, LaneError>>, Keyboard)> {
         let (exec, size) = (exec(), TerminalSize::new(24, 80)?);
         let spec = TerminalSpec { exec: &exec, login_shell: true, bounds, size, deadline: DEADLINE, output };
         let terminal = self.client.terminal(spec, placement, cancel).ok()?;
@@ -189,8 +190,9 @@ impl World {
                 let stream = if stream == 0 { w::output::Stream::Stdout } else { w::output::Stream::Stderr };
                 Body::Output(w::Output { stream: stream.into(), offset, data: data.into() })
             }
-            4 => outcome(v1::result::Kind::Exec(v1::ExecResult {
+            4 => outcome(w::outcome::Kind::Command(w::CommandReport {
                 exit_code: Some(0),
+                stop: w::command_report::Stop::Itself.into(),
                 stdout_bytes: self.said[0] + u64::from(kind >> 3 & 1) * 1000,
                 stderr_bytes: self.said[1],
                 ..Default::default()
@@ -198,13 +200,17 @@ impl World {
             5 if kind & 0x80 != 0 => {
                 Body::Taken(w::Taken { bytes: u64::from(script.arbitrary::<u8>()?) * 512 })
             }
-            5 => outcome(v1::result::Kind::List(v1::ListResult::default())),
+            5 => {
+                let kind = Some(v1::result::Kind::List(v1::ListResult::default()));
+                outcome(w::outcome::Kind::Result(v1::Result { kind }))
+            }
             6 => Body::Outcome(w::Outcome {
                 kind: Some(w::outcome::Kind::Failure(v1::ToolFailure {
                     reason: "NOT_FOUND".to_owned(),
                     ..Default::default()
                 })),
                 usage: Some(w::Usage { cpu_time_us: Some(u64::MAX), peak_memory_bytes: Some(u64::MAX) }),
+                ..Default::default()
             }),
             _ => match w::FromWorker::decode(bytes(script)?) {
                 Ok(w::FromWorker { body: Some(body), .. }) => body,
@@ -240,18 +246,18 @@ impl World {
 }
 
 /// Nothing that the worker says of a command counts beside what was seen.
-fn check(finished: &Finished, bounds: &Bounds, placed: bool, terminal: bool) {
-    let Ok(OpResult::Exec(result)) = &finished.outcome else { return };
+fn check(finished: &Finished<Reply>, bounds: &Bounds, placed: bool, terminal: bool) {
+    let Ok(Reply::Command(report)) = &finished.outcome else { return };
     for (text, bytes, omitted) in [
-        (&result.stdout, result.stdout_bytes, result.stdout_omitted_bytes),
-        (&result.stderr, result.stderr_bytes, result.stderr_omitted_bytes),
+        (&report.stdout.text, report.stdout.bytes, report.stdout.omitted),
+        (&report.stderr.text, report.stderr.bytes, report.stderr.omitted),
     ] {
         // A stray byte is shown by three, and one line stands for what is left out.
         let most = if terminal { 0 } else { 3 * bounds.max_output_bytes + 60 };
         assert!(text.len() as u64 <= most, "{} bytes of {bytes}", text.len());
-        assert!(omitted <= bytes && (bytes <= bounds.max_output_bytes || omitted > 0), "{result:?}");
+        assert!(omitted <= bytes && (bytes <= bounds.max_output_bytes || omitted > 0), "{report:?}");
     }
-    assert_eq!(result.kill.method == Leaf::METHOD, placed, "{result:?}");
+    assert_eq!(report.kill.method() == Leaf::METHOD, placed, "{report:?}");
 }
 
 fn bytes<'b>(script: &mut Unstructured<'b>) -> Result<&'b [u8], libfuzzer_sys::arbitrary::Error> {
@@ -259,8 +265,8 @@ fn bytes<'b>(script: &mut Unstructured<'b>) -> Result<&'b [u8], libfuzzer_sys::a
     script.bytes(length.min(script.len()))
 }
 
-fn outcome(kind: v1::result::Kind) -> Body {
-    Body::Outcome(w::Outcome { kind: Some(w::outcome::Kind::Result(v1::Result { kind: Some(kind) })), usage: None })
+fn outcome(kind: w::outcome::Kind) -> Body {
+    Body::Outcome(w::Outcome { kind: Some(kind), ..Default::default() })
 }
 
 fn list() -> Operation {

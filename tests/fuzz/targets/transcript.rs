@@ -8,7 +8,7 @@ use dialects::forge::transcript::{Step, first};
 use dialects::{Made, find};
 use fuzz::{survives_the_wire, text};
 use libfuzzer_sys::fuzz_target;
-use ops::{ExecResult, OpResult};
+use operations::{ExecResult, OpResult};
 
 fuzz_target!(|data: &[u8]| {
     let text = text(data);

@@ -61,7 +61,7 @@ async fn g3_redirections_are_refused() {
 }
 
 #[tokio::test]
-async fn g4_nothing_of_elsewhere_is_borrowed() {
+async fn g4_foreign_objects_are_not_read() {
     play(&[
         Case {
             name: "alternates",
@@ -108,7 +108,7 @@ async fn g5_links_are_added_as_links() {
 }
 
 #[tokio::test]
-async fn g6_what_waits_for_ever_ends() {
+async fn g6_blocking_git_files_do_not_hang() {
     play(&[
         case("index", "rm .git/index; mkfifo .git/index", Refused(SANDBOX, "a FIFO")),
         case("config", "rm .git/config; mkfifo .git/config", Refused(SANDBOX, "a FIFO")),
@@ -140,7 +140,7 @@ async fn g6_what_waits_for_ever_ends() {
 }
 
 #[tokio::test]
-async fn g7_what_is_broken_or_swells_is_bounded() {
+async fn g7_broken_and_huge_objects_are_bounded() {
     play(&[
         case("a blob that is cut", r#"o=.git/objects/$(git rev-parse HEAD:a | sed 's|^..|&/|'); chmod +w "$o"; truncate -s 10 "$o""#, Ends),
         case("a blob of nothing", r#"o=.git/objects/$(git rev-parse HEAD:a | sed 's|^..|&/|'); chmod +w "$o"; truncate -s 0 "$o""#, Ends),
@@ -193,7 +193,7 @@ async fn g8_repositories_within_are_not_opened() {
 }
 
 #[tokio::test]
-async fn g9_what_is_planted_does_not_run() {
+async fn g9_planted_hooks_and_filters_do_not_run() {
     play(&[
         case("hooks", r"
             mkdir -p .git/hooks; for hook in pre-commit commit-msg prepare-commit-msg post-commit post-index-change reference-transaction fsmonitor-watchman; do

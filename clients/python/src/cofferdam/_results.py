@@ -13,6 +13,7 @@ from cofferdam.types import CommandResult, Found
 
 # The mounts: the daemon's alias, and the path for commands.
 _MOUNTS = {"@project": "/workspace", "@state": "/state", "@pkg": "/pkg"}
+_NOTHING = v1.ExecResult.EndedBy.ENDED_BY_UNSPECIFIED
 _END_CAUSES = {v1.Run.EndCause.Value(name.upper()): name for name in ("ttl", "idle_timeout", "lease")}
 
 
@@ -58,8 +59,21 @@ def run_info(run: v1.Run) -> types.RunInfo:
     )
 
 
-# Limits of a run that end a command, as `ended_by` names them, with the daemon's reason.
-LIMITS = {"memory-limit": "MEMORY_LIMIT", "file-size-limit": "WRITE_LIMIT", "disk-quota": "WRITE_LIMIT"}
+def _ended_by(cause: v1.ExecResult.EndedBy.ValueType) -> types.EndedBy:
+    """A cause in words of this package, `memory-limit` for MEMORY_LIMIT."""
+    return cast(types.EndedBy, "" if cause == _NOTHING else v1.ExecResult.EndedBy.Name(cause).lower().replace("_", "-"))
+
+
+def _limit(limit: v1.ExecResult.Limit.ValueType) -> types.Limit:
+    return cast(types.Limit, v1.ExecResult.Limit.Name(limit).lower().replace("_", "-"))
+
+
+# Limits of a run that end a command, with the daemon's reason.
+LIMITS: dict[types.EndedBy, str] = {
+    "memory-limit": "MEMORY_LIMIT",
+    "file-size-limit": "WRITE_LIMIT",
+    "disk-quota": "WRITE_LIMIT",
+}
 
 
 def command(response: v1.CallResponse, stdout: bytes, stderr: bytes) -> CommandResult:
@@ -74,8 +88,8 @@ def command(response: v1.CallResponse, stdout: bytes, stderr: bytes) -> CommandR
         stderr_bytes=stderr,
         signal=result.signal if result.HasField("signal") else None,
         timed_out=result.timed_out or response.error.reason == "TIMED_OUT",
-        ended_by=result.ended_by,
-        limits_hit=tuple(result.limits_hit),
+        ended_by=_ended_by(result.ended_by),
+        limits_hit=tuple(map(_limit, result.limits_hit)),
         omitted_bytes=max(0, wrote - len(stdout) - len(stderr)),
         duration=result.wall_time_us / 1e6,
         cpu_time=result.cpu_time_us / 1e6,
@@ -99,7 +113,7 @@ def process_info(process: v1.Process) -> types.ProcessInfo:
         ended_at=when(process.ended_at),
         exit_code=process.exit_code if process.HasField("exit_code") else None,
         signal=process.signal if process.HasField("signal") else None,
-        ended_by=process.ended_by,
+        ended_by=_ended_by(process.ended_by),
         failure=process.failure,
         stdout_size=process.stdout_bytes,
         stderr_size=process.stderr_bytes,

@@ -81,7 +81,7 @@ def settings(
     endpoint = endpoint or os.environ.get(ENDPOINT_VARIABLE) or DEFAULT_ENDPOINT
     token = token or os.environ.get(TOKEN_VARIABLE) or None
     if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
-        raise _invalid("token: has characters that no token has")
+        raise _invalid("token: has characters that a token cannot have")
     certificates = None
     if endpoint.startswith("https://"):
         target = _authority(endpoint)
@@ -91,7 +91,7 @@ def settings(
     elif endpoint.startswith("http://"):
         target = _authority(endpoint)
         if not _is_this_host(urlsplit(endpoint).hostname or ""):
-            raise _invalid(f"endpoint: {endpoint!r} is not this host: use https for another")
+            raise _invalid(f"endpoint: {endpoint!r} is not this host: use https for other hosts")
     else:
         endpoint = target = _socket(endpoint)
     return Settings(endpoint, target, certificates, token, request_timeout, patience)
@@ -128,7 +128,7 @@ def _certificates(tls: str | Path | Tls) -> Certificates:
         pair = (cert, directory / "key.pem") if cert.exists() else (None, None)
         tls = Tls(directory / "ca.pem", *pair)
     if (tls.cert is None) != (tls.key is None):
-        raise _invalid("tls: a certificate and its key belong together")
+        raise _invalid("tls: give both a certificate and its key")
     return Certificates(*(None if file is None else _content(file) for file in (tls.ca, tls.cert, tls.key)))
 
 

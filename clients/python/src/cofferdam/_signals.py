@@ -19,6 +19,6 @@ def parse(signal: str | int) -> v1.SignalProcessRequest.Signal.ValueType:
         upper = signal.upper()
         name = _NUMBERS.get(int(upper)) if upper.isascii() and upper.isdigit() else upper.removeprefix("SIG")
     if name is None or name not in _NAMES:
-        message = f"signal: {signal!r} is none that can be sent; there are {', '.join(_NAMES)}"
+        message = f"signal: {signal!r} cannot be sent; the signals are {', '.join(_NAMES)}"
         raise InvalidArgument(message, reason="INVALID_ARGUMENT")
     return v1.SignalProcessRequest.Signal.Value(name)

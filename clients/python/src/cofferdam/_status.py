@@ -76,7 +76,7 @@ def unreachable(message: str) -> tuple[type[errors.DaemonUnreachable], str]:
     if path and "No such file or directory" in message:
         return errors.DaemonUnreachable, f"there is no daemon: {path} does not exist"
     if path and "Connection refused" in message:
-        return errors.DaemonUnreachable, f"there is no daemon: nothing listens on {path}, although the socket is there"
+        return errors.DaemonUnreachable, f"there is no daemon: the socket {path} exists, but no process listens on it"
     return errors.DaemonUnreachable, f"the daemon does not answer: {message}"
 
 

@@ -130,7 +130,7 @@ def unpack(archive: BinaryIO, top: Path) -> Tree:
                 if not is_named or not _unpack(tar, member, directory, names, unpacked):
                     unpacked.left_out += 1
     except tarfile.TarError as error:
-        raise InternalError(f"the archive of the directory is not whole: {error}") from error
+        raise InternalError(f"the archive of the directory is incomplete: {error}") from error
     return unpacked
 
 

@@ -63,21 +63,20 @@ class NotPermitted(DaemonUnreachable, PermissionError):
     """This user may not open the daemon's socket. The message says who may."""
 
     HINT = (
-        "Become a member of its group, and log in again. What a member may do then, `access` in the daemon's configuration "
-        "says."
+        "Become a member of its group, and log in again. `access` in the daemon's configuration says what a member may do."
     )
 
 
 class AuthenticationFailed(CofferdamError):
     """There is no token or certificate, or the token is unknown."""
 
-    HINT = "A run's token works as long as the run lives, an API token until its time is over; check COFFERDAM_TOKEN."
+    HINT = "A run's token works until the run ends, an API token until it expires or is revoked; check COFFERDAM_TOKEN."
 
 
 class Denied(CofferdamError, PermissionError):
     """Policy, role or API role do not allow it. Repeating changes nothing."""
 
-    HINT = "Ask for something else, or let an operator change the profile; `coffer policy explain` says which rule decides."
+    HINT = "Try something else, or ask an operator to change the profile; `coffer policy explain` shows which rule decides."
 
 
 class CommandNotAllowed(Denied):

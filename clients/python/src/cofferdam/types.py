@@ -115,6 +115,33 @@ class RunInfo:
     workspace_path: str
 
 
+#: Cause of an early end; empty: it ended by itself, or the cause is not known.
+EndedBy: TypeAlias = Literal[
+    "",
+    "timeout",
+    "cancelled",
+    "output-limit",
+    "memory-limit",
+    "file-size-limit",
+    "disk-quota",
+    "run-ended",
+    "killed",
+    "interrupted",
+]
+#: A limit of a run.
+Limit: TypeAlias = Literal[
+    "memory",
+    "processes",
+    "output",
+    "file-size",
+    "tmp-space",
+    "shm-space",
+    "project-space",
+    "state-space",
+    "disk",
+]
+
+
 @dataclass(frozen=True)
 class CommandResult:
     """How a command ended, and all that it wrote."""
@@ -128,10 +155,10 @@ class CommandResult:
     stderr_bytes: bytes = field(repr=False)
     signal: int | None = None
     timed_out: bool = False
-    #: Cause of its early end, such as `timeout` or `memory-limit`; empty: itself.
-    ended_by: str = ""
+    #: Cause of its early end; empty: it ended by itself, or the cause is not known.
+    ended_by: EndedBy = ""
     #: Limits of the run that were reached meanwhile.
-    limits_hit: tuple[str, ...] = ()
+    limits_hit: tuple[Limit, ...] = ()
     #: Bytes that it wrote and that are in neither of the two above: the profile's `max_spool_bytes` says how many are kept.
     omitted_bytes: int = 0
     #: Seconds, as the daemon measured them.
@@ -206,8 +233,8 @@ class ProcessInfo:
     #: 128 and the signal's number where one ended it; None while it runs, and where nobody knows.
     exit_code: int | None
     signal: int | None
-    #: Cause of its end: `timeout`, `killed`, `run-ended` or `interrupted`; empty: itself.
-    ended_by: str
+    #: Cause of its early end; empty: it ended by itself, or the cause is not known.
+    ended_by: EndedBy
     #: Why it was lost; empty otherwise.
     failure: str
     #: Bytes that it has written to standard output or its terminal.

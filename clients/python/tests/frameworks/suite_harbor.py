@@ -191,7 +191,7 @@ async def test_a_working_directory_is_where_the_task_wants_it(make: Make) -> Non
         await environment.stop(delete=True)
 
 
-async def test_what_a_person_has_to_consent_to_says_how_or_waits(make: Make, asking: str) -> None:
+async def test_call_that_needs_consent_explains_how_or_waits(make: Make, asking: str) -> None:
     with pytest.raises(ApprovalRequired, match="coffer approval approve"):
         await make(profile=asking).start(force_build=False)
     waiting = make(profile=asking, wait_for_approval=True)
@@ -311,7 +311,7 @@ async def test_a_build_that_fails_says_what_it_printed_last(make: Make, dockerfi
         await environment.start(force_build=False)
 
 
-async def test_who_may_not_build_is_told_what_an_operator_does(
+async def test_denied_build_names_the_command_for_an_operator(
     make: Make, dockerfile: Dockerfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dockerfile.write("RUN echo first > /made\n")

@@ -46,7 +46,7 @@ def test_a_sample_is_solved_and_its_sandbox_ends(
 
 
 @pytest.mark.parametrize("wait", [False, True])
-async def test_what_a_person_has_to_consent_to_says_how_or_waits(asking: str, image: str, wait: bool) -> None:
+async def test_call_that_needs_consent_explains_how_or_waits(asking: str, image: str, wait: bool) -> None:
     config = CofferdamSandboxConfig(profile=asking, image=image, wait_for_approval=wait)
     made = await CofferdamSandboxEnvironment.sample_init("t", config, {})
     environment = made["default"].as_type(CofferdamSandboxEnvironment)

@@ -39,7 +39,7 @@ def test_commands_have_both_streams_their_code_and_their_environment(environment
     assert run(environment, "cat f", cwd="/workspace/d")["output"] == "kept\n"
 
 
-def test_what_is_ended_or_refused_is_for_the_model(environment: CofferdamEnvironment, image: str) -> None:
+def test_ended_and_refused_commands_are_shown_to_the_model(environment: CofferdamEnvironment, image: str) -> None:
     ended = run(environment, "echo first; sleep 30", timeout=1)
     assert ended["returncode"] == -1
     assert ended["output"].startswith("first\n")
@@ -51,7 +51,7 @@ def test_what_is_ended_or_refused_is_for_the_model(environment: CofferdamEnviron
     assert refused == {
         "output": "Command not allowed: rm",
         "returncode": -1,
-        "exception_info": "The command was not run to its end: Command not allowed: rm",
+        "exception_info": "The command did not finish: Command not allowed: rm",
     }
     assert extra["exception_type"] == "CommandNotAllowed"
     assert "COMMAND_NOT_ALLOWED" in extra["exception"]
@@ -59,7 +59,7 @@ def test_what_is_ended_or_refused_is_for_the_model(environment: CofferdamEnviron
 
 
 @pytest.mark.parametrize("wait", [False, True])
-def test_what_a_person_has_to_consent_to_says_how_or_waits(asking: str, image: str, wait: bool) -> None:
+def test_call_that_needs_consent_explains_how_or_waits(asking: str, image: str, wait: bool) -> None:
     environment = CofferdamEnvironment(profile=asking, image=image, wait_for_approval=wait)
     try:
         if wait:

@@ -277,7 +277,7 @@ async def test_a_profile_without_processes_still_runs_commands(image: str) -> No
 
 
 @pytest.mark.parametrize("wait", [False, True])
-async def test_what_a_person_has_to_consent_to_says_how_or_waits(asking: str, image: str, wait: bool) -> None:
+async def test_call_that_needs_consent_explains_how_or_waits(asking: str, image: str, wait: bool) -> None:
     client = CofferdamSandboxClient()
     options = CofferdamSandboxClientOptions(profile=asking, image=image, wait_for_approval=wait)
     session = await client.create(options=options)

@@ -60,7 +60,7 @@ async def test_output_that_was_cut_does_not_look_whole(asking: str, image: str) 
 
 
 @pytest.mark.parametrize("wait", [False, True])
-async def test_what_a_person_has_to_consent_to_says_how_or_waits(asking: str, image: str, wait: bool) -> None:
+async def test_call_that_needs_consent_explains_how_or_waits(asking: str, image: str, wait: bool) -> None:
     backend = CofferdamWorkspaceBackend(profile=asking, image=image, wait_for_approval=wait)
     await backend.working_dir()
     assert backend.ref is not None

@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use audit::Head;
-use ops::Reason;
+use operations::Reason;
 use parking_lot::Mutex;
 use refusal::{Refusal, chain};
 use rusqlite::Connection;
@@ -129,7 +129,7 @@ impl Index {
                 ))
             }
             Err(error) => {
-                tracing::warn!(error = %chain(&error), "the audit log's index is damaged and is made anew");
+                tracing::warn!(error = %chain(&error), "the audit log's index is damaged and is being rebuilt");
                 self.idle.lock().clear();
                 self.rebuild();
                 Err(building(0, self.head()))
@@ -169,8 +169,8 @@ impl Index {
             State::Building(through) => Err(building(through, head)),
             State::Failed => Err(Refusal::new(
                 Reason::AuditUnavailable,
-                "the index of the audit log can be neither read nor made; the daemon's log says why. The log itself is \
-                 not affected, and can be streamed",
+                "the audit log's index can be neither read nor rebuilt; see the daemon's log. The audit log \
+                 itself is not affected and can be streamed",
             )),
         }
     }
@@ -179,7 +179,7 @@ impl Index {
 fn building(through: u64, head: u64) -> Refusal {
     Refusal::new(
         Reason::AuditUnavailable,
-        format!("the index of the audit log is being made: it has {through} of {head} records. The log itself is not affected"),
+        format!("the audit log's index is being built ({through} of {head} records): try again later. The audit log itself is not affected"),
     )
     .with("indexed_through", through.to_string())
     .with("head_sequence", head.to_string())

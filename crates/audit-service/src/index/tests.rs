@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use audit::{Decision, Event, Head, Kind, Limits, Outcome, Policy, Record, Status, Verdict, Writer};
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use tokio::sync::watch;
 use wire::v1::EventFilter;
@@ -202,7 +202,7 @@ async fn every_filter_finds_what_looking_at_each_record_finds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_meanwhile_moves_no_page() {
+async fn new_records_do_not_shift_pages() {
     let mut log = Log::new();
     log.add(100);
     let index = log.index();
@@ -241,7 +241,7 @@ async fn end(log: &mut Log, index: Arc<Index>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_index_that_is_gone_behind_odd_or_damaged_is_mended() {
+async fn missing_stale_or_damaged_index_is_rebuilt() {
     let mut log = Log::new();
     log.add(300);
     let index = log.index();
@@ -355,7 +355,7 @@ async fn records_are_found_in_compressed_segments_and_not_after_their_removal() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_index_is_made_anew_on_request_and_says_how_far_it_is() {
+async fn index_rebuild_on_request_reports_progress() {
     let mut log = Log::new();
     log.add(10_000);
     let index = log.index();

@@ -65,7 +65,7 @@ impl Thread {
                 Ok(End::Log) => return,
                 Ok(End::Rebuild) => anew = true,
                 Err(error) => {
-                    tracing::error!(error = %chain(&error), "the audit log's index failed, and is made anew");
+                    tracing::error!(error = %chain(&error), "the audit log's index failed and is being rebuilt");
                     // Rebuilds at once; if that does not help, again later.
                     if anew {
                         self.state.send_replace(State::Failed);
@@ -87,7 +87,7 @@ impl Thread {
                 Ok(Some(filler)) if !self.is_far(&filler) => return Ok(filler),
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!(error = %chain(&error), "the audit log's index cannot be used, and is made anew");
+                    tracing::warn!(error = %chain(&error), "the audit log's index cannot be used and is being rebuilt");
                 }
             }
         }
@@ -141,7 +141,7 @@ impl Thread {
         self.shared.made.fetch_add(1, Ordering::AcqRel);
         if head > 0 {
             let took = began.elapsed();
-            tracing::info!(records = head, ?took, "the index of the audit log was made");
+            tracing::info!(records = head, ?took, "the index of the audit log was built");
         }
         Ok(())
     }

@@ -1,5 +1,4 @@
-//! What a bundle is made of: short contents in memory, long ones in files, so that making one takes little memory
-//! however long its run was.
+//! The members of a bundle. Short contents are in memory and long ones in files, so that a bundle of a long run needs little memory.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -36,14 +35,14 @@ impl Member {
         self.sha256
     }
 
-    /// The bytes from `offset` on, at most `most` of them; none at the end.
+    /// Returns at most `most` bytes from `offset` on, or none at the end.
     pub fn piece(&self, offset: u64, most: usize) -> io::Result<Vec<u8>> {
         let mut piece = Vec::new();
         Reader { member: self, offset }.take(most as u64).read_to_end(&mut piece)?;
         Ok(piece)
     }
 
-    /// From its beginning to its end.
+    /// Returns a reader of the whole content.
     pub(super) fn reader(&self) -> impl Read + '_ {
         Reader { member: self, offset: 0 }
     }
@@ -68,7 +67,7 @@ impl Read for Reader<'_> {
     }
 }
 
-/// Writes a member's content into a file, whose name nobody needs.
+/// Writes a member's content into a file, which needs no name.
 #[derive(Debug)]
 pub struct MemberWriter {
     file: BufWriter<File>,
@@ -77,12 +76,12 @@ pub struct MemberWriter {
 }
 
 impl MemberWriter {
-    /// Into this empty file, which can be read, too.
+    /// Creates a writer into this empty file, which must be open for reading as well.
     pub fn new(file: File) -> Self {
         Self { file: BufWriter::new(file), sha256: Sha256::new(), bytes: 0 }
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -1,4 +1,4 @@
-//! The run bundle: what there is to know of one run, in a file that anyone can verify without the daemon.
+//! The run bundle: the records and circumstances of one run, in a file that anyone can verify without the daemon.
 //!
 //! ```text
 //!  members (run.json, policy-….json, records.jsonl, …)
@@ -6,11 +6,12 @@
 //!  each line of records.jsonl ─────────────────────────────────────────────────┴─ proof.txt ─► root ─► checkpoint.txt (signed)
 //! ```
 //!
-//! A tar archive of plain files. The manifest has size and SHA-256 of every other member but those that come with the
-//! seal. Its own SHA-256 is in a record of the log (`bundle_created`), and that record and each of the run's are proved
-//! to be in the log by the checkpoint, which the audit key has signed. So nothing signs but the log's own key, and the
-//! making of a bundle is on record. Says nothing about records that are left out: who wants that proved verifies the log.
-//! `FORMAT.md` states it for others.
+//! A bundle is a tar archive of plain files. The manifest has the size and SHA-256 of every member except those that come with the seal. A
+//! record of the log (`bundle_created`) contains the manifest's SHA-256. The checkpoint, which the audit key has signed, proves that this
+//! record and each record of the run are in the log. So no other key signs, and the creation of a bundle is on record.
+//!
+//! A bundle does not show whether records of the run were left out. The verification of the log shows that. `FORMAT.md` specifies the
+//! format for other programs.
 
 mod member;
 mod read;
@@ -24,15 +25,15 @@ pub use member::{Member, MemberWriter};
 pub use read::{BundleError, Verified, verify};
 pub use write::{Sealed, manifest, write};
 
-/// Bytes of the largest bundle that is read or written.
+/// Size of the largest bundle that is read or written, in bytes.
 pub const LARGEST: u64 = 512 * 1024 * 1024;
-/// Records of one run that a bundle can hold.
+/// Number of records of one run that a bundle can hold.
 pub const MOST_RECORDS: usize = 500_000;
-/// Most hashes of a proof: what the records of one run need, unless they lie apart in a log of billions.
+/// Largest number of hashes in a proof. The records of one run need fewer, unless they are far apart in a log of billions.
 pub const MOST_HASHES: usize = 2_000_000;
 const MOST: usize = 64;
 
-/// The member that holds the run's records, a line each.
+/// Member that contains the run's records, one in each line.
 pub const RECORDS: &str = "records.jsonl";
 const MANIFEST: &str = "manifest.json";
 const SEAL: &str = "seal.json";
@@ -40,16 +41,17 @@ const PROOF: &str = "proof.txt";
 const CHECKPOINT: &str = "checkpoint.txt";
 const KEY: &str = "key.txt";
 
-/// The prefix of a policy's canonical form when its digest is taken.
+/// Prefix of a policy's canonical form when its digest is computed.
 const POLICY_DOMAIN: &[u8] = b"cofferdam policy 1\0";
 
-/// The name of the member that holds the policy of this digest, in its canonical form: what a decision in a record rests
-/// on.
+/// Returns the name of the member that contains the policy of this digest in its canonical form.
+///
+/// Decisions in records refer to their policy by this digest.
 pub fn policy_member(digest: &str) -> String {
     format!("policy-{digest}.json")
 }
 
-/// The digest in such a name.
+/// Returns the digest in the name of a policy's member.
 fn policy_of(name: &str) -> Option<&str> {
     name.strip_prefix("policy-")?.strip_suffix(".json")
 }
@@ -57,7 +59,7 @@ fn policy_of(name: &str) -> Option<&str> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Manifest {
-    /// Version of this form: 1.
+    /// Version of this format: 1.
     v: u32,
     log: String,
     run_id: String,
@@ -71,7 +73,7 @@ struct Entry {
     sha256: String,
 }
 
-/// What a member may be called: one plain name.
+/// Returns true if a member may have this name, which must be a plain file name.
 fn is_name(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'_');
     !name.is_empty() && name.len() <= 96 && name.bytes().all(plain) && !name.starts_with('.')

@@ -1,4 +1,4 @@
-//! Verifying a bundle: hostile until proved, read once from front to back, and bounded before anything is believed.
+//! Verifies a bundle. It is treated as hostile: it is read once from front to back, and every size is limited before its content is used.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead as _, BufReader, Read};
@@ -18,64 +18,66 @@ use crate::inclusion::root_of;
 use crate::note::VerifierKey;
 use crate::record::Record;
 
-/// Largest of the short members.
+/// Size of the largest short member, in bytes.
 const SHORT: u64 = 1024 * 1024;
 
-/// Why a bundle is not believed. Names the member.
+/// Reason why a bundle is not accepted. It names the member.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BundleError {
-    #[error("it is no bundle: the archive cannot be read")]
+    #[error("not a bundle: the archive cannot be read")]
     Archive(#[source] io::Error),
-    /// The archive holds what a bundle does not.
-    #[error("it is no bundle: {0}")]
+    /// The archive contains an entry that no bundle has.
+    #[error("not a bundle: {0}")]
     Shape(String),
-    /// A member that has to be there is not, or not in its place.
+    /// A required member is missing, or is in another place.
     #[error("{0} is missing")]
     Missing(String),
-    /// A member is not what its maker put in.
-    #[error("{0} was changed: it is not what the manifest says")]
+    /// A member differs from its description in the manifest.
+    #[error("{0} was changed: it does not match the manifest")]
     Changed(String),
     /// A member cannot be read.
     #[error("{0} cannot be read: it was changed, or made by something else")]
     Malformed(&'static str),
-    /// The manifest is not the one that the log knows.
-    #[error("manifest.json was changed: it is not the one that the log has on record")]
+    /// The manifest is not the one that is recorded in the log.
+    #[error("manifest.json was changed: it differs from the one that the audit log recorded")]
     Manifest,
     #[error("record {line} of {member} {damage}")]
     Record {
         member: &'static str,
-        /// The number of its line, from 1.
+        /// Number of its line, from 1.
         line: usize,
         damage: Damage,
     },
-    /// The records are not shown to be in the log.
-    #[error("proof.txt does not prove the records to be in the log that the checkpoint speaks of")]
+    /// The proof does not show that the records are in the log.
+    #[error("proof.txt does not prove that the records are in the log of checkpoint.txt")]
     Unproved,
-    /// The checkpoint has no good signature.
+    /// The checkpoint has no valid signature of the key.
     #[error("checkpoint.txt is not signed by {0}")]
     Signature(String),
 }
 
-/// What a bundle that is believed says.
+/// Content of a verified bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verified {
     pub run_id: String,
     pub records: usize,
-    /// The records begin with the run's own beginning: none before them was left out.
+    /// True if the first record is the creation of the run, so that no earlier record was left out.
     pub from_beginning: bool,
-    /// The members that the manifest names.
+    /// Members that the manifest names.
     pub members: Vec<String>,
-    /// Digests of policies that decisions in the records rest on, and that are not in the bundle.
+    /// Digests of the policies of decisions in the records that are not in the bundle.
     pub missing_policies: Vec<String>,
-    /// The checkpoint that proves them.
+    /// Checkpoint that proves the records.
     pub checkpoint: Checkpoint,
-    /// Whose signature it has, as a verifier key.
+    /// Verifier key whose signature the checkpoint has.
     pub key: String,
 }
 
-/// Verifies a bundle. Without a `key` it is held against the key that it carries itself, which proves that it is whole
-/// and not whose it is: the caller should say so.
+/// Verifies a bundle.
+///
+/// Without a `key`, the bundle is verified with the key that it contains. This proves that the bundle is whole, but not where it comes
+/// from. The caller should report that.
 pub fn verify(bundle: impl Read, key: Option<&VerifierKey>) -> Result<Verified, BundleError> {
     let mut archive = tar::Archive::new(bundle.take(LARGEST));
     let entries = archive.entries().map_err(BundleError::Archive)?;
@@ -141,23 +143,23 @@ pub fn verify(bundle: impl Read, key: Option<&VerifierKey>) -> Result<Verified, 
     })
 }
 
-/// The archive's members, in their order. Nothing is written anywhere.
+/// Members of the archive, in their order. They are never written to a disk.
 struct Members<'a, R: Read> {
     entries: tar::Entries<'a, R>,
     seen: BTreeSet<String>,
 }
 
 impl<'a, R: Read> Members<'a, R> {
-    /// The next one: a plain file with a plain name, that was not there before.
+    /// Returns the next member. It must be a plain file with a plain name that did not occur before.
     fn next(&mut self) -> Result<Option<(String, tar::Entry<'a, R>)>, BundleError> {
         let Some(entry) = self.entries.next() else { return Ok(None) };
         let entry = entry.map_err(BundleError::Archive)?;
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         if !entry.header().entry_type().is_file() || !is_name(&name) {
-            return Err(BundleError::Shape(format!("{name:?} is no plain file with a plain name")));
+            return Err(BundleError::Shape(format!("{name:?} is not a plain file with a plain name")));
         }
         if !self.seen.insert(name.clone()) {
-            return Err(BundleError::Shape(format!("{name} is there twice")));
+            return Err(BundleError::Shape(format!("{name} occurs twice")));
         }
         Ok(Some((name, entry)))
     }
@@ -179,7 +181,7 @@ impl<'a, R: Read> Members<'a, R> {
         if content.len() as u64 == entry.size() {
             Ok(content)
         } else {
-            Err(BundleError::Shape(format!("{name} is cut short")))
+            Err(BundleError::Shape(format!("{name} is truncated")))
         }
     }
 
@@ -226,7 +228,7 @@ pub(super) fn read_member(
     }
     let digest = hashed.policy.map(|sha256| Hash::from_bytes(sha256.finalize().into()).to_string());
     if digest.as_deref() != policy {
-        return Err(BundleError::Shape(format!("{name} is not the policy of that digest")));
+        return Err(BundleError::Shape(format!("{name} does not match the digest in its name")));
     }
     Ok(())
 }
@@ -234,7 +236,7 @@ pub(super) fn read_member(
 struct Hashed<R> {
     inner: R,
     sha256: Sha256,
-    /// As a policy's digest is taken.
+    /// Hash of the content with the prefix of a policy's digest.
     policy: Option<Sha256>,
     bytes: u64,
 }
@@ -251,7 +253,7 @@ impl<R: Read> Read for Hashed<R> {
     }
 }
 
-/// What the run's records say.
+/// Facts from the run's records.
 pub(super) struct Records<'a> {
     run_id: &'a str,
     log: String,

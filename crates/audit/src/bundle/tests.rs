@@ -166,7 +166,7 @@ fn tampering_with_any_member_is_found_and_named() {
 }
 
 #[test]
-fn a_manifest_that_was_made_anew_is_none_of_the_logs() {
+fn rebuilt_manifest_is_refused() {
     let (bundle, key, _) = bundle();
     let forged = remade(&bundle, |name, content| match name {
         "run.json" => Some(b"{\"run\":2}".to_vec()),
@@ -181,7 +181,7 @@ fn a_manifest_that_was_made_anew_is_none_of_the_logs() {
 }
 
 #[test]
-fn what_is_no_bundle_is_refused() {
+fn invalid_bundles_are_refused() {
     let (bundle, key, _) = bundle();
     let with = |name: &str, kind: tar::EntryType| {
         let mut out = tar::Builder::new(Vec::new());
@@ -225,7 +225,10 @@ fn a_policy_is_the_one_that_its_name_says() {
     let honest = Entry { bytes: other.len() as u64, sha256: Hash::of(other).to_string() };
     let mut records = super::read::Records::new("run-a", String::new());
     let read = super::read::read_member(&policy_member(&policy_digest()), &other[..], &honest, &mut records);
-    assert!(matches!(&read, Err(BundleError::Shape(what)) if what.contains("not the policy")), "{read:?}");
+    assert!(
+        matches!(&read, Err(BundleError::Shape(what)) if what.contains("does not match the digest")),
+        "{read:?}"
+    );
 }
 
 #[test]

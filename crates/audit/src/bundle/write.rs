@@ -1,4 +1,4 @@
-//! Making a bundle.
+//! Creates a bundle.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -9,8 +9,7 @@ use crate::checkpoint::Checkpoint;
 use crate::hash::{Hash, LogId};
 use crate::note::VerifierKey;
 
-/// The manifest of these members, and what the record of the bundle has to say of it: its SHA-256 as
-/// `details.manifest_sha256`.
+/// Returns the manifest of these members and its SHA-256, which the record of the bundle must contain as `details.manifest_sha256`.
 pub fn manifest(
     log: LogId,
     run_id: &str,
@@ -28,19 +27,19 @@ pub fn manifest(
     Ok((text, hash))
 }
 
-/// What the log says of a bundle.
+/// Evidence of a bundle from the log.
 #[derive(Debug)]
 pub struct Sealed<'a> {
-    /// The line of the record of the bundle.
+    /// Line of the bundle's record.
     pub seal: &'a str,
     pub checkpoint: &'a Checkpoint,
-    /// The key that signed the checkpoint.
+    /// Key that signed the checkpoint.
     pub key: &'a VerifierKey,
-    /// That the run's records and the bundle's are among those that the checkpoint speaks of.
+    /// Proof that the run's records and the bundle's record are among those that the checkpoint covers.
     pub proof: &'a [Hash],
 }
 
-/// Writes the archive: the same bytes for the same content.
+/// Writes the archive. The same content always gives the same bytes.
 pub fn write(
     out: impl Write,
     manifest: &[u8],
@@ -75,10 +74,10 @@ fn append(
     archive.append_data(&mut header, name, content)
 }
 
-/// Bytes of a line of `proof.txt`: 64 digits and a newline.
+/// Length of a line of `proof.txt`: 64 digits and a newline, in bytes.
 const LINE: u64 = 65;
 
-/// The lines of `proof.txt`, one after the other.
+/// Reader of the lines of `proof.txt`.
 struct Lines<'a> {
     hashes: std::slice::Iter<'a, Hash>,
     line: String,

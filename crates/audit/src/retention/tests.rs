@@ -85,7 +85,7 @@ fn compressed_segments_are_read_followed_and_verified() {
 }
 
 #[test]
-fn what_was_removed_is_on_record_and_the_rest_verifies() {
+fn removals_are_recorded_and_the_rest_verifies() {
     let (dir, mut writer, mut signer) = log(3000);
     let log = dir.path().join("log");
     let early = Reader::from(&log, 0).nth(99).unwrap().unwrap().head();
@@ -132,7 +132,7 @@ fn what_was_removed_is_on_record_and_the_rest_verifies() {
 }
 
 #[test]
-fn nothing_goes_before_a_checkpoint_and_nothing_that_is_damaged() {
+fn uncovered_and_damaged_segments_are_not_removed() {
     let (dir, writer, _signer) = log(1500);
     let log = dir.path().join("log");
     assert!(removal(&log, &EVERYTHING, 0).unwrap().is_none());

@@ -1,6 +1,7 @@
 //! Damage of every kind at every kind of place: each is found, and the first bad record is the right one.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use tempfile::TempDir;
@@ -8,6 +9,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::chain::Damage;
 use crate::segment::{self, SegmentName};
+use crate::signer::Signer;
 use crate::testing::call;
 use crate::writer::{Limits, Writer};
 
@@ -302,4 +304,44 @@ fn a_log_that_is_being_written_is_proved_up_to_its_head() {
     let report = verify_up_to(dir.path(), head, &mut |_| ()).unwrap();
     assert!(report.is_intact());
     assert_eq!(report.records, 20);
+}
+
+/// Makes a log with a key beside it.
+fn signed_log(dir: &Path) -> (PathBuf, Writer, Signer) {
+    let log = dir.join("log");
+    let (mut writer, _) = Writer::open(&log).unwrap();
+    let signer = writer.signer(&dir.join("key")).unwrap();
+    writer.append(&call(1)).unwrap();
+    writer.checkpoint(&signer).unwrap().unwrap();
+    (log, writer, signer)
+}
+
+#[test]
+fn a_checkpoint_that_is_made_meanwhile_is_no_rollback() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, mut writer, signer) = signed_log(dir.path());
+    let records = usize::try_from(writer.head().unwrap().sequence).unwrap();
+    // The verification waits at this name until the writer is done.
+    let name = log.join(Checkpoint::file_name(records as u64 + 1));
+    assert!(std::process::Command::new("mkfifo").arg(&name).status().unwrap().success());
+    let made = std::thread::spawn(move || {
+        let mut held = fs::OpenOptions::new().write(true).open(&name).unwrap();
+        writer.append(&call(2)).unwrap();
+        let note = writer.checkpoint(&signer).unwrap().unwrap().note;
+        held.write_all(note.as_bytes()).unwrap();
+    });
+    let report = check(&log);
+    made.join().unwrap();
+    assert!(report.is_intact(), "{report:?}");
+    assert_eq!(usize::try_from(report.records).unwrap(), records + 2);
+}
+
+#[test]
+fn a_checkpoint_that_is_removed_meanwhile_is_not_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, ..) = signed_log(dir.path());
+    // This name is in the directory, and its file is gone.
+    std::os::unix::fs::symlink("gone", log.join(Checkpoint::file_name(1))).unwrap();
+    let report = check(&log);
+    assert!(report.is_intact(), "{report:?}");
 }

@@ -1,4 +1,4 @@
-//! Which keys may sign, and the checkpoints that are kept beside the log or were given.
+//! The keys that may sign, and the checkpoints that are stored beside the log or were given.
 
 use std::collections::{BTreeMap, btree_map};
 use std::fs;
@@ -15,10 +15,10 @@ use crate::storage;
 #[derive(Debug)]
 pub(super) struct Trust {
     given: Vec<VerifierKey>,
-    /// The key in force, if it is trusted.
+    /// Key in force, if it is trusted.
     in_force: Option<VerifierKey>,
     named: bool,
-    /// Keys that signed something that holds.
+    /// Keys whose signatures are valid.
     pub(super) used: Vec<String>,
 }
 
@@ -27,7 +27,7 @@ impl Trust {
         Self { given, in_force: None, named: false, used: Vec::new() }
     }
 
-    /// The next key comes into force. False: it is no key of this log.
+    /// Brings the next key into force. Returns false if it is not a key of this log.
     pub(super) fn name(&mut self, log: LogId, entry: &KeyEntry) -> bool {
         let Ok(key) = entry.key.parse::<VerifierKey>() else { return false };
         if key.name() != origin(log) {
@@ -43,7 +43,7 @@ impl Trust {
         true
     }
 
-    /// Whether the key in force signed this.
+    /// Returns true if the key in force signed this checkpoint.
     pub(super) fn signed(&mut self, checkpoint: &Checkpoint) -> bool {
         let Some(key) = self.in_force.as_ref().filter(|key| checkpoint.is_signed_by(key)) else {
             return false;
@@ -56,7 +56,7 @@ impl Trust {
     }
 }
 
-/// A checkpoint that waits for the walk to come by. `None`: a file that holds none.
+/// A checkpoint that is compared when the walk reaches its size. It is `None` if its file contains no checkpoint.
 pub(super) struct Waiting {
     pub(super) name: String,
     pub(super) checkpoint: Option<Checkpoint>,
@@ -65,7 +65,7 @@ pub(super) struct Waiting {
 pub(super) struct Shelf(BTreeMap<u64, Vec<Waiting>>);
 
 impl Shelf {
-    /// Those that are kept beside the segments, and those that were given.
+    /// Loads the checkpoints that are stored beside the segments, and adds the given ones.
     pub(super) fn load(dir: &Path, given: Vec<(String, Checkpoint)>) -> io::Result<Self> {
         let mut shelf: BTreeMap<u64, Vec<Waiting>> = BTreeMap::new();
         let entries = match fs::read_dir(dir.join(DIRECTORY)) {
@@ -80,7 +80,8 @@ impl Shelf {
                 continue;
             };
             let name = format!("{DIRECTORY}/{text}");
-            let bytes = storage::load(dir, &name)?.unwrap_or_default();
+            // It was removed since the directory was read: only the newest are kept.
+            let Some(bytes) = storage::load(dir, &name)? else { continue };
             let note = std::str::from_utf8(&bytes).ok();
             let checkpoint = note.and_then(Checkpoint::parse).filter(|parsed| parsed.size == size);
             shelf.entry(size).or_default().push(Waiting { name, checkpoint });
@@ -99,7 +100,7 @@ impl Shelf {
         }
     }
 
-    /// Forgets those of less: they speak of what is gone.
+    /// Drops checkpoints of smaller sizes, whose records were removed.
     pub(super) fn drop_below(&mut self, size: u64) {
         self.0 = self.0.split_off(&size);
     }

@@ -22,7 +22,7 @@ pub(super) enum Scope {
     UpToHead,
 }
 
-/// Why a walk ended early.
+/// Reason why a walk ended early.
 enum Stop {
     Broken(Break),
     Reached,
@@ -38,12 +38,14 @@ impl From<io::Error> for Stop {
 pub(super) struct Walk<'a> {
     dir: &'a Path,
     scope: Scope,
-    /// Each with the length that it had at the beginning: what is appended later is not looked at.
+    /// Segments with their lengths at the beginning. Records that are appended later are not read.
     segments: Vec<(Segment, u64)>,
     known: Option<Head>,
     ledger: Ledger,
     trust: Trust,
     shelf: Shelf,
+    /// Content of the file with the record of a removal.
+    removal: Option<Vec<u8>>,
     removed: Option<Removed>,
     checkpoints: u64,
     covered: u64,
@@ -52,7 +54,7 @@ pub(super) struct Walk<'a> {
     progress: &'a mut dyn FnMut(Progress),
 }
 
-/// Progress is told this often, in bytes.
+/// Interval between two reports of the progress, in bytes.
 const STEP: u64 = 1024 * 1024;
 
 impl<'a> Walk<'a> {
@@ -62,12 +64,15 @@ impl<'a> Walk<'a> {
         scope: Scope,
         progress: &'a mut dyn FnMut(Progress),
     ) -> io::Result<Self> {
+        // Loaded before the lengths are read. A writer may add a checkpoint or a removal at any time, and the records that it names are
+        // then among those that are read.
+        let removal = storage::load(dir, removal::FILE)?;
+        let shelf = Shelf::load(dir, against.checkpoints)?;
         let mut segments = Vec::new();
         for segment in segment::list(dir)? {
             segments.push((segment, segment.path(dir).metadata()?.len()));
         }
         let total = segments.iter().map(|(_, length)| length).sum();
-        let shelf = Shelf::load(dir, against.checkpoints)?;
         Ok(Self {
             dir,
             scope,
@@ -76,6 +81,7 @@ impl<'a> Walk<'a> {
             ledger: Ledger::genesis(),
             trust: Trust::new(against.keys),
             shelf,
+            removal,
             removed: None,
             checkpoints: 0,
             covered: 0,
@@ -116,9 +122,9 @@ impl<'a> Walk<'a> {
         self.end()
     }
 
-    /// After the removed records, if there are any.
+    /// Begins after the removed records, if there are any.
     fn begin(&mut self) -> Result<(), Stop> {
-        let Some(file) = storage::load(self.dir, removal::FILE)? else { return Ok(()) };
+        let Some(file) = self.removal.take() else { return Ok(()) };
         let broken = |sequence| {
             let segment = removal::FILE.to_owned();
             Stop::Broken(Break { sequence, segment, offset: 0, damage: Damage::Removal })
@@ -248,7 +254,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Compares with the checkpoints of the `size` records that were walked.
+    /// Compares the tree with the checkpoints of the first `size` records.
     fn meet(&mut self, size: u64, segment: &str, offset: u64) -> Result<(), Stop> {
         for waiting in self.shelf.take(size) {
             let signed = waiting
@@ -270,7 +276,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// A checkpoint of so many records holds. There may be several copies of one.
+    /// Notes a valid checkpoint of this size. There may be several copies of it.
     fn holds(&mut self, size: u64) {
         if size > self.covered {
             self.checkpoints += 1;
@@ -278,7 +284,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The chain holds, the root does not: somewhere after the last checkpoint that does hold.
+    /// Reports a wrong root of a valid chain. The damage is somewhere after the last valid checkpoint.
     fn rewritten(&self, segment: &str, offset: u64) -> Stop {
         let removed = self.removed.as_ref().map_or(0, |removed| removed.last_sequence);
         let sequence = self.covered.max(removed) + 1;
@@ -290,8 +296,9 @@ impl<'a> Walk<'a> {
         Stop::Broken(Break { sequence, segment: segment.to_string(), offset, damage })
     }
 
-    /// The record that must come next is not here. Is it later? `from` is where the search begins in the
-    /// segment `index`, `at` is where it should be.
+    /// Reports that the next record is not in its place, and searches for it later in the log.
+    ///
+    /// `from` is the position in the segment `index` where the search begins, and `at` is the segment where the record should be.
     fn missing(&self, index: usize, from: u64, at: Segment) -> Stop {
         match self.appears_behind(index, from) {
             Ok(true) => self.broken(at, from, Damage::Reordered),

@@ -1,10 +1,11 @@
-//! Failing at the Nth operation, for every N, in every way, with every aftermath: SQLite's loop.
+//! Fails at the Nth operation, for every N, in every way and with every aftermath, like the tests of SQLite.
 //!
-//! The disk here is worse than most: a failed sync forgets which pages were dirty, so that they read well and are
-//! never written; power loss keeps only what was synced, plus a beginning of what was not.
+//! The simulated disk is worse than most. A failed sync forgets which pages were dirty, so that they can be read but are never written. A
+//! loss of power keeps only the synced pages and some of the others, in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -20,22 +21,22 @@ use crate::segment::Segment;
 use crate::signer::Signer;
 use crate::testing::call;
 
-/// Small, so that lines span pages.
+/// Size of a page in bytes. It is small, so that lines span pages.
 const PAGE: usize = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
-    /// The operation fails and does nothing (but a failed sync forgets what was dirty).
+    /// The operation fails and has no effect, except that a failed sync forgets which pages were dirty.
     Fails,
-    /// A write takes half, the next one finds the disk full.
+    /// A write takes half of its bytes, and the next one finds the disk full.
     Short,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Aftermath {
-    /// The process starts again; the machine went on.
+    /// The process starts again, and the machine continued.
     Restart,
-    /// Of the dirty pages, this share (in tenths) had reached the disk, in order.
+    /// Power loss after this share of the dirty pages (in tenths) had reached the disk, in order.
     PowerLoss(usize),
 }
 
@@ -80,15 +81,17 @@ impl Inode {
 #[derive(Default)]
 struct State {
     files: BTreeMap<SegmentName, Inode>,
-    /// Files beside the segments: whole and durable, or not there.
+    /// Files beside the segments. Each is durable as a whole, or absent.
     beside: BTreeMap<String, Vec<u8>>,
     operations: usize,
     fail_at: Option<(usize, Fault)>,
     full: bool,
+    /// A file of the host that disappears as soon as records are durable.
+    lose: Option<PathBuf>,
 }
 
 impl State {
-    /// Counts an operation, and says whether it must fail.
+    /// Counts an operation, and returns the fault if it must fail.
     fn operation(&mut self) -> Option<Fault> {
         self.operations += 1;
         self.fail_at.filter(|(at, _)| *at == self.operations).map(|(_, fault)| fault)
@@ -133,7 +136,7 @@ impl Memory {
         recovery::open(Box::new(self.clone()), Limits { segment_bytes: 1500, segment_age: None })
     }
 
-    /// Every record's call id, with the whole chain proved.
+    /// Verifies the whole chain and returns the call id of every record.
     fn calls(&self) -> Vec<(u64, String)> {
         let state = self.state();
         let mut ledger = Ledger::genesis();
@@ -255,6 +258,9 @@ impl SegmentFile for Handle {
     fn sync(&mut self) -> io::Result<()> {
         let mut state = self.disk.state();
         let failed = state.plain();
+        if let Some(path) = &state.lose {
+            let _ = std::fs::rename(path, path.with_extension("lost"));
+        }
         let file = state.file(self.name)?;
         match failed {
             Ok(()) => file.sync(),
@@ -264,7 +270,7 @@ impl SegmentFile for Handle {
     }
 }
 
-/// Appends batches until one fails; returns what was acknowledged.
+/// Appends batches until one fails, and returns the acknowledged records and whether all succeeded.
 fn load(writer: &mut Writer, first: usize) -> (Vec<(u64, String)>, bool) {
     let mut acknowledged = Vec::new();
     let mut n = first;
@@ -292,7 +298,7 @@ fn load(writer: &mut Writer, first: usize) -> (Vec<(u64, String)>, bool) {
     (acknowledged, true)
 }
 
-/// Signs what is there. False: the log failed. When only the file cannot be kept, the log goes on without it.
+/// Signs all records. Returns false if the log failed. If only the file cannot be stored, the log continues without it.
 fn checkpoint(writer: &mut Writer) -> bool {
     let made = writer.checkpoint(&Signer::fixed(writer.log_id(), 7));
     assert!(!matches!(made, Err(AppendError::Encode(_))), "{made:?}");
@@ -307,7 +313,7 @@ fn must_hold(disk: &Memory, acknowledged: &[(u64, String)], context: &str) {
     }
 }
 
-/// One life of a log with a fault at operation `n`; true when the fault was reached.
+/// Simulates one life of a log with a fault at operation `n`. Returns true if the fault was reached.
 fn live(n: usize, fault: Fault, aftermath: Aftermath, torn_start: bool) -> bool {
     let context = format!("fault {fault:?} at operation {n}, then {aftermath:?}, torn start: {torn_start}");
     let disk = Memory::default();
@@ -361,7 +367,45 @@ fn no_acknowledged_record_is_lost_wherever_the_disk_fails() {
     assert!(lives > 500, "{lives}");
 }
 
-/// A crash at every byte of an append: what is whole stays, what is torn is cut and said, and the log goes on.
+/// Changes the key with a fault at operation `n` of the disk, or without its next key's file. Returns true if the fault was reached.
+fn rotate(n: usize, loses_key: bool) -> bool {
+    let dir = tempfile::tempdir().unwrap();
+    let (key, next) = (dir.path().join("key"), dir.path().join("key.next"));
+    let disk = Memory::default();
+    let (mut writer, _) = disk.open().unwrap();
+    let mut signer = writer.signer(&key).unwrap();
+    writer.append(&call(1)).unwrap();
+    disk.fail_at(Some((n, Fault::Fails)));
+    disk.state().lose = loses_key.then(|| next.clone());
+    let rotated = writer.rotate(&mut signer);
+    let reached = disk.state().operations >= n;
+    disk.fail_at(None);
+    disk.state().lose = None;
+    if writer.is_poisoned() {
+        drop(writer);
+        let _ = std::fs::rename(next.with_extension("lost"), &next);
+        writer = disk.open().unwrap().0;
+        writer.resume_signer(&mut signer).unwrap();
+    }
+    writer.append(&call(2)).unwrap();
+    let signed = writer.checkpoint(&signer).unwrap().unwrap();
+    let named = writer.ledger.key().unwrap();
+    assert!(signed.is_signed_by(&named), "operation {n}, loses its key: {loses_key}: {rotated:?}");
+    assert_eq!(Signer::open(&key, writer.log_id(), Some(&named)).unwrap().verifier_key(), &named);
+    reached
+}
+
+#[test]
+fn a_key_that_could_not_be_changed_signs_nothing_after_the_log_names_another() {
+    let mut n = 1;
+    while rotate(n, false) {
+        n += 1;
+    }
+    assert!(n > 5, "{n}");
+    rotate(usize::MAX, true);
+}
+
+/// Simulates a crash at every byte of an append. Whole records remain, a torn one is cut off and recorded, and the log continues.
 #[test]
 fn a_log_cut_at_any_byte_is_repaired_and_goes_on() {
     let disk = Memory::default();

@@ -1,8 +1,8 @@
-//! Keeps the consents that are remembered. A consent is on record and in the store before it lets a call through. Its end is on
-//! record, whatever ends it.
+//! Keeps the consents that are remembered. A consent is recorded and stored before it lets a call through. Every end of a consent
+//! is recorded, too.
 
 use gateway::Consent;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use runs::Runs;
 use tokio::sync::broadcast::error::RecvError;
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Approvals, events};
 
 impl Approvals {
-    /// Remembers a consent, which then lets calls through. If it cannot be kept, reviewers are asked again.
+    /// Remembers a consent, which then lets calls through. If it cannot be stored, reviewers are asked again.
     pub(super) async fn remember(&self, consent: Consent) {
         if self.audit.record(events::remembered(&consent)).await.is_err() {
             return;
@@ -27,7 +27,7 @@ impl Approvals {
         }
     }
 
-    /// Ends a consent at a person's wish. From the moment of the call it lets nothing through.
+    /// Ends a consent because a person revokes it. It lets no call through from this moment on.
     pub async fn revoke(&self, consent_id: &str, principal: &str) -> Result<Consent, Refusal> {
         let consent = self.gateway.forget(consent_id).ok_or_else(|| {
             Refusal::new(Reason::NotFound, "there is no such consent").with("resource", "consent")

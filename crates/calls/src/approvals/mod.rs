@@ -1,11 +1,11 @@
 //! Runs the daemon's approvals: the gateway keeps their states; this module records, notifies and watches the clock.
 //!
-//! A decision is on record before anything follows from it: a waiting call gets its approval only after the record is durable. When
-//! a decision cannot be recorded, the approval is void.
+//! A decision is recorded before it has any effect: a waiting call gets its approval only after the record is durable. If a
+//! decision cannot be recorded, the approval is void.
 //!
-//! Waiting calls outlive the daemon. The store has a call, sealed, from the request for approval until the call is over. It has the
-//! use of a consent before the permit is used. The audit log has the decisions. `reattach.rs` joins the three again, and
-//! `call/resume.rs` goes on with the calls. The store keeps settled approvals to show them.
+//! Waiting calls outlive the daemon. From the request for approval until the call is over, the store has the call, sealed. The
+//! use of a consent is stored before the permit is used. The audit log has the decisions. `reattach.rs` combines these after a
+//! restart, and `call/resume.rs` continues the calls. The store keeps settled approvals to show them.
 
 mod consents;
 mod events;
@@ -24,7 +24,7 @@ use audit_service::AuditLog;
 use gateway::policy::{DecisionTime, Terms};
 use gateway::{Approval, ApprovalState, Ballot, DecideError, Gateway, Level, Review, Reviewer, Ticket};
 use identity::{Principal, Role, Roles};
-use ops::Reason;
+use operations::Reason;
 use parking_lot::Mutex;
 use refusal::{Refusal, chain};
 use store::Store;
@@ -159,7 +159,7 @@ impl Approvals {
             self.gateway.decide(approval_id, &reviewer, ballot).map_err(|error| decide_refusal(&error))?;
         if approval.state == ApprovalState::Pending {
             if let Err(unavailable) = self.audit.record(events::voted(&approval)).await {
-                // A vote that counts without a record must not exist: the call has to be asked for again.
+                // A vote must not count without a record. The approval becomes void, and consent has to be asked for again.
                 self.waiting.lock().remove(approval_id);
                 self.void(&approval.call_id).await;
                 return Err(unavailable.into());
@@ -178,10 +178,10 @@ impl Approvals {
         let _ = self.settle(cancelled).await;
     }
 
-    /// Voids the approvals of a call. Returns those that were pending: their end is not on record yet.
+    /// Voids the approvals of a call. Returns those that were pending: their end is not recorded yet.
     async fn void(&self, call_id: &str) -> Vec<Approval> {
         let mut cancelled = self.gateway.cancel_call(call_id);
-        // An approval that was decided at this very moment is on record as decided. Its consent is void, also after a restart.
+        // An approval that was decided at this very moment is recorded as decided. Its consent is void, also after a restart.
         for approval in cancelled.extract_if(.., |approval| approval.state != ApprovalState::Cancelled) {
             let _ = self.spend(&approval.approval_id).await;
         }
@@ -216,7 +216,7 @@ impl Approvals {
         loop {
             self.look().await;
             let now = self.clock.now();
-            // A wall clock may jump: check it at least once a second while an approval waits.
+            // A wall clock may jump, so it is checked at least once a second while an approval waits.
             let sleep = self
                 .gateway
                 .next_due()
@@ -243,7 +243,7 @@ impl Approvals {
         }
     }
 
-    /// Reminds reviewers, once the reminder is on record: a restart must not repeat it.
+    /// Reminds reviewers, after the reminder was recorded: a restart must not repeat it.
     async fn remind(&self, approval: &Approval) {
         if self.audit.record(events::event(Kind::ApprovalReminded, approval)).await.is_ok() {
             tracing::warn!(

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gateway::{Approval, ApprovalState, PermitState};
 use identity::{CallId, RunId};
-use ops::{CommandLimits, Operation};
+use operations::{CommandLimits, Operation};
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
 use store::{SettledApproval, StoredApproval};
@@ -49,7 +49,7 @@ struct Head {
 /// The reason why a stored call cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unreadable {
-    #[error("what is kept of it is no JSON of ours")]
+    #[error("its stored record is not valid JSON")]
     Head(#[from] serde_json::Error),
     #[error("its operation cannot be decoded")]
     Operation(#[from] prost::DecodeError),

@@ -1,7 +1,7 @@
 //! Reattaches the approvals that waited when the last daemon ended.
 //!
-//! It reads the calls from the store, and later decisions from the audit log, which is the truth about decisions. A decision that
-//! is on record and was not yet in force comes into force now; one that was in force is on record.
+//! It reads the calls from the store, and later decisions from the audit log, which is authoritative for decisions. A recorded
+//! decision that was not yet in force comes into force now. No decision is in force without a record.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,9 +58,11 @@ impl FormerApprovals {
                 let approval = &kept.approval.approval_id;
                 tracing::warn!(
                     approval,
-                    "an older release has asked for this approval, which binds less than this one does: it is cancelled"
+                    "this approval was requested by an older release, whose approvals bind less: it is \
+                     cancelled"
                 );
-                let comment = "asked by an older release, whose approvals bind less: ask again".to_owned();
+                let comment = "requested by an older release, whose approvals bind less: make the call again"
+                    .to_owned();
                 former.over.push(settled(Approval { comment, ..kept.approval }, false)?);
             } else if kept.approval.is_sound() {
                 former.waiting.push(kept);

@@ -10,7 +10,7 @@ use gateway::{
     Policy, Review, Reviewer, RunScope, Ticket,
 };
 use identity::{CallId, Role, Roles, RunId};
-use ops::{Operation, Write};
+use operations::{Operation, Write};
 use store::run::Record;
 use store::{Store, StoredApproval};
 use timestamp::{Clock, UnixMillis};
@@ -195,7 +195,7 @@ async fn a_clock_that_is_set_back_lets_it_wait_until_its_time_and_reminds_no_sec
 
 /// Nobody has to wake the daemon for a jump: it looks at the clock once a second at least while something waits.
 #[tokio::test]
-async fn the_desk_finds_a_jump_by_itself() {
+async fn approvals_notice_a_clock_jump() {
     let scene = Scene::new();
     let (_, settled) = scene.asks().await;
     let stop = CancellationToken::new();
@@ -271,7 +271,7 @@ async fn an_approval_is_seen_and_decided_on_only_when_it_is_kept() {
 
 /// The run ends while the call is being kept.
 #[tokio::test]
-async fn one_that_is_cancelled_before_it_is_kept_is_settled() {
+async fn approval_cancelled_before_it_is_stored_is_settled() {
     let scene = Scene::new();
     let (ticket, asker) = scene.ticket();
     let call = asker.call.to_string();

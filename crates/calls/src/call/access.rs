@@ -1,7 +1,7 @@
 //! Calls that access a process which was started before: its output, its input, its end.
 //!
-//! The policy does not judge them. It judged the start with all that follows, as for `ProcessService`. In everything else they are
-//! calls: they are on record, and found by their id and request id.
+//! The policy does not judge these calls. It judged the start of the process with everything that follows, as for
+//! `ProcessService`. Otherwise they are ordinary calls: they are recorded, and found by their id and request id.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl CallTask {
         let cancelled = self.call.cancel.clone();
         let view = cancelled.run_until_cancelled(self.speak(process, access)).await;
         times.executed();
-        view.unwrap_or_else(|| Err(Refusal::new(ops::Reason::Cancelled, "the call was cancelled")))
+        view.unwrap_or_else(|| Err(Refusal::new(operations::Reason::Cancelled, "the call was cancelled")))
     }
 
     async fn speak(

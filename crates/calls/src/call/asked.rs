@@ -1,7 +1,8 @@
-//! Sketches a request that was refused before it became an operation, so that the record has as much of it as was understood.
+//! Sketches a request that was refused before it became an operation, so that the record has every part of it that was
+//! understood.
 //!
-//! The sketch is taken before the request is parsed, since parsing consumes it. It has names and paths alone, and of a dialect's
-//! arguments those in [`NAMING`]: never the content of a file.
+//! The sketch is taken before the request is parsed, since parsing consumes it. It has only names, paths, and the arguments of a
+//! dialect that [`NAMING`] lists. It never has the content of a file.
 
 use serde_json::{Map, Value};
 use wire::v1::call_request::Request;
@@ -28,7 +29,7 @@ pub(super) struct Asked {
 impl Asked {
     pub(super) fn of(request: Option<&Request>) -> Self {
         let ((name, sketch), arguments_json) = match request {
-            Some(Request::Operation(operation)) => (ops::sketch(operation), String::new()),
+            Some(Request::Operation(operation)) => (operations::sketch(operation), String::new()),
             Some(Request::Dialect(call)) if call.arguments_json.len() <= MAX_JSON => {
                 (("", Value::Null), call.arguments_json.clone())
             }

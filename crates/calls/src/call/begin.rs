@@ -7,7 +7,7 @@ use std::time::Instant;
 use dialects::Limits;
 use futures_util::FutureExt as _;
 use identity::{CallId, Principal, RunId};
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use wire::v1::{CallRequest, CallResponse, call_request, call_response};
 use worker_protocol::detach_on_drop::DetachOnDrop;
@@ -18,7 +18,7 @@ use crate::Calls;
 use crate::escalation::Attempt;
 use crate::table::{Begun, Call, Found, Keep};
 
-/// The client's choice of how it waits for its call and takes the answer. It makes no other call of a repeated request.
+/// The client's choice of how it waits for its call and takes the answer. It may differ between repetitions of a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CallOptions {
     /// Wait until a needed approval is decided.
@@ -68,7 +68,7 @@ pub(super) async fn begin(
     mut client: Client,
 ) -> Result<Lookup, Refusal> {
     let taken = Instant::now();
-    // These fields are cleared when the request is compared with others of its id.
+    // These fields are cleared when the request is compared with others that have its id.
     client.waits_for_approval = request.wait_for_approval;
     client.refuses_awaiting = request.refuse_awaiting_approval;
     if calls.stop.is_cancelled() {
@@ -110,7 +110,7 @@ pub(super) async fn watch(calls: Arc<Calls>, call: Arc<Call>, task: impl Future<
         let refusal = Refusal::internal("making the call", &"it panicked");
         let mut response = call.answer().response;
         response.set_status(call_response::Status::Failed);
-        response.error = Some(ops::ToolFailure::from(refusal.clone()).into());
+        response.error = Some(operations::ToolFailure::from(refusal.clone()).into());
         calls.table.finish(&call, response, Some(refusal), Keep::Stored).await;
     }
 }
@@ -131,7 +131,7 @@ async fn turned_away(
         &principal,
         &decode::decode(request, &Limits::default(), &calls.gateway.policy()),
     );
-    // Names the run's agent, if the principal may use the run: one call too many is that agent's.
+    // If the principal may use the run, the record names the run's agent, which made one call too many.
     if let Ok(run) = RunId::parse(&run_id)
         && calls.runs.check_use(run, &principal).is_ok()
         && let Ok(record) = calls.runs.get(run)

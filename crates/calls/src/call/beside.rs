@@ -1,4 +1,4 @@
-//! A call beside an approval: its run is frozen while a reviewer is asked about another call.
+//! Handles a call beside an approval: its run is frozen while a reviewer is asked about another call.
 //!
 //! ```text
 //!  permit ─┬─ looks ─────────────────────────────────────────────► executed at once
@@ -9,8 +9,8 @@
 //!                                                          └─ cancelled, run ended ─► CANCELLED
 //! ```
 //!
-//! A call that waits holds no slot and no lock of its files. It was counted once by the rate limits, and the intent is on disk
-//! before it waits: a daemon that dies meanwhile leaves a call that the next one closes as interrupted.
+//! A call that waits holds no slot and no lock of its files. The rate limits count it once. Its intent is on disk before it
+//! waits. If the daemon dies meanwhile, the next one closes the call as interrupted.
 //!
 //! A call that needs a reviewer itself does not wait here: it asks at once, and several that are approved take turns.
 
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use dialects::Limits;
 use gateway::limits::concurrency::Turn;
 use gateway::{Approval, ApprovalState, Caller, Gateway, Permit};
-use ops::{Operation, Reason};
+use operations::{Operation, Reason};
 use refusal::Refusal;
 use runs::{Readiness, Run};
 use store::run::Hold;
@@ -30,7 +30,7 @@ use super::{CallTask, Client};
 use crate::limits::Queued;
 use crate::refused::refusal;
 
-/// Time after which a client may try again that found too many calls waiting. A person decides how long it really takes.
+/// Time after which a client may try again if too many calls wait. The real wait depends on a person.
 const TRY_AGAIN: Duration = Duration::from_secs(30);
 /// Operations that go on while a reviewer is asked, for the metadata of a refusal.
 const MEANWHILE: &str =
@@ -57,7 +57,7 @@ impl Patience {
         Self { refuses, limit, otherwise, deadline }
     }
 
-    /// Returns the longest wait: the call's own time, or what there is for calls without one.
+    /// Returns the longest wait: the shortest of the call's own limits, or the default for calls without one.
     fn longest(self, operation: &Operation) -> Option<Duration> {
         [operation.command_timeout(), self.limit].into_iter().flatten().min().or(self.otherwise)
     }
@@ -70,8 +70,10 @@ impl Patience {
 }
 
 impl CallTask {
-    /// Decides over a call of a run that may be held: `None` if it can be made now or in a moment, a position among the waiting
-    /// calls if an approval holds the run, or a refusal.
+    /// Decides whether a call can be made in a run that may be held.
+    ///
+    /// Returns `None` if the call can be made now or in a moment. Returns a position among the waiting calls if an approval holds
+    /// the run, or else a refusal.
     pub(super) fn beside(
         &self,
         run: &Run,
@@ -99,7 +101,7 @@ impl CallTask {
         Ok(Some(queued))
     }
 
-    /// Waits, after those that came before, until no approval holds the run, and then for a slot.
+    /// Waits in order of arrival until no approval holds the run, and then for a slot.
     pub(super) async fn slot_beside(
         &self,
         run: &Run,
@@ -130,7 +132,7 @@ impl CallTask {
         };
         drop(queued);
         journal.waited(began.elapsed());
-        // A run that ends shows its state first, or its end.
+        // A run that is ending refuses with its state, one that has ended with its end. In both cases the call has not begun.
         let is_over =
             |refused: &Refusal| refused.reason == Reason::RunNotReady && run.lanes_for_review().is_err();
         slot.map_err(|refused| if is_over(&refused) { not_begun() } else { refused })
@@ -161,12 +163,12 @@ impl CallTask {
         let millis = waited.as_millis().to_string();
         let refused = match run.readiness(operation) {
             Readiness::Ready(_) | Readiness::Resuming => {
-                Refusal::new(Reason::Overloaded, "the call's time was over before it had a slot; try again")
+                Refusal::new(Reason::Overloaded, "the call timed out while it waited for a slot; try again")
                     .retry_after(Duration::from_secs(1))
             }
             Readiness::Held(refused) if refused.reason == Reason::AwaitingApproval => {
                 let why = format!(
-                    "this call waited for {:.1} s, as long as its own time allows",
+                    "this call waited for {:.1} s, as long as its timeout allows",
                     waited.as_secs_f64()
                 );
                 awaiting(&self.calls.gateway, run, &why)
@@ -177,7 +179,8 @@ impl CallTask {
     }
 }
 
-/// The refusal of a call beside an approval: which one, who decides, until when, and what is possible meanwhile.
+/// Returns the refusal of a call beside an approval. It says which approval, who decides, until when, and what is possible
+/// meanwhile.
 pub fn awaiting(gateway: &Gateway, run: &Run, why: &str) -> Refusal {
     let ids: Vec<String> = run
         .record()
@@ -193,11 +196,11 @@ pub fn awaiting(gateway: &Gateway, run: &Run, why: &str) -> Refusal {
     let approval = pending.or_else(|| ids.iter().find_map(of));
     let why = if why.is_empty() { String::new() } else { format!("; {why}") };
     let Some(approval) = approval else {
-        // It is about to be asked for, or a remembered consent is used.
+        // The approval is about to be asked for, or a remembered consent is used.
         let id = ids.first().cloned().unwrap_or_default();
         let message = format!(
-            "not made: another call of this run needs consent, and its run is frozen until that call is over{why}. Make this call \
-             again a little later; files can be read, listed and searched meanwhile"
+            "not made: another call of this run waits for an approval, and the run is frozen until that \
+             call has ended{why}. Make this call again later; files can be read, listed and searched meanwhile"
         );
         return Refusal::new(Reason::AwaitingApproval, message)
             .with("approval_id", id)
@@ -221,7 +224,8 @@ fn situation(approval: &Approval) -> String {
     let Approval { approval_id, operation, .. } = approval;
     if approval.state != ApprovalState::Pending {
         return format!(
-            "not made: the call of approval {approval_id} (`{operation}`) is decided and not over yet, and its run is frozen until then"
+            "not made: the call of approval {approval_id} (`{operation}`) is decided but has not ended, and \
+             the run is frozen until it has"
         );
     }
     let deciders = match approval.needed {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gateway::limits::concurrency::Turn;
 use gateway::{Approval, ApprovalState, Form, Permit, Ticket};
-use ops::{Bound, Lane, Reason};
+use operations::{Bound, Lane, Reason};
 use refusal::Refusal;
 use runs::{OnStop, Run};
 use store::run::State;
@@ -263,7 +263,7 @@ impl CallTask {
         };
         times.decided();
         if spent.is_err() {
-            // Void from here on, in a later daemon too.
+            // The consent is void from here on, in a later daemon too.
             self.calls.approvals.cancel(&approval.call_id).await;
         }
         Ok((spent?, slot))

@@ -8,8 +8,8 @@ use dialects::{Dialect, Facts, Limits, Made, ParseFailure, ProcessView};
 use gateway::policy::ContainerPaths;
 use gateway::{Policy, Profile};
 use identity::check_client_name;
-use ops::transport::{CONTENT, MAX_SHOWN};
-use ops::{CommandLimits, OpResult, Operation, Outcome, ProcessResult, Reason, ToolFailure};
+use operations::transport::{CONTENT, MAX_SHOWN};
+use operations::{CommandLimits, OpResult, Operation, Outcome, ProcessResult, Reason, ToolFailure};
 use prost::Message as _;
 use refusal::Refusal;
 use sha2::{Digest as _, Sha256};
@@ -157,7 +157,10 @@ fn dialect(
     let parsed = match dialect {
         None => Err(Refusal::new(
             Reason::NotFound,
-            format!("dialect.dialect: there is no such dialect; there are {}", dialects::names().join(", ")),
+            format!(
+                "dialect.dialect: there is no such dialect; the dialects are {}",
+                dialects::names().join(", ")
+            ),
         )
         .with("resource", "dialect")),
         Some(dialect) => parse(dialect, &tool, &arguments_json, (limits, policy)).map_err(|failure| {
@@ -252,7 +255,7 @@ impl ResponseFormat {
                     bytes_in: finished.bytes_in,
                     bytes_out: finished.bytes_out,
                 };
-                (finished.outcome.clone().map(told), status, Some(usage))
+                (finished.outcome.clone(), status, Some(usage))
             }
         };
         if let Some(usage) = &usage {
@@ -355,22 +358,15 @@ impl ResponseFormat {
 /// Returns the failure of a call whose answer has so many bytes.
 fn too_large(bytes: usize) -> ToolFailure {
     let message = format!(
-        "the call was executed, and its answer has {bytes} bytes, more than the {MAX_ANSWER} that an answer can have: ask \
-         for a part of it, or for less at once"
+        "the call was executed, but its answer of {bytes} bytes is above the limit of {MAX_ANSWER}: ask for \
+         a smaller part"
     );
     ToolFailure::new(Reason::ReadLimit, message)
 }
 
 /// Returns the failure of a command that ran and was cut short.
 fn unfinished(outcome: &Outcome) -> Option<ToolFailure> {
-    outcome.as_ref().ok().and_then(ops::cut_short)
-}
-
-fn told(mut result: OpResult) -> OpResult {
-    if let Some(command) = result.command_mut() {
-        ops::with_exit_code(command);
-    }
-    result
+    outcome.as_ref().ok().and_then(operations::cut_short)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Writes an operation as JSON, for the record and for reviewers. [`ops::Operation`] knows which of its fields hold contents.
+//! Writes an operation as JSON, for the record and for reviewers. [`operations::Operation`] knows which of its fields hold contents.
 
-use ops::Operation;
+use operations::Operation;
 use serde_json::Value;
 use wire::v1;
 
@@ -41,7 +41,7 @@ mod tests {
         let written = input(json!({ "write": { "path": "a", "content": CONTENT } }));
         assert_eq!((&written["path"], &written["content"]), (&json!("@project/a"), &stands));
         // The bytes themselves count, however they were sent.
-        let encoded = ops::encode_base64(CONTENT.as_bytes());
+        let encoded = operations::encode_base64(CONTENT.as_bytes());
         let written = input(
             json!({ "write": { "path": "a", "content": encoded, "encoding": "CONTENT_ENCODING_BASE64" } }),
         );

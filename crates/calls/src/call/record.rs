@@ -13,7 +13,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
 use gateway::{Approval, Caller};
 use identity::{CallId, Principal};
-use ops::{ExecResult, OpResult, Operation};
+use operations::{ExecResult, OpResult, Operation};
 use serde_json::{Value, json};
 use timestamp::micros;
 
@@ -81,7 +81,7 @@ pub(super) struct Journal {
     asked: bool,
     decision: Option<Decision>,
     opened: bool,
-    /// The write of an intent that the effect waits for, and that may not have begun yet. Without it, an opened intent is on disk.
+    /// The write of an intent that the effect waits for, and that may not have begun yet. `None` if an opened intent is on disk.
     intent: Option<Intent>,
     /// Bytes of the command's output that the spool has.
     kept: [u64; 2],
@@ -102,7 +102,7 @@ impl Journal {
         }
         if principal.run.is_some() {
             details["via"] = "run_token".into();
-            // In the receipt, too: the receipt of a call which outlived its daemon is far from its intent.
+            // In the receipt, too, because the receipt of a call that outlived its daemon is far from its intent.
             common.details = Some(json!({ "via": "run_token" }));
         }
         Self {
@@ -297,17 +297,17 @@ fn outcome(close: &Close, kept: [u64; 2]) -> Outcome {
             if failure.details.is_empty() { outcome } else { outcome.facts(json!(failure.details)) }
         }
         Ok(result @ OpResult::Session(session)) => {
-            let failure = ops::cut_short(result);
+            let failure = operations::cut_short(result);
             let done = failure.is_none() && session.exit_code.is_none_or(|code| code == 0);
             let status = if done { Status::Succeeded } else { Status::Failed };
-            let mut outcome = Outcome::new(status).facts(ops::facts(result));
+            let mut outcome = Outcome::new(status).facts(operations::facts(result));
             outcome.reason = failure.map(|failure| failure.reason.as_str().to_owned());
             outcome.exit_code = session.exit_code;
             outcome
         }
         Ok(result) => match result.command() {
-            Some(command) => of_command(command, ops::facts(result), kept),
-            None => Outcome::new(Status::Succeeded).facts(ops::facts(result)),
+            Some(command) => of_command(command, operations::facts(result), kept),
+            None => Outcome::new(Status::Succeeded).facts(operations::facts(result)),
         },
     }
 }
@@ -322,9 +322,9 @@ fn accessed(view: &ProcessView) -> Outcome {
     })
 }
 
-/// Returns the outcome of a command. A command that failed is a tool that ran: the record has its output.
+/// Returns the outcome of a command. A command that failed is a tool that ran, so the record has its output.
 fn of_command(command: &ExecResult, mut facts: Value, kept: [u64; 2]) -> Outcome {
-    let failure = ops::unfinished(command);
+    let failure = operations::unfinished(command);
     let done = failure.is_none() && command.exit_code == Some(0);
     let status = if done { Status::Succeeded } else { Status::Failed };
     for (name, written, kept) in [

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use gateway::{Approval, Ticket};
 use identity::Principal;
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use runs::Run;
 use store::run::Hold;
@@ -35,7 +35,7 @@ pub async fn resume(calls: &Arc<Calls>, waiting: Vec<Pending>) {
     for run in calls.runs.list().into_iter().filter(|run| run.holds.iter().any(|held| is_gone(&held.hold))) {
         tracing::warn!(run = %run.id, "a run was frozen for a call that no longer waits");
         if let Err(refusal) = calls.runs.release_all(run.id, is_gone.clone()).await {
-            tracing::error!(run = %run.id, why = refusal.message, "a run is frozen for no call: stop the run");
+            tracing::error!(run = %run.id, why = refusal.message, "a run is frozen although none of its calls waits: stop the run");
         }
     }
     for kept in waiting {
@@ -104,7 +104,7 @@ impl CallTask {
             self.calls.approvals.cancel(&approval.call_id).await;
             return Close::Refused(Refusal::new(
                 Reason::Cancelled,
-                "the run did not outlive a restart of the daemon, so the call was not executed",
+                "the run did not survive a restart of the daemon, so the call was not executed",
             ));
         };
         let _busy = run.busy();

@@ -10,15 +10,15 @@ mod describe;
 
 use std::fmt::Write as _;
 
-use audit::Redactor;
 use executor::Lanes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use gateway::{Review, Ticket};
 use jail::SandboxPath;
-use ops::{
+use operations::{
     Bound, Bounds, DeleteResult, EntryType, FileChange, FileState, FileStates, Git, GitResult, Lane,
     OpResult, Operation, PatchResult, Preview, Reason, ToolFailure,
 };
+use redact::Redactor;
 use refusal::Refusal;
 
 use super::input;
@@ -29,7 +29,7 @@ const SHOWN: u64 = 256 * 1024;
 /// Most bytes of a diff that a reviewer is shown under any profile.
 const MOST_SHOWN: u64 = 768 * 1024;
 /// The remark of a review in which only the words of the call are bound.
-const WORDS_ALONE: &str = "consent is to these words alone: the run goes on meanwhile, and its other commands can change the files that are used, before and after";
+const WORDS_ALONE: &str = "consent covers only these words: the run is not frozen, and its other commands can change the files that this call uses, before and after";
 /// Most files that a call can name and be bound to.
 const FILES: usize = 256;
 /// Most names that are checked to find those files: most words of a script name none.
@@ -71,7 +71,8 @@ async fn look(lanes: &Lanes, ticket: &Ticket) -> Result<(Bound, Option<OpResult>
             if ticket.operation().binds_words() { vec![WORDS_ALONE.to_owned()] } else { Vec::new() };
         return Ok((Bound { remarks, ..Bound::default() }, None));
     };
-    // The preview bound its files already. Files hashed after it are either as they will be, or the call is refused.
+    // The preview has bound its files already. The other files are hashed after it. If one of them changes later, the call is
+    // refused.
     bound.files.extend(files(lanes, ticket.operation()).await?);
     Ok((bound, Some(result)))
 }
@@ -83,8 +84,8 @@ async fn files(lanes: &Lanes, operation: &Operation) -> Result<FileStates, Refus
         return Err(Refusal::new(
             Reason::InvalidArgument,
             format!(
-                "the call has {} words that may be names of files, and {NAMES} can be looked at before a reviewer is \
-                 asked: put a part of it into a file of its own",
+                "the call has {} words that may be names of files, and at most {NAMES} can be checked \
+                 before a reviewer is asked: move a part of it into a file",
                 named.len()
             ),
         ));
@@ -123,7 +124,7 @@ fn state(path: &SandboxPath, hashed: Result<String, ToolFailure>) -> Result<File
         _ => Err(Refusal::new(
             Reason::PreconditionFailed,
             format!(
-                "{}: cannot be read now, so that consent cannot be bound to its content: {}",
+                "{}: cannot be read, so consent cannot be bound to its content: {}",
                 path.excerpt(),
                 failure.message
             ),
@@ -167,7 +168,7 @@ fn patch_preview(patch: &PatchResult) -> String {
 fn delete_preview(delete: &DeleteResult) -> String {
     let path = shown(&delete.path);
     let whereto = if delete.gone_for_good {
-        "cannot be kept in the run's trash, which has no room for it: it will be GONE FOR GOOD"
+        "the run's trash has no room for it, so it will be GONE FOR GOOD"
     } else {
         "to the run's trash"
     };
@@ -175,7 +176,7 @@ fn delete_preview(delete: &DeleteResult) -> String {
     match delete.r#type() {
         EntryType::Directory => format!("{whereto}: the empty directory {path}\n"),
         _ if delete.sha256.is_empty() => {
-            format!("{whereto}: the file {path}, {bytes} bytes, which are too many to be read\n")
+            format!("{whereto}: the file {path}, {bytes} bytes, too many to be read\n")
         }
         _ => format!("{whereto}: the file {path}, {bytes} bytes, sha256 {}\n", delete.sha256),
     }
@@ -208,12 +209,12 @@ fn git_preview(operation: &Operation, git: &GitResult, bound: &Bound) -> String 
 #[cfg(test)]
 mod tests {
     use jail::SandboxPath;
-    use ops::{FileState, Reason, ToolFailure};
+    use operations::{FileState, Reason, ToolFailure};
 
     use super::state;
 
     #[test]
-    fn only_what_is_no_file_counts_as_absent() {
+    fn only_missing_files_count_as_absent() {
         let path = SandboxPath::parse("run.sh").unwrap();
         let failed = |reason| state(&path, Err(ToolFailure::new(reason, "why")));
         assert_eq!(state(&path, Ok("ab".to_owned())).unwrap(), FileState::Sha256("ab".to_owned()));

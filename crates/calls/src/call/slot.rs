@@ -6,7 +6,7 @@ use executor::Lanes;
 use futures_util::FutureExt as _;
 use gateway::Caller;
 use gateway::limits::concurrency::{Reservation, Turn};
-use ops::{Lane, Operation, Reason};
+use operations::{Lane, Operation, Reason};
 use refusal::Refusal;
 use runs::{Readiness, Run};
 use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard};

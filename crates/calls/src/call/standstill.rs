@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use identity::RunId;
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use runs::Run;
 use store::run::Hold;
@@ -55,7 +55,7 @@ impl Standstill {
             Ok(()) => {}
             Err(refusal) if refusal.reason == Reason::PreconditionFailed => {
                 let message = format!(
-                    "the profile has the run stand still while a reviewer is asked (approvals.freeze), and {}",
+                    "the profile freezes the run while a reviewer is asked (approvals.freeze), but {}",
                     refusal.message
                 );
                 return Err(Refusal { message, ..refusal });

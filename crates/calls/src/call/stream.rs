@@ -3,8 +3,8 @@
 //! Output is read from the spool at the client's pace. The call does not wait for a slow client, and at most one piece of each
 //! stream is in memory. A client that joins a known call gets its output from the first byte.
 //!
-//! Output that the spool does not keep comes from the call itself while it runs. There the call waits for a client, as long as the
-//! client goes on reading.
+//! Output that the spool does not keep comes from the call itself while it runs. In that case the call waits for a client, as
+//! long as the client goes on reading.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -86,7 +86,7 @@ impl Teller {
     fn new(spool: Arc<Spool>, taken: Lookup, options: CallOptions) -> Self {
         let (run, call, news, leaves) = match taken {
             Lookup::Stored(found) => (found.run, found.id, News::Stored(Some(found)), None),
-            // Output is sent while it comes, at a pace that is not the call's. Dropping the handle detaches the task.
+            // Output is sent as it arrives, at the client's pace and not the call's. Dropping the handle detaches the task.
             Lookup::New(call, _) | Lookup::Call(call) => {
                 let leaves = options.cancel_on_disconnect.then(|| call.cancel.clone().drop_guard());
                 let (answers, (kept, live)) = (call.follow(), call.output.follow());
@@ -156,7 +156,7 @@ impl Teller {
     fn kept(&mut self) -> [u64; 2] {
         match &mut self.news {
             News::Call { kept, .. } => *kept.borrow_and_update(),
-            // The files of a finished call have their ends.
+            // The output files of a finished call are complete.
             News::Stored(_) => [u64::MAX; 2],
         }
     }
@@ -178,7 +178,7 @@ impl Teller {
                 }
                 // The call may still deliver output that is not kept.
                 Err(error) if matches!(self.news, News::Call { .. }) => {
-                    tracing::error!(call = %self.call, error = %chain(&error), "what is kept of a command's output cannot be read");
+                    tracing::error!(call = %self.call, error = %chain(&error), "the stored output of a command cannot be read");
                     *lost = true;
                 }
                 Err(error) => {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gateway::Caller;
-use ops::Reason;
+use operations::Reason;
 use parking_lot::Mutex;
 use refusal::Refusal;
 
@@ -75,7 +75,7 @@ impl Limits {
                 _ => "limits.calls_waiting".to_owned(),
             };
             let message =
-                format!("{most} calls of this {scope} wait for a reviewer already, and no more may");
+                format!("{most} calls of this {scope} already wait for a reviewer, which is the limit");
             Refusal::new(Reason::Overloaded, message).with("rule", rule).with("limit", most.to_string())
         })
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use gateway::limits::concurrency::{Caps, Count, Reservations, Together};
 use gateway::limits::{Agent, Scope, Throttle, Usage};
 use identity::{Principal, RunId};
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use runs::Runs;
 use serde_json::json;
@@ -56,11 +56,11 @@ pub fn show(
     let counters = limits.counters();
     let usages = counters.usages(&in_force.rate_limits, &owner, &agent, run.as_deref());
     let whose = Agent { principal: owner.clone(), id: agent.clone() };
-    let throttles = counters.throttles().into_iter().filter(|(throttled, _)| *throttled == whose);
+    let throttles = counters.throttles().into_iter().filter(|(throttled, ..)| *throttled == whose);
     Ok(v1::GetRateLimitsResponse {
         profile,
         limits: usages.iter().map(limit).collect(),
-        throttles: throttles.map(|(agent, throttle)| throttle_to_wire(agent, throttle)).collect(),
+        throttles: throttles.map(|(agent, _, throttle)| throttle_to_wire(agent, throttle)).collect(),
         concurrency: at_once(&limits.reservations, run.as_deref(), &owner, &in_force.concurrency),
     })
 }
@@ -136,19 +136,20 @@ fn whose(limits: &Limits, runs: &Runs, id: String, principal: String) -> Result<
     }
     let records = runs.list().into_iter();
     let living = records.filter(|record| record.spec.agent_id == id && !record.state.has_ended());
-    let throttled = limits.counters().throttles().into_iter().filter(|(agent, _)| agent.id == id);
+    let throttled = limits.counters().throttles().into_iter().filter(|(agent, ..)| agent.id == id);
     let mut principals: BTreeSet<String> = living.map(|record| record.spec.principal).collect();
-    principals.extend(throttled.map(|(agent, _)| agent.principal));
+    principals.extend(throttled.map(|(agent, ..)| agent.principal));
     match (principals.pop_first(), principals.pop_first()) {
         (Some(principal), None) => Ok(Agent { principal, id }),
         (None, _) => {
-            let message = "no agent of this name has a living run: say whose it is with `principal`";
+            let message = "no agent of this name has a live run: name its owner with `principal`";
             Err(Refusal::new(Reason::NotFound, message).with("resource", "agent"))
         }
         (Some(one), Some(other)) => Err(Refusal::new(
             Reason::PreconditionFailed,
             format!(
-                "agents of several principals have this name, {one} and {other} among them: say whose with `principal`"
+                "several principals have an agent of this name, such as {one} and {other}: name one with \
+                 `principal`"
             ),
         )),
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gateway::Caller;
 use gateway::limits::concurrency::{Busy, Reservation, Together, Turn, Wake};
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use tokio::sync::oneshot;
 
@@ -52,7 +52,7 @@ impl Limits {
     }
 }
 
-/// Returns the refusal of a call that gets no slot. Its time to come back is an estimate, and says so.
+/// Returns the refusal of a call that gets no slot. The time after which it may try again is marked as an estimate.
 fn refusal(busy: &Busy, profile: &str) -> Refusal {
     let rule = match busy.scope {
         Together::Run | Together::Principal => {

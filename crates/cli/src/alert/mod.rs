@@ -1,4 +1,4 @@
-//! `coffer alert`: what looked wrong, and what followed.
+//! `coffer alert`: alerts, and the measures that followed.
 
 mod acknowledge;
 mod list;
@@ -21,10 +21,10 @@ crate::verbs::verbs! {
     Ack(acknowledge::Acknowledge),
 }
 
-/// Severities on a command line.
+/// Names of severities on a command line.
 const SEVERITIES: &[&str] = &["low", "medium", "high", "critical"];
 
-/// The whole id of the alert that `text` names: the whole, or a unique beginning or end among the newest.
+/// Returns the whole id of the alert that `text` names by its whole id, or by a unique beginning or end among the newest alerts.
 async fn resolve(client: &Client, text: &str) -> Result<String, Failure> {
     ids::resolve(text, "alert", "coffer alert list --state all", async || {
         let request = ListAlertsRequest { page_size: 500, ..Default::default() };
@@ -34,7 +34,7 @@ async fn resolve(client: &Client, text: &str) -> Result<String, Failure> {
     .await
 }
 
-/// What followed, in short.
+/// Describes in short the measure that followed.
 fn measure(alert: &Alert) -> String {
     let Some(measure) = &alert.measure else { return "-".to_owned() };
     match measure.state() {

@@ -74,7 +74,7 @@ mod tests {
     use crate::output::Look;
 
     #[test]
-    fn everything_there_is_to_know() {
+    fn alert_details_are_shown() {
         let alert = Alert {
             alert_id: "a".into(),
             state: State::Open.into(),

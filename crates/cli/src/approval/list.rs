@@ -63,7 +63,7 @@ fn render(approvals: &[Approval], now: &wire::Timestamp, page: &mut Output) {
     page.table(&["APPROVAL", "STATE", "RUN", "AGENT", "OPERATION", "RISK", "EXPIRES IN"], rows);
 }
 
-/// Tells that somebody else decides on what the user `own` has asked for.
+/// Notes that another user has to decide on the approvals that the user `own` requested.
 fn tell_own(approvals: &[Approval], own: Option<&str>, talk: &mut Output) {
     let is_own = |approval: &&Approval| {
         approval.state() == State::Pending && own == Some(approval.requested_by.as_str())
@@ -76,7 +76,7 @@ fn tell_own(approvals: &[Approval], own: Option<&str>, talk: &mut Output) {
     }
 }
 
-/// In which time an approval expires that still can.
+/// Returns the time after which a pending approval expires.
 pub(super) fn expiry(approval: &Approval, now: &wire::Timestamp) -> String {
     match (approval.state(), approval.expires_at.as_ref()) {
         (State::Pending, Some(end)) => {

@@ -1,4 +1,4 @@
-//! `coffer approval`: what waits for consent, and the decisions.
+//! `coffer approval`: pending approvals, and decisions on them.
 
 mod decide;
 mod list;
@@ -24,8 +24,9 @@ crate::verbs::verbs! {
     Forget(remembered::Forget),
 }
 
-/// The whole id of the approval that `text` names. What waits is looked through first, so that a short end of an
-/// id stays enough however many approvals there have been.
+/// Returns the whole id of the approval that `text` names.
+///
+/// It searches pending approvals first. So a short end of an id remains unique among them, however many approvals there were.
 pub(crate) async fn resolve(client: &Client, text: &str) -> Result<String, Failure> {
     let find = async |state: State| {
         ids::resolve(text, "approval", "coffer approval list --state all", async || {

@@ -1,4 +1,4 @@
-//! `coffer approval show`: everything that a reviewer needs, and nothing that could deceive one.
+//! `coffer approval show`: all facts that a reviewer needs, in a form that cannot deceive the reviewer.
 
 use clap::Args;
 use wire::v1::approval::{Remember, State};
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_needs_is_bound_to_and_may_be_remembered_as() {
+    fn approval_shows_level_bound_files_and_ways_to_remember() {
         let approval = Approval {
             approval_id: "a".into(),
             state: State::Pending.into(),

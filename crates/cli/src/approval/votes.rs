@@ -1,4 +1,4 @@
-//! Who has said what of an approval, and what it still needs.
+//! Texts about the votes on an approval, and about the votes that it still needs.
 
 use wire::v1::Approval;
 use wire::v1::approval::Remember;
@@ -6,7 +6,7 @@ use wire::v1::approval::Remember;
 use crate::quantity::count;
 use crate::time;
 
-/// What it still needs, such as `2 more consents at the level director`.
+/// Describes the missing votes, such as `2 more consents at the level director`.
 pub(super) fn missing(approval: &Approval) -> String {
     let given = approval.votes.iter().filter(|vote| vote.approved).count() as u64;
     let missing = u64::from(approval.approvals_needed).saturating_sub(given);
@@ -21,7 +21,7 @@ pub(super) fn needed(approval: &Approval) -> String {
     format!("{consents} at the level {}", approval.level_needed)
 }
 
-/// One line a vote, but for its comment.
+/// Returns one line for each vote, with its comment.
 pub(super) fn lines(approval: &Approval) -> Vec<String> {
     let line = |vote: &wire::v1::ApprovalVote| {
         let said = if vote.approved { "consents" } else { "denies" };
@@ -36,7 +36,7 @@ pub(super) fn lines(approval: &Approval) -> Vec<String> {
     approval.votes.iter().map(line).collect()
 }
 
-/// In which forms beside *once* the consent may be remembered.
+/// Returns the forms other than *once* in which the consent may be remembered.
 pub(super) fn options(approval: &Approval) -> Vec<Remember> {
     approval.remember_options().filter(|form| matches!(form, Remember::Digest | Remember::Prefix)).collect()
 }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn missing_consents_are_counted() {
         let vote = |principal: &str, approved| ApprovalVote {
             principal: principal.into(),
             level: "director".into(),

@@ -48,7 +48,7 @@ impl Export {
             None => Box::new(BufWriter::new(std::io::stdout().lock())),
         };
         let (mut head, mut records) = (None, 0);
-        // What is recorded meanwhile, this export included, is for the next one.
+        // Records that are added meanwhile, including the record of this export, belong to the next export.
         'pages: while let Some(page) = pages.next(&client, u64::MAX).await? {
             let head = *head.get_or_insert(page.head_sequence);
             for event in page.events {
@@ -82,7 +82,7 @@ impl ExportFormat {
     }
 }
 
-/// Never over a file that is there.
+/// Creates a file, and fails if it exists.
 fn create(path: &Path) -> Result<File, Failure> {
     File::create_new(path)
         .map_err(|error| Failure::failed(format!("cannot create {}: {error}", path.display())))

@@ -1,4 +1,4 @@
-//! Which records: the options that `tail`, `query` and `export` have in common.
+//! The options that select records. `tail`, `query` and `export` share them.
 
 use clap::Args;
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::run::{RunRef, one_or_all};
 use crate::{approval, call, ids, time};
 
-/// Options that choose records. What is given must all hold.
+/// Options that select records. A record must match all of them.
 #[derive(Args, Debug, Default)]
 pub(super) struct Filter {
     /// Only records of this run.
@@ -56,7 +56,7 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// As the API has it. Asks the daemon only for part of an id.
+    /// Converts the options to the filter of the API. Asks the daemon only to complete a partial id.
     pub(super) async fn resolve(self, client: &Client) -> Result<EventFilter, Failure> {
         let run_id = one_or_all(self.run.as_ref(), client).await?;
         let wire = |time: Timestamp| wire::Timestamp {
@@ -86,7 +86,7 @@ impl Filter {
     }
 }
 
-/// A point in time, or how long it is past.
+/// Parses a point in time, or the time that has passed since then.
 fn moment(text: &str) -> Result<Timestamp, String> {
     if let Ok(past) = time::parse(text) {
         return Timestamp::now().checked_sub(past).map_err(|error| error.to_string());

@@ -10,7 +10,7 @@ use crate::client::{Client, Context, quick};
 use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 
-/// Most records of a page.
+/// Largest number of records on a page.
 const PAGE: u32 = 1_000;
 
 /// Find records, newest first.
@@ -64,7 +64,7 @@ impl Query {
 pub(super) struct Pages {
     filter: EventFilter,
     order: Order,
-    /// `None`: there is no other page.
+    /// Token of the next page. `None` if there is no other page.
     token: Option<String>,
 }
 
@@ -77,7 +77,7 @@ impl Pages {
         self.token.is_some()
     }
 
-    /// The next page, of at most so many records.
+    /// Returns the next page, with at most this many records.
     pub(super) async fn next(
         &mut self,
         client: &Client,

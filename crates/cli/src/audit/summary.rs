@@ -1,4 +1,4 @@
-//! What a record says, in a few words.
+//! Summarises a record in a few words.
 
 use ::audit::{Decision, Event, Outcome, Status, Verdict};
 use serde_json::Value;
@@ -6,19 +6,19 @@ use serde_json::Value;
 use crate::output::Style;
 use crate::time;
 
-/// Characters of the longest summary.
+/// Length of the longest summary, in characters.
 const LONGEST: usize = 160;
-/// Characters of a digest that tell it apart from others.
+/// Number of a digest's characters that are shown.
 const DIGEST: usize = 12;
 
-/// A record's verdict or end, and the rest of what matters in it.
+/// Verdict or outcome of a record, and its other important parts.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Summary {
     pub(super) verdict: Option<(Style, String)>,
     pub(super) rest: String,
 }
 
-/// Reads a record as it stands in the log. One that this version does not understand is shown as it is.
+/// Summarises a record in the form that the log has. A record that this version does not understand is shown unchanged.
 pub(super) fn summarise(record: &str) -> Summary {
     let Ok(event) = serde_json::from_str::<Event>(record) else {
         return Summary { verdict: None, rest: clip(record) };
@@ -30,7 +30,7 @@ pub(super) fn summarise(record: &str) -> Summary {
     if let Some(reason) = why(&event) {
         rest.push(reason);
     }
-    // What an agent sent stays as it was sent; what the daemon says is for people here.
+    // The input remains as the agent sent it. The details come from the daemon and are made readable.
     rest.extend(event.input.as_ref().map(|input| flat(&without(Value::is_null, input))));
     rest.extend(event.details.as_ref().map(|details| flat(&with_times(&without(is_nothing, details)))));
     rest.retain(|part| !part.is_empty());
@@ -70,7 +70,7 @@ fn why(event: &Event) -> Option<String> {
     decision.rule.clone().or_else(|| decision.reason.clone())
 }
 
-/// `name=value` for each member; values that are not plain as JSON.
+/// Formats each member as `name=value`. Values that are not plain appear as JSON.
 fn flat(value: &Value) -> String {
     let Value::Object(members) = value else {
         return plain(value);
@@ -89,7 +89,7 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// The value without the members and items that are `nothing`.
+/// Returns the value without the members and items for which `nothing` is true.
 fn without(nothing: fn(&Value) -> bool, value: &Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -103,7 +103,7 @@ fn without(nothing: fn(&Value) -> bool, value: &Value) -> Value {
     }
 }
 
-/// Moments and durations, which the log has in units that their names tell, as people read them.
+/// Replaces times and durations by readable ones. Their names in the log end in their units.
 fn with_times(value: &Value) -> Value {
     let Value::Object(members) = value else { return value.clone() };
     let readable = |(name, value): (&String, &Value)| match value.as_u64().and_then(|it| readable(name, it)) {
@@ -113,7 +113,7 @@ fn with_times(value: &Value) -> Value {
     members.iter().map(readable).collect()
 }
 
-/// The name without the unit, and the time.
+/// Returns the name without its unit, and the readable time.
 fn readable(name: &str, value: u64) -> Option<(&str, String)> {
     let whole = name.strip_suffix("_ms").unwrap_or(name);
     if whole.ends_with("_at") || ["at", "until"].contains(&whole) {
@@ -132,7 +132,7 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// The beginning of a digest.
+/// Shortens a digest to its beginning. Returns `None` if the text is not a digest.
 fn shortened(text: &str) -> Option<String> {
     let digits = text.strip_prefix("sha256:").unwrap_or(text);
     let is_digest = digits.len() >= 40 && digits.bytes().all(|b| b.is_ascii_hexdigit());
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_shown_and_bounded() {
+    fn unknown_records_are_shown_shortened() {
         assert_eq!(summarise("{\"kind\":3}").rest, "{\"kind\":3}");
         assert_eq!(summarise(&"é".repeat(1000)).rest.chars().count(), LONGEST + 1);
     }

@@ -3,19 +3,20 @@
 use std::collections::VecDeque;
 
 use clap::Args;
-use tokio_stream::StreamExt;
-use wire::v1::{AuditEvent, StreamEventsRequest};
+use tokio_stream::{Stream, StreamExt as _};
+use tonic::Status;
+use wire::v1::{AuditEvent, StreamEventsRequest, StreamEventsResponse};
 
 use super::filter::Filter;
 use super::summary::summarise;
 use crate::clean::escape_json;
-use crate::client::{Client, Context};
+use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::output::Output;
 use crate::{ids, time};
 
-/// Most records that --last keeps.
+/// Largest number of records that --last accepts.
 const MOST: u64 = 100_000;
 
 /// Print records, one per line; with --follow also new ones.
@@ -44,15 +45,16 @@ impl Tail {
         let mut request =
             StreamEventsRequest { after_sequence: self.after, filter: Some(filter), follow: self.follow };
         if let Some(last) = self.last {
-            let follow = std::mem::replace(&mut request.follow, false);
-            for event in newest(&client, &request, last).await? {
+            let written = StreamEventsRequest { follow: false, ..request.clone() };
+            let written = client.audit().stream_events(written).await?.into_inner();
+            let (newest, end) = newest(written, last).await?;
+            for event in newest {
                 show(context, &event)?;
-                request.after_sequence = request.after_sequence.max(event.sequence);
             }
-            if !follow {
+            if !self.follow {
                 return Ok(Exit::Ok);
             }
-            request.follow = true;
+            request.after_sequence = request.after_sequence.max(end);
         }
         let mut events = client.audit().stream_events(request).await?.into_inner();
         while let Some(response) = events.next().await {
@@ -62,22 +64,24 @@ impl Tail {
     }
 }
 
-/// The last records that match, kept in constant memory while the log goes by.
+/// Reads all of `events`. Returns the last ones, and the sequence number at the end, or 0 if there are none.
+///
+/// Needs memory only for the events that it returns.
 async fn newest(
-    client: &Client,
-    request: &StreamEventsRequest,
+    mut events: impl Stream<Item = Result<StreamEventsResponse, Status>> + Unpin,
     last: u64,
-) -> Result<VecDeque<AuditEvent>, Failure> {
+) -> Result<(VecDeque<AuditEvent>, u64), Failure> {
     let last = usize::try_from(last).unwrap_or(usize::MAX);
-    let mut kept = VecDeque::new();
-    let mut events = client.audit().stream_events(request.clone()).await?.into_inner();
+    let (mut kept, mut end) = (VecDeque::new(), 0);
     while let Some(response) = events.next().await {
-        kept.push_back(response?.event.unwrap_or_default());
+        let event = response?.event.unwrap_or_default();
+        end = event.sequence;
+        kept.push_back(event);
         if kept.len() > last {
             kept.pop_front();
         }
     }
-    Ok(kept)
+    Ok((kept, end))
 }
 
 pub(super) fn show(context: &Context, event: &AuditEvent) -> Result<(), Failure> {
@@ -108,6 +112,17 @@ fn render(event: &AuditEvent, page: &mut Output) {
 mod tests {
     use super::*;
     use crate::output::Look;
+
+    #[tokio::test]
+    async fn the_end_is_known_however_few_records_are_asked_for() {
+        let event = |sequence| Some(AuditEvent { sequence, ..Default::default() });
+        for (last, expected) in [(0, vec![]), (2, vec![5, 9]), (4, vec![3, 5, 9])] {
+            let events = [3, 5, 9].map(|n| Ok(StreamEventsResponse { event: event(n) }));
+            let (kept, end) = newest(tokio_stream::iter(events), last).await.unwrap();
+            assert_eq!((kept.iter().map(|event| event.sequence).collect::<Vec<_>>(), end), (expected, 9));
+        }
+        assert_eq!(newest(tokio_stream::empty(), 1).await.unwrap(), (VecDeque::new(), 0));
+    }
 
     #[test]
     fn a_line_a_record() {

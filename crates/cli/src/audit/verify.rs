@@ -1,5 +1,6 @@
-//! `coffer audit verify`: by the daemon, or offline from the files alone.
+//! `coffer audit verify`: verification by the daemon, or offline from the files alone.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use ::audit::{Against, Checkpoint, VerifierKey};
@@ -48,7 +49,7 @@ impl Verify {
         if !verdict.intact {
             return Exit::Failed;
         }
-        // Whoever gives a key expects its signatures.
+        // A user who gives a key expects signatures of that key.
         if self.keys.is_empty() || verdict.unvouched.is_empty() { Exit::Ok } else { Exit::Unvouched }
     }
 
@@ -66,6 +67,9 @@ impl Verify {
     }
 }
 
+/// Hint for faults that a daemon may cause meanwhile: it appends records, and compresses and removes segments.
+const IN_USE: &str = "if a daemon is writing to it, let the daemon verify it: leave out DIR";
+
 async fn by_daemon(context: &Context) -> Result<VerifyLogResponse, Failure> {
     let client = context.connect().await?;
     context.ui.wait("verifying…", client.audit().verify_log(VerifyLogRequest {})).await
@@ -74,7 +78,11 @@ async fn by_daemon(context: &Context) -> Result<VerifyLogResponse, Failure> {
 fn offline(ui: Ui, dir: &Path, against: Against) -> Result<VerifyLogResponse, Failure> {
     let bar = ui.bytes_bar();
     let report = ::audit::verify_with(dir, against, &mut |progress| bar.at(progress.done, progress.total))
-        .map_err(|error| Failure::failed(format!("the log in {} cannot be read: {error}", dir.display())))?;
+        .map_err(|error| {
+            let failure = Failure::failed(format!("the log in {} cannot be read: {error}", dir.display()));
+            let vanished = error.kind() == ErrorKind::NotFound && dir.is_dir();
+            if vanished { failure.with_hint(IN_USE) } else { failure }
+        })?;
     if report.segments == 0 {
         return Err(Failure::failed(format!("{} holds no audit log", dir.display()))
             .with_hint("the log is in the directory `audit` of the daemon's state_dir"));
@@ -87,8 +95,10 @@ fn offline(ui: Ui, dir: &Path, against: Against) -> Result<VerifyLogResponse, Fa
         head_hash: report.head.map(|head| head.hash.to_string()).unwrap_or_default(),
         damage: match report.integrity {
             ::audit::Integrity::Intact => String::new(),
-            ::audit::Integrity::Broken(broken) if broken.damage == ::audit::Damage::TornTail => {
-                format!("{broken}; if a daemon is writing to it, let the daemon verify it: leave out DIR")
+            ::audit::Integrity::Broken(broken)
+                if matches!(broken.damage, ::audit::Damage::TornTail | ::audit::Damage::Missing) =>
+            {
+                format!("{broken}; {IN_USE}")
             }
             ::audit::Integrity::Broken(broken) => broken.to_string(),
         },
@@ -183,6 +193,23 @@ mod tests {
     }
 
     #[test]
+    fn a_fault_that_a_daemon_may_cause_meanwhile_comes_with_the_way_around_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let limits = ::audit::Limits { segment_bytes: 1, ..Default::default() };
+        let (mut writer, _) = ::audit::Writer::open_with(dir.path(), limits).unwrap();
+        for _ in 0..3 {
+            writer.append(&::audit::Event::new(::audit::Kind::CallIntent)).unwrap();
+        }
+        let verify = || offline(Ui::new(Format::Table), dir.path(), Against::default());
+        std::fs::remove_file(dir.path().join("00000000000000000001.jsonl")).unwrap();
+        assert!(verify().unwrap().damage.ends_with(IN_USE));
+        // A segment that is listed, and gone when it is opened.
+        std::os::unix::fs::symlink("gone", dir.path().join("00000000000000000001.jsonl")).unwrap();
+        let failure = verify().unwrap_err().to_string();
+        assert!(failure.ends_with(IN_USE), "{failure}");
+    }
+
+    #[test]
     fn a_checkpoint_that_was_kept_tells_a_rollback_and_its_key_a_forgery() {
         let dir = tempfile::tempdir().unwrap();
         let make = |name: &str, records: usize| {
@@ -219,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_vouches_for_a_log_that_was_emptied() {
+    fn emptied_log_is_reported_as_unconfirmed() {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("log");
         let (mut writer, _) = ::audit::Writer::open(&log).unwrap();
@@ -251,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_without_a_log_is_no_intact_log() {
+    fn directory_without_a_log_fails_verification() {
         let dir = tempfile::tempdir().unwrap();
         let failure = offline(Ui::new(Format::Table), dir.path(), Against::default()).unwrap_err();
         assert!(failure.to_string().contains("holds no audit log"), "{failure}");

@@ -46,12 +46,12 @@ impl Create {
             without_diff: self.without_diff,
             allow_incomplete: self.allow_incomplete,
         };
-        // Never over a file that is there.
+        // Fails if the file exists.
         let file = File::create_new(&self.file)
             .map_err(|error| Failure::failed(format!("cannot create {}: {error}", self.file.display())))?;
         let made = receive(&client, request, context.ui, file).await;
         if made.is_err() {
-            // A part of a bundle is none. What is wrong is said anyway.
+            // A partial bundle is useless. An error of its removal is ignored, because the first error is reported.
             let _ = std::fs::remove_file(&self.file);
         }
         context.ui.answer_and_talk(made?, |made, _, talk| {

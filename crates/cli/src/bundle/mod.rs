@@ -1,4 +1,4 @@
-//! `coffer bundle`: what there is to know of one run, in a file that anyone can verify.
+//! `coffer bundle`: the evidence of one run, in a file that anyone can verify.
 
 mod create;
 mod verify;

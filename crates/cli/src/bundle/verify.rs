@@ -1,4 +1,4 @@
-//! `coffer bundle verify`: offline, from the file alone.
+//! `coffer bundle verify`: verification offline, from the file alone.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -36,20 +36,20 @@ struct Verdict {
     intact: bool,
     run_id: String,
     records: usize,
-    /// None of the run's records before the first is missing.
+    /// True if no record before the first one is missing.
     from_beginning: bool,
     members: Vec<String>,
-    /// Policies that decisions rest on and that are not in the bundle.
+    /// Policies of recorded decisions that are not in the bundle.
     missing_policies: Vec<String>,
     log_size: u64,
     key: String,
-    /// The key was given, and not only found in the bundle.
+    /// True if the user gave the key. Otherwise it comes from the bundle.
     key_was_given: bool,
     damage: String,
 }
 
 impl Verify {
-    #[allow(clippy::unused_async)] // as every verb
+    #[allow(clippy::unused_async)] // like every other verb
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let key: Option<VerifierKey> = match &self.key {
             Some(key) => Some(key.trim().parse().map_err(|error| Failure::usage(format!("--key: {error}")))?),
@@ -115,12 +115,12 @@ mod tests {
     use crate::output::Look;
 
     #[test]
-    fn what_is_broken_is_named() {
+    fn broken_member_is_named() {
         let mut page = Output::new(Look::PIPE);
         render(&verdict(bundle::verify(&b""[..], None), false), &mut page);
         assert_eq!(page.as_str(), "BROKEN: manifest.json is missing\n");
         let mut page = Output::new(Look::PIPE);
         render(&verdict(Err(BundleError::Changed("run.json".into())), true), &mut page);
-        assert_eq!(page.as_str(), "BROKEN: run.json was changed: it is not what the manifest says\n");
+        assert_eq!(page.as_str(), "BROKEN: run.json was changed: it does not match the manifest\n");
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct ToolCall {
 
 impl ToolCall {
     pub(crate) async fn run(self, context: &Context) -> Ended {
-        // What a model writes can be malformed: the daemon judges it and tells the model.
+        // Arguments from a model can be malformed. The daemon checks them and reports errors to the model.
         let request = DialectCall { dialect: self.dialect, name: self.name, arguments_json: self.arguments };
         if context.explains {
             return explain::explain(context, &self.target, self.options, request).await;

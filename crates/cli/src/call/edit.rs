@@ -37,7 +37,7 @@ pub(crate) struct Edit {
     options: CallOptions,
 }
 
-/// Which kind of change.
+/// Kind of the change.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 struct EditChange {

@@ -53,7 +53,7 @@ impl Exec {
             env: self.surroundings.env.into_iter().collect(),
             only_reads: false,
         };
-        // The command's own timeout gives a result with the output so far; the call's would not.
+        // The command's own timeout gives a result with the output so far. The call's timeout would not.
         Ok((self.target, self.live, CallOptions { timeout: None, ..self.options }, operation))
     }
 }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_needed_and_stands_behind_the_dashes() {
+    fn command_is_required_after_the_dashes() {
         assert!(Line::try_parse_from(["exec", "r"]).is_err());
         assert!(Line::try_parse_from(["exec", "r", "--"]).is_err());
         assert!(Line::try_parse_from(["exec", "r", "ls"]).is_err());

@@ -1,4 +1,4 @@
-//! How the result of a command or a script reads, whole or after its output.
+//! Prints the result of a command or a script, with its output or after it.
 
 use wire::v1::ExecResult;
 use wire::v1::result::Kind as CallResult;
@@ -7,7 +7,7 @@ use crate::exit::{Exit, TIMED_OUT};
 use crate::output::{Output, Style};
 use crate::quantity::{bytes, count};
 
-/// How a command or a script ended that did not succeed.
+/// Returns the exit code for a command or a script that did not succeed.
 pub(super) fn exit(result: Option<&CallResult>) -> Option<Exit> {
     let Some(CallResult::Exec(result) | CallResult::Shell(result)) = result else { return None };
     match (result.timed_out, result.exit_code) {
@@ -31,12 +31,12 @@ pub(super) fn render(result: &ExecResult, data: &mut Output, talk: &mut Output) 
     end(result, talk);
 }
 
-/// Whether something is missing of a command's output that was shown as it came: so many bytes of each stream.
+/// Returns true if a part of a command's streamed output is missing. `shown` is the number of bytes of each stream.
 pub(super) fn lacks(result: &ExecResult, shown: [u64; 2]) -> bool {
     result.stdout_bytes > shown[0] || result.stderr_bytes > shown[1]
 }
 
-/// What there is to say of a command whose output was shown as it came: so many bytes of each stream.
+/// Prints the end of a command whose output was streamed. `shown` is the number of bytes of each stream.
 pub(super) fn render_end(result: &ExecResult, shown: [u64; 2], talk: &mut Output) {
     let written = [("standard output", result.stdout_bytes), ("standard error", result.stderr_bytes)];
     for ((name, written), shown) in written.into_iter().zip(shown) {
@@ -67,10 +67,10 @@ fn end(result: &ExecResult, talk: &mut Output) {
     }
     let end = match (result.timed_out, result.exit_code, result.signal) {
         (true, ..) => "the timeout ended the command".into(),
-        (false, _, Some(signal)) if result.ended_by.is_empty() => {
-            format!("signal {signal} ended the command")
+        (false, _, Some(signal)) => {
+            let by = result.ended_by().word().map_or_else(String::new, |by| format!(" ({by})"));
+            format!("signal {signal} ended the command{by}")
         }
-        (false, _, Some(signal)) => format!("signal {signal} ended the command ({})", result.ended_by),
         (false, Some(0), _) => return,
         (false, Some(code), _) => format!("the command ended with exit code {code}"),
         (false, None, None) => "the command ended without an exit code".into(),
@@ -81,6 +81,8 @@ fn end(result: &ExecResult, talk: &mut Output) {
 #[cfg(test)]
 mod tests {
     use wire::v1::KillEvidence;
+    use wire::v1::exec_result::EndedBy;
+    use wire::v1::kill_evidence::Method;
 
     use super::*;
     use crate::output::Look;
@@ -101,7 +103,7 @@ mod tests {
             kill: Some(KillEvidence {
                 ended: 2,
                 left: 0,
-                method: "cgroup-v2-kill".into(),
+                method: Method::CgroupV2Kill.into(),
                 took_us: 12_345,
                 running: 0,
             }),
@@ -145,7 +147,7 @@ mod tests {
         assert!(talk(ExecResult { signal: Some(9), ..Default::default() }).contains("signal 9"));
         let hog = ExecResult {
             signal: Some(9),
-            ended_by: "memory-limit".into(),
+            ended_by: EndedBy::MemoryLimit.into(),
             hint: "the run was out of memory".into(),
             ..Default::default()
         };

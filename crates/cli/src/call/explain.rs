@@ -1,4 +1,4 @@
-//! A call that is explained instead of made, for `coffer policy explain`.
+//! Explains a call instead of making it, for `coffer policy explain`.
 
 use wire::v1::call_request::Request;
 use wire::v1::{ExplainPolicyRequest, ExplainPolicyResponse, Verdict};
@@ -9,7 +9,7 @@ use crate::failure::Ended;
 use crate::output::{Output, Style};
 use crate::ui::Ui;
 
-/// Asks what the policy says to the call, and shows it.
+/// Asks for the policy's verdict on the call, and prints it.
 pub(super) async fn explain(
     context: &Context,
     target: &Target,

@@ -109,7 +109,7 @@ struct CommitFormat {
 }
 
 #[derive(Args, Debug)]
-#[allow(clippy::struct_excessive_bools)] // each is one flag of git's own
+#[allow(clippy::struct_excessive_bools)] // each is one of git's flags
 struct Formats {
     /// Print how much has changed in each file.
     #[arg(long)]
@@ -194,7 +194,7 @@ fn given(flags: &[(bool, &str)]) -> Vec<String> {
     flags.iter().filter(|(given, _)| *given).map(|(_, flag)| (*flag).to_owned()).collect()
 }
 
-/// The output; a diff is coloured on a terminal.
+/// Prints the output. A diff is coloured on a terminal.
 pub(super) fn render(result: &GitResult, data: &mut Output, talk: &mut Output) {
     if result.output.starts_with("diff --git ") {
         data.raw_diff(&result.output);

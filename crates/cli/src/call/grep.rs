@@ -67,7 +67,7 @@ impl Grep {
     }
 }
 
-/// As grep and rg print: `path:line:match`, `path-line-context`, `--` between groups.
+/// Prints matches like grep and rg: `path:line:match`, `path-line-context`, `--` between groups.
 pub(super) fn render(result: &GrepResult, data: &mut Output, talk: &mut Output) {
     for line in lines(&result.matches) {
         match line {

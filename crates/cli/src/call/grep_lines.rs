@@ -1,4 +1,4 @@
-//! Matches with their contexts as the lines to print: in order, each line once, a gap where lines are left out.
+//! Converts matches with their contexts to the lines to print. They are in order, and each occurs once. A gap represents omitted lines.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +18,11 @@ pub(crate) enum GrepLine<'a> {
         text: &'a str,
         kind: LineKind,
     },
-    /// Lines are left out between groups.
+    /// Omitted lines between groups.
     Gap,
 }
 
-/// The lines of all matches. Contexts that overlap are merged; a match wins over a context.
+/// Returns the lines of all matches. Overlapping contexts are merged, and a match takes precedence over a context.
 pub(crate) fn lines(matches: &[GrepMatch]) -> Vec<GrepLine<'_>> {
     let mut all: BTreeMap<(&str, u64), (&str, LineKind)> = BTreeMap::new();
     let mut with_context = false;

@@ -1,4 +1,4 @@
-//! `coffer call show` and `coffer call cancel`: calls by their id, also when their client has gone.
+//! `coffer call show` and `coffer call cancel`: calls by their id, also after their client has gone.
 
 use clap::Args;
 use wire::v1::{CancelCallRequest, GetCallRequest, Timings};

@@ -1,4 +1,4 @@
-//! A command's output as it comes, for those operations that have one.
+//! Prints a command's output as it arrives, for operations that have output.
 
 use clap::Args;
 use tonic::Streaming;
@@ -17,7 +17,7 @@ use crate::output::Style;
 use crate::quantity::bytes;
 use crate::ui::{Spinner, Ui};
 
-/// When the output is shown.
+/// Options that determine when the output is printed.
 #[derive(Args, Debug)]
 pub(super) struct Live {
     /// With `--output json`: print each event on a line as it arrives, instead of only the result. Output for
@@ -31,7 +31,7 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Makes the call and shows what it writes, then what became of it. A `coffer` that is ended cancels it.
+    /// Makes the call, and prints its output and then its outcome. If `coffer` is ended, the call is cancelled.
     pub(super) async fn make(
         &self,
         context: &Context,
@@ -54,14 +54,14 @@ impl Live {
     }
 }
 
-/// What the user has seen.
+/// Output that the user has seen.
 struct LiveOutput {
     ui: Ui,
-    /// Goes when there is something to see.
+    /// Removed as soon as there is output.
     spinner: Option<Spinner>,
     wait: bool,
     outlets: [Outlet; 2],
-    /// Bytes printed of stdout and of stderr.
+    /// Numbers of bytes printed from stdout and from stderr.
     bytes: [u64; 2],
 }
 
@@ -91,7 +91,7 @@ impl LiveOutput {
         }
     }
 
-    /// The stream has no result: the daemon refused the call, or has gone.
+    /// Handles a stream without a result: the daemon refused the call, or has gone.
     fn broken(&mut self, failure: Failure, call_id: &str) -> Result<Failure, Failure> {
         self.spinner.take();
         self.end_lines()?;
@@ -101,7 +101,7 @@ impl LiveOutput {
         Ok(failure)
     }
 
-    /// Whoever does not wait gets the same with the result.
+    /// Notes that the call waits for an approval. Without --wait, the result has the same note.
     fn pending(&mut self, approval_id: &str) {
         if self.wait && !self.ui.is_json() {
             self.spinner.take();
@@ -131,7 +131,7 @@ impl LiveOutput {
             Some(CallResult::Exec(result) | CallResult::Shell(result)) => Some(result),
             _ => None,
         };
-        // Whoever uses the output must not take a part of it for all.
+        // A script must not mistake a part of the output for the whole.
         if exit == Exit::Ok && command.is_some_and(|result| exec_result::lacks(result, self.bytes)) {
             exit = Exit::Failed;
         }
@@ -157,7 +157,7 @@ impl LiveOutput {
         Ok(exit)
     }
 
-    /// What `coffer` itself says begins a line.
+    /// Ends unfinished lines of output, so that `coffer`'s own messages begin on a new line.
     fn end_lines(&mut self) -> Result<(), Failure> {
         let [stdout, stderr] = &mut self.outlets;
         let (stdout, mid_line) = (stdout.end()?, stderr.end()?);

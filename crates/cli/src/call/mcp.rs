@@ -34,7 +34,7 @@ impl Mcp {
     }
 }
 
-/// Texts as they are; of what is none, what it is.
+/// Prints texts unchanged, and a description for content of other types.
 pub(super) fn render(result: &McpResult, data: &mut Output, talk: &mut Output) {
     for item in &result.content {
         let McpContent { data: content, mime_type, uri, .. } = item;

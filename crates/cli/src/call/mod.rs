@@ -1,5 +1,5 @@
-//! `coffer call`: one file per operation, each with its arguments, the request that they make, and how its result
-//! reads. [`outcome`] says what became of a call and with which exit code.
+//! `coffer call`: one file for each operation, with its arguments, its request, and the output of its result. [`outcome`] prints the
+//! outcome of a call and determines the exit code.
 
 mod delete;
 mod dialect;
@@ -60,7 +60,7 @@ crate::verbs::verbs! {
     Cancel(inspect::Cancel),
 }
 
-/// In which run.
+/// The run of a call.
 #[derive(Args, Debug)]
 struct Target {
     /// The run: its id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
@@ -68,7 +68,7 @@ struct Target {
     run: RunRef,
 }
 
-/// What every call takes.
+/// Options of every call.
 #[derive(Args, Debug)]
 struct CallOptions {
     /// Wait if the call needs an approval, instead of exiting with code 4.
@@ -86,13 +86,13 @@ struct CallOptions {
 }
 
 impl Command {
-    /// Whether it makes a call, and does not look at what others have come to.
+    /// Returns true if the command makes a call, and false if it only inspects existing calls or lists tools.
     pub(crate) fn is_operation(&self) -> bool {
         !matches!(self, Self::Tools(_) | Self::Show(_) | Self::Output(_) | Self::Cancel(_))
     }
 }
 
-/// Makes the call and shows what became of it.
+/// Makes the call and prints its outcome.
 async fn make(
     context: &Context,
     target: &Target,
@@ -135,7 +135,7 @@ async fn prepare(
     })
 }
 
-/// What the spinner says.
+/// Returns the text of the spinner.
 fn working(options: &CallOptions) -> &'static str {
     if options.wait { "working, or waiting for an approval…" } else { "working…" }
 }

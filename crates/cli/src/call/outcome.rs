@@ -1,4 +1,4 @@
-//! What became of a call: its result to standard output, the rest to standard error, and the exit code.
+//! Prints the outcome of a call: its result to standard output, the rest to standard error. Also determines the exit code.
 
 use wire::v1::call_response::Status;
 use wire::v1::result::Kind as CallResult;
@@ -10,13 +10,13 @@ use crate::failure::Ended;
 use crate::output::{Output, Style};
 use crate::ui::Ui;
 
-/// Prints a call and says how `coffer` should end.
+/// Prints a call and returns the exit code of `coffer`.
 pub(super) fn show(ui: Ui, call: &CallResponse) -> Ended {
     ui.answer_and_talk(call, render)?;
     Ok(exit(call))
 }
 
-/// Prints the form of a call that the model sees.
+/// Prints a call in the form that the model sees.
 pub(super) fn show_rendered(ui: Ui, call: &CallResponse) -> Ended {
     if ui.is_json() || call.rendered.is_empty() {
         return show(ui, call);
@@ -28,19 +28,19 @@ pub(super) fn show_rendered(ui: Ui, call: &CallResponse) -> Ended {
     Ok(exit(call))
 }
 
-/// How `coffer` should end.
+/// Returns the exit code of `coffer`.
 pub(super) fn exit(call: &CallResponse) -> Exit {
     if let Some(exit) = exec_result::exit(call.kind()) {
         return exit;
     }
-    // Nothing was printed of a file that is no text, which a script must not take for an empty one.
+    // A file that is not text was not printed. A script must not mistake it for an empty file.
     if let Some(CallResult::Read(read)) = call.kind()
         && read.binary
         && read.content.is_empty()
     {
         return Exit::Failed;
     }
-    // The exit code that a shell has for a program that cannot be run.
+    // Shells have a special exit code for a program that cannot be run.
     let code = call.error.as_ref().and_then(|failure| failure.details.get("exit_code"));
     if let Some(code) = code.and_then(|code| code.parse().ok()) {
         return Exit::Command(code);
@@ -77,7 +77,7 @@ fn render(call: &CallResponse, data: &mut Output, talk: &mut Output) {
     status(call, talk);
 }
 
-/// What there is to say beside the result.
+/// Prints the status of a call after its result.
 pub(super) fn status(call: &CallResponse, talk: &mut Output) {
     match call.status() {
         Status::Succeeded => {}

@@ -1,4 +1,4 @@
-//! `coffer call output`: all that a command wrote, also when its client has gone.
+//! `coffer call output`: the whole output of a command, also after its client has gone.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::ids;
 use crate::output::Style;
 use crate::quantity::bytes;
 
-/// Most that one answer has, bytes.
+/// Size of the largest piece in one answer, in bytes.
 const PIECE: u32 = 1 << 20;
-/// Between questions for more, at first and at most.
+/// Shortest and longest pause between two requests for more output.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// Print everything that a command wrote, byte for byte.
@@ -110,7 +110,7 @@ impl Output {
     }
 }
 
-/// Bytes that the command wrote and nobody has.
+/// Returns the number of bytes that the command wrote and the daemon no longer has.
 fn missing(call: &CallResponse, chunk: &OutputChunk, stderr: bool) -> u64 {
     let Some(CallResult::Exec(result) | CallResult::Shell(result)) = call.kind() else { return 0 };
     let written = if stderr { result.stderr_bytes } else { result.stdout_bytes };
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_kept_is_counted() {
+    fn output_that_is_not_stored_is_counted() {
         let result = ExecResult { stdout_bytes: 10, stderr_bytes: 3, ..Default::default() };
         let call = CallResponse { result: Some(CallResult::Exec(result).into()), ..Default::default() };
         let chunk = OutputChunk { kept_bytes: 4, ..Default::default() };

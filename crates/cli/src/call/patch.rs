@@ -23,12 +23,12 @@ pub(crate) struct Patch {
     form: PatchSource,
     #[command(flatten)]
     options: CallOptions,
-    // Last: its heading would go on.
+    // It is the last member, because its heading would also apply to the members after it.
     #[command(flatten)]
     update: Update,
 }
 
-/// How the change is written.
+/// Source of the change.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 struct PatchSource {
@@ -43,7 +43,7 @@ struct PatchSource {
     front_matter: Option<String>,
 }
 
-/// What becomes of the front matter.
+/// Changes of the front matter.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Front matter")]
 struct Update {

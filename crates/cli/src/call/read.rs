@@ -37,7 +37,7 @@ pub(crate) struct Read {
     options: CallOptions,
 }
 
-/// Lines, counted from 1, both ends included; an end that is missing is the file's.
+/// Range of lines from 1, both ends included. A missing end is that of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lines {
     start: Option<u64>,
@@ -83,7 +83,7 @@ impl Read {
     }
 }
 
-/// The content as it is, so that it can be piped.
+/// Prints the content unchanged, so that it can be piped.
 pub(super) fn render(result: &ReadResult, data: &mut Output, talk: &mut Output) {
     data.raw(&result.content);
     if result.encoding() == ContentEncoding::Base64 {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn cut_and_binary_content_is_noted() {
         let result = ReadResult {
             content: "a\n".into(),
             truncated: true,

@@ -1,4 +1,4 @@
-//! How a command line names a call.
+//! Finds the call that a command line names.
 
 use wire::v1::{EventFilter, QueryEventsRequest};
 
@@ -6,11 +6,12 @@ use crate::client::{Client, quick};
 use crate::failure::Failure;
 use crate::ids;
 
-/// Calls that are looked at: those whose record has the text in it somewhere.
+/// Largest number of calls that are examined. Their records contain the text anywhere.
 const MOST: u32 = 1_000;
 
-/// The whole id of the call that `text`, as [`ids::part`] takes it, names. Part of one is looked up in the
-/// record, which takes the right to read it.
+/// Returns the whole id of the call that `text`, as parsed by [`ids::part`], names.
+///
+/// A partial id is looked up in the audit log, for which the user needs the permission to read it.
 pub(crate) async fn resolve(client: &Client, text: &str) -> Result<String, Failure> {
     if ids::is_whole(text) {
         return Ok(text.to_owned());

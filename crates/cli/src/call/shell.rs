@@ -50,7 +50,7 @@ impl Shell {
             cwd: self.surroundings.cwd.unwrap_or_default(),
             env: self.surroundings.env.into_iter().collect(),
         };
-        // The script's own timeout gives a result with the output so far; the call's would not.
+        // The script's own timeout gives a result with the output so far. The call's timeout would not.
         Ok((self.target, self.live, CallOptions { timeout: None, ..self.options }, operation))
     }
 }

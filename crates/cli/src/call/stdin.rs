@@ -1,4 +1,4 @@
-//! Content that the user hands over: from a file or from standard input, bounded.
+//! Reads content that the user passes in a file or on standard input, up to a limit.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,10 +7,10 @@ use std::path::Path;
 use crate::failure::Failure;
 use crate::quantity;
 
-/// Largest content that is read, bytes: above any limit of the daemon's.
+/// Size of the largest content that is read, in bytes. It is above every limit of the daemon.
 const LARGEST: u64 = 32 << 20;
 
-/// All of a file; of standard input when the path is `-`.
+/// Reads a whole file, or standard input if the path is `-`.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let content = if path == Path::new("-") {
         bounded(&mut io::stdin().lock())
@@ -25,7 +25,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     })
 }
 
-/// All of a stream; nothing when it is too long.
+/// Reads a whole stream. Returns `None` if it is too long.
 fn bounded(stream: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut content = Vec::new();
     stream.take(LARGEST + 1).read_to_end(&mut content)?;

@@ -1,4 +1,4 @@
-//! What a command and a script have in common: where they run, with which environment and input, and for how long.
+//! The options that commands and scripts share: working directory, environment, input and time limit.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ pub(super) struct Surroundings {
     /// A file for its standard input, at most 32 MiB; `-` for coffer's own. Default: none.
     #[arg(long, value_name = "FILE")]
     stdin: Option<PathBuf>,
-    /// A file of the run for its standard input, of any size, if the profile judges no command. `coffer cp` brings one.
+    /// A file of the run for its standard input, of any size, if the profile does not judge commands. Copy one in with `coffer cp`.
     #[arg(
         long,
         value_name = "PATH",
@@ -31,18 +31,18 @@ pub(super) struct Surroundings {
 }
 
 impl Surroundings {
-    /// All of the standard input.
+    /// Reads the whole standard input for the command.
     pub(super) fn stdin(&self) -> Result<Vec<u8>, Failure> {
         Ok(self.stdin.as_deref().map(stdin::read).transpose()?.unwrap_or_default())
     }
 
-    /// Whether `coffer`'s own standard input is taken.
+    /// Returns true if the command gets `coffer`'s own standard input.
     pub(super) fn takes_stdin(&self) -> bool {
         self.stdin.as_deref() == Some(Path::new("-"))
     }
 }
 
-/// The time that the options gives, as the operation's own.
+/// Returns the timeout from the options in the form of the operation.
 pub(super) fn timeout_ms(options: &CallOptions) -> Option<u64> {
     options.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX))
 }

@@ -34,7 +34,7 @@ pub(crate) struct Write {
     options: CallOptions,
 }
 
-/// Where the content comes from.
+/// Source of the content.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 struct Source {
@@ -73,7 +73,7 @@ impl Source {
     }
 }
 
-/// Text as text, anything else as base64.
+/// Encodes UTF-8 as text and other content as base64.
 fn encode(content: Vec<u8>) -> (String, ContentEncoding) {
     match String::from_utf8(content) {
         Ok(text) => (text, ContentEncoding::Unspecified),

@@ -1,11 +1,13 @@
-//! Out of a run. What comes is hostile: a name, a link or a member of an archive must not lead out of the destination.
+//! Copies files and directories out of a run.
+//!
+//! The content is hostile: a name, a link or a member of an archive must not lead out of the destination.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use ops::archive::{Protected, Unpacked, unpack};
+use file_ops::archive::{Protected, Unpacked, unpack};
 use wire::v1::download_archive_response::Piece as ArchivePiece;
 use wire::v1::download_file_response::Piece as FilePiece;
 use wire::v1::{DownloadArchiveRequest, DownloadEnded, DownloadFileRequest, ReadResult};
@@ -21,12 +23,12 @@ use crate::ui::Ui;
 pub(super) struct Download {
     pub(super) client: Client,
     pub(super) run_id: String,
-    /// In the run.
+    /// Path in the run.
     pub(super) path: String,
     pub(super) wait: bool,
 }
 
-/// A file that is not complete. It goes with this value.
+/// An incomplete file. It is removed when this value is dropped, unless it was moved to its place.
 struct Partial {
     path: PathBuf,
     file: File,
@@ -43,7 +45,7 @@ impl Download {
         }
     }
 
-    /// The last name of the path in the run.
+    /// Returns the last name of the path in the run.
     fn own_name(&self) -> Result<&str, Failure> {
         let name = self.path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
         if matches!(name, "" | "." | "..") {
@@ -89,7 +91,7 @@ impl Download {
         Ok(Exit::Ok)
     }
 
-    /// From where it stopped to the end, or until the connection breaks.
+    /// Downloads from the position where the last attempt stopped, until the end of the file or an error.
     async fn some(
         &self,
         bar: &crate::ui::Bar,
@@ -167,7 +169,7 @@ impl Download {
     }
 }
 
-/// Unpacks the archive in a directory, which is made where it is missing.
+/// Unpacks the archive in a directory, which is created if it is missing.
 fn here(archive: &File, to: &Path) -> Result<Unpacked, Failure> {
     fs::create_dir_all(to)?;
     let root = jail::Root::open(jail::Mount::Project, to)?;
@@ -177,13 +179,13 @@ fn here(archive: &File, to: &Path) -> Result<Unpacked, Failure> {
         .map_err(|failure| Failure::failed(failure.message.replace("@project/", "")))
 }
 
-/// The failure of a read of a directory says so.
+/// Returns true if the daemon refused to read the path because it is a directory.
 fn is_directory(status: &tonic::Status) -> bool {
     let details = tonic_types::StatusExt::get_error_details(status);
     details.error_info().is_some_and(|info| info.metadata.get("is").is_some_and(|is| is == "directory"))
 }
 
-/// Why there is no copy of a file.
+/// Reason why no file was copied.
 enum NotAFile {
     Directory,
     Failed(Failure),
@@ -195,7 +197,7 @@ impl From<Failure> for NotAFile {
     }
 }
 
-/// Why a stream did not come to its end.
+/// Reason why a stream ended early.
 enum Stopped {
     Status(Box<tonic::Status>),
     Local(io::Error),
@@ -220,12 +222,12 @@ impl From<io::ErrorKind> for Stopped {
 }
 
 impl Partial {
-    /// Beside the file that it will be.
+    /// Creates the incomplete file beside its destination.
     fn create(to: &Path, mode: u32) -> io::Result<Self> {
         let name = format!(".coffer-{}", uuid::Uuid::new_v4());
         let directory = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let path = directory.join(name);
-        // Less the umask.
+        // The umask reduces this mode.
         let file = OpenOptions::new().write(true).create_new(true).mode(mode & 0o777 | 0o200).open(&path)?;
         Ok(Self { path, file, is_placed: false })
     }

@@ -1,8 +1,8 @@
-//! SHA-256 of what goes by.
+//! Computes the SHA-256 of a stream of bytes.
 
 use sha2::{Digest as _, Sha256};
 
-/// The hash of what went by, and how much that was.
+/// Hash and number of the bytes so far.
 #[derive(Clone, Default)]
 pub(super) struct Hashed {
     digest: Sha256,
@@ -15,7 +15,7 @@ impl Hashed {
         self.bytes += bytes.len() as u64;
     }
 
-    /// In lower-case hex.
+    /// Returns the hash in lower-case hex.
     pub(super) fn hex(self) -> String {
         self.digest.finalize().iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
     }

@@ -1,4 +1,4 @@
-//! `coffer cp`: files and directories into a run and out of it.
+//! `coffer cp`: copies files and directories into a run and out of it.
 
 mod download;
 mod hashed;
@@ -14,9 +14,9 @@ use crate::client::Context;
 use crate::failure::{Ended, Failure};
 use place::{Place, Remote};
 
-/// Bytes of one message.
+/// Size of one message, in bytes.
 const PIECE: usize = 1 << 20;
-/// Times that a transfer goes on after its connection broke.
+/// Number of times that a transfer is resumed after its connection broke.
 const TRIES: u32 = 3;
 
 /// Copy a file or a directory into a run, or out of it.
@@ -27,7 +27,7 @@ const TRIES: u32 = 3;
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer cp ./data 3f2a9c01:data && coffer cp 3f2a9c01:report.pdf .")]
 pub(crate) struct Cp {
-    /// What to copy: a path, or RUN:PATH.
+    /// The source: a path, or RUN:PATH.
     #[arg(value_name = "SOURCE")]
     source: Place,
     /// Where to: RUN:PATH, or a path.
@@ -70,7 +70,7 @@ impl Cp {
     }
 }
 
-/// The last name of a local path.
+/// Returns the last name of a local path.
 fn own_name(path: &Path) -> Result<String, Failure> {
     let unnamed = |_| Failure::usage(format!("{} cannot be opened", path.display()));
     let whole = path.canonicalize().map_err(unnamed)?;
@@ -79,7 +79,7 @@ fn own_name(path: &Path) -> Result<String, Failure> {
         .ok_or_else(|| Failure::usage(format!("{} has no name that a run can use", path.display())))
 }
 
-/// Whether it may be tried again where it stopped.
+/// Returns true if the transfer may be resumed where it stopped.
 fn broke(status: &tonic::Status) -> bool {
     matches!(status.code(), Code::Unavailable | Code::Unknown)
 }

@@ -1,4 +1,4 @@
-//! What is copied, and where to.
+//! Source and destination of a copy.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::run::RunRef;
 
-/// A path here, or one in a run.
+/// A local path, or a path in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Local(PathBuf),
@@ -23,7 +23,7 @@ pub(super) struct Remote {
 impl FromStr for Place {
     type Err = Infallible;
 
-    /// A colon before the first slash makes it one of a run, as with `scp`.
+    /// Parses a path. As with `scp`, a colon before the first slash makes it a path in a run.
     fn from_str(text: &str) -> Result<Self, Infallible> {
         match text.split_once(':') {
             Some((run, path)) if !run.is_empty() && !run.contains('/') => {
@@ -36,7 +36,7 @@ impl FromStr for Place {
 }
 
 impl Remote {
-    /// Where a copy of something called `name` is made.
+    /// Returns the path of the copy of a file or directory called `name`.
     pub(super) fn beneath(&self, name: &str) -> String {
         if self.path.is_empty() || self.path.ends_with('/') {
             format!("{}{name}", self.path)

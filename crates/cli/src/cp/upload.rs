@@ -1,4 +1,4 @@
-//! Into a run.
+//! Copies files and directories into a run.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ops::archive::{Packed, pack};
+use file_ops::archive::{Packed, pack};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
@@ -27,17 +27,17 @@ use crate::failure::{Ended, Failure};
 use crate::quantity::count;
 use crate::ui::{Bar, Ui};
 
-/// Messages that are read ahead.
+/// Number of messages that are read ahead.
 const AHEAD: usize = 4;
 
 pub(super) struct Upload {
     pub(super) client: Client,
     pub(super) run_id: String,
-    /// In the run.
+    /// Path in the run.
     pub(super) path: String,
     pub(super) create_only: bool,
     pub(super) wait: bool,
-    /// Refused in place of a wait for a reviewer of another call.
+    /// True if the call is refused instead of waiting for a reviewer of another call.
     pub(super) refuse: bool,
 }
 
@@ -70,7 +70,7 @@ impl Upload {
                     tries -= 1;
                     begin.offset = self.received(&begin.upload_id).await?;
                     if begin.offset == 0 {
-                        // The call of a daemon that was killed may still need the file of the old id.
+                        // A call that the killed daemon admitted may still need the file of the old id.
                         begin.upload_id = new_id();
                     }
                 }
@@ -101,7 +101,7 @@ impl Upload {
         let done = packing.done.clone();
         let sent = watch(&bar, &done, 0, sent).await;
         drop(bar);
-        // Why the archive ended too soon is said here; the daemon saw that it did.
+        // The packing knows why the archive ended too early, so its error takes precedence over the daemon's.
         let packed = (&mut packing.packed).await.map_err(|error| Failure::failed(error.to_string()))?;
         let packed = match (packed, sent) {
             (Err(failure), _) => return Err(Failure::failed(failure.message)),
@@ -130,7 +130,7 @@ impl Upload {
         }
     }
 
-    /// How much the daemon has; nothing where it has forgotten.
+    /// Returns the number of bytes that the daemon has, or 0 if it no longer knows the upload.
     async fn received(&self, upload_id: &str) -> Result<u64, Failure> {
         let request = GetUploadRequest { run_id: self.run_id.clone(), upload_id: upload_id.to_owned() };
         match self.client.files().get_upload(quick(request)).await {
@@ -164,7 +164,7 @@ fn say(
     }
 }
 
-/// Shows how far something is until it is there.
+/// Shows the progress of `work` until it ends.
 async fn watch<T>(bar: &Bar, done: &AtomicU64, total: u64, work: impl Future<Output = T>) -> T {
     let mut ticks = tokio::time::interval(std::time::Duration::from_millis(100));
     let mut work = std::pin::pin!(work);
@@ -182,11 +182,11 @@ async fn watch<T>(bar: &Bar, done: &AtomicU64, total: u64, work: impl Future<Out
 /// A file that is being read.
 struct Reading {
     done: Arc<AtomicU64>,
-    /// The hash of all of it, once it was read.
+    /// Hash of the whole file, after it was read.
     hash: JoinHandle<io::Result<String>>,
 }
 
-/// Reads the file from its beginning, for the hash, and sends it from the offset on.
+/// Reads the file from its beginning to compute its hash, and sends the part after the offset.
 fn send_file(mut file: File, begin: BeginUpload) -> (mpsc::Receiver<UploadFileRequest>, Reading) {
     let (sender, messages) = mpsc::channel(AHEAD);
     let done = Arc::new(AtomicU64::new(0));
@@ -194,7 +194,7 @@ fn send_file(mut file: File, begin: BeginUpload) -> (mpsc::Receiver<UploadFileRe
     let send = move || -> io::Result<String> {
         let message = |piece| UploadFileRequest { piece: Some(piece) };
         let (offset, size) = (begin.offset, begin.size_bytes.unwrap_or(u64::MAX));
-        // Where the stream has ended, its answer says why.
+        // If the stream has ended, its answer gives the reason.
         let _ = sender.blocking_send(message(FilePiece::Begin(begin)));
         let mut hashed = Hashed::default();
         file.rewind()?;
@@ -221,7 +221,7 @@ fn send_file(mut file: File, begin: BeginUpload) -> (mpsc::Receiver<UploadFileRe
 /// A directory that is being packed.
 struct Packing {
     done: Arc<AtomicU64>,
-    packed: JoinHandle<Result<Packed, ops::ToolFailure>>,
+    packed: JoinHandle<Result<Packed, operations::ToolFailure>>,
 }
 
 fn send_directory(root: jail::Root, begin: BeginUpload) -> (mpsc::Receiver<UploadArchiveRequest>, Packing) {
@@ -238,7 +238,7 @@ fn send_directory(root: jail::Root, begin: BeginUpload) -> (mpsc::Receiver<Uploa
     (messages, Packing { done, packed })
 }
 
-/// What is written, in messages.
+/// Writer that sends the archive in messages.
 struct Pieces {
     piece: Vec<u8>,
     sender: mpsc::Sender<UploadArchiveRequest>,

@@ -1,5 +1,5 @@
-//! What the daemon's newest alerts say of itself: whether somebody looks at them, whether what they impose holds, and
-//! whether webhooks hear of them.
+//! Examines the daemon's newest alerts: whether anyone acknowledges them, whether their measures took effect, and whether webhooks receive
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use wire::v1::{Alert, ListAlertsRequest};
 use crate::client::{Client, quick};
 use crate::quantity::count;
 
-/// How many of the newest alerts are examined.
+/// Number of the newest alerts that are examined.
 const NEWEST: u32 = 500;
 
-/// Asks a daemon that answers. Whoever may not see alerts has no findings.
+/// Asks a daemon that answers. There are no findings for users who may not see alerts.
 pub(super) async fn examine(client: &Client) -> Vec<Finding> {
     let request = ListAlertsRequest { page_size: NEWEST, ..Default::default() };
     match client.alerts().list_alerts(quick(request)).await {
@@ -49,7 +49,7 @@ fn open(alerts: &[Alert]) -> Finding {
     )
 }
 
-/// Only where something is wrong: what an alert imposed did not come into force.
+/// Reports measures that did not take effect. Returns `None` if there are none.
 fn measures(alerts: &[Alert]) -> Option<Finding> {
     let failed = |alert: &&Alert| {
         let measure = alert.measure.as_ref();
@@ -61,7 +61,7 @@ fn measures(alerts: &[Alert]) -> Option<Finding> {
     let why = newest.measure.as_ref().map(|measure| measure.failure.clone()).unwrap_or_default();
     Some(Finding::limited(
         "measures",
-        format!("{what} not imposed the policy's measure; the last failure: {why}"),
+        format!("{what} failed to impose the policy's measure; the last failure: {why}"),
         format!(
             "`coffer alert show {}` shows the cause; until then the agent is not restricted",
             newest.alert_id
@@ -69,7 +69,7 @@ fn measures(alerts: &[Alert]) -> Option<Finding> {
     ))
 }
 
-/// What a webhook did not take since it took something.
+/// Alerts that a webhook did not accept since it last accepted one.
 #[derive(Default)]
 struct Silence<'a> {
     given_up: u64,
@@ -78,7 +78,7 @@ struct Silence<'a> {
     works: bool,
 }
 
-/// A line a webhook that was to be told of anything.
+/// Returns one finding for each webhook to which an alert was sent.
 fn webhooks(alerts: &[Alert]) -> Vec<Finding> {
     const TOPIC: &str = "webhooks";
     let mut by_name: BTreeMap<&str, Silence<'_>> = BTreeMap::new();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_to_be_wrong_when_nothing_is() {
+    fn no_open_alerts_are_a_good_finding() {
         assert_eq!(findings(&[]), [Finding::good("alerts", "none is open")]);
         let seen = Alert {
             state: State::Acknowledged.into(),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_webhook_did_not_take_since_it_took_something_is_told() {
+    fn undelivered_alerts_since_the_last_success_are_counted() {
         let (due, gone, done) = (Delivery::Due, Delivery::GaveUp, Delivery::Delivered);
         let alerts = [
             alert(Severity::Low, &[("mail", done), ("pager", due)]),
@@ -181,7 +181,7 @@ mod tests {
         let found = findings(&[Alert { measure: Some(measure), ..alert(Severity::Low, &[]) }]);
         assert_eq!(
             found[1].found,
-            "1 alert has not imposed the policy's measure; the last failure: the run has ended"
+            "1 alert has failed to impose the policy's measure; the last failure: the run has ended"
         );
         assert!(found[1].follows.as_ref().is_some_and(|follows| follows.contains("coffer alert show a")));
     }

@@ -1,4 +1,4 @@
-//! The disk of the daemon's state directory, as the daemon sees it: how much room it has, and which runs hold it.
+//! Examines the disk of the daemon's state directory, as the daemon reports it: its free space, and the runs that use it.
 
 use doctor::Finding;
 use wire::v1::state_disk::State;
@@ -7,10 +7,10 @@ use wire::v1::{ListRunsResponse, Run, StateDisk};
 use crate::ids;
 use crate::quantity::bytes;
 
-/// How many runs a finding names.
+/// Number of runs that a finding names.
 const NAMED: usize = 3;
 
-/// From a list of all runs. Whoever may not see the disk has no finding.
+/// Examines a list of all runs. There is no finding for users who may not see the disk.
 pub(super) fn examine(listed: &ListRunsResponse) -> Option<Finding> {
     listed.state_disk.as_ref().map(|disk| finding(disk, &listed.runs))
 }
@@ -21,18 +21,18 @@ fn finding(disk: &StateDisk, runs: &[Run]) -> Finding {
     let how = if disk.kernel {
         "project quotas limit the runs"
     } else {
-        "the daemon measures what runs use, and a command may add 512 MiB before it is ended"
+        "the daemon measures each run; a command may write 512 MiB more than its quota before it is ended"
     };
     let found = format!("{} of {} free{files}; {how}", bytes(disk.free_bytes), bytes(disk.total_bytes));
     let follows = match disk.state() {
-        State::Low => "soon no run can write",
-        State::Full => "no run can write, and no command is run",
+        State::Low => "runs will soon be unable to write",
+        State::Full => "runs can neither write nor run commands",
         State::Unspecified | State::Enough => return Finding::good(TOPIC, found),
     };
     Finding::limited(TOPIC, found, format!("{follows}: {}", holders(runs)))
 }
 
-/// Which runs hold most of it, and what to do.
+/// Names the runs that use most of the disk, and the remedy.
 fn holders(runs: &[Run]) -> String {
     let mut held: Vec<(u64, &Run)> =
         runs.iter().filter_map(|run| Some((run.disk.as_ref()?.used_bytes, run))).collect();
@@ -47,8 +47,8 @@ fn holders(runs: &[Run]) -> String {
         return "runs use none of it; check the rest of the file system".to_owned();
     }
     format!(
-        "run {}; `coffer run delete` gives back what a run that has ended has in /state, `coffer workspace list` shows \
-         workspaces that are kept",
+        "run {}; `coffer run delete` frees the /state of an ended run, `coffer workspace list` \
+         shows workspaces that are kept",
         named.join(", ")
     )
 }
@@ -84,7 +84,9 @@ mod tests {
         );
         let low = finding(&disk(State::Low), &runs).follows.unwrap();
         assert!(
-            low.starts_with("soon no run can write: run b has 3.0 GiB, d has 1.0 MiB, e has 6 B; "),
+            low.starts_with(
+                "runs will soon be unable to write: run b has 3.0 GiB, d has 1.0 MiB, e has 6 B; "
+            ),
             "{low}"
         );
         let full = finding(&disk(State::Full), &[]).follows.unwrap();

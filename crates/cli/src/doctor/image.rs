@@ -1,8 +1,8 @@
-//! The daemon's default image, as its last start has recorded it.
+//! Examines the daemon's default image, as its last start recorded it.
 
 use doctor::Finding;
 use serde_json::Value;
-/// From the record of the last start.
+/// Examines the record of the last start.
 pub(super) fn examine(records: &[Value]) -> Option<Finding> {
     finding(&records.first()?["details"])
 }
@@ -15,7 +15,7 @@ fn finding(details: &Value) -> Option<Finding> {
     let why = details["no_default_image"].as_str()?;
     Some(Finding::limited(
         TOPIC,
-        format!("none when the daemon started: {why}"),
+        format!("could not be made when the daemon started: {why}"),
         "runs whose profile and request name no image are refused",
     ))
 }
@@ -27,11 +27,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_start_has_recorded_is_told() {
+    fn default_image_finding_follows_the_start_record() {
         let made = finding(&json!({ "busybox": "sha256:ab", "default_image": "sha256:cd" }));
         assert_eq!(made, Some(Finding::good("default image", "made of busybox sha256:ab")));
         let none = finding(&json!({ "no_default_image": "No static busybox at /x" })).unwrap();
-        assert_eq!(none.found, "none when the daemon started: No static busybox at /x");
+        assert_eq!(none.found, "could not be made when the daemon started: No static busybox at /x");
         assert!(none.follows.unwrap().contains("are refused"));
         assert_eq!(finding(&json!({ "version": "0.0.1" })), None);
     }

@@ -1,8 +1,7 @@
-//! `coffer doctor`: what the daemon's host can and cannot do, and what follows.
+//! `coffer doctor`: examines the capabilities and limitations of the daemon's host.
 //!
-//! The daemon judges its own host, which need not be the one, nor the container, that this runs in. Only where no daemon
-//! answers this looks at the host that it is on. Nothing is changed and nothing is started. Only findings that are
-//! [`Verdict::Missing`] keep a daemon from running.
+//! The daemon examines its own host, which may be another host or container than this one. Only if no daemon answers, `coffer` examines the
+//! host where it runs. It changes nothing and starts nothing. Only findings that are [`Verdict::Missing`] prevent a daemon from running.
 
 mod alerts;
 mod disk;
@@ -12,7 +11,9 @@ mod spool;
 use std::path::PathBuf;
 
 use clap::Args;
+use cofferdam_client::Connect;
 use doctor::{Finding, Verdict};
+use mcp::RunToken;
 use serde_json::Value;
 use wire::v1::host_finding::Verdict as WireVerdict;
 use wire::v1::query_events_request::Order;
@@ -26,11 +27,11 @@ use crate::failure::{Ended, Failure};
 use crate::output::{Output, Style};
 use crate::quantity::count;
 
-/// Runs that are looked at.
+/// Number of runs that are examined.
 const NEWEST: u32 = 1_000;
-/// Records of the disk's room that are looked at: those of runs are among them.
+/// Number of records about the disk that are examined, including those of runs.
 const NEWEST_OF_DISK: u32 = 200;
-/// Which host the findings are about.
+/// Topic of the finding that names the examined host.
 const HOST: &str = "host";
 
 /// Examine the daemon's host and report what it can and cannot do.
@@ -47,8 +48,8 @@ pub(crate) struct Doctor {
 }
 
 impl Doctor {
-    pub(crate) async fn run(self, context: &Context) -> Ended {
-        let asked = daemon(context).await;
+    pub(crate) async fn run(self, context: &Context, token: Option<&str>) -> Ended {
+        let asked = ask(&daemon(context, token)).await;
         if let Err(failure) = &asked
             && failure.exit() == Exit::Denied
         {
@@ -80,12 +81,12 @@ impl Doctor {
                 findings.extend(told(&client).await);
                 findings
             }
-            // A daemon that answers like this says nothing of its host, which need not be this one.
+            // A daemon that answers with an error reports nothing about its host, which may be another one.
             Err(failure) if failure.exit() != Exit::Unreachable => vec![limited("daemon", &failure)],
             Err(failure) => {
                 let mut findings = vec![
                     limited("daemon", &failure),
-                    Finding::good(HOST, "this one, because no daemon answers"),
+                    Finding::good(HOST, "this host, because no daemon answers"),
                 ];
                 findings.extend(doctor::examine(self.engine).await);
                 findings
@@ -94,14 +95,22 @@ impl Doctor {
     }
 }
 
-async fn daemon(context: &Context) -> Result<(Client, ListRunsResponse), Failure> {
+/// Returns the daemon to ask, without the token of a run, which opens nothing that is examined.
+///
+/// The user's own uid or certificate may open it.
+fn daemon(context: &Context, token: Option<&str>) -> Connect {
+    let daemon = context.daemon.clone();
+    if token.is_some_and(|token| RunToken::parse(token).is_ok()) { daemon.with_token(None) } else { daemon }
+}
+
+async fn ask(daemon: &Connect) -> Result<(Client, ListRunsResponse), Failure> {
     let request = ListRunsRequest { page_size: NEWEST, ..Default::default() };
-    let client = context.daemon.clone().with_token(None).connect().await?;
+    let client = daemon.connect().await?;
     let listed = client.runs().list_runs(quick(request)).await?.into_inner();
     Ok((client, listed))
 }
 
-/// The newest records of these kinds, newest first; none for whoever may not see them.
+/// Returns the newest records of these kinds, newest first, or none if the user may not see them.
 async fn records(client: &Client, kinds: &[&str], most: u32) -> Vec<Value> {
     let kinds = kinds.iter().copied().map(str::to_owned).collect();
     let request = QueryEventsRequest {
@@ -115,7 +124,7 @@ async fn records(client: &Client, kinds: &[&str], most: u32) -> Vec<Value> {
     events.iter().filter_map(|event| serde_json::from_str(&event.record_json).ok()).collect()
 }
 
-/// What the daemon finds on its host.
+/// Returns the daemon's findings about its host.
 async fn told(client: &Client) -> Vec<Finding> {
     match client.host().examine_host(quick(ExamineHostRequest {})).await {
         Ok(answer) => {
@@ -124,7 +133,7 @@ async fn told(client: &Client) -> Vec<Finding> {
                 .chain(findings)
                 .collect()
         }
-        // Not this host instead: it may be another one.
+        // Does not examine this host instead, because the daemon's host may be another one.
         Err(status) => vec![limited(HOST, &status.into())],
     }
 }
@@ -148,7 +157,7 @@ fn limited(topic: &'static str, failure: &Failure) -> Finding {
 /// Renders the findings for a user who may not ask the daemon.
 fn render_not_permitted(findings: &[Finding], page: &mut Output) {
     render_each(findings, page);
-    page.own("\nNothing was examined: you may not ask the daemon, which may well run.\n");
+    page.own("\nNothing was examined: you may not use the daemon's socket. The daemon may be running.\n");
 }
 
 fn render_each(findings: &[Finding], page: &mut Output) {
@@ -183,19 +192,34 @@ fn render(findings: &[Finding], page: &mut Output) {
             .own(".\n"),
         (missing, _) => page
             .word(&count(missing, "thing is", "things are"))
-            .own(" missing: a daemon cannot run on this host.\n"),
+            .own(" missing: the daemon cannot run on this host.\n"),
     };
 }
 
 #[cfg(test)]
 mod tests {
+    use cofferdam_client::{Endpoint, Token};
+
     use super::*;
     use crate::output::Look;
+    use crate::ui::{Format, Ui};
 
     fn text(findings: &[Finding]) -> String {
         let mut page = Output::new(Look::PIPE);
         render(findings, &mut page);
         page.as_str().into()
+    }
+
+    #[test]
+    fn only_the_token_of_a_run_is_left_out() {
+        for (token, sent) in
+            [(Some("cfa_an-api-token"), true), (Some("cft_01a2003d_secret"), false), (None, false)]
+        {
+            let shown = token.map(|token| Token::new(token).unwrap());
+            let daemon = Connect::to(Endpoint::default()).with_token(shown);
+            let context = Context { ui: Ui::new(Format::Table), daemon, explains: false };
+            assert_eq!(super::daemon(&context, token).is_by_user(), !sent, "{token:?}");
+        }
     }
 
     #[test]
@@ -212,7 +236,7 @@ mod tests {
              \u{20}                  → one layer less\n\
              MISSING  openat2   not in this kernel\n\
              \u{20}                  → a kernel of 5.6 or later is needed\n\
-             \n1 thing is missing: a daemon cannot run on this host.\n"
+             \n1 thing is missing: the daemon cannot run on this host.\n"
         );
         assert!(text(&findings[..2]).ends_with("\nNothing is missing, with 1 limitation.\n"));
         assert!(text(&findings[..1]).ends_with("can use every feature.\n"));

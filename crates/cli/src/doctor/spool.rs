@@ -1,9 +1,9 @@
-//! Whether the daemon stores the output of commands, as it has recorded it last.
+//! Examines whether the daemon stores the output of commands, according to its newest record.
 
 use doctor::Finding;
 use serde_json::Value;
 
-/// Newest first. A daemon whose spool has never been off has none to tell.
+/// Returns the finding of records that are sorted newest first, or `None` if this daemon's spool was never off.
 pub(super) fn finding(records: &[Value]) -> Option<Finding> {
     const TOPIC: &str = "spool";
     let state = |record: &Value| record["details"]["state"].as_str().unwrap_or_default().to_owned();
@@ -16,8 +16,8 @@ pub(super) fn finding(records: &[Value]) -> Option<Finding> {
     Some(Finding::limited(
         TOPIC,
         format!("off: {why}"),
-        "what commands write is shown to those who follow them and kept for nobody: make room on the disk of state_dir, or set \
-         spool.min_free",
+        "output of commands can be followed live but is not stored: free space on the disk of state_dir, or \
+         set spool.min_free",
     ))
 }
 
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_this_daemon_has_said_last_counts() {
+    fn last_spool_record_of_this_daemon_decides() {
         let started = json!({ "kind": "daemon_started" });
         let said =
             |state: &str| json!({ "kind": "disk_space", "details": { "state": state, "why": "no room" } });

@@ -72,7 +72,7 @@ impl Build {
     }
 }
 
-/// Shows what the build prints, and takes the image at its end.
+/// Prints the output of the build, and returns the image at its end.
 async fn follow(
     context: &Context,
     mut said: tonic::Streaming<wire::v1::BuildImageResponse>,

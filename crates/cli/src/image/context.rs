@@ -1,4 +1,4 @@
-//! The directory of a build, as a tar. Links are sent as links: nothing outside of the directory is read.
+//! Packs the directory of a build as a tar. Links are sent as links, so that no file outside of the directory is read.
 
 use std::fs;
 use std::io::{self, Write};
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use tar::{Builder, HeaderMode};
 
-/// Writes everything in the directory, by name, as root's and without times.
+/// Writes all files of the directory, sorted by name, as files of root and without times.
 pub(super) fn write(directory: &Path, output: &mut dyn Write) -> io::Result<()> {
     let mut tar = Builder::new(output);
     tar.follow_symlinks(false);
     tar.mode(HeaderMode::Deterministic);
-    // The daemon takes no files with holes.
+    // The daemon does not accept sparse files.
     tar.sparse(false);
     below(&mut tar, directory, Path::new(""))?;
     tar.into_inner()?.flush()

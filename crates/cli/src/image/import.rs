@@ -25,7 +25,7 @@ pub(crate) struct Import {
     /// Name of the image, such as tools:1.
     #[arg(value_name = "NAME")]
     name: String,
-    /// What the tar is. Default: found out.
+    /// Format of the tar. Default: detected.
     #[arg(long, value_enum, value_name = "FORM")]
     form: Option<TarForm>,
     /// Take the name from another image that has it.

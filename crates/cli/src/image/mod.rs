@@ -17,7 +17,7 @@ crate::verbs::verbs! {
     List(list::List),
 }
 
-/// What is said of an image that was just made.
+/// Describes an image that was just made.
 fn made(image: &Image, talk: &mut Output) {
     talk.word(&image.reference).own(", ").word(&quantity::bytes(image.size_bytes));
     if !image.unusable.is_empty() {

@@ -1,23 +1,23 @@
-//! A tar on its way to the daemon, in pieces.
+//! Sends a tar to the daemon in pieces.
 
 use std::io::{self, Read, Write};
 
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-/// Bytes of one piece.
+/// Size of one piece, in bytes.
 const PIECE: usize = 256 * 1024;
-/// Pieces that wait.
+/// Number of pieces that can wait to be sent.
 const WAITING: usize = 4;
 
-/// The messages of a request: the header, and what a thread of its own writes. The thread ends with the request.
+/// The messages of a request: the header, and the pieces that a separate thread writes. The thread ends with the request.
 pub(super) struct Sending<T> {
     pub(super) messages: ReceiverStream<T>,
-    /// What went wrong here, if anything did.
+    /// Result of the thread, with a local error if there was one.
     pub(super) written: tokio::task::JoinHandle<io::Result<()>>,
 }
 
-/// Starts to send.
+/// Starts to send the header and the content that `write` writes.
 pub(super) fn send<T: Send + 'static>(
     header: T,
     message: impl Fn(Option<Vec<u8>>) -> T + Send + 'static,
@@ -30,11 +30,11 @@ pub(super) fn send<T: Send + 'static>(
         }
         let mut pieces = Pieces { sender, message, piece: Vec::with_capacity(PIECE) };
         match write(&mut pieces).and_then(|()| pieces.flush()) {
-            // The daemon answered before the end: its answer says why.
+            // The daemon answered before the end. Its answer gives the reason.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             Ok(()) => Ok(()),
             Err(error) => {
-                // A message without a part is none: what came so far is not taken for a whole tar.
+                // A message without a part is invalid, so the daemon does not mistake the pieces so far for a whole tar.
                 let _ = pieces.sender.blocking_send((pieces.message)(None));
                 Err(error)
             }
@@ -70,7 +70,7 @@ impl<T, M: Fn(Option<Vec<u8>>) -> T> Write for Pieces<T, M> {
     }
 }
 
-/// Copies a file, and says how far it is.
+/// Copies a file, and reports the progress in bytes to `at`.
 pub(super) fn copy(input: &mut dyn Read, output: &mut dyn Write, at: impl Fn(u64)) -> io::Result<()> {
     let (mut buffer, mut done) = (vec![0; PIECE], 0);
     loop {

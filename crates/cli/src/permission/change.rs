@@ -53,7 +53,7 @@ pub(crate) struct Revoke {
     command: Vec<String>,
 }
 
-/// Whom and what it is about.
+/// Subject and object of a permission.
 #[derive(Args, Debug)]
 struct Scope {
     /// For this agent.

@@ -37,7 +37,7 @@ impl List {
     }
 }
 
-/// All of them, also those that have ended when that is wanted.
+/// Returns all permissions, including those that have ended if `include_ended` is true.
 pub(super) async fn all(client: &Client, include_ended: bool) -> Result<Vec<Permission>, Failure> {
     let (permissions, _) = pages(usize::MAX, PAGE, async |page_size, page_token| {
         let request = ListPermissionsRequest { page_size, page_token, include_ended };
@@ -54,7 +54,7 @@ fn render(permissions: &[Permission], page: &mut Output) {
     page.table(&["PERMISSION", "EFFECT", "FOR", "OPERATION", "ONLY", "UNTIL", "BY", "REASON"], rows);
 }
 
-/// The profiles' own rules, which no command here changes.
+/// Prints the rules in the profiles, which no command changes.
 fn render_rules(rules: &[ProfilePathRule], page: &mut Output) {
     if rules.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! `coffer permission`: grants and revocations beside the policy.
+//! `coffer permission`: grants and revocations in addition to the policy.
 
 mod change;
 mod list;
@@ -13,7 +13,7 @@ crate::verbs::verbs! {
     List(list::List),
 }
 
-/// The whole id of the permission that `text` names: the whole, or a unique end or beginning among those in force.
+/// Returns the whole id of the permission that `text` names by its whole id, or by a unique end or beginning among those in force.
 async fn resolve(client: &Client, text: &str) -> Result<String, Failure> {
     ids::resolve(text, "permission", "coffer permission list", async || {
         let all = list::all(client, false).await?;

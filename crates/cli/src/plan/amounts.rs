@@ -1,11 +1,11 @@
-//! Amounts of the four resources that runs use up.
+//! Amounts of the four resources that runs use.
 
 use serde::{Deserialize, Serialize};
 
 /// Processor time of one core, in the unit of [`Amounts::cpu_micros`].
 pub(super) const CORE: u64 = 1_000_000;
 
-/// Which of them.
+/// One of the four resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Resource {
@@ -28,14 +28,14 @@ impl Resource {
     }
 }
 
-/// What something takes of each.
+/// Amounts of each resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Amounts {
     pub(super) memory_bytes: u64,
-    /// Microseconds of processor time in a second.
+    /// Microseconds of processor time in each second.
     pub(super) cpu_micros: u64,
-    /// Processes and threads.
+    /// Number of processes and threads.
     pub(super) pids: u64,
     pub(super) disk_bytes: u64,
 }
@@ -50,7 +50,7 @@ impl Amounts {
         }
     }
 
-    /// Both together. What is too much to count stays the most that can be counted.
+    /// Returns the sum of both. A sum that is too large becomes the largest number.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),

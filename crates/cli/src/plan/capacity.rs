@@ -1,22 +1,22 @@
-//! How many runs a host holds: arithmetic, and nothing that asks or measures.
+//! Computes the number of runs that a host has room for. It is pure arithmetic, and measures nothing.
 
 use serde::Serialize;
 
 use super::amounts::{Amounts, CORE, Resource};
 
-/// What a host has for runs.
+/// Resources of a host for runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Host {
     pub(super) memory_bytes: u64,
     pub(super) cores: u64,
-    /// `None`: nothing bounds them.
+    /// `None` if there is no limit.
     pub(super) pids: Option<u64>,
-    /// `None`: it is not counted.
+    /// `None` if it is not counted.
     pub(super) disk_bytes: Option<u64>,
 }
 
 impl Host {
-    /// `None`: nothing bounds it.
+    /// Returns the amount of a resource, or `None` if it has no limit.
     pub(super) fn of(&self, resource: Resource) -> Option<u64> {
         match resource {
             Resource::Memory => Some(self.memory_bytes),
@@ -26,25 +26,25 @@ impl Host {
         }
     }
 
-    /// A run at its limits. The kernel gives nobody more cores than there are, so a higher limit takes all of them.
+    /// Limits the processor time of a run to that of the host. A run with a higher limit uses all cores, because there are no others.
     pub(super) fn bounded(&self, run: Amounts) -> Amounts {
         Amounts { cpu_micros: run.cpu_micros.min(self.cores.saturating_mul(CORE)), ..run }
     }
 }
 
-/// What a host holds.
+/// Number of runs that a host has room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Fit {
-    /// What one run takes.
+    /// Resources that one run uses.
     pub(super) run: Amounts,
-    /// How many of them fit. `None`: nothing bounds them.
+    /// Number of such runs. `None` if there is no limit.
     pub(super) runs: Option<u64>,
-    /// The resource that is used up first; of several the first.
+    /// Resource that is used up first. If there are several, the first of them.
     pub(super) binds: Option<Resource>,
 }
 
 impl Fit {
-    /// Runs that take `run` each, beside what is there whether there are runs or not.
+    /// Computes the number of runs that use `run` each, in addition to `base`, which is used even without runs.
     pub(super) fn of(host: &Host, base: &Amounts, run: Amounts) -> Self {
         let bounds = Resource::ALL
             .into_iter()
@@ -53,7 +53,7 @@ impl Fit {
         Self { run, runs: least.map(|(runs, _)| runs), binds: least.map(|(_, resource)| resource) }
     }
 
-    /// Hosts of this size that `asked` runs need. `None`: such a host holds none of them.
+    /// Returns the number of hosts of this size for `asked` runs, or `None` if such a host has no room for a single run.
     pub(super) fn hosts(&self, asked: u64) -> Option<u64> {
         match self.runs {
             Some(0) => None,
@@ -63,7 +63,7 @@ impl Fit {
     }
 }
 
-/// How many runs one resource has room for. `None`: it bounds nothing.
+/// Returns the number of runs for which one resource suffices, or `None` if it is no limit.
 pub(super) fn within(host: &Host, base: &Amounts, run: &Amounts, resource: Resource) -> Option<u64> {
     host.of(resource)?.saturating_sub(base.of(resource)).checked_div(run.of(resource))
 }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_does_not_take_and_a_host_does_not_bound_binds_nothing() {
+    fn unused_and_unbounded_resources_do_not_limit() {
         let free = Amounts { pids: 5, ..Amounts::default() };
         assert_eq!(fit(host(0, 0, None, Some(0)), free), (None, None));
         assert_eq!(Fit::of(&host(0, 0, None, None), &BASE, free).hosts(u64::MAX), Some(1));

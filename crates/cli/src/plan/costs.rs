@@ -1,11 +1,12 @@
-//! What a run costs a host beside what its commands do.
+//! Costs of a run for its host, in addition to those of its commands.
 //!
-//! `tests/bench.sh --lane runs --costs FILE` measures it: the memory of each process (its share of what it shares with others, `Pss` of
-//! `/proc/PID/smaps_rollup`; of a container what its cgroup counts, where that is more), threads, processor time and files, first with one
-//! idle run, then with 101, divided by their difference. Memory that the kernel keeps for namespaces and mounts is not in it.
+//! `tests/bench.sh --lane runs --costs FILE` measures them: memory, threads, processor time and files, first with one idle run and then
+//! with 101. The costs are the difference, divided by the number of runs. The memory of a process is its proportional share (`Pss` of
+//! `/proc/PID/smaps_rollup`). The memory of a container is the value of its cgroup if that is higher. Memory of the kernel for namespaces
+//! and mounts is not included.
 //!
-//! The built-in costs are from a release build on a busy machine of two cores. What is there without runs (`base`) has what the engine
-//! did for others at the time.
+//! The built-in costs are from a release build on a busy machine of two cores. The resources without runs (`base`) include the work of the
+//! engine for other containers at that time.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -16,25 +17,25 @@ use serde::{Deserialize, Serialize};
 use super::amounts::Amounts;
 use crate::failure::Failure;
 
-/// Far more than such a file has, bytes.
+/// Size limit of a file of costs, in bytes, which is far more than such a file has.
 const LARGEST_FILE: u64 = 64 << 10;
 
-/// Costs, and where they come from.
+/// Costs, and their origin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Costs {
     pub(super) measured: Measured,
-    /// What the daemon and the engine take without runs.
+    /// Resources of the daemon and the engine without runs.
     pub(super) base: Amounts,
-    /// What each idle run takes.
+    /// Resources of each idle run.
     pub(super) run: Parts,
 }
 
-/// When and on what they were measured.
+/// Date and system of the measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Measured {
-    /// Such as 2026-11-25.
+    /// Date such as 2026-11-25.
     pub(super) date: String,
     pub(super) cofferd: String,
     pub(super) engine: String,
@@ -43,7 +44,7 @@ pub(super) struct Measured {
     pub(super) runs: u64,
 }
 
-/// Whose costs they are.
+/// Costs of a run in each process or container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parts {
@@ -52,7 +53,7 @@ pub(super) struct Parts {
     pub(super) engine: Amounts,
     /// The container's `containerd-shim`.
     pub(super) shim: Amounts,
-    /// Its first process and the guest. The run's limits count them, too.
+    /// The container's first process and the guest. The run's limits count them as well.
     pub(super) container: Amounts,
 }
 
@@ -61,7 +62,7 @@ impl Parts {
         self.outside().and(self.container)
     }
 
-    /// A run that uses up its limits, which bound all within its container.
+    /// Returns the costs of a run that uses up its limits, which include all processes in its container.
     pub(super) fn busy(&self, limits: Amounts) -> Amounts {
         self.outside().and(limits)
     }
@@ -72,12 +73,12 @@ impl Parts {
 }
 
 impl Costs {
-    /// Measured by us.
+    /// Returns the built-in costs.
     pub(super) fn built_in() -> Result<Self, Failure> {
         Self::parse(include_str!("costs.json"), "the built-in costs")
     }
 
-    /// From a file of the benchmark's.
+    /// Reads the costs from a file that the benchmark wrote.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let unreadable = |error| Failure::usage(format!("{} cannot be read: {error}", path.display()));
         let mut text = String::new();

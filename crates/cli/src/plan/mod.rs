@@ -21,10 +21,10 @@ use crate::output::Output;
 use crate::quantity;
 
 const MIB: u64 = 1 << 20;
-/// `limits.runs` of a daemon whose configuration does not say.
+/// Default of `limits.runs` in the daemon's configuration.
 const RUNS_OF_A_DAEMON: u64 = 256;
 
-/// Tell how many runs a host holds, and how many hosts a number of runs needs.
+/// Estimate how many runs fit on a host, and how many hosts a number of runs needs.
 ///
 /// An idle run takes what Cofferdam and the engine need for it. A busy run uses up its profile's limits. Real runs are between the
 /// two. The costs of a run are measured: --costs takes a measurement of your own.
@@ -64,12 +64,12 @@ struct Report<'r> {
     costs: &'r Costs,
 }
 
-/// One of the two.
+/// Result for idle runs, or for busy runs.
 #[derive(Serialize)]
 struct Load {
     #[serde(flatten)]
     fit: Fit,
-    /// Hosts for all runs. `None`: a host holds none.
+    /// Number of hosts for all runs. `None` if a host has no room for a single run.
     hosts: Option<u64>,
 }
 
@@ -87,8 +87,9 @@ impl Plan {
     }
 
     fn host(&self) -> Result<Host, Failure> {
-        let unknown =
-            |what, option| Failure::usage(format!("this host does not tell its {what}: use {option}"));
+        let unknown = |what, option| {
+            Failure::usage(format!("the {what} of this host cannot be determined: use {option}"))
+        };
         Ok(Host {
             memory_bytes: self
                 .memory
@@ -110,10 +111,12 @@ impl Plan {
     }
 }
 
-/// What a profile of this policy lets a run take.
+/// Returns the resources that a profile of this policy allows a run.
 fn limits(policy: &str, profile: &str) -> Result<Amounts, Failure> {
     let policy = Policy::from_part("policy", policy).map_err(|problems| {
-        Failure::failed(format!("the daemon's policy is not one of this release: {problems}"))
+        Failure::failed(format!(
+            "this coffer cannot read the daemon's policy; both must be of the same release: {problems}"
+        ))
     })?;
     let Some(found) = policy.profile(profile) else {
         let names = policy.profile_names().collect::<Vec<_>>().join(", ");
@@ -148,16 +151,16 @@ fn render(report: &Report<'_>, page: &mut Output) {
     page.own("\n").facts(&facts);
 }
 
-/// `5 runs on a host, where memory binds; 1000 runs need 200 hosts`
+/// Describes a result, such as `5 runs on a host, where memory binds; 1000 runs need 200 hosts`.
 fn told(load: &Load, asked: u64) -> String {
     let asked = quantity::count(asked, "run needs", "runs need");
     let (Some(runs), Some(binds)) = (load.fit.runs, load.fit.binds) else {
-        return format!("nothing bounds them; {asked} 1 host");
+        return format!("no resource limits them; {asked} 1 host");
     };
     let hosts =
         load.hosts.map_or_else(|| "larger hosts".to_owned(), |hosts| quantity::count(hosts, "host", "hosts"));
     format!(
-        "{} on a host, where {} binds; {asked} {hosts}",
+        "{} on a host, limited by its {}; {asked} {hosts}",
         quantity::count(runs, "run", "runs"),
         binds.name()
     )
@@ -173,10 +176,12 @@ fn measured(measured: &Measured) -> String {
 fn notes(report: &Report<'_>, talk: &mut Output) {
     let runs = report.idle.fit.runs.unwrap_or(u64::MAX).min(report.runs);
     if runs > RUNS_OF_A_DAEMON {
-        talk.own("`limits.runs` of the daemon's configuration bounds the runs of a host, too: ")
-            .word(&RUNS_OF_A_DAEMON.to_string())
-            .own(" where it does not say.")
-            .end_line();
+        talk.own(
+            "`limits.runs` of the daemon's configuration also limits the runs of a host; its default is ",
+        )
+        .word(&RUNS_OF_A_DAEMON.to_string())
+        .own(".")
+        .end_line();
     }
 }
 
@@ -188,7 +193,7 @@ fn amount(resource: Resource, amount: u64) -> String {
     }
 }
 
-/// `2 cores`, `0.0004 cores`: an idle run takes little.
+/// Formats a number of cores, such as `2 cores`, or `0.0004 cores` for an idle run.
 fn cores(micros: u64) -> String {
     let parts = micros.div_ceil(100);
     let text = format!("{}.{:04}", parts / 10_000, parts % 10_000);
@@ -247,8 +252,8 @@ cpu       16 cores     0.0001 cores  160000  4.0001 cores  3
 pids      32768        12            2722    1033          31
 disk      not counted  4.0 KiB       -       16.0 GiB      -
 
-idle   2722 runs on a host, where pids binds; 1000 runs need 1 host
-busy   3 runs on a host, where cpu binds; 1000 runs need 334 hosts
+idle   2722 runs on a host, limited by its pids; 1000 runs need 1 host
+busy   3 runs on a host, limited by its cpu; 1000 runs need 334 hosts
 costs  measured 2026-11-25 with 100 idle runs of an image: cofferd 0.1.0, engine 20.10.24, Linux 6.1
 "
         );
@@ -260,10 +265,10 @@ costs  measured 2026-11-25 with 100 idle runs of an image: cofferd 0.1.0, engine
         let limits = Amounts { memory_bytes: 4 * GIB, cpu_micros: 4 * CORE, pids: 1, disk_bytes: 1 };
         let shown = shown(&plan(1), host, limits);
         assert!(
-            shown.contains("busy   0 runs on a host, where memory binds; 1 run needs larger hosts\n"),
+            shown.contains("busy   0 runs on a host, limited by its memory; 1 run needs larger hosts\n"),
             "{shown}"
         );
-        assert!(shown.contains("idle   0 runs on a host, where disk binds"), "{shown}");
+        assert!(shown.contains("idle   0 runs on a host, limited by its disk"), "{shown}");
     }
 
     #[test]
@@ -271,7 +276,10 @@ costs  measured 2026-11-25 with 100 idle runs of an image: cofferd 0.1.0, engine
         let host = Host { memory_bytes: 64 * GIB, cores: 2, pids: None, disk_bytes: None };
         let limits = Amounts { memory_bytes: GIB, cpu_micros: 4 * CORE, pids: 1, disk_bytes: 1 };
         let shown = shown(&plan(3), host, limits);
-        assert!(shown.contains("busy   1 run on a host, where cpu binds; 3 runs need 3 hosts\n"), "{shown}");
+        assert!(
+            shown.contains("busy   1 run on a host, limited by its cpu; 3 runs need 3 hosts\n"),
+            "{shown}"
+        );
     }
 
     #[test]
@@ -282,7 +290,12 @@ costs  measured 2026-11-25 with 100 idle runs of an image: cofferd 0.1.0, engine
         assert_eq!(limits(&policy, "build").unwrap(), build);
         let unknown = limits(&policy, "biuld").unwrap_err().to_string();
         assert!(unknown.contains("no profile `biuld`; there are: build, "), "{unknown}");
-        assert!(limits("profiles: 7", "build").unwrap_err().to_string().contains("not one of this release"));
+        assert!(
+            limits("profiles: 7", "build")
+                .unwrap_err()
+                .to_string()
+                .contains("both must be of the same release")
+        );
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! What this host has, where the command line does not say.
+//! Resources of this host, which are the defaults of the options.
 
 use std::fs::read_to_string;
 use std::num::NonZero;
 
-/// Memory of this host, bytes.
+/// Returns the memory of this host in bytes.
 pub(super) fn memory() -> Option<u64> {
     total(&read_to_string("/proc/meminfo").ok()?)
 }
@@ -17,7 +17,7 @@ pub(super) fn cores() -> Option<u64> {
     std::thread::available_parallelism().ok().and_then(|cores| u64::try_from(NonZero::get(cores)).ok())
 }
 
-/// Processes and threads that the kernel makes at most.
+/// Returns the largest number of processes and threads that the kernel allows.
 pub(super) fn pids() -> Option<u64> {
     let number = |name| read_to_string(format!("/proc/sys/kernel/{name}")).ok()?.trim().parse::<u64>().ok();
     [number("pid_max"), number("threads-max")].into_iter().flatten().min()

@@ -1,4 +1,4 @@
-//! `coffer policy check`: without a daemon, by the code that the daemon loads its policy with.
+//! `coffer policy check`: checks a policy without a daemon, by the same code that the daemon uses to load it.
 
 use std::path::{Path, PathBuf};
 
@@ -32,14 +32,14 @@ struct Report<'r> {
     /// Profiles whose deny list is off.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     deny_list_off: Vec<&'r str>,
-    /// Profiles under which files outside of the mounts may be named.
+    /// Profiles that allow paths outside of the mounts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     container_paths: Vec<&'r str>,
     problems: &'r [Problem],
 }
 
 impl Check {
-    #[allow(clippy::unused_async)] // as every verb
+    #[allow(clippy::unused_async)] // like every other verb
     pub(super) async fn run(self, context: &Context) -> Ended {
         let checked = load(&self.path)?;
         let report = match &checked {
@@ -71,7 +71,7 @@ fn load(path: &Path) -> Result<Result<Policy, Problems>, Failure> {
 
 const OFF: &str = "the deny list is off: rm, dd, su and all others run unless the profile names them";
 const OUTSIDE: &str =
-    "container paths are allowed: files outside of the mounts are read and written as by commands";
+    "container paths are allowed: operations can read and write files outside of the mounts, as commands can";
 
 fn render(checked: &Result<Policy, Problems>, page: &mut Output) {
     match checked {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_a_directory_and_what_is_wrong_with_them() {
+    fn files_and_directories_are_checked_with_problems() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("mine.yaml");
         std::fs::write(&file, "profiles: {mine: {operations: {read: allow}}}\n").unwrap();

@@ -43,7 +43,7 @@ impl Explain {
             return Err(Failure::usage("this makes no call; name an operation, such as `read a.txt`"));
         }
         let context = Context { ui: context.ui, daemon: context.daemon.clone(), explains: true };
-        // The words of a call lead back here, to be explained: a future of its own kind within itself.
+        // The command of a call leads back to this module, so its future would contain a future of the same type.
         Box::pin(words.call.run(&context)).await
     }
 
@@ -58,7 +58,7 @@ impl Explain {
     }
 }
 
-/// The same as a command line of `coffer call`: there the run stands behind the operation.
+/// Converts the operation to a command line of `coffer call`, in which the run comes after the operation.
 fn arguments(run: &str, operation: &[String]) -> Vec<String> {
     let (name, rest) = operation.split_first().map_or(("", operation), |(name, rest)| (name.as_str(), rest));
     let mut arguments = vec!["coffer".to_owned(), name.to_owned(), run.to_owned()];

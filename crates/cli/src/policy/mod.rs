@@ -1,4 +1,4 @@
-//! `coffer policy`: what is in force, what it says, and what another one would say.
+//! `coffer policy`: the policy in force, its verdicts, and the verdicts of another policy.
 
 mod check;
 mod explain;
@@ -61,7 +61,7 @@ impl Reload {
     }
 }
 
-/// The text of a file, for a command line that names it.
+/// Reads a file that the command line names.
 fn read(path: &Path) -> Result<String, Failure> {
     let unreadable = |error| Failure::usage(format!("{} cannot be read: {error}", path.display()));
     std::fs::read_to_string(path).map_err(unreadable)

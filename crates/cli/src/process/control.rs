@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use wire::v1::exec_result::EndedBy;
 use wire::v1::process::State;
 use wire::v1::signal_process_request::Signal as Kind;
 use wire::v1::{Process, ResizeTerminalRequest, SignalProcessRequest, TerminalSize, WaitProcessRequest};
@@ -14,7 +15,7 @@ use crate::failure::Ended;
 use crate::ids::Named;
 use crate::run::RunRef;
 
-/// Most that the daemon waits at once.
+/// Longest time that the daemon waits at once.
 const ONCE: Duration = Duration::from_secs(600);
 
 /// Send a signal to a process.
@@ -27,7 +28,7 @@ pub(crate) struct Signal {
     /// The process: its id, a unique beginning or end of it, or its tag.
     #[arg(value_name = "PROCESS")]
     process: Named,
-    /// Which: HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP or TSTP, in any case, also as SIGTERM or 15. KILL
+    /// The signal: HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP or TSTP, in any case, also as SIGTERM or 15. KILL
     /// ends everything that it started.
     #[arg(value_name = "SIGNAL", default_value = "TERM", value_parser = signals::parse)]
     which: Kind,
@@ -105,11 +106,11 @@ impl Wait {
     }
 }
 
-/// Returns the exit code of `wait`. A process that was cut short has not succeeded, whatever it exited with.
+/// Returns the exit code of `wait`. A process that was ended early has not succeeded, even if it exited with 0.
 fn exit(process: &Process, over: bool, code: Option<u8>) -> Exit {
-    match (over, process.ended_by.as_str(), code) {
-        (false, ..) | (true, "timeout", _) => Exit::Command(TIMED_OUT),
-        (true, "", Some(code)) | (true, _, Some(code @ 1..)) => Exit::Command(code),
+    match (over, process.ended_by(), code) {
+        (false, ..) | (true, EndedBy::Timeout, _) => Exit::Command(TIMED_OUT),
+        (true, EndedBy::Unspecified, Some(code)) | (true, _, Some(code @ 1..)) => Exit::Command(code),
         (true, _, Some(0) | None) => Exit::Failed,
     }
 }
@@ -129,15 +130,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_cut_short_has_not_succeeded() {
-        let of = |ended_by: &str, code| {
-            exit(&Process { ended_by: ended_by.to_owned(), ..Default::default() }, true, code)
-        };
-        assert_eq!(of("", Some(0)), Exit::Command(0));
-        assert_eq!(of("", Some(3)), Exit::Command(3));
-        assert_eq!(of("timeout", Some(0)), Exit::Command(TIMED_OUT));
-        assert_eq!(of("killed", Some(0)), Exit::Failed);
-        assert_eq!(of("memory-limit", Some(137)), Exit::Command(137));
-        assert_eq!(of("interrupted", None), Exit::Failed);
+    fn process_that_was_cut_short_fails() {
+        let of = |by: EndedBy, code| exit(&Process { ended_by: by.into(), ..Default::default() }, true, code);
+        assert_eq!(of(EndedBy::Unspecified, Some(0)), Exit::Command(0));
+        assert_eq!(of(EndedBy::Unspecified, Some(3)), Exit::Command(3));
+        assert_eq!(of(EndedBy::Timeout, Some(0)), Exit::Command(TIMED_OUT));
+        assert_eq!(of(EndedBy::Killed, Some(0)), Exit::Failed);
+        assert_eq!(of(EndedBy::MemoryLimit, Some(137)), Exit::Command(137));
+        assert_eq!(of(EndedBy::Interrupted, None), Exit::Failed);
     }
 }

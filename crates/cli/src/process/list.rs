@@ -71,14 +71,14 @@ pub(crate) fn command(request: &wire::v1::ProcessRequest) -> String {
 
 /// Describes in a word or two how a process ended, or that a call left it running.
 fn how(process: &Process) -> String {
-    match (process.state(), process.ended_by.as_str(), process.exit_code) {
+    match (process.state(), process.ended_by().word(), process.exit_code) {
         (State::Running | State::Unspecified, ..) if process.left_behind > 0 => {
             format!("left by a call: {}", process.left_behind)
         }
         (State::Running | State::Unspecified, ..) => "-".to_owned(),
-        (_, "", Some(code)) => format!("exit {code}"),
-        (_, "", None) => "?".to_owned(),
-        (_, by, _) => by.to_owned(),
+        (_, None, Some(code)) => format!("exit {code}"),
+        (_, None, None) => "?".to_owned(),
+        (_, Some(by), _) => by,
     }
 }
 

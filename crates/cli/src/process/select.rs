@@ -1,4 +1,4 @@
-//! Which process the command line means.
+//! Finds the process that a command line names.
 
 use wire::v1::ListProcessesRequest;
 
@@ -6,7 +6,7 @@ use crate::client::{Client, quick};
 use crate::failure::Failure;
 use crate::ids::Named;
 
-/// The id of the process that is named.
+/// Returns the id of the named process.
 pub(super) async fn resolve(named: &Named, client: &Client, run_id: &str) -> Result<String, Failure> {
     let known = async || {
         let request = ListProcessesRequest { run_id: run_id.to_owned(), tag: String::new() };

@@ -3,7 +3,7 @@
 use std::io::Read as _;
 
 use clap::Args;
-use wire::v1::{ListProcessesRequest, WriteStdinRequest, WriteStdinResponse};
+use wire::v1::{ListProcessesRequest, WriteStdinRequest};
 
 use super::select;
 use crate::client::{Context, quick};
@@ -12,12 +12,13 @@ use crate::failure::{Ended, Failure};
 use crate::ids::Named;
 use crate::run::RunRef;
 
-/// Bytes of one request.
+/// Size of one request, in bytes.
 const PIECE: usize = 256 * 1024;
-/// Bytes of a text that `coffer` reads at once.
+/// Length of the longest input that `coffer` reads, in bytes.
 const MOST: u64 = 64 << 20;
+const TOO_LONG: &str = "standard input is longer than 64 MiB, and nothing was sent: send it in parts";
 
-/// Give a process something to read.
+/// Send input to a process.
 ///
 /// Sends TEXT and a line break, or standard input where there is no TEXT.
 #[derive(Args, Debug)]
@@ -29,7 +30,7 @@ pub(crate) struct Send {
     /// The process: its id, a unique beginning or end of it, or its tag.
     #[arg(value_name = "PROCESS")]
     process: Named,
-    /// What to send.
+    /// The text to send.
     #[arg(value_name = "TEXT")]
     text: Option<String>,
     /// Send no line break after TEXT.
@@ -49,20 +50,22 @@ impl Send {
             Some(text) => format!("{text}\n").into_bytes(),
             None => {
                 let mut data = Vec::new();
-                std::io::stdin().take(MOST).read_to_end(&mut data).map_err(Failure::from)?;
+                std::io::stdin().take(MOST + 1).read_to_end(&mut data).map_err(Failure::from)?;
+                if data.len() as u64 > MOST {
+                    return Err(Failure::usage(TOO_LONG));
+                }
                 data
             }
         };
-        // Where the process is, so that what this sends comes after what others have sent.
+        // Gets the present position of the process's input, so that this text comes after the texts of others.
         let listed = ListProcessesRequest { run_id: run_id.clone(), tag: String::new() };
         let listed = client.processes().list_processes(quick(listed)).await?.into_inner().processes;
         let known = listed.into_iter().find(|process| process.process_id == process_id);
         let mut offset = known.map_or(0, |process| process.stdin_bytes);
-        let end = offset + data.len() as u64;
+        let mut rest = &data[..];
         loop {
-            let start = data.len() - usize::try_from(end - offset).unwrap_or_default();
-            let piece = &data[start..data.len().min(start + PIECE)];
-            let last = start + piece.len() == data.len();
+            let piece = &rest[..rest.len().min(PIECE)];
+            let last = piece.len() == rest.len();
             let request = WriteStdinRequest {
                 run_id: run_id.clone(),
                 process_id: process_id.clone(),
@@ -70,15 +73,42 @@ impl Send {
                 data: piece.to_vec(),
                 close: self.close && last,
             };
-            let WriteStdinResponse { offset: taken, open } =
-                client.processes().write_stdin(request).await?.into_inner();
-            offset = taken;
-            if offset >= end && (!self.close || !open || last) {
+            let answer = client.processes().write_stdin(request).await?.into_inner();
+            rest = unread(rest, piece.len(), offset, answer.offset)?;
+            offset = answer.offset;
+            if rest.is_empty() && (!self.close || !answer.open || last) {
                 return Ok(Exit::Ok);
             }
-            if !open {
+            if !answer.open {
                 return Err(Failure::failed("the process has closed its standard input"));
             }
+        }
+    }
+}
+
+/// Returns the part of `rest` that the process was not given yet, after a piece of it was sent to `offset` and the input reached `taken`.
+fn unread(rest: &[u8], piece: usize, offset: u64, taken: u64) -> Result<&[u8], Failure> {
+    // The daemon skips bytes at positions that the process was given already, also if another client wrote them.
+    let given = taken.checked_sub(offset).and_then(|given| usize::try_from(given).ok());
+    given.filter(|given| *given <= piece).and_then(|given| rest.get(given..)).ok_or_else(|| {
+        Failure::failed(
+            "another client wrote to the process at the same time: some of this input was not given",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unread;
+
+    #[test]
+    fn input_in_whose_place_another_client_wrote_is_not_taken_for_given() {
+        assert_eq!(unread(b"abcdef", 4, 10, 14).unwrap(), b"ef");
+        assert_eq!(unread(b"abcdef", 4, 10, 11).unwrap(), b"bcdef");
+        assert_eq!(unread(b"", 0, 10, 10).unwrap(), b"");
+        for taken in [9, 15, 16, 17, u64::MAX] {
+            let failure = unread(b"abcdef", 4, 10, taken).unwrap_err();
+            assert!(failure.to_string().contains("another client"), "{failure}");
         }
     }
 }

@@ -2,13 +2,12 @@
 
 use wire::v1::signal_process_request::Signal;
 
-/// Names of the signals, as messages list them.
+/// Names of the signals in messages.
 const NAMES: &str = "HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP, TSTP";
 
 /// Returns the signal of a name in any case, with or without `SIG`, or of a number.
 pub(crate) fn parse(text: &str) -> Result<Signal, String> {
-    let none =
-        || format!("is no signal that can be sent: {NAMES}, the same with SIG, or a number such as 15");
+    let none = || format!("cannot be sent: use {NAMES}, the same with SIG, or a number such as 15");
     let signal = if let Ok(number) = text.parse::<i32>() {
         Signal::try_from(number).ok()
     } else {

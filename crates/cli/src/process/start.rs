@@ -36,7 +36,7 @@ pub(crate) struct Start {
     /// A variable of its environment. May be repeated.
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = crate::quantity::parse_pair)]
     env: Vec<(String, String)>,
-    /// When it is ended, such as 90s or 2h. Default: when its run ends.
+    /// Time after which it is ended, such as 90s or 2h. Default: when its run ends.
     #[arg(long, value_name = "TIME", value_parser = crate::time::parse)]
     timeout: Option<Duration>,
     /// Run one argument as a shell script.
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_arrives() {
+    fn start_options_reach_the_request() {
         let line = "x - --stdin --tag web --env A=b=c --timeout 2h --cwd src -- node server.js --port 80";
         let made = Line::parse_from(line.split(' ')).start.request();
         let expected = ProcessRequest {

@@ -1,4 +1,4 @@
-//! `coffer run diff`, `accept` and `discard`: what becomes of the changes of an overlay.
+//! `coffer run diff`, `accept` and `discard`: show, apply and delete the changes of an overlay.
 
 use clap::Args;
 use wire::v1::{
@@ -12,7 +12,7 @@ use crate::failure::Ended;
 use crate::output::{Output, Style};
 use crate::quantity;
 
-/// Bytes of a diff that are asked for: the daemon's most.
+/// Size of the diff that is requested, in bytes. It is the daemon's maximum.
 const MOST: u32 = 1024 * 1024;
 
 /// Show what a run on an overlay has changed.
@@ -106,7 +106,7 @@ fn names(changes: &[FileChange], page: &mut Output) {
     }
 }
 
-/// What the diff itself does not tell.
+/// Prints the facts that are not in the diff itself.
 fn remarks(response: &DiffRunResponse, talk: &mut Output) {
     talk.word(&quantity::count(response.total, "path is different", "paths are different")).end_line();
     for change in &response.changes {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_a_path_whatever_it_is_called() {
+    fn each_path_stays_on_one_line() {
         let changes = [
             change("a.txt", Kind::Modified, "file"),
             change("new", Kind::Added, "directory"),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_speaks_against_a_change_is_said() {
+    fn objections_to_changes_are_shown() {
         let mut hook = change(".git/hooks/post-checkout", Kind::Added, "file");
         hook.objection = "git would run it".into();
         let mut pipe = change("pipe", Kind::Added, "fifo");
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_out_is_named() {
+    fn skipped_changes_are_named() {
         let mut page = Output::new(Look::PIPE);
         accepted(&AcceptRunResponse { run: None, applied: 1, left_out: vec!["pipe".into()] }, &mut page);
         assert_eq!(page.as_str(), "accepted 1 change\nleft out pipe\n");

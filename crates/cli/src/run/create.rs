@@ -36,7 +36,7 @@ pub(crate) struct Create {
     /// Directory to mount read-only as /pkg.
     #[arg(long, value_name = "PATH")]
     pkg: Option<PathBuf>,
-    /// Directory of the container, such as /logs, that is to be there and the run's own; can be repeated.
+    /// Directory of the container, such as /logs, to create for the run's user; can be repeated.
     #[arg(long = "writable-path", value_name = "PATH")]
     writable_paths: Vec<String>,
     /// Image to run, if the profile allows it. Default: the profile's.
@@ -51,7 +51,7 @@ pub(crate) struct Create {
     /// Stop the run after this time without a call, as in 5m.
     #[arg(long, value_name = "DURATION", value_parser = time::parse)]
     idle_timeout: Option<Duration>,
-    /// Stop the run when nobody has sent `coffer run keep-alive` for this time, as in 2m.
+    /// Stop the run when `coffer run keep-alive` was not called for this time, as in 2m.
     #[arg(long, value_name = "DURATION", value_parser = time::parse)]
     lease: Option<Duration>,
     #[command(flatten)]
@@ -74,7 +74,7 @@ pub(crate) struct Create {
     request_id: Option<String>,
 }
 
-/// What becomes /workspace.
+/// Source of /workspace.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 struct SourceArgs {
@@ -121,7 +121,7 @@ impl Create {
 
     fn request(self) -> Result<CreateRunRequest, Failure> {
         let revision = self.revision.unwrap_or_default();
-        // One of them, or `--managed`.
+        // Exactly one of these options or `--managed` was given.
         let SourceArgs { bind, clone, overlay, workspace, managed: _ } = self.source;
         let source = if let Some(path) = bind {
             Source::Bind(BindWorkspace { path: absolute(&path)? })
@@ -161,9 +161,9 @@ impl Create {
     }
 }
 
-/// The daemon wants absolute paths without `.`, `..` or links in them; people do not type such.
+/// Returns the path in the form that the daemon requires: absolute, and without `.`, `..` and links.
 fn absolute(path: &Path) -> Result<String, Failure> {
-    // Where the client may not look, or shares no file system with the daemon, the daemon judges the path itself.
+    // If the client has no access to the path, or shares no file system with the daemon, the daemon checks the path itself.
     let path = std::fs::canonicalize(path).or_else(|_| std::path::absolute(path))?;
     path.into_os_string()
         .into_string()
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_arrives() {
+    fn create_options_reach_the_request() {
         let request = request(
             "create --profile review --clone /nonexistent/repo --revision v1 --agent alice --role manager \
              --pkg /nonexistent/pkg --image box:1 --label a=b --label c= --ttl 10m --idle-timeout 90s \

@@ -1,4 +1,4 @@
-//! `coffer run stop` and `coffer run delete`: the same over many runs, so that one failure does not spare the others.
+//! `coffer run stop` and `coffer run delete`. Both handle several runs, and continue with the others after a failure.
 
 use clap::Args;
 use wire::v1::{DeleteRunRequest, StopRunRequest};

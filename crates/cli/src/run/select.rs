@@ -1,4 +1,4 @@
-//! How a command line names a run.
+//! Finds the run that a command line names.
 
 use std::str::FromStr;
 
@@ -10,10 +10,10 @@ use crate::failure::Failure;
 use crate::ids;
 
 const VARIABLE: &str = "COFFERDAM_RUN";
-/// Runs looked through for part of an id.
+/// Number of runs that are searched for a partial id.
 const MOST: usize = 100_000;
 
-/// A run: its id, a unique beginning or end of it, or `-` for the one in `COFFERDAM_RUN`.
+/// A run: its id, a unique beginning or end of it, or `-` for the run in `COFFERDAM_RUN`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RunRef {
     Id(String),
@@ -34,7 +34,7 @@ impl FromStr for RunRef {
 }
 
 impl RunRef {
-    /// The run's whole id. Asks the daemon only for part of an id.
+    /// Returns the run's whole id. Asks the daemon only to complete a partial id.
     pub(crate) async fn resolve(&self, client: &Client) -> Result<String, Failure> {
         match self {
             Self::Id(id) => Ok(id.clone()),
@@ -48,7 +48,7 @@ impl RunRef {
     }
 }
 
-/// The whole id of the run that a command line names; empty, which stands for all runs in a request, when it names none.
+/// Returns the whole id of the run that a command line names. Returns an empty text, which means all runs in a request, if it names none.
 pub(crate) async fn one_or_all(run: Option<&RunRef>, client: &Client) -> Result<String, Failure> {
     match run {
         Some(run) => run.resolve(client).await,
@@ -57,8 +57,7 @@ pub(crate) async fn one_or_all(run: Option<&RunRef>, client: &Client) -> Result<
 }
 
 impl Context {
-    /// Connects, and finds the id of the run that the command line names; an empty one, which means all,
-    /// when it names none.
+    /// Connects, and returns the id of the run that the command line names, or an empty text like [`one_or_all`].
     pub(crate) async fn connect_to<'r>(
         &self,
         run: impl Into<Option<&'r RunRef>>,

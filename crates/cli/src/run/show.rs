@@ -11,7 +11,7 @@ use crate::failure::Ended;
 use crate::output::{Output, Style};
 use crate::{quantity, time};
 
-/// Show one run, with the hardening that is really in force.
+/// Show one run, with the hardening in force.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer run show 3f2a9c01")]
 pub(crate) struct Show {
@@ -76,14 +76,14 @@ fn render(run: &Run, page: &mut Output) {
     }
 }
 
-/// When it ended, and why if nobody stopped it.
+/// Describes when the run ended, and why if it was not stopped by a request.
 fn ended(run: &Run) -> String {
     let when = time::known(run.ended_at.as_ref());
     match run.end_cause() {
         EndCause::Unspecified => when,
-        EndCause::Ttl => format!("{when}: its ttl was over"),
-        EndCause::IdleTimeout => format!("{when}: it had no call for its idle timeout"),
-        EndCause::Lease => format!("{when}: nobody renewed its lease"),
+        EndCause::Ttl => format!("{when}: its ttl was reached"),
+        EndCause::IdleTimeout => format!("{when}: no call was made within its idle timeout"),
+        EndCause::Lease => format!("{when}: its lease was not renewed"),
     }
 }
 
@@ -98,7 +98,7 @@ fn lease(run: &Run) -> String {
     }
 }
 
-/// When the daemon that answers found the run, and how many daemons the run has outlived.
+/// Describes when the present daemon adopted the run, and how many restarts of the daemon the run survived.
 fn adopted(run: &Run) -> String {
     match (&run.adopted_at, run.restarts) {
         (None, _) => String::new(),
@@ -157,9 +157,9 @@ fn disk(disk: &DiskUse) -> String {
     let least = if disk.at_least { "more than " } else { "" };
     let used = format!("{least}{} in {} files", quantity::bytes(disk.used_bytes), disk.used_files);
     match disk.state() {
-        disk_use::State::Over => format!("{used}: the quota is used up, nothing more is written"),
+        disk_use::State::Over => format!("{used}: the quota is used up, writes are refused"),
         disk_use::State::Locked => {
-            format!("{used}: the quota is used up, neither writes nor commands are taken")
+            format!("{used}: the quota is used up, writes and commands are refused")
         }
         _ => used,
     }

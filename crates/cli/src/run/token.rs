@@ -8,11 +8,11 @@ use crate::client::{Context, quick};
 use crate::exit::Exit;
 use crate::failure::Ended;
 
-/// Make a token for a run that lives, with which an agent can call its tools and nothing else.
+/// Issue a token for a live run, with which an agent can call its tools and nothing else.
 ///
 /// It is printed once. The token that the run had before opens nothing from then on.
 #[derive(Args, Debug)]
-#[command(before_help = "Example: COFFERDAM_TOKEN=$(coffer run token 3f2a9c01) coffer mcp 3f2a9c01")]
+#[command(before_help = "Example: COFFERDAM_TOKEN=$(coffer run token 3f2a9c01) coffer mcp")]
 pub(crate) struct Token {
     /// The run's id, or a unique beginning or end of it.
     #[arg(value_name = "RUN")]

@@ -1,5 +1,6 @@
-//! The environment variables of a run, from the command line. Values of secret ones never stand on it: `ps` shows it to
-//! everybody on the host.
+//! The environment variables of a run, from the command line.
+//!
+//! The values of secret variables never appear on the command line, because `ps` shows it to every user of the host.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -10,7 +11,7 @@ use clap::Args;
 use crate::failure::Failure;
 use crate::quantity;
 
-/// The daemon takes no longer value.
+/// Length of the longest value that the daemon accepts, in bytes.
 const MAX_VALUE: u64 = 32 * 1024;
 
 #[derive(Args, Debug)]
@@ -27,7 +28,7 @@ pub(super) struct Variables {
 type Values = BTreeMap<String, String>;
 
 impl Variables {
-    /// Plain and secret ones.
+    /// Returns the plain and the secret variables.
     pub(super) fn read(self) -> Result<(Values, Values), Failure> {
         let secrets = self.secret_env.iter().map(|given| secret(given)).collect::<Result<_, _>>()?;
         Ok((self.env.into_iter().collect(), secrets))
@@ -44,7 +45,7 @@ fn secret(given: &str) -> Result<(String, String), Failure> {
         return Ok((given.to_owned(), value));
     };
     let path = value.strip_prefix('@').ok_or_else(|| {
-        // Its value is not repeated: it is a secret.
+        // The message does not contain the value, because it is a secret.
         Failure::usage(format!(
             "--secret-env {name}=…: the value would be shown by `ps`; set the variable {name} for coffer and say --secret-env \
              {name}, or name a file as in --secret-env {name}=@PATH"

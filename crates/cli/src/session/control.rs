@@ -12,7 +12,7 @@ use crate::failure::Ended;
 use crate::ids::Named;
 use crate::run::RunRef;
 
-/// Interrupt what runs in a session.
+/// Interrupt the command that runs in a session.
 ///
 /// As Ctrl-C does, three times if need be; then what has the terminal is killed. Prints what was shown, and exits with the
 /// exit code of what was interrupted.
@@ -31,7 +31,7 @@ pub(crate) struct Interrupt {
     /// How long to wait after each.
     #[arg(long, value_name = "TIME", value_parser = crate::time::parse, default_value = "1s")]
     timeout: Duration,
-    /// Come back when what it shows matches this regular expression. May be repeated.
+    /// Return when the output matches this regular expression. May be repeated.
     #[arg(long, value_name = "REGEX")]
     expect: Vec<String>,
 }

@@ -29,7 +29,7 @@ pub(crate) struct Open {
     /// A variable of its environment. May be repeated.
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = crate::quantity::parse_pair)]
     env: Vec<(String, String)>,
-    /// When it is ended, such as 90s or 2h. Default: when its run ends.
+    /// Time after which it is ended, such as 90s or 2h. Default: when its run ends.
     #[arg(long, value_name = "TIME", value_parser = crate::time::parse)]
     timeout: Option<Duration>,
     /// Wait for the approval if one is needed.

@@ -1,12 +1,13 @@
-//! What a session showed, as people and scripts are told.
+//! Prints the results of sessions, and determines their exit codes.
 
 use wire::v1::SessionResult;
+use wire::v1::exec_result::EndedBy;
 use wire::v1::session_result::State;
 
 use crate::exit::{Exit, TIMED_OUT};
 use crate::output::Output;
 
-/// Prints what was shown, and what is not as usual.
+/// Prints the output, and a note about an unusual state.
 pub(super) fn render(result: &SessionResult, data: &mut Output, talk: &mut Output) {
     data.raw(&result.output);
     match result.state() {
@@ -17,26 +18,28 @@ pub(super) fn render(result: &SessionResult, data: &mut Output, talk: &mut Outpu
         State::Running => {
             talk.own("the command still runs: wait for it with `coffer session run`, or interrupt it\n");
         }
-        State::Ended if result.ended_by.is_empty() => {
-            talk.own("the session has ended\n");
-        }
-        State::Ended => {
-            talk.own("the session was ended: ").word(&result.ended_by).own("\n");
-        }
+        State::Ended => match result.ended_by().word() {
+            Some(by) => {
+                talk.own("the session was ended: ").word(&by).own("\n");
+            }
+            None => {
+                talk.own("the session has ended\n");
+            }
+        },
         State::Unanswered => {
             talk.own("the shell no longer answers: close the session\n");
         }
     }
 }
 
-/// How `coffer` ends: as the command did.
+/// Returns the exit code of `coffer`, which is the command's.
 pub(super) fn exit(result: &SessionResult) -> Exit {
     let code = result.exit_code.and_then(|code| u8::try_from(code).ok());
     match (result.state(), code) {
         (State::Running, _) => Exit::Command(TIMED_OUT),
         (State::Unanswered | State::Unspecified, _) | (State::Ended, None) => Exit::Command(125),
         // Cut short, it has not done its work.
-        (State::Ended, Some(0)) if !result.ended_by.is_empty() => Exit::Command(125),
+        (State::Ended, Some(0)) if result.ended_by() != EndedBy::Unspecified => Exit::Command(125),
         (_, Some(0)) | (State::Done | State::Matched, None) => Exit::Ok,
         (_, Some(code)) => Exit::Command(code),
     }

@@ -12,7 +12,7 @@ use crate::failure::{Ended, Failure};
 use crate::ids::Named;
 use crate::run::RunRef;
 
-/// Run a command in a session, and print what it shows.
+/// Run a command in a session, and print its output.
 ///
 /// Exits with the command's exit code, with 124 when the time is over first, in which case the command runs on, and with 123
 /// to 126 as `call exec` does. Without a command it waits for the last one; with --input it types at that one first.
@@ -25,13 +25,13 @@ pub(crate) struct Run {
     /// The session: its id, a unique beginning or end of it, or its tag.
     #[arg(value_name = "SESSION")]
     session: Named,
-    /// Come back when what it shows matches this regular expression. May be repeated.
+    /// Return when the output matches this regular expression. May be repeated.
     #[arg(long, value_name = "REGEX")]
     expect: Vec<String>,
-    /// Type this line at the program that runs, instead of giving the shell a command.
+    /// Send this line to the running program, instead of giving the shell a command.
     #[arg(long, value_name = "LINE", conflicts_with = "command")]
     input: Option<String>,
-    /// How long to wait, such as 90s or 2h. Default: as the profile has it.
+    /// How long to wait, such as 90s or 2h. Default: the profile's.
     #[arg(long, value_name = "TIME", value_parser = crate::time::parse)]
     timeout: Option<Duration>,
     /// Wait for the approval if one is needed.
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_arrives() {
+    fn session_options_reach_the_request() {
         let made = |line: &[&str]| Line::try_parse_from(line).map(|line| line.run.request("s".to_owned()));
         let words = ["x", "-", "build", "--timeout", "2m", "--expect", ">>> ", "--", "make", "-k", "all"];
         let expected = SessionRequest {

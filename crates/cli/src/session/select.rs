@@ -1,4 +1,4 @@
-//! Which session the command line means.
+//! Finds the session that a command line names.
 
 use wire::v1::{ListSessionsRequest, Session};
 
@@ -6,7 +6,7 @@ use crate::client::{Client, quick};
 use crate::failure::Failure;
 use crate::ids::Named;
 
-/// The id of the session that is named.
+/// Returns the id of the named session.
 pub(super) async fn resolve(named: &Named, client: &Client, run_id: &str) -> Result<String, Failure> {
     let known = async || {
         let request = ListSessionsRequest { run_id: run_id.to_owned(), tag: String::new() };
@@ -16,7 +16,7 @@ pub(super) async fn resolve(named: &Named, client: &Client, run_id: &str) -> Res
     named.resolve("session", "coffer session list RUN", known).await
 }
 
-/// The name that a client gave it.
+/// Returns the session's tag, which a client gave it.
 pub(super) fn tag(session: &Session) -> &str {
     let request = session.process.as_ref().and_then(|process| process.request.as_ref());
     request.map_or("", |request| request.tag.as_str())

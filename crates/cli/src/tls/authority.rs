@@ -1,15 +1,20 @@
-//! Who signs, and what it signs. ECDSA with P-256, which every TLS library takes.
+//! The certificate authority and the certificates that it signs. The keys are ECDSA with P-256, which every TLS library supports.
 
-use jiff::ToSpan as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan as _};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose,
 };
+use x509_cert::Certificate;
+use x509_cert::der::Decode as _;
 
 use crate::failure::Failure;
 
-/// Days that an authority lasts: longer than what it signs.
+/// Number of days for which an authority is valid.
 const AUTHORITY_DAYS: u32 = 3_650;
 
 /// A certificate and its key, in PEM.
@@ -18,34 +23,39 @@ pub(super) struct Pair {
     pub(super) key: String,
 }
 
-/// What a certificate is for.
+/// Purpose of a certificate.
 pub(super) enum For<'a> {
-    /// The daemon under these names and addresses.
+    /// The daemon with these names and addresses.
     Server(&'a [String]),
     Client(&'a str),
 }
 
-/// Signs.
-pub(super) struct Authority(Issuer<'static, KeyPair>);
+/// A certificate authority.
+pub(super) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    /// Day at whose beginning its certificate ends.
+    until: Date,
+}
 
 impl Authority {
-    /// A new one, and what to keep of it.
-    pub(super) fn make() -> Result<(Self, Pair), Failure> {
+    /// Makes the certificate and the key of a new authority.
+    pub(super) fn make() -> Result<Pair, Failure> {
         let key = KeyPair::generate().map_err(failed)?;
         let mut params = params()?;
-        last(&mut params, AUTHORITY_DAYS)?;
+        last(&mut params, day(AUTHORITY_DAYS)?);
         let certificate = params.self_signed(&key).map_err(failed)?.pem();
-        let pair = Pair { certificate, key: key.serialize_pem() };
-        Ok((Self(Issuer::new(params, key)), pair))
+        Ok(Pair { certificate, key: key.serialize_pem() })
     }
 
-    /// The one that was made with this key.
-    pub(super) fn of(key: &str) -> Result<Self, Failure> {
-        let key = KeyPair::from_pem(key).map_err(failed)?;
-        Ok(Self(Issuer::new(params()?, key)))
+    /// Returns the authority with this certificate and key.
+    pub(super) fn of(pair: &Pair) -> Result<Self, Failure> {
+        let key = KeyPair::from_pem(&pair.key).map_err(failed)?;
+        let until = last_day(&pair.certificate)
+            .ok_or_else(|| Failure::failed("the authority's certificate cannot be read"))?;
+        Ok(Self { issuer: Issuer::new(params()?, key), until })
     }
 
-    /// A new key, and a certificate for it.
+    /// Makes a new key and signs a certificate for it, which ends no later than the authority.
     pub(super) fn sign(&self, what: &For<'_>, days: u32) -> Result<Pair, Failure> {
         let (names, name, purpose) = match what {
             For::Server(hosts) => {
@@ -59,14 +69,18 @@ impl Authority {
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![purpose];
-        last(&mut params, days)?;
+        if self.until <= day(0)? {
+            return Err(Failure::failed(format!("the authority is valid until {} only", self.until))
+                .with_hint("`coffer tls init` makes a new one in another directory"));
+        }
+        last(&mut params, day(days)?.min(self.until));
         let key = KeyPair::generate().map_err(failed)?;
-        let certificate = params.signed_by(&key, &self.0).map_err(failed)?.pem();
+        let certificate = params.signed_by(&key, &self.issuer).map_err(failed)?.pem();
         Ok(Pair { certificate, key: key.serialize_pem() })
     }
 }
 
-/// The same for every authority of ours, so that its key is all that it takes to sign.
+/// Returns the parameters of every authority. They are constant, so that the key suffices to sign.
 fn params() -> Result<CertificateParams, Failure> {
     let mut params = CertificateParams::new([]).map_err(failed)?;
     params.distinguished_name = named("Cofferdam");
@@ -81,18 +95,55 @@ fn named(name: &str) -> DistinguishedName {
     names
 }
 
-/// From yesterday on, because clocks differ.
-fn last(params: &mut CertificateParams, days: u32) -> Result<(), Failure> {
-    let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
-    let at = |days: i64| today.checked_add(days.days()).map_err(|error| Failure::usage(error.to_string()));
+/// Sets the validity of a certificate. It begins yesterday, because clocks differ.
+fn last(params: &mut CertificateParams, until: Date) {
     let moment = |date: Date| {
         rcgen::date_time_ymd(date.year().into(), date.month().unsigned_abs(), date.day().unsigned_abs())
     };
-    (params.not_before, params.not_after) = (moment(at(-1)?), moment(at(days.into())?));
-    Ok(())
+    let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
+    (params.not_before, params.not_after) = (moment(today.saturating_sub(1.day())), moment(until));
 }
 
-#[allow(clippy::needless_pass_by_value)] // as `map_err` passes it
+/// Returns the day after this number of days.
+fn day(days: u32) -> Result<Date, Failure> {
+    let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
+    today.checked_add(i64::from(days).days()).map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// Returns the day at whose beginning a certificate in PEM ends.
+fn last_day(pem: &str) -> Option<Date> {
+    let text: String = pem.lines().filter(|line| !line.starts_with("-----")).map(str::trim).collect();
+    let certificate = Certificate::from_der(&STANDARD.decode(text).ok()?).ok()?;
+    let seconds = certificate.tbs_certificate().validity().not_after.to_unix_duration().as_secs();
+    let end = Timestamp::from_second(i64::try_from(seconds).ok()?).ok()?;
+    Some(end.to_zoned(TimeZone::UTC).date())
+}
+
+#[allow(clippy::needless_pass_by_value)] // `map_err` passes it by value
 fn failed(error: rcgen::Error) -> Failure {
     Failure::failed(format!("the certificate cannot be made: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_certificate_outlives_its_authority() {
+        let made = Authority::make().unwrap();
+        let authority = Authority::of(&made).unwrap();
+        assert_eq!(authority.until, day(AUTHORITY_DAYS).unwrap());
+        let later =
+            |days| Authority { issuer: Authority::of(&made).unwrap().issuer, until: day(days).unwrap() };
+        for (what, left, asked, given) in [
+            (For::Client("ci"), 30, 3_650, 30),
+            (For::Server(&["localhost".to_owned()]), 30, 31, 30),
+            (For::Client("ci"), 30, 7, 7),
+        ] {
+            let pair = later(left).sign(&what, asked).unwrap();
+            assert_eq!(last_day(&pair.certificate), Some(day(given).unwrap()));
+        }
+        let Err(failure) = later(0).sign(&For::Client("ci"), 1) else { panic!("signed") };
+        assert!(failure.to_string().contains("coffer tls init"), "{failure}");
+    }
 }

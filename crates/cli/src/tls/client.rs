@@ -21,13 +21,13 @@ pub(crate) struct Client {
     /// The client's name.
     #[arg(value_name = "NAME", value_parser = super::client_name)]
     name: String,
-    /// Days that the certificate lasts.
+    /// Days that the certificate lasts, but not longer than its authority.
     #[arg(long, value_name = "DAYS", default_value_t = DAYS, value_parser = clap::value_parser!(u32).range(1..=3_650))]
     days: u32,
 }
 
 impl Client {
-    #[allow(clippy::unused_async)] // as every verb
+    #[allow(clippy::unused_async)] // like every other verb
     pub(super) async fn run(self, context: &Context) -> Ended {
         let directory = Directory::open(&self.directory)?;
         directory.issue_client(&self.name, self.days)?;

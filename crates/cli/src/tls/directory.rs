@@ -1,4 +1,4 @@
-//! The directory that `coffer tls` keeps. Keys are their owner's alone; a file is replaced whole.
+//! The directory that `coffer tls` manages. Only the owner can read the keys, and files are replaced atomically.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
@@ -11,13 +11,13 @@ use cofferdam_client::{CA, CERTIFICATE, KEY};
 
 const HOSTS: &str = "hosts";
 
-/// Days that a certificate lasts by default.
+/// Number of days for which a certificate is valid by default.
 pub(super) const DAYS: u32 = 365;
 
 pub(super) struct Directory(PathBuf);
 
 impl Directory {
-    /// A new one, with a new authority.
+    /// Makes a new directory with a new authority.
     pub(super) fn make(path: &Path) -> Result<Self, Failure> {
         let path = std::path::absolute(path).map_err(|error| wrong(path, &error))?;
         if path.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
@@ -27,8 +27,7 @@ impl Directory {
             );
         }
         let directory = Self(path);
-        let (_, pair) = Authority::make()?;
-        put_pair(&directory.authority_directory(), &pair)?;
+        put_pair(&directory.authority_directory(), &Authority::make()?)?;
         Ok(directory)
     }
 
@@ -54,10 +53,12 @@ impl Directory {
     }
 
     fn authority(&self) -> Result<Authority, Failure> {
-        Authority::of(&read(&self.authority_directory().join(KEY))?)
+        let directory = self.authority_directory();
+        let (certificate, key) = (read(&directory.join(CERTIFICATE))?, read(&directory.join(KEY))?);
+        Authority::of(&Pair { certificate, key })
     }
 
-    /// Names of the daemon.
+    /// Returns the names of the daemon.
     pub(super) fn hosts(&self) -> Result<Vec<String>, Failure> {
         Ok(read(&self.server().join(HOSTS))?.lines().map(str::to_owned).collect())
     }
@@ -76,14 +77,14 @@ impl Directory {
         Ok(names)
     }
 
-    /// A new key and certificate of the daemon, and who signed it.
+    /// Issues a new key and certificate for the daemon, and copies the authority's certificate beside them.
     pub(super) fn issue_server(&self, hosts: &[String], days: u32) -> Result<(), Failure> {
         let pair = self.authority()?.sign(&For::Server(hosts), days)?;
         self.put(&self.server(), &pair)?;
         replace(&self.server().join(HOSTS), &(hosts.join("\n") + "\n"))
     }
 
-    /// The same for a client.
+    /// Issues a new key and certificate for a client in the same way.
     pub(super) fn issue_client(&self, name: &str, days: u32) -> Result<(), Failure> {
         let pair = self.authority()?.sign(&For::Client(name), days)?;
         self.put(&self.client(name), &pair)

@@ -25,7 +25,7 @@ pub(crate) struct Init {
     /// A client to make a certificate for. Repeatable.
     #[arg(long = "client", value_name = "NAME", value_parser = super::client_name)]
     clients: Vec<String>,
-    /// Days that the certificates last.
+    /// Days that the certificates last, but not longer than their authority.
     #[arg(long, value_name = "DAYS", default_value_t = DAYS, value_parser = clap::value_parser!(u32).range(1..=3_650))]
     days: u32,
 }
@@ -38,7 +38,7 @@ struct Made {
 }
 
 impl Init {
-    #[allow(clippy::unused_async)] // as every verb
+    #[allow(clippy::unused_async)] // like every other verb
     pub(super) async fn run(self, context: &Context) -> Ended {
         let mut hosts = self.hosts;
         if hosts.is_empty() {

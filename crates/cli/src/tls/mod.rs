@@ -18,7 +18,7 @@ crate::verbs::verbs! {
     Rotate(rotate::Rotate),
 }
 
-/// A client's name, which the daemon takes from its certificate.
+/// Parses the name of a client, which the daemon reads from its certificate.
 fn client_name(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if !text.is_empty() && text.len() <= 64 && text.chars().all(plain) && !text.starts_with('.') {

@@ -18,13 +18,13 @@ pub(crate) struct Rotate {
     /// The directory that `coffer tls init` made.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Days that the new certificates last.
+    /// Days that the new certificates last, but not longer than their authority.
     #[arg(long, value_name = "DAYS", default_value_t = DAYS, value_parser = clap::value_parser!(u32).range(1..=3_650))]
     days: u32,
 }
 
 impl Rotate {
-    #[allow(clippy::unused_async)] // as every verb
+    #[allow(clippy::unused_async)] // like every other verb
     pub(super) async fn run(self, context: &Context) -> Ended {
         let directory = Directory::open(&self.directory)?;
         directory.issue_server(&directory.hosts()?, self.days)?;

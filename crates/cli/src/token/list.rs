@@ -33,7 +33,7 @@ impl List {
     }
 }
 
-/// All of them, also those that are over when that is wanted.
+/// Returns all tokens, including those that have ended if `include_ended` is true.
 pub(super) async fn all(client: &Client, include_ended: bool) -> Result<Vec<Token>, Failure> {
     let (tokens, _) = pages(usize::MAX, PAGE, async |page_size, page_token| {
         let request = ListTokensRequest { page_size, page_token, include_ended };

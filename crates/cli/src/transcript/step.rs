@@ -1,4 +1,4 @@
-//! `coffer transcript step`: what a model wrote on standard input, what to send to it next on standard output.
+//! `coffer transcript step`: reads a model's text from standard input, and prints the next message to the model.
 
 use std::io::{self, Read as _};
 
@@ -12,7 +12,7 @@ use crate::failure::{Ended, Failure};
 use crate::output::{Output, Style};
 use crate::run::RunRef;
 
-/// Longest text, bytes: what the daemon takes.
+/// Length of the longest text that the daemon accepts, in bytes.
 const LONGEST: u64 = 4 << 20;
 
 /// Read a model's text from standard input, run the first ```forge:… block in it, and print what to send to it next.
@@ -63,7 +63,7 @@ impl Step {
     }
 }
 
-/// A model's text, as UTF-8.
+/// Reads a model's text, which must be UTF-8.
 fn text(stream: &mut impl io::Read) -> Result<String, Failure> {
     let mut text = Vec::new();
     stream
@@ -76,7 +76,7 @@ fn text(stream: &mut impl io::Read) -> Result<String, Failure> {
     String::from_utf8(text).map_err(|_| Failure::usage("the text is not UTF-8"))
 }
 
-/// An answer without a tool is a success; what a call came to is as with `coffer call`.
+/// Returns the exit code. A text without a tool call is a success, and a call gives the same code as `coffer call`.
 fn exit(step: &StepTranscriptResponse) -> Exit {
     match (step.status(), step.call_status.as_str()) {
         (Status::PlainText, _) | (Status::ToolResult, "SUCCEEDED") => Exit::Ok,

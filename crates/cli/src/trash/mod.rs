@@ -1,4 +1,4 @@
-//! `coffer trash`: what was deleted in a run.
+//! `coffer trash`: files that were deleted in a run.
 
 mod list;
 mod show;

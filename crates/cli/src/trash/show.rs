@@ -1,4 +1,4 @@
-//! `coffer trash show`: the content of something that was deleted, byte for byte.
+//! `coffer trash show`: the content of a deleted file, byte for byte.
 
 use clap::Args;
 use wire::v1::ReadTrashRequest;
@@ -8,7 +8,7 @@ use crate::exit::Exit;
 use crate::failure::Ended;
 use crate::run::RunRef;
 
-/// Most that one answer has, bytes.
+/// Size of the largest piece in one answer, in bytes.
 const PIECE: u32 = 1 << 20;
 
 /// Print the content of a deleted file, byte for byte.

@@ -43,7 +43,7 @@ impl List {
     }
 }
 
-/// Up to `limit` of them.
+/// Returns up to `limit` workspaces.
 pub(super) async fn all(
     client: &Client,
     limit: usize,

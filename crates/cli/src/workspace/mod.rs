@@ -1,4 +1,4 @@
-//! `coffer workspace`: the directories that the daemon keeps when their runs have ended.
+//! `coffer workspace`: the directories that the daemon keeps after their runs have ended.
 
 mod delete;
 mod list;
@@ -12,10 +12,10 @@ crate::verbs::verbs! {
     Delete(delete::Delete),
 }
 
-/// Workspaces looked through for part of an id.
+/// Number of workspaces that are searched for a partial id.
 const MOST: usize = 100_000;
 
-/// The whole id of the workspace that `text` names: the whole, or a unique end or beginning.
+/// Returns the whole id of the workspace that `text` names by its whole id, or by a unique end or beginning.
 pub(crate) async fn resolve(client: &Client, text: &str) -> Result<String, Failure> {
     ids::resolve(text, "workspace", "coffer workspace list", async || {
         let all = list::all(client, MOST, false).await?;

@@ -45,9 +45,10 @@ impl Hierarchy {
         };
         match fs::read_to_string(dir.join(file)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            read => {
-                Ok(read.map_err(failed("see the commands stand still"))?.lines().any(|line| line == frozen))
-            }
+            read => Ok(read
+                .map_err(failed("see whether the commands are frozen"))?
+                .lines()
+                .any(|line| line == frozen)),
         }
     }
 }
@@ -60,7 +61,7 @@ pub(super) fn locate(
     mounts: &[u8],
     container: &ContainerId,
 ) -> Result<(Hierarchy, PathBuf), CgroupError> {
-    let mut reason = "the process is in no hierarchy that can end it";
+    let mut reason = "the process is in no cgroup hierarchy with cgroup.kill or a freezer";
     for (hierarchy, controller) in [(Hierarchy::Unified, None), (Hierarchy::Freezer, Some("freezer"))] {
         match dir_of(controller, membership, mounts, container) {
             Ok(dir) => return Ok((hierarchy, dir)),

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_since_is_what_counts() {
+    fn limit_events_are_counted_since_the_start() {
         let before = LimitEvents { oom_kills: 2, forks_refused: 10 };
         let after = LimitEvents { oom_kills: 3, forks_refused: 10 };
         assert_eq!(after.since(before), LimitEvents { oom_kills: 1, forks_refused: 0 });

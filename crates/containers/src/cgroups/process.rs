@@ -76,7 +76,7 @@ impl HostProcess {
     ///
     /// The process cannot undo this if the daemon has `CAP_SYS_RESOURCE`, which root has outside of some containers.
     pub fn goes_first(&self) -> Result<(), CgroupError> {
-        let said = "say that the command is the first to go when memory runs out";
+        let said = "mark the command as the first to be killed when memory runs out";
         let path = format!("/proc/{}/oom_score_adj", self.pid());
         let mut file = fs::File::options().write(true).open(path).map_err(failed(said))?;
         // Checked after opening, so that the file cannot be that of another process with the same pid.
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_goes_first_says_so() {
+    fn goes_first_sets_oom_score() {
         let mut child =
             std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let process = HostProcess::of_engine(child.id()).unwrap();

@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn an_unreachable_engine_comes_with_advice() {
         let endpoint = Endpoint::parse("unix:///nowhere/docker.sock").unwrap();
-        let error = crate::DockerEngine::connect(&endpoint).unwrap_err();
+        let error = crate::Engine::connect(&endpoint).unwrap_err();
         assert_eq!(
             error.to_string(),
             "no engine answers at unix:///nowhere/docker.sock: the socket does not exist; start Docker Engine, \

@@ -12,11 +12,11 @@ use bollard::query_parameters::{
 use futures_util::TryStreamExt as _;
 use tokio::sync::mpsc;
 
-use super::{ASKING, DockerEngine, readback};
+use super::{ASKING, Engine, readback};
 use crate::engine::{BuildNetwork, EngineError, ImageBuild, ImageListing, TarStream};
 use crate::ids::ImageReference;
 
-impl DockerEngine {
+impl Engine {
     pub(super) async fn load(&self, archive: TarStream, limit: Duration) -> Result<(), EngineError> {
         let attempt = "load the image";
         let client = self.client.clone().with_timeout(limit);

@@ -202,7 +202,7 @@ fn surplus(host: &HostConfig, config: &ContainerConfig) -> Vec<String> {
     }
     let found = [
         ("privileged", host.privileged == Some(true)),
-        ("no end for want of memory", host.oom_kill_disable == Some(true)),
+        ("the out-of-memory killer is off", host.oom_kill_disable == Some(true)),
         ("a cgroup of another parent", host.cgroup_parent.as_ref().is_some_and(|parent| !parent.is_empty())),
         ("devices", any(host.devices.as_ref())),
         ("device rules", any(host.device_cgroup_rules.as_ref())),

@@ -57,8 +57,8 @@ pub fn check_overlay_layers(layers: BorrowedFd<'_>) -> Result<(), OverlayError> 
     let kind = rustix::fs::fstatfs(layers).map_err(failed("look at the file system of the layers"))?;
     if u64::try_from(kind.f_type).is_ok_and(|kind| kind == OVERLAYFS_MAGIC) {
         return Err(OverlayError::Layers(
-            "state_dir lies on an overlay itself (a container's own file system?), which cannot keep the changes of \
-             another: put it on a volume or a disk",
+            "state_dir is itself on an overlay (a container's own file system?), which cannot hold the \
+             changes of another overlay: put it on a volume or a disk",
         ));
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -125,7 +125,7 @@ pub(super) fn under_quota<T: Send>(
         });
         thread.join()
     });
-    mounted.unwrap_or_else(|_| Err(OverlayError::Kernel("the thread that mounts it broke".to_owned())))
+    mounted.unwrap_or_else(|_| Err(OverlayError::Kernel("the mounting thread failed".to_owned())))
 }
 
 fn make(beneath: BorrowedFd<'_>, layers: BorrowedFd<'_>) -> Result<OwnedFd, OverlayError> {

@@ -90,7 +90,7 @@ fn a_slot_is_never_made_over_something() {
 }
 
 #[test]
-fn what_a_killed_daemon_left_is_cleaned_up() {
+fn slots_of_a_killed_daemon_are_cleaned() {
     let place = place();
     for name in ["a", "b c"] {
         let path = place.slots.join(name);
@@ -123,7 +123,7 @@ fn probing_leaves_nothing_behind_and_proc_cannot_be_mapped() {
 }
 
 #[test]
-fn files_of_unmapped_users_belong_to_nobody() {
+fn files_of_unmapped_users_have_the_overflow_owner() {
     let place = place();
     let unmapped = place.source.join("strange");
     fs::write(&unmapped, "").unwrap();
@@ -169,7 +169,7 @@ fn a_slot_made_in_another_mount_namespace_reaches_the_host_through_a_shared_dire
 
 /// The same, of what is mounted when the container runs already.
 #[test]
-fn what_covers_a_slot_of_another_mount_namespace_appears_in_what_the_host_has_bound_of_it() {
+fn mounts_in_a_slot_of_another_namespace_propagate_to_host_binds() {
     use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
     let place = place();
     mount_bind(&place.slots, &place.slots).expect(NEEDS_ROOT);
@@ -463,7 +463,7 @@ fn a_root_needs_layers_that_can_be_seen() {
 }
 
 #[test]
-fn what_covers_a_shared_slot_appears_where_it_was_bound_before_and_goes_with_it() {
+fn mounts_in_a_shared_slot_propagate_to_earlier_binds() {
     use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
     let place = place();
     let path = place.slots.join("w");

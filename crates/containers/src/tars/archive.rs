@@ -145,11 +145,12 @@ impl Parts {
         let manifest =
             self.kept.get(MANIFEST).ok_or(BadTar::NoArchive("it has no manifest.json of 1 MiB or less"))?;
         let parsed: Vec<Value> = serde_json::from_slice(manifest)
-            .map_err(|_| BadTar::NoArchive("its manifest.json is no list"))?;
+            .map_err(|_| BadTar::NoArchive("its manifest.json is not a list"))?;
         let [image] = parsed.as_slice() else {
             return Err(BadTar::NoArchive("it has none, or more than one: save the image by itself"));
         };
-        let names_no = BadTar::NoArchive("its manifest.json names no configuration or layers of its own");
+        let names_no =
+            BadTar::NoArchive("its manifest.json does not name a configuration and layers of this archive");
         let config = image["Config"].as_str().and_then(|name| self.kept.get(name.as_bytes()));
         let layers: Option<Vec<_>> = image["Layers"]
             .as_array()
@@ -183,7 +184,7 @@ impl Parts {
 /// Writes a layer anew without changing its length.
 fn layer(content: &mut impl Read, member: &Member, output: &mut impl Write) -> Result<Layer, BadTar> {
     if member.name == MANIFEST {
-        return Err(BadTar::NoArchive("its manifest.json is no list"));
+        return Err(BadTar::NoArchive("its manifest.json is not a list"));
     }
     write::file_header(output, &member.name, member.size)?;
     let mut came = Meter::new(content, member.size);

@@ -71,7 +71,7 @@ impl Fields {
         };
         let rest = if is_gnu { PREFIX.start..BLOCK } else { REST };
         if block[rest].iter().any(|byte| *byte != 0) {
-            return Err(BadTar::NoTar("a header has more fields than its form has"));
+            return Err(BadTar::NoTar("a header has more fields than its format allows"));
         }
         let number = |field: Range<usize>, what| number(&block[field], is_gnu).ok_or(BadTar::NoTar(what));
         Ok(Self {
@@ -80,16 +80,16 @@ impl Fields {
             name: text(&block[NAME]),
             prefix: if is_gnu { Vec::new() } else { text(&block[PREFIX]) },
             link: text(&block[LINK]),
-            mode: number(MODE, "a header has a mode that is none")?,
-            uid: number(UID, "a header has a user that is none")?,
-            gid: number(GID, "a header has a group that is none")?,
-            size: number(SIZE, "a header has a size that is none")?,
-            modified: number(MODIFIED, "a header has a time that is none")?,
+            mode: number(MODE, "a header has an invalid mode")?,
+            uid: number(UID, "a header has an invalid user")?,
+            gid: number(GID, "a header has an invalid group")?,
+            size: number(SIZE, "a header has an invalid size")?,
+            modified: number(MODIFIED, "a header has an invalid time")?,
             user: text(&block[USER]),
             group: text(&block[GROUP]),
             device: Some((
-                number(MAJOR, "a header has a device that is none")?,
-                number(MINOR, "a header has a device that is none")?,
+                number(MAJOR, "a header has an invalid device number")?,
+                number(MINOR, "a header has an invalid device number")?,
             )),
         })
     }

@@ -27,15 +27,15 @@ pub use meter::Meter;
 /// Reason why a tar is refused, for the operator who sent it.
 #[derive(Debug, thiserror::Error)]
 pub enum BadTar {
-    #[error("it is no tar: {0}")]
+    #[error("it is not a tar archive: {0}")]
     NoTar(&'static str),
-    #[error("it is cut: it ends within {0}")]
+    #[error("it is truncated: it ends within {0}")]
     Cut(String),
     #[error("{0} is compressed, so its size unpacked is not known: decompress it first")]
     Compressed(String),
     #[error("{name}: {why}")]
     Member { name: String, why: &'static str },
-    #[error("it is no archive of one image: {0}")]
+    #[error("it is not an archive of one image: {0}")]
     NoArchive(&'static str),
     #[error("it is longer than {0} bytes")]
     TooLong(u64),

@@ -31,7 +31,7 @@ impl Records {
             let (key, value, after) = record(rest).ok_or(BadTar::NoTar("a pax header is damaged"))?;
             rest = after;
             if !records.take(key, value)? {
-                return Err(BadTar::NoTar("a pax header says one thing twice"));
+                return Err(BadTar::NoTar("a pax header has a key twice"));
             }
         }
         Ok(records)
@@ -115,16 +115,14 @@ fn set<T>(place: &mut Option<T>, value: T) -> bool {
 
 fn text(value: &[u8]) -> Result<Vec<u8>, BadTar> {
     if value.is_empty() || value.contains(&0) {
-        return Err(BadTar::NoTar("a pax header has a name that is none"));
+        return Err(BadTar::NoTar("a pax header has an invalid name"));
     }
     Ok(value.to_vec())
 }
 
 fn number(value: &[u8]) -> Result<u64, BadTar> {
     let digits = std::str::from_utf8(value).ok().filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
-    digits
-        .and_then(|digits| digits.parse().ok())
-        .ok_or(BadTar::NoTar("a pax header has a number that is none"))
+    digits.and_then(|digits| digits.parse().ok()).ok_or(BadTar::NoTar("a pax header has an invalid number"))
 }
 
 fn time(value: &[u8]) -> Result<Vec<u8>, BadTar> {
@@ -134,5 +132,5 @@ fn time(value: &[u8]) -> Result<Vec<u8>, BadTar> {
     });
     let digits = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     let is_time = value.len() <= MAX_TIME && digits(seconds) && fraction.is_none_or(digits);
-    if is_time { Ok(value.to_vec()) } else { Err(BadTar::NoTar("a pax header has a time that is none")) }
+    if is_time { Ok(value.to_vec()) } else { Err(BadTar::NoTar("a pax header has an invalid time")) }
 }

@@ -156,7 +156,7 @@ fn no_header_of_a_client_s_gets_to_the_engine() {
 }
 
 #[test]
-fn what_readers_take_differently_is_refused() {
+fn ambiguous_tars_are_refused() {
     let is_odd = |fill: &dyn Fn(&mut Builder<Vec<u8>>), why: &str| {
         let tar = made(|tar| fill(tar));
         let refused = filesystem(&tar).unwrap_err();
@@ -189,9 +189,9 @@ fn what_readers_take_differently_is_refused() {
         },
         two,
     );
-    is_odd(&|tar| extended(tar, &[("path", "a"), ("path", "../b")], "c", b"x"), "one thing twice");
-    is_odd(&|tar| extended(tar, &[("path", "")], "c", b"x"), "name that is none");
-    is_odd(&|tar| extended(tar, &[("size", "+1")], "c", b"x"), "number that is none");
+    is_odd(&|tar| extended(tar, &[("path", "a"), ("path", "../b")], "c", b"x"), "a key twice");
+    is_odd(&|tar| extended(tar, &[("path", "")], "c", b"x"), "an invalid name");
+    is_odd(&|tar| extended(tar, &[("size", "+1")], "c", b"x"), "an invalid number");
     is_odd(&|tar| extended(tar, &[("size", "3000000000")], "c", b"x"), "two sizes");
     is_odd(&|tar| (pax(tar, "0010 path=\n"), file(tar, "c", b"")).1, "damaged");
     is_odd(&|tar| file(tar, "c/", b"x"), "name of a directory");
@@ -211,8 +211,8 @@ fn what_readers_take_differently_is_refused() {
     for (tar, why) in [
         (magic, "neither POSIX's nor GNU's"),
         (prefix, "more fields"),
-        (sized, "is no file"),
-        (typed, "another by its mode"),
+        (sized, "is not a file"),
+        (typed, "its mode contradicts"),
         (sparse, "sparse"),
     ] {
         let refused = [filesystem(&tar).unwrap_err(), archive(&saved(&manifest(), &tar)).unwrap_err()];
@@ -224,7 +224,7 @@ fn what_readers_take_differently_is_refused() {
 
 /// A layer that changes on its way has other digests, and its configuration says so.
 #[test]
-fn a_layer_that_is_written_anew_has_its_digest_in_the_configuration() {
+fn rewritten_layer_has_its_digest_in_the_configuration() {
     let tidy = filesystem(&small_layer()).unwrap();
     let untidy = made(|tar| extended(tar, &[("comment", "x"), ("path", "etc/motd")], "m", b"hello"));
     for (layer, changes) in [(tidy, false), (untidy, true)] {
@@ -300,7 +300,7 @@ fn lengths_that_are_not_there_and_damaged_headers_are_refused() {
     }
     let mut lying = header("big", EntryType::Regular, 1 << 60).as_bytes().to_vec();
     lying.extend([0; 1024]);
-    assert!(filesystem(&lying).unwrap_err().contains("cut"));
+    assert!(filesystem(&lying).unwrap_err().contains("truncated"));
     let mut bent = tar.clone();
     bent[0] ^= 1;
     assert!(filesystem(&bent).unwrap_err().contains("checksum"));
@@ -312,7 +312,7 @@ fn lengths_that_are_not_there_and_damaged_headers_are_refused() {
 }
 
 #[test]
-fn what_is_larger_unpacked_is_refused() {
+fn sparse_and_compressed_members_are_refused() {
     let sparse = made(|tar| tar.append(&header("hole", EntryType::GNUSparse, 0), &[][..]).unwrap());
     assert!(filesystem(&sparse).unwrap_err().contains("sparse"));
     let content = "27 GNU.sparse.size=1000000\n";
@@ -347,7 +347,7 @@ fn a_long_name_takes_bounded_memory() {
     endless.as_mut_bytes()[124..136]
         .copy_from_slice(&[0x80, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
     endless.set_cksum();
-    assert!(filesystem(endless.as_bytes()).unwrap_err().contains("cut"));
+    assert!(filesystem(endless.as_bytes()).unwrap_err().contains("truncated"));
 }
 
 #[test]

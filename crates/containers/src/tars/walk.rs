@@ -63,7 +63,9 @@ impl<R: Read> Walk<R> {
                 // A comment on all members that follow, as git writes it. It is left out.
                 b'g' if extensions.are_none() => {
                     if !Records::parse(&self.extension(fields.size)?)?.is_empty() {
-                        return Err(BadTar::NoTar("a global header says something of all members"));
+                        return Err(BadTar::NoTar(
+                            "a global header sets fields of all members, which is not supported",
+                        ));
                     }
                     true
                 }
@@ -71,7 +73,7 @@ impl<R: Read> Walk<R> {
                     let member = extensions.describe(fields)?;
                     self.members += 1;
                     if self.members > MAX_MEMBERS {
-                        return Err(member.refused("is one member too many"));
+                        return Err(member.refused("is one member more than a tar may have"));
                     }
                     self.left = member.size;
                     self.filling = filling(member.size);
@@ -106,7 +108,7 @@ impl<R: Read> Walk<R> {
             match self.input.read(&mut block) {
                 Ok(0) => return Ok(()),
                 Ok(count) if block.iter().take(count).all(|byte| *byte == 0) => {}
-                Ok(_) => return Err(BadTar::NoTar("something follows its end")),
+                Ok(_) => return Err(BadTar::NoTar("data follows its end")),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
             }
@@ -144,7 +146,7 @@ impl<R: Read> Walk<R> {
         let mut text = self.extension(fields.size)?;
         let is_ended = text.pop() == Some(0);
         if !fields.is_gnu || !is_ended || text.is_empty() || text.contains(&0) {
-            return Err(BadTar::NoTar("a long name is none"));
+            return Err(BadTar::NoTar("a long name is invalid"));
         }
         Ok(text)
     }
@@ -195,7 +197,7 @@ impl Extensions {
             return refused("is neither a file, a directory, a link nor a device");
         };
         if self.link.is_some() && !kind.is_link() {
-            return refused("has the target of a link, and is none");
+            return refused("has a link target but is not a link");
         }
         if kind == Kind::File && name.ends_with(b"/") {
             return refused("is a file with the name of a directory");
@@ -209,11 +211,11 @@ impl Extensions {
             None => fields.size,
         };
         if kind != Kind::File && size != 0 {
-            return refused("has a size, and is no file");
+            return refused("has a size but is not a file");
         }
         let is_typed = [0, kind.mode_bits()].contains(&(fields.mode & !0o7_777));
         if !is_typed && kind != Kind::HardLink {
-            return refused("is of one kind by its header, and of another by its mode");
+            return refused("has a type in its header that its mode contradicts");
         }
         let link = self.link.or_else(|| records.link.clone()).unwrap_or(fields.link);
         Ok(Member {
@@ -237,7 +239,7 @@ impl Extensions {
 /// Returns the whole seconds of a time that was checked.
 fn seconds(time: &[u8]) -> Result<u64, BadTar> {
     let whole = time.split(|byte| *byte == b'.').next().and_then(|digits| std::str::from_utf8(digits).ok());
-    whole.and_then(|digits| digits.parse().ok()).ok_or(BadTar::NoTar("a pax header has a time that is none"))
+    whole.and_then(|digits| digits.parse().ok()).ok_or(BadTar::NoTar("a pax header has an invalid time"))
 }
 
 /// Reader of one member's content.

@@ -18,7 +18,7 @@ const LONG: &[u8] = b"././@LongLink";
 
 /// Writes the headers of a member.
 pub(super) fn write(output: &mut impl Write, member: &Member) -> Result<(), BadTar> {
-    let blocks = headers(member).ok_or_else(|| member.refused("says what its header has no room for"))?;
+    let blocks = headers(member).ok_or_else(|| member.refused("has values that a header cannot hold"))?;
     Ok(output.write_all(&blocks)?)
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use cofferdam_containers::{
-    Access, CgroupError, ContainerCgroup, ContainerState, Engine, EngineError, Group, HostProcess, IdMap,
+    Access, CgroupError, ContainerCgroup, ContainerState, EngineError, Group, HostProcess, IdMap,
     LABEL_INSTANCE, MountSlot, MountSpec, Propagation, RunUser, report, verify,
 };
 
@@ -27,7 +27,7 @@ fn directory(dir: &Path, name: &str, owner: u32) -> MountSpec {
 }
 
 #[tokio::test]
-async fn what_is_in_force_is_what_was_asked_for() {
+async fn settings_in_force_match_the_request() {
     let test = TestContainer::start(|dir| {
         directory(dir, "pkg", 1001);
         let package = MountSpec::new(&dir.join("pkg"), "/pkg", true, Propagation::Private).unwrap();
@@ -124,7 +124,7 @@ async fn the_host_s_particulars_are_out_of_sight() {
 }
 
 #[tokio::test]
-async fn there_is_no_network() {
+async fn container_has_no_network() {
     let test = TestContainer::start(no_mounts).await;
     let devices = test.probe(&["read", "/proc/net/dev"]).await;
     let names: Vec<&str> = devices.iter().filter_map(|line| Some(line.split_once(':')?.0.trim())).collect();

@@ -2,7 +2,7 @@
 
 use crate::support::{TestImage, busybox, engine};
 use cofferdam_containers::{
-    DockerEngine, Endpoint, Engine, EngineError, ImageReference, ImportChanges, advisories, ensure_default,
+    Endpoint, Engine, EngineError, ImageReference, ImportChanges, advisories, ensure_default,
 };
 
 #[tokio::test]
@@ -21,12 +21,12 @@ async fn the_engine_tells_its_versions() {
 }
 
 #[tokio::test]
-async fn a_socket_where_nobody_listens_is_told_with_its_remedy() {
+async fn socket_without_a_listener_is_reported_with_a_remedy() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("engine.sock");
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let endpoint = Endpoint::parse(&format!("unix://{}", path.display())).unwrap();
-    let error = DockerEngine::connect(&endpoint).unwrap().version().await.unwrap_err();
+    let error = Engine::connect(&endpoint).unwrap().version().await.unwrap_err();
     assert!(matches!(error, EngineError::Unreachable { .. }), "{error:?}");
     assert!(error.to_string().ends_with("no process listens on the socket; start Docker Engine"), "{error}");
 }
@@ -76,7 +76,7 @@ async fn a_forged_default_image_is_replaced() {
 }
 
 #[tokio::test]
-async fn an_image_that_the_engine_does_not_have_is_no_error() {
+async fn missing_image_is_not_an_error() {
     let absent = ImageReference::parse("cofferdam/absent:none").unwrap();
     assert_eq!(engine().image(&absent).await.unwrap(), None);
 }

@@ -7,18 +7,18 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
 use cofferdam_containers::{
-    Busybox, ContainerId, ContainerName, ContainerSpec, DockerEngine, Endpoint, Engine, EtcFiles, ExecStream,
-    GUEST_PATH, Hardening, ImageId, ImageReference, MountSpec, Root, RunFacts, RunUser, container_spec,
-    cpu_limit, ensure_default, etc_files,
+    Busybox, ContainerId, ContainerName, ContainerSpec, Endpoint, Engine, EtcFiles, ExecStream, GUEST_PATH,
+    Hardening, ImageId, ImageReference, MountSpec, Root, RunFacts, RunUser, container_spec, cpu_limit,
+    ensure_default, etc_files,
 };
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const NEEDS_ENGINE: &str = "these tests need Docker Engine on unix:///var/run/docker.sock and root: deploy/engine.sh installs and starts it";
 
-pub(crate) fn engine() -> Arc<DockerEngine> {
+pub(crate) fn engine() -> Arc<Engine> {
     let endpoint = Endpoint::parse("unix:///var/run/docker.sock").unwrap();
-    Arc::new(DockerEngine::connect(&endpoint).expect(NEEDS_ENGINE))
+    Arc::new(Engine::connect(&endpoint).expect(NEEDS_ENGINE))
 }
 
 /// The probe, compiled once for each version of its source.
@@ -79,7 +79,7 @@ pub(crate) fn busybox() -> Busybox {
 
 /// A default image. Each is unique, so that tests do not remove each other's.
 pub(crate) struct TestImage {
-    pub(crate) engine: Arc<DockerEngine>,
+    pub(crate) engine: Arc<Engine>,
     pub(crate) reference: ImageReference,
     pub(crate) image: cofferdam_containers::UsableImage,
     pub(crate) busybox: Busybox,
@@ -110,7 +110,7 @@ pub(crate) struct TestContainer {
 }
 
 pub(crate) struct Removed {
-    engine: Arc<DockerEngine>,
+    engine: Arc<Engine>,
     pub(crate) id: ContainerId,
 }
 
@@ -159,7 +159,7 @@ impl TestContainer {
         Self { container, spec, dir, image }
     }
 
-    pub(crate) fn engine(&self) -> &DockerEngine {
+    pub(crate) fn engine(&self) -> &Engine {
         &self.image.engine
     }
 

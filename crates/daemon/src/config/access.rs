@@ -1,9 +1,9 @@
-//! `access`: roles of uids, and of those whom certificates name.
+//! Reads `access`: the roles of uids and of certificate subjects.
 
 use document::{At, Fields};
 use identity::{Certified, Role, Roles};
 
-/// Roles of uids, and of those whom certificates name.
+/// Reads the roles of uids, and of the subjects that client certificates name.
 pub(super) fn read(top: &Fields<'_>) -> (Vec<(u32, Roles)>, Vec<Certified>) {
     let mut granted: Vec<(u32, Roles)> = Vec::new();
     let mut certified: Vec<Certified> = Vec::new();
@@ -11,7 +11,7 @@ pub(super) fn read(top: &Fields<'_>) -> (Vec<(u32, Roles)>, Vec<Certified>) {
         let entry = entry.fields(&["uid", "certificate", "roles", "files"]);
         if let Some(at) = entry.get("certificate") {
             if entry.get("uid").is_some() {
-                entry.at("uid").problem("cannot be set beside `certificate`: an entry is for one of them");
+                entry.at("uid").problem("cannot be combined with `certificate`: an entry has one of the two");
             }
             let (roles, user) = (roles(&entry), entry.get("files").and_then(user));
             let Some(subject) = at.text().map(str::to_owned) else { continue };
@@ -22,7 +22,7 @@ pub(super) fn read(top: &Fields<'_>) -> (Vec<(u32, Roles)>, Vec<Certified>) {
             continue;
         }
         if entry.get("files").is_some() {
-            entry.at("files").problem("is for a `certificate`: a uid has its own files");
+            entry.at("files").problem("is only for an entry with `certificate`: a uid uses its own files");
         }
         let uid = entry.required("uid").and_then(number);
         let roles = roles(&entry);
@@ -40,7 +40,7 @@ pub(super) fn roles(entry: &Fields<'_>) -> Roles {
     named.iter().filter_map(|at| at.one_of(&Role::ALL)).fold(Roles::none(), Roles::with)
 }
 
-/// Whose files somebody elsewhere may use.
+/// Reads the uid and gid whose files a remote principal may use.
 pub(super) fn user(at: &At<'_>) -> Option<(u32, u32)> {
     let fields = at.fields(&["uid", "gid"]);
     let (uid, gid) = (fields.required("uid").and_then(number), fields.required("gid").and_then(number));

@@ -1,4 +1,4 @@
-//! `alerts`: who is told.
+//! Reads `alerts`: the webhooks that receive alerts.
 
 use document::{At, Fields};
 use gateway::Severity;
@@ -14,28 +14,28 @@ const SEVERITIES: [(&str, Severity); 4] = [
     ("critical", Severity::Critical),
 ];
 
-/// Webhooks that there may be: each has a task, and each alert a delivery for each.
+/// Maximum number of webhooks. Each has a task, and each alert is delivered to each webhook.
 const MAX_WEBHOOKS: usize = 16;
 
-/// A webhook.
+/// A webhook that receives alerts.
 #[derive(Debug, Clone)]
 pub(crate) struct Webhook {
-    /// Names it in alerts and logs.
+    /// Name of the webhook in alerts and logs.
     pub(crate) name: String,
-    /// Where it is.
+    /// Endpoint to which alerts are posted.
     pub(crate) endpoint: Endpoint,
-    /// It is told of alerts that matter as much as this, or more.
+    /// Lowest severity of the alerts that the webhook receives.
     pub(crate) min_severity: Severity,
 }
 
 impl Webhook {
-    /// With its secret read.
+    /// Reads the secret and returns the webhook, ready for use.
     pub(super) fn open(&self) -> Result<anomaly::Webhook, String> {
         let endpoint = self.endpoint.open(&self.name)?;
         Ok(anomaly::Webhook { endpoint, min_severity: self.min_severity })
     }
 
-    /// For the printed configuration.
+    /// Returns the webhook in the form of the configuration file.
     pub(super) fn shown(&self) -> Value {
         let mut shown = self.endpoint.shown();
         shown["name"] = self.name.as_str().into();
@@ -65,7 +65,7 @@ pub(super) fn webhooks(alerts: &Fields<'_>) -> Vec<Webhook> {
 fn name(at: &At<'_>, before: &[Webhook]) -> Option<String> {
     let name = values::name(at)?;
     if before.iter().any(|before| before.name == name) {
-        at.problem(format!("{name:?} is there twice"));
+        at.problem(format!("{name:?} is listed twice"));
         return None;
     }
     Some(name)
@@ -78,7 +78,7 @@ mod tests {
     use super::super::testing::{keys, parse};
 
     #[test]
-    fn what_is_wrong_with_webhooks_is_said_all_at_once() {
+    fn all_webhook_problems_are_reported() {
         let text = "alerts: { webhooks: [
             { name: 'A b', url: 'http://example.org/', secret_file: /no/such/file, min_severity: loud, timeout: 0s, attempts: 99, first_retry: x },
             { name: a, url: nonsense, secret_file: relative }] }";
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_may_be_secret_is_printed_and_the_rest_is_the_same() {
+    fn printed_webhooks_hide_secrets() {
         let directory = tempfile::tempdir().unwrap();
         let secret = directory.path().join("secret");
         std::fs::write(&secret, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n").unwrap();

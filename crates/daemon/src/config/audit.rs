@@ -1,4 +1,4 @@
-//! `audit`: segments, how long they are kept, and checkpoints.
+//! Reads `audit`: segments, how long they are kept, and checkpoints.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,37 +13,37 @@ use super::seconds;
 use super::values::{NEVER, age_or, path, show_size, size, size_or, time_or};
 use webhook::Sender;
 
-/// What `keep` says when nothing is removed for its size.
+/// Value of `keep` with which no segment is removed for its size.
 const ALL: &str = "all";
 
-/// The longest that a time here may be, seconds.
+/// Longest time that this section accepts, seconds.
 const CENTURY: u64 = 100 * 366 * DAY;
 const DAY: u64 = 86_400;
 
-/// How the audit log is kept.
+/// Settings of the audit log.
 #[derive(Debug, Clone)]
 pub(crate) struct Audit {
-    /// When a segment is full.
+    /// Size and age at which a segment is full.
     pub(crate) limits: Limits,
-    /// What becomes of segments, and how often all is signed.
+    /// Compression and removal of segments, and the interval of checkpoints.
     pub(crate) maintenance: Maintenance,
-    /// Records after which all is signed.
+    /// Number of records after which a checkpoint is signed.
     pub(crate) checkpoint_records: u64,
-    /// Where checkpoints are sent.
+    /// Destinations to which checkpoints are sent.
     pub(crate) hooks: Hooks,
 }
 
-/// Where checkpoints go.
+/// Destinations of checkpoints.
 #[derive(Debug, Clone)]
 pub(crate) struct Hooks {
-    /// Each is appended to this file, an empty line between.
+    /// File to which checkpoints are appended, separated by empty lines.
     pub(crate) file: Option<PathBuf>,
-    /// Each is posted there, signed.
+    /// Endpoint to which each checkpoint is posted, signed.
     pub(crate) webhook: Option<Endpoint>,
 }
 
 impl Hooks {
-    /// Reads what the webhook needs; without one no secret and no certificate is read.
+    /// Opens the destinations. Reads a secret and certificates only if there is a webhook.
     pub(crate) fn open(&self) -> anyhow::Result<Couriers> {
         const KEY: &str = "audit.checkpoint.webhook";
         let open = |webhook: &Endpoint| Ok((webhook.open(KEY)?, Sender::new()?));
@@ -86,7 +86,7 @@ pub(super) fn read(top: &Fields<'_>) -> Audit {
 }
 
 impl Audit {
-    /// As a configuration again.
+    /// Returns the section in the form of the configuration file.
     pub(super) fn shown(&self) -> Value {
         let age = |age: Option<Duration>| age.map_or(NEVER.to_owned(), seconds);
         let policy = &self.maintenance.policy;
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_the_same_again() {
+    fn printed_configuration_parses_back() {
         let text =
             "audit: { segment_age: never, remove_after: 90d, keep: 10GiB, checkpoint: { file: /a/b } }";
         let printed = parse(text).unwrap().to_string();

@@ -1,4 +1,4 @@
-//! Tells what of a changed configuration is not in force: the file is read at the start alone.
+//! Reports changes of the configuration file that need a restart: the daemon reads the file only at its start.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Config, parse};
 
-/// Logs what the file says by now that is not in force, and waits for a restart.
+/// Logs the keys whose values in the file differ from those in force.
 pub(crate) fn tell_what_waits(config: &Config, file: &Path) {
     match parse::load(file) {
         Ok(now) => {
@@ -14,17 +14,18 @@ pub(crate) fn tell_what_waits(config: &Config, file: &Path) {
             if !keys.is_empty() {
                 tracing::warn!(
                     keys = keys.join(", "),
-                    "the configuration has changed, and is read at the start alone: restart the daemon for these keys"
+                    "the configuration file has changed: restart the daemon to apply these keys"
                 );
             }
         }
         Err(error) => tracing::warn!(
-            "the configuration is not in order; what was read at the start stays in force, and the daemon would not start again: {error:#}"
+            "the configuration file has an error, with which the daemon would not start again; the \
+             configuration of its start stays in force: {error:#}"
         ),
     }
 }
 
-/// Returns the keys of which the two have different values, or only one has any. A list is one value.
+/// Returns the keys whose values differ, or that only one of the two has. A list is one value.
 fn differing(one: &Value, other: &Value) -> Vec<String> {
     let mut found = Vec::new();
     compare("", one, other, &mut found);

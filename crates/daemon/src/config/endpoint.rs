@@ -1,4 +1,4 @@
-//! Where something is posted, wherever a configuration names such a place.
+//! Reads the endpoints to which the daemon posts, wherever the configuration names one.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,27 +10,27 @@ use webhook::{Secret, Target};
 use super::seconds;
 use super::values::{number_or, path, time_or};
 
-/// Keys of such a place.
+/// Keys of an endpoint.
 pub(super) const KEYS: [&str; 6] = ["url", "secret_file", "timeout", "attempts", "first_retry", "allow_http"];
 
-/// A place that can be posted to. Its secret stays in its file until it is needed.
+/// An endpoint that messages are posted to. Its secret stays in its file until it is needed.
 #[derive(Debug, Clone)]
 pub(crate) struct Endpoint {
     target: Target,
-    /// Holds what messages are signed with.
+    /// File with the secret that signs messages.
     secret_file: PathBuf,
-    /// For one attempt.
+    /// Time that one attempt may take.
     timeout: Duration,
-    /// Attempts before a message is given up.
+    /// Number of attempts before a message is given up.
     attempts: u32,
-    /// Between the first and the second; doubled each time.
+    /// Time between the first attempt and the second. It doubles with each further attempt.
     first_retry: Duration,
-    /// Plain http to another host is wanted.
+    /// Allows plain http to another host.
     allow_http: bool,
 }
 
 impl Endpoint {
-    /// Reads it from a mapping that has [`KEYS`].
+    /// Reads the endpoint from a mapping that has [`KEYS`].
     pub(super) fn read(fields: &Fields<'_>) -> Option<Self> {
         let allow_http = fields.flag_or("allow_http", false);
         let target = fields.required("url").and_then(|at| {
@@ -47,7 +47,7 @@ impl Endpoint {
         Some(Self { target: target?, secret_file: secret_file?, timeout, attempts, first_retry, allow_http })
     }
 
-    /// With its secret read, under a name for logs.
+    /// Reads the secret and returns the endpoint. `name` is its name in logs.
     pub(crate) fn open(&self, name: &str) -> Result<webhook::Endpoint, String> {
         Ok(webhook::Endpoint {
             name: name.to_owned(),
@@ -59,7 +59,7 @@ impl Endpoint {
         })
     }
 
-    /// For the printed configuration: without what may be secret of the URL.
+    /// Returns the endpoint in the form of the configuration file, without the parts of the URL that may be secret.
     pub(super) fn shown(&self) -> Value {
         json!({
             "url": self.target.shown(),

@@ -1,4 +1,4 @@
-//! `mcp`: the tools of runs for clients of the Model Context Protocol, over HTTP.
+//! Reads `mcp`: the endpoint that offers the tools of runs to clients of the Model Context Protocol, over HTTP.
 
 use std::net::SocketAddr;
 
@@ -10,19 +10,19 @@ use super::values::{number_or, time_or};
 
 const DEFAULT_ADDRESS: &str = "127.0.0.1:7464";
 
-/// The endpoint, where there is to be one.
+/// The MCP endpoint over HTTP.
 #[derive(Debug, Clone)]
 pub(crate) struct Http {
-    /// Where it listens.
+    /// Address that it listens on.
     pub(crate) address: SocketAddr,
-    /// Tokens do not go over a network in the clear: something does TLS before they reach this address.
+    /// Confirms that a proxy does TLS in front of this address. Tokens must not cross a network in the clear.
     behind_tls_proxy: bool,
-    /// How it serves.
+    /// Settings of the server.
     pub(crate) settings: Settings,
 }
 
 impl Http {
-    /// For the printed configuration.
+    /// Returns the section in the form of the configuration file.
     pub(super) fn shown(&self) -> Value {
         json!({ "http": {
             "listen": self.address.to_string(),
@@ -54,12 +54,13 @@ pub(super) fn read(top: &Fields<'_>) -> Option<Http> {
     let is_local = address.is_none_or(|address| address.ip().is_loopback());
     if !is_local && !behind_tls_proxy {
         fields.at("listen").problem(
-            "is reached from elsewhere, and tokens would go there in the clear: listen on 127.0.0.1, or put a proxy that does TLS before it and say behind_tls_proxy: true",
+            "is reachable from other hosts, and tokens would be sent unencrypted: listen on 127.0.0.1, or \
+             put a TLS proxy in front and set behind_tls_proxy: true",
         );
     }
     if !is_local && fields.items("allowed_hosts").is_empty() {
         fields.at("allowed_hosts").problem(
-            "must name what clients call this host when it is not this host alone that they come from",
+            "must list the names that clients use for this host, because clients of other hosts can connect",
         );
     }
     let mut hosts: Vec<String> = fields.items("allowed_hosts").iter().filter_map(host).collect();
@@ -73,7 +74,7 @@ pub(super) fn read(top: &Fields<'_>) -> Option<Http> {
     let connections = number_or(&fields, "connections", 1..=4_096, 512) as usize;
     let sessions_per_run = number_or(&fields, "sessions_per_run", 1..=64, 8) as usize;
     let address = address?;
-    // What this host is called by its own clients, when they are the only ones.
+    // If only clients of this host can connect, the default is the names that they use.
     if hosts.is_empty() {
         hosts = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
         hosts.extend(Some(address.ip().to_string()).filter(|ip| ip != "127.0.0.1" && ip != "::1"));
@@ -98,7 +99,7 @@ fn host(at: &At<'_>) -> Option<String> {
     let host = at.text()?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
     if host.len() > 255 || !host.chars().all(plain) {
-        at.problem("must be a name or an address, perhaps with a port");
+        at.problem("must be a name or an address, optionally with a port");
     }
     Some(host.to_owned())
 }
@@ -106,7 +107,7 @@ fn host(at: &At<'_>) -> Option<String> {
 fn origin(at: &At<'_>) -> Option<String> {
     let origin = at.text()?;
     let rest = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
-    // Without a port any would do, which nobody expects.
+    // An origin without a port would match every port, which operators do not expect.
     let has_port = rest.is_some_and(|rest| {
         let (host, port) = rest.rsplit_once(':').unwrap_or_default();
         !host.is_empty() && !rest.contains('/') && (port == "*" || port.parse::<u16>().is_ok())
@@ -122,7 +123,7 @@ mod tests {
     use super::super::testing::{keys, parse};
 
     #[test]
-    fn it_is_off_and_once_on_for_this_host_alone() {
+    fn mcp_is_off_by_default_and_listens_on_loopback() {
         assert!(parse("{}").unwrap().mcp.is_none());
         let http = parse("mcp: { http: {} }").unwrap().mcp.unwrap();
         assert_eq!(http.address.to_string(), "127.0.0.1:7464");
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_all_at_once() {
+    fn all_mcp_problems_are_reported() {
         let text = "mcp: { http: { listen: here, allowed_hosts: ['a b'], allowed_origins: [example.org, 'https://example.org', 'http://a:1/x'],
             dialect: latin, connections: 0, sessions_per_run: 65, session_idle_timeout: 1s } }";
         let expected = [

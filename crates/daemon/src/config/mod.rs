@@ -1,7 +1,7 @@
-//! Configuration: YAML → a validated [`Config`]. Only that travels.
+//! Turns the YAML configuration into a validated [`Config`], the only form that other modules see.
 //!
-//! Every problem is reported at once, with its line, its key and what was probably meant. A missing security setting means
-//! the strict value.
+//! Every problem is reported at once, with its line, its key and the value that was probably meant. A missing security
+//! setting means the strict value.
 
 mod access;
 mod alerts;
@@ -28,9 +28,9 @@ use identity::{Certified, Roles};
 use runs::{HarnessOnBind, OnStop, PoolEntry, RunBounds, Thresholds};
 use serde_json::{Value, json};
 use store::OutcomeBounds;
+use terminals::Limits;
 
 use crate::images::ImageBounds;
-use crate::terminal::Limits;
 
 pub(crate) use alerts::Webhook;
 pub(crate) use changed::tell_what_waits;
@@ -39,93 +39,94 @@ pub(crate) use parse::load;
 pub(crate) use pool::check as check_pool;
 pub(crate) use tcp::{DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
 
-/// What is in force.
+/// The configuration in force.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     /// Path of the Unix socket.
     pub(crate) socket: PathBuf,
-    /// Its mode.
+    /// Mode of the Unix socket.
     pub(crate) socket_mode: u32,
-    /// Its group; `None`: the daemon's own.
+    /// Group of the Unix socket; `None` for the daemon's group.
     pub(crate) socket_group: Option<u32>,
-    /// The listener for clients elsewhere; `None`: there is none.
+    /// Listener for remote clients; `None` if there is none.
     pub(crate) tcp: Option<Tcp>,
-    /// Everything that the daemon keeps.
+    /// Directory of everything that the daemon stores.
     pub(crate) state_dir: PathBuf,
-    /// Workspaces must lie beneath one of these.
+    /// Directories that workspaces must be beneath.
     pub(crate) workspace_roots: Vec<PathBuf>,
-    /// Directory of the policy; `None`: the built-in one.
+    /// Directory of the policy; `None` for the built-in policy.
     pub(crate) policy_dir: Option<PathBuf>,
-    /// Whether runs whose profile has no deny list may be on `bind` workspaces.
+    /// Permission to use `bind` workspaces for runs whose profile has no deny list.
     pub(crate) harness_on_bind: HarnessOnBind,
-    /// Where the container engine listens.
+    /// Address of the container engine.
     pub(crate) engine: containers::Endpoint,
-    /// Refuse to start on an engine with known escapes.
+    /// Refuses to start on an engine with known escapes.
     pub(crate) strict_engine: bool,
-    /// The static busybox of which the default image is made. It may be absent.
+    /// Static busybox from which the default image is made. The file may be absent.
     pub(crate) busybox: PathBuf,
-    /// What the import and the build of an image may take.
+    /// Limits for the import and the build of an image.
     pub(crate) images: ImageBounds,
-    /// The form of the host lane's jail that does where the kernel lets this daemon have no whole one.
+    /// Weaker form of the host lane's jail that is accepted if the kernel allows the daemon no full one.
     pub(crate) accepted_jail: Option<WeakerForm>,
-    /// Until an approval expires; `None`: as the profile says.
+    /// Time until an approval expires; `None` for the profile's timeout.
     pub(crate) approval_timeout: Option<Duration>,
-    /// The principal that made a call may approve it.
+    /// Lets the principal that made a call approve it.
     pub(crate) allow_self_approval: bool,
-    /// Who is told of alerts.
+    /// Webhooks that receive alerts.
     pub(crate) webhooks: Vec<Webhook>,
-    /// API roles of other uids than root's and the daemon's own.
+    /// API roles of uids other than root and the daemon's uid.
     pub(crate) access: Vec<(u32, Roles)>,
-    /// API roles of those whom client certificates name.
+    /// API roles of the subjects that client certificates name.
     pub(crate) certified: Vec<Certified>,
-    /// Issuers whose tokens count.
+    /// Issuers whose tokens are accepted.
     pub(crate) oidc: Vec<::oidc::Issuer>,
-    /// Runs that live at the same time, and how old each may become.
+    /// Maximum number of runs that are alive, and the longest life of each.
     pub(crate) runs: RunBounds,
-    /// Calls of all runs at the same time, and those that wait.
+    /// Maximum number of calls of all runs that are executed, and that wait.
     pub(crate) calls: Whole,
-    /// Connections at the same time.
+    /// Maximum number of open connections.
     pub(crate) max_connections: usize,
-    /// What becomes of runs when the daemon stops in good order.
+    /// Treatment of runs at an orderly stop of the daemon.
     pub(crate) on_stop: OnStop,
-    /// What waits for runs.
+    /// Containers that wait for runs.
     pub(crate) pool: Vec<PoolEntry>,
-    /// What commands wrote is kept up to so many bytes in all.
+    /// Maximum size of all stored command output, bytes.
     pub(crate) spool_max_total: u64,
-    /// Bytes that this leaves free of its file system.
+    /// Free space that the spool leaves on its file system, bytes.
     pub(crate) spool_min_free: u64,
-    /// How much is kept of calls that are over.
+    /// Limits for the stored outcomes of finished calls.
     pub(crate) outcomes: OutcomeBounds,
-    /// How much of its disk the daemon wants free.
+    /// Free space that the daemon wants on its disk.
     pub(crate) disk: Thresholds,
-    /// What an operator's session at a terminal may have.
+    /// Limits for an operator's terminal session.
     pub(crate) sessions: Limits,
-    /// The MCP endpoint over HTTP; `None`: there is none.
+    /// The MCP endpoint over HTTP; `None` if there is none.
     pub(crate) mcp: Option<Http>,
-    /// How the audit log is kept.
+    /// Settings of the audit log.
     pub(crate) audit: audit::Audit,
-    /// Filter of the log.
+    /// Filter of the daemon's log.
     pub(crate) log_level: String,
-    /// The log is JSON Lines instead of text.
+    /// Writes the daemon's log as JSON Lines instead of text.
     pub(crate) log_json: bool,
 }
 
 impl Config {
-    /// The webhooks of alerts, with their secrets read.
+    /// Returns the webhooks of alerts, with their secrets read.
     pub(crate) fn open_webhooks(&self) -> anyhow::Result<Vec<anomaly::Webhook>> {
         let webhooks = self.webhooks.iter().map(Webhook::open).collect::<Result<_, _>>();
         webhooks.map_err(|error| anyhow::anyhow!("alerts.webhooks: {error}"))
     }
 
-    /// How the audit log is written and signed. Its key is beside it and not in it, so that a copy of the log is no copy of
-    /// the key.
+    /// Returns the settings for writing and signing the audit log.
+    ///
+    /// The key is outside the log's directory, so that a copy of the log contains no copy of the key.
     pub(crate) fn audit_settings(&self) -> Settings {
         let key = self.state_dir.join("keys/audit.key");
         Settings { limits: self.audit.limits, signing: Some((key, self.audit.checkpoint_records)) }
     }
 }
 
-/// Everything that is wrong with a configuration; never empty.
+/// All problems of a configuration; never empty.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) struct Problems(pub(crate) Vec<Problem>);
 
@@ -135,7 +136,7 @@ impl fmt::Display for Problems {
     }
 }
 
-/// `--print-config`: what is in force, as a configuration again. There are no secrets in it so far.
+/// Prints the configuration in force as a configuration file, for `--print-config`. It contains no secrets.
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = serde_yaml::to_string(&self.shown()).map_err(|_| fmt::Error)?;
@@ -144,7 +145,7 @@ impl fmt::Display for Config {
 }
 
 impl Config {
-    /// Returns what is in force, in the form of the file.
+    /// Returns the configuration in force, in the form of the file.
     fn shown(&self) -> Value {
         let uids = self.access.iter().map(|(uid, roles)| json!({ "uid": uid, "roles": roles.names() }));
         let certified = self.certified.iter().map(|certified| {
@@ -207,7 +208,7 @@ impl Config {
         if let Some(ttl) = self.runs.max_ttl {
             shown["runs"]["max_ttl"] = json!(seconds(ttl));
         }
-        // Absent, these mean the whole jail, the built-in policy and the profile's own timeout.
+        // If absent, these mean the full jail, the built-in policy and the profile's timeout.
         if let Some(form) = self.accepted_jail {
             shown["host_lane"] = json!({ "accept": form.name() });
         }

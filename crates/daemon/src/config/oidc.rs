@@ -1,4 +1,4 @@
-//! `oidc`: issuers whose tokens count, and what their claims are worth.
+//! Reads `oidc`: the issuers whose tokens are accepted, and the roles that their claims grant.
 
 use document::{At, Fields};
 use oidc::{Grant, Issuer, Issuers, Source};
@@ -8,16 +8,17 @@ use super::access::{roles, user};
 use super::seconds;
 use super::values::{name, path, time_or};
 
-/// Issuers, audiences of each, and grants of each.
+/// Maximum number of issuers, and of audiences of an issuer.
 const MOST: usize = 16;
+/// Maximum number of grants of an issuer.
 const MOST_GRANTS: usize = 256;
-/// Bytes of a claim's name, or of its value.
+/// Maximum length of a text in this section, bytes.
 const MAX_TEXT: usize = 512;
 
 const HOUR: u64 = 3_600;
 const DAY: u64 = 86_400;
 
-/// For the printed configuration.
+/// Returns an issuer in the form of the configuration file.
 pub(super) fn shown(issuer: &Issuer) -> Value {
     let keys = match &issuer.keys {
         Source::File(file) => json!({ "file": file }),
@@ -74,7 +75,7 @@ fn issuer(at: &At<'_>, before: &[Issuer]) -> Option<Issuer> {
     let once = |at: &At<'_>, text: &str, of: fn(&Issuer) -> &str| {
         let is_new = before.iter().all(|before| of(before) != text);
         if !is_new {
-            at.problem(format!("{text:?} is there twice"));
+            at.problem(format!("{text:?} is listed twice"));
         }
         is_new
     };
@@ -89,7 +90,9 @@ fn issuer(at: &At<'_>, before: &[Issuer]) -> Option<Issuer> {
     let audiences = fields.required("audience").map(|at| {
         let audiences: Vec<_> = at.one_or_more().iter().filter_map(text).collect();
         if at.is_list() && !(1..=MOST).contains(&at.items().len()) {
-            at.problem(format!("must be one or up to {MOST} names that tokens for this daemon have"));
+            at.problem(format!(
+                "must be 1 to {MOST} audience names, one of which a token for this daemon must have"
+            ));
         }
         audiences
     });
@@ -121,7 +124,7 @@ fn source(at: &At<'_>) -> Option<Source> {
         (Some(file), None) => {
             for of_url in ["refresh", "max_age"] {
                 if let Some(at) = fields.get(of_url) {
-                    at.problem("is for a `url`: a file is taken again when it changes");
+                    at.problem("is only for a `url`: a file is read again when it changes");
                 }
             }
             path(file).map(Source::File)
@@ -144,19 +147,21 @@ fn source(at: &At<'_>) -> Option<Source> {
 fn grants(fields: &Fields<'_>) -> Vec<Grant> {
     let Some(at) = fields.required("grants") else { return Vec::new() };
     if at.is_list() && !(1..=MOST_GRANTS).contains(&at.items().len()) {
-        at.problem(format!("must have 1 to {MOST_GRANTS} entries: without one nobody has a role"));
+        at.problem(format!("must have 1 to {MOST_GRANTS} entries: without one, no token has a role"));
     }
     let read = |at: &At<'_>| {
         let fields = at.fields(&["claim", "value", "roles", "profiles", "files"]);
         let claim: Vec<_> = fields.required("claim")?.one_or_more().iter().filter_map(text).collect();
         if claim.is_empty() {
-            fields.at("claim").problem("must be a claim's name, or the names on the way to it");
+            fields
+                .at("claim")
+                .problem("must be the name of a claim, or the list of names that leads to a nested one");
         }
         let value = fields.required("value").and_then(text);
         let roles = roles(&fields);
         let profiles = fields.items("profiles").iter().filter_map(text).collect();
         if fields.get("profiles").is_some_and(|at| at.is_list() && at.items().is_empty()) {
-            fields.at("profiles").problem("must name profiles, or be missing: then it is for all of them");
+            fields.at("profiles").problem("must name profiles, or be left out for all profiles");
         }
         Some(Grant { claim, value: value?, roles, profiles, user: fields.get("files").and_then(user) })
     };
@@ -187,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn j5_what_is_wrong_with_an_issuer_is_told_by_its_keys() {
+    fn j5_issuer_problems_are_reported_by_key() {
         let directory = tempfile::tempdir().unwrap();
         let file = file(directory.path());
         let text = format!(
@@ -236,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn j5_what_is_printed_is_the_same_again() {
+    fn j5_printed_issuers_parse_back() {
         let directory = tempfile::tempdir().unwrap();
         let file = file(directory.path());
         assert!(parse("{}").unwrap().oidc.is_empty());

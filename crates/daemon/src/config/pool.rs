@@ -1,4 +1,4 @@
-//! `pool`: the containers that wait for runs.
+//! Reads `pool`: the containers that wait for runs.
 
 use containers::ImageReference;
 use document::{At, Fields};
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use super::values::number_or;
 
-/// Each is looked at every few seconds.
+/// Maximum number of entries. The daemon checks each of them every few seconds.
 const MAX_ENTRIES: usize = 32;
-/// Containers that may wait, of all entries together.
+/// Maximum number of waiting containers, of all entries together.
 const MAX_WARM: usize = 1_000;
 
-/// Reads the section: one entry for each profile, or a list of entries.
+/// Reads the section: one entry that holds for each profile, or a list of entries.
 pub(super) fn read(top: &Fields<'_>) -> Vec<PoolEntry> {
     let Some(at) = top.get("pool") else { return Vec::new() };
     let listed = at.is_list();
@@ -30,13 +30,13 @@ pub(super) fn read(top: &Fields<'_>) -> Vec<PoolEntry> {
         if entries.iter().any(same) {
             item.problem("there is an entry for this profile and image already");
         }
-        // Nothing ever waits.
+        // An entry with `max: 0` never has a waiting container.
         if read.max > 0 {
             entries.push(read);
         }
     }
     if entries.iter().map(|entry| entry.max).sum::<usize>() > MAX_WARM {
-        at.problem(format!("lets more than {MAX_WARM} containers wait, by the sum of `max`"));
+        at.problem(format!("allows more than {MAX_WARM} warm containers in total (the sum of `max`)"));
     }
     entries
 }
@@ -57,7 +57,7 @@ fn entry(at: &At<'_>, listed: bool) -> Option<PoolEntry> {
     Some(PoolEntry { profile, image, min: min as usize, max: max as usize })
 }
 
-/// For the printed configuration.
+/// Returns the entries in the form of the configuration file.
 pub(super) fn shown(entries: &[PoolEntry]) -> Value {
     let one = |entry: &PoolEntry| {
         let mut shown = json!({ "min": entry.min, "max": entry.max });
@@ -76,7 +76,9 @@ pub(super) fn shown(entries: &[PoolEntry]) -> Value {
     }
 }
 
-/// What of the pool this policy makes impossible. A policy that is loaded later only leaves such entries empty.
+/// Checks that the policy permits each entry of the pool.
+///
+/// A policy that is loaded later is not checked: an entry that it does not permit stays empty.
 pub(crate) fn check(entries: &[PoolEntry], policy: &Policy) -> anyhow::Result<()> {
     for (index, entry) in entries.iter().enumerate() {
         let Some(name) = &entry.profile else { continue };
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_by_its_key() {
+    fn pool_problems_are_reported_by_key() {
         assert_eq!(keys("pool: { min: 2, max: 1 }"), ["pool.min"]);
         assert_eq!(keys("pool: { max: 1001 }"), ["pool.max"]);
         assert_eq!(keys("pool: { profile: open, max: 1 }"), ["pool.profile"]);
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_policy_makes_impossible_is_told_by_its_key() {
+    fn pool_conflicts_with_the_policy_are_reported_by_key() {
         let policy = Policy::builtin().unwrap();
         let told = |text: &str| check(&parse(text).unwrap().pool, &policy).unwrap_err().to_string();
         assert!(told("pool: [{ profile: opne, max: 1 }]").starts_with("pool[0].profile: the policy has no"));

@@ -1,5 +1,6 @@
-//! The configuration's document → [`Config`]. What is wrong is told by each value's place; a key that is missing has its
-//! default.
+//! Turns the document of the configuration into a [`Config`].
+//!
+//! Each problem is reported with the place of its value. A missing key has its default.
 
 #![expect(
     clippy::disallowed_methods,
@@ -16,16 +17,16 @@ use host_launch::WeakerForm;
 use runs::Thresholds;
 use runs::{HarnessOnBind, OnStop, RunBounds};
 use store::OutcomeBounds;
+use terminals::Limits;
 
 use super::values::{number_or, path, path_or, size_or, time, time_or};
 use super::{Config, access, alerts, audit, mcp, oidc, pool, tcp};
 use crate::images::ImageBounds;
-use crate::terminal::Limits;
 
-/// A Unix socket's path has to fit into `sockaddr_un`, unix(7).
+/// Longest path of a Unix socket, bytes: it has to fit into `sockaddr_un`, unix(7).
 const MAX_SOCKET_PATH: usize = 107;
 
-/// Seconds.
+/// Seconds of a day.
 const DAY: u64 = 86_400;
 
 const KEYS: [&str; 23] = [
@@ -54,12 +55,13 @@ const KEYS: [&str; 23] = [
     "log",
 ];
 
-/// Everything, or what stands for it where something is wrong.
+/// Reads the whole configuration. A value with a problem is replaced by its default or left out.
 pub(super) fn config(top: &At<'_>) -> Config {
     let top = top.fields(&KEYS);
     let listen = top.section("listen", &["unix", "tcp"]);
     let unix = listen.section("unix", &["path", "mode", "group"]);
     let state_dir = state_dir(&top);
+    let policy_dir = top.get("policy_dir").and_then(path);
     let docker = top.section("docker", &["endpoint", "strict_engine"]);
     let approvals = top.section("approvals", &["timeout", "allow_self_approval"]);
     let images = top.section("images", &["max_size", "timeout"]);
@@ -73,9 +75,9 @@ pub(super) fn config(top: &At<'_>) -> Config {
         socket_mode: unix.get("mode").and_then(socket_mode).unwrap_or(0o660),
         socket_group: unix.get("group").and_then(socket_group),
         tcp: tcp::read(&listen),
-        workspace_roots: roots(&top, &state_dir),
+        workspace_roots: roots(&top, &state_dir, policy_dir.as_deref()),
         state_dir,
-        policy_dir: top.get("policy_dir").and_then(path),
+        policy_dir,
         harness_on_bind: harness_on_bind(&top),
         engine: docker.get("endpoint").and_then(endpoint).unwrap_or_default(),
         strict_engine: docker.flag_or("strict_engine", false),
@@ -128,7 +130,7 @@ fn state_dir(top: &Fields<'_>) -> PathBuf {
 fn socket(unix: &Fields<'_>) -> PathBuf {
     let socket = path_or(unix, "path", "/run/cofferdam/cofferd.sock");
     if socket.symlink_metadata().is_ok_and(|found| !found.file_type().is_socket()) {
-        unix.at("path").problem(format!("there is something else than a socket at {}", socket.display()));
+        unix.at("path").problem(format!("{} exists and is not a socket", socket.display()));
     }
     if socket.as_os_str().len() > MAX_SOCKET_PATH {
         let message = format!("is longer than {MAX_SOCKET_PATH} bytes, the system's limit for sockets");
@@ -140,7 +142,7 @@ fn socket(unix: &Fields<'_>) -> PathBuf {
 fn socket_mode(at: &At<'_>) -> Option<u32> {
     match u32::from_str_radix(at.text()?, 8) {
         Ok(mode) if mode & 0o002 != 0 => {
-            at.problem("must not let everybody write: who may connect may ask for runs");
+            at.problem("must not be writable by everybody: anyone who can connect can request runs");
             None
         }
         Ok(mode) if mode <= 0o777 => Some(mode),
@@ -182,19 +184,30 @@ fn endpoint(at: &At<'_>) -> Option<Endpoint> {
     endpoint
 }
 
-fn roots(top: &Fields<'_>, state_dir: &Path) -> Vec<PathBuf> {
+fn roots(top: &Fields<'_>, state_dir: &Path, policy_dir: Option<&Path>) -> Vec<PathBuf> {
+    let (state_dir, policy_dir) = (real(state_dir), policy_dir.map(real));
     let read = |at: &At<'_>| {
         let root = path(at)?;
+        let real = real(&root);
         if root == Path::new("/") {
             at.problem("must not be the whole file system");
-        } else if state_dir.starts_with(&root) || root.starts_with(state_dir) {
+        } else if state_dir.starts_with(&real) || real.starts_with(&state_dir) {
             at.problem("must not overlap state_dir: a run could reach the daemon's own files");
+        } else if policy_dir.as_ref().is_some_and(|policy_dir| policy_dir.starts_with(&real)) {
+            at.problem("must not contain policy_dir: a run could change the policy");
         } else if !root.is_dir() {
             at.problem(format!("{} is not a directory: create it or correct the path", root.display()));
         }
         Some(root)
     };
     top.items("workspace_roots").iter().filter_map(read).collect()
+}
+
+/// Returns the path without links, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    let resolved =
+        |above: &Path| Some(std::fs::canonicalize(above).ok()?.join(path.strip_prefix(above).ok()?));
+    path.ancestors().find_map(resolved).unwrap_or_else(|| path.to_owned())
 }
 
 fn accepted_jail(top: &Fields<'_>) -> Option<WeakerForm> {
@@ -247,7 +260,7 @@ fn sessions(top: &Fields<'_>) -> Limits {
         max_length: time_or(&fields, "max_length", (1, DAY), 8 * 3_600),
         idle_timeout: time_or(&fields, "idle_timeout", (1, DAY), 1_800),
         max_recording: size_or(&fields, "max_recording", 64 << 10, 64 << 20),
-        // A worker has room for eight.
+        // A worker has slots for eight sessions.
         per_run: number_or(&fields, "per_run", 1..=8, 4) as usize,
     }
 }
@@ -371,6 +384,35 @@ log: { format: xml }
     }
 
     #[test]
+    fn no_root_reaches_the_daemons_directories_by_a_link() {
+        let top = tempfile::tempdir().unwrap();
+        let path = |name: &str| top.path().join(name).to_str().unwrap().to_owned();
+        for name in ["real/state", "work"] {
+            std::fs::create_dir_all(path(name)).unwrap();
+        }
+        std::os::unix::fs::symlink(path("real"), path("above")).unwrap();
+        std::os::unix::fs::symlink(path("real/state"), path("same")).unwrap();
+        let of = |state: &str, root: &str| {
+            keys(&format!("{{state_dir: {}, workspace_roots: [{}]}}", path(state), path(root)))
+        };
+        for (state, root) in [
+            ("real/state", "above"),
+            ("real/state", "same"),
+            ("above/state", "real"),
+            ("above/to-be-made", "real"),
+        ] {
+            assert_eq!(of(state, root), ["workspace_roots[0]"], "{state}, {root}");
+        }
+        let with_policy = |policy: &str| {
+            let (state, root, policy) = (path("above/state"), path("work"), path(policy));
+            format!("{{state_dir: {state}, policy_dir: {policy}, workspace_roots: [{root}]}}")
+        };
+        assert!(parse(&with_policy("policy")).is_ok());
+        std::os::unix::fs::symlink(path("work"), path("other")).unwrap();
+        assert_eq!(keys(&with_policy("other/policy")), ["workspace_roots[0]"]);
+    }
+
+    #[test]
     fn a_report_has_unknown_keys_wrong_types_bad_values_and_contradictions_with_lines_and_what_was_meant() {
         let text = "\
 listen:
@@ -409,14 +451,14 @@ on_stop: leave
     }
 
     #[test]
-    fn a_file_that_is_no_mapping_or_no_yaml_is_one_problem() {
+    fn invalid_yaml_is_one_problem() {
         for text in ["[1]", "a: b: c", "just text", "a: !tag b", &"[".repeat(100_000)] {
             assert_eq!(keys(text), [""], "{text}");
         }
     }
 
     #[test]
-    fn what_is_printed_is_the_same_configuration() {
+    fn printed_configuration_parses_back() {
         let text = "{host_lane: {accept: landlock-only}, default_image: {busybox: /opt/busybox}, approvals: {timeout: 90s}, spool: {max_total: 1536KiB, min_free: 0}, disk: {warn_free: 2GiB}, sessions: {max_length: 2h}, runs: {on_stop: leave}, harness_on_bind: allow, access: [{uid: 7, roles: [auditor]}], log: {format: json}}";
         let printed = parse(text).unwrap().to_string();
         assert_eq!(parse(&printed).unwrap().to_string(), printed);

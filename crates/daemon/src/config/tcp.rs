@@ -1,4 +1,4 @@
-//! `listen.tcp`: the API for clients elsewhere.
+//! Reads `listen.tcp`: the API for remote clients.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,35 +6,36 @@ use std::time::Duration;
 
 use admission::ShareLimits;
 use document::{At, Fields};
+use listener::{Certificates, Files, Settings as TcpSettings};
 use serde_json::{Value, json};
 
 use super::seconds;
 use super::values::{number_or, path, time_or};
-use crate::rpc::{Certificates, Files, TcpSettings};
 
 const DEFAULT_ADDRESS: &str = "127.0.0.1:7443";
 const DAY: u64 = 86_400;
 
-/// The TCP listener, where there is to be one.
+/// The TCP listener.
 #[derive(Debug, Clone)]
 pub(crate) struct Tcp {
-    /// `None`: plain, on this host alone, as the configuration says by name.
+    /// Files of the TLS certificates; `None` for plaintext, which is accepted only on a loopback address.
     pub(crate) tls: Option<Files>,
     pub(crate) settings: TcpSettings,
     pub(crate) streams: ShareLimits,
-    /// The longest that a token may last.
+    /// Longest lifetime of a token.
     pub(crate) max_token_lifetime: Duration,
 }
 
-/// Requests at the same time, and a token's lifetime, where the configuration says nothing.
+/// Default of the maximum number of requests at the same time.
 pub(crate) const DEFAULT_STREAMS: ShareLimits =
     ShareLimits { per_principal: PER_PRINCIPAL as usize, per_address: PER_ADDRESS as usize };
 const PER_PRINCIPAL: u32 = 256;
 const PER_ADDRESS: u32 = 1_024;
+/// Default of the longest lifetime of a token.
 pub(crate) const DEFAULT_LIFETIME: Duration = Duration::from_secs(365 * DAY);
 
 impl Tcp {
-    /// For the printed configuration.
+    /// Returns the section in the form of the configuration file.
     pub(super) fn shown(&self) -> Value {
         let settings = &self.settings;
         let mut shown = json!({
@@ -65,7 +66,7 @@ impl Tcp {
     }
 }
 
-/// Reads the section of `listen`.
+/// Reads the section `tcp` of `listen`.
 pub(super) fn read(listen: &Fields<'_>) -> Option<Tcp> {
     let fields = listen.get("tcp")?.fields(&[
         "address",
@@ -88,7 +89,8 @@ pub(super) fn read(listen: &Fields<'_>) -> Option<Tcp> {
     let tls = fields.get("tls").map(|at| files(at, takes_tokens));
     match &tls {
         None if !plaintext => fields.at("tls").problem(
-            "is missing: make certificates with `coffer tls init`; on this host alone, `plaintext: true` does without",
+            "is missing: create certificates with `coffer tls init`, or set `plaintext: true` for clients \
+             on this host only",
         ),
         Some(_) if plaintext => fields.at("plaintext").problem("contradicts listen.tcp.tls: keep one"),
         _ => {}
@@ -96,13 +98,14 @@ pub(super) fn read(listen: &Fields<'_>) -> Option<Tcp> {
     if plaintext && address.is_some_and(|address| !address.ip().is_loopback()) {
         fields
             .at("plaintext")
-            .problem("is for a loopback address alone: tokens would go over the network in the clear");
+            .problem("is allowed on a loopback address only: tokens would cross the network unencrypted");
     }
     let asks_for_certificates =
         tls.as_ref().is_some_and(|files| files.as_ref().is_none_or(|files| files.client_ca.is_some()));
     if !takes_tokens && !asks_for_certificates {
         fields.at("tokens").problem(
-            "is missing, and so is listen.tcp.tls.client_ca: nobody could get in; say `tokens: {}`, or name who signs clients' certificates",
+            "is missing, and so is listen.tcp.tls.client_ca, so no client could log in: set `tokens: {}`, \
+             or name the CA of the clients' certificates",
         );
     }
     let number = |key, default| number_or(&fields, key, 1..=65_536, default) as usize;
@@ -136,7 +139,7 @@ fn address(fields: &Fields<'_>) -> Option<SocketAddr> {
     address
 }
 
-/// The files, which must be fit for use.
+/// Reads the paths of the TLS files, and checks that the files can be used.
 fn files(at: &At<'_>, takes_tokens: bool) -> Option<Files> {
     let fields = at.fields(&["certificate", "key", "client_ca", "revoked"]);
     let certificate = fields.required("certificate").and_then(path);
@@ -149,7 +152,9 @@ fn files(at: &At<'_>, takes_tokens: bool) -> Option<Files> {
     };
     let (client_ca, revoked) = (optional("client_ca"), optional("revoked"));
     if fields.get("revoked").is_some() && fields.get("client_ca").is_none() {
-        fields.at("revoked").problem("is of clients' certificates, and without client_ca none counts");
+        fields
+            .at("revoked")
+            .problem("lists revoked client certificates, which are accepted only with client_ca");
     }
     let files = Files { certificate: certificate?, key: key?, client_ca: client_ca?, revoked: revoked? };
     if let Err((key, message)) = Certificates::load(files.clone(), takes_tokens) {
@@ -185,12 +190,12 @@ mod tests {
     }
 
     #[test]
-    fn there_is_none_unless_it_is_asked_for() {
+    fn tcp_is_off_by_default() {
         assert!(parse("{}").unwrap().tcp.is_none());
     }
 
     #[test]
-    fn nobody_gets_in_without_tls_or_without_showing_anything() {
+    fn tcp_requires_tls_and_a_credential() {
         let directory = tempfile::tempdir().unwrap();
         let tls = made(directory.path());
         assert_eq!(wrong(""), ["listen.tcp.tls", "listen.tcp.tokens"]);
@@ -234,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_the_same_again() {
+    fn printed_configuration_parses_back() {
         let directory = tempfile::tempdir().unwrap();
         let tls = made(directory.path());
         let at = directory.path().display();

@@ -1,4 +1,4 @@
-//! Paths, times and sizes as people write them. What is wrong with one is told with what was probably meant.
+//! Reads paths, times and sizes as people write them. A problem names the value that was probably meant.
 
 use std::ops::RangeInclusive;
 use std::path::{Component, PathBuf};
@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use document::{At, Fields};
 
-/// Names of sizes and their powers of two, largest first.
+/// Units of sizes and their powers of two, largest first.
 const SIZES: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
 
-/// Names of times and their seconds, longest first.
+/// Units of times and their seconds, longest first.
 const TIMES: [(&str, u64); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
 
-/// What people write for them.
+/// Words that people write for the units of times.
 const WORDS: [(&str, &str); 4] = [("day", "d"), ("hour", "h"), ("minute", "m"), ("second", "s")];
 
-/// Larger sizes are not meant.
+/// Largest size that is accepted, bytes. Larger ones are mistakes.
 const MAX_SIZE: u64 = 1 << 50;
 
-/// An absolute path without `..`.
+/// Reads an absolute path without `..`.
 pub(super) fn path(at: &At<'_>) -> Option<PathBuf> {
     let path = PathBuf::from(at.text()?);
     let plain = path.is_absolute() && path.components().all(|part| part != Component::ParentDir);
@@ -28,7 +28,7 @@ pub(super) fn path(at: &At<'_>) -> Option<PathBuf> {
     plain.then_some(path)
 }
 
-/// A name for logs and records.
+/// Reads a name for logs and records.
 pub(super) fn name(at: &At<'_>) -> Option<String> {
     let name = at.text()?;
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
@@ -39,26 +39,26 @@ pub(super) fn name(at: &At<'_>) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// The path under this key, or what it is by default.
+/// Reads the path under `key`, or returns the default.
 pub(super) fn path_or(fields: &Fields<'_>, key: &str, default: &str) -> PathBuf {
     fields.get(key).and_then(path).unwrap_or_else(|| default.into())
 }
 
-/// A whole number.
+/// Reads the whole number under `key`, or returns the default.
 pub(super) fn number_or(fields: &Fields<'_>, key: &str, range: RangeInclusive<u32>, default: u32) -> u32 {
     let range = u64::from(*range.start())..=u64::from(*range.end());
     u32::try_from(fields.number_or(key, range, default.into())).unwrap_or(default)
 }
 
-/// A time from `least` to `most` seconds.
+/// Reads a time from `least` to `most` seconds.
 pub(super) fn time(at: &At<'_>, least: u64, most: u64) -> Option<Duration> {
     read_time(at, &at.argument()?, (least, most), "")
 }
 
-/// What a time is instead where there is none.
+/// Word for "no time" in place of a time.
 pub(super) const NEVER: &str = "never";
 
-/// The time under this key, or so many seconds; `None` for `never`.
+/// Reads the time under `key`. Returns the default, in seconds, if it is missing, and `None` for `never`.
 pub(super) fn age_or(fields: &Fields<'_>, key: &str, most: u64, default: Option<u64>) -> Option<Duration> {
     let default = default.map(Duration::from_secs);
     let Some(at) = fields.get(key) else { return default };
@@ -90,13 +90,13 @@ fn read_time(at: &At<'_>, written: &str, (least, most): (u64, u64), others: &str
     seconds.map(Duration::from_secs)
 }
 
-/// The time under this key, or so many seconds.
+/// Reads the time under `key`, or returns the default, in seconds.
 pub(super) fn time_or(fields: &Fields<'_>, key: &str, range: (u64, u64), default: u64) -> Duration {
     let given = fields.get(key).and_then(|at| time(at, range.0, range.1));
     given.unwrap_or(Duration::from_secs(default))
 }
 
-/// A size of at least so many bytes.
+/// Reads a size of at least `least` bytes.
 pub(super) fn size(at: &At<'_>, least: u64) -> Option<u64> {
     let written = at.argument()?;
     let range = least..=MAX_SIZE;
@@ -118,12 +118,14 @@ pub(super) fn size(at: &At<'_>, least: u64) -> Option<u64> {
     bytes
 }
 
-/// The size under this key, or so many bytes.
+/// Reads the size under `key`, or returns the default, in bytes.
 pub(super) fn size_or(fields: &Fields<'_>, key: &str, least: u64, default: u64) -> u64 {
     fields.get(key).and_then(|at| size(at, least)).unwrap_or(default)
 }
 
-/// What `write` makes of a number and the lower-case word after it.
+/// Calls `write` with the leading number of `written` and the word after it in lower case.
+///
+/// Returns the value that `write` suggests; `None` if `written` does not begin with a number.
 fn meant(written: &str, write: impl FnOnce(&str, &str) -> Option<String>) -> Option<String> {
     let digits = written.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = written.split_at(digits);
@@ -135,26 +137,26 @@ fn did_you_mean(meant: String) -> String {
     format!("did you mean `{meant}`?")
 }
 
-/// `90s`, `5m`, `2h`, `1d`.
+/// Parses a time such as `90s`, `5m`, `2h` or `1d`, and returns its seconds.
 fn seconds(text: &str) -> Option<u64> {
     let (number, unit) =
         TIMES.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, *seconds)))?;
     digits(number)?.checked_mul(unit)
 }
 
-/// `512KiB`, `64MiB`, `4GiB`, `1TiB`, or a number of bytes.
+/// Parses a size such as `512KiB`, `64MiB`, `4GiB` or `1TiB`, or a number of bytes, and returns its bytes.
 fn bytes(text: &str) -> Option<u64> {
     let unit = SIZES.iter().find_map(|(unit, power)| Some((text.strip_suffix(unit)?, *power)));
     let (number, power) = unit.unwrap_or((text, 0));
     digits(number)?.checked_mul(1 << power)
 }
 
-/// A number without a sign, which `parse` would take.
+/// Parses a number without a sign. `parse` alone would accept a plus sign.
 fn digits(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-/// A size in the largest unit that shows all of it.
+/// Formats a size in the largest unit that divides it.
 pub(super) fn show_size(bytes: u64) -> String {
     let whole = |power: &u32| bytes > 0 && bytes.trailing_zeros() >= *power;
     SIZES

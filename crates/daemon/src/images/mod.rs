@@ -1,11 +1,11 @@
-//! Images that operators import and build. The daemon never pulls one.
+//! Imports and builds images for operators. The daemon never pulls an image.
 //!
 //! ```text
 //!  client ─► pieces ─► meter: length, SHA-256 ─► looked through while it passes ─► engine ─► named, on record
 //! ```
 //!
-//! What begins is on record before the engine hears of it: a build runs programs with the network that the engine gives
-//! it. How it ended is on record, too, with the digest of the image.
+//! The beginning of an import or a build is recorded before the engine receives anything, because a build runs programs
+//! with the network that the engine gives it. The end is recorded too, with the digest of the image.
 
 mod passage;
 
@@ -22,7 +22,7 @@ use executor::engine_refusal;
 use futures_util::{StreamExt as _, stream};
 use gateway::Gateway;
 use identity::Principal;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use runs::Launcher;
 use serde_json::json;
@@ -34,21 +34,21 @@ use wire::v1::import_image_header::Form;
 pub(crate) use passage::Pieces;
 use passage::{Passage, Passed};
 
-/// Imports and builds at the same time.
+/// Maximum number of imports and builds at the same time.
 const AT_ONCE: usize = 2;
-/// Images that are listed.
+/// Maximum number of images in a list.
 const LISTED: usize = 1_000;
-/// Images that are looked at at the same time.
+/// Number of images that are inspected at the same time for a list.
 const LOOKS: usize = 8;
-/// For the tar's end to be seen once the engine is done, and for the engine once its time is over.
+/// Time that the check of a tar has to finish after the engine has, and that the engine has to report a timeout.
 const SETTLING: Duration = Duration::from_secs(5);
-/// Names under this are the daemon's own.
+/// Prefix of the names that only the daemon gives.
 const OWN: &str = "cofferdam/";
 
-/// What the import and the build of an image may take.
+/// Limits for the import and the build of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ImageBounds {
-    /// Bytes of a tar.
+    /// Maximum size of a tar, bytes.
     pub(crate) max_bytes: u64,
     pub(crate) timeout: Duration,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Images {
     slots: Semaphore,
 }
 
-/// Whether an image may take a name that another one has.
+/// Rule for a name that another image already has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Naming {
     New,
@@ -78,7 +78,7 @@ impl Images {
         Self { launcher, audit, gateway, bounds, slots: Semaphore::new(AT_ONCE) }
     }
 
-    /// Makes an image of a tar.
+    /// Imports an image from a tar.
     pub(crate) async fn import(
         &self,
         principal: &Principal,
@@ -119,7 +119,7 @@ impl Images {
         Ok(v1::ImportImageResponse { image: Some(self.shown(&reference).await?), tar_sha256: passed.sha256 })
     }
 
-    /// Has the engine build an image, and tells what the build prints.
+    /// Lets the engine build an image, and sends the output of the build to `output`.
     pub(crate) async fn build(
         &self,
         principal: &Principal,
@@ -171,7 +171,7 @@ impl Images {
         self.shown(reference).await
     }
 
-    /// The images that have a name, and whether there are more.
+    /// Returns the images that have a name, and true if there are more than one list holds.
     pub(crate) async fn list(&self) -> Result<(Vec<v1::Image>, bool), Refusal> {
         let mut found = self.launcher.engine.images().await.map_err(engine_refusal)?;
         let truncated = found.len() > LISTED;
@@ -185,7 +185,9 @@ impl Images {
         self.slots.try_acquire().map_err(|_| {
             Refusal::new(
                 Reason::Overloaded,
-                format!("{AT_ONCE} images are being imported or built: wait for one"),
+                format!(
+                    "{AT_ONCE} images are being imported or built, which is the limit: wait for one to finish"
+                ),
             )
         })
     }
@@ -199,7 +201,7 @@ impl Images {
             None => Ok(()),
             Some(has) => Err(Refusal::new(
                 Reason::AlreadyExists,
-                format!("reference: the engine has an image {reference}; `replace` takes its name away"),
+                format!("reference: the engine already has an image {reference}; set `replace` to give this name to the new image"),
             )
             .with("image_id", has.id.to_string())),
         }
@@ -210,7 +212,7 @@ impl Images {
         Ok(())
     }
 
-    /// Puts on record how it ended: with the image's digest, or why there is none.
+    /// Records the end of an import or a build: the digest of the image, or the reason why there is none.
     async fn recorded(
         &self,
         event: impl Fn() -> Event,
@@ -221,9 +223,8 @@ impl Images {
             Ok(_) => self.launcher.engine.image(reference).await.map_err(engine_refusal),
             Err(refusal) => Err(refusal.clone()),
         };
-        let missing = || {
-            Refusal::new(Reason::EngineUnavailable, "the engine says that it is done and has no such image")
-        };
+        let missing =
+            || Refusal::new(Reason::EngineUnavailable, "the engine reported success but has no such image");
         match (made, found.and_then(|found| found.ok_or_else(missing))) {
             (Ok(passed), Ok(facts)) => {
                 let details = json!({
@@ -249,7 +250,7 @@ impl Images {
         let listing = listing.ok_or_else(gone)?;
         let facts = self.launcher.engine.image(reference).await.map_err(engine_refusal)?;
         if let Some(Ok(image)) = facts.map(|facts| facts.usable()) {
-            // A refusal is in what is shown.
+            // The launcher remembers a refusal, and `described` shows it.
             let _ = self.launcher.check_image(&image, reference).await;
         }
         self.described(listing).await
@@ -292,10 +293,10 @@ fn event(kind: Kind, principal: &Principal, reference: &ImageReference) -> Event
     Event::new(kind).principal(&principal.name).input(json!({ "reference": reference.as_str() }))
 }
 
-/// A name that an operator may give.
+/// Parses a name that an operator may give to an image.
 fn own_name(name: &str) -> Result<ImageReference, Refusal> {
     let reference = ImageReference::parse(name).map_err(|error| Refusal::invalid("reference", error))?;
-    // A digest is what an image is, not what it is called.
+    // A digest identifies the content of an image. It cannot be given as a name.
     if name.contains('@') || name.starts_with("sha256:") {
         return Err(Refusal::invalid("reference", "is a digest: give a name and a tag, such as tools:1"));
     }
@@ -310,7 +311,7 @@ fn own_name(name: &str) -> Result<ImageReference, Refusal> {
     Ok(reference)
 }
 
-/// A path in the directory of the build.
+/// Checks the path of a Dockerfile, which is relative to the directory of the build.
 fn dockerfile(path: String) -> Result<String, Refusal> {
     if path.is_empty() {
         return Ok("Dockerfile".to_owned());
@@ -322,7 +323,9 @@ fn dockerfile(path: String) -> Result<String, Refusal> {
     if plain { Ok(path) } else { Err(Refusal::invalid("dockerfile", "is not a path within the directory")) }
 }
 
-/// Ends what a client that says nothing, or that is gone, would hold open.
+/// Ends an import or a build after its time limit, or when it is cancelled.
+///
+/// Otherwise a client that sends nothing, or that is gone, would keep it open.
 async fn in_time(
     made: impl Future<Output = Result<Passed, Refusal>>,
     limit: Duration,
@@ -332,16 +335,19 @@ async fn in_time(
         made = made => made,
         () = tokio::time::sleep(limit + SETTLING) => Err(Refusal::new(
             Reason::TimedOut,
-            format!("the tar was not there within {} seconds; the engine kept nothing of it", limit.as_secs()),
+            format!("the tar did not arrive within {} seconds; the engine kept nothing of it", limit.as_secs()),
         )),
         () = cancel.cancelled() => Err(Refusal::new(
             Reason::Cancelled,
-            "the client went away, or the daemon stops; the engine was told to end it",
+            "the client disconnected or the daemon is stopping; the engine was told to stop",
         )),
     }
 }
 
-/// A tar that is bad is why the engine failed. Where the engine left first, its words say why.
+/// Combines the engine's result with the check of the tar.
+///
+/// A bad tar explains an error of the engine, so it is reported first. The engine's message is reported if it failed
+/// before the tar was checked.
 async fn settled(
     given: Result<(), EngineError>,
     passed: impl Future<Output = Result<Passed, BadTar>>,
@@ -350,13 +356,11 @@ async fn settled(
         (Err(error), Err(_) | Ok(Ok(_) | Err(BadTar::Io(_)))) => Err(refused(error)),
         (_, Ok(Err(bad))) => Err(bad_tar(&bad)),
         (Ok(()), Ok(Ok(passed))) => Ok(passed),
-        (Ok(()), Err(_)) => {
-            Err(Refusal::new(Reason::Internal, "the tar was never looked through to its end"))
-        }
+        (Ok(()), Err(_)) => Err(Refusal::new(Reason::Internal, "the tar was not checked to its end")),
     }
 }
 
-/// The engine's own words: only operators get here, and a build is of no use without them.
+/// Returns the engine's message. Only operators see it, and they need it to correct a build.
 fn refused(error: EngineError) -> Refusal {
     match error {
         EngineError::Api { attempt, status: 200 | 400 | 500, message } => {
@@ -365,7 +369,7 @@ fn refused(error: EngineError) -> Refusal {
         }
         EngineError::TimedOut { attempt, limit } => Refusal::new(
             Reason::TimedOut,
-            format!("the engine did not {attempt} within {} seconds; it was told to end it", limit.as_secs()),
+            format!("the engine did not {attempt} within {} seconds and was told to stop", limit.as_secs()),
         ),
         error => engine_refusal(error),
     }
@@ -374,11 +378,8 @@ fn refused(error: EngineError) -> Refusal {
 fn bad_tar(bad: &BadTar) -> Refusal {
     match bad {
         BadTar::Io(_) => {
-            tracing::info!(error = %chain(bad), "a tar was not passed on to its end");
-            Refusal::new(
-                Reason::Cancelled,
-                "the tar ended before it was whole; the engine kept nothing of it",
-            )
+            tracing::info!(error = %chain(bad), "a tar was not passed on completely");
+            Refusal::new(Reason::Cancelled, "the tar is incomplete; the engine kept nothing of it")
         }
         BadTar::TooLong(most) => {
             Refusal::invalid("tar", format!("is longer than {most} bytes (images.max_size)"))

@@ -1,7 +1,8 @@
-//! A tar on its way from a client to the engine, through a thread that looks at it.
+//! Passes a tar from a client to the engine, through a thread that checks it.
 //!
-//! The engine takes the end of a stream for the end of a tar. So the stream to it ends in an error unless the whole tar has passed
-//! and was in order: a tar that is refused, or whose client went away, is an interrupted request, of which nothing is kept.
+//! The engine takes the end of a stream for the end of a tar. So the stream to the engine ends in an error unless the
+//! whole tar has passed and is valid. If a tar is refused, or its client leaves, the engine sees an interrupted request
+//! and keeps nothing.
 
 use std::io::{self, Read, Write};
 use std::pin::Pin;
@@ -11,15 +12,15 @@ use containers::{BadTar, Meter, TarForm, TarStream, form_of};
 use futures_util::{Stream, StreamExt as _, stream};
 use tokio::sync::{mpsc, oneshot};
 
-/// A tar in pieces.
+/// A tar in pieces, as a client sends it.
 pub(crate) type Pieces = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
-/// Pieces that wait, on either side.
+/// Number of pieces that may wait on either side of the thread.
 const WAITING: usize = 4;
-/// Bytes that are sent at once.
+/// Number of bytes that are sent to the engine at once.
 const CHUNK: usize = 64 * 1024;
 
-/// A tar that has passed.
+/// Digest and size of a tar that has passed.
 pub(super) struct Passed {
     pub(super) sha256: String,
     pub(super) bytes: u64,
@@ -32,7 +33,7 @@ pub(super) struct Passage {
 }
 
 impl Passage {
-    /// Starts the thread, and a task that feeds it. Both end with either side.
+    /// Starts the thread, and a task that feeds it. Both end when the client or the engine ends.
     pub(super) fn begin(
         mut pieces: Pieces,
         known: Option<TarForm>,
@@ -46,7 +47,7 @@ impl Passage {
                     return;
                 }
             }
-            // The client has said so: this is the end, and no broken connection.
+            // The client has ended its stream in order, so the tar is not broken off.
             let _ = feed.send(None).await;
         });
         let (output, outgoing) = mpsc::channel(WAITING);
@@ -60,7 +61,7 @@ impl Passage {
                 let _ = tell_form.send(form);
                 pass(form, &mut Read::chain(head.as_slice(), &mut input), &mut output)?;
                 output.flush()?;
-                // Without this the engine's request ends in an error.
+                // Marks the end of the tar. Without it the engine's request ends in an error.
                 output.output.blocking_send(None).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
                 Ok(())
             });
@@ -70,7 +71,9 @@ impl Passage {
         Self { form, tar: whole(outgoing), passed }
     }
 
-    /// The form, as soon as it is known; the tar for the engine; and what became of it, once it was looked through.
+    /// Waits until the form of the tar is known.
+    ///
+    /// Returns the form, the tar for the engine, and a future with the result of the check.
     pub(super) async fn form(
         self,
     ) -> Result<(TarForm, TarStream, impl Future<Output = Result<Passed, BadTar>>), BadTar> {
@@ -79,13 +82,13 @@ impl Passage {
         let passed = async move { passed.await.unwrap_or_else(|_| Err(gone())) };
         match form.await {
             Ok(form) => Ok((form, tar, passed)),
-            // It was refused before that.
+            // The thread refused the tar before it knew the form.
             Err(_) => Err(passed.await.err().unwrap_or_else(gone)),
         }
     }
 }
 
-/// What was sent, to its end if that was said.
+/// Returns the stream to the engine. It ends in an error if the end of the tar was not marked.
 fn whole(outgoing: mpsc::Receiver<Option<Bytes>>) -> TarStream {
     Box::pin(stream::unfold(Some(outgoing), |outgoing| async move {
         let mut outgoing = outgoing?;
@@ -97,7 +100,7 @@ fn whole(outgoing: mpsc::Receiver<Option<Bytes>>) -> TarStream {
     }))
 }
 
-/// The client's pieces, for a thread.
+/// Reader of the client's pieces, for a thread.
 struct Incoming {
     fed: mpsc::Receiver<Option<io::Result<Bytes>>>,
     piece: Bytes,
@@ -119,7 +122,7 @@ impl Read for Incoming {
     }
 }
 
-/// What goes to the engine, from a thread.
+/// Writer of the stream to the engine, for a thread.
 struct Outgoing {
     output: mpsc::Sender<Option<Bytes>>,
     chunk: BytesMut,
@@ -203,7 +206,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn no_stream_of_a_tar_that_is_cut_broken_or_too_long_ends_well() {
+    async fn truncated_broken_or_long_tar_is_refused() {
         let tar = tar();
         let broken = Some(io::ErrorKind::ConnectionReset);
         for (pieces, most) in [
@@ -218,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_is_no_tar_is_refused_and_an_engine_that_leaves_ends_the_thread() {
+    async fn invalid_tar_is_refused_and_lost_engine_ends_the_thread() {
         let passage =
             Passage::begin(pieces(b"", None), None, 1_000, |_, input, output| pass_filesystem(input, output));
         let (_, tar, passed) = passage.form().await.unwrap();

@@ -1,6 +1,7 @@
-//! The allocator, which leaves nothing of what is freed, and its one call that its crate does not wrap.
+//! Implements the allocator, which overwrites all freed memory, and wraps two functions of mimalloc that its crate does
+//! not.
 //!
-//! Only this file of the daemon holds `unsafe` code.
+//! Only this file of the daemon contains `unsafe` code.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -13,38 +14,38 @@ unsafe extern "C" {
     /// `mi_collect` of mimalloc, which the program is linked with.
     fn mi_collect(force: bool);
 
-    /// `mi_usable_size` of mimalloc: bytes that the block has, which are at least those that were asked for.
+    /// `mi_usable_size` of mimalloc: the size of the block in bytes, which is at least the size that was requested.
     fn mi_usable_size(block: *const c_void) -> usize;
 }
 
-/// Gives the memory that this thread has freed back to the kernel, and what no thread owns.
+/// Gives back to the kernel the memory that this thread has freed, and memory that no thread owns.
 pub(super) fn collect() {
-    // SAFETY: the function takes any value, may be called by any thread, and touches nothing but the allocator's own.
+    // SAFETY: the function accepts any value, may be called by any thread, and touches only the allocator's own memory.
     unsafe { mi_collect(true) }
 }
 
-/// mimalloc, with zeroes in all that is freed or moved.
+/// mimalloc, with zeroes written over all memory that is freed or moved.
 ///
-/// Secrets pass through the buffers of many libraries, which copy, grow and free them as they like. The allocator is the one
-/// place that sees the end of every copy.
+/// Secrets pass through the buffers of many libraries, which copy, grow and free them as they like. Only the allocator
+/// sees the end of every copy.
 pub(crate) struct Wiping;
 
-// SAFETY: every block is mimalloc's, with the layout that it was asked for. Its bytes are touched only where its owner gives
-// them up.
+// SAFETY: mimalloc provides every block, with the layout that was requested. Bytes of a block are written only when its
+// owner gives them up.
 unsafe impl GlobalAlloc for Wiping {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller makes the same promise.
         unsafe { MiMalloc.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller makes the same promise.
         unsafe { MiMalloc.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller owns the block, which has so many bytes, and gives it up. The compiler does not leave out the
-        // zeroes, because the function that it calls then is one of another language, which could read them.
+        // SAFETY: the caller owns the block, which has `layout.size()` bytes, and gives it up. The compiler does not
+        // remove the zeroes, because the next call is to a function of another language, which could read them.
         unsafe {
             ptr::write_bytes(block, 0, layout.size());
             MiMalloc.dealloc(block, layout);
@@ -52,8 +53,8 @@ unsafe impl GlobalAlloc for Wiping {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller owns the block. Sizes that the block has room for change nothing but its layout; others get a
-        // block of their own. The caller's promise is that `size` is not zero and makes a layout.
+        // SAFETY: the caller owns the block. A size that the block has room for changes only its layout; for other
+        // sizes a new block is allocated. The caller promises that `size` is not zero and makes a valid layout.
         unsafe {
             let room = mi_usable_size(block.cast());
             if size <= room && size >= room / 2 {
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_freed_or_moved_leaves_nothing() {
+    fn freed_and_moved_memory_is_wiped() {
         for (size, new_size) in [(64, 64), (64, 4096), (4096, 64), (300, 310), (310, 300), (30_000, 60_000)] {
             let layout = Layout::from_size_align(size, 8).unwrap();
             // SAFETY: each block is freed once, with its layout, and read afterwards as `left` says.

@@ -1,5 +1,7 @@
-//! Keeps a place in the log and what was open there, so that no start has to read all of it, and what is open has its end
-//! although retention has removed its beginning: nothing behind the place is removed.
+//! Stores a position in the log, and the calls and sessions that were open there.
+//!
+//! A start reads the log from that position on, not from its beginning. Retention removes no record after the position.
+//! A call that was open there gets its end even if retention has removed its beginning.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,22 +16,22 @@ use tokio_util::sync::CancellationToken;
 
 use super::ends::Ends;
 
-/// Between two looks at what was recorded meanwhile: what a start after a crash reads at least.
+/// Interval between two scans of new records. A start after a crash reads at least the records of one interval.
 const EVERY: Duration = Duration::from_secs(600);
 
-/// Follows the log at its own pace.
+/// Scanner that follows the log and stores the position.
 pub(crate) struct RecoveryCursor {
     log: Arc<AuditLog>,
     store: Store,
     state: Mutex<State>,
-    /// The place that is kept; 0: none so far.
+    /// Sequence number of the stored position; 0 if there is none yet.
     kept: AtomicU64,
 }
 
 #[derive(Default)]
 struct State {
     ends: Ends,
-    /// Where the look before the last one came to.
+    /// Position that the last scan reached. The next scan stores it.
     before: Option<Marked>,
 }
 
@@ -38,7 +40,7 @@ impl RecoveryCursor {
         Self { log, store, state: Mutex::default(), kept: AtomicU64::new(0) }
     }
 
-    /// Keeps the mark until `stop`.
+    /// Scans new records at every interval, until `stop`.
     pub(crate) async fn keep(self: Arc<Self>, stop: CancellationToken) {
         let mut every = tokio::time::interval(EVERY);
         loop {
@@ -49,8 +51,10 @@ impl RecoveryCursor {
         }
     }
 
-    /// Looks at what came, and keeps where the look before came to: an outcome comes into the store a moment after its
-    /// receipt into the log, and the start looks for those that did not come so far.
+    /// Scans new records, and stores the position that the previous scan reached.
+    ///
+    /// An outcome reaches the store a moment after its receipt reaches the log, and a start looks for outcomes that are
+    /// missing. So the stored position has to be older than the last scan.
     pub(crate) async fn look(&self) {
         let mut state = self.state.lock().await;
         let Some(now) = self.read(&mut state).await else { return };
@@ -59,7 +63,7 @@ impl RecoveryCursor {
         }
     }
 
-    /// Looks, and gives the last of the records that no start needs: it knows what was open there.
+    /// Scans new records, and returns the last sequence number that no start needs.
     pub(crate) async fn look_released(self: Arc<Self>) -> u64 {
         self.look().await;
         self.released()
@@ -69,7 +73,7 @@ impl RecoveryCursor {
         self.kept.load(Ordering::Acquire).saturating_sub(1)
     }
 
-    /// Nothing is under way any more and all is stored: the mark comes to the end.
+    /// Stores the end of the log as the position. Call this when no call is running and all outcomes are stored.
     pub(crate) async fn finish(&self) {
         let mut state = self.state.lock().await;
         if let Some(now) = self.read(&mut state).await {
@@ -77,7 +81,7 @@ impl RecoveryCursor {
         }
     }
 
-    /// Reads what came since.
+    /// Reads the records since the last scan. Returns `None` if the log cannot be read.
     async fn read(&self, state: &mut State) -> Option<Marked> {
         let after = if let Some(last) = state.ends.last {
             last.sequence
@@ -94,7 +98,7 @@ impl RecoveryCursor {
                 Err(refusal) => {
                     tracing::warn!(
                         why = refusal.message,
-                        "the next start reads more of the audit log than it had to"
+                        "the next start reads more of the audit log than necessary"
                     );
                     return None;
                 }
@@ -107,22 +111,23 @@ impl RecoveryCursor {
         match self.store.with(move |store| store.set_mark(&marked)).await {
             Ok(()) => self.kept.store(sequence, Ordering::Release),
             Err(error) => {
-                tracing::warn!(error = %chain(&error), "the next start reads more of the audit log than it had to");
+                tracing::warn!(error = %chain(&error), "the next start reads more of the audit log than necessary");
             }
         }
     }
 }
 
-/// Where a start begins to read, and what was open before.
+/// Position at which a start begins to read, and the calls and sessions that were open there.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Begun {
-    /// The sequence number behind which it reads.
+    /// Sequence number after which the start reads.
     pub(super) after: u64,
     pub(super) open: Vec<Event>,
 }
 
-/// Just before the mark, if the log still has the record that was marked, and at the beginning otherwise. The store can be
-/// another log's, and a log can be another one's beginning.
+/// Returns the position before the marked record, or the beginning if the log does not have that record.
+///
+/// The store may belong to another log, and the log may be a copy of another log's beginning.
 pub(super) async fn begin(log: &AuditLog, store: &Store) -> Begun {
     let Marked { mark, open } = match store.with(Store::mark).await {
         Ok(Some(marked)) => marked,
@@ -142,7 +147,7 @@ pub(super) async fn begin(log: &AuditLog, store: &Store) -> Begun {
     }
     tracing::warn!(
         sequence = mark.sequence,
-        "the audit log is not the one that was marked: all of it is read"
+        "the recovery cursor is of another audit log: the whole log is read"
     );
     Begun::default()
 }
@@ -212,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_open_is_closed_although_its_beginning_was_removed() {
+    async fn open_calls_are_closed_after_their_records_are_removed() {
         let place = tempfile::tempdir().unwrap();
         let store = Store::open(&place.path().join("store.db"), store::OutcomeBounds::WIDE).unwrap();
         let directory = place.path().join("audit");

@@ -1,4 +1,4 @@
-//! Which calls and sessions the log has opened and not closed, as it is read from front to back.
+//! Tracks the calls and sessions that the log has opened and not closed, while it is read from front to back.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,17 @@ use audit::{Event, Kind, Record};
 use identity::SessionId;
 use store::{Mark, Marked};
 
-use crate::terminal;
-
-/// What has begun and has no end.
+/// Calls and sessions that have begun and not ended.
 #[derive(Default)]
 pub(super) struct Ends {
     pub(super) calls: BTreeMap<String, Event>,
     pub(super) sessions: BTreeMap<SessionId, Event>,
-    /// The last record that was read.
+    /// Last record that was read.
     pub(super) last: Option<Mark>,
 }
 
 impl Ends {
-    /// With what was open at a mark.
+    /// Starts with the calls and sessions that were open at a mark.
     pub(super) fn with(open: &[Event]) -> Self {
         let mut ends = Self::default();
         for event in open {
@@ -27,7 +25,7 @@ impl Ends {
         ends
     }
 
-    /// Reads one record more.
+    /// Reads one more record.
     pub(super) fn read(&mut self, record: &Record) {
         self.last = Some(Mark { sequence: record.sequence, hash: record.hash });
         self.take(&record.event);
@@ -36,17 +34,17 @@ impl Ends {
     fn take(&mut self, event: &Event) {
         match (event.kind, &event.call_id) {
             (Kind::CallIntent, Some(call)) => {
-                // Its input is of no use for its end.
+                // The record of its end does not need its input.
                 self.calls.insert(call.clone(), Event { input: None, ..event.clone() });
             }
             (Kind::CallReceipt, Some(call)) => drop(self.calls.remove(call)),
             (Kind::SessionOpened, _) => {
-                if let Some(session) = terminal::session_of(event) {
+                if let Some(session) = terminals::session_of(event) {
                     self.sessions.insert(session, event.clone());
                 }
             }
             (Kind::SessionClosed, _) => {
-                if let Some(session) = terminal::session_of(event) {
+                if let Some(session) = terminals::session_of(event) {
                     self.sessions.remove(&session);
                 }
             }
@@ -54,7 +52,7 @@ impl Ends {
         }
     }
 
-    /// Where reading has to begin another time, and with what, to come to the same.
+    /// Returns the last record and all that is open, so that a later scan can continue from there.
     pub(super) fn mark(&self) -> Option<Marked> {
         let open = self.calls.values().chain(self.sessions.values()).cloned().collect();
         Some(Marked { mark: self.last?, open })

@@ -1,4 +1,4 @@
-//! What the audit log says of a daemon that died: calls and sessions without an end. Each of them gets one.
+//! Finds in the audit log the calls and sessions that a previous daemon did not finish, and records an end for each.
 
 mod cursor;
 mod ends;
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use audit::{Event, Kind, Outcome, Status};
 use audit_service::AuditLog;
 use identity::{CallId, RunId};
-use ops::{Reason, ToolFailure};
+use operations::{Reason, ToolFailure};
 use prost::Message as _;
 use refusal::chain;
 use runs::{Directories, TakenOver};
@@ -17,29 +17,27 @@ use store::{Store, StoredCall};
 use timestamp::Timestamp;
 use wire::v1::{CallResponse, call_response};
 
-use crate::terminal;
-
 pub(crate) use cursor::RecoveryCursor;
 
 use ends::Ends;
 
-/// What is said of a call that nobody saw the end of.
-const INTERRUPTED: &str = "the daemon ended during the call; whether it had an effect is not known";
+/// Message about a call whose end is not known.
+const INTERRUPTED: &str = "the daemon ended during the call, which may have taken effect";
 
-/// Receipts among which those are whose outcomes did not come into the store any more.
+/// Number of latest receipts that are searched for outcomes that did not reach the store.
 const LATEST: usize = 4_096;
 
-/// What the log tells a start.
+/// State of calls and sessions at a start, according to the log.
 #[derive(Default)]
 pub(crate) struct Open {
     ends: Ends,
-    /// Receipts of calls with a request id or an approval, in runs that may live on: the latest.
+    /// Latest receipts of calls with a request id or an approval, in runs that may live on.
     closed: VecDeque<Event>,
-    /// When each of those runs was last used, or a moment after that.
+    /// Last use of each of those runs, or a moment after it.
     pub(crate) used: BTreeMap<RunId, Timestamp>,
 }
 
-/// Reads the log to its end, from where it is known what was open. `living` are the runs that have not ended.
+/// Reads the log from the stored position to its end. `living` are the runs that have not ended.
 pub(crate) async fn look(log: &AuditLog, store: &Store, living: &BTreeSet<RunId>) -> anyhow::Result<Open> {
     let begun = cursor::begin(log, store).await;
     let mut open = Open { ends: Ends::with(&begun.open), ..Open::default() };
@@ -48,7 +46,7 @@ pub(crate) async fn look(log: &AuditLog, store: &Store, living: &BTreeSet<RunId>
         for line in lines {
             let at = line.record.time;
             if open.ends.last.is_none() {
-                // What was before is not read.
+                // Earlier records are not read, so this is the earliest time known.
                 open.used = living.iter().map(|run| (*run, at)).collect();
             }
             open.ends.read(&line.record);
@@ -70,13 +68,15 @@ impl Open {
             if self.closed.len() == LATEST {
                 self.closed.pop_front();
             }
-            // Its input and facts are of no use here.
+            // Its input and facts are not needed here.
             self.closed.push_back(Event { input: None, details: None, ..event });
         }
     }
 
-    /// A daemon that dies between a receipt and the store leaves a call that is over: its repetition would be made, and
-    /// whoever waited for its approval would not find it.
+    /// Stores an outcome for each call that has a receipt in the log but no outcome in the store.
+    ///
+    /// The daemon died between the two. Without an outcome a repetition of the call would be executed, and a client
+    /// that waits for its approval would not find the call.
     async fn find_outcomes(&self, store: &Store, taken: &TakenOver) -> anyhow::Result<()> {
         if self.closed.is_empty() {
             return Ok(());
@@ -90,7 +90,8 @@ impl Open {
             if known.contains(&call) || !taken.has(run) {
                 continue;
             }
-            let why = "the call came to its end, but the daemon ended before its outcome was kept; the audit log says how";
+            let why =
+                "the call ended, but the daemon ended before it stored the outcome; the audit log has it";
             if let Some(stored) = lost(call, run, event, why.to_owned()) {
                 keep(store, stored).await?;
             }
@@ -98,8 +99,9 @@ impl Open {
         Ok(())
     }
 
-    /// Gives every intent that has no receipt one that says so, and every session that was open its end. Calls that are
-    /// `waiting` stay open: they go on in their run.
+    /// Records a receipt for every call that has none, and an end for every open session.
+    ///
+    /// Calls in `waiting` stay open, because they go on in their run.
     pub(crate) async fn close(
         self,
         log: &AuditLog,
@@ -120,7 +122,7 @@ impl Open {
             if let Some(kill) = run.zip(id).and_then(|(run, id)| taken.evidence(run, id)) {
                 outcome = outcome.facts(json!({ "kill": kill }));
             }
-            let why = format!("{INTERRUPTED}: look before you repeat it");
+            let why = format!("{INTERRUPTED}: check before you repeat it");
             if let Some(stored) = run.zip(id).and_then(|(run, id)| lost(id, run, &intent, why)) {
                 keep(store, stored).await?;
             }
@@ -136,15 +138,16 @@ impl Open {
             tracing::warn!(%session, "a session was open when the daemon ended: recorded as interrupted");
             let directories = directories.clone();
             let closed =
-                tokio::task::spawn_blocking(move || terminal::interrupted(&opened, &directories)).await?;
+                tokio::task::spawn_blocking(move || terminals::interrupted(&opened, &directories)).await?;
             log.record(closed).await.map_err(|_| anyhow::anyhow!("the audit log cannot be written"))?;
         }
         Ok(())
     }
 }
 
-/// What a client finds that comes back for a call whose outcome nobody has. Kept, so that a repeated request is not made
-/// once more.
+/// Returns the outcome that a client gets for a call whose real outcome is lost.
+///
+/// It is stored, so that a repeated request is not executed again.
 fn lost(call_id: CallId, run_id: RunId, event: &Event, why: String) -> Option<StoredCall> {
     let failure = ToolFailure::new(Reason::Cancelled, why).with("interrupted", "true");
     let response = CallResponse {
@@ -158,7 +161,7 @@ fn lost(call_id: CallId, run_id: RunId, event: &Event, why: String) -> Option<St
         run_id,
         principal: event.principal.clone()?,
         request_id: event.request_id.clone(),
-        // The log does not have it.
+        // The log does not contain the request.
         request: Vec::new(),
         response: response.encode_to_vec(),
         promised: true,
@@ -232,7 +235,7 @@ mod tests {
         let waiting = BTreeSet::from([calls[3].0]);
         open.close(&log, &store, &directories, &TakenOver::of([run.id]), &waiting).await.unwrap();
         assert_eq!(store.call_by_request(run.id, "kept").unwrap(), Some(kept));
-        for (request, words) in [("lost", "came to its end"), ("open", "not known")] {
+        for (request, words) in [("lost", "the audit log has it"), ("open", "may have taken effect")] {
             let stored = store.call_by_request(run.id, request).unwrap().unwrap();
             let response = CallResponse::decode(stored.response.as_slice()).unwrap();
             assert!(response.error.unwrap().message.contains(words), "{request}");
@@ -240,7 +243,7 @@ mod tests {
         assert_eq!(store.call_by_request(run.id, "waits").unwrap(), None);
         let stored = store.call(decided).unwrap().unwrap();
         let response = CallResponse::decode(stored.response.as_slice()).unwrap();
-        assert!(response.error.unwrap().message.contains("came to its end"));
+        assert!(response.error.unwrap().message.contains("the audit log has it"));
         // One end for each, but for what waits.
         let again = look(&log, &store, &BTreeSet::new()).await.unwrap();
         assert_eq!(again.ends.calls.keys().collect::<Vec<_>>(), [&calls[3].0.to_string()]);

@@ -1,4 +1,4 @@
-//! `AlertService`: who sees which alert, and how alerts look.
+//! Serves `AlertService`: lists, shows and acknowledges alerts that the caller may see.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use audit_service::AuditLog;
 use futures_util::{Stream, StreamExt as _, stream};
 use gateway::{AnomalyRule, Severity};
 use identity::{AlertId, Principal, Role, RunId};
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use runs::Runs;
 use store::alert::{Alert, DeliveryState, ImposedState, Measure, Whom};
@@ -24,10 +24,9 @@ use wire::v1::alert_service_server::AlertService;
 
 use super::{behind, portion, principal};
 
-/// Alerts of a page, at the most.
+/// Maximum number of alerts on a page.
 const MAX_PAGE: u32 = 500;
 
-/// `AlertService`.
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) alerts: Arc<Alerts>,
@@ -38,7 +37,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Whether `principal` may look at an alert: at those of its own calls and runs, a watcher over others at all.
+    /// Returns true if `principal` may see the calls of the principal that caused the alert, or the run.
     fn sees(&self, principal: &Principal, alert: &Alert) -> bool {
         let of_own_run = || {
             let run = RunId::parse(&alert.run_id).and_then(|id| self.runs.get(id));
@@ -80,7 +79,7 @@ impl Service {
         Ok(v1::ListAlertsResponse { alerts, next_page_token: last.unwrap_or_default() })
     }
 
-    /// The open alerts, then each change.
+    /// Returns the open alerts, and then each change.
     fn watch(
         &self,
         principal: Arc<Principal>,
@@ -94,7 +93,7 @@ impl Service {
                 && service.sees(&principal, alert);
             shown.then(|| Ok(v1::WatchAlertsResponse { alert: Some(to_wire(alert, &principal)) }))
         };
-        // Subscribed first, so that nothing falls between the two.
+        // Subscribes before it lists, so that no change is missed between the two.
         let changes = self.alerts.changes();
         let mut open = self.alerts.list(None, usize::MAX, |alert| alert.acknowledged.is_none());
         open.reverse();
@@ -142,7 +141,7 @@ impl AlertService for Service {
         let (service, principal) = (self.clone(), principal(&request)?);
         let v1::AcknowledgeAlertRequest { alert_id, comment } = request.into_inner();
         let id = AlertId::parse(&alert_id)?;
-        // Goes on when the client leaves: an acknowledgement is made whole.
+        // In a separate task, so that the acknowledgement is completed even if the client leaves.
         let acknowledged = tokio::spawn(async move {
             let (comment, _) = service.audit.redactor().whole(&comment);
             let alert = service.alerts.acknowledge(id, &principal, &comment).await?;

@@ -1,9 +1,8 @@
-//! `ApprovalService`.
+//! Serves `ApprovalService`.
 
 use std::pin::Pin;
 use std::sync::Arc;
 
-use audit::Redactor;
 use audit_service::AuditLog;
 use calls::Approvals;
 use futures_util::{Stream, StreamExt as _, stream};
@@ -11,7 +10,8 @@ use gateway::{
     Approval, ApprovalFilter, ApprovalState, Ballot, Choice, Consent, Covers, Form, Gateway, Remember,
 };
 use identity::{Principal, RunId};
-use ops::{FileState, Reason};
+use operations::{FileState, Reason};
+use redact::Redactor;
 use refusal::Refusal;
 use runs::Runs;
 use timestamp::UnixMillis;
@@ -24,10 +24,9 @@ use wire::v1::decide_approval_request::Decision;
 
 use super::{MAX_MESSAGE, behind, portion, principal};
 
-/// What a list shows of what the calls would do, bytes; it has to fit into one message.
+/// Maximum size of the operations, previews and files in a list, bytes. The list has to fit into one message.
 const MAX_SHOWN: usize = MAX_MESSAGE / 2;
 
-/// `ApprovalService`.
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) approvals: Arc<Approvals>,
@@ -37,8 +36,9 @@ pub(crate) struct Service {
     pub(crate) stop: CancellationToken,
 }
 
-/// Whether `principal` may look at an approval: at those of its own calls and of its own runs, and reviewers at all. What
-/// is shown holds what is in the workspace.
+/// Returns true if `principal` may see the calls of the principal that asked for the approval, or the run.
+///
+/// Reviewers may see all approvals. An approval shows contents of the workspace.
 fn sees(service: &Service, principal: &Principal, approval: &Approval) -> bool {
     principal.may_see(&approval.requested_by) || sees_run(service, principal, &approval.run_id)
 }
@@ -107,7 +107,7 @@ impl ApprovalService for Service {
             return Err(no_such_approval().into());
         }
         let service = self.clone();
-        // Goes on when the client leaves: a decision is taken whole.
+        // In a separate task, so that the decision is completed even if the client leaves.
         let decided =
             tokio::spawn(
                 async move { service.approvals.decide(&request.approval_id, &principal, &ballot).await },
@@ -137,7 +137,7 @@ impl ApprovalService for Service {
         let principal = principal(&request)?;
         let consent_id = request.into_inner().consent_id;
         let service = self.clone();
-        // Goes on when the client leaves: it is ended whole.
+        // In a separate task, so that the revocation is completed even if the client leaves.
         let revoked =
             tokio::spawn(async move { service.approvals.revoke(&consent_id, &principal.name).await });
         let consent = revoked.await.map_err(|error| Refusal::internal("revoking", &error))??;
@@ -157,7 +157,7 @@ impl ApprovalService for Service {
         let service = self.clone();
         let audit = self.audit.clone();
         let shown = move |approval: &Approval| sees(&service, &principal, approval);
-        // Subscribed first, so that nothing falls between the two.
+        // Subscribes before it lists, so that no change is missed between the two.
         let changes = self.approvals.changes();
         let filter = ApprovalFilter { state: Some(ApprovalState::Pending), run_id: run.clone() };
         let respond = move |approval: &Approval| {
@@ -183,19 +183,21 @@ impl ApprovalService for Service {
     }
 }
 
-/// What a reviewer wants remembered. Words without the form that they belong to are a mistake.
+/// Parses the reviewer's choice of what is remembered. A prefix without the form PREFIX is an error.
 fn remember_from_wire(form: v1::approval::Remember, prefix: Vec<String>) -> Result<Remember, Refusal> {
     use v1::approval::Remember as Wire;
     match form {
         Wire::Prefix => Ok(Remember::Prefix(prefix)),
-        _ if !prefix.is_empty() => Err(Refusal::invalid("prefix", "goes with the form PREFIX alone")),
+        _ if !prefix.is_empty() => Err(Refusal::invalid("prefix", "is for the form PREFIX only")),
         Wire::Unspecified | Wire::Once => Ok(Remember::Once),
         Wire::Digest => Ok(Remember::Digest),
     }
 }
 
-/// A list that fits: beyond `most` bytes only that there is an approval, since agents must not be able to hide one from
-/// its reviewers behind large ones. Each can be had whole by itself.
+/// Returns a list that fits into one message.
+///
+/// An approval beyond `most` bytes is listed without its details, because an agent must not be able to hide one from
+/// its reviewers with large ones. `GetApproval` shows each approval in full.
 fn within(approvals: &[Approval], most: usize, redactor: &Redactor) -> Vec<v1::Approval> {
     let mut left = most;
     let shown = approvals.iter().map(|approval| {
@@ -295,7 +297,7 @@ fn form_to_wire(form: Form) -> v1::approval::Remember {
 }
 
 fn file_to_wire(path: &str, state: &FileState, redactor: &Redactor) -> v1::BoundFile {
-    // A word of a command may be the name of a file, and a secret.
+    // A word of a command may be the name of a file and also a secret.
     worker_protocol::convert::file_to_wire(redactor.text(path).0, state.clone())
 }
 

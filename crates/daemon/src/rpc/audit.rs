@@ -1,10 +1,11 @@
-//! `AuditService`.
+//! Serves `AuditService`.
 
 use std::pin::Pin;
 use std::sync::Arc;
 
 use audit::{Checkpoint, Integrity, Record};
 use audit_service::{AuditLog, Bound, Filter, Follow, Index, IndexState, Line, Query};
+use bundles::{Bundles, Wanted};
 use futures_util::{Stream, StreamExt as _, stream};
 use prost::Message as _;
 use refusal::Refusal;
@@ -16,14 +17,11 @@ use wire::v1;
 use wire::v1::audit_service_server::AuditService;
 use wire::v1::query_events_request::Order;
 
-use crate::bundle::{self, Bundles, Wanted};
-
 use super::{portion, principal};
 
-/// Most records of a page.
+/// Maximum number of records on a page.
 const MOST_EVENTS: u32 = 1_000;
 
-/// `AuditService`.
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) audit: Arc<AuditLog>,
@@ -169,9 +167,9 @@ impl AuditService for Service {
     ) -> Result<Response<Self::CreateBundleStream>, Status> {
         let principal = principal(&request)?;
         let wanted = Wanted::from_wire(request.get_ref())?;
-        let (events, receiver) = bundle::Events::new();
+        let (events, receiver) = bundles::Events::new();
         let bundles = self.bundles.clone();
-        // Ends soon after its client has left.
+        // The task ends soon after the client has left.
         self.tasks.spawn(async move {
             if let Err(refusal) = bundles.create(&principal, wanted, events.clone()).await {
                 events.fail(refusal).await;

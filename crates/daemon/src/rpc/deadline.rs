@@ -1,16 +1,16 @@
-//! The deadline that a client gives a request, as gRPC's header has it.
+//! Reads the deadline that a client gives a request, from gRPC's header.
 
 use std::time::{Duration, Instant};
 
 use tonic::metadata::MetadataMap;
 
-/// Returns the moment at which the client stops waiting. The transport ends the request itself then.
+/// Returns the moment at which the client stops waiting. The transport ends the request then.
 pub(super) fn deadline(metadata: &MetadataMap) -> Option<Instant> {
     let timeout = metadata.get("grpc-timeout").and_then(|value| value.to_str().ok()).and_then(parse)?;
     Instant::now().checked_add(timeout)
 }
 
-/// At most eight digits and a unit.
+/// Parses at most eight digits and a unit.
 fn parse(header: &str) -> Option<Duration> {
     let (digits, unit) = header.split_at_checked(header.len().checked_sub(1)?)?;
     if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {

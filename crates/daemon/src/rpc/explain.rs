@@ -1,4 +1,4 @@
-//! `ExplainPolicy`: a call that is judged and not made.
+//! Serves `ExplainPolicy`: judges a call without making it.
 
 use calls::{Approvals, verdict};
 use gateway::policy::DecisionTime;
@@ -8,7 +8,7 @@ use refusal::Refusal;
 use runs::Runs;
 use wire::v1;
 
-/// What the policy in force says to a call in a run that the principal may look at.
+/// Returns the decision of the policy in force on a call, in a run that the principal may see.
 pub(super) fn explain(
     (gateway, runs, approvals): (&Gateway, &Runs, &Approvals),
     principal: &Principal,

@@ -1,4 +1,4 @@
-//! `HostService`.
+//! Serves `HostService`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use containers::{Advisory, EngineFacts};
 use doctor::{Finding, Verdict};
 use gateway::{Gateway, Policy};
 use oidc::{Condition, Held, Issuers};
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use runs::Runs;
 use tokio::sync::Semaphore;
@@ -18,10 +18,9 @@ use wire::v1::host_finding;
 use wire::v1::host_service_server::HostService;
 use wire::v1::{self, HostFinding};
 
-/// Looks at the same time: each asks the engine, which may be slow to answer.
+/// Limit for examinations at the same time. Each asks the engine, which may be slow to answer.
 static LOOKS: Semaphore = Semaphore::const_new(4);
 
-/// `HostService`.
 pub(crate) struct Service {
     pub(crate) runs: Arc<Runs>,
     pub(crate) gateway: Arc<Gateway>,
@@ -35,7 +34,7 @@ impl HostService for Service {
         &self,
         _request: Request<v1::ExamineHostRequest>,
     ) -> Result<Response<v1::ExamineHostResponse>, Status> {
-        let busy = |_| Refusal::new(Reason::Overloaded, "others are looking at the host: try again");
+        let busy = |_| Refusal::new(Reason::Overloaded, "other clients are examining the host: try again");
         let _look = LOOKS.try_acquire().map_err(busy)?;
         let mut findings = doctor::examine(Some(self.engine_socket.clone())).await;
         findings.extend(escapes(&self.runs.launcher.host));
@@ -48,7 +47,7 @@ impl HostService for Service {
     }
 }
 
-/// What is known of the engine's versions, as the daemon found them when it started.
+/// Returns the escapes that are known for the engine's versions, which the daemon read at its start.
 fn escapes(engine: &EngineFacts) -> Vec<Finding> {
     const TOPIC: &str = "known escapes";
     let known = containers::advisories(engine);
@@ -59,7 +58,7 @@ fn escapes(engine: &EngineFacts) -> Vec<Finding> {
     known.into_iter().map(told).collect()
 }
 
-/// Which profiles in force leave the judgement of commands to others.
+/// Reports the profiles in force whose commands no deny list judges.
 fn deny_lists(policy: &Policy) -> Finding {
     const TOPIC: &str = "deny list";
     let off: Vec<&str> = policy.without_deny_list().collect();
@@ -75,7 +74,7 @@ fn deny_lists(policy: &Policy) -> Finding {
     }
 }
 
-/// Which profiles in force let operations on files reach all that commands reach.
+/// Reports the profiles in force whose file operations can reach every path that commands can reach.
 fn container_paths(policy: &Policy) -> Finding {
     const TOPIC: &str = "container paths";
     let open: Vec<&str> = policy.with_container_paths().collect();
@@ -84,21 +83,21 @@ fn container_paths(policy: &Policy) -> Finding {
         names => Finding::good(
             TOPIC,
             format!(
-                "allowed in {}: files outside of the mounts are read and written as by commands",
+                "allowed in {}: operations can read and write files outside of the mounts, as commands can",
                 names.join(", ")
             ),
         ),
     }
 }
 
-/// Whether the keys of an issuer can be had, how many are in force, and until when.
+/// Reports whether the keys of an issuer are available, their number, and until when they are in force.
 fn keys(condition: Condition, now: SystemTime) -> Finding {
     const TOPIC: &str = "issuer keys";
     let Condition { issuer, held, wrong } = condition;
     let held = held.map(|Held { keys, left }| {
         let plural = if keys == 1 { "" } else { "s" };
         let until = left.and_then(|left| now.checked_add(left)).map(|end| {
-            // Whole seconds.
+            // Without fractions of a second.
             let end = Timestamp { nanos: 0, ..Timestamp::from(end) };
             format!("until {end} unless fetched again")
         });
@@ -144,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn j7_what_is_known_of_an_issuers_keys_is_told() {
+    fn j7_issuer_key_findings_show_count_and_expiry() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_millis(1_500);
         let told = |held: Option<(usize, Option<u64>)>, wrong: Option<&str>| {
             let held = held.map(|(keys, left)| Held { keys, left: left.map(Duration::from_secs) });

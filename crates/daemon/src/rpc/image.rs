@@ -1,4 +1,4 @@
-//! `ImageService`.
+//! Serves `ImageService`.
 
 use std::io;
 use std::sync::Arc;
@@ -17,14 +17,13 @@ use wire::v1::{self, build_image_request, build_image_response, import_image_req
 use super::{portion, principal};
 use crate::images::{Images, Pieces};
 
-/// Lines of a build that wait for their client.
+/// Maximum number of lines of a build that wait for the client.
 const LINES: usize = 64;
-/// Characters of a message. The engine's own are up to 32 KiB, and come in several then.
+/// Maximum number of characters in a message. Lines of the engine have up to 32 KiB and are split.
 const MAX_LINE: usize = 16 * 1024;
-/// Bytes of one piece.
+/// Maximum size of one piece, bytes.
 const MAX_PIECE: usize = 1 << 20;
 
-/// `ImageService`.
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) images: Arc<Images>,
@@ -32,19 +31,19 @@ pub(crate) struct Service {
     pub(crate) stop: CancellationToken,
 }
 
-/// The rest of a request: pieces, and nothing else.
+/// Returns the rest of a request as pieces. Any other message is an error.
 fn pieces<T: Send + 'static>(
     stream: Streaming<T>,
     piece: impl Fn(T) -> Option<Vec<u8>> + Send + 'static,
 ) -> Pieces {
     Box::pin(stream.map(move |message| match message.map(&piece) {
         Ok(Some(piece)) if piece.len() <= MAX_PIECE => Ok(Bytes::from(piece)),
-        Ok(_) => Err(io::Error::other("no piece of a tar, or a longer one than may be")),
+        Ok(_) => Err(io::Error::other("a message has no piece of the tar, or too long a one")),
         Err(status) => Err(io::Error::other(status)),
     }))
 }
 
-/// All of a text, in messages.
+/// Splits a text into parts that fit into a message each.
 fn parts(text: &str) -> impl Iterator<Item = String> {
     let mut rest = text.chars().peekable();
     std::iter::from_fn(move || {
@@ -54,7 +53,7 @@ fn parts(text: &str) -> impl Iterator<Item = String> {
 }
 
 fn no_header() -> Refusal {
-    Refusal::invalid("header", "is missing: the first message has it")
+    Refusal::invalid("header", "is missing: send it in the first message")
 }
 
 #[tonic::async_trait]
@@ -74,7 +73,7 @@ impl ImageService for Service {
         });
         let cancel = self.stop.child_token();
         let _gone = cancel.clone().drop_guard();
-        // Comes to its record when the client goes away, which ends it.
+        // In a separate task, so that the end is recorded even if the client leaves, which cancels the import.
         let imported =
             self.tasks.spawn(async move { service.images.import(&principal, header, pieces, &cancel).await });
         let imported = imported.await.map_err(|error| Refusal::internal("importing the image", &error))??;
@@ -112,7 +111,7 @@ impl ImageService for Service {
                     }
                 }
             };
-            // Nobody reads the answer any more.
+            // The client no longer reads the answer.
             let gone = async {
                 tell.closed().await;
                 cancel.cancel();
@@ -144,7 +143,7 @@ mod tests {
     use super::{MAX_LINE, parts};
 
     #[test]
-    fn nothing_of_what_a_build_prints_is_lost() {
+    fn build_output_is_split_without_loss() {
         let text = "ä".repeat(2 * MAX_LINE) + "end";
         let lengths: Vec<_> = parts(&text).map(|part| part.chars().count()).collect();
         assert_eq!(lengths, [MAX_LINE, MAX_LINE, 3]);

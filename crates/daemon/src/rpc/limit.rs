@@ -1,4 +1,4 @@
-//! `LimitService`.
+//! Serves `LimitService`.
 
 use std::sync::Arc;
 
@@ -11,7 +11,6 @@ use wire::v1::limit_service_server::LimitService;
 use super::{portion, principal};
 use calls::limits::{self, Limits};
 
-/// `LimitService`.
 pub(crate) struct Service {
     pub(crate) limits: Arc<Limits>,
     pub(crate) runs: Arc<Runs>,
@@ -33,7 +32,7 @@ impl LimitService for Service {
     ) -> Result<Response<v1::ThrottleAgentResponse>, Status> {
         let principal = principal(&request)?;
         let (limits, runs) = (self.limits.clone(), self.runs.clone());
-        // Goes on when the client leaves: what is on record comes into force.
+        // In a separate task, so that a limit that was recorded takes effect even if the client leaves.
         let throttled = tokio::spawn(async move {
             limits::throttle_agent(&limits, &runs, &principal, request.into_inner()).await
         });

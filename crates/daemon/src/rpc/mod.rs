@@ -1,18 +1,15 @@
-//! The API: identity from the connection, sizes capped, messages decoded, refusals turned into statuses.
+//! Serves the API: takes the identity from the connection, bounds and decodes messages, and turns refusals into
+//! statuses.
 
 pub(crate) mod alert;
 pub(crate) mod approval;
 pub(crate) mod audit;
-mod authority;
-mod coalesce;
 mod deadline;
 mod explain;
 pub(crate) mod file;
-mod guard;
 pub(crate) mod host;
 pub(crate) mod image;
 pub(crate) mod limit;
-mod listen;
 mod offered;
 mod operation;
 pub(crate) mod permission;
@@ -33,7 +30,8 @@ use std::time::Duration;
 
 use calls::Calls;
 use identity::Principal;
-use ops::Reason;
+use listener::{GuardLayer, Socket, Tcp};
+use operations::Reason;
 use refusal::Refusal;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
@@ -60,25 +58,25 @@ use wire::v1::token_service_server::TokenServiceServer;
 use wire::v1::tool_service_server::ToolServiceServer;
 use wire::v1::trash_service_server::TrashServiceServer;
 
-pub(crate) use guard::GuardLayer;
-pub(crate) use listen::{Certificates, Files, Settings as TcpSettings, Socket, Tcp};
-
 /// Largest request and answer, bytes.
-const MAX_MESSAGE: usize = ops::transport::MESSAGE;
-/// Streams of one connection. tonic's default removes hyper's cap.
+const MAX_MESSAGE: usize = operations::transport::MESSAGE;
+/// Maximum number of streams of one connection. tonic's default removes hyper's limit.
 const MAX_STREAMS: u32 = 64;
-/// Bytes of one stream, and of all streams of a connection, that a client may send ahead. h2's own 64 KiB would make an upload
-/// wait for the daemon after every fourth frame.
+/// Number of bytes of one stream that a client may send ahead.
+///
+/// With h2's default of 64 KiB, an upload would wait for the daemon after every fourth frame.
 const STREAM_WINDOW: u32 = 1024 * 1024;
+/// Number of bytes of all streams of a connection that a client may send ahead.
 const CONNECTION_WINDOW: u32 = 2 * STREAM_WINDOW;
-/// Bytes of one frame of an upload.
-const MAX_FRAME: u32 = 256 * 1024;
-/// Header list of one request, bytes.
+/// Maximum size of the header list of one request, bytes.
 const MAX_HEADERS: u32 = 16 * 1024;
-/// Streams that a peer may reset before the connection is closed (CVE-2023-44487, rapid reset).
+/// Maximum number of streams that a peer may reset before the connection is closed (CVE-2023-44487, rapid reset).
 const MAX_RESETS: usize = 32;
-/// Streams of one connection, over its whole life, that are reset because of what the peer sent (CVE-2025-8671). h2's own default: a
-/// client whose request is refused before it has been sent to its end counts, too, and a lasting connection has many of those.
+/// Maximum number of streams of a connection, over its whole life, that are reset because of what the peer sent
+/// (CVE-2025-8671).
+///
+/// This is h2's default. A request that is refused before it was sent completely counts too, and a long connection has
+/// many of those.
 const MAX_ERRORS: usize = 1_024;
 
 macro_rules! capped {
@@ -87,8 +85,9 @@ macro_rules! capped {
     };
 }
 
-/// The tools for clients within this process, behind the same guard. They come with a run's token or to nothing: see
-/// [`Principal::anonymous`].
+/// Returns the tool service for clients within this process, protected by the same guard.
+///
+/// They present a run's token, or get no access: see [`Principal::anonymous`].
 pub(crate) fn tools(
     calls: Arc<Calls>,
     guard: &GuardLayer,
@@ -122,7 +121,7 @@ pub(crate) struct Services {
     pub(crate) token: token::Service,
 }
 
-/// Serves until the daemon stops.
+/// Serves the API until the daemon stops.
 pub(crate) async fn serve(services: Services, socket: Socket, tcp: Option<Tcp>, guard: GuardLayer) {
     if let Err(error) = try_serve(services, socket, tcp, guard).await {
         tracing::error!(error = %error, "the API ended");
@@ -143,7 +142,7 @@ async fn try_serve(
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(wire::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-            // So that clients can read the details of a refusal.
+            // Lets clients decode the details of a refusal.
             .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
             .build_v1()?,
     );
@@ -171,11 +170,11 @@ async fn try_serve(
     routes.add_service(capped!(TokenServiceServer, services.token));
     routes.add_service(capped!(ImageServiceServer, services.image));
 
-    // No sink, no call: health says so, too.
+    // No call is admitted while the audit log cannot be written. The health service reports that, too.
     let mut serving = log.check().is_ok();
     say_health(&reporter, serving).await;
     let stopped = stop.clone().cancelled_owned();
-    let incoming = listen::incoming(socket, tcp, stop.clone());
+    let incoming = listener::incoming(socket, tcp, stop.clone());
     tokio::spawn(async move {
         while stop.run_until_cancelled(log.changed_from(serving)).await.is_some() {
             serving = log.check().is_ok();
@@ -188,7 +187,7 @@ async fn try_serve(
         .max_concurrent_streams(MAX_STREAMS)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_frame_size(MAX_FRAME)
+        .max_frame_size(listener::MAX_FRAME)
         .http2_max_header_list_size(MAX_HEADERS)
         .http2_max_pending_accept_reset_streams(Some(MAX_RESETS))
         .http2_max_local_error_reset_streams(Some(MAX_ERRORS))
@@ -227,13 +226,13 @@ async fn say_health(reporter: &HealthReporter, serving: bool) {
     }
 }
 
-/// The principal that the guard has named.
+/// Returns the principal that the guard has identified.
 fn principal<T>(request: &tonic::Request<T>) -> Result<Arc<Principal>, Refusal> {
     let named = request.extensions().get::<Arc<Principal>>().cloned();
     named.ok_or_else(|| Refusal::new(Reason::PermissionDenied, "the connection has no principal"))
 }
 
-/// What a watcher gets when it was too slow for the live stream.
+/// Returns the status for a watcher that was too slow for the stream of changes.
 fn behind() -> tonic::Status {
     Refusal::new(Reason::Overloaded, "the watcher is too slow and has missed changes: watch again").into()
 }

@@ -1,7 +1,7 @@
-//! Which operations an agent may call at all, with consent or without: what its tool list is made of.
+//! Determines the operations that an agent may call, with consent or without. They make up its list of tools.
 //!
-//! This lists, it does not decide: a call is judged by the gateway when it is made. What may be granted for some paths or
-//! commands only is listed, since some call of it would pass.
+//! This module lists and does not decide: the gateway judges a call when it is made. An operation that may be granted
+//! only for some paths or commands is listed, since some of its calls would pass.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use dialects::{Consent, Denied};
 use gateway::{
     EXEC_READ_ONLY, Effect, Gateway, Grant, McpServer, Permissions, Policy, Scope, Subject, Verdict, covers,
 };
-use ops::McpTool;
+use operations::McpTool;
 use store::run::Spec;
 use timestamp::UnixMillis;
 
-/// What holds for one agent now.
+/// The policy and permissions that hold for one agent now.
 pub(super) struct Offered {
     policy: Arc<Policy>,
     permissions: Arc<Permissions>,
@@ -33,12 +33,12 @@ impl Offered {
         }
     }
 
-    /// What descriptions say of the limits.
+    /// Returns the limits for the descriptions of tools.
     pub(super) fn limits(&self) -> dialects::Limits {
         self.policy.profile(&self.profile).map(calls::limits).unwrap_or_default()
     }
 
-    /// What descriptions say of programs.
+    /// Returns the denied programs for the descriptions of tools.
     pub(super) fn denied(&self) -> Denied {
         let exec = self.policy.profile(&self.profile).map(|profile| &profile.exec);
         exec.map_or_else(Denied::default, |exec| Denied {
@@ -47,8 +47,10 @@ impl Offered {
         })
     }
 
-    /// What descriptions say of consent: the word of profile, role and teams on the operation as a whole. A rule for one command,
-    /// or a grant for one path, says more when a call is made.
+    /// Returns the consent that an operation as a whole needs by profile, role and teams, for the descriptions of
+    /// tools.
+    ///
+    /// A rule for one command, or a grant for one path, can decide otherwise when a call is made.
     pub(super) fn consent(&self, operation: &str) -> Consent {
         let reads = operation == EXEC_READ_ONLY;
         let name = if reads { "exec" } else { operation };
@@ -60,7 +62,7 @@ impl Offered {
             return Consent::Refused;
         }
         let of_profile = match profile.operation(name) {
-            // Commands of which no rule speaks.
+            // Commands that no rule matches.
             Some((_, Verdict::Allow)) if operation == "exec" => profile.exec.default,
             Some((_, Verdict::Allow)) if reads && !profile.exec.read_only_commands => profile.exec.default,
             Some((_, verdict)) => verdict,
@@ -74,7 +76,7 @@ impl Offered {
         }
     }
 
-    /// The best that role and teams give the agent of an operation; `read_only` for the commands that only read.
+    /// Returns the strongest grant of an operation by role and teams. `read_only` is for commands that only read.
     fn given(&self, operation: &str, read_only: bool) -> Option<Grant> {
         let of_role = self.policy.role(&self.role).and_then(|role| role.grant(operation, read_only));
         let of_teams =
@@ -82,7 +84,7 @@ impl Offered {
         of_role.into_iter().chain(of_teams).max()
     }
 
-    /// Whether some call of this operation would not be denied for want of a permission.
+    /// Returns true if at least some calls of this operation have the permissions that they need.
     pub(super) fn permits(&self, operation: &str) -> bool {
         let profile = self.policy.profile(&self.profile);
         let verdict = profile.and_then(|profile| profile.operation(operation)).map(|(_, verdict)| verdict);
@@ -91,7 +93,7 @@ impl Offered {
         let denied = role.denies(operation, false)
             || self.policy.teams_of(&self.agent).any(|(_, team)| team.denies(operation, false))
             || self.has(Effect::Revocation, operation);
-        // The commands that only read are a part of `exec`, and of nothing else.
+        // Commands that only read are a part of `exec`, and of no other operation.
         let read_only = operation == "exec";
         let held = role.grant(operation, read_only).is_some()
             || teams.any(|(_, team)| team.grant(operation, read_only).is_some())
@@ -99,7 +101,7 @@ impl Offered {
         verdict.is_some_and(|verdict| verdict != Verdict::Deny) && !denied && held
     }
 
-    /// The servers of the policy of which some tool may be permitted.
+    /// Returns the policy's servers that may have a permitted tool.
     pub(super) fn servers(&self) -> impl Iterator<Item = (&str, &McpServer)> {
         let profile = self.policy.profile(&self.profile);
         let named = move |server: &str| {
@@ -112,7 +114,8 @@ impl Offered {
         self.policy.mcp_servers().filter(move |(name, _)| named(name) && self.holds_some(name))
     }
 
-    /// Whether anybody gives this agent a tool of a server: without that none is started for its list.
+    /// Returns true if the agent is granted some tool of a server. Without that, the server is not started for its
+    /// list.
     fn holds_some(&self, server: &str) -> bool {
         let family = format!("mcp.{server}.");
         let about = |key: &str| key == "mcp.*" || key.starts_with(&family);
@@ -124,12 +127,14 @@ impl Offered {
             })
     }
 
-    /// The plain name that the policy has for a tool.
+    /// Returns the plain name that the policy gives to a tool.
     pub(super) fn alias(&self, tool: &McpTool) -> Option<&str> {
         self.policy.alias_of(tool)
     }
 
-    /// A grant of part of an operation is enough to list it, and only a revocation of all of it takes it away.
+    /// Returns true if a grant or a revocation, as `effect` says, of the operation is in force for the agent.
+    ///
+    /// A grant of a part of an operation is enough to list it. Only a revocation of the whole operation removes it.
     fn has(&self, effect: Effect, operation: &str) -> bool {
         self.permissions.in_force(UnixMillis::now()).any(|permission| {
             let Scope { operation: of, path, command } = &permission.scope;

@@ -1,10 +1,10 @@
-//! Requests of other services that are calls of one operation.
+//! Turns requests of other services into calls of one operation.
 
 use std::sync::Arc;
 
 use calls::Calls;
 use identity::Principal;
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use wire::v1::call_response::Status;
 use wire::v1::{self, call_request::Request, operation::Kind, result::Kind as OpResult};
@@ -12,20 +12,20 @@ use wire::v1::{self, call_request::Request, operation::Kind, result::Kind as OpR
 /// The call that was made.
 pub(super) struct Made {
     pub(super) call_id: String,
-    /// The approval that it waits for; empty otherwise.
+    /// Approval that the call waits for; empty if it waits for none.
     pub(super) approval_id: String,
-    /// Absent while it waits.
+    /// Result of the call; absent while it waits.
     pub(super) result: Option<OpResult>,
 }
 
-/// What such a request says of its call.
+/// Parts of the request that concern the call.
 pub(super) struct Terms {
     pub(super) run_id: String,
     pub(super) request_id: String,
     pub(super) wait_for_approval: bool,
 }
 
-/// Makes the call. One that fails is refused.
+/// Makes the call. A call that fails is returned as a refusal.
 pub(super) async fn make(
     calls: &Arc<Calls>,
     principal: &Arc<Principal>,

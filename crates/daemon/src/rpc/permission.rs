@@ -1,4 +1,4 @@
-//! `PermissionService`: permissions, between the API's form and the gateway's.
+//! Serves `PermissionService`, and translates permissions between the API's form and the gateway's.
 
 use std::sync::Arc;
 
@@ -18,12 +18,11 @@ use calls::grants::Grants;
 
 const MAX_PAGE: u32 = 1_000;
 
-/// `PermissionService`.
 pub(crate) struct Service {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) grants: Arc<Grants>,
     pub(crate) audit: Arc<AuditLog>,
-    /// A change goes on when the client leaves: what is on record comes into force.
+    /// Runs changes to their end even if the client leaves: a recorded change takes effect.
     pub(crate) tasks: TaskTracker,
 }
 
@@ -33,7 +32,7 @@ enum Change {
 }
 
 impl Service {
-    /// A new grant or revocation.
+    /// Returns the change that adds a grant or a revocation.
     fn added(
         &self,
         permission: v1::Permission,
@@ -47,7 +46,7 @@ impl Service {
     async fn make(&self, change: Change, principal: &Principal) -> Result<v1::Permission, Refusal> {
         let (grants, audit, name) = (self.grants.clone(), self.audit.clone(), principal.name.clone());
         let made = self.tasks.spawn(async move {
-            // A reason is kept and shown.
+            // A reason is stored and shown.
             let hidden = |text: &str| audit.redactor().whole(text).0;
             match change {
                 Change::Add(permission) => {
@@ -112,7 +111,7 @@ impl PermissionService for Service {
     }
 }
 
-/// The rules for paths of all profiles.
+/// Returns the path rules of all profiles.
 fn path_rules(policy: &Policy) -> Vec<v1::ProfilePathRule> {
     let of = |name: &str| {
         let rules = policy.profile(name).map_or(&[][..], |profile| &profile.paths);
@@ -134,7 +133,9 @@ fn rule_to_wire(profile: &str, number: usize, rule: &ProfilePathRule) -> v1::Pro
     }
 }
 
-/// What a permission is for is kept, listed and audited as it is, and with a part hidden it would be for something else.
+/// Refuses a permission with a secret in its command or path.
+///
+/// These are stored, listed and recorded unchanged. With a part redacted, the permission would be for something else.
 fn has_no_secret(audit: &AuditLog, permission: &v1::Permission) -> Result<(), Refusal> {
     let redactor = audit.redactor();
     let words = |words: &[String]| redactor.value(&mut serde_json::json!([words, words.join(" ")]));
@@ -143,7 +144,8 @@ fn has_no_secret(audit: &AuditLog, permission: &v1::Permission) -> Result<(), Re
         ("path_pattern", words(std::slice::from_ref(&permission.path_pattern))),
     ] {
         if secrets > 0 {
-            let message = "has what looks like a password or a token in it, and would be kept and shown with it: leave that out";
+            let message =
+                "contains what looks like a password or token, which would be stored and shown: leave it out";
             return Err(Refusal::invalid(field, message));
         }
     }
@@ -154,7 +156,7 @@ fn missing(what: &str) -> Refusal {
     Refusal::invalid("what", format!("is missing: one of {what}"))
 }
 
-/// Everything but its id and time, which it gets when it is given.
+/// Parses a permission without its id, which it gets when it is given.
 fn from_wire(
     permission: v1::Permission,
     effect: Effect,
@@ -193,7 +195,8 @@ fn from_wire(
 }
 
 fn moment(at: &wire::Timestamp) -> Result<UnixMillis, Refusal> {
-    UnixMillis::from_wire(at).ok_or_else(|| Refusal::invalid("expires_at", "is no moment from 1970 to 9999"))
+    UnixMillis::from_wire(at)
+        .ok_or_else(|| Refusal::invalid("expires_at", "must be a time in the years 1970 to 9999"))
 }
 
 fn to_wire(permission: Permission) -> v1::Permission {

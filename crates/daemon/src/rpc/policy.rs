@@ -1,4 +1,4 @@
-//! `PolicyService`.
+//! Serves `PolicyService`.
 
 use std::sync::Arc;
 
@@ -13,7 +13,6 @@ use wire::v1::policy_service_server::PolicyService;
 use super::{explain, portion, principal};
 use crate::policy::Loader;
 
-/// `PolicyService`.
 pub(crate) struct Service {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) runs: Arc<Runs>,
@@ -44,7 +43,7 @@ impl PolicyService for Service {
     ) -> Result<Response<v1::ReloadPolicyResponse>, Status> {
         let principal = principal(&request)?;
         let loader = self.loader.clone();
-        // Goes on when the client leaves: what is on record comes into force.
+        // In a separate task, so that a policy that was recorded takes effect even if the client leaves.
         let reloaded = tokio::spawn(async move { loader.reload(&principal.name).await });
         let (digest, changed) =
             reloaded.await.map_err(|error| Refusal::internal("loading the policy", &error))??;

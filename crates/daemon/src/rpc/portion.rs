@@ -1,19 +1,19 @@
-//! How much of a long list or of a long content one answer has, and where it begins.
+//! Bounds the part of a long list or content that one answer has, and determines where it begins.
 
-use ops::Reason;
-use ops::transport::{CONTENT, MESSAGE};
+use operations::Reason;
+use operations::transport::{CONTENT, MESSAGE};
 use prost::Message;
 use refusal::Refusal;
 use tonic::{Response, Status};
 
-/// Entries of a page.
+/// Number of entries on a page if the client asks for none.
 const DEFAULT_PAGE: usize = 100;
-/// Bytes of a piece of content.
+/// Size of a piece of content if the client asks for none, bytes.
 const DEFAULT_PIECE: usize = 256 * 1024;
-/// Most that may be asked for.
+/// Largest size that a client may ask for, bytes.
 const MAX_PIECE: usize = 1024 * 1024;
 
-/// How many entries, `most` at the most, and behind which: a page begins behind the one that the last page ended with.
+/// Returns the size of a page, at most `most`, and the entry after which it begins: the last one of the previous page.
 pub(super) fn page<T>(
     size: u32,
     most: u32,
@@ -24,17 +24,18 @@ pub(super) fn page<T>(
         0 => DEFAULT_PAGE,
         size => size.min(most) as usize,
     };
-    let bad = || Refusal::invalid("page_token", "is not one of ours");
+    let bad = || Refusal::invalid("page_token", "was not issued by this daemon");
     let after = if token.is_empty() { None } else { Some(parse(token).ok_or_else(bad)?) };
     Ok((size, after))
 }
 
-/// Cuts a page to `size` entries, and to those that one message holds: whether some are left for the next page. One entry
-/// always stays.
+/// Cuts a page to `size` entries that fit into one message. Returns true if entries are left for the next page.
+///
+/// One entry always stays.
 pub(super) fn cut<M: Message>(page: &mut Vec<M>, size: usize) -> bool {
     let mut left = CONTENT;
     let fits = page.iter().take(size).take_while(|entry| {
-        // Its tag and its length come before each.
+        // A tag and a length precede each entry.
         let rest = left.checked_sub(entry.encoded_len() + 8);
         left = rest.unwrap_or(left);
         rest.is_some()
@@ -45,7 +46,7 @@ pub(super) fn cut<M: Message>(page: &mut Vec<M>, size: usize) -> bool {
     is_cut
 }
 
-/// Returns the answer, or the refusal of one that no message holds.
+/// Returns the answer, or a refusal if it does not fit into one message.
 pub(super) fn answer<M: Message>(message: M) -> Result<Response<M>, Status> {
     let bytes = message.encoded_len();
     if bytes <= MESSAGE {
@@ -56,7 +57,7 @@ pub(super) fn answer<M: Message>(message: M) -> Result<Response<M>, Status> {
     Err(Refusal::new(Reason::ReadLimit, message).into())
 }
 
-/// How many bytes of content are sent where `field` asks for so many.
+/// Returns the number of bytes of content to send if the client asks for `asked` in `field`.
 pub(super) fn piece(field: &'static str, asked: u32) -> Result<usize, Refusal> {
     match asked as usize {
         0 => Ok(DEFAULT_PIECE),

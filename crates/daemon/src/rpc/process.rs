@@ -1,4 +1,4 @@
-//! `ProcessService`.
+//! Serves `ProcessService`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,16 +17,15 @@ use wire::v1::{self, operation::Kind};
 use super::operation::{self, Terms};
 use super::{portion, principal};
 
-/// Longest that a client may wait for a process.
+/// Longest time that a client may wait for a process.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
-/// `ProcessService`.
 pub(crate) struct Service {
     pub(crate) calls: Arc<Calls>,
 }
 
 impl Service {
-    /// A process of a run that the principal may use.
+    /// Returns a process of a run that the principal may use.
     fn process(&self, principal: &Principal, run: &str, id: &str) -> Result<Arc<Process>, Refusal> {
         let run = RunId::parse(run)?;
         self.calls.runs.check_use(run, principal)?;

@@ -1,4 +1,4 @@
-//! `RunService`.
+//! Serves `RunService`.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use calls::Calls;
 use futures_util::{Stream, StreamExt as _, stream};
 use gateway::Gateway;
 use identity::{AlertId, Principal, Role, RunId, check_client_name, issue_token};
-use ops::Reason;
+use operations::Reason;
 use prost::Message as _;
 use refusal::{Refusal, chain};
 use runs::{Parsed, Quotas, Runs, hide_secrets, parse_request};
@@ -26,11 +26,11 @@ use wire::v1::{self, CreateRunRequest};
 use super::{behind, portion, principal};
 
 const MAX_PAGE: u32 = 1_000;
-/// Bytes of a diff.
+/// Default size of a diff, bytes.
 const DEFAULT_DIFF: u32 = 256 * 1024;
+/// Maximum size of a diff, bytes.
 const MAX_DIFF: u32 = 1024 * 1024;
 
-/// `RunService`.
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) runs: Arc<Runs>,
@@ -44,7 +44,9 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// The run, and its token when one is asked for and the run is new.
+    /// Makes a run, or finds the one that the same request made before.
+    ///
+    /// Returns the run, and its token if the request asks for one and the run is new.
     async fn create(
         &self,
         principal: Arc<Principal>,
@@ -66,7 +68,7 @@ impl Service {
         };
         let digest = self.digest(&request);
         hide_secrets(&mut request, self.audit.redactor())?;
-        // Each principal has its own: none can take another's, or find out which there are.
+        // Each principal has separate request ids, so none can take another's or find out which exist.
         let request_id =
             if request_id.is_empty() { request_id } else { format!("{} {request_id}", principal.name) };
         if let Some(record) = self.made_before(&request_id, &digest).await? {
@@ -97,7 +99,7 @@ impl Service {
         self.runs.of(RunId::parse(run_id)?, &*principal(request)?).map(|record| record.id)
     }
 
-    /// A run with what it has on the disk.
+    /// Returns a run with its disk usage.
     fn shown(&self, record: &Record) -> v1::Run {
         let living = self.runs.living_run(record.id);
         let left = || self.runs.launcher.projects.left_of(record.id);
@@ -105,14 +107,14 @@ impl Service {
         v1::Run { disk, ..record.to_wire() }
     }
 
-    /// A run by itself: with the values of its plain variables, and when its lease ends.
+    /// Returns a single run with the values of its plain variables and the end of its lease.
     fn whole(&self, record: &Record) -> v1::Run {
         let left = self.runs.living_run(record.id).ok().and_then(|run| run.lease_left());
         let lease_ends_at = left.map(|left| Timestamp::now().after(left).to_wire());
         v1::Run { env: record.spec.env.clone(), lease_ends_at, ..self.shown(record) }
     }
 
-    /// What tells a repetition of a request from another one.
+    /// Returns a digest that tells a repetition of a request from a different request.
     fn digest(&self, request: &CreateRunRequest) -> Vec<u8> {
         let mut content = request.clone();
         content.request_id.clear();
@@ -124,7 +126,7 @@ impl Service {
         }
     }
 
-    /// The run that the same request made before.
+    /// Returns the run that the same request made before.
     async fn made_before(&self, request_id: &str, digest: &[u8]) -> Result<Option<Record>, Refusal> {
         if request_id.is_empty() {
             return Ok(None);
@@ -134,30 +136,32 @@ impl Service {
         match found.map_err(|error| Refusal::internal("looking a run up", &chain(&error)))? {
             None => Ok(None),
             Some((record, made)) if made == digest => match self.runs.launched(record.id).await {
-                // It was refused in between: then so is this one, and with its own reason.
+                // The earlier request was refused meanwhile. This one is tried anew, and gets its own refusal.
                 Err(refusal) if refusal.reason == Reason::NotFound => Ok(None),
                 launched => launched.map(Some),
             },
             Some(_) => Err(Refusal::new(
                 Reason::AlreadyExists,
-                "request_id: another run was made under this id; a repetition must have the same content",
+                "request_id: this id was used for a different run; a repetition must have the same content",
             )),
         }
     }
 }
 
-/// Ids sort by time.
+/// Parses the size and the beginning of a page. Ids sort by time.
 fn page(size: u32, token: &str) -> Result<(usize, Option<RunId>), Refusal> {
     portion::page(size, MAX_PAGE, token, |token| RunId::parse(token).ok())
 }
 
-/// Lets go what alerts hold by acknowledging them: one that is still in force would hold the run again under the next daemon.
+/// Releases a run from the holds of alerts by acknowledging them.
+///
+/// An alert that is still in force would hold the run again under the next daemon.
 async fn lift_alerts(service: &Service, run: RunId, principal: &Principal) -> Result<(), Refusal> {
     for held in service.runs.get(run)?.holds {
         let Hold::Alert(alert) = &held.hold else { continue };
         if let Ok(id) = AlertId::parse(alert) {
-            match service.alerts.acknowledge(id, principal, "let go with ResumeRun").await {
-                // Acknowledged or forgotten meanwhile: it holds nothing.
+            match service.alerts.acknowledge(id, principal, "lifted with ResumeRun").await {
+                // Acknowledged or forgotten meanwhile, so it holds nothing.
                 Err(refusal) if !matches!(refusal.reason, Reason::PreconditionFailed | Reason::NotFound) => {
                     return Err(refusal);
                 }
@@ -177,7 +181,7 @@ impl RunService for Service {
     ) -> Result<Response<v1::CreateRunResponse>, Status> {
         let principal = principal(&request)?;
         let service = self.clone();
-        // Goes on when the client leaves: a run that is half made would keep its place for ever.
+        // In a separate task that goes on if the client leaves: a half-made run would keep its slot for ever.
         let created = tokio::spawn(async move { service.create(principal, request.into_inner()).await });
         let (record, token) =
             created.await.map_err(|error| Refusal::internal("making the run", &error))??;
@@ -222,13 +226,13 @@ impl RunService for Service {
     ) -> Result<Response<v1::StopRunResponse>, Status> {
         let id = self.used(&request, &request.get_ref().run_id)?;
         let service = self.clone();
-        // Goes on when the client leaves.
+        // In a separate task, which goes on if the client leaves.
         let stopped = tokio::spawn(async move { service.runs.stop(id).await }).await;
         let record = stopped.map_err(|error| Refusal::internal("stopping the run", &error))??;
         if !record.state.has_ended() {
-            // Has no reason, like a lost connection: clients ask again, and the next daemon stops the run.
+            // This status has no reason, like a lost connection: clients ask again, and the next daemon stops the run.
             return Err(Status::unavailable(
-                "the daemon is stopping and leaves the run to the next one: ask again",
+                "the daemon is stopping and hands the run over to the next daemon: try again",
             ));
         }
         Ok(Response::new(v1::StopRunResponse { run: Some(record.to_wire()) }))
@@ -240,7 +244,7 @@ impl RunService for Service {
     ) -> Result<Response<v1::PauseRunResponse>, Status> {
         let id = self.used(&request, &request.get_ref().run_id)?;
         let (service, principal) = (self.clone(), principal(&request)?);
-        // Goes on when the client leaves.
+        // In a separate task, which goes on if the client leaves.
         let held =
             tokio::spawn(async move { service.runs.hold(id, Hold::Operator, Some(&principal.name)).await })
                 .await;
@@ -255,7 +259,7 @@ impl RunService for Service {
         let id = self.used(&request, &request.get_ref().run_id)?;
         let alerts = request.get_ref().lift_alerts;
         if alerts && !principal(&request)?.roles.has(Role::Operator) {
-            let message = "lift_alerts: what an alert holds is for operators to let go";
+            let message = "lift_alerts: only operators can lift the hold of an alert";
             return Err(Refusal::new(Reason::PermissionDenied, message).into());
         }
         let (service, principal) = (self.clone(), principal(&request)?);
@@ -285,7 +289,7 @@ impl RunService for Service {
     ) -> Result<Response<v1::ExtendRunResponse>, Status> {
         let id = self.used(&request, &request.get_ref().run_id)?;
         let (service, principal) = (self.clone(), principal(&request)?);
-        // Goes on when the client leaves.
+        // In a separate task, which goes on if the client leaves.
         let extended = tokio::spawn(async move {
             service.runs.extend(id, request.get_ref().ttl.as_ref(), &principal.name).await
         });
@@ -299,7 +303,7 @@ impl RunService for Service {
     ) -> Result<Response<v1::IssueRunTokenResponse>, Status> {
         let id = self.used(&request, &request.get_ref().run_id)?;
         let (service, principal) = (self.clone(), principal(&request)?);
-        // Goes on when the client leaves.
+        // In a separate task, which goes on if the client leaves.
         let issued = tokio::spawn(async move { service.runs.issue_token(id, &principal.name).await });
         let (record, token) =
             issued.await.map_err(|error| Refusal::internal("making a token for the run", &error))??;
@@ -339,7 +343,7 @@ impl RunService for Service {
     ) -> Result<Response<v1::AcceptRunResponse>, Status> {
         let id = self.used(&request, &request.get_ref().run_id)?;
         let (service, principal, force) = (self.clone(), principal(&request)?, request.get_ref().force);
-        // Goes on when the client leaves, and a stop of the daemon waits for it.
+        // Goes on if the client leaves, and a stop of the daemon waits for it.
         let accepted =
             self.tasks.spawn(async move { service.runs.accept(id, force, &principal).await }).await;
         let response = accepted.map_err(|error| Refusal::internal("accepting the changes", &error))??;
@@ -393,7 +397,7 @@ impl RunService for Service {
             "" => None,
             id => Some(self.seen(&request, id)?.id),
         };
-        // Subscribed first, so that nothing falls between the two.
+        // Subscribes before it lists, so that no change is missed between the two.
         let changes = self.runs.changes();
         let present = match only {
             Some(id) => vec![self.runs.get(id)?],

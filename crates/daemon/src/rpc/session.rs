@@ -1,11 +1,11 @@
-//! `SessionService`.
+//! Serves `SessionService`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use calls::Calls;
 use identity::{Principal, RunId};
-use ops::Reason;
+use operations::Reason;
 use processes::Process;
 use refusal::Refusal;
 use timestamp::duration_from_wire;
@@ -22,16 +22,15 @@ const ATTEMPTS: u32 = 3;
 const MOST_ATTEMPTS: u32 = 10;
 const BETWEEN: Duration = Duration::from_secs(1);
 const LONGEST_BETWEEN: Duration = Duration::from_secs(60);
-/// For everything of a session that is closed to be gone.
+/// Time that all processes of a closed session have to end.
 const CLOSING: Duration = Duration::from_secs(60);
 
-/// `SessionService`.
 pub(crate) struct Service {
     pub(crate) calls: Arc<Calls>,
 }
 
 impl Service {
-    /// A session of a run that the principal may use.
+    /// Returns a session of a run that the principal may use.
     fn session(&self, principal: &Principal, run: &str, id: &str) -> Result<Arc<Process>, Refusal> {
         let run = RunId::parse(run)?;
         self.calls.runs.check_use(run, principal)?;
@@ -117,7 +116,7 @@ impl Service {
         request: v1::CloseSessionRequest,
     ) -> Result<v1::CloseSessionResponse, Refusal> {
         let session = self.session(principal, &request.run_id, &request.session_id)?;
-        // Of one that has ended there is nothing to end.
+        // An error means that the session has ended already.
         let _ = session.signal(Signal::Kill).await;
         self.calls.stop.run_until_cancelled(session.wait(CLOSING)).await;
         Ok(v1::CloseSessionResponse { session: session.session_now() })

@@ -1,16 +1,15 @@
-//! `TerminalService`.
+//! Serves `TerminalService`.
 
 use std::sync::Arc;
 
+use terminals::Terminals;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use wire::v1::terminal_service_server::TerminalService;
 use wire::v1::{OpenTerminalRequest, OpenTerminalResponse};
 
 use super::principal;
-use crate::terminal::Terminals;
 
-/// `TerminalService`.
 pub(crate) struct Service(pub(crate) Arc<Terminals>);
 
 #[tonic::async_trait]

@@ -1,4 +1,4 @@
-//! `TokenService`: API tokens, between the API's form and the daemon's.
+//! Serves `TokenService`, and translates API tokens between the API's form and the daemon's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,8 @@ use std::time::Duration;
 use gateway::Gateway;
 use identity::{ApiToken, Principal, Role, Roles, RunId, TokenId};
 use ipnet::IpNet;
-use ops::Reason;
+use listener::Tokens;
+use operations::Reason;
 use refusal::Refusal;
 use timestamp::{UnixMillis, duration_from_wire};
 use tokio_util::task::TaskTracker;
@@ -15,19 +16,17 @@ use wire::v1;
 use wire::v1::token_service_server::TokenService;
 
 use super::{portion, principal};
-use crate::tokens::Tokens;
 
 const MAX_PAGE: u32 = 1_000;
 const MAX_NAME: usize = 64;
-/// Profiles, runs and networks of a token, each.
+/// Maximum number of profiles, of runs, and of networks of a token.
 const MAX_LIST: usize = 64;
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(30 * 86_400);
 
-/// `TokenService`.
 pub(crate) struct Service {
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) gateway: Arc<Gateway>,
-    /// A change goes on when the client leaves: what is on record comes into force.
+    /// Runs changes to their end even if the client leaves: a recorded change takes effect.
     pub(crate) tasks: TaskTracker,
 }
 
@@ -75,7 +74,7 @@ impl TokenService for Service {
 }
 
 impl Service {
-    /// A token that is not known yet, and its secret, which nothing else has.
+    /// Parses a request for a new token. Returns the token and its secret, which is stored nowhere.
     fn parse(&self, request: v1::CreateTokenRequest, by: &Principal) -> Result<(ApiToken, String), Refusal> {
         let token = request.token.ok_or_else(|| Refusal::invalid("token", "is missing"))?;
         let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
@@ -124,14 +123,14 @@ impl Service {
     }
 }
 
-/// Nobody gives what they do not have.
+/// Parses the roles of a token. A principal can give only roles that it has.
 fn roles(names: Vec<String>, by: &Principal) -> Result<Roles, Refusal> {
     let roles = Roles::try_from(names).map_err(|_| {
         let known = Role::ALL.map(|(name, _)| name);
         Refusal::invalid("token.roles", format!("must be of {}", known.join(", ")))
     })?;
     if roles.is_empty() {
-        return Err(Refusal::invalid("token.roles", "is empty: the token would open nothing"));
+        return Err(Refusal::invalid("token.roles", "is empty: the token would give access to nothing"));
     }
     if !by.roles.covers(roles) {
         let message = format!("token.roles: {} cannot give a role that it does not have", by.name);
@@ -140,7 +139,7 @@ fn roles(names: Vec<String>, by: &Principal) -> Result<Roles, Refusal> {
     Ok(roles)
 }
 
-/// Milliseconds.
+/// Returns the lifetime of a token, milliseconds.
 fn lifetime(asked: Option<&wire::Duration>, most: Duration) -> Result<u64, Refusal> {
     let lifetime = match asked {
         None => DEFAULT_LIFETIME.min(most),

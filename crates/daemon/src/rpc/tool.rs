@@ -1,11 +1,11 @@
-//! `ToolService`.
+//! Serves `ToolService`.
 
 use std::sync::Arc;
 
 use calls::{Calls, Found};
 use identity::{CallId, Principal, RunId};
-use ops::Reason;
-use ops::transport::MESSAGE;
+use operations::Reason;
+use operations::transport::MESSAGE;
 use prost::Message as _;
 use refusal::{Refusal, chain};
 use store::spool::Piece;
@@ -19,12 +19,11 @@ use super::offered::Offered;
 use super::portion::{answer, piece};
 use super::{principal, upstreams};
 
-/// Bytes of a call and the pieces of its output together.
+/// Maximum size of a call together with the pieces of its output, bytes.
 const PIECES: usize = MESSAGE - 16 * 1024;
-/// Least bytes of a piece. A call that is answered leaves room for as much of both streams.
+/// Minimum size of a piece, bytes. The response of a call leaves space for one of each stream.
 const LEAST_PIECE: usize = 64 * 1024;
 
-/// `ToolService`.
 pub(crate) struct Service {
     pub(crate) calls: Arc<Calls>,
 }
@@ -41,7 +40,10 @@ impl Service {
         let dialect = dialects::find(name).ok_or_else(|| {
             Refusal::new(
                 Reason::NotFound,
-                format!("dialect: there is no such dialect; there are {}", dialects::names().join(", ")),
+                format!(
+                    "dialect: there is no such dialect; the dialects are {}",
+                    dialects::names().join(", ")
+                ),
             )
         })?;
         let format = match request.format() {
@@ -51,7 +53,7 @@ impl Service {
             v1::list_tools_request::Format::Anthropic => dialects::Format::Anthropic,
             v1::list_tools_request::Format::Mcp => dialects::Format::Mcp,
         };
-        // What needs consent is offered, too: the agent may ask for it.
+        // Tools that need consent are offered too, because the agent may ask for it.
         let offered = Offered::of(&self.calls.gateway, &record.spec);
         let (mut tools, prompt) = {
             let permitted = |operation: &str| offered.permits(operation);
@@ -69,7 +71,7 @@ impl Service {
         Ok(v1::ListToolsResponse { tools_json: tools.to_string(), prompt, mcp_servers: upstream.servers })
     }
 
-    /// A call that `principal` may use.
+    /// Returns a call that `principal` may use.
     async fn found(&self, id: CallId, principal: &Principal) -> Result<Found, Refusal> {
         let found = self.calls.table.get(id, principal).await?;
         if principal.scope.is_some() {
@@ -78,7 +80,7 @@ impl Service {
         Ok(found)
     }
 
-    /// What is kept of a stream from `offset` on, when it was asked for.
+    /// Returns the stored output of a stream from `offset` on; `None` if the client did not ask for it.
     async fn output(
         &self,
         call: &Found,
@@ -139,7 +141,7 @@ impl ToolService for Service {
         let request = request.into_inner();
         let id = CallId::parse(&request.call_id)?;
         let most = piece("max_output_bytes", request.max_output_bytes)?;
-        // The call first: when it has finished, so has its output.
+        // The call is read first: if it has finished, its output is complete.
         let found = self.found(id, &principal).await?;
         let asked = [request.stdout_offset, request.stderr_offset].into_iter().flatten().count();
         let room = PIECES.saturating_sub(found.response.encoded_len()) / asked.max(1);
@@ -155,15 +157,15 @@ impl ToolService for Service {
     ) -> Result<Response<v1::CancelCallResponse>, Status> {
         let principal = principal(&request)?;
         let id = CallId::parse(&request.get_ref().call_id)?;
-        // One that never was, or is somebody else's, is an error.
+        // A call that does not exist, or that belongs to another principal, is an error.
         self.found(id, &principal).await?;
         let Some(call) = self.calls.table.known(id) else {
-            // Only a call that is over can be in the store alone.
+            // Only a finished call can be in the store and not in the table.
             return Ok(Response::new(v1::CancelCallResponse { cancelled: false }));
         };
         let cancelled = !call.answer().finished;
         call.cancel.cancel();
-        // Before the client is told: a daemon that dies now must not go on with the call.
+        // Before the answer, because the next daemon must not go on with the call if this one dies now.
         self.calls.approvals.cancel(&call.id.to_string()).await;
         Ok(Response::new(v1::CancelCallResponse { cancelled }))
     }

@@ -1,9 +1,9 @@
-//! `TrashService`.
+//! Serves `TrashService`.
 
 use std::sync::Arc;
 
 use identity::RunId;
-use ops::{EntryType, Reason, TrashEntry};
+use operations::{EntryType, Reason, TrashEntry};
 use refusal::Refusal;
 use runs::{Deleted, Runs, Trash};
 use timestamp::UnixMillis;
@@ -14,17 +14,18 @@ use wire::v1::trash_service_server::TrashService;
 use super::portion::{cut, page, piece};
 use super::principal;
 
-/// A page of the longest paths fits into a message.
+/// Maximum number of entries on a page. With the longest paths, they fit into one message.
 const MAX_PAGE: u32 = 500;
 
-/// `TrashService`.
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) runs: Arc<Runs>,
 }
 
 impl Service {
-    /// Does something with the trash of a run that the caller may use, where blocking is allowed. `None`: it is empty.
+    /// Calls `work` with the trash of a run that the caller may use, on a thread that may block.
+    ///
+    /// Returns `None` if the trash is empty.
     async fn with<R, T: Send + 'static>(
         &self,
         request: &Request<R>,
@@ -83,7 +84,7 @@ impl TrashService for Service {
 }
 
 fn no_such_entry() -> Refusal {
-    Refusal::new(Reason::NotFound, "entry: there is none of this name in the run's trash")
+    Refusal::new(Reason::NotFound, "entry: the run's trash has no entry of this name")
         .with("resource", "entry")
 }
 

@@ -1,4 +1,4 @@
-//! What upstream MCP servers add to an agent's list of tools.
+//! Adds the tools of upstream MCP servers to an agent's list of tools.
 
 use calls::Calls;
 use dialects::{Format, UpstreamTool};
@@ -10,14 +10,16 @@ use wire::v1;
 
 use super::offered::Offered;
 
-/// The tools that the agent may call, and what became of the servers.
+/// Tools that the agent may call, and the state of each server.
 pub(super) struct Upstream {
     tools: Vec<UpstreamTool>,
     pub(super) servers: Vec<v1::McpServerStatus>,
 }
 
 impl Upstream {
-    /// The entries in a vendor's format. `taken` knows the names of the dialect's own tools, which no alias hides.
+    /// Returns the entries in a vendor's format.
+    ///
+    /// `taken` returns true for the names of the dialect's own tools, which no alias may hide.
     pub(super) fn entries(
         &self,
         format: Format,
@@ -30,7 +32,7 @@ impl Upstream {
     }
 }
 
-/// Asks all servers at the same time. One that is not there is said to be so, and hides none of the others.
+/// Asks all servers at the same time. A server that is not available is reported, and hides none of the others.
 pub(super) async fn offer(calls: &Calls, run: RunId, offered: &Offered) -> Upstream {
     let mut upstream = Upstream { tools: Vec::new(), servers: Vec::new() };
     let servers: Vec<_> = offered.servers().collect();

@@ -48,7 +48,7 @@ fn consent(tool: &Tool, policy: &Policy<'_>) -> String {
 /// Returns the words for an operation within its tool.
 fn part(operation: &str) -> &str {
     match operation {
-        "exec" => "commands of which the policy does not speak by name",
+        "exec" => "commands that the policy does not name",
         "shell" => "more than one plain command (pipes, redirections, &&, variables, wildcards)",
         "process" => "run_in_background",
         "list" => "listing",

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use ops::Operation;
+use operations::Operation;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use wire::v1::{self, edit_request::Change, patch_request::Change as PatchChange};

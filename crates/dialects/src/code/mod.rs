@@ -15,7 +15,7 @@ mod words;
 
 use std::sync::LazyLock;
 
-use ops::{Hint, Outcome};
+use operations::{Hint, Outcome};
 use serde_json::Value;
 
 use crate::dialect::Dialect;

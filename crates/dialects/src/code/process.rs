@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ops::{Operation, Reason};
+use operations::{Operation, Reason};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -138,7 +138,9 @@ impl Process {
 fn offsets(after: &str) -> Result<[u64; 2], ParseFailure> {
     let parts =
         after.split_once(':').and_then(|(stdout, stderr)| Some([stdout.parse().ok()?, stderr.parse().ok()?]));
-    parts.ok_or_else(|| ParseFailure::argument("after", "must be as an answer said it, such as 120:0"))
+    parts.ok_or_else(|| {
+        ParseFailure::argument("after", "must be a position from an earlier answer, such as 120:0")
+    })
 }
 
 impl ToolArguments for Process {
@@ -146,7 +148,7 @@ impl ToolArguments for Process {
         match self.meaning()? {
             Meaning::Start(operation) => Ok(operation),
             Meaning::Access(access) => {
-                let message = format!("{} starts nothing: there is nothing to judge", access.name());
+                let message = format!("{} starts no process, so there is nothing to judge", access.name());
                 Err(ParseFailure::new(Reason::InvalidArgument, message).into())
             }
         }

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use ops::{
-    EditResult, EndedBy, EntryType, ExecResult, FileChange, GlobResult, GrepResult, ListResult, OpResult,
-    Operation, Outcome, PatchResult, ProcessResult, ReadResult, WriteResult,
+use operations::{
+    EditResult, EntryType, ExecResult, FileChange, GlobResult, GrepResult, ListResult, OpResult, Operation,
+    Outcome, PatchResult, ProcessResult, ReadResult, WriteResult,
 };
 use text::one_line;
 
@@ -137,15 +137,15 @@ fn command(operation: Option<&Operation>, result: &ExecResult) -> String {
         let after = after.map_or_else(String::new, |after| format!(" after {} seconds", after.as_secs_f64()));
         note(&mut text, &format!("[timed out{after}: it and all that it started were ended]"));
     } else {
-        let by = if result.ended_by.is_empty() { String::new() } else { format!(" ({})", result.ended_by) };
+        let by = result.ended_by().word().map_or_else(String::new, |by| format!(" ({by})"));
         let ended = match (result.exit_code, result.signal) {
             (_, Some(signal)) => format!("[ended by signal {signal}{by}]"),
             (Some(code), None) => format!("[exit code {code}{by}]"),
             (None, None) => "[ended without an exit code]".to_owned(),
         };
         note(&mut text, &ended);
-        if let Some(by) = EndedBy::parse(&result.ended_by) {
-            note(&mut text, &format!("[cut short: {}]", by.happened()));
+        if let Some((_, happened)) = operations::cause(result.ended_by()) {
+            note(&mut text, &format!("[cut short: {happened}]"));
         }
     }
     if !result.hint.is_empty() {

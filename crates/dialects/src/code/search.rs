@@ -1,6 +1,6 @@
 //! `grep` and `glob`.
 
-use ops::Operation;
+use operations::Operation;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use wire::v1;

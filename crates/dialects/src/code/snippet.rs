@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_change_is_cut_and_what_is_no_diff_is_nothing() {
+    fn long_change_is_cut_and_invalid_diff_is_empty() {
         let lines: Vec<String> = (0..100).map(|n| format!("+{n}\n")).collect();
         let text = of(&format!("@@ -0,0 +1,100 @@\n{}", lines.concat()));
         assert_eq!(text.lines().count(), 61);

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use ops::{
+use operations::{
     EditChange, EditResult, ExecResult, GlobResult, GrepMatch, GrepResult, ListResult, OpResult, Operation,
     Outcome, PatchChange, PatchResult, PatchedFile, ProcessProgram, ProcessResult, ReadPart, ReadResult,
     Reason, ToolFailure, WriteResult,
@@ -68,7 +68,7 @@ fn a_command_in_the_background_is_a_process_without_input() {
 }
 
 #[test]
-fn what_is_wanted_of_a_process_is_no_operation() {
+fn process_access_is_not_an_operation() {
     let access = |arguments: Value| Code.process_access("process", &arguments.to_string());
     let process_id = || "p".to_owned();
     assert_eq!(
@@ -186,7 +186,7 @@ fn a_command_is_told_by_its_output_and_its_exit_code() {
     );
     let killed = ExecResult {
         signal: Some(9),
-        ended_by: "memory-limit".into(),
+        ended_by: operations::EndedBy::MemoryLimit.into(),
         hint: "use less".into(),
         ..ended(137)
     };
@@ -355,7 +355,7 @@ fn a_description_says_what_asks_and_what_is_refused() {
     assert!(free[0]["inputSchema"]["properties"]["run_in_background"].is_object());
     let bash = described(&tools, "bash");
     for said in [
-        " A person has to approve first: commands of which the policy does not speak by name.",
+        " A person has to approve first: commands that the policy does not name.",
         " Refused here: more than one plain command (pipes, redirections, &&, variables, wildcards).",
         " One plain cat, head, tail, find or wc that only reads runs at once.",
         " never run: rm, unlink, ",

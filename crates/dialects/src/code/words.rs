@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_shell_would_make_more_of_is_a_script() {
+    fn lines_with_shell_syntax_are_scripts() {
         for line in [
             "",
             " ",
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn it_costs_one_pass() {
+    fn splitting_words_takes_linear_time() {
         for piece in ["a ", "'a'", "\"\"", "1"] {
             effort::assert_linear(
                 200_000,

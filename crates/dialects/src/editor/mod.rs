@@ -6,7 +6,7 @@ mod render;
 
 use std::sync::LazyLock;
 
-use ops::{Hint, Operation, Outcome, Reason};
+use operations::{Hint, Operation, Outcome, Reason};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -173,7 +173,7 @@ impl ToolArguments for StrReplace {
 struct Insert {
     /// File, such as src/main.rs.
     path: String,
-    /// The text goes behind this line, counted from 1; 0 is the beginning of the file.
+    /// The text goes after this line, counted from 1; 0 is the beginning of the file.
     insert_line: u64,
     /// The text. Give this one or new_str.
     insert_text: Option<String>,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ops::{EditChange, EditResult, EntryType, ListResult, OpResult, Operation, Outcome, ReadResult};
+use operations::{EditChange, EditResult, EntryType, ListResult, OpResult, Operation, Outcome, ReadResult};
 
 use crate::canonical::{PENDING, render_canonical};
 use crate::native;

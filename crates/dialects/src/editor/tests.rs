@@ -1,4 +1,4 @@
-use ops::{
+use operations::{
     EditChange, EditResult, Entry, EntryType, ListResult, OpResult, Operation, Outcome, ReadPart, ReadResult,
     Reason, ToolFailure,
 };

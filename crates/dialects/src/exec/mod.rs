@@ -4,7 +4,7 @@ pub(crate) mod render;
 
 use std::sync::LazyLock;
 
-use ops::{Operation, Outcome};
+use operations::{Operation, Outcome};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! Outcomes as `{"stdout","stderr","exit_code"}`, with an `error` in addition or instead.
 
-use ops::{ExecResult, OpResult, Operation, Outcome, Reason};
+use operations::{ExecResult, OpResult, Operation, Outcome, Reason};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ pub(super) fn render_pending(approval_id: &str) -> String {
 }
 
 fn ended<'a>(operation: Option<&Operation>, result: &'a ExecResult) -> Ended<'a> {
-    let error = ops::unfinished(result).map(|failure| ExecError {
+    let error = operations::unfinished(result).map(|failure| ExecError {
         r#type: kind(failure.reason),
         message: if result.timed_out { timed_out(operation) } else { failure.message },
     });

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use ops::{ExecResult, OpResult, Operation, Outcome, Reason, ToolFailure};
+use operations::{ExecResult, OpResult, Operation, Outcome, Reason, ToolFailure};
 use serde_json::{Value, json};
 
 use super::Exec;
@@ -13,7 +13,7 @@ fn parse(arguments: &Value) -> Result<Operation, ParseFailure> {
     Exec.parse("exec", &arguments.to_string(), &Limits::default())
 }
 
-fn exec(arguments: &Value) -> ops::Exec {
+fn exec(arguments: &Value) -> operations::Exec {
     match parse(arguments) {
         Ok(Operation::Exec(exec)) => exec,
         other => panic!("{other:?}"),
@@ -117,7 +117,7 @@ fn a_failed_command_gives_its_output_all_the_same() {
 }
 
 #[test]
-fn what_was_left_out_and_what_ended_it_is_said() {
+fn omitted_bytes_and_signal_are_rendered() {
     let ended = ExecResult {
         signal: Some(9),
         stdout_omitted_bytes: 7,
@@ -174,8 +174,8 @@ fn every_command_of_the_seed_s_list_is_denied() {
     for name in ["rm", "sudo", "dd", "mkfs", "shutdown", "reboot", "passwd", "visudo"] {
         for form in [name.to_owned(), name.to_uppercase(), format!("/bin/{name}")] {
             let made = exec(&json!({"command": form, "args": []}));
-            assert!(ops::deny::is_denied(&made.command), "{form}");
+            assert!(operations::deny::is_denied(&made.command), "{form}");
         }
     }
-    assert!(!ops::deny::is_denied("ls"));
+    assert!(!operations::deny::is_denied("ls"));
 }

@@ -17,7 +17,7 @@ pub mod transcript;
 use std::num::NonZeroU64;
 use std::sync::LazyLock;
 
-use ops::{Grep, Operation, Outcome};
+use operations::{Grep, Operation, Outcome};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use wire::v1::{self, edit_request::Change};

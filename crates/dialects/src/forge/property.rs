@@ -61,7 +61,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_put_into_a_frame_is_read_back(fact in texts(), one in texts(), other in texts()) {
+    fn frames_parse_back(fact in texts(), one in texts(), other in texts()) {
         let frame = Frame::new("bash", "ok").fact("path", &fact).section("stdout", one.clone()).section("stderr", other.clone());
         let message = frame.write();
         prop_assert_eq!(message.matches("[forge:tool]").count(), 1);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ops::{ExecResult, GlobResult, GrepResult, OpResult, Outcome, ReadResult, Reason, ToolFailure};
+use operations::{ExecResult, GlobResult, GrepResult, OpResult, Outcome, ReadResult, Reason, ToolFailure};
 
 use super::PREFIX;
 use super::frame::Frame;
@@ -32,7 +32,9 @@ pub(super) fn render_pending(made: &Made<'_>, approval_id: &str) -> String {
 /// Returns the status. A command that failed has an exit code as well.
 fn status(result: &OpResult) -> &'static str {
     match result.command() {
-        Some(command) if command.exit_code != Some(0) || ops::unfinished(command).is_some() => "failed",
+        Some(command) if command.exit_code != Some(0) || operations::unfinished(command).is_some() => {
+            "failed"
+        }
         _ => "ok",
     }
 }
@@ -81,7 +83,7 @@ fn command(mut frame: Frame, made: &Made<'_>, result: &ExecResult) -> Frame {
     }
     if result.timed_out {
         frame = frame.fact("timed_out", true).fact("error", timed_out(made.operation));
-    } else if let Some(failure) = ops::unfinished(result) {
+    } else if let Some(failure) = operations::unfinished(result) {
         frame = frame.fact("code", failure.reason).fact("error", failure.message);
     }
     for (name, bytes) in

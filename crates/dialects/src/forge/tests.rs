@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use ops::{
+use operations::{
     EditChange, EditResult, ExecResult, GlobResult, GrepMatch, GrepResult, OpResult, Operation, Outcome,
     ReadPart, ReadResult, Reason, ToolFailure, WriteResult,
 };
@@ -123,7 +123,7 @@ fn grep_and_glob_have_their_bounds() {
 fn fields_that_the_schema_does_not_name_are_refused() {
     let failure = parse("glob", &json!({"pattern": "*", "path": "src"})).unwrap_err();
     assert_eq!((failure.reason, failure.field.as_deref()), (Reason::InvalidArgument, Some("path")));
-    assert_eq!(failure.message, "path: is no argument of glob; it takes pattern");
+    assert_eq!(failure.message, "path: is not an argument of glob; it takes pattern");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn the_first_of_several_blocks_wins() {
 }
 
 #[test]
-fn carriage_returns_language_tags_and_indentation_are_no_obstacle() {
+fn carriage_returns_language_tags_and_indentation_are_accepted() {
     let json = r#"{"command": "ls"}"#;
     for text in [
         format!("a\r\n```forge:bash\r\n{json}\r\n```\r\n"),
@@ -206,7 +206,7 @@ fn fences_within_the_json_do_not_end_it() {
 }
 
 #[test]
-fn a_block_that_is_shown_in_another_is_no_call() {
+fn nested_block_is_not_a_call() {
     assert_eq!(first("````markdown\n```forge:bash\n{}\n```\n````\n"), Step::Plain);
     assert_eq!(first("```text\n```forge:bash\n{}\n```\n"), Step::Plain);
     let behind = "````md\n```forge:bash\n{}\n```\n````\n```forge:read\n{}\n```";
@@ -214,7 +214,7 @@ fn a_block_that_is_shown_in_another_is_no_call() {
 }
 
 #[test]
-fn what_follows_the_json_in_its_block_makes_it_invalid() {
+fn text_after_the_json_of_a_block_is_invalid() {
     let text = "```forge:bash\n{\"command\": \"ls\"}\n{\"command\": \"rm\"}\n```";
     let answer = refused("bash", found(text).1);
     assert_eq!(answer.get("status"), Some("invalid_json"));
@@ -367,7 +367,7 @@ fn failures_and_waiting_calls_are_frames() {
 }
 
 #[test]
-fn what_is_no_frame_is_not_read() {
+fn malformed_frames_are_refused() {
     let good = Frame::new("bash", "ok").section("stdout", "x").write();
     assert!(read(&good).is_some());
     for bad in [

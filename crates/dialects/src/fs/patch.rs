@@ -1,6 +1,6 @@
 //! `fs.apply_patch`: changes to a Markdown file's front matter.
 
-use ops::Operation;
+use operations::Operation;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ops::{OpResult, Operation, Outcome, Reason, ToolFailure};
+use operations::{OpResult, Operation, Outcome, Reason, ToolFailure};
 
 use super::result::{ListSuccess, PatchSuccess, ReadSuccess, SearchSuccess, UnionFailure, WriteSuccess};
 use crate::canonical::{PENDING, render_canonical, to_json};

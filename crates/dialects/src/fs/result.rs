@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ops::{
+use operations::{
     Entry, EntryType, GrepMatch, GrepResult, ListResult, Operation, PatchResult, ReadResult, WriteResult,
     beside_more,
 };

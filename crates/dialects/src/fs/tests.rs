@@ -1,5 +1,5 @@
 use jail::SandboxPath;
-use ops::{
+use operations::{
     Entry, EntryType, FileChange, GrepMatch, GrepResult, ListResult, OpResult, Operation, Outcome,
     PatchResult, PatchedFile, ReadPart, ReadResult, Reason, ToolFailure, WriteResult,
 };
@@ -82,7 +82,7 @@ fn a_patch_of_front_matter_becomes_an_operation() {
     }});
     let Ok(Operation::Patch(patch)) = parse("fs.apply_patch", &arguments) else { panic!("not a patch") };
     assert_eq!(patch.paths(), [path("@state/workflow.md")]);
-    let ops::PatchChange::FrontMatter(update) = patch.change() else { panic!("no front matter") };
+    let operations::PatchChange::FrontMatter(update) = patch.change() else { panic!("no front matter") };
     assert_eq!(update.steps_completed_append, ["a", "b"]);
     assert_eq!(update.variables_json(), r#"{"deep":{"x":[null]},"n":3}"#);
     assert_eq!(update.decisions_json(), [r#"{"why":"because"}"#]);
@@ -92,7 +92,7 @@ fn a_patch_of_front_matter_becomes_an_operation() {
 }
 
 #[test]
-fn a_patch_that_is_none_says_what_is_wrong_with_it() {
+fn invalid_patch_argument_is_explained() {
     let refusal = |patch: Value| {
         let error = refused("fs.apply_patch", &json!({"path": "@state/a.md", "patch": patch}));
         assert_eq!(
@@ -110,14 +110,14 @@ fn a_patch_that_is_none_says_what_is_wrong_with_it() {
         (refusal(json!({"operation": "updateFrontmatter"})), "update: is missing"),
         (
             refusal(json!({"operation": "updateFrontmatter", "update": {}, "comment": "x"})),
-            "comment: is no argument of patch; it takes operation, update, ifMatchSha256",
+            "comment: is not an argument of patch; it takes operation, update, ifMatchSha256",
         ),
-        (update(json!({"title": {"set": "x"}})), "title: is no argument of update; it takes "),
+        (update(json!({"title": {"set": "x"}})), "title: is not an argument of update; it takes "),
         (update(json!({"stepsCompleted": ["a"]})), "stepsCompleted: must be an object"),
         (update(json!({"stepsCompleted": {"append": [1]}})), "append: must be an array of strings"),
         (
             update(json!({"stepsCompleted": {"append": [], "remove": []}})),
-            "remove: is no argument of stepsCompleted; it takes append",
+            "remove: is not an argument of stepsCompleted; it takes append",
         ),
         (update(json!({"decisionLog": {"append": ["a"]}})), "append: must be an array of objects"),
         (update(json!({"variables": {"set": 1}})), "set: must be an object"),
@@ -381,7 +381,11 @@ fn details_are_in_camel_case() {
 
 #[test]
 fn results_of_foreign_operations_are_valid_all_the_same() {
-    let exec = ops::ExecResult { stdout: "hi".into(), exit_code: Some(0), ..ops::ExecResult::default() };
+    let exec = operations::ExecResult {
+        stdout: "hi".into(),
+        exit_code: Some(0),
+        ..operations::ExecResult::default()
+    };
     let rendered = render(&Ok(OpResult::Exec(exec)));
     assert_eq!((&rendered["ok"], &rendered["stdout"]), (&json!(true), &json!("hi")));
 }

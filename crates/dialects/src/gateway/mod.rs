@@ -5,7 +5,7 @@ mod render;
 use std::num::NonZeroU64;
 use std::sync::LazyLock;
 
-use ops::{Operation, Outcome};
+use operations::{Operation, Outcome};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! Outcomes as `ToolExecutionResult`.
 
-use ops::{OpResult, Outcome, Reason, ToolFailure};
+use operations::{OpResult, Outcome, Reason, ToolFailure};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -24,10 +24,10 @@ pub(super) struct Answer<'a> {
     /// The stable reason, for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'static str>,
-    /// Of a failure: the same call may succeed later.
+    /// True if a failed call may succeed later.
     #[serde(skip_serializing_if = "Option::is_none")]
     retryable: Option<bool>,
-    /// What is said of a call that waits for a person.
+    /// Message for a call that waits for a person.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'static str>,
     metadata: Metadata<'a>,
@@ -64,7 +64,7 @@ struct ResourceUsage {
 /// A command that was ended early is a failure with data. One that ended with an exit code is a success, whatever the code is.
 pub(super) fn render(made: &Made<'_>, outcome: &Outcome) -> String {
     let (data, error, code, retryable) = match outcome {
-        Ok(result) => match ops::cut_short(result) {
+        Ok(result) => match operations::cut_short(result) {
             Some(ToolFailure { reason, message, .. }) => {
                 let error = match reason {
                     Reason::TimedOut => format!("Tool execution timeout: {}", timed_out(made.operation)),

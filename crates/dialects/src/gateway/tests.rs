@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use ops::{ExecResult, OpResult, Operation, Outcome, Reason, ToolFailure, WriteResult};
+use operations::{ExecResult, OpResult, Operation, Outcome, Reason, ToolFailure, WriteResult};
 use serde_json::{Value, json};
 
 use super::Gateway;
@@ -97,7 +97,7 @@ fn a_success_has_data_and_metadata() {
 }
 
 #[test]
-fn who_approved_is_in_the_metadata() {
+fn metadata_names_the_approver() {
     let facts = Facts {
         approval_id: "a-1".into(),
         approved_by: "uid:7".into(),

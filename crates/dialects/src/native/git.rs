@@ -1,6 +1,6 @@
 //! `git_operation`: a git command line, of which only a known subset is accepted.
 
-use ops::Operation;
+use operations::Operation;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use wire::v1::{self, git_request::Command};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use ops::GrepMatch;
+use operations::GrepMatch;
 
 /// Line to print. Neighbouring matches share context, and one may be in the context of the other.
 struct MatchLine<'a> {

@@ -11,7 +11,7 @@ use std::num::NonZeroU64;
 use std::sync::LazyLock;
 
 use jail::SandboxPath;
-use ops::{Grep, Operation, Outcome, Reason};
+use operations::{Grep, Operation, Outcome, Reason};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};

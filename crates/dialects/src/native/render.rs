@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ops::{
+use operations::{
     EditChange, EditResult, EndedBy, EntryType, ExecResult, GitResult, GrepResult, ListResult, McpContent,
     McpResult, OpResult, Operation, Outcome, ReadResult,
 };
@@ -107,15 +107,15 @@ fn exec(operation: Option<&Operation>, result: &ExecResult) -> String {
             None => "Error: Command timed out".to_owned(),
         }),
         (false, _, _, Some(signal)) => {
-            let colon = if result.ended_by.is_empty() { "" } else { ": " };
-            notes.push(format!("[ended by signal {signal}{colon}{}]", result.ended_by));
+            let by = result.ended_by().word().map_or_else(String::new, |by| format!(": {by}"));
+            notes.push(format!("[ended by signal {signal}{by}]"));
         }
-        (false, _, Some(0), _) if result.ended_by.is_empty() => {}
+        (false, _, Some(0), _) if result.ended_by() == EndedBy::Unspecified => {}
         (false, _, Some(code), _) => notes.push(format!("[exit code {code}]")),
         (false, _, None, None) => notes.push("[ended without an exit code]".to_owned()),
     }
-    if let Some(by) = EndedBy::parse(&result.ended_by).filter(|_| !result.timed_out) {
-        notes.push(format!("Error: {}", by.happened()));
+    if let Some((_, happened)) = operations::cause(result.ended_by()).filter(|_| !result.timed_out) {
+        notes.push(format!("Error: {happened}"));
     }
     if !result.hint.is_empty() {
         notes.push(format!("[{}]", result.hint));

@@ -1,5 +1,5 @@
 use jail::SandboxPath;
-use ops::{
+use operations::{
     EditChange, EditResult, Entry, EntryType, ExecResult, Git, GitDiffFlag, GitFormat, GitResult, GrepMatch,
     GrepResult, ListResult, OpResult, Operation, Outcome, ReadPart, ReadResult, Reason, ToolFailure,
     WriteResult,
@@ -360,15 +360,14 @@ fn a_command_s_output_comes_first() {
         shown(ExecResult { exit_code: None, signal: Some(9), ..exec("a", "") }),
         "a\n[ended by signal 9]"
     );
-    let mut hog = ExecResult {
-        exit_code: None,
-        signal: Some(9),
-        ended_by: "memory-limit".to_owned(),
-        limits_hit: vec!["memory".to_owned()],
-        ..exec("a", "")
+    let hog = operations::CommandEnd {
+        exit: operations::Exit::Signal(9),
+        ended_by: operations::EndedBy::MemoryLimit,
+        limits: [operations::Limit::Memory].into(),
+        stdout: operations::Written { text: "a".to_owned(), bytes: 1, omitted: 0 },
+        ..operations::CommandEnd::default()
     };
-    ops::explain(&mut hog, vec![ops::Limit::Memory]);
-    let said = shown(hog);
+    let said = shown(hog.into());
     let beginning = "a\n[ended by signal 9: memory-limit]\nError: the run was out of memory and the kernel ended the \
                      command\n[the run was out of memory";
     assert!(said.starts_with(beginning), "{said}");
@@ -416,7 +415,7 @@ fn failures_and_waiting_calls_say_so_first() {
 
 proptest! {
     #[test]
-    fn whatever_a_file_is_called_it_stays_on_its_line(name in "\\PC{0,20}[\\x00-\\x1f\u{2028}]{1,3}\\PC{0,20}", line in any::<u64>()) {
+    fn hostile_file_names_stay_on_one_line(name in "\\PC{0,20}[\\x00-\\x1f\u{2028}]{1,3}\\PC{0,20}", line in any::<u64>()) {
         let text = grep(vec![found(&name, line, &["x"; 3], &["y"; 3])], false);
         let lines: Vec<&str> = text.lines().collect();
         prop_assert!(lines.len() <= 7 && !lines.is_empty());

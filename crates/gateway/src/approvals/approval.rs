@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use jail::SandboxPath;
-use ops::{Bound, Bounds, FileState, Held, Operation};
+use operations::{Bound, Bounds, FileState, Held, Operation};
 use serde::{Deserialize, Serialize};
 use timestamp::UnixMillis;
 use uuid::Uuid;

@@ -31,7 +31,7 @@ pub enum DecideError {
     #[error("a decision on this call needs the level `{needed}`")]
     LevelTooLow { needed: Level },
     /// The reviewer has approved already, and other approvers have to.
-    #[error("each approver has one vote, and yours is taken; {missing} more {} needed", if *.missing == 1 { "is" } else { "are" })]
+    #[error("each approver has one vote, and you have voted; {missing} more {} needed", if *.missing == 1 { "is" } else { "are" })]
     AlreadyVoted {
         /// Number of votes that are still missing.
         missing: u32,

@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use ops::{Exec, Git, Operation};
+use operations::{Exec, Git, Operation};
 use timestamp::UnixMillis;
 use uuid::Uuid;
 
@@ -46,7 +46,7 @@ pub(super) fn offers(ticket: &Ticket) -> Vec<Form> {
 pub(super) fn prefixable(exec: &Exec) -> Option<Vec<String>> {
     let argv = rememberable(exec)?;
     let (program, rest) = argv.split_first()?;
-    let name = ops::deny::base_name(program);
+    let name = operations::deny::base_name(program);
     // A bare name or a path in a system directory is a program of the image, not of the workspace.
     let of_image = Words::of(std::slice::from_ref(&name))?.begin_exactly(program, rest);
     (of_image && only_reads(program, rest)).then_some(argv)
@@ -57,7 +57,7 @@ pub(super) fn prefixable(exec: &Exec) -> Option<Vec<String>> {
 /// A remembered git command would bypass the rule that each of git's writes needs consent.
 fn rememberable(exec: &Exec) -> Option<Vec<String>> {
     let argv = plain_argv(exec)?;
-    let name = ops::deny::base_name(argv.first()?);
+    let name = operations::deny::base_name(argv.first()?);
     (name != "git" && !name.starts_with("git-")).then_some(argv)
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ops::{Bound, Held, Operation, Reason};
+use operations::{Bound, Held, Operation, Reason};
 use timestamp::UnixMillis;
 use uuid::Uuid;
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Bound, FileState, Operation, Reason, Write};
+use operations::{Bound, FileState, Operation, Reason, Write};
 
 use super::table::{
     MAX_OPEN, MAX_OPEN_PER_RUN, MAX_REVIEW_BYTES, MAX_SETTLED, MAX_SETTLED_BYTES, REDEEM_WITHIN,
@@ -116,7 +116,7 @@ fn a_decision_is_taken_once() {
 }
 
 #[test]
-fn of_many_reviewers_one_wins_and_the_call_runs_once() {
+fn one_of_many_reviewers_decides_and_the_call_runs_once() {
     let scene = Scene::new();
     let (ticket, approval) = scene.asked("c");
     let id = &approval.approval_id;
@@ -142,7 +142,7 @@ fn of_many_reviewers_one_wins_and_the_call_runs_once() {
 }
 
 #[test]
-fn nobody_consents_to_their_own_call() {
+fn self_approval_is_refused() {
     let scene = Scene::new();
     let (_, approval) = scene.asked("c");
     let own = |may_decide_own| Reviewer {
@@ -215,7 +215,7 @@ fn the_permit_holds_the_effect_to_what_was_shown() {
 }
 
 #[test]
-fn one_of_another_format_is_never_redeemed() {
+fn approval_of_another_format_is_not_redeemed() {
     let scene = Scene::new();
     let (_, approval) = scene.asked("c");
     let mut stored = serde_json::to_value(&approval).unwrap();
@@ -408,7 +408,7 @@ fn damaged_records_are_not_restored() {
 }
 
 #[test]
-fn one_that_is_not_open_is_not_seen_not_decided_on_and_does_not_expire() {
+fn prepared_approval_is_hidden_and_does_not_expire() {
     let scene = Scene::new();
     let ticket = scene.ticket("c");
     let approval = scene.gateway.prepare_approval(&ticket, review(), None).unwrap();

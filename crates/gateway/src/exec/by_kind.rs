@@ -1,6 +1,6 @@
 //! The commands that one command runs, found by the way in which its program takes them from its arguments.
 
-use ops::deny::{base_name, is_magic_link};
+use operations::deny::{base_name, is_magic_link};
 
 use super::env::{env, renamed};
 use super::inner::{Inner, value_of, wraps};

@@ -4,7 +4,7 @@
 //! Like [`super::effects`] this is a table of known programs. No rule should allow an unknown program with any
 //! arguments: a profile that asks then asks about it, unless a rule names the program.
 
-use ops::deny::base_name;
+use operations::deny::base_name;
 
 use super::shell::is_stream;
 
@@ -65,41 +65,55 @@ const ROWS: [Row; 31] = [
     row(&["tclsh", "wish", "jshell"], "", &[], true),
     row(&["vi", "vim", "nvim", "view", "less", "more"], "c", &["--cmd", "+*"], false),
     row(&["psql", "mysql", "mariadb"], "ce", &["--command", "--execute"], true),
-    // Toolchains, and options that make them run a program.
+    // Toolchains, and options that make them run a program. A word that begins with `@` names a file of further options.
     row(&["cargo"], "", &["--config"], false),
-    row(&["rustc"], "", &["linker=*", "-Clinker*", "codegen-backend=*", "-Zcodegen-backend*"], false),
     row(
-        &["go"],
-        "",
-        &["-exec", "-toolexec", "-vettool", "--exec", "--toolexec", "--vettool", "-extld*", "--extld*"],
-        false,
-    ),
-    row(
-        &["gcc", "g++", "cc", "c++", "clang", "clang++", "ld", "ar"],
+        &["gcc", "g++", "cc", "c++", "clang", "clang++", "ld", "ar", "clang-tidy", "clang-format"],
         "",
         &[
+            "@*",
             "-wrapper",
             "-fplugin*",
             "-fpass-plugin*",
+            "-fmodule-mapper*",
+            "-fuse-ld=/*",
+            "-fuse-ld=.*",
+            "-iplugindir*",
             "-specs*",
             "--specs",
             "-B*",
             "-plugin*",
             "--plugin",
             "-load*",
+            "--load",
+            "--ld-path",
+            "--config",
+            "--config-file",
         ],
         false,
     ),
-    row(&["cmake"], "", &["-E", "-P"], false),
+    row(
+        &["javac", "kotlinc", "scalac"],
+        "",
+        &["@*", "-J*", "-processor*", "--processor-*", "-Xplugin*"],
+        false,
+    ),
+    row(&["mypy", "pytest", "tsc"], "", &["@*"], false),
     row(&["ctest"], "", &["-S*", "--script", "--build-and-test", "--test-command"], false),
     row(&["meson"], "", &["--wrapper", "devenv"], false),
-    row(&["bazel"], "", &["--run_under", "--workspace_status_command"], false),
+    row(
+        &["bazel"],
+        "",
+        &["--run_under", "--workspace_status_command", "--bazelrc", "--host_jvm_args", "--server_javabase"],
+        false,
+    ),
     row(&["npm", "pnpm", "yarn", "npx"], "c", &["--call", "--script-shell", "--node-options"], false),
     row(&["mvn"], "", &["exec:*", "-Dexec.*"], false),
-    row(&["sbt"], "", &["eval*", "!*"], false),
-    row(&["stack"], "", &["--exec"], false),
+    row(&["sbt"], "", &["@*", "eval*", "!*", "set*", ";*"], false),
+    row(&["stack", "cabal"], "w", &["--exec", "--with-*"], false),
     row(&["dune"], "", &["exec"], false),
-    row(&["zig"], "", &["--test-cmd*"], false),
+    row(&["dotnet", "swift"], "", &["@*", "-X*"], false),
+    row(&["zig"], "", &["@*", "--test-cmd*", "--build-runner"], false),
     row(&["tox"], "x", &["--override"], false),
 ];
 
@@ -114,7 +128,10 @@ pub(super) fn code(program: &str, args: &[String]) -> Option<Code> {
             Some(Code::Always)
         }
         "make" | "gmake" | "bmake" | "ninja" => make(args).map(Code::Word),
+        "cmake" => cmake(args).map(Code::Word),
         "git" => git(args).map(Code::Word),
+        "go" => go(args).map(Code::Word),
+        "rustc" | "rustdoc" => rustc(args).map(Code::Word),
         _ => ROWS.iter().find(|row| row.programs.contains(&bare)).and_then(|row| row.code(args)),
     }
 }
@@ -170,6 +187,76 @@ fn is_plain_value(value: &str) -> bool {
     value.chars().all(plain) && (!value.contains(' ') || value.split(' ').all(|word| word.starts_with('-')))
 }
 
+/// Finds the modes that run commands and scripts, and what a build passes on to `make`.
+fn cmake(args: &[String]) -> Option<usize> {
+    let end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
+    let passed_on = || args.get(end + 1..).and_then(make).map(|at| end + 1 + at);
+    args.iter().take(end).position(|arg| matches!(arg.as_str(), "-E" | "-P")).or_else(passed_on)
+}
+
+/// Finds options that name a program, and options for linkers and C compilers that are not known to be harmless.
+fn go(args: &[String]) -> Option<usize> {
+    args.iter().enumerate().position(|(at, arg)| {
+        let Some(option) = arg.strip_prefix("--").or_else(|| arg.strip_prefix('-')) else { return false };
+        let next = || (option, args.get(at + 1).map_or("", String::as_str));
+        let (name, value) = option.split_once('=').unwrap_or_else(next);
+        match name {
+            "exec" | "toolexec" | "vettool" | "gccgoflags" => true,
+            "ldflags" => !value.split([' ', '\t', '\'', '"']).all(is_plain_linker_flag),
+            _ => name.starts_with("extld"),
+        }
+    })
+}
+
+/// Returns true for a flag of Go's linker that names no program, and for any word that is no flag. The first flag may follow
+/// a pattern of packages: `all=-s`.
+fn is_plain_linker_flag(word: &str) -> bool {
+    let flag = if word.starts_with('-') { word } else { word.split_once("=-").map_or("", |(_, flag)| flag) };
+    let name = flag.trim_start_matches('-').split('=').next().unwrap_or_default();
+    matches!(name, "" | "s" | "w" | "X" | "buildid" | "linkmode")
+}
+
+/// Finds files of options, unstable options, and options of code generation that are not known to be harmless: the others
+/// name a linker, or are passed on to it.
+fn rustc(args: &[String]) -> Option<usize> {
+    const HARMLESS: [&str; 19] = [
+        "code-model",
+        "codegen-units",
+        "debug-assertions",
+        "debuginfo",
+        "embed-bitcode",
+        "extra-filename",
+        "force-frame-pointers",
+        "incremental",
+        "lto",
+        "metadata",
+        "opt-level",
+        "overflow-checks",
+        "panic",
+        "prefer-dynamic",
+        "relocation-model",
+        "rpath",
+        "strip",
+        "target-cpu",
+        "target-feature",
+    ];
+    let mut is_value = false;
+    args.iter().position(|arg| {
+        let value = if std::mem::take(&mut is_value) {
+            Some(arg.as_str())
+        } else if let Some(value) = arg.strip_prefix("--codegen") {
+            Some(value.trim_start_matches('='))
+        } else {
+            arg.strip_prefix("-C")
+        };
+        is_value = value == Some("");
+        let name = value.map(|value| value.split('=').next().unwrap_or(value).replace('_', "-"));
+        arg.starts_with('@')
+            || arg.starts_with("-Z")
+            || name.is_some_and(|name| !name.is_empty() && !HARMLESS.contains(&name.as_str()))
+    })
+}
+
 /// Finds settings on the command line, which can hold commands, and options that name a command for git to run.
 fn git(args: &[String]) -> Option<usize> {
     const WORDS: [&str; 11] = [
@@ -187,14 +274,27 @@ fn git(args: &[String]) -> Option<usize> {
     ];
     let mut is_global = true;
     let mut is_value = false;
+    let mut makes_repository = false;
     args.iter().position(|arg| {
         if std::mem::take(&mut is_value) {
             return false;
         }
-        is_value = is_global && arg == "-C";
+        is_value = is_global
+            && matches!(
+                arg.as_str(),
+                "-C" | "--git-dir"
+                    | "--work-tree"
+                    | "--namespace"
+                    | "--super-prefix"
+                    | "--attr-source"
+                    | "--list-cmds"
+            );
+        makes_repository |= is_global && matches!(arg.as_str(), "clone" | "init");
         is_global &= arg.starts_with('-');
         is_global && arg.starts_with("-c")
             || ["-x", "-O"].iter().any(|short| !is_global && arg.starts_with(short))
+            || makes_repository
+                && (arg.starts_with("-c") || arg.starts_with("-u") || is_word("--template", arg))
             || WORDS.iter().any(|word| is_word(word, arg))
     })
 }
@@ -224,6 +324,11 @@ mod tests {
             (&["git", "-c", "alias.x=!rm", "x"], 0),
             (&["git", "-C", "d", "-calias.x=!rm", "x"], 2),
             (&["git", "--config-env=alias.x=E", "x"], 0),
+            (&["git", "--git-dir", ".git", "-c", "alias.x=!rm", "x"], 2),
+            (&["git", "--work-tree", "w", "--namespace", "n", "-calias.x=!rm", "x"], 4),
+            (&["git", "clone", "-c", "core.hooksPath=h", "a", "b"], 1),
+            (&["git", "clone", "-u", "./x", "a", "b"], 1),
+            (&["git", "init", "--templ=t"], 1),
             (&["git", "rebase", "-x", "rm", "HEAD"], 1),
             (&["git", "submodule", "foreach", "rm"], 1),
             (&["git", "bisect", "run", "rm"], 0),
@@ -241,7 +346,27 @@ mod tests {
             (&["cargo", "test", "--config", "build.rustc-wrapper='rm'"], 1),
             (&["go", "test", "-exec", "rm"], 1),
             (&["go", "build", "-toolexec=rm"], 1),
+            (&["go", "build", "-ldflags=-extld=./x"], 1),
+            (&["go", "build", "-ldflags", "-s -w -extldflags '-wrapper rm'"], 1),
+            (&["go", "build", "--ldflags=all=-extld=./x", "./..."], 1),
+            (&["go", "build", "-compiler=gccgo", "-gccgoflags=-wrapper rm"], 2),
             (&["gcc-12", "-wrapper", "rm,-f", "x.c"], 0),
+            (&["gcc", "-c", "@options", "x.c"], 1),
+            (&["clang++-15", "--config=c.cfg", "x.c"], 0),
+            (&["g++", "-fmodule-mapper=|./x", "x.cc"], 0),
+            (&["clang-tidy", "--load=./x.so", "x.cc"], 0),
+            (&["rustc", "@options"], 0),
+            (&["rustc", "x.rs", "--codegen=linker=./x"], 1),
+            (&["rustc", "x.rs", "--codegen", "linker=./x"], 2),
+            (&["rustc", "-Clinker=./x", "x.rs"], 0),
+            (&["rustc", "-C", "link-arg=-wrapper", "x.rs"], 1),
+            (&["rustc", "-Cllvm_args=-load=./x.so", "x.rs"], 0),
+            (&["rustc", "-Zcodegen-backend=./x.so", "x.rs"], 0),
+            (&["javac", "@options"], 0),
+            (&["javac", "-processorpath", "p", "X.java"], 0),
+            (&["pytest", "@options"], 0),
+            (&["sbt", "set x := 1"], 0),
+            (&["cmake", "--build", "b", "--", "SHELL=/bin/rm"], 3),
             (&["cmake", "-E", "rm", "v"], 0),
             (&["npm", "test", "--script-shell=/bin/rm"], 1),
             (&["mix", "run", "-e", "x"], 1),
@@ -260,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_code_is_not_taken_for_it() {
+    fn ordinary_command_lines_are_not_code() {
         for line in [
             "python3 -m pytest -q",
             "python3 --version",
@@ -277,6 +402,14 @@ mod tests {
             "go test ./...",
             "gcc -O2 -o a a.c",
             "cmake --build build",
+            "cmake --build build -- -j8 all",
+            "cmake -S . -B build -DX=@rpath",
+            "go build -ldflags=-s ./...",
+            "go test -run X -count=1 ./...",
+            "rustc -C opt-level=3 --codegen=lto -Ctarget-cpu=native x.rs",
+            "javac -d out src/X.java",
+            "git --git-dir .git --work-tree . log -c",
+            "git clone a b",
             "npm run lint",
             "ls -la",
             "mix test",
@@ -285,5 +418,6 @@ mod tests {
             assert_eq!(of(&line), None, "{line:?}");
         }
         assert_eq!(of(&["make", "CFLAGS=-O2 -g"]), None);
+        assert_eq!(of(&["go", "build", "-ldflags", "-s -w -X 'main.a=b c'", "./x"]), None);
     }
 }

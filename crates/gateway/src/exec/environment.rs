@@ -45,8 +45,8 @@ impl ExecPolicy {
             .iter()
             .find(|(name, value)| redirects(name) && !is_path_within(self, &elsewhere, name, value))?;
         Some(format!(
-            "the environment variable `{}` can make commands into others than this profile's rules were written for: set it in \
-             the calls that need it, where the profile asks",
+            "the environment variable `{}` can change which program a command runs, so a run of this \
+             profile cannot have it: set it in the calls that need it, where a reviewer is asked",
             excerpt(name)
         ))
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jail::{Access, PathRefusal, SandboxPath};
-use ops::{Exec, Process, ProcessProgram, Reason, Session, SessionInput, Shell};
+use operations::{Exec, Process, ProcessProgram, Reason, Session, SessionInput, Shell};
 
 use super::effects::{Effect, effect};
 use super::environment::{not_allowed, redirected};
@@ -123,7 +123,8 @@ pub(crate) fn judge_script(profile: &Profile, shell: &Shell) -> Option<ExecRulin
         Ok(seen) => seen,
         Err(_) if profile.exec.is_blind() => Seen::default(),
         Err(_) => {
-            let message = "Command not allowed: the script is too intricate to be looked through; run its parts one by one";
+            let message =
+                "Command not allowed: the script is too complex to be analysed; run its parts one by one";
             return Some(ExecRuling::deny(
                 Reason::CommandNotAllowed,
                 "exec: too intricate",
@@ -163,7 +164,7 @@ pub(crate) fn judge_process(profile: &Profile, process: &Process) -> Option<Exec
             (judge_script(profile, &nothing), "sh")
         }
     };
-    let unseen = process.takes_input().then_some("what it will be given to read");
+    let unseen = process.takes_input().then_some("input that it will be given later");
     not_seen_either(profile, ruling, program, unseen)
 }
 
@@ -174,8 +175,8 @@ pub(crate) fn judge_process(profile: &Profile, process: &Process) -> Option<Exec
 pub(crate) fn judge_session(profile: &Profile, session: &Session) -> Option<ExecRuling> {
     let ruling = session.script().and_then(|script| judge_script(profile, &script));
     let unseen = match session.input {
-        SessionInput::Command(_) => Some("what the shell of the session makes of it"),
-        SessionInput::Typed(_) => Some("what the program that reads it makes of it"),
+        SessionInput::Command(_) => Some("its meaning to the shell of the session"),
+        SessionInput::Typed(_) => Some("its meaning to the program that reads it"),
         SessionInput::Nothing => None,
     };
     not_seen_either(profile, ruling, "sh", unseen)
@@ -196,7 +197,7 @@ fn not_seen_either(
     let asks = Applied {
         verdict: Verdict::Ask,
         rule: "exec.not_seen_through".to_owned(),
-        justification: format!("not seen through: {unseen}"),
+        justification: format!("cannot be judged in advance: {unseen}"),
     };
     let before = ruling.map(|ruling| ruling.applied).unwrap_or_default();
     let refusal = ExecRuling::deny_command(&asks.rule, program);
@@ -212,7 +213,7 @@ fn not_seen_either(
 /// Asks about a part that cannot be seen through, if the profile asks about commands.
 fn not_seen_through(profile: &Profile, seen: &Seen) -> Option<Applied> {
     let unseen = seen.unseen().filter(|_| profile.exec.default > Verdict::Allow)?;
-    let justification = format!("not seen through: {unseen}");
+    let justification = format!("cannot be judged in advance: {unseen}");
     Some(Applied { verdict: Verdict::Ask, rule: "exec.not_seen_through".to_owned(), justification })
 }
 
@@ -228,7 +229,7 @@ fn deletion<'s>(profile: &Profile, seen: &'s Seen) -> Option<(&'s str, Applied)>
     })?;
     // A profile without a verdict for `delete` has one for commands, and this is a command.
     let verdict = profile.operation("delete").map_or(Verdict::Ask, |(_, verdict)| verdict);
-    let justification = format!("`{word}` deletes files, which goes as `delete` does");
+    let justification = format!("`{word}` deletes files, which is judged like `delete`");
     let applied = Applied { verdict, rule: "operations.delete".to_owned(), justification };
     (verdict > Verdict::Allow).then_some((program, applied))
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use jail::SandboxPath;
-use ops::Operation;
-use ops::deny::base_name;
+use operations::Operation;
+use operations::deny::base_name;
 
 use super::see_through::Seen;
 
@@ -15,8 +15,8 @@ const MAX_FILES: usize = 16_384;
 
 /// Returns every path in the mounts that a word of a command line or script may mean.
 ///
-/// A word is an argument, the text after its `=`, a word of a script within it, a target of a redirection, or a value
-/// of a variable. It is read as it is, and relative to the working directory and to directories that a script changes
+/// A word is an argument, the text after its `=`, its first `@` or its first letter of an option (`-fmakefile`), a word of a
+/// script within it, a target of a redirection, or a value of a variable. It is read as it is, and relative to the working directory and to directories that a script changes
 /// to. Most of these paths are no files. An operation that runs nothing has none.
 ///
 /// A reviewer's consent is bound to these files, so that a script that is swapped meanwhile does not run. A path that a
@@ -36,13 +36,22 @@ pub fn named_files(operation: &Operation) -> BTreeSet<SandboxPath> {
     let seen = seen.unwrap_or_default();
     let directories = directories(cwd, &seen);
     let words: BTreeSet<&str> =
-        seen.words().flat_map(|word| [Some(word), value_of(word)]).flatten().collect();
+        seen.words().flat_map(|word| [Some(word), value_of(word), file_of(word)]).flatten().collect();
     let named = words.into_iter().filter(|word| !word.is_empty() && !word.starts_with('-'));
     named.flat_map(|word| places(&directories, word)).take(MAX_FILES).collect()
 }
 
 fn value_of(word: &str) -> Option<&str> {
     word.split_once('=').map(|(_, value)| value)
+}
+
+/// Returns the file of `@options`, and the value that is attached to a short option.
+fn file_of(word: &str) -> Option<&str> {
+    let attached = || {
+        let mut letters = word.strip_prefix('-')?.chars();
+        letters.next().filter(char::is_ascii_alphabetic).map(|_| letters.as_str())
+    };
+    word.strip_prefix('@').filter(|_| SandboxPath::parse(word).is_err()).or_else(attached)
 }
 
 /// Returns the path of `word` in each of these directories.
@@ -73,7 +82,7 @@ fn directories(cwd: &SandboxPath, seen: &Seen) -> BTreeSet<SandboxPath> {
 
 #[cfg(test)]
 mod tests {
-    use ops::Exec;
+    use operations::Exec;
 
     use super::*;
     use crate::testing::{exec, path, shell};
@@ -93,9 +102,13 @@ mod tests {
             of(&Operation::Exec(exec(&["/bin/cat", "--file=b", "/state/c", "@pkg/d", "../e", "/etc/f"]))),
             ["@project/b", "@pkg/d", "@state/c"]
         );
+        assert!(of(&Operation::Exec(exec(&["gcc", "@flags"]))).contains(&"@project/flags".to_owned()));
+        assert!(
+            of(&Operation::Exec(exec(&["make", "-fother.mk"]))).contains(&"@project/other.mk".to_owned())
+        );
         let inside = Operation::Exec(Exec { cwd: path("src"), ..exec(&["sh", "-c", ". ./a.sh"]) });
         assert!(of(&inside).contains(&"@project/src/a.sh".to_owned()));
-        assert_eq!(of(&Operation::Git(ops::Git::Status)), Vec::<String>::new());
+        assert_eq!(of(&Operation::Git(operations::Git::Status)), Vec::<String>::new());
         for (command, cwd) in [("./a.sh", "src"), ("../src/a.sh", "lib"), ("@project/src/a.sh", "lib")] {
             let program = Operation::Exec(Exec { cwd: path(cwd), ..exec(&[command]) });
             assert_eq!(of(&program), ["@project/src/a.sh"], "{command} in {cwd}");
@@ -122,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_it() {
+    fn named_files_are_bounded() {
         let script = (0..500).fold(String::new(), |script, n| script + &format!("cd d{n}\nf{n}\n"));
         assert!(named_files(&Operation::Shell(shell(&script))).len() <= MAX_FILES);
     }

@@ -1,6 +1,6 @@
 //! Commands that do only what their program does.
 
-use ops::Exec;
+use operations::Exec;
 
 use super::environment::redirects;
 use super::see_through::{Seen, argv};

@@ -5,7 +5,7 @@
 //! secret from the run. The mounts are the only way to the host, and they confine by themselves.
 
 use jail::{Access, Protection, SandboxPath};
-use ops::{Exec, Reason};
+use operations::{Exec, Reason};
 
 use super::effects::{Effect, effect};
 use text::excerpt;

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::mem::take;
 
-use ops::{Exec, Process, ProcessProgram, Session, Shell};
+use operations::{Exec, Process, ProcessProgram, Session, Shell};
 
 use super::by_kind::inner;
 use super::effects::{Effect, effect};

@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use ops::{Effect, Exec, Operation};
+use operations::{Effect, Exec, Operation};
 
 use super::environment::redirects;
 use super::see_through::{Seen, TooIntricate};

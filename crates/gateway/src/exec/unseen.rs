@@ -41,7 +41,7 @@ impl fmt::Display for Unseen {
         match &self.what {
             What::Script(word) => write!(f, "a script with `{}` in it", excerpt(word)),
             What::Runs(program) => {
-                write!(f, "`{}` runs what it reads, or what its arguments make up", excerpt(program))
+                write!(f, "`{}` runs commands that it reads or makes from its arguments", excerpt(program))
             }
             What::Code { program, word } => {
                 write!(f, "`{}` takes code with `{}`", excerpt(program), excerpt(word))

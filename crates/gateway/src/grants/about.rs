@@ -5,8 +5,8 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
-use ops::deny::base_name;
-use ops::{Exec, Operation};
+use operations::deny::base_name;
+use operations::{Exec, Operation};
 
 use super::permission::{Effect, Permission};
 use crate::policy::EXEC_READ_ONLY;
@@ -58,7 +58,7 @@ fn bit(operation: &str) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use ops::{Mcp, McpTool};
+    use operations::{Mcp, McpTool};
     use timestamp::UnixMillis;
 
     use super::*;
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_something_else_is_passed_over() {
+    fn unrelated_permissions_are_skipped() {
         let hasher = RandomState::new();
         let meets = |effect, operation, command, call: &Operation| {
             let permission = permission(effect, operation, command);

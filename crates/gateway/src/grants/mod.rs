@@ -22,7 +22,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use ops::{BadPattern, PathPattern};
+pub use operations::{BadPattern, PathPattern};
 pub use permission::{BadPermission, Effect, Ended, Permission, Scope, Subject};
 pub use table::{MAX_IN_FORCE, Permissions, TooMany};
 

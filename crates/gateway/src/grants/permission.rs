@@ -3,8 +3,8 @@
 use std::fmt;
 
 use jail::SandboxPath;
-use ops::deny::is_denied;
-use ops::{Git, Operation, PathPattern};
+use operations::deny::is_denied;
+use operations::{Git, Operation, PathPattern};
 use serde::{Deserialize, Serialize};
 use timestamp::UnixMillis;
 
@@ -242,7 +242,7 @@ impl Permission {
 
 /// Returns true if the prefix itself is a shell, or a program such as `find` that may run another.
 fn may_wrap(program: &str) -> bool {
-    let name = ops::deny::base_name(program);
+    let name = operations::deny::base_name(program);
     matches!(name.as_str(), "find" | "gfind" | "fd" | "fdfind" | "tar" | "rsync" | "awk" | "gawk" | "perl")
         || name.ends_with("sh")
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::RandomState;
 use std::sync::Arc;
 
-use ops::Operation;
+use operations::Operation;
 use timestamp::UnixMillis;
 
 use super::about::About;

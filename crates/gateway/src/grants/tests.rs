@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Encoding, Exec, Git, Grep, Operation, Read, ReadPart};
+use operations::{Encoding, Exec, Git, Grep, Operation, Read, ReadPart};
 use timestamp::{Clock as _, UnixMillis};
 
 use super::{BadPermission, Effect, MAX_IN_FORCE, PathPattern, Permission, Permissions, Scope, Subject};
@@ -167,7 +167,7 @@ fn consent_beforehand_replaces_consent_and_nothing_else() {
 }
 
 #[test]
-fn nothing_critical_is_preapproved_and_no_wrapper_script_or_git_write() {
+fn critical_wrapped_and_git_writes_cannot_be_preapproved() {
     let policy = builtin();
     let refused =
         |permission: &Permission| permission.check(&policy, NOW).map_err(|BadPermission { field, .. }| field);
@@ -206,7 +206,7 @@ fn a_revocation_beats_role_team_and_grant() {
     );
     assert_eq!(verdict(&[everything], "open", "worker", Operation::Git(Git::Status)), Allow);
     let team = permission(Effect::Revocation, Subject::Team("core".into()), Some("list"));
-    let listing = Operation::List(ops::List {
+    let listing = Operation::List(operations::List {
         path: path("."),
         depth: 1,
         include_hidden: false,
@@ -265,7 +265,7 @@ fn a_revocation_is_matched_loosely() {
 }
 
 #[test]
-fn they_expire_and_a_clock_that_goes_back_makes_them_count_again() {
+fn grants_expire_and_revive_when_the_clock_goes_back() {
     let hour = Duration::from_secs(3_600);
     let until = Permission { expires_at: Some(NOW.after(hour)), ..grant("write") };
     let (gateway, clock) = gateway([until]);
@@ -296,7 +296,7 @@ fn a_revocation_counts_for_a_call_that_waits() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_its_field() {
+fn invalid_permissions_are_refused_with_their_field() {
     let policy = builtin();
     let field = |permission: &Permission| permission.check(&policy, NOW).unwrap_err();
     let role = permission(Effect::Grant, Subject::Role("wroker".into()), Some("read"));
@@ -336,7 +336,7 @@ fn what_makes_no_sense_is_refused_with_its_field() {
 }
 
 #[test]
-fn there_is_room_for_so_many_and_those_that_are_over_make_room() {
+fn permissions_are_bounded_and_expired_ones_make_room() {
     let permissions = Permissions::of((0..MAX_IN_FORCE).map(|number| Permission {
         id: number.to_string(),
         subject: Subject::Agent(format!("agent-{number}")),
@@ -351,7 +351,7 @@ fn there_is_room_for_so_many_and_those_that_are_over_make_room() {
 }
 
 #[test]
-fn they_are_kept_as_they_are() {
+fn permissions_survive_serialisation() {
     let permission = Permission {
         expires_at: Some(UnixMillis(9)),
         ..command(at(revocation("exec"), "src/**"), "make all")

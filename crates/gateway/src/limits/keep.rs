@@ -111,11 +111,11 @@ impl Limits {
 
 /// Returns the name under which calls of this operation count. `None` if there is no such operation.
 fn family(operation: &str) -> Option<&str> {
-    if ops::Operation::NAMES.contains(&operation) {
+    if operations::Operation::NAMES.contains(&operation) {
         return Some(operation);
     }
     let (server, _) = operation.strip_prefix("mcp.")?.split_once('.')?;
-    ops::is_mcp_server(server).then(|| &operation[.."mcp.".len() + server.len()])
+    operations::is_mcp_server(server).then(|| &operation[.."mcp.".len() + server.len()])
 }
 
 impl Replay<'_> {

@@ -46,7 +46,7 @@ pub use counter::{Agent, Scope};
 pub use keep::{Counted, Kept, KeptCounters, Replay};
 pub use quota::{Limit, Quota, RateLimits, Span};
 pub(crate) use quota::{STRICT_PRINCIPAL, STRICT_RUN, strict};
-pub use throttle::Throttle;
+pub use throttle::{Throttle, ThrottleSource};
 pub use usage::{Usage, Window};
 
 use crate::caller::Caller;

@@ -2,10 +2,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use ops::{Encoding, List, Operation, Read, ReadPart, Reason};
+use operations::{Encoding, List, Operation, Read, ReadPart, Reason};
 use timestamp::{Clock as _, UnixMillis};
 
-use super::{Agent, Counted, KeptCounters, Limits, Scope, Span, Throttle};
+use super::{Agent, Counted, KeptCounters, Limits, Scope, Span, Throttle, ThrottleSource};
 use crate::testing::{TestClock, caller, limited, path, run, write};
 use crate::{Admission, Caller, Choice, Gateway, Policy, Refusal, Review, Reviewer};
 
@@ -128,7 +128,7 @@ fn scopes_are_counted_apart() {
 }
 
 #[test]
-fn what_one_window_refuses_uses_up_none_of_the_others() {
+fn refusal_by_one_window_does_not_use_the_others() {
     let gateway = Gateway::new(
         policy("{minute: 5, hour: 5, day: 5}", "{minute: 2, hour: 2, day: 2}"),
         TestClock::new(),
@@ -145,7 +145,7 @@ fn what_one_window_refuses_uses_up_none_of_the_others() {
 }
 
 #[test]
-fn what_is_refused_before_uses_up_nothing() {
+fn earlier_refusals_do_not_use_rate_limits() {
     let gateway = Gateway::new(policy("{minute: 5, hour: 5, day: 5}", WIDE), TestClock::new());
     let nobody = Caller { role: "nobody".into(), ..agent("alice", "run-1") };
     let protected = Operation::Write(write(".git/config"));
@@ -276,7 +276,11 @@ fn a_throttled_agent_has_less_until_the_throttle_ends() {
         ask(&gateway, &alice, reading()).unwrap();
     }
     let until = clock.now().after(Duration::from_secs(90));
-    gateway.limits().throttle(&of_uid_1000("alice"), Throttle { per_minute: 2, until });
+    gateway.limits().throttle(
+        ThrottleSource::Operator,
+        &of_uid_1000("alice"),
+        Throttle { per_minute: 2, until },
+    );
     ask(&gateway, &alice, reading()).unwrap();
     ask(&gateway, &alice, listing()).unwrap();
     let refusal = ask(&gateway, &alice, reading()).unwrap_err();
@@ -288,12 +292,19 @@ fn a_throttled_agent_has_less_until_the_throttle_ends() {
         ask(&gateway, &namesake, reading()).unwrap();
     }
     // A milder one does not loosen it; a stricter one holds at once, and until the later end.
-    gateway.limits().throttle(&of_uid_1000("alice"), Throttle { per_minute: 500, until: clock.now() });
+    gateway.limits().throttle(
+        ThrottleSource::Operator,
+        &of_uid_1000("alice"),
+        Throttle { per_minute: 500, until: clock.now() },
+    );
     assert!(ask(&gateway, &alice, reading()).is_err());
-    let both =
-        gateway.limits().throttle(&of_uid_1000("alice"), Throttle { per_minute: 0, until: clock.now() });
+    let both = gateway.limits().throttle(
+        ThrottleSource::Operator,
+        &of_uid_1000("alice"),
+        Throttle { per_minute: 0, until: clock.now() },
+    );
     assert_eq!(both, Throttle { per_minute: 0, until });
-    assert_eq!(gateway.limits().throttles(), [(of_uid_1000("alice"), both)]);
+    assert_eq!(gateway.limits().throttles(), [(of_uid_1000("alice"), ThrottleSource::Operator, both)]);
     let refusal = ask(&gateway, &alice, reading()).unwrap_err();
     assert_eq!(refusal.retry_after, Some(Duration::from_secs(90)));
     clock.advance(Duration::from_millis(89_999));
@@ -301,7 +312,37 @@ fn a_throttled_agent_has_less_until_the_throttle_ends() {
     clock.advance(Duration::from_millis(1));
     ask(&gateway, &alice, reading()).unwrap();
     assert!(gateway.limits().throttles().is_empty());
-    assert!(!gateway.limits().lift_throttle(&of_uid_1000("alice")));
+    assert!(!gateway.limits().lift_throttle(ThrottleSource::Operator, &of_uid_1000("alice")));
+}
+
+#[test]
+fn an_alerts_end_leaves_the_operators_throttle() {
+    let clock = TestClock::new();
+    let gateway = Gateway::new(policy(WIDE, WIDE), clock.clone());
+    let (alice, limits) = (of_uid_1000("alice"), gateway.limits());
+    let until = clock.now().after(Duration::from_secs(600));
+    let per_minute = || ask_until_refused(&gateway);
+    limits.throttle(ThrottleSource::Operator, &alice, Throttle { per_minute: 5, until });
+    assert_eq!(per_minute(), 5);
+    limits.throttle(ThrottleSource::Alert, &alice, Throttle { per_minute: 2, until });
+    clock.advance(Duration::from_secs(120));
+    assert_eq!(per_minute(), 2, "the stricter one applies");
+    assert!(limits.lift_throttle(ThrottleSource::Alert, &alice));
+    clock.advance(Duration::from_secs(120));
+    assert_eq!(per_minute(), 5);
+    // Nor does the operator's end lift what an alert asked for.
+    limits.throttle(ThrottleSource::Alert, &alice, Throttle { per_minute: 2, until });
+    assert!(limits.lift_throttle(ThrottleSource::Operator, &alice));
+    clock.advance(Duration::from_secs(120));
+    assert_eq!(per_minute(), 2);
+    assert!(limits.lift_throttle(ThrottleSource::Alert, &alice));
+    assert!(limits.throttles().is_empty());
+}
+
+/// Returns the number of calls that alice may make before one is refused.
+fn ask_until_refused(gateway: &Gateway) -> usize {
+    let alice = agent("alice", "run-1");
+    (0..100).take_while(|_| ask(gateway, &alice, reading()).is_ok()).count()
 }
 
 fn counted(sequence: u64, at: UnixMillis) -> Counted<'static> {
@@ -398,7 +439,7 @@ fn a_clock_that_is_set_while_no_daemon_runs_forgives_only_the_time_that_it_says(
 
         let (next, gateway) = next_daemon(clock.now(), set_by);
         let left = throttle.taken_up(clock.now(), next.now());
-        gateway.limits().throttle(&of_uid_1000("alice"), left);
+        gateway.limits().throttle(ThrottleSource::Operator, &of_uid_1000("alice"), left);
         let longest = u64::try_from(600 - set_by.max(0)).unwrap_or(0);
         let wait = ask(&gateway, &alice, reading()).err().and_then(|refusal| refusal.retry_after);
         assert_eq!(wait.unwrap_or_default(), Duration::from_secs(longest), "{set_by}");

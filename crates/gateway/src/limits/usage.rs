@@ -63,7 +63,7 @@ impl Limits {
             operation: name.to_owned(),
         };
         let servers = limits.operations.keys().map(String::as_str).filter(|name| name.starts_with("mcp."));
-        let mut usages: Vec<Usage> = ops::Operation::NAMES
+        let mut usages: Vec<Usage> = operations::Operation::NAMES
             .into_iter()
             .chain(servers)
             .map(|name| self.usage(operation(name), &limits.operation(name).1))

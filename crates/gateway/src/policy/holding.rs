@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ops::Operation;
+use operations::Operation;
 
 use super::names::{self, EVERY_TOOL, covers, speaking};
 use document::{At, Fields};

@@ -35,7 +35,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use ops::McpTool;
+use operations::McpTool;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 

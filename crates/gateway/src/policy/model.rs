@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jail::{GitReads, Protection};
-use ops::deny::DenyList;
-use ops::{Bounds, CommandLimits, PathRules};
+use operations::deny::DenyList;
+use operations::{Bounds, CommandLimits, PathRules};
 use serde::Serialize;
 
 use super::names::speaking;
@@ -187,10 +187,10 @@ fn is_usual_output(mib: &u64) -> bool {
 /// Rules for commands: the strictest of all that apply, or `default` if none does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ExecPolicy {
-    /// Denies [`ops::deny::NAMES`].
+    /// Denies [`operations::deny::NAMES`].
     #[serde(skip_serializing_if = "DenyList::is_on")]
     pub deny_list: DenyList,
-    /// Programs that are denied besides [`ops::deny::NAMES`].
+    /// Programs that are denied besides [`operations::deny::NAMES`].
     pub deny: Vec<String>,
     /// `cat head tail find wc` with harmless flags and paths inside the mounts run without consent.
     pub read_only_commands: bool,
@@ -208,7 +208,7 @@ pub struct ExecPolicy {
     pub background: Background,
     /// Time after which a command is ended if its call sets none, seconds.
     pub default_timeout_s: u64,
-    /// Longest time that a call may set, seconds; never more than [`ops::Exec::LONGEST_TIMEOUT`].
+    /// Longest time that a call may set, seconds; never more than [`operations::Exec::LONGEST_TIMEOUT`].
     pub max_timeout_s: u64,
 }
 

@@ -14,7 +14,7 @@
 use document::{At, nearest};
 use std::collections::BTreeMap;
 
-use ops::{McpTool, Operation, is_mcp_server};
+use operations::{McpTool, Operation, is_mcp_server};
 
 /// Every tool of every upstream server.
 pub(crate) const EVERY_TOOL: &str = "mcp.*";

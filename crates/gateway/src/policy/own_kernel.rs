@@ -19,19 +19,19 @@ pub(super) fn check(at: &At<'_>, profile: &Profile) {
     for operation in ["process", "session"] {
         if profile.operation(operation).is_some_and(|(_, verdict)| verdict != Verdict::Deny) {
             at.problem(format!(
-                "with {runtime} no process can stay after its call, for the daemon cannot reach it again: deny operations.{operation}"
+                "with {runtime} no process can stay after its call, because the daemon cannot reach it \
+                 again: deny operations.{operation}"
             ));
         }
     }
     if profile.exec.background == Background::Keep {
         at.problem(format!(
-            "with {runtime} nothing that a command leaves running can stay, for the daemon cannot reach it: leave exec.background out"
+            "with {runtime} no background process of a command can stay, because the daemon cannot reach \
+             it: leave exec.background out"
         ));
     }
     if profile.root == RootMode::WritableLayer {
-        at.problem(format!(
-            "with {runtime} the root cannot be a layer of the run's own: set root to read-only"
-        ));
+        at.problem(format!("with {runtime} the root cannot be a writable layer: set root to read-only"));
     }
     if profile.root_in_user_namespace {
         at.problem(format!("with {runtime} users cannot be mapped: leave root_in_user_namespace out"));
@@ -43,7 +43,7 @@ pub(super) fn check(at: &At<'_>, profile: &Profile) {
     }
     if profile.approvals.freeze {
         at.problem(format!(
-            "with {runtime} nothing can be made to stand still while a reviewer is asked: set approvals.freeze to false"
+            "with {runtime} the run cannot be frozen while a reviewer is asked: set approvals.freeze to false"
         ));
     }
 }
@@ -59,9 +59,9 @@ mod tests {
     }
 
     #[test]
-    fn what_gvisor_cannot_give_is_refused_when_the_policy_is_loaded() {
-        let freezes = "p.yaml:1: profiles.p.runtime: with runsc nothing can be made to stand still while a reviewer is asked: set approvals.freeze to false";
-        let stays = "p.yaml:1: profiles.p.runtime: with runsc no process can stay after its call, for the daemon cannot reach it again: deny operations.process";
+    fn profiles_that_gvisor_cannot_run_are_refused_at_load() {
+        let freezes = "p.yaml:1: profiles.p.runtime: with runsc the run cannot be frozen while a reviewer is asked: set approvals.freeze to false";
+        let stays = "p.yaml:1: profiles.p.runtime: with runsc no process can stay after its call, because the daemon cannot reach it again: deny operations.process";
         let fits = "runtime: runsc, approvals: {freeze: false}";
         assert_eq!(problems("runtime: runsc, operations: {exec: allow}"), [freezes]);
         assert_eq!(problems("runtime: runsc, operations: {process: ask}"), [stays, freezes]);
@@ -77,13 +77,13 @@ mod tests {
         let root = format!(
             "{fits}, operations: {{exec: allow}}, root: writable-layer, exec: {{deny_list: off, default: allow}}"
         );
-        let layer = "p.yaml:1: profiles.p.runtime: with runsc the root cannot be a layer of the run's own: set root to read-only";
+        let layer = "p.yaml:1: profiles.p.runtime: with runsc the root cannot be a writable layer: set root to read-only";
         assert_eq!(problems(&root), [layer]);
         let mapped = "p.yaml:1: profiles.p.runtime: with runsc users cannot be mapped: leave root_in_user_namespace out";
         assert_eq!(problems(&format!("{root}, root_in_user_namespace: true")), [layer, mapped]);
         let paths = "p.yaml:1: profiles.p.runtime: with runsc no path outside of the mounts can be confined: set container_paths to deny";
         assert_eq!(problems(&format!("{fits}, container_paths: allow, operations: {{}}")), [paths]);
-        let keeps = "p.yaml:1: profiles.p.runtime: with runsc nothing that a command leaves running can stay, for the daemon cannot reach it: leave exec.background out";
+        let keeps = "p.yaml:1: profiles.p.runtime: with runsc no background process of a command can stay, because the daemon cannot reach it: leave exec.background out";
         assert_eq!(problems(&format!("{fits}, operations: {{}}, exec: {{background: keep}}")), [keeps]);
         assert!(problems(&format!("{fits}, operations: {{}}, exec: {{background: end}}")).is_empty());
         let other = "runtime: runsc-kvm, operations: {}";

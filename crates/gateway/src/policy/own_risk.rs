@@ -1,7 +1,7 @@
 //! The risk of each operation without a profile.
 
-use ops::deny::DenyList;
-use ops::{Effect, Operation};
+use operations::deny::DenyList;
+use operations::{Effect, Operation};
 
 use super::holding::EXEC_READ_ONLY;
 use crate::decision::Risk;

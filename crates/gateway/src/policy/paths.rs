@@ -2,8 +2,10 @@
 
 use document::At;
 use jail::{Access, SandboxPath};
-use ops::deny::base_name;
-use ops::{Effect, Exec, Git, Operation, PathPattern, PathRule, PathRules, RuledAccess, RuledPaths, Shell};
+use operations::deny::base_name;
+use operations::{
+    Effect, Exec, Git, Operation, PathPattern, PathRule, PathRules, RuledAccess, RuledPaths, Shell,
+};
 use serde::Serialize;
 
 use crate::decision::Verdict;
@@ -128,7 +130,7 @@ fn rule(at: &At<'_>, outside: bool) -> Option<ProfilePathRule> {
         if decision == Verdict::Allow {
             at.problem_hint(
                 "a rule for paths makes calls stricter and allows nothing",
-                Some("write `ask` or `deny`, and name what is left alone in `except`".to_owned()),
+                Some("write `ask` or `deny`, and name the exceptions in `except`".to_owned()),
             );
         }
         Some(decision)
@@ -176,7 +178,7 @@ fn patterns(at: &At<'_>, outside: bool) -> Option<Vec<PathPattern>> {
         };
         if pattern.as_str().starts_with('/') && !outside {
             item.problem_hint(
-                "is of the container's own files, which no call names under this profile",
+                "is one of the container's own files, which no call can name under this profile",
                 Some("set `container_paths: allow`, or leave it out".to_owned()),
             );
         }
@@ -203,7 +205,7 @@ fn examples<'t>(at: &At<'t>) -> Vec<(At<'t>, SandboxPath)> {
 
 #[cfg(test)]
 mod tests {
-    use ops::Reason;
+    use operations::Reason;
 
     use super::*;
     use crate::admission::Admission;
@@ -242,10 +244,10 @@ mod tests {
     fn named_paths_are_judged_and_the_strictest_rule_decides() {
         let policy = load(RULES).unwrap();
         let read = |name: &str| {
-            let encoding = ops::Encoding::Utf8;
-            Operation::Read(ops::Read {
+            let encoding = operations::Encoding::Utf8;
+            Operation::Read(operations::Read {
                 path: path(name),
-                part: ops::ReadPart::Whole,
+                part: operations::ReadPart::Whole,
                 encoding,
                 transfer: None,
             })
@@ -316,7 +318,7 @@ mod tests {
             "paths[0].path: must not have empty parts, `.` or `..`",
             "paths[0].decision: a rule for paths makes calls stricter and allows nothing",
             "paths[1]: `justification` is missing",
-            "paths[2].path: is of the container's own files",
+            "paths[2].path: is one of the container's own files",
             "paths[2].acess: unknown key",
             "paths[3].access: unknown value `both`",
             "paths[3].decision: unknown value `forbid`",

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use jail::SandboxPath;
-use ops::deny::base_name;
+use operations::deny::base_name;
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 
 /// Directories whose programs can be named without a path.

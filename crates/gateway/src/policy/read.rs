@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ops::deny::DenyList;
-use ops::{Bounds, CommandLimits, Exec, transport};
+use operations::deny::DenyList;
+use operations::{Bounds, CommandLimits, Exec, transport};
 
 use super::holding::EXEC_READ_ONLY;
 use super::model::{
@@ -114,7 +114,7 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
 fn root_in_user_namespace(at: &At<'_>, root: RootMode) {
     if root == RootMode::ReadOnly {
         at.problem_hint(
-            "is of use only where the image can be written",
+            "has an effect only with a writable root",
             Some("set `root: writable-layer`, or leave this out".to_owned()),
         );
     }
@@ -172,13 +172,15 @@ fn root(at: &At<'_>, exec: &ExecPolicy, approvals: &ApprovalPolicy) -> RootMode 
     }
     if !exec.is_blind() {
         at.problem_hint(
-            "`writable-layer` lets a command replace any program, so that nothing holds of what `exec` says of programs",
+            "`writable-layer` lets a command replace any program, so the rules for programs under `exec` \
+             cannot hold",
             Some("set `exec.deny_list: off` and `exec.default: allow`, without `deny` and `rules`, or keep `read-only`".to_owned()),
         );
     }
     if approvals.remember.contains(&Form::Prefix) {
         at.problem_hint(
-            "`writable-layer` lets a command replace any program, so that no consent to the beginning of a command can be remembered",
+            "`writable-layer` lets a command replace any program, so consent to a command prefix cannot be \
+             remembered",
             Some("leave `prefix` out of `approvals.remember`".to_owned()),
         );
     }

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ships_is_what_holds_where_nothing_is_said() {
+    fn shipped_anomaly_rules_equal_the_defaults() {
         let shipped = Policy::builtin().unwrap();
         assert_eq!(*shipped.anomalies(), Anomalies::default());
         let (_, text) = Policy::builtin_files().find(|(name, _)| *name == "anomalies.yaml").unwrap();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused_with_its_place_and_a_way_out() {
+    fn invalid_anomaly_rules_are_reported_with_place_and_hint() {
         let text = concat!(
             "  loop: {threshold: 0}\n",
             "  spike: {window_s: 9999999, of: 3}\n",
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_section_stands_once() {
+    fn section_is_allowed_once() {
         let found = Policy::from_files([
             ("a.yaml", format!("{REST}anomalies: {{loop: {{threshold: 3}}}}\n")),
             ("b.yaml", "anomalies: {}\n".to_owned()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use ops::Operation;
+use operations::Operation;
 
 use crate::consent::{Form, Level};
 use crate::decision::Risk;
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_strict() {
+    fn missing_approval_settings_are_strict() {
         let policy = load("{}").unwrap();
         assert_eq!((policy.timeout_s, policy.quorum, policy.freeze), (300, 1, true));
         assert_eq!((policy.reminder, policy.remember.as_slice()), (Reminder::HalfTime, &[][..]));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ops::{Operation, is_mcp_server};
+use operations::{Operation, is_mcp_server};
 
 use crate::limits::concurrency::{Caps, STRICT_CAPS};
 use crate::limits::{Limit, Quota, RateLimits, STRICT_PRINCIPAL, STRICT_RUN, Span, strict};

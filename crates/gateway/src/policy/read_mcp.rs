@@ -8,8 +8,8 @@ use document::{At, Fields};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use ops::transport::MAX_UPSTREAM;
-use ops::{McpTool, is_mcp_server};
+use operations::transport::MAX_UPSTREAM;
+use operations::{McpTool, is_mcp_server};
 use serde::Serialize;
 
 /// Most servers of a policy.
@@ -80,7 +80,7 @@ pub(super) fn servers(at: &At<'_>) -> Vec<(String, McpServer)> {
     let mut servers = Vec::new();
     for (name, at) in entries.into_iter().take(MAX_SERVERS) {
         if !is_mcp_server(name) {
-            at.problem("the name of a server must be 1 to 32 characters of `a-z`, `0-9` and `-`, the first of them no `-`");
+            at.problem("the name of a server must be 1 to 32 characters of `a-z`, `0-9` and `-`, and not begin with `-`");
             continue;
         }
         if let Some(server) = server(&at) {
@@ -180,7 +180,7 @@ fn pins(fields: &Fields<'_>) -> BTreeMap<String, String> {
     let mut pins = BTreeMap::new();
     for (tool, at) in fields.get("pins").map_or_else(Vec::new, At::entries) {
         if McpTool::new("x", tool).is_err() {
-            at.problem("must be the name of a tool as the server says it");
+            at.problem("must be the name of a tool as the server lists it");
         }
         let Some(hash) = at.text() else { continue };
         if hash.len() != 64 || !hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
@@ -237,8 +237,10 @@ impl HttpTarget {
                     80
                 }
             }
-            Some(digits) => digits.parse().ok().filter(|port| *port != 0).ok_or("the port is none")?,
-            None => return Err("what follows the address is no port".to_owned()),
+            Some(digits) => {
+                digits.parse().ok().filter(|port| *port != 0).ok_or("the port must be from 1 to 65535")?
+            }
+            None => return Err("the address is followed by something other than a port".to_owned()),
         };
         let named = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '_');
         if host.is_empty() || host.len() > 253 || !host.chars().all(named) {
@@ -247,7 +249,9 @@ impl HttpTarget {
         let loopback = host == "localhost"
             || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
         if !tls && !loopback {
-            return Err("plain http goes over no network: use https, or a loopback address".to_owned());
+            return Err(
+                "plain http is not allowed over a network: use https, or a loopback address".to_owned()
+            );
         }
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         Ok(Self { host: host.to_owned(), port, tls, path, authority: authority.to_owned() })
@@ -321,7 +325,7 @@ aliases: {http_get: mcp.web.get}
     }
 
     #[test]
-    fn what_is_wrong_with_a_server_is_said() {
+    fn server_problems_are_reported() {
         for (yaml, said) in [
             ("mcp_servers: {Db: {stdio: {command: [a]}}}", "the name of a server"),
             ("mcp_servers: {db: {}}", "either `stdio` or `http`"),

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
-use ops::deny::base_name;
+use operations::deny::base_name;
 use serde::{Serialize, Serializer};
 
 use super::prefix::Prefix;
@@ -126,7 +126,7 @@ impl Serialize for ExecRules {
 mod tests {
     use proptest::prelude::*;
 
-    use ops::deny::base_name;
+    use operations::deny::base_name;
 
     use super::ExecRules;
     use crate::decision::Verdict;

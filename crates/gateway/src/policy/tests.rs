@@ -1,7 +1,7 @@
 use std::fs;
 use std::time::Duration;
 
-use ops::deny::DenyList;
+use operations::deny::DenyList;
 
 use super::{Grant, Policy, Problems, Profile, RootMode, WorkspaceMode, default_risk};
 use crate::decision::Verdict;
@@ -41,7 +41,7 @@ fn the_built_in_policy_is_sound() {
 }
 
 #[test]
-fn what_each_shipped_profile_lets_happen() {
+fn shipped_profiles_match_the_snapshot() {
     let policy = builtin();
     let profiles: Vec<_> = policy.profile_names().map(|name| policy.profile(name).unwrap()).collect();
     let row = |key: &str, values: Vec<String>| {
@@ -59,7 +59,7 @@ fn what_each_shipped_profile_lets_happen() {
         each("workspace", &|profile| format!("{:?}", profile.workspace).to_lowercase()),
         each("unattended", &|profile| profile.unattended.to_string()),
     ];
-    table.extend(ops::Operation::NAMES.iter().filter(|name| **name != "mcp").map(|name| {
+    table.extend(operations::Operation::NAMES.iter().filter(|name| **name != "mcp").map(|name| {
         each(name, &|profile| {
             profile.operation(name).map_or_else(|| "-".to_owned(), |(_, verdict)| verdict.to_string())
         })
@@ -172,7 +172,7 @@ fn a_writable_root_goes_with_no_rule_about_programs() {
         );
     }
     let remembered = found("deny_list: off, default: allow", "remember: [prefix]");
-    assert!(remembered.len() == 1 && remembered[0].contains("no consent to the beginning"), "{remembered:?}");
+    assert!(remembered.len() == 1 && remembered[0].contains("consent to a command prefix"), "{remembered:?}");
     assert_eq!(problems(&yaml("read-only", "", "remember: [prefix]")), [""; 0]);
     assert_eq!(problems(&yaml("writable", "", "")).len(), 1);
     let policy = Policy::from_files([(
@@ -194,7 +194,7 @@ fn a_root_in_a_user_namespace_goes_with_a_writable_root_only() {
     let policy = Policy::from_files([("p.yaml", &both)]).unwrap();
     assert!(policy.profile("p").unwrap().root_in_user_namespace);
     assert_eq!(Policy::from_files([("shown.yaml", policy.to_yaml().unwrap())]), Ok(policy));
-    let refused = "p.yaml:2: profiles.p.root_in_user_namespace: is of use only where the image can be written \
+    let refused = "p.yaml:2: profiles.p.root_in_user_namespace: has an effect only with a writable root \
                    (set `root: writable-layer`, or leave this out)";
     for keys in ["root_in_user_namespace: true", "root: read-only, root_in_user_namespace: true"] {
         assert_eq!(problems(&yaml(keys)), [refused]);
@@ -216,7 +216,7 @@ fn the_write_limit_of_each_shipped_profile() {
 }
 
 #[test]
-fn what_is_shown_is_the_policy_itself() {
+fn shown_policy_parses_back() {
     let policy = builtin();
     let shown = policy.to_yaml().unwrap();
     let again = Policy::from_files([("shown.yaml", &shown)]).unwrap_or_else(|problems| panic!("{problems}"));
@@ -249,7 +249,7 @@ fn the_digest_is_of_the_meaning() {
 }
 
 #[test]
-fn what_is_missing_is_strict() {
+fn missing_profile_settings_are_strict() {
     let policy =
         Policy::from_files([("p.yaml", format!("{ROLES}profiles: {{p: {{operations: {{}}}}}}"))]).unwrap();
     let profile = policy.profile("p").unwrap();
@@ -260,7 +260,7 @@ fn what_is_missing_is_strict() {
             && profile.exec.env.is_empty()
             && !profile.permits_image(Some("rust:1"))
     );
-    assert_eq!(profile.call_bounds(), ops::Bounds::default());
+    assert_eq!(profile.call_bounds(), operations::Bounds::default());
 }
 
 #[test]
@@ -549,7 +549,7 @@ teams:
 }
 
 #[test]
-fn what_a_role_denies_is_denied_to_its_heirs() {
+fn denials_of_a_role_are_inherited() {
     let policy = builtin_and(
         "roles:\n  careful: {inherits: director, deny: [delete, exec.read_only]}\n  heir: {inherits: careful, allow: [delete]}\n",
     );
@@ -609,12 +609,13 @@ profiles: {p: {operations: {exec: allow, write: allow}, exec: {read_only_command
         Admission::Permit(_) => String::new(),
         Admission::Refuse(refusal) => panic!("{refusal}"),
     };
-    for operation in [ops::Operation::Write(write("a")), ops::Operation::Exec(exec(&["make"]))] {
+    for operation in [operations::Operation::Write(write("a")), operations::Operation::Exec(exec(&["make"]))]
+    {
         assert_eq!(rule("p", "careful", operation.clone()), "role careful: consent_from");
         assert_eq!(rule("p", "director", operation.clone()), "");
         assert_eq!(rule("open", "careful", operation), "", "nobody watches");
     }
-    assert_eq!(rule("p", "careful", ops::Operation::Exec(exec(&["cat", "a"]))), "");
+    assert_eq!(rule("p", "careful", operations::Operation::Exec(exec(&["cat", "a"]))), "");
 }
 
 #[test]
@@ -629,7 +630,7 @@ fn thresholds_of_zero_are_refused() {
 
 #[test]
 fn a_bound_that_no_transport_carries_is_refused_with_the_largest() {
-    use ops::transport::{MAX_COMMAND, MAX_OUTPUT, MAX_READ, MAX_UPSTREAM, MAX_WRITE};
+    use operations::transport::{MAX_COMMAND, MAX_OUTPUT, MAX_READ, MAX_UPSTREAM, MAX_WRITE};
     let bounds = |bounds: &str| {
         problems(&format!("{ROLES}profiles: {{p: {{operations: {{}}, bounds: {{{bounds}}}}}}}"))
     };
@@ -642,7 +643,7 @@ fn a_bound_that_no_transport_carries_is_refused_with_the_largest() {
         ("max_read_bytes", MAX_READ),
         ("max_write_bytes", MAX_WRITE),
         ("max_output_bytes", MAX_OUTPUT),
-        ("max_edit_bytes", ops::Bounds::LARGEST_EDIT),
+        ("max_edit_bytes", operations::Bounds::LARGEST_EDIT),
     ] {
         assert_eq!(bounds(&format!("{key}: {most}")), [""; 0]);
         let refused = bounds(&format!("{key}: {}", most + 1)).concat();

@@ -25,8 +25,9 @@ pub(super) fn check(at: &At<'_>, profile: &Profile) {
         };
         if asks {
             at.problem(format!(
-                "it asks about `{operation}`, and consent to that is to its words alone: nothing holds the files that it uses. Allow or \
-                 deny operations.{operation}, or say that nothing is held: approvals.freeze: false"
+                "it asks about `{operation}`, but consent would cover only its words: the run is not frozen \
+                 meanwhile, and its files can change. Allow or deny operations.{operation}, or set \
+                 approvals.freeze: false"
             ));
         }
     }
@@ -41,7 +42,7 @@ mod tests {
         let loaded = Policy::from_files([("p.yaml", policy)]);
         loaded.err().map_or(0, |problems| {
             assert!(
-                problems.0.iter().all(|problem| problem.to_string().contains("words alone")),
+                problems.0.iter().all(|problem| problem.to_string().contains("only its words")),
                 "{problems:?}"
             );
             problems.0.len()

@@ -1,5 +1,5 @@
 use jail::SandboxPath;
-use ops::{Encoding, Exec, Git, Glob, Grep, Operation, Read, ReadPart};
+use operations::{Encoding, Exec, Git, Glob, Grep, Operation, Read, ReadPart};
 
 use crate::decision::Risk::{self, Critical, High, Low, Medium};
 use crate::exec::judge;
@@ -68,7 +68,7 @@ fn a_command_that_only_reads_is_low_and_the_same_that_changes_is_not() {
 }
 
 #[test]
-fn what_is_called_like_a_secret_is_at_least_medium_however_it_is_read() {
+fn reading_names_like_secrets_is_at_least_medium_risk() {
     let glob = |pattern: &str| {
         let (path, pattern) = (path("."), pattern.to_owned());
         Operation::Glob(Glob { path, pattern, include_ignored: false, max_results: 10 })

@@ -2,7 +2,7 @@
 
 pub(crate) mod options;
 
-use ops::deny;
+use operations::deny;
 
 use options::Options;
 

@@ -1,22 +1,21 @@
-//! The processes that are there, by `/proc`, and whether these are all.
+//! Scans `/proc` for processes, and says whether the scan is complete.
 //!
-//! Reading it takes a while, and a process may have forked and ended by the time that its own file is opened: its child
-//! is not among those that were listed. So a look goes on until a list has nothing new. Who is alive when that list is
-//! made has been read, alive, before.
+//! A scan takes time. A process may have forked and ended before its file is opened, and its child is not in the list. So a look repeats
+//! the scan until a list has no new process. Every process that is alive when that last list is made has then been read while alive.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::{fs, io};
 
-/// So often a look goes on with what is new; then it has another try after a pause.
+/// Most repetitions within one look. After a pause the caller may look again.
 const ROUNDS: u32 = 4;
 
-/// A process, as far as it matters here.
+/// The facts about a process that the guest needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
     pub(super) parent: i32,
     pub(super) session: i32,
-    /// A zombie, to which nothing can be done; or a process that stays after its call, which is the daemon's to end.
+    /// True for a zombie, which cannot be ended, and for a process that outlives its call, which only the daemon ends.
     pub(super) dead: bool,
 }
 
@@ -28,14 +27,15 @@ impl Process {
 
 #[derive(Debug, Default)]
 pub(crate) struct Look {
-    /// What was there at some time of the look, by number: most parents before their children.
+    /// Processes that existed at some time during the look, by number. Most parents come before their children.
     pub(crate) processes: Vec<Process>,
-    /// Nothing that is alive at the end of the look is missing, and every parent is known. Linux lists by number: while
-    /// numbers begin again at the lowest, a list may lack a process all the same.
+    /// True if the look has every process that is alive at its end, with its parent.
+    ///
+    /// Linux lists by number. While numbers wrap around to the lowest ones, a list may lack a process all the same.
     pub(crate) is_whole: bool,
 }
 
-/// All processes that can be seen now.
+/// Looks for all processes that are visible now.
 pub(crate) fn look() -> Look {
     look_by(list, |pid| {
         let process = parse(&fs::read(format!("/proc/{pid}/stat")).ok()?).filter(|read| read.pid == pid)?;
@@ -43,7 +43,7 @@ pub(crate) fn look() -> Look {
     })
 }
 
-/// Returns whether the daemon has moved the process to those that stay. No process of the container can move itself there.
+/// Returns true if the daemon has moved the process to those that outlive their call. No process of the container can move itself there.
 fn stays(pid: i32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| text.contains("/cofferdam-processes/"))
 }
@@ -55,7 +55,7 @@ fn look_by(
     let mut known: BTreeMap<i32, Process> = BTreeMap::new();
     let mut is_whole = false;
     for _ in 0..=ROUNDS {
-        // Whose parent went before it was read has another one now.
+        // A process has a new parent if its parent ended before it was read.
         let parents: BTreeSet<i32> = known.keys().copied().chain([0]).collect();
         known.retain(|_, process| parents.contains(&process.parent));
         let Ok(listed) = list() else { break };
@@ -69,14 +69,14 @@ fn look_by(
     Look { processes: known.into_values().collect(), is_whole }
 }
 
-/// Their numbers. In gVisor a process that goes at this moment has the number 0, which is also the parent of all that the
-/// engine has started.
+/// Lists the numbers of all processes. In gVisor a process that is ending has the number 0, which is also the parent of all processes that
+/// the engine started.
 fn list() -> io::Result<Vec<i32>> {
     let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok().filter(|pid| *pid > 0);
     fs::read_dir("/proc")?.filter_map(|entry| entry.map(number).transpose()).collect()
 }
 
-/// One `/proc/PID/stat`: `pid (name) state parent group session …`. The name may contain anything, `)` too.
+/// Parses one `/proc/PID/stat`: `pid (name) state parent group session …`. The name may contain any byte, even `)`.
 fn parse(stat: &[u8]) -> Option<Process> {
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
     let text = |bytes| std::str::from_utf8(bytes).ok();
@@ -146,7 +146,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_cannot_be_listed_or_read_is_not_nothing() {
+    fn failed_listing_or_reading_is_not_whole() {
         assert!(!look_by(|| Err(io::ErrorKind::Other.into()), |_| None).is_whole);
         assert!(!look_by(|| Ok(vec![COMMAND]), |_| None).is_whole);
     }

@@ -1,8 +1,8 @@
-//! The commands that are this process's children, and the only place that makes and reaps them.
+//! The commands, which are children of this process. No other code makes or reaps them.
 //!
-//! Invariant: a child is in the table from before anybody else can see it until it is reaped. Making and entering it
-//! happens under one lock. To look at the table, at `/proc`, and at the table again takes no command for an orphan: one
-//! that is new is in the second look, and one that is reaped meanwhile is in the first.
+//! Invariant: a child is in the table before any other code can see it, until it is reaped. One lock covers the fork and the entry in the
+//! table. So code that reads the table, then `/proc`, then the table again never takes a command for an orphan. A new command is in the
+//! second read, and a command that is reaped in between is in the first.
 
 mod filter;
 pub(crate) mod look;
@@ -25,25 +25,25 @@ pub(crate) use preforks::Preforks;
 
 use crate::sys::{self, Exit, Plan, Prefork, Spawned};
 
-/// At the end of the guest, everything has to be gone by then.
+/// Time in which all processes have to end when the guest ends.
 const END: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 pub(crate) struct Children {
-    /// The parent of orphans.
+    /// The process that becomes the parent of orphans.
     orphanage: i32,
     live: Mutex<HashMap<i32, oneshot::Sender<Exit>>>,
     filters: Vec<BpfProgram>,
 }
 
 impl Children {
-    /// For a guest whose commands' orphans get this parent.
+    /// Makes the table for a guest whose commands' orphans get this parent.
     pub(crate) fn new(orphanage: i32) -> Result<Self, seccompiler::BackendError> {
         let kernel = if orphanage == own_pid() { Kernel::Linux } else { Kernel::Own };
         Ok(Self { orphanage, live: Mutex::default(), filters: filters(kernel)? })
     }
 
-    /// Makes one. The receiver gets its end.
+    /// Starts a command. The receiver gets its exit.
     pub(crate) fn spawn(&self, plan: &Plan) -> io::Result<(Spawned, oneshot::Receiver<Exit>)> {
         let (exit, exited) = oneshot::channel();
         let mut live = self.live.lock();
@@ -52,7 +52,7 @@ impl Children {
         Ok((spawned, exited))
     }
 
-    /// Makes a process that waits to become one. The receiver gets its end.
+    /// Makes a process that waits to become a command. The receiver gets its exit.
     pub(crate) fn prefork(&self) -> io::Result<(Prefork, oneshot::Receiver<Exit>)> {
         let (exit, exited) = oneshot::channel();
         let mut live = self.live.lock();
@@ -61,7 +61,7 @@ impl Children {
         Ok((prefork, exited))
     }
 
-    /// Reaps everything that is over, orphans too.
+    /// Reaps all children that have ended, including orphans.
     pub(crate) fn reap(&self) {
         let mut live = self.live.lock();
         while let Some((pid, exit)) = sys::reap() {
@@ -71,19 +71,19 @@ impl Children {
         }
     }
 
-    /// Sends a command a signal, unless it is reaped already and its number perhaps another's.
+    /// Sends a signal to a command, unless it is reaped: its number may belong to another process by then.
     pub(crate) fn signal(&self, pid: i32, wanted: Signal) {
         if self.live.lock().contains_key(&pid) {
             signal(pid, wanted);
         }
     }
 
-    /// The commands that live now.
+    /// Returns the commands that are alive now.
     pub(crate) fn live(&self) -> HashSet<i32> {
         self.live.lock().keys().copied().collect()
     }
 
-    /// Of these processes, what belongs to `command` alone. `before` lived before they were looked at.
+    /// Returns those of these processes that belong only to `command`. `before` are the commands that were alive before the look.
     pub(crate) fn doomed(
         &self,
         processes: &[look::Process],
@@ -96,7 +96,7 @@ impl Children {
         })
     }
 
-    /// Ends every process below the guest, and orphans. Blocks; for when the guest itself ends.
+    /// Ends every process below the guest, and orphans. Blocks, because the guest itself is ending.
     pub(crate) fn end_all(&self) {
         let until = Instant::now() + END;
         loop {
@@ -114,7 +114,7 @@ impl Children {
     }
 }
 
-/// Sends a signal; a process that is gone already is what was wanted.
+/// Sends a signal. If the process is already gone, that is no error.
 pub(crate) fn signal(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
         let _ = kill_process(pid, signal);
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_that_is_reaped_during_a_look_is_no_orphan() {
+    fn command_reaped_during_a_scan_is_not_an_orphan() {
         let children = Children::new(own_pid()).unwrap();
         let mut other = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let pid = i32::try_from(other.id()).unwrap();

@@ -1,10 +1,12 @@
-//! What a command may not ask of gVisor's kernel. The engine's profile reaches no process there but the first, so what matters
-//! of it is in the commands' own filter; the rest gVisor does not have, or gives to nobody without capabilities.
+//! System calls that a command may not make in gVisor.
+//!
+//! There the engine's profile applies only to the first process. So the commands' own filter has the important parts of it. The other calls
+//! do not exist in gVisor, or need capabilities.
 
 use libc::{AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, NETLINK_ROUTE};
 use seccompiler::{BackendError, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
-/// Namespaces, mounts, keys, other ways into the kernel.
+/// Namespaces, mounts, keys, and other ways into the kernel.
 const REFUSED: [i64; 23] = [
     libc::SYS_unshare,
     libc::SYS_setns,
@@ -41,7 +43,7 @@ const NAMESPACES: [i32; 7] = [
 ];
 const FAMILIES: [i32; 4] = [AF_UNIX, AF_INET, AF_INET6, AF_NETLINK];
 
-/// System calls, and the arguments with which each is refused; without any it always is.
+/// Returns the refused system calls, each with the arguments for which it is refused. A call without arguments is always refused.
 pub(super) fn refused() -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError> {
     let mut refused: Vec<_> = REFUSED.into_iter().map(|number| (number, Vec::new())).collect();
     let namespaces = NAMESPACES.into_iter().map(|flag| {
@@ -51,7 +53,7 @@ pub(super) fn refused() -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError> {
     refused.push((libc::SYS_clone, namespaces.collect::<Result<_, _>>()?));
     let others = FAMILIES.into_iter().map(|family| first(SeccompCmpOp::Ne, u64::from(family.unsigned_abs())));
     let others = SeccompRule::new(others.collect::<Result<_, _>>()?)?;
-    // Programs list their interfaces by this one protocol.
+    // Programs list their interfaces with this one protocol.
     let protocols = SeccompRule::new(vec![
         first(SeccompCmpOp::Eq, u64::from(AF_NETLINK.unsigned_abs()))?,
         compare(2, SeccompCmpOp::Ne, u64::from(NETLINK_ROUTE.unsigned_abs()))?,
@@ -59,7 +61,7 @@ pub(super) fn refused() -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError> {
     for number in [libc::SYS_socket, libc::SYS_socketpair] {
         refused.push((number, vec![others.clone(), protocols.clone()]));
     }
-    // A process's own limits are those of process 0. Here those of a non-dumpable one could be changed, too.
+    // A process names itself as process 0. Here it could also change the limits of a non-dumpable process.
     let other = SeccompRule::new(vec![first(SeccompCmpOp::Ne, 0)?])?;
     refused.push((libc::SYS_prlimit64, vec![other]));
     Ok(refused)
@@ -85,7 +87,7 @@ mod tests {
     use crate::children::{Kernel, filters};
 
     #[test]
-    fn what_the_engines_profile_would_refuse_is_refused() {
+    fn filters_refuse_what_the_engine_profile_refuses() {
         // Filters belong to the thread that installs them, and to what it starts.
         let filtered = thread::spawn(|| {
             for program in filters(Kernel::Own).unwrap() {

@@ -1,4 +1,4 @@
-//! Processes that wait to become commands, by the number under which the daemon asked for them.
+//! Processes that wait to become commands, by the number that the daemon gave to each.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,20 +10,20 @@ use tokio::sync::oneshot;
 use super::Children;
 use crate::sys::{Exit, Plan, Prefork, Spawned};
 
-/// As many as wait at the same time. The daemon keeps one.
+/// Most that wait at the same time. The daemon keeps one.
 const MOST: usize = 4;
 
 #[derive(Default)]
 pub(crate) struct Preforks(Mutex<HashMap<u64, Waiting>>);
 
-/// One of them. Dropping it makes it exit.
+/// A process that waits. It exits when this is dropped.
 pub(crate) struct Waiting {
     prefork: Prefork,
     exited: oneshot::Receiver<Exit>,
 }
 
 impl Preforks {
-    /// Makes one, and says its pid.
+    /// Makes a process that waits, and returns its pid.
     pub(crate) fn make(&self, id: u64, children: &Children) -> io::Result<i32> {
         let mut waiting = self.0.lock();
         if waiting.len() >= MOST || waiting.contains_key(&id) {
@@ -35,19 +35,20 @@ impl Preforks {
         Ok(pid)
     }
 
-    /// It is not needed any more, if it is there at all.
+    /// Ends a process that is no longer needed, if it exists.
     pub(crate) fn dismiss(&self, id: u64) {
         drop(self.take(id));
     }
 
-    /// For the command that it is to become.
+    /// Takes a process out, for the command that it will become.
     pub(crate) fn take(&self, id: u64) -> Option<Waiting> {
         self.0.lock().remove(&id)
     }
 }
 
 impl Waiting {
-    /// Makes it a command with pipes. `None` where it is gone, or the plan does not fit: it has not begun then.
+    /// Turns the process into a command with pipes. Returns `None` if it is gone, or if the plan does not fit. The command has not begun
+    /// then.
     pub(crate) fn become_command(
         mut self,
         plan: &Plan,
@@ -56,7 +57,7 @@ impl Waiting {
         if plan.terminal.is_some() || self.exited.try_recv().is_ok() {
             return None;
         }
-        // What runs beside it may have stopped it.
+        // A process of the container may have stopped it.
         children.signal(self.prefork.pid, Signal::CONT);
         Some((self.prefork.become_command(plan)?, self.exited))
     }

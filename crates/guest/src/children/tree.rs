@@ -1,15 +1,16 @@
-//! Who descends from whom: how the processes of a command are found where there is no cgroup for it.
+//! Finds the processes of a command by their parents, where the command has no cgroup.
 //!
-//! Sessions and groups are the command's to change; parents are not. A process whose parent ends becomes the guest's
-//! child, since the guest is a subreaper, and stays in sight. Where it cannot be one, that is PID 1's child.
+//! A command can change its sessions and groups, but not its parents. If a parent ends, the process becomes a child of the guest, which is
+//! a subreaper, and stays visible. Where the guest cannot be one, the process becomes a child of PID 1.
 
 use std::collections::HashSet;
 
 use super::look::Process;
 
-/// The living processes that have to go with `command`: its descendants, and orphans that no other live command can
-/// claim. An orphan's session tells whose it is, unless it made a session of its own; such a one is nobody's, and a
-/// process without a command has no reason to be. `orphanage` is the parent of orphans.
+/// Returns the live processes that have to end with `command`: its descendants, and orphans that belong to no other live command.
+///
+/// The session of an orphan shows its command, unless the orphan made a new session. Such an orphan belongs to no command, and no process
+/// may run without one. `orphanage` is the parent of orphans.
 pub(crate) fn doomed(
     processes: &[Process],
     orphanage: i32,
@@ -24,13 +25,13 @@ pub(crate) fn doomed(
     living(processes, roots.map(|process| process.pid).collect())
 }
 
-/// The living processes below these.
+/// Returns the live processes below these parents.
 pub(crate) fn below(processes: &[Process], parents: [i32; 2]) -> Vec<i32> {
     let children = processes.iter().filter(|process| parents.contains(&process.parent));
     living(processes, children.map(|process| process.pid).collect())
 }
 
-/// `roots` and all their descendants, without the dead.
+/// Returns `roots` and all their descendants, without dead processes.
 fn living(processes: &[Process], mut found: HashSet<i32>) -> Vec<i32> {
     loop {
         let before = found.len();

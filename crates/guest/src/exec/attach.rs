@@ -1,4 +1,4 @@
-//! What a command's standard streams lead to: pipes, one way each, or a terminal.
+//! Connects a command's standard streams: to pipes, one for each direction, or to a terminal.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::KillEvidence;
+use operations::KillEvidence;
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
 use tokio::task::JoinHandle;
@@ -21,41 +21,41 @@ use crate::sys::Pipes;
 use crate::terminal_input::TerminalInput;
 use crate::threads::Threads;
 
-/// Bytes of a file that are read at once.
+/// Bytes of a file that one read takes.
 const INPUT_BLOCK: usize = 64 * 1024;
-/// What is in the pipes is read to its end when nobody can add to it,
+/// Time in which pipes are read to their end if no process can add to them.
 const DRAIN: Duration = Duration::from_secs(1);
-/// and given up soon when somebody can: processes that could not be ended, or that stay.
+/// The same if processes can: those that could not be ended, or that outlive the call.
 const DRAIN_WITH_SURVIVORS: Duration = Duration::from_millis(200);
-/// The end of pipes that nobody has open any more is read within moments.
+/// Time in which pipes reach their end if no process has them open.
 const LAST_BYTES: Duration = Duration::from_millis(5);
-/// What a terminal showed last may wait so long for credit: its deadline may be hours away.
+/// Time for which a terminal's last output waits for credit. The call's deadline may be hours away.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// What a command is given to read.
+/// Standard input of a command.
 pub(super) enum Given {
     /// These bytes, and then the end.
     Bytes(Vec<u8>),
-    /// What a file has from its position on, read on one of these threads.
+    /// Contents of a file from its position on, which one of these threads reads.
     File(File, Threads),
     Terminal(Pty, Arc<TerminalInput>),
-    /// What somebody writes, without a terminal.
+    /// Input that a client sends, without a terminal.
     Said(Arc<TerminalInput>),
 }
 
-/// The streams of a command that runs.
+/// Streams of a command that runs.
 pub(super) struct Attached {
     pub(super) pumps: Pumps,
     /// Ends when the command has read everything, or never.
     pub(super) feeder: JoinHandle<()>,
-    /// Open until nothing of the command is left.
+    /// Open until no process of the command is left.
     pub(super) terminal: Option<Pty>,
-    /// Copies of the pipes' read ends, where what the command leaves running may stay.
+    /// Copies of the pipes' read ends, if processes may outlive the call.
     drains: Option<[OwnedFd; 2]>,
 }
 
 impl Given {
-    /// The command's end of its terminal, if it has one.
+    /// Returns the command's end of its terminal, if it has one.
     pub(super) fn terminal(&self) -> io::Result<Option<OwnedFd>> {
         match self {
             Self::Terminal(pty, _) => pty.end().map(Some),
@@ -65,25 +65,27 @@ impl Given {
 }
 
 impl Attached {
-    /// Whether nobody can write into the command's pipes any more, and all that was in them is on its way. Never of a
-    /// terminal, which is open here until the end.
+    /// Returns true if no process can write into the command's pipes, and all output in them has been queued.
+    ///
+    /// For a terminal this is always false, because the guest has it open until the end.
     pub(super) async fn has_said_all(&mut self) -> bool {
         self.terminal.is_none() && self.pumps.have_ended(LAST_BYTES).await
     }
 
-    /// A reader for the pipes that others have open, where they may stay. It begins when it is dropped.
+    /// Starts a reader for pipes that remaining processes have open, if they may stay. It begins when the value is dropped.
     pub(super) fn drain(&mut self) -> Option<Drain> {
-        // Without one they are ended by what they write next, which is no worse than not to be kept.
+        // Without a reader their next output ends them, which is no worse than to be ended now.
         self.drains.take().and_then(|pipes| drain::start(pipes).ok())
     }
 
-    /// Sends what the command has written, now that it is over and `kill` says what was left of it. Returns how many bytes
-    /// each stream had. Output of a command that ended by itself waits for credit like any other, as long as the call
-    /// has time; that of one that was ended does not.
+    /// Sends the rest of the command's output, now that it is over and `kill` says what was left of it. Returns the bytes of each stream.
+    ///
+    /// Output of a command that ended by itself waits for credit like any other, while the call has time. Output of a command that was
+    /// ended does not.
     pub(super) async fn finish(self, call: &mut Call, forced: bool, kill: &KillEvidence) -> (u64, u64) {
         let Self { pumps, feeder, terminal, drains: _ } = self;
         feeder.abort();
-        // Nothing of it is said after the outcome.
+        // Send no report about input after the outcome.
         let _ = feeder.await;
         let now = Instant::now();
         let quiet = now + if kill.left == 0 && kill.running == 0 { DRAIN } else { DRAIN_WITH_SURVIVORS };
@@ -92,13 +94,13 @@ impl Attached {
             Some(_) => call.deadline.min(now + LAST_WORDS),
             None => call.deadline,
         };
-        // Our copy of its end: without it the last of the others is the end.
+        // Close this copy of the command's end. The stream then ends when the last other copy is closed.
         drop(terminal);
         pumps.finish(Patience { quiet, credit: credit.max(quiet) }, call.cancelled()).await
     }
 }
 
-/// Begins to read and to write.
+/// Begins to read and write the command's streams.
 pub(super) fn attach(call: &Call, given: Given, pipes: Option<Pipes>) -> io::Result<Attached> {
     match (given, pipes) {
         (Given::Terminal(pty, input), _) => {
@@ -136,18 +138,18 @@ pub(super) fn attach(call: &Call, given: Given, pipes: Option<Pipes>) -> io::Res
     }
 }
 
-/// Copies of the read ends, where what the command leaves running may stay.
+/// Copies the read ends, if processes that the command leaves running may stay.
 fn drains(call: &Call, stdout: &OwnedFd, stderr: &OwnedFd) -> io::Result<Option<[OwnedFd; 2]>> {
     let keeps = call.bounds.keep_background && call.placed;
     if keeps { Ok(Some([stdout.try_clone()?, stderr.try_clone()?])) } else { Ok(None) }
 }
 
-/// Writes the command's standard input and closes it. A command that does not read it is no error.
+/// Writes the command's standard input and closes it. It is no error if the command does not read it.
 async fn feed(mut stdin: pipe::Sender, bytes: Vec<u8>) {
     let _ = stdin.write_all(&bytes).await;
 }
 
-/// The same from a file, block by block, each read where blocking is allowed.
+/// Writes standard input from a file, block by block. A thread that may block reads each block.
 async fn feed_file(mut stdin: pipe::Sender, file: File, threads: Threads) {
     let mut file = Some(file);
     while let Some(mut open) = file.take() {

@@ -1,12 +1,12 @@
-//! Ending what a command left, without a cgroup.
+//! Ends the processes that a command left, without a cgroup.
 //!
-//! Not as sure as a cgroup: a process that forks faster than `/proc` can be read may keep ahead for a while. Signals
-//! are sent until a look finds nothing and has missed nothing. What cannot be told to be gone counts as left.
+//! This is less certain than a cgroup: a process that forks faster than `/proc` can be read may escape for a while. Repeats signals until a
+//! complete scan finds no process. A process that is not known to be gone counts as left.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
-use ops::KillEvidence;
+use operations::{KillEvidence, KillMethod};
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
@@ -14,16 +14,17 @@ use crate::children::{look, signal};
 use crate::exec::micros;
 use crate::lane::Lane;
 
-/// Between SIGTERM and SIGKILL.
+/// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long SIGKILL is repeated.
+/// Time for which SIGKILL is repeated.
 const KILLING: Duration = Duration::from_secs(1);
-/// Between two looks: while there is something new, and at most.
+/// First pause between two looks, while there are new processes, and the longest pause.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LAST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Ends `command` and everything that it started. One that is over by itself has had its time: what it left is
-/// killed at once. Otherwise all are asked first.
+/// Ends `command` and everything that it started.
+///
+/// If the command ended by itself, the processes that it left are killed at once. Otherwise all are asked to end first.
 pub(super) async fn end(lane: &Lane, command: i32, forced: bool) -> KillEvidence {
     let began = Instant::now();
     let mut ending = Ending { lane, command, seen: HashSet::new() };
@@ -32,12 +33,12 @@ pub(super) async fn end(lane: &Lane, command: i32, forced: bool) -> KillEvidence
     let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
     let (ended, left) = (count(ending.seen.len().saturating_sub(left)), count(left));
     if ending.seen.is_empty() && left == 0 {
-        return KillEvidence { method: "none-needed".to_owned(), ..KillEvidence::default() };
+        return KillEvidence { method: KillMethod::NoneNeeded.into(), ..KillEvidence::default() };
     }
     KillEvidence {
         ended,
         left,
-        method: "descendants".to_owned(),
+        method: KillMethod::Descendants.into(),
         took_us: micros(began.elapsed()),
         running: 0,
     }
@@ -45,21 +46,21 @@ pub(super) async fn end(lane: &Lane, command: i32, forced: bool) -> KillEvidence
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// SIGTERM, once each; stopped ones are woken to hear it.
+    /// SIGTERM, once for each process. SIGCONT follows, because a stopped process does not handle a signal.
     Ask,
-    /// SIGKILL, as often as they are seen.
+    /// SIGKILL, each time that a process is seen.
     Kill,
 }
 
 struct Ending<'l> {
     lane: &'l Lane,
     command: i32,
-    /// All that ever had to be ended.
+    /// All processes that ever had to be ended.
     seen: HashSet<i32>,
 }
 
 impl Ending<'_> {
-    /// Sends signals until nothing is left or time is up; how many are left, or may be.
+    /// Sends signals until no process is left or the time is up. Returns how many are left, or may be.
     async fn until(&mut self, limit: Duration, phase: Phase) -> usize {
         let deadline = Instant::now() + limit;
         let mut pause = FIRST_PAUSE;
@@ -89,8 +90,9 @@ impl Ending<'_> {
         }
     }
 
-    /// What has to go, and whether these are all. Reading `/proc` takes a while with many processes: the
-    /// guest's own thread goes on meanwhile.
+    /// Returns the processes that have to end, and whether the scan was complete.
+    ///
+    /// Reading `/proc` takes time if there are many processes. The guest's main thread continues meanwhile.
     async fn look(&self) -> (Vec<i32>, bool) {
         let before = self.lane.children.live();
         let look = self.lane.threads.run(look::look).await.unwrap_or_default();

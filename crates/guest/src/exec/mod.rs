@@ -1,4 +1,4 @@
-//! Running one command.
+//! Runs one command.
 //!
 //! ```text
 //! planned ─► spawned ─► (placed: Spawned … Go) ─► running ─► ended by itself │ forced
@@ -7,10 +7,9 @@
 //!                  outcome ◄─ (placed) drained already, ended by itself
 //! ```
 //!
-//! All bytes that it writes travel as Output frames; the result carries their number. Ending it means ending
-//! everything that it started. A background process never holds a call open. It outlives the call only where the profile
-//! keeps it and the daemon has moved it into another cgroup. A command at a terminal differs in two ways: its streams lead
-//! to the terminal, and it is hung up on first.
+//! Output frames carry all bytes that it writes, and the result has their number. To end a command means to end everything that it started.
+//! A background process never keeps a call open. It outlives the call only if the profile keeps it and the daemon has moved it into another
+//! cgroup. A command at a terminal differs in two ways: its streams lead to the terminal, and it is hung up on first.
 
 mod attach;
 mod end;
@@ -28,12 +27,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jail::SandboxPath;
-use ops::{Environment, Exec, ExecResult, KillEvidence, Limit, Reason, Shell, ToolFailure};
+use operations::{Environment, Exec, KillEvidence, Limit, Reason, Shell, ToolFailure};
 use rustix::io::Errno;
 use rustix::process::Signal as Kernels;
 use tokio::io::AsyncReadExt;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use wire::worker::v1::CommandReport;
+use wire::worker::v1::command_report::Stop;
 
 pub(crate) use plan::prepare;
 pub(crate) use terminal::{Pty, foreground};
@@ -46,33 +47,46 @@ use crate::streams;
 use crate::sys::{Exit, Spawned};
 use crate::terminal_input::TerminalInput;
 
-/// The daemon has its grace and its own bounds; one that takes longer is not coming back.
+/// Time in which the daemon has to answer. It has its own grace and bounds, and a daemon that takes longer is lost.
 const DAEMON_PATIENCE: Duration = Duration::from_secs(15);
-/// A file system says at once how full it is, unless it is another machine's.
+/// Time in which a file system has to report its free space. Only one on another machine takes longer.
 const SPACE: Duration = Duration::from_millis(200);
-/// A process that was ended is reaped at once, unless the kernel holds on to it.
+/// Time in which an ended process is reaped, unless the kernel blocks it.
 const REAP: Duration = Duration::from_secs(1);
-/// Whoever sits at a terminal hears that the line is gone so long before anything else is done about it.
+/// Time between the hang-up of a terminal and the next step to end its command.
 const HANG_UP: Duration = Duration::from_millis(500);
 
-/// A command between fork and its end.
+/// A command from its fork to its end.
 struct Running {
     exited: oneshot::Receiver<Exit>,
     attached: Attached,
     began: Instant,
 }
 
-/// Why a command is being ended.
+/// Reason that a command ends.
 enum End {
-    /// It is over by itself.
+    /// The command ended by itself.
     Natural(Option<Exit>),
     TimedOut,
-    /// The daemon said so, or it wrote more than it may.
+    /// The daemon cancelled the call, or the command wrote more than it may.
     Forced,
 }
 
+/// What was found when nothing of a command was to be left.
+struct Cleared {
+    kill: KillEvidence,
+    by_daemon: bool,
+}
+
+impl Default for Cleared {
+    /// Nothing is left in this process's sight, and the daemon looks for itself.
+    fn default() -> Self {
+        Self { kill: KillEvidence::default(), by_daemon: true }
+    }
+}
+
 /// Runs the command to its end, and the end of everything that it started.
-pub(crate) async fn run(call: &mut Call, lane: &Lane, mut exec: Exec) -> Result<ExecResult, ToolFailure> {
+pub(crate) async fn run(call: &mut Call, lane: &Lane, mut exec: Exec) -> Result<CommandReport, ToolFailure> {
     let until = Some(exec.timeout);
     let given = match exec.stdin_file.take() {
         Some(path) => Given::File(input_file(call, lane, path).await?, lane.threads.clone()),
@@ -81,7 +95,7 @@ pub(crate) async fn run(call: &mut Call, lane: &Lane, mut exec: Exec) -> Result<
     conduct(call, lane, exec, until, given).await
 }
 
-/// Opens the file that a command reads as its standard input, as `read` would.
+/// Opens the file that a command reads as its standard input, with the checks of `read`.
 async fn input_file(call: &Call, lane: &Lane, path: SandboxPath) -> Result<File, ToolFailure> {
     let (mounts, bounds) = (lane.mounts.clone(), call.bounds.clone());
     let opened = lane.threads.run(move || -> Result<File, ToolFailure> {
@@ -91,15 +105,18 @@ async fn input_file(call: &Call, lane: &Lane, path: SandboxPath) -> Result<File,
     opened.await.unwrap_or_else(|_| Err(ToolFailure::new(Reason::Cancelled, "the guest is ending")))
 }
 
-/// Runs the command, or the login shell, at a terminal or on pipes that somebody writes to, until the call's deadline.
+/// Runs the command, or the login shell, at a terminal or on pipes that a client writes to, until the call's deadline.
 pub(crate) async fn session(
     call: &mut Call,
     lane: &Lane,
     input: Arc<TerminalInput>,
     mut exec: Exec,
-) -> Result<ExecResult, ToolFailure> {
+) -> Result<CommandReport, ToolFailure> {
     if input.login_shell {
         let shell = program::login_shell()?;
+        if exec.args.is_empty() {
+            exec.env.extend(program::READS_NOTHING.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        }
         exec.args = program::terminal_options(shell, &exec.args);
         shell.clone_into(&mut exec.command);
     }
@@ -113,7 +130,7 @@ async fn conduct(
     exec: Exec,
     limit: Option<Duration>,
     given: Given,
-) -> Result<ExecResult, ToolFailure> {
+) -> Result<CommandReport, ToolFailure> {
     // Whatever comes in between, it is this call's.
     let waiting = lane.preforks.take(call.prepared);
     let command = text::excerpt(&exec.command);
@@ -142,13 +159,14 @@ async fn conduct(
 
     let deadline = limit.map_or(call.deadline, |limit| call.deadline.min(began + limit));
     let end = running.ended(call, deadline).await;
-    let (timed_out, forced) = (matches!(end, End::TimedOut), !matches!(end, End::Natural(_)));
-    let mut exit = match end {
-        End::Natural(exit) => Some(exit),
-        End::TimedOut | End::Forced => None,
+    let (stop, mut exit) = match end {
+        End::Natural(exit) => (Stop::Itself, Some(exit)),
+        End::TimedOut => (Stop::Deadline, None),
+        End::Forced => (Stop::Stopped, None),
     };
+    let forced = stop != Stop::Itself;
     if let (Some(pty), true) = (&running.attached.terminal, forced) {
-        // Twice: a shell that hears it just before it reads hears it only after the next key.
+        // Twice: a shell that gets the signal just before it reads notices it only after the next key.
         for _ in 0..2 {
             lane.children.signal(pid, Kernels::HUP);
             lane.children.signal(pid, Kernels::CONT);
@@ -161,46 +179,44 @@ async fn conduct(
     }
     let over =
         matches!(exit, Some(Some(_))) && !forced && call.placed && running.attached.has_said_all().await;
-    // The daemon ends or keeps the processes that are left, and needs nothing more from the guest.
+    // The daemon ends or keeps the remaining processes, and needs nothing else from the guest.
     let drain = if over || forced { None } else { running.attached.drain() };
     let drain_pid = drain.as_ref().map_or(0, |drain| drain.pid);
-    let mut kill =
-        if over { KillEvidence::default() } else { clear(call, lane, pid, forced, drain_pid).await };
+    let mut cleared = if over { Cleared::default() } else { clear(call, lane, pid, forced, drain_pid).await };
     let exit = match exit {
         Some(exit) => exit,
         None => timeout(REAP, &mut running.exited).await.ok().and_then(Result::ok),
     };
     if exit.is_none() {
-        kill.left = kill.left.max(1);
+        cleared.kill.left = cleared.kill.left.max(1);
     }
     let wall = running.began.elapsed();
-    let (stdout_bytes, stderr_bytes) = running.attached.finish(call, forced, &kill).await;
+    let (stdout_bytes, stderr_bytes) = running.attached.finish(call, forced, &cleared.kill).await;
     // From here on the drain reads the rest of the output and drops it.
     drop(drain);
     let failed = exit.is_none_or(|exit| exit.code != Some(0));
-    let limits_hit = if failed { full(lane).await } else { Vec::new() };
-    Ok(ExecResult {
+    let full = if failed { full(lane).await } else { Vec::new() };
+    Ok(CommandReport {
         exit_code: exit.and_then(|exit| exit.code),
         signal: exit.and_then(|exit| exit.signal),
-        timed_out,
+        stop: stop.into(),
         stdout_bytes,
         stderr_bytes,
         cpu_time_us: exit.map_or(0, |exit| micros(exit.cpu)),
         peak_memory_bytes: exit.map_or(0, |exit| exit.peak_memory),
         wall_time_us: micros(wall),
-        kill: Some(kill),
-        limits_hit: limits_hit.into_iter().map(|limit| limit.as_str().to_owned()).collect(),
-        ..ExecResult::default()
+        kill: (!cleared.by_daemon).then_some(cleared.kill),
+        full: full.into_iter().map(Into::into).collect(),
     })
 }
 
 /// Runs a shell script like a command: with bash, or with the image's `sh` where there is none.
-pub(crate) async fn shell(call: &mut Call, lane: &Lane, shell: Shell) -> Result<ExecResult, ToolFailure> {
+pub(crate) async fn shell(call: &mut Call, lane: &Lane, shell: Shell) -> Result<CommandReport, ToolFailure> {
     let exec = of_script(shell, &lane.environment())?;
     run(call, lane, exec).await
 }
 
-/// The command that runs a script.
+/// Returns the command that runs a script.
 pub(crate) fn of_script(shell: Shell, run: &Environment) -> Result<Exec, ToolFailure> {
     let Shell { script, cwd, env, stdin, stdin_file, timeout } = shell;
     let command = program::login_shell()?.to_owned();
@@ -209,8 +225,9 @@ pub(crate) fn of_script(shell: Shell, run: &Environment) -> Result<Exec, ToolFai
     Ok(Exec { command, args: vec![option, script], cwd, env, stdin, stdin_file, timeout, only_reads: false })
 }
 
-/// The command that is the shell of a session: one that a person would talk to, without startup files, which nobody has consented
-/// to, and without a prompt.
+/// Returns the command for the shell of a session: an interactive shell without a prompt.
+///
+/// It reads no startup files, because no reviewer has consented to them.
 pub(crate) fn of_session(cwd: SandboxPath, mut env: BTreeMap<String, String>) -> Result<Exec, ToolFailure> {
     let command = program::login_shell()?.to_owned();
     let options: &[&str] =
@@ -235,8 +252,9 @@ impl Running {
     }
 }
 
-/// Waits until the daemon has put the command into its cgroup, and lets it run. Any other end drops `go`, and the
-/// command with it: it has not run a single instruction of its program.
+/// Waits until the daemon has put the command into its cgroup, and lets it run.
+///
+/// In every other case `go` is dropped, which ends the command before it has run a single instruction of its program.
 async fn admitted(
     call: &mut Call,
     pid: i32,
@@ -247,13 +265,13 @@ async fn admitted(
     let signal = tokio::select! {
         signal = call.signals.recv() => signal,
         () = sleep_until(call.deadline) => {
-            return Err(ToolFailure::new(Reason::TimedOut, "the command was not let run before the call's deadline"));
+            return Err(ToolFailure::new(Reason::TimedOut, "the command did not begin before the call's deadline"));
         }
         _ = exited => return Err(ToolFailure::new(Reason::Internal, "the command was killed before it began")),
     };
     match signal {
         Some(Signal::Go(_)) => {
-            // Where nobody reads any more the next step finds out.
+            // If the reader is gone, the next step notices it.
             let _ = rustix::io::write(&go, &[1]);
             Ok(())
         }
@@ -263,7 +281,7 @@ async fn admitted(
     }
 }
 
-/// Waits until the program has replaced the guest's copy, or could not.
+/// Waits until the program has replaced the guest's copy, or failed to.
 async fn started(fault: OwnedFd, deadline: Instant, command: &str) -> Result<(), ToolFailure> {
     let read = async {
         let mut errno = Vec::with_capacity(4);
@@ -292,11 +310,12 @@ pub(crate) fn not_started(command: &str, errno: Errno) -> ToolFailure {
             "permission denied: it may not be executed (mode, or a noexec mount)",
             CANNOT_RUN,
         ),
-        Errno::NOTDIR => (Reason::NotFound, "a part of its path is no directory", NO_PROGRAM),
+        Errno::NOTDIR => (Reason::NotFound, "a part of its path is not a directory", NO_PROGRAM),
         Errno::LOOP => (Reason::NotFound, "its path has too many links", CANNOT_RUN),
         Errno::NOEXEC => (
             Reason::InvalidArgument,
-            "it is no program of this machine: no binary for its processor, no script with `#!`, and no text for /bin/sh",
+            "it is not a program for this machine: neither a binary for its processor, nor a script with \
+             `#!`, nor text for /bin/sh",
             CANNOT_RUN,
         ),
         Errno::TXTBSY => (Reason::PreconditionFailed, "it is open for writing; try again", CANNOT_RUN),
@@ -324,7 +343,7 @@ pub(crate) fn not_forked(error: &io::Error) -> ToolFailure {
     )
 }
 
-/// Places that have no room left. A disk that does not answer is not known to be full.
+/// Returns the limits of file systems that have no room left. A disk that does not answer is not reported as full.
 async fn full(lane: &Lane) -> Vec<Limit> {
     let mounts = lane.mounts.clone();
     let looked = timeout(SPACE, lane.threads.run(move || space::full(&mounts))).await;
@@ -332,17 +351,17 @@ async fn full(lane: &Lane) -> Vec<Limit> {
 }
 
 /// Makes sure that nothing of the command is left, but what may stay. `drain` is the reader of its pipes, or 0.
-async fn clear(call: &mut Call, lane: &Lane, pid: i32, forced: bool, drain: u32) -> KillEvidence {
+async fn clear(call: &mut Call, lane: &Lane, pid: i32, forced: bool, drain: u32) -> Cleared {
     if call.placed {
         call.outbox.ended(call.id, forced, drain).await;
-        if let Ok(Some(evidence)) = timeout(DAEMON_PATIENCE, evidence(call)).await {
-            return evidence;
+        if let Ok(Some(kill)) = timeout(DAEMON_PATIENCE, evidence(call)).await {
+            return Cleared { kill, by_daemon: true };
         }
     }
-    end::end(lane, pid, forced).await
+    Cleared { kill: end::end(lane, pid, forced).await, by_daemon: false }
 }
 
-/// What the daemon found. `None` when it is gone or found nothing out.
+/// Waits for the daemon's result. `None` if the daemon is gone or found out nothing.
 async fn evidence(call: &mut Call) -> Option<KillEvidence> {
     loop {
         match call.signals.recv().await? {

@@ -1,13 +1,13 @@
-//! What a command writes, on its way to the daemon.
+//! Sends a command's output to the daemon.
 //!
 //! ```text
-//! flowing ─► quiet: nobody adds any more, so an empty pipe is at its end ─► hurried: nobody waits for credit any more
+//! flowing ─► quiet: no process writes, so an empty pipe is at its end ─► hurried: output no longer waits for credit
 //! ```
 //!
-//! A pipe is read only when there is room for the frame and credit for its bytes: whoever floods, or is read slowly,
-//! waits in the kernel, not in memory. Beyond the profile's limit, and without credit when there is no more time,
-//! bytes are counted and dropped, so that the count stays true. After the first of them nothing is sent any more:
-//! what the daemon has is the beginning of each stream.
+//! A pipe is read only when there is room for the frame and credit for its bytes. So a command that floods, or whose output is read slowly,
+//! waits in the kernel and uses no memory here. Bytes beyond the profile's limit are counted and dropped, so that the count is true. So are
+//! bytes without credit when the time is up. After the first dropped byte all further output is dropped, so the daemon has the beginning of
+//! each stream.
 
 use std::io;
 use std::sync::Arc;
@@ -24,12 +24,12 @@ use crate::call::Call;
 use crate::credit::Credit;
 use crate::outbox::Outbox;
 
-/// Bytes read at once: half of what a pipe holds, and of what a frame may carry.
+/// Bytes that one read takes: half of a pipe's capacity, and half of a frame's.
 const CHUNK: usize = 32 * 1024;
-/// The most that a pipe can hold, unless somebody with privileges made it larger.
+/// Largest capacity of a pipe, unless a privileged process enlarged it.
 const LARGEST_PIPE: usize = 1024 * 1024;
 
-/// All streams of one command.
+/// The output streams of one command.
 pub(super) struct Pumps {
     shared: Arc<Shared>,
     phase: watch::Sender<Phase>,
@@ -43,12 +43,12 @@ enum Phase {
     Hurried,
 }
 
-/// How patient to be with output once the command is over.
+/// Deadlines for output once the command is over.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
-    /// With processes that may still write.
+    /// Time until which processes may still write.
     pub(super) quiet: Instant,
-    /// With the daemon's credit for what was written.
+    /// Time until which output waits for the daemon's credit.
     pub(super) credit: Instant,
 }
 
@@ -56,9 +56,9 @@ struct Shared {
     limit: u64,
     credit: Arc<Credit>,
     sent: AtomicU64,
-    /// Bytes read of standard output and of standard error.
+    /// Bytes that were read from standard output and from standard error.
     read: [AtomicU64; 2],
-    /// Some were not sent: none may follow them.
+    /// Some bytes were dropped, so none may follow them.
     dropped: AtomicBool,
     over_limit: Notify,
 }
@@ -93,20 +93,19 @@ impl Pumps {
         self.shared.over_limit.notified().await;
     }
 
-    /// Whether all streams come to their end within this time.
+    /// Returns true if all streams end within this time.
     pub(super) async fn have_ended(&mut self, within: Duration) -> bool {
         timeout(within, ended(&mut self.tasks)).await.is_ok()
     }
 
-    /// Sends what is still in the pipes, with at most so much patience, and none once `enough` resolves. How many bytes
-    /// each stream had.
+    /// Sends the output that is still in the pipes, until the deadlines or until `enough` resolves. Returns the bytes of each stream.
     pub(super) async fn finish(mut self, patience: Patience, enough: impl Future<Output = ()>) -> (u64, u64) {
         tokio::select! {
             biased;
             () = self.drained(patience) => {}
             () = enough => {}
         }
-        // What is left is counted without waiting, or sent before the outcome, which waits for the same writer.
+        // The rest is counted without waiting, or sent before the outcome, which uses the same writer.
         self.phase.send_replace(Phase::Hurried);
         ended(&mut self.tasks).await;
         let [stdout, stderr] = &self.shared.read;
@@ -166,7 +165,7 @@ impl Pump {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && phase == Phase::Flowing => {}
-                // Empty and quiet; or a terminal that nobody has open any more.
+                // The pipe is empty and quiet, or no process has the terminal open.
                 Err(_) => return,
             }
         }
@@ -176,11 +175,11 @@ impl Pump {
         if phase == Phase::Flowing {
             return self.source.try_read(chunk);
         }
-        // The kernel is asked, not the reactor, which may not have been told yet of what was written last.
+        // This reads from the kernel directly. The reactor may not know yet of the last bytes that were written.
         Ok(rustix::io::read(&self.source, chunk)?)
     }
 
-    /// Waits for credit, unless none is needed, or there is no time.
+    /// Waits for credit, unless none is needed or the time is up.
     async fn credited(&mut self) {
         tokio::select! {
             biased;
@@ -192,13 +191,13 @@ impl Pump {
 
 async fn reached(phase: &mut watch::Receiver<Phase>, at_least: Phase) {
     if phase.wait_for(|phase| *phase >= at_least).await.is_err() {
-        // Nobody will say so any more.
+        // The sender is gone, so the phase never changes.
         std::future::pending::<()>().await;
     }
 }
 
 impl Shared {
-    /// Whether what is read is only counted.
+    /// Returns true if further bytes are only counted.
     fn only_counts(&self) -> bool {
         self.dropped.load(Ordering::Relaxed) || self.sent.load(Ordering::Relaxed) >= self.limit
     }
@@ -209,7 +208,7 @@ impl Shared {
         }
     }
 
-    /// How many bytes may be read now; `None` when credit has to be waited for.
+    /// Returns how many bytes may be read now. `None` if the stream has to wait for credit.
     fn most(&self, phase: Phase) -> Option<usize> {
         if self.only_counts() {
             return Some(CHUNK);
@@ -220,7 +219,7 @@ impl Shared {
         }
     }
 
-    /// Counts bytes that were read: how many of them, from the first, may be sent.
+    /// Counts bytes that were read, and returns how many of the first ones may be sent.
     fn admit(&self, stream: Stream, count: usize) -> usize {
         let index = usize::from(stream == Stream::Stderr);
         self.read[index].fetch_add(count as u64, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! From a request to something that can be forked: directory, program, arguments and environment, all checked.
+//! Turns a request into a plan that can be forked: directory, program, arguments and environment, all checked.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -7,8 +7,9 @@ use std::os::unix::ffi::OsStringExt;
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use file_ops::Cancel;
 use jail::{AccessError, FileKind, Jail, OpenError, OpenErrorKind, SandboxPath};
-use ops::{Bounds, Cancel, Environment, Exec, Reason, ToolFailure};
+use operations::{Bounds, Environment, Exec, Reason, ToolFailure};
 
 use crate::args::Mounts;
 use crate::call::Call;
@@ -17,17 +18,18 @@ use crate::fingerprint;
 use crate::lane::Lane;
 use crate::sys::Plan;
 
-/// What every command has beside its home and git's identity, unless the call says otherwise.
+/// Variables that every command has, besides its home and git's identity, unless the call sets them.
 const ENVIRONMENT: [(&str, &str); 3] = [("PATH", program::PATH), ("LANG", "C.UTF-8"), ("TERM", "dumb")];
 
-/// Where commands may leave things of their own, as the container's configuration says. Nothing else of the guest's own environment
-/// is theirs.
+/// Returns the directory in which commands may leave files, from the container's configuration.
+///
+/// Commands get no other variable of the guest's environment.
 pub(super) fn home() -> &'static str {
     static HOME: OnceLock<String> = OnceLock::new();
     HOME.get_or_init(|| std::env::var("HOME").unwrap_or_else(|_| "/tmp".to_owned()))
 }
 
-/// Makes the plan on a thread for file access. With a `terminal`, that is the command's end of it.
+/// Makes the plan on a thread for file access. `terminal` is the command's end of its terminal, if it has one.
 pub(super) async fn make(
     call: &Call,
     lane: &Lane,
@@ -42,7 +44,7 @@ pub(super) async fn make(
     Ok(Plan { wait, terminal, ..plan })
 }
 
-/// The plan of a command that waits, with pipes. Blocks on files.
+/// Makes the plan of a command that waits, with pipes. Reads files, so it blocks.
 pub(crate) fn prepare(
     mounts: &Mounts,
     run: &Environment,
@@ -71,7 +73,7 @@ fn plan(
     let cwd = enter(jail, &exec.cwd)?;
     let program = program::find(&exec, bounds, jail)?;
     let name = if exec.alias().is_some() { exec.program().into_owned() } else { exec.command.clone() };
-    // A command that runs because it only reads may set no variable: any may change what a program does.
+    // A command that is allowed because it only reads may set no variable: any variable may change a program's behaviour.
     let only_reads = exec.only_reads || !bounds.reads.is_empty();
     let none = Environment::default();
     let env = environment(home(), bounds, if only_reads { &none } else { run }, exec.env);
@@ -89,8 +91,7 @@ fn plan(
     })
 }
 
-/// What the command finds in its environment: git commits in the name of the profile's author, as `git.commit` does, unless
-/// the run or the call says otherwise.
+/// Returns the command's environment. Git commits as the profile's author, like `git.commit`, unless the run or the call sets another.
 fn environment(
     home: &str,
     bounds: &Bounds,
@@ -111,8 +112,8 @@ fn environment(
     own.chain(run).chain(call).collect()
 }
 
-/// Refuses a path that `read` and `list` would refuse, or that a command could wait at for ever. What is not there is for the
-/// command to say.
+/// Refuses a path that `read` and `list` would refuse, or on which a command could wait forever. A path that does not exist is left to the
+/// command.
 fn read_only(jail: &Jail, path: &SandboxPath) -> Result<(), ToolFailure> {
     let place = jail.readable(path)?;
     match place.metadata() {
@@ -123,7 +124,7 @@ fn read_only(jail: &Jail, path: &SandboxPath) -> Result<(), ToolFailure> {
     }
 }
 
-/// The working directory by its handle: a name could be exchanged before the child enters it.
+/// Opens the working directory. The child enters it by this handle, because the name could be replaced before that.
 fn enter(jail: &Jail, path: &SandboxPath) -> Result<OwnedFd, ToolFailure> {
     let dir = jail.executable(path)?.open_dir()?;
     dir.as_fd().try_clone_to_owned().map_err(|_| ToolFailure::new(Reason::Overloaded, "too many open files"))
@@ -137,7 +138,7 @@ fn c_string(text: impl Into<Vec<u8>>) -> Result<CString, ToolFailure> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use ops::{Bounds, Environment};
+    use operations::{Bounds, Environment};
 
     use super::environment;
 

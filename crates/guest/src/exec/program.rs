@@ -1,8 +1,8 @@
-//! Which file a command's name stands for, and whether it may be run.
+//! Finds the file that a command's name leads to, and checks that it may be run.
 //!
-//! The gateway has judged the name; here everything that it leads to is judged too, so that a link named `ls` to `rm` is
-//! refused as `rm`, and a script that `rm` interprets likewise. A multi-call box (`ls` → `busybox`) is judged by the name
-//! that it is invoked by, since its own is on no list. This is about intent: a copy has any name.
+//! The gateway has checked the name. This code also checks every file that the name leads to. So a link `ls` to `rm` is refused as `rm`,
+//! and so is a script that `rm` interprets. A multi-call binary (`ls` → `busybox`) is checked by the name that it is called by, since its
+//! own name is on no list. The purpose is to detect intent: a copy can have any name.
 
 mod lead;
 
@@ -11,25 +11,25 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use jail::Jail;
-use ops::{Bounds, Exec, Reason, ToolFailure};
+use operations::{Bounds, Exec, Reason, ToolFailure};
 use rustix::fs::{Access as Mode, access};
 use text::excerpt;
 
 use lead::Rules;
 
-/// Where programs are looked for, whatever `PATH` a call asks for.
+/// Directories that are searched for programs, whatever `PATH` a call sets.
 pub(super) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// What login shells read in a home directory.
+/// Files that login shells read in a home directory.
 const STARTUP_FILES: [&str; 4] = [".bash_profile", ".bash_login", ".profile", ".bash_logout"];
 
-/// Finds the program of a command, judges everything that it leads to, and returns the path to execute from its working
-/// directory.
+/// Finds the program of a command, and checks every file that it leads to. Returns the path to execute from its working directory.
 ///
-/// Links are not resolved in it, because programs look at the name that they were called by.
+/// Links in the path are not resolved, because programs look at the name that they were called by.
 pub(super) fn find(exec: &Exec, bounds: &Bounds, jail: &Jail) -> Result<PathBuf, ToolFailure> {
     let program = exec.program();
     let path = if program.starts_with('/') { located(exec, &program)? } else { lookup(&program)? };
-    let rules = Rules { command: &exec.command, bounds, jail };
+    let cwd = exec.cwd.container_path();
+    let rules = Rules { command: &exec.command, cwd: Path::new(&cwd), bounds, jail };
     if let Some(missing) = rules.follow(&path, &exec.args)? {
         return Err(no_interpreter(&exec.command, &missing));
     }
@@ -38,7 +38,7 @@ pub(super) fn find(exec: &Exec, bounds: &Bounds, jail: &Jail) -> Result<PathBuf,
     Ok(if is_path { PathBuf::from(&exec.command) } else { path })
 }
 
-/// The shell that scripts and terminals get: bash, or `sh` where the image has no bash.
+/// Returns the shell for scripts and terminals: bash, or `sh` if the image has no bash.
 pub(super) fn login_shell() -> Result<&'static str, ToolFailure> {
     ["bash", "sh"].into_iter().find(|name| lookup(name).is_ok()).ok_or_else(|| {
         let message = format!(
@@ -49,16 +49,31 @@ pub(super) fn login_shell() -> Result<&'static str, ToolFailure> {
     })
 }
 
-/// The option with which that shell takes a script: as a login shell, so that it reads what the image has in
-/// `/etc/profile`. Not so when there are startup files in its home, which a run can write to: nobody has consented to
-/// those, and they would run before what was consented to.
+/// Returns the option with which that shell takes a script. As a login shell it reads the image's `/etc/profile`.
+///
+/// It is no login shell if its home has startup files. A run can write those, and no reviewer has consented to them, but they would run
+/// before the reviewed script.
 pub(super) fn script_option(home: &str) -> &'static str {
     let planted = STARTUP_FILES.iter().any(|name| fs::symlink_metadata(Path::new(home).join(name)).is_ok());
     if planted { "-c" } else { "-lc" }
 }
 
-/// The arguments of that shell on a terminal: it is a login shell unless none are asked for. Without them it reads no startup
-/// file, which a run can write to: bash alone would read one.
+/// Variables that keep a shell from files that a run could write: its own, those of the scripts that it starts and of its line editor.
+///
+/// An interactive POSIX shell reads `ENV`, and bash reads `BASH_ENV` for a script. The files of line editors are those of readline and of
+/// libedit. Bash executes `PROMPT_COMMAND` before each prompt, and keeps what is typed in `HISTFILE`.
+pub(super) const READS_NOTHING: [(&str, &str); 6] = [
+    ("ENV", "/dev/null"),
+    ("BASH_ENV", "/dev/null"),
+    ("INPUTRC", "/dev/null"),
+    ("EDITRC", "/dev/null"),
+    ("PROMPT_COMMAND", ""),
+    ("HISTFILE", ""),
+];
+
+/// Returns the arguments of that shell at a terminal. It is a login shell if the call asks for arguments.
+///
+/// Otherwise it reads no startup file, which a run could write. Bash needs an option for that. [`READS_NOTHING`] suffices for the others.
 pub(super) fn terminal_options(shell: &str, asked: &[String]) -> Vec<String> {
     let options: &[&str] = match (asked.is_empty(), shell) {
         (false, _) => &["-l"],
@@ -68,12 +83,12 @@ pub(super) fn terminal_options(shell: &str, asked: &[String]) -> Vec<String> {
     options.iter().map(ToString::to_string).collect()
 }
 
-/// Returns the path of a program that is named by one, if it is an executable file.
+/// Returns the path of a program that is named by a path, if it is an executable file.
 fn located(exec: &Exec, program: &str) -> Result<PathBuf, ToolFailure> {
     let path = PathBuf::from(program);
     let said = excerpt(&exec.command);
     if exec.command.split('/').any(|name| name == "..") {
-        // `..` after a link leads elsewhere than policy, which reads the text, has judged.
+        // After a link, `..` leads elsewhere than the policy assumed, which reads only the text.
         let asked = Path::new(&exec.cwd.container_path()).join(&exec.command);
         let (asked, judged) = (fs::canonicalize(asked), fs::canonicalize(&path));
         if let (Ok(asked), judged) = (asked, judged.ok())
@@ -136,7 +151,7 @@ fn look(path: &Path) -> Found {
 pub(super) const NO_PROGRAM: u8 = 127;
 pub(super) const CANNOT_RUN: u8 = 126;
 
-/// A program that cannot be run, with the exit code that a shell has for it.
+/// Returns the failure for a program that cannot be run, with the exit code of a shell.
 pub(super) fn unusable(reason: Reason, message: &str, exit_code: u8) -> ToolFailure {
     let message = format!("{message} [exit code {exit_code}]");
     ToolFailure::new(reason, message).with("exit_code", exit_code.to_string())
@@ -152,8 +167,10 @@ fn not_found(name: &str) -> ToolFailure {
 }
 
 fn not_executable(path: &str) -> ToolFailure {
-    let message =
-        format!("{}: permission denied: it is no executable file (`chmod +x` makes it one)", excerpt(path));
+    let message = format!(
+        "{}: permission denied: it is not an executable file (`chmod +x` makes it one)",
+        excerpt(path)
+    );
     unusable(Reason::PermissionDenied, &message, CANNOT_RUN)
 }
 
@@ -173,8 +190,8 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use jail::{GitReads, Mount, Protection, Root};
-    use ops::Operation;
-    use ops::deny::DenyList;
+    use operations::Operation;
+    use operations::deny::DenyList;
     use wire::v1;
 
     use super::*;
@@ -317,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_interprets_a_script_is_seen() {
+    fn interpreters_of_scripts_are_checked() {
         let place = place();
         let script = |name: &str, line: &str| {
             let path = place.file(name, 0o755);
@@ -345,6 +362,25 @@ mod tests {
     }
 
     #[test]
+    fn a_relative_interpreter_is_the_one_in_the_working_directory() {
+        let place = place();
+        fs::create_dir(place.path("bin")).unwrap();
+        place.file("rm", 0o755);
+        place.link("bin/true", "../rm");
+        let script = place.file("script", 0o755);
+        fs::write(&script, "#!bin/true\n").unwrap();
+        let follow = |cwd: &str| {
+            let cwd = Path::new(cwd);
+            let rules = Rules { command: "script", cwd, bounds: &Bounds::default(), jail: &place.jail };
+            rules.follow(Path::new(&script), &[])
+        };
+        assert_eq!(follow("/"), Ok(None));
+        assert_eq!(follow(&place.path("")).unwrap_err().reason, Reason::CommandNotAllowed);
+        let missing = PathBuf::from("/nonexistent/bin/true");
+        assert_eq!(follow("/nonexistent"), Ok(Some(missing)));
+    }
+
+    #[test]
     fn a_multi_call_binary_is_what_it_is_called_by() {
         let place = place();
         place.file("coreutils", 0o755);
@@ -363,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_run_by_a_link_of_the_kernels() {
+    fn proc_links_are_not_executed() {
         let place = place();
         assert_eq!(place.reason("/proc/self/exe"), Reason::SandboxViolation);
         assert_eq!(place.reason(&place.link("x", "/proc/self/exe")), Reason::SandboxViolation);
@@ -372,14 +408,15 @@ mod tests {
     #[test]
     fn package_binaries_are_refused_by_their_container_path() {
         let place = place();
-        let rules = Rules { command: "tsc", bounds: &Bounds::default(), jail: &place.jail };
+        let rules =
+            Rules { command: "tsc", cwd: Path::new("/"), bounds: &Bounds::default(), jail: &place.jail };
         let refused = rules.follow(Path::new("/workspace/node_modules/.bin/tsc"), &[]).unwrap_err();
         assert_eq!(refused.reason, Reason::SandboxViolation);
         assert_eq!(refused.details.get("refusal").map(String::as_str), Some("package_binaries"));
     }
 
     #[test]
-    fn a_home_with_startup_files_is_no_login() {
+    fn home_with_startup_files_gets_no_login_shell() {
         let place = place();
         assert_eq!(script_option(&place.path("")), "-lc");
         assert_eq!(script_option("/nonexistent"), "-lc");

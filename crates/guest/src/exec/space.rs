@@ -1,15 +1,16 @@
-//! Whether a command had no room left to write to. A program that meets the end of a disk says so in its own words, if
-//! at all, and not whose disk it was.
+//! Finds out whether a command had no room left to write to.
+//!
+//! A program on a full disk reports that in its own words, if at all, and does not name the disk.
 
 use std::path::Path;
 
 use jail::Mount;
-use ops::Limit;
+use operations::Limit;
 use rustix::fs::statvfs;
 
 use crate::args::Mounts;
 
-/// The places of a run that have no room, or no room for another file.
+/// Returns the limits of the run's file systems that have no room for more bytes, or for another file.
 pub(super) fn full(mounts: &Mounts) -> Vec<Limit> {
     let places = mounts.iter().filter_map(|(mount, at)| match mount {
         Mount::Project => Some((Limit::ProjectSpace, at.as_path())),
@@ -24,7 +25,7 @@ pub(super) fn full(mounts: &Mounts) -> Vec<Limit> {
 }
 
 fn is_full(at: &Path) -> bool {
-    // A file system without a number of blocks or files has no such limit.
+    // A file system without a fixed number of blocks or files has no such limit.
     statvfs(at).is_ok_and(|found| {
         (found.f_blocks > 0 && found.f_bavail == 0) || (found.f_files > 0 && found.f_favail == 0)
     })

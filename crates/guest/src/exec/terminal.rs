@@ -1,14 +1,14 @@
-//! A terminal for a command: a pty of the container's own, its master side here.
+//! A terminal for a command: a pty of the container, whose master side is here.
 //!
-//! The master is never waited for while something else could be done: input that the program does not read stays at the
-//! input, and then with the daemon. The other side is kept open here as well until the end, so that a program which
-//! closes all of its standard streams and opens `/dev/tty` later finds its terminal again.
+//! The guest never blocks on the master. Input that the program does not read stays in the queue, and then with the daemon. The other side
+//! also stays open here until the end. So a program that closes all of its standard streams and later opens `/dev/tty` finds its terminal
+//! again.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use ops::{Reason, ToolFailure};
+use operations::{Reason, ToolFailure};
 use rustix::fs::{Mode, OFlags, fstat, major, minor, open};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getsid, kill_process_group};
@@ -25,27 +25,27 @@ use crate::sys;
 use crate::terminal_input::TerminalInput;
 
 pub(crate) struct Pty {
-    /// Ours. It does not block.
+    /// The guest's side. It does not block.
     master: OwnedFd,
     slave: OwnedFd,
 }
 
 impl Pty {
-    /// Opens a new one, of the size that the input wants.
+    /// Opens a new terminal with the size that the input asks for.
     pub(super) fn open(input: &TerminalInput) -> Result<Self, ToolFailure> {
         let pty = pair().map_err(not_opened)?;
         obey(&pty.master, input);
         Ok(pty)
     }
 
-    /// Opens a new one of this size, for who reads and writes the master itself.
+    /// Opens a new terminal of this size, for a caller that reads and writes the master itself.
     pub(crate) fn sized(size: TerminalSize) -> Result<Self, ToolFailure> {
         let pty = pair().map_err(not_opened)?;
         pty.resize(size);
         Ok(pty)
     }
 
-    /// It does not echo what is typed, and shows newlines as they are written.
+    /// Turns off the echo of input and the translation of newlines in the output.
     pub(crate) fn plain(&self) -> io::Result<()> {
         let mut modes = tcgetattr(&self.slave)?;
         modes.local_modes.remove(LocalModes::ECHO | LocalModes::ECHONL);
@@ -53,22 +53,22 @@ impl Pty {
         Ok(tcsetattr(&self.slave, OptionalActions::Now, &modes)?)
     }
 
-    /// What is too late for the terminal is lost.
+    /// Sets the size. A closed terminal ignores it.
     pub(crate) fn resize(&self, size: TerminalSize) {
         let _ = tcsetwinsize(&self.master, winsize(size));
     }
 
-    /// The master once more. It does not block.
+    /// Returns a copy of the master. It does not block.
     pub(crate) fn copy(&self) -> io::Result<OwnedFd> {
         self.master.try_clone()
     }
 
-    /// The command's end, for its standard streams.
+    /// Returns the command's end, for its standard streams.
     pub(crate) fn end(&self) -> io::Result<OwnedFd> {
         sys::above_stdio(self.slave.try_clone()?)
     }
 
-    /// Where what it shows is read. It is read like a pipe.
+    /// Returns the stream of the terminal's output. It is read like a pipe.
     pub(super) fn shows(&self) -> io::Result<pipe::Receiver> {
         pipe::Receiver::from_owned_fd_unchecked(self.master.try_clone()?)
     }
@@ -77,10 +77,10 @@ impl Pty {
         pipe::Sender::from_owned_fd_unchecked(self.master.try_clone()?)
     }
 
-    /// Says to whoever sits at it that the line is gone.
+    /// Tells the foreground processes that the line is gone.
     pub(super) fn hang_up(&self) {
         signal(&self.master, Signal::HUP);
-        // A stopped one hears it only when it goes on.
+        // A stopped process handles it only after it continues.
         signal(&self.master, Signal::CONT);
     }
 }
@@ -95,21 +95,22 @@ fn pair() -> Result<Pty, Errno> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let master = openpt(flags)?;
     unlockpt(&master)?;
-    // By the master itself: a path would be the container's to fake.
+    // Through the master itself, because the container could replace the file at a path.
     let slave = match ioctl_tiocgptpeer(&master, flags) {
         Err(Errno::NOTTY) => by_name(&master)?,
         opened => opened?,
     };
     rustix::io::ioctl_fionbio(&master, true)?;
     let mut modes = tcgetattr(&slave)?;
-    // Erasing takes whole characters.
+    // Erasing removes whole characters.
     modes.input_modes |= InputModes::IUTF8;
     tcsetattr(&slave, OptionalActions::Now, &modes)?;
     Ok(Pty { master, slave })
 }
 
-/// In gVisor, which opens it by its name alone. Nobody in a container can mount anything over that, and no command may write in
-/// `/dev`; what is opened is compared all the same.
+/// Opens the other side in gVisor, which supports only its name.
+///
+/// No process in a container can mount over that name, and no command may write in `/dev`. The opened device is checked all the same.
 fn by_name(master: &OwnedFd) -> Result<OwnedFd, Errno> {
     /// Linux's major number of these devices.
     const UNIX98: u32 = 136;
@@ -165,7 +166,7 @@ async fn forward_input(
                     Ok(count) => count,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
-                    // Nobody can read it any more: whoever types is not held up by that.
+                    // No process can read it. Drop the input, so that the sender does not wait.
                     Err(_) => bytes.len(),
                 });
                 if taken > 0 {
@@ -176,7 +177,7 @@ async fn forward_input(
     }
 }
 
-/// Carries out orders. What is too late for the terminal is lost, as on a line that was hung up.
+/// Executes orders. A closed terminal ignores them, like a line that was hung up.
 fn obey(master: impl AsFd, input: &TerminalInput) {
     let orders = input.orders();
     if let Some(size) = orders.size {
@@ -194,8 +195,10 @@ fn signal(master: impl AsFd, signal: Signal) {
     }
 }
 
-/// The foreground process group, which is one of the terminal's session: the kernel takes no other. But it goes on to name a group
-/// of which nothing is left, whose number may be another's by now, and that one's session is another.
+/// Returns the foreground process group, if it is of the terminal's session. The kernel accepts no other.
+///
+/// The kernel still names a group after its last process has ended. The number may belong to another group by then, which has another
+/// session.
 pub(crate) fn foreground(master: impl AsFd) -> Option<Pid> {
     let (group, session) = (tcgetpgrp(&master).ok()?, tcgetsid(&master).ok()?);
     let is_anothers = getsid(Some(group)).is_ok_and(|of_group| of_group != session);

@@ -1,4 +1,4 @@
-//! One stream to a daemon: frames in, frames out, never waited for.
+//! One stream to a daemon: frames in both directions, without blocking.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,16 +9,16 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use wire::worker::v1::{FromKeeper, ToKeeper, from_keeper::Body};
 use worker_protocol::frame::{FrameBuffer, FrameError, encode};
 
-/// Bytes that are read at once.
+/// Bytes that one read takes.
 const READ: usize = 16 * 1024;
-/// Output is added only while less than this waits to be sent.
+/// Waiting bytes below which output is added.
 const BUSY: usize = 128 * 1024;
 
 pub(super) struct Connection {
     stream: UnixStream,
     frames: FrameBuffer,
     out: Vec<u8>,
-    /// The daemon has said what it has: now it may be sent something.
+    /// True if the daemon has reported which output it has. Only then may frames be sent to it.
     pub(super) attached: bool,
 }
 
@@ -27,7 +27,7 @@ impl Connection {
         Self { stream, frames: FrameBuffer::new(), out: Vec::new(), attached: false }
     }
 
-    /// Reads what is there. False at the end of the stream.
+    /// Reads the available bytes. Returns false at the end of the stream.
     pub(super) fn read(&mut self) -> bool {
         let mut bytes = [0; READ];
         match recv(&self.stream, &mut bytes[..], RecvFlags::DONTWAIT) {
@@ -41,19 +41,19 @@ impl Connection {
         }
     }
 
-    /// The next thing that the daemon said.
+    /// Returns the next message of the daemon.
     pub(super) fn next(&mut self) -> Result<Option<ToKeeper>, FrameError> {
         self.frames.pop()
     }
 
-    /// Something for the daemon, which goes with the next [`Self::send`].
+    /// Queues a message for the daemon. The next [`Self::send`] sends it.
     pub(super) fn say(&mut self, body: Body) -> io::Result<()> {
         let frame = encode(&FromKeeper { body: Some(body) }).map_err(io::Error::other)?;
         self.out.extend(frame);
         Ok(())
     }
 
-    /// Whether output may be added.
+    /// Returns true if output may be added.
     pub(super) fn has_room(&self) -> bool {
         self.attached && self.out.len() < BUSY
     }
@@ -62,7 +62,7 @@ impl Connection {
         !self.out.is_empty()
     }
 
-    /// Sends what it can. False if the daemon has gone.
+    /// Sends as much as the stream accepts. Returns false if the daemon is gone.
     pub(super) fn send(&mut self) -> bool {
         while !self.out.is_empty() {
             match send(&self.stream, &self.out, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {

@@ -1,8 +1,8 @@
-//! The way to the shell of a session: a socket that is its standard input, while its terminal is for what it runs.
+//! The way to the shell of a session: a socket that is its standard input. Its terminal is for the commands that it runs.
 //!
-//! The daemon's lines come to the shell here, so nothing that a command does with its own standard input meets them. A
-//! socket cannot be opened through `/proc`, and no program of the container may take descriptors of another: beside the
-//! shell itself nobody can read a line, or write one.
+//! The shell gets the daemon's lines here, so a command that uses its standard input does not disturb them. A socket cannot be opened
+//! through `/proc`, and no program of the container may take descriptors of another process. So only the shell itself can read a line, and
+//! only this process can write one.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,17 +13,17 @@ use rustix::net::{AddressFamily, SendFlags, Shutdown, SocketFlags, SocketType, s
 
 use crate::sys;
 
-/// Bytes that the shell has not been given yet.
+/// Most bytes that wait for the shell.
 const MOST: usize = 1 << 20;
 
-/// What ash says when it ignores an end of its input.
+/// Message of ash when it ignores an end of its input.
 const IGNORED: &[u8] = b"Use \"exit\" to leave shell.";
 
-/// Whether the shell says that it ignores an end of its input.
+/// Returns true if the shell says that it ignores an end of its input.
 ///
-/// To an ash whose input is no terminal, each background job that ends while it waits for a line looks like that end: the
-/// signal interrupts its `fgets`. It ignores 50 of them in a row, and any line starts the
-/// count again. So only a burst of more than 50 ends, before this keeper runs, still ends the session.
+/// To an ash whose input is no terminal, each background job that ends while it waits for a line looks like that end: the signal interrupts
+/// its `fgets`. It ignores 50 of them in a row, and any line starts the count again. So the session still ends after more than 50 of them
+/// if this keeper does not run in between.
 pub(super) fn is_end_ignored(shown: &[u8]) -> bool {
     shown.windows(IGNORED.len()).any(|window| window == IGNORED)
 }
@@ -34,16 +34,17 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// The way, and the shell's end of it.
+    /// Makes the socket pair. Also returns the shell's end.
     pub(super) fn make() -> io::Result<(Self, OwnedFd)> {
         let (ours, shells) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        // The shell has nothing to say here: what writes to it fails, and does not wait.
+        // The shell sends nothing here. A write to it fails instead of waiting.
         shutdown(&ours, Shutdown::Read)?;
         Ok((Self { ours, waiting: VecDeque::new() }, sys::above_stdio(shells)?))
     }
 
-    /// Takes a line; with `if_read` only if everything before it has been read. Whether everything has been; `None` when there is
-    /// too much to take it.
+    /// Queues a line. With `if_read` it does so only if the shell has read everything before it.
+    ///
+    /// Returns whether the shell has read everything, or `None` if there is no room for the line.
     pub(super) fn put(&mut self, data: &[u8], if_read: bool) -> Option<bool> {
         let idle = self.waiting.is_empty() && sys::is_read(self.ours.as_fd()).unwrap_or(true);
         if idle || !if_read {
@@ -59,11 +60,11 @@ impl Control {
         !self.waiting.is_empty()
     }
 
-    /// Gives the shell what it takes. False when nobody has its end any more.
+    /// Sends as much as the shell accepts. Returns false if no process has the shell's end open.
     pub(super) fn write(&mut self) -> bool {
         loop {
             let next = self.waiting.as_slices().0;
-            // An empty message is not sent: the end would not be noticed.
+            // Do not send an empty message: it would not show that the other end is closed.
             if next.is_empty() {
                 return true;
             }
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_taken_is_bounded_and_a_shell_that_is_gone_is_noticed() {
+    fn pending_commands_are_bounded_and_lost_shell_is_noticed() {
         let (mut control, shells) = Control::make().unwrap();
         assert_eq!(control.put(&vec![0; MOST], false), Some(true));
         assert_eq!(control.put(b"x", false), None);

@@ -1,8 +1,8 @@
-//! How a daemon reaches a keeper: it takes the far end of a socket pair out of this process (`pidfd_getfd(2)`) and passes a
-//! stream of its own through it.
+//! The door through which a daemon reaches a keeper. The daemon takes the far end of a socket pair out of this process (`pidfd_getfd(2)`),
+//! and passes one of its streams through it.
 //!
-//! Both ends stay here, so that the next daemon finds the far one at the same number. Who is not root on the host has
-//! neither: the keeper is non-dumpable and starts no program that inherits a descriptor.
+//! Both ends stay here, so that the next daemon finds the far one at the same number. Only root of the host can take either: the keeper is
+//! non-dumpable and starts no program that inherits a descriptor.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -19,7 +19,7 @@ use worker_protocol::keeper::DOOR;
 
 pub(super) struct Door {
     near: OwnedFd,
-    /// At [`DOOR`].
+    /// The far end, at [`DOOR`].
     far: OwnedFd,
 }
 
@@ -30,12 +30,12 @@ impl Door {
         Ok(Self { near: crate::sys::above(near, DOOR)?, far: crate::sys::at(far, DOOR)? })
     }
 
-    /// Where the daemon finds the far end.
+    /// Returns the number of the far end, for the daemon.
     pub(super) fn number(&self) -> u32 {
         u32::try_from(self.far.as_raw_fd()).unwrap_or(0)
     }
 
-    /// The stream that a daemon has passed, if there is one now. Anything else that comes is dropped.
+    /// Returns the stream that a daemon has passed, if there is one now. Drops any other message.
     pub(super) fn take(&self) -> io::Result<Option<UnixStream>> {
         let mut byte = [0_u8; 1];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

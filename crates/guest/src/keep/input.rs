@@ -1,18 +1,18 @@
-//! What a process was given to read and has not read yet.
+//! Input of a process that it has not read yet.
 
 use std::collections::VecDeque;
 
-/// Bytes that wait.
+/// Most bytes that wait.
 const MOST: usize = 64 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Input {
     bytes: VecDeque<u8>,
-    /// Bytes that came in all.
+    /// Bytes that were accepted in total.
     taken: u64,
-    /// More may come.
+    /// True if more input may come.
     open: bool,
-    /// Something did not fit: the daemon is told when there is room again.
+    /// True if some bytes did not fit. The daemon gets a message when there is room again.
     short: bool,
 }
 
@@ -29,7 +29,7 @@ impl Input {
         self.open
     }
 
-    /// Takes bytes that begin at `offset`, as many as fit, and none that came before. False where they leave a gap.
+    /// Accepts as many bytes as fit, and skips those before the current position. Returns false if `offset` leaves a gap.
     pub(super) fn put(&mut self, offset: u64, data: &[u8], close: bool) -> bool {
         let Some(before) = self.taken.checked_sub(offset) else { return false };
         let data = usize::try_from(before).ok().and_then(|before| data.get(before..)).unwrap_or_default();
@@ -46,24 +46,24 @@ impl Input {
         true
     }
 
-    /// What can be written now.
+    /// Returns the bytes that can be written now.
     pub(super) fn next(&self) -> &[u8] {
         self.bytes.as_slices().0
     }
 
-    /// The process has read so many. Whether someone waits for that.
+    /// Records that the process has read so many bytes. Returns true if the daemon waits for room.
     pub(super) fn read(&mut self, count: usize) -> bool {
         self.bytes.drain(..count);
         std::mem::take(&mut self.short)
     }
 
-    /// The process no longer reads.
+    /// Records that the process no longer reads.
     pub(super) fn close(&mut self) {
         self.open = false;
         self.bytes.clear();
     }
 
-    /// Nothing waits, and nothing more will come.
+    /// Returns true if no bytes wait and none will come.
     pub(super) fn is_done(&self) -> bool {
         !self.open && self.bytes.is_empty()
     }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_twice_comes_once() {
+    fn repeated_input_is_delivered_once() {
         let mut input = Input::new(true);
         assert!(input.put(0, b"abc", false));
         assert!(input.put(0, b"abc", false) && input.put(1, b"bcd", false));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_left_to_be_said_again() {
+    fn excess_input_is_left_for_a_retry() {
         let mut input = Input::new(true);
         assert!(input.put(0, &vec![1; MOST + 1], true));
         assert_eq!((input.taken(), input.is_open()), (MOST as u64, true));

@@ -1,10 +1,10 @@
-//! The loop of a keeper: whatever is ready is done, and nothing is waited for alone.
+//! The loop of a keeper. It handles all events that are ready, and never waits for a single one.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use ops::{CommandLimits, Environment, Operation, Reason, ToolFailure};
+use operations::{CommandLimits, Environment, Operation, Reason, ToolFailure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -30,11 +30,11 @@ use super::input::Input;
 use super::output::Output;
 use super::process::Process;
 
-/// Bytes that are read at once, and most bytes of one Output.
+/// Bytes that one read takes, and most bytes of one Output.
 const CHUNK: usize = 64 * 1024;
-/// A keeper without a process is for a daemon that comes at once.
+/// Time for which a keeper without a process waits for a daemon.
 const UNUSED: Duration = Duration::from_secs(30);
-/// For looking at the files that a start names.
+/// Time for checking the files that a start names.
 const PREPARE: Duration = Duration::from_secs(30);
 
 pub(super) struct Keeper {
@@ -45,15 +45,15 @@ pub(super) struct Keeper {
     process: Option<Process>,
     outputs: [Output; 2],
     input: Input,
-    /// Everything of the process has been ended: what is in its pipes is all that there will be.
+    /// True if all processes have ended, so that no output will be added to the pipes.
     draining: bool,
     drained: bool,
     began: Instant,
-    /// For what is read at once.
+    /// Buffer for reads.
     chunk: Box<[u8]>,
 }
 
-/// What is waited for, beside the door.
+/// Sources of events.
 #[derive(Clone, Copy)]
 enum Source {
     Door,
@@ -67,7 +67,7 @@ enum Source {
     Closed,
 }
 
-/// Whether the loop goes on.
+/// Result of an event, for the loop.
 #[derive(PartialEq, Eq)]
 enum Next {
     Go,
@@ -91,7 +91,7 @@ impl Keeper {
         })
     }
 
-    /// Until the daemon no longer needs it.
+    /// Runs until the daemon no longer needs the keeper.
     pub(super) fn run(mut self) -> Result<(), Fault> {
         loop {
             if let Some(process) = self.process.as_mut().filter(|process| !process.has_terminal())
@@ -105,7 +105,7 @@ impl Keeper {
                     return Ok(());
                 }
             }
-            // Not let run yet, or not made: the next daemon would not know of it.
+            // The process was not let run yet, or was not made, so the next daemon would not know of it.
             let unstarted = matches!(self.phase, Phase::Fresh | Phase::Waiting);
             if unstarted && self.connection.is_none() && self.began.elapsed() > self.patience() {
                 return Ok(());
@@ -117,7 +117,7 @@ impl Keeper {
         if self.phase == Phase::Waiting { Duration::ZERO } else { UNUSED }
     }
 
-    /// Waits until something is ready: what.
+    /// Waits until sources are ready, and returns them.
     fn wait(&self) -> Result<Vec<Source>, Fault> {
         let mut sources: Vec<(Source, BorrowedFd<'_>, PollFlags)> =
             vec![(Source::Door, self.door.as_fd(), PollFlags::IN)];
@@ -162,7 +162,7 @@ impl Keeper {
     fn handle(&mut self, source: Source) -> Result<Next, Fault> {
         match source {
             Source::Door => {
-                // The last daemon's stream ends with the next one's.
+                // A new daemon's stream replaces the previous one.
                 if let Some(stream) = self.door.take()? {
                     self.connection = Some(Connection::new(stream));
                 }
@@ -196,7 +196,7 @@ impl Keeper {
         Ok(Next::Go)
     }
 
-    /// The daemon said something, or takes something again.
+    /// Reads messages of the daemon, and sends waiting output.
     fn daemon(&mut self) -> Result<Next, Fault> {
         let Some(connection) = &mut self.connection else { return Ok(Next::Go) };
         if !connection.send() || !connection.read() {
@@ -308,34 +308,34 @@ impl Keeper {
         }
     }
 
-    /// The process wrote something, or has closed the stream.
+    /// Reads output of the process, or notices that it has closed the stream.
     fn read(&mut self, at: usize) -> Result<(), Fault> {
         let Some(process) = &mut self.process else { return Ok(()) };
         let Some(stream) = &process.streams[at] else { return Ok(()) };
         let most = self.outputs[at].room().min(CHUNK);
         let chunk = &mut self.chunk[..most];
         match rustix::io::read(stream, &mut *chunk) {
-            // No room: the next thing that the daemon keeps makes some.
+            // No room: the next acknowledgement of the daemon makes some.
             Ok(0) if most == 0 => {}
             Ok(0) => process.streams[at] = None,
             Ok(count) => {
                 let read = &chunk[..count];
                 self.outputs[at].push(read);
                 if let Some(control) = process.control.as_mut().filter(|_| control::is_end_ignored(read)) {
-                    // If it is full, the shell has lines to read anyway.
+                    // If the queue is full, the shell has lines to read anyway.
                     let _ = control.put(b"\n", true);
                     self.write_control();
                 }
             }
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) if !self.draining => {}
-            // No living process has the other end.
+            // No live process has the other end.
             Err(_) => process.streams[at] = None,
         }
         self.say_drained()
     }
 
-    /// Reads what is left as far as there is room.
+    /// Reads the remaining output, as far as there is room.
     fn drain(&mut self) -> Result<(), Fault> {
         if !self.draining {
             return Ok(());
@@ -350,7 +350,7 @@ impl Keeper {
         self.say_drained()
     }
 
-    /// The process reads.
+    /// Writes input to the process.
     fn write(&mut self) -> Result<(), Fault> {
         let Some(stdin) = self.process.as_ref().and_then(|process| process.stdin.as_ref()) else {
             return Ok(());
@@ -374,7 +374,7 @@ impl Keeper {
         }
     }
 
-    /// Gives the connection what there is, as far as it takes it.
+    /// Queues output on the connection, as far as it has room.
     fn fill(&mut self) -> Result<(), Fault> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
         for (output, stream) in self.outputs.iter_mut().zip([Stream::Stdout, Stream::Stderr]) {
@@ -392,7 +392,7 @@ impl Keeper {
     }
 
     fn say(&mut self, body: from_keeper::Body) -> Result<(), Fault> {
-        // One that has not said what it has is told everything when it does.
+        // A daemon that has not attached yet gets the full state when it does.
         if let Some(connection) = self.connection.as_mut().filter(|connection| connection.attached) {
             connection.say(body)?;
         }
@@ -423,7 +423,7 @@ impl Keeper {
         self.say(from_keeper::Body::State(state))
     }
 
-    /// Says that there is nothing more once everything has been read; what was read goes first.
+    /// Reports the end of the output once everything has been read. The output that was read is sent first.
     fn say_drained(&mut self) -> Result<(), Fault> {
         let open = self.process.as_ref().is_some_and(|process| process.streams.iter().any(Option::is_some));
         if !self.draining || open {

@@ -1,4 +1,4 @@
-//! The keeper of a process that stays: `coffer-guest keep`, one for each process.
+//! The keeper of a process that outlives its call: `coffer-guest keep`, one for each process.
 //!
 //! ```text
 //!  engine's exec ─► hello ─► door ─► FRESH ─Start─► WAITING ─Go─► RUNNING ─► OVER ─Drain, Leave─► end
@@ -6,17 +6,16 @@
 //!                             └── another stream of the daemon's, in every phase
 //! ```
 //!
-//! It is the parent of the process and owns the other ends of its pipes or its terminal, so the process needs neither a
-//! client nor a daemon. What the process writes waits here until the daemon has it, within bounds: when no daemon comes,
-//! the process waits as it would for the reader of a pipe, and nothing is lost.
+//! The keeper is the parent of the process and owns the other ends of its pipes or its terminal. So the process needs neither a client nor
+//! a daemon. Its output waits here until the daemon has it, within bounds. If no daemon comes, the process blocks like the writer of a full
+//! pipe, and no output is lost.
 //!
-//! Commands of the run have the keeper's uid. They can kill it, which ends its process with it; they can neither read it
-//! nor speak in its name, because it is non-dumpable and its sockets have no name.
+//! Commands of the run have the keeper's uid. They can kill it, which ends its process with it. They can neither read its memory nor send
+//! messages in its name, because it is non-dumpable and its sockets have no name.
 //!
-//! The keeper of a session, whose process is a shell, has one thing more: the way on which the shell gets its lines
-//! ([`control`]).
+//! The process of a session is a shell. Its keeper also has the way on which the shell gets its lines ([`control`]).
 //!
-//! One thread and one loop ([`keeper`]), so that a run at its limit of processes and threads keeps its processes.
+//! The keeper has one thread and one loop ([`keeper`]). So a run at its limit of processes and threads keeps its processes.
 
 mod connection;
 mod control;
@@ -39,10 +38,10 @@ use crate::hello;
 use door::Door;
 use keeper::Keeper;
 
-/// A hello is short.
+/// Bytes that one read of the hello takes. A hello is short.
 const READ: usize = 1024;
 
-/// Greets on descriptors 0 and 1, and keeps a process until nobody needs anything of it.
+/// Exchanges hellos on descriptors 0 and 1, and then keeps a process until the daemon no longer needs it.
 pub(crate) fn run() -> Result<(), Fault> {
     crate::sys::ignore_signals();
     let door = Door::make()?;
@@ -52,7 +51,7 @@ pub(crate) fn run() -> Result<(), Fault> {
     Keeper::new(door)?.run()
 }
 
-/// Answers the daemon's hello, and leaves the streams that the engine made. False when there was none, but the end.
+/// Answers the daemon's hello, and closes the engine's streams. Returns false if the input ended without a hello.
 fn greet(door: &Door) -> Result<bool, Fault> {
     let mut frames = FrameBuffer::new();
     let mut bytes = [0; READ];

@@ -1,37 +1,37 @@
-//! What a process has written and the daemon does not have yet, with its place in the stream.
+//! Output of a process that the daemon does not have yet, with its offset in the stream.
 
 use std::collections::VecDeque;
 
-/// Bytes of one stream that wait. When there are so many, the process waits as well.
+/// Most bytes of one stream that wait. Beyond that the process blocks.
 pub(super) const MOST: usize = 512 * 1024;
 
-/// One stream.
+/// Output of one stream.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     bytes: VecDeque<u8>,
-    /// Place of the first of them.
+    /// Offset of the first waiting byte.
     start: u64,
-    /// Place of the next one that this stream of the daemon's has not been sent.
+    /// Offset of the next byte to send on the daemon's current stream.
     sent: u64,
 }
 
 impl Output {
-    /// How many more bytes there is room for.
+    /// Returns how many more bytes fit.
     pub(super) fn room(&self) -> usize {
         MOST.saturating_sub(self.bytes.len())
     }
 
-    /// Bytes that the process has written in all.
+    /// Returns the number of bytes that the process has written in total.
     pub(super) fn end(&self) -> u64 {
         self.start + self.bytes.len() as u64
     }
 
-    /// The process wrote; there must be room.
+    /// Adds output of the process. There must be room.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
     }
 
-    /// The daemon has everything before `offset`. False where it says that it has what was never written.
+    /// Drops the bytes before `offset`, which the daemon has. Returns false if `offset` is beyond the output.
     pub(super) fn kept(&mut self, offset: u64) -> bool {
         if offset > self.end() {
             return false;
@@ -43,14 +43,14 @@ impl Output {
         true
     }
 
-    /// Another stream of the daemon's begins, which has everything before `offset`.
+    /// Begins another stream of the daemon, which has everything before `offset`.
     pub(super) fn attach(&mut self, offset: u64) -> bool {
         let known = self.kept(offset);
         self.sent = self.start;
         known
     }
 
-    /// The next bytes to be sent, at most `most` of them: their place and they themselves. They count as sent.
+    /// Returns the next bytes to send, at most `most`, and their offset. They count as sent.
     pub(super) fn next(&mut self, most: usize) -> Option<(u64, Vec<u8>)> {
         let from = usize::try_from(self.sent - self.start).unwrap_or(usize::MAX);
         let piece: Vec<u8> = self.bytes.iter().skip(from).take(most).copied().collect();
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_daemon_gets_what_the_last_one_has_not_kept() {
+    fn next_daemon_gets_unacknowledged_output() {
         let mut output = Output::default();
         output.push(b"abcdef");
         assert_eq!(output.next(4), Some((0, b"abcd".to_vec())));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded() {
+    fn pending_output_is_bounded() {
         let mut output = Output::default();
         output.push(&vec![0; MOST]);
         assert_eq!(output.room(), 0);

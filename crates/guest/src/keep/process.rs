@@ -1,11 +1,11 @@
-//! The process itself: made stopped, let go, spoken with, and seen to its end.
+//! The process of a keeper, from its start before its first instruction to its end.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use ops::{Bounds, Environment, Exec, Process as Wanted, ProcessProgram, Reason, ToolFailure};
+use operations::{Bounds, Environment, Exec, Process as Wanted, ProcessProgram, Reason, ToolFailure};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use seccompiler::BpfProgram;
@@ -16,30 +16,30 @@ use crate::exec::{self, Pty};
 use crate::keep::control::Control;
 use crate::sys::{self, Exit, Pipes, Spawned};
 
-/// What a program on a terminal is told of it, unless the request says otherwise.
+/// Value of `TERM` for a program on a terminal, unless the request sets another.
 const TERM: &str = "xterm-256color";
 
 pub(super) struct Process {
     pid: Pid,
-    /// Readable when it is over.
+    /// Readable when the process has ended.
     handle: OwnedFd,
     command: String,
     go: Option<OwnedFd>,
-    /// Says whether its program runs. Gone when that is known.
+    /// Reports whether the program runs. `None` when that is known.
     fault: Option<File>,
-    /// Its standard input. Gone when it is closed.
+    /// Standard input. `None` after it was closed.
     pub(super) stdin: Option<File>,
-    /// What it writes: standard output, standard error. Gone at the end of each.
+    /// Standard output and standard error. Each is `None` after its end.
     pub(super) streams: [Option<File>; 2],
-    /// Open here until everything of the process has been ended.
+    /// Open until all processes have ended.
     terminal: Option<Pty>,
-    /// Where the shell of a session gets its lines. Gone when it reads no more.
+    /// Sends the shell of a session its lines. `None` when the shell no longer reads.
     pub(super) control: Option<Control>,
     exit: Option<Exit>,
 }
 
 impl Process {
-    /// Makes it, stopped before its first instruction. Looks at files, so it may take a while.
+    /// Makes the process, stopped before its first instruction. Reads files, so it may take a while.
     pub(super) fn make(
         wanted: Wanted,
         bounds: &Bounds,
@@ -70,7 +70,7 @@ impl Process {
 
     fn attach(spawned: Spawned, command: String, pty: Option<Pty>, stdin: bool) -> io::Result<Self> {
         let Spawned { pid, pipes, go, fault } = spawned;
-        // Its number is its own until it is reaped, which happens here alone.
+        // The pid stays valid until the process is reaped, which only this code does.
         let pid = Pid::from_raw(pid).ok_or_else(|| io::Error::other("a child without a number"))?;
         let handle = pidfd_open(pid, PidfdFlags::empty())?;
         let (stdin, streams) = match (&pty, pipes) {
@@ -88,20 +88,20 @@ impl Process {
         Ok(Self { pid, handle, command, go, fault, stdin, streams, terminal: pty, control: None, exit: None })
     }
 
-    /// Lets it run.
+    /// Lets the process run.
     pub(super) fn go(&mut self) {
         if let Some(go) = self.go.take() {
-            // If the reader has gone, the end of the process says so.
+            // If the reader is gone, the end of the process reports that.
             let _ = rustix::io::write(&go, &[1]);
         }
     }
 
-    /// What to wait for until it is known whether its program runs.
+    /// Returns the descriptor to wait for until it is known whether the program runs.
     pub(super) fn fault(&self) -> Option<BorrowedFd<'_>> {
         self.fault.as_ref().map(AsFd::as_fd)
     }
 
-    /// Why its program does not run; `None` while nobody knows, and when it does.
+    /// Returns why the program does not run. `None` if that is not known yet, and if the program runs.
     pub(super) fn failed(&mut self) -> Option<ToolFailure> {
         let mut errno = [0; 4];
         match rustix::io::read(self.fault.as_ref()?, &mut errno) {
@@ -120,12 +120,12 @@ impl Process {
         self.terminal.is_some()
     }
 
-    /// What to wait for until it is over.
+    /// Returns the descriptor to wait for until the process ends.
     pub(super) fn handle(&self) -> Option<BorrowedFd<'_>> {
         self.exit.is_none().then(|| self.handle.as_fd())
     }
 
-    /// Collects it if it is over: whether it has been.
+    /// Reaps the process if it has ended. Returns true if it has.
     pub(super) fn reap(&mut self) -> bool {
         while let Some((pid, exit)) = sys::reap() {
             if pid == self.pid.as_raw_nonzero().get() {
@@ -145,8 +145,9 @@ impl Process {
         }
     }
 
-    /// Sends a signal to its terminal's foreground, or to its own process group. Not when it is over: the number of the
-    /// group may then come to mean another one.
+    /// Sends a signal to its terminal's foreground, or to its own process group.
+    ///
+    /// Does nothing after its end, because the number of the group may then belong to another one.
     pub(super) fn signal(&self, signal: Signal) {
         if self.exit.is_some() {
             return;
@@ -154,26 +155,26 @@ impl Process {
         let _ = kill_process_group(self.foreground().unwrap_or(self.pid), signal);
     }
 
-    /// Kills what has the terminal, unless that is the first program, which is a shell that waits for it.
+    /// Kills the terminal's foreground, unless that is the first program: a shell that waits for its commands.
     pub(super) fn kill_foreground(&self) {
         if let Some(group) = self.foreground().filter(|group| *group != self.pid && self.exit.is_none()) {
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
 
-    /// What has its terminal.
+    /// Returns the foreground process group of its terminal.
     fn foreground(&self) -> Option<Pid> {
         self.terminal.as_ref().and_then(exec::foreground)
     }
 
-    /// Nothing of the process is left: the last one that has its terminal open lets go of it.
+    /// Closes the terminal after all processes have ended, as its last holder.
     pub(super) fn let_go(&mut self) {
         self.stdin = None;
         self.terminal = None;
     }
 }
 
-/// A script is given to the shell that the image has.
+/// Returns the command of a program. The image's shell runs a script.
 fn program(program: ProcessProgram, run: &Environment, on_terminal: bool) -> Result<Exec, ToolFailure> {
     let mut exec = match program {
         ProcessProgram::Command(exec) => exec,
@@ -186,7 +187,7 @@ fn program(program: ProcessProgram, run: &Environment, on_terminal: bool) -> Res
     Ok(exec)
 }
 
-fn size_of(size: ops::TerminalSize) -> Result<TerminalSize, ToolFailure> {
+fn size_of(size: operations::TerminalSize) -> Result<TerminalSize, ToolFailure> {
     TerminalSize::new(size.rows.into(), size.columns.into())
         .ok_or_else(|| ToolFailure::new(Reason::InvalidArgument, "there is no terminal of this size"))
 }

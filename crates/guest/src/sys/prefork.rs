@@ -1,8 +1,8 @@
-//! A process that waits to become a command which is not known yet.
+//! A process that waits to become a command that is not known yet.
 //!
-//! It has its session, its pipes and its filters already; what is missing comes over a socket pair: one message of
-//! lengths with the working directory as a descriptor, and then the strings. The rule of the parent module holds here
-//! as well: only async-signal-safe calls, and memory from `mmap(2)`.
+//! It already has its session, its pipes and its filters. The rest comes over a socket pair: one message of lengths, with the working
+//! directory as a descriptor, and then the strings. The rule of the parent module applies here as well: only async-signal-safe calls, and
+//! memory from `mmap(2)`.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::{self, IoSlice};
@@ -20,13 +20,13 @@ use super::{
     pipe, pipes, set_mask,
 };
 
-/// Longest strings that are sent: the socket takes them at once, so that sending never waits.
+/// Most bytes of strings that are sent. The socket accepts them at once, so that sending never waits.
 const MAX_STRINGS: usize = 64 * 1024;
 
-/// What it is called while it waits.
-const NAME: &CStr = c"coffer-spare";
+/// Name of the process while it waits.
+const NAME: &CStr = c"coffer-prefork";
 
-/// The process, from this side. Dropping it makes it exit.
+/// The guest's side of the process. Dropping it makes the process exit.
 pub(crate) struct Prefork {
     pub(crate) pid: i32,
     control: OwnedFd,
@@ -34,7 +34,7 @@ pub(crate) struct Prefork {
     fault: OwnedFd,
 }
 
-/// What comes before the strings.
+/// Header before the strings.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Lengths {
@@ -47,7 +47,7 @@ struct Lengths {
 const LENGTHS: usize = size_of::<Lengths>();
 
 impl Prefork {
-    /// Forks it. `filters` are installed in it in this order.
+    /// Forks the process, and installs `filters` in it in this order.
     pub(crate) fn fork(filters: &[BpfProgram]) -> io::Result<Self> {
         let (ends, pipes) = pipes()?;
         let (fault, fault_child) = pipe()?;
@@ -72,7 +72,7 @@ impl Prefork {
         Ok(Self { pid, control, pipes, fault })
     }
 
-    /// Makes it the command of `plan`. Where that does not fit, or the process is gone, nothing has happened.
+    /// Turns the process into the command of `plan`. If that does not fit, or the process is gone, the command has not begun.
     pub(crate) fn become_command(self, plan: &Plan) -> Option<Spawned> {
         let strings: Vec<u8> = std::iter::once(&plan.program)
             .chain(&plan.args)
@@ -106,7 +106,7 @@ impl Prefork {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         match sendmsg(&self.control, &parts, &mut rights, flags) {
             Ok(sent) if sent == whole => {}
-            // Dropped, it exits without having begun.
+            // When it is dropped, it exits without having begun.
             _ => return None,
         }
         let Self { pid, pipes, fault, .. } = self;
@@ -114,7 +114,7 @@ impl Prefork {
     }
 }
 
-/// The process itself. Must not allocate, lock or panic.
+/// Runs the process. Must not allocate, lock or panic.
 fn child(
     stdio: [RawFd; 3],
     control: RawFd,
@@ -122,10 +122,10 @@ fn child(
     close: [(u32, u32); 3],
     filters: &[BpfProgram],
 ) -> ! {
-    // SAFETY: plain system calls on numbers, on locals and on memory that was mapped here; the lengths were computed
-    // from the strings by the other end, which is this program, and are held to all the same.
+    // SAFETY: plain system calls on numbers, on locals and on memory that was mapped here; the other end, which is this program, computed
+    // the lengths from the strings, and they are checked all the same.
     unsafe {
-        // For whoever looks at the processes of a run; the command gets its own name.
+        // This name is for people who list the processes of a run. The command gets its own name.
         libc::prctl(libc::PR_SET_NAME, NAME.as_ptr(), 0, 0, 0);
         own_session(stdio, false, fault);
         confine(close, filters, fault);
@@ -136,7 +136,7 @@ fn child(
         libc::close(cwd);
         let (arguments, variables) = (lengths.arguments as usize, lengths.variables as usize);
         let length = lengths.strings as usize;
-        // The pointers, then the strings: both arrays end with a null, and one has room before it.
+        // First the pointers, then the strings. Both arrays end with a null, and one has room before it.
         let pointers = (arguments + variables + 3) * size_of::<*const c_char>();
         let memory = libc::mmap(
             ptr::null_mut(),
@@ -176,7 +176,7 @@ fn child(
     }
 }
 
-/// Where the string behind the one at `at` begins.
+/// Returns the start of the string after the one at `at`.
 ///
 /// # Safety
 /// `length` bytes at `strings` are readable.
@@ -187,20 +187,20 @@ unsafe fn behind(strings: *const u8, mut at: usize, length: usize) -> usize {
             at += 1;
         }
         if at >= length {
-            // More strings than were said to be there.
+            // There are fewer strings than the header says.
             libc::_exit(NOT_STARTED);
         }
     }
-    // The last one has nothing behind it: nobody looks there, since the count is at its end as well.
+    // No string follows the last one. The result is not used then, since the count has reached its end as well.
     if at + 1 < length { at + 1 } else { at }
 }
 
-/// Waits for the lengths, and for the working directory that comes with them. At the end of the socket it is over.
+/// Waits for the lengths, and for the working directory that comes with them. Exits at the end of the socket.
 ///
 /// # Safety
 /// Only in a child between fork and exec.
 unsafe fn receive(control: RawFd) -> (Lengths, RawFd) {
-    /// Room for one descriptor, aligned as control messages are.
+    /// Room for one descriptor, with the alignment of control messages.
     #[repr(C, align(8))]
     struct Space([u8; 64]);
     // SAFETY: all of this is local; zeroes are a valid value of each.
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn it_becomes_what_it_is_told() {
+    fn prefork_becomes_the_given_command() {
         let prefork = Prefork::fork(&[]).unwrap();
         let script = "echo $A-$1; pwd; tr '\\0' '\\n' < /proc/self/environ";
         let shell = plan(&["/bin/sh", "-c", script, "", "x y"], &["A=1", "B="]);

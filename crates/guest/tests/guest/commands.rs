@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 
 use jail::SandboxPath;
-use ops::{Bounds, Exec, Operation, Reason};
+use operations::{Bounds, Exec, KillMethod, Operation, Reason};
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::LaneError;
 
@@ -20,14 +20,14 @@ async fn a_command_runs_and_says_how_it_ended() {
         (
             done.kill.as_ref().unwrap().ended,
             done.kill.as_ref().unwrap().left,
-            done.kill.as_ref().unwrap().method.as_str()
+            done.kill.as_ref().unwrap().method()
         ),
-        (0, 0, "none-needed")
+        (0, 0, KillMethod::NoneNeeded)
     );
     assert!(done.wall_time_us > 0 && done.peak_memory_bytes > 100_000, "{done:?}");
     assert_eq!(guest.ran(sh("exit 7")).await.exit_code, Some(7));
     let killed = guest.ran(sh("kill -9 $$")).await;
-    assert_eq!((killed.exit_code, killed.signal), (None, Some(9)));
+    assert_eq!((killed.exit_code, killed.signal), (Some(137), Some(9)));
     let busy = guest.ran(sh("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done")).await;
     assert!(busy.cpu_time_us > 1000, "{busy:?}");
 }
@@ -177,9 +177,9 @@ async fn a_placed_command_waits_for_its_place() {
     let exec = Operation::Exec(sh("echo $$; sleep 1000 & exit 3"));
     let finished = guest.finish(exec, Bounds::default(), Some(group.clone()), CancellationToken::new()).await;
     let done = result(finished.unwrap().outcome);
-    assert_eq!(done.stdout.trim().parse().ok(), *group.pid.lock());
-    assert_eq!((done.exit_code, done.kill.as_ref().unwrap().method.as_str()), (Some(3), "test"));
-    assert_eq!(*group.forced.lock(), Some(false));
+    assert_eq!(done.stdout.trim().parse().ok(), *group.pid.lock().unwrap());
+    assert_eq!((done.exit_code, done.kill.as_ref().unwrap().method()), (Some(3), KillMethod::CgroupV2Kill));
+    assert_eq!(*group.forced.lock().unwrap(), Some(false));
 }
 
 #[tokio::test]

@@ -1,10 +1,11 @@
 //! The direct channel that a guest offers, taken as the daemon takes it: root reaches into a non-dumpable process.
 
-use ops::{Exec, List, OpResult, Operation};
+use operations::{Exec, List, OpResult, Operation};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin};
 use worker_protocol::client::{Channel, CloseReason, ConnectError, ConnectOptions, Greeted};
+use worker_protocol::convert::Reply;
 
 use crate::harness::{Guest, command, result};
 
@@ -36,7 +37,9 @@ async fn calls_go_over_it() {
         include_symlinks: false,
         max_entries: 10,
     };
-    let Ok(OpResult::List(listed)) = guest.call(Operation::List(list)).await else { panic!("not listed") };
+    let Ok(Reply::Result(OpResult::List(listed))) = guest.call(Operation::List(list)).await else {
+        panic!("not listed")
+    };
     assert_eq!(listed.entries.len(), 1);
     let echo = Exec { stdin: vec![b'x'; 100_000], ..command(&["wc", "-c"]) };
     assert_eq!(result(guest.call(Operation::Exec(echo)).await).stdout.trim(), "100000");
@@ -85,7 +88,7 @@ async fn the_guest_ends_with_the_first_stream() {
 }
 
 #[tokio::test]
-async fn what_is_no_connected_socket_is_not_taken() {
+async fn only_connected_unix_streams_are_channels() {
     let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
     assert!(Channel::new(one.into()).is_ok());
     let listener = {
@@ -99,7 +102,7 @@ async fn what_is_no_connected_socket_is_not_taken() {
 }
 
 #[tokio::test]
-async fn a_channel_that_leads_elsewhere_is_no_worker() {
+async fn channel_to_another_process_is_refused() {
     let mut process = crate::harness::binary(&["serve"]).spawn().unwrap();
     let (input, output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
     let greeted = Greeted::greet(input, output, ConnectOptions::default()).await.unwrap();

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Bounds, Exec, ExecResult, Operation};
+use operations::{Bounds, Exec, ExecResult, KillMethod, Operation};
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::CloseReason;
 
@@ -32,9 +32,9 @@ async fn a_timeout_ends_it_and_keeps_what_it_wrote() {
         (
             done.kill.as_ref().unwrap().ended,
             done.kill.as_ref().unwrap().left,
-            done.kill.as_ref().unwrap().method.as_str()
+            done.kill.as_ref().unwrap().method()
         ),
-        (2, 0, "descendants")
+        (2, 0, KillMethod::Descendants)
     );
     assert!(done.wall_time_us >= 300_000, "{done:?}");
     assert_eq!(running(&nap), 0);
@@ -60,7 +60,7 @@ async fn sessions_forks_stops_and_deafness_do_not_help() {
 }
 
 #[tokio::test]
-async fn one_that_is_never_the_same_is_ended_or_counts_as_left() {
+async fn process_that_keeps_forking_is_ended_or_counted() {
     let guest = Guest::start().await;
     let marker = nap(7);
     let hop = "use POSIX; $SIG{TERM} = 'IGNORE'; POSIX::setsid(), $p = fork, $p && exit while 1";
@@ -102,7 +102,7 @@ async fn one_command_does_not_end_another() {
 }
 
 #[tokio::test]
-async fn a_flood_is_cut_and_holds_up_nobody() {
+async fn flood_is_cut_and_does_not_block_others() {
     let guest = Arc::new(Guest::start().await);
     let flooding = Arc::clone(&guest);
     let flood = tokio::spawn(async move {
@@ -151,7 +151,10 @@ async fn a_placed_command_is_ended_by_the_daemon() {
     let said = |done: &ExecResult| done.stdout.starts_with("hi\n");
     let done = given_enough(Duration::from_millis(200), run, said).await;
     assert_eq!((done.timed_out, done.signal, done.stdout.as_str()), (true, Some(9), "hi\n"));
-    assert_eq!((*group.forced.lock(), done.kill.as_ref().unwrap().method.as_str()), (Some(true), "test"));
+    assert_eq!(
+        (*group.forced.lock().unwrap(), done.kill.as_ref().unwrap().method()),
+        (Some(true), KillMethod::CgroupV2Kill)
+    );
 }
 
 #[tokio::test]

@@ -4,12 +4,13 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use jail::SandboxPath;
-use ops::{
+use operations::{
     Bounds, Encoding, Glob, Grep, List, OpResult, Operation, Read, ReadPart, ReadResult, Reason, ToolFailure,
     Write,
 };
 
 use tokio_util::sync::CancellationToken;
+use worker_protocol::convert::Reply;
 
 use crate::harness::Guest;
 
@@ -20,7 +21,7 @@ fn read(path: &str) -> Operation {
 
 async fn content(guest: &Guest, path: &str) -> Result<ReadResult, ToolFailure> {
     match guest.call(read(path)).await? {
-        OpResult::Read(result) => Ok(result),
+        Reply::Result(OpResult::Read(result)) => Ok(result),
         other => panic!("not of read: {other:?}"),
     }
 }
@@ -48,7 +49,9 @@ async fn an_outcome_that_no_frame_holds_fails_its_call_and_not_the_guest() {
         fs::write(guest.project().join("a"), "x".repeat(size)).unwrap();
         let done = guest.finish(read("a"), bounds.clone(), None, CancellationToken::new()).await.unwrap();
         match done.outcome {
-            Ok(OpResult::Read(read)) => assert!(read.content.len() == size && size + 4096 <= 4 << 20),
+            Ok(Reply::Result(OpResult::Read(read))) => {
+                assert!(read.content.len() == size && size + 4096 <= 4 << 20)
+            }
             outcome => assert_eq!(outcome.unwrap_err().reason, Reason::ReadLimit, "{size}"),
         }
     }
@@ -70,13 +73,17 @@ async fn directories_are_listed_and_searched() {
         include_symlinks: false,
         max_entries: 10,
     };
-    let Ok(OpResult::List(listed)) = guest.call(Operation::List(list)).await else { panic!("not listed") };
+    let Ok(Reply::Result(OpResult::List(listed))) = guest.call(Operation::List(list)).await else {
+        panic!("not listed")
+    };
     let paths: Vec<_> = listed.entries.iter().map(|entry| entry.path.as_str()).collect();
     assert_eq!(paths, ["@project/b.txt", "@project/src", "@project/src/a.rs"]);
 
     let glob =
         Glob { path: path.clone(), pattern: "**/*.rs".to_owned(), include_ignored: false, max_results: 10 };
-    let Ok(OpResult::Glob(found)) = guest.call(Operation::Glob(glob)).await else { panic!("not found") };
+    let Ok(Reply::Result(OpResult::Glob(found))) = guest.call(Operation::Glob(glob)).await else {
+        panic!("not found")
+    };
     assert_eq!(found.paths, ["@project/src/a.rs"]);
 
     let grep = Grep {
@@ -91,13 +98,15 @@ async fn directories_are_listed_and_searched() {
         include_ignored: false,
         one_per_file: false,
     };
-    let Ok(OpResult::Grep(found)) = guest.call(Operation::Grep(grep)).await else { panic!("not searched") };
+    let Ok(Reply::Result(OpResult::Grep(found))) = guest.call(Operation::Grep(grep)).await else {
+        panic!("not searched")
+    };
     let places: Vec<_> = found.matches.iter().map(|found| (found.path.as_str(), found.line)).collect();
     assert_eq!(places, [("@project/b.txt", 1), ("@project/src/a.rs", 2)]);
 }
 
 #[tokio::test]
-async fn nothing_outside_is_read_and_nothing_hangs() {
+async fn outside_links_and_fifos_are_refused() {
     let guest = Guest::start().await;
     symlink("/etc/passwd", guest.project().join("out")).unwrap();
     symlink("/proc/self/environ", guest.project().join("environ")).unwrap();

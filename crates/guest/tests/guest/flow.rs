@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Bounds, Exec, ExecResult, OpResult, Operation, Reason, ToolFailure};
+use operations::{Bounds, Exec, ExecResult, KillMethod, Operation, Reason, ToolFailure};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{CallSpec, OutputSink, Placement};
+use worker_protocol::convert::Reply;
 
-use crate::harness::{Group, Guest, command, given_enough, nap, peak_kib, running, sh, until};
+use crate::harness::{Group, Guest, command, given_enough, made, nap, peak_kib, running, sh, until};
 use crate::sinks::Gate;
 
 /// What a worker may send before it gets credit.
@@ -38,7 +39,7 @@ fn watch(
             output: Some(&sink),
         };
         match guest.client.call(spec, placement, cancel).await.unwrap().outcome {
-            Ok(OpResult::Exec(result)) => Ok(result),
+            Ok(Reply::Command(report)) => Ok(made(*report)),
             Ok(other) => panic!("not of exec: {other:?}"),
             Err(failure) => Err(failure),
         }
@@ -81,7 +82,7 @@ async fn a_flood_through_a_slow_reader_is_whole_and_takes_no_memory() {
 }
 
 #[tokio::test]
-async fn whatever_happens_the_counts_agree() {
+async fn flow_counts_agree_under_random_ends() {
     // Odd numbers of bytes, ends and paces that meet in many ways; a disagreement would close the stream for all.
     let guest = Arc::new(Guest::patient(Duration::from_secs(3)).await);
     for rounds in [0..24, 24..48] {
@@ -131,7 +132,7 @@ async fn meet(guest: Arc<Guest>, round: usize) {
 }
 
 #[tokio::test]
-async fn who_does_not_read_holds_up_one_command_and_no_other() {
+async fn slow_reader_holds_up_only_its_own_command() {
     let guest = Arc::new(Guest::start().await);
     let gate = Arc::new(Gate::closed());
     let stuck = Exec { timeout: Duration::from_secs(110), ..sh("yes & yes >&2 & wait") };
@@ -161,11 +162,11 @@ async fn a_command_that_is_over_waits_for_its_reader() {
     let done = call.await.unwrap().unwrap();
     assert_eq!((done.exit_code, done.stdout_bytes), (Some(0), 1_100_000));
     assert_eq!(gate.counts(), (1_100_000, 0));
-    assert_eq!(done.kill.as_ref().unwrap().method, "none-needed");
+    assert_eq!(done.kill.as_ref().unwrap().method(), KillMethod::NoneNeeded);
 }
 
 #[tokio::test]
-async fn what_nobody_reads_in_time_is_counted() {
+async fn unread_output_is_counted() {
     let guest = Arc::new(Guest::patient(Duration::from_secs(3)).await);
     let gate = Arc::new(Gate::closed());
     let script = "head -c 1080000 /dev/zero; head -c 20000 /dev/zero >&2";
@@ -175,7 +176,7 @@ async fn what_nobody_reads_in_time_is_counted() {
 }
 
 #[tokio::test]
-async fn nobody_has_to_read_for_a_command_to_be_ended() {
+async fn unread_command_can_be_ended() {
     let guest = Arc::new(Guest::start().await);
     for placed in [false, true] {
         let nap = nap(if placed { 21 } else { 22 });
@@ -199,7 +200,7 @@ async fn nobody_has_to_read_for_a_command_to_be_ended() {
 }
 
 #[tokio::test]
-async fn a_timeout_is_one_whoever_reads() {
+async fn timeout_holds_without_a_reader() {
     let guest = Arc::new(Guest::patient(Duration::from_secs(3)).await);
     let gate = Arc::new(Gate::closed());
     let exec = |limit: Duration| Exec { timeout: limit * 7 / 10, ..command(&["yes"]) };

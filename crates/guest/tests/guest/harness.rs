@@ -10,12 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jail::SandboxPath;
-use ops::{Bounds, Exec, ExecResult, KillEvidence, OpResult, Operation, Outcome, ToolFailure};
-use parking_lot::Mutex;
+use operations::{
+    Bounds, CommandEnd, CommandReport, EndedBy, Exec, ExecResult, KillEvidence, KillMethod, Operation, Stop,
+    ToolFailure,
+};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{CallSpec, Client, ConnectOptions, Finished, LaneError, Peer, Placement};
+use worker_protocol::convert::Reply;
 
 pub(crate) struct Guest {
     pub(crate) client: Client,
@@ -80,7 +83,7 @@ impl Guest {
         path.to_str().unwrap().to_owned()
     }
 
-    pub(crate) async fn call(&self, operation: Operation) -> Outcome {
+    pub(crate) async fn call(&self, operation: Operation) -> Result<Reply, ToolFailure> {
         self.finish(operation, Bounds::default(), None, CancellationToken::new()).await.unwrap().outcome
     }
 
@@ -90,7 +93,7 @@ impl Guest {
         bounds: Bounds,
         placement: Option<Arc<dyn Placement>>,
         cancel: CancellationToken,
-    ) -> Result<Finished, LaneError> {
+    ) -> Result<Finished<Reply>, LaneError> {
         let deadline = Duration::from_secs(60);
         let spec =
             CallSpec { operation: &operation, bounds: &bounds, deadline, preview: false, output: None };
@@ -106,11 +109,18 @@ impl Guest {
     }
 }
 
-pub(crate) fn result(outcome: Outcome) -> ExecResult {
+/// What a client is told of a command that ran.
+pub(crate) fn result(outcome: Result<Reply, ToolFailure>) -> ExecResult {
     match outcome {
-        Ok(OpResult::Exec(result)) => result,
+        Ok(Reply::Command(report)) => made(*report),
         other => panic!("the command did not run: {other:?}"),
     }
+}
+
+pub(crate) fn made(report: CommandReport) -> ExecResult {
+    let ended_by = if report.stop == Stop::Deadline { EndedBy::Timeout } else { EndedBy::Unspecified };
+    let CommandReport { exit, stdout, stderr, usage, kill, .. } = report;
+    CommandEnd { exit, ended_by, kill, usage, stdout, stderr, ..CommandEnd::default() }.into()
 }
 
 pub(crate) fn command(argv: &[&str]) -> Exec {
@@ -199,7 +209,13 @@ impl Placement for Group {
             let _ = kill_process_group(pid, Signal::KILL);
         }
         Box::pin(async {
-            KillEvidence { ended: 1, left: 0, method: "test".to_owned(), took_us: 7, running: 0 }
+            KillEvidence {
+                ended: 1,
+                left: 0,
+                method: KillMethod::CgroupV2Kill.into(),
+                took_us: 7,
+                running: 0,
+            }
         })
     }
 }

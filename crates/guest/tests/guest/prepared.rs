@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use ops::{Bounds, Exec, Operation, Outcome, Shell};
+use operations::{Bounds, Exec, Operation, Shell, ToolFailure};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{CallSpec, Prepared};
+use worker_protocol::convert::Reply;
 
 use crate::harness::{Group, Guest, command, result, sh};
 
@@ -22,7 +23,7 @@ fn alive(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-async fn run(guest: &Guest, operation: Operation, prepared: Prepared) -> Outcome {
+async fn run(guest: &Guest, operation: Operation, prepared: Prepared) -> Result<Reply, ToolFailure> {
     let bounds = Bounds::default();
     let deadline = std::time::Duration::from_secs(60);
     let spec = CallSpec { operation: &operation, bounds: &bounds, deadline, preview: false, output: None };
@@ -30,7 +31,7 @@ async fn run(guest: &Guest, operation: Operation, prepared: Prepared) -> Outcome
 }
 
 #[tokio::test]
-async fn it_becomes_the_command() {
+async fn prepared_process_becomes_the_command() {
     let guest = Guest::start().await;
     let (waiting, group) = prepared(&guest).await;
     let expected = pid(&group);
@@ -43,7 +44,7 @@ async fn it_becomes_the_command() {
 }
 
 #[tokio::test]
-async fn one_that_was_stopped_runs_all_the_same() {
+async fn stopped_prepared_process_still_runs() {
     let guest = Guest::start().await;
     let (waiting, group) = prepared(&guest).await;
     kill_process(Pid::from_raw(pid(&group).try_into().unwrap()).unwrap(), Signal::STOP).unwrap();
@@ -51,7 +52,7 @@ async fn one_that_was_stopped_runs_all_the_same() {
 }
 
 #[tokio::test]
-async fn another_takes_the_place_of_one_that_is_gone_or_too_small() {
+async fn lost_or_small_prepared_process_is_replaced() {
     let guest = Guest::start().await;
     let (waiting, group) = prepared(&guest).await;
     let gone = pid(&group);
@@ -74,24 +75,24 @@ async fn another_takes_the_place_of_one_that_is_gone_or_too_small() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_run_fails_as_ever() {
+async fn prepared_process_reports_failed_commands() {
     let guest = Guest::start().await;
     let (waiting, _) = prepared(&guest).await;
     let refused = run(&guest, Operation::Exec(command(&["rm", "x"])), waiting).await.unwrap_err();
-    assert_eq!(refused.reason, ops::Reason::CommandNotAllowed);
+    assert_eq!(refused.reason, operations::Reason::CommandNotAllowed);
     let (waiting, _) = prepared(&guest).await;
     let script = guest.script("broken", "#!/no/such/interpreter\n");
     let refused = run(&guest, Operation::Exec(command(&[&script])), waiting).await.unwrap_err();
-    assert_eq!(refused.reason, ops::Reason::NotFound);
+    assert_eq!(refused.reason, operations::Reason::NotFound);
     let (waiting, _) = prepared(&guest).await;
     let Exec { cwd, env, stdin, timeout, .. } = command(&["sh"]);
     let shell = Shell { script: "echo $((6*7))".to_owned(), cwd, env, stdin, stdin_file: None, timeout };
-    let ran = run(&guest, Operation::Shell(shell), waiting).await.unwrap();
-    assert_eq!(ran.command().unwrap().stdout, "42\n");
+    let ran = result(run(&guest, Operation::Shell(shell), waiting).await);
+    assert_eq!(ran.stdout, "42\n");
 }
 
 #[tokio::test]
-async fn one_that_is_not_used_goes() {
+async fn unused_prepared_process_ends() {
     let guest = Guest::start().await;
     let (waiting, group) = prepared(&guest).await;
     let pid = pid(&group);

@@ -109,7 +109,7 @@ async fn an_end_before_anything_is_an_end() {
 }
 
 #[tokio::test]
-async fn a_first_frame_that_is_no_hello_is_not_answered() {
+async fn first_frame_must_be_a_hello() {
     let older =
         frame(0, Body::Hello(Hello { protocol: PROTOCOL + 1, nonce: vec![3; 32], ..Hello::default() }));
     for bytes in [
@@ -155,7 +155,7 @@ fn waiting(id: u64, terminal: Option<Terminal>) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn what_no_terminal_has_ends_it_without_an_answer() {
+async fn invalid_terminal_frames_close_the_stream() {
     let size = |rows, columns| TerminalSize { rows, columns };
     let terminal = |size| Some(Terminal { size, login_shell: false, pipes: false });
     let input = |length| frame(1, Body::Input(Input { data: vec![b'k'; length] }));
@@ -200,7 +200,7 @@ async fn a_terminal_is_for_commands() {
 }
 
 #[tokio::test]
-async fn pings_are_answered_and_signals_for_nobody_ignored() {
+async fn pings_are_answered_and_messages_for_unknown_calls_ignored() {
     let bytes = [
         frame(9, Body::Go(Go { evidence: None })),
         frame(9, Body::Cancel(Cancel {})),
@@ -219,7 +219,7 @@ async fn pings_are_answered_and_signals_for_nobody_ignored() {
 }
 
 #[tokio::test]
-async fn an_operation_that_is_none_fails_alone() {
+async fn invalid_operation_fails_alone() {
     let (frames, code) = after_hello(&frame(5, Body::Start(Start::default())), 1).await;
     assert_eq!(code, Some(0));
     let [FromWorker { id: 5, body: Some(from_worker::Body::Outcome(outcome)) }] = &frames[..] else {

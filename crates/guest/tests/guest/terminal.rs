@@ -4,13 +4,14 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Bounds, Exec, ExecResult, Outcome, Reason};
+use operations::{Bounds, Exec, ExecResult, Reason, ToolFailure};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{
     Finished, Keyboard, LaneError, OutputSink, Placement, SessionOver, Terminal, TerminalSignal,
     TerminalSize, TerminalSpec,
 };
+use worker_protocol::convert::Reply;
 
 use crate::harness::{Group, Guest, command, given_enough, nap, peak_kib, result, running, sh, until};
 use crate::sinks::{Gate, Screen};
@@ -73,7 +74,7 @@ impl Session {
 }
 
 #[tokio::test]
-async fn what_is_typed_is_echoed_and_read() {
+async fn typed_input_is_echoed_and_read() {
     let guest = Guest::start().await;
     let session = Session::open(&guest, &command(&["cat"]));
     session.types("hello\n").await;
@@ -90,7 +91,7 @@ async fn what_is_typed_is_echoed_and_read() {
 }
 
 #[tokio::test]
-async fn it_is_a_terminal_in_every_way() {
+async fn session_has_a_controlling_terminal() {
     let guest = Guest::start().await;
     let script = "for fd in 0 1 2; do test -t $fd || echo no tty; done; \
                   echo from tty >/dev/tty; stty -a | tr ';' '\\n' | grep -o iutf8; ls /proc/self/fd | wc -l; \
@@ -107,7 +108,7 @@ async fn it_is_a_terminal_in_every_way() {
 }
 
 #[tokio::test]
-async fn its_size_is_what_was_asked_for_last() {
+async fn terminal_has_the_last_requested_size() {
     let guest = Guest::start().await;
     let script = "stty size; trap 'stty size; exit 5' WINCH; echo ready; while :; do sleep 0.02; done";
     let session = Session::open(&guest, &sh(script));
@@ -167,7 +168,15 @@ async fn a_shell_without_arguments_reads_no_startup_file() {
     for name in [".bashrc", ".bash_profile", ".profile"] {
         fs::write(home.path().join(name), "echo plan''ted\n").unwrap();
     }
-    let env = [("HOME".to_owned(), home.path().to_str().unwrap().to_owned())];
+    let file = |name: &str| home.path().join(name).to_str().unwrap().to_owned();
+    // In this mode bash reads `ENV`, as other shells always do.
+    let env = [
+        ("HOME", file("")),
+        ("ENV", file(".bashrc")),
+        ("POSIXLY_CORRECT", "1".to_owned()),
+        ("PROMPT_COMMAND", "echo plan''ted".to_owned()),
+    ];
+    let env = env.map(|(name, value)| (name.to_owned(), value));
     for (args, planted) in [(vec![], false), (vec!["-l".to_owned()], true)] {
         let exec = Exec { args, env: env.clone().into(), ..sh("unused") };
         let session = Session::open_with(&guest, &exec, true, None);
@@ -179,7 +188,7 @@ async fn a_shell_without_arguments_reads_no_startup_file() {
 }
 
 #[tokio::test]
-async fn whoever_sat_there_is_hung_up_on() {
+async fn cancelled_session_sends_hangup() {
     let guest = Guest::start().await;
     for placed in [false, true] {
         let (sleep, mark) = (nap(if placed { 32 } else { 33 }), format!("hung-up-{placed}"));
@@ -205,7 +214,7 @@ async fn whoever_sat_there_is_hung_up_on() {
 }
 
 #[tokio::test]
-async fn nothing_outlives_its_session() {
+async fn processes_end_with_their_session() {
     let guest = Guest::start().await;
     let nap = nap(34);
     let script = format!("trap '' HUP; (setsid nohup sleep {nap} &); nohup sleep {nap} & echo ready; read x");
@@ -260,7 +269,7 @@ async fn long_input_arrives_whole() {
 }
 
 #[tokio::test]
-async fn what_it_shows_is_whole_and_bounded() {
+async fn terminal_output_is_complete_and_bounded() {
     let guest = Guest::start().await;
     let (exec, gate) = (command(&["seq", "300000"]), Arc::new(Gate::slow(4)));
     let output: Arc<dyn OutputSink> = Arc::clone(&gate) as _;
@@ -290,7 +299,7 @@ async fn a_terminal_that_was_closed_can_be_opened_again() {
 }
 
 #[tokio::test]
-async fn its_time_is_limited() {
+async fn terminal_time_is_limited() {
     let guest = Guest::start().await;
     let (exec, bounds) = (command(&["cat"]), Bounds::default());
     let output: Arc<dyn OutputSink> = Arc::new(Screen::default());
@@ -299,16 +308,18 @@ async fn its_time_is_limited() {
         let terminal = guest.client.terminal(spec, None, &CancellationToken::new()).unwrap();
         terminal.finished().await.unwrap().outcome
     };
-    let began = |done: &Outcome| !done.as_ref().is_err_and(|failure| failure.reason == Reason::TimedOut);
+    let began = |done: &Result<Reply, ToolFailure>| {
+        !done.as_ref().is_err_and(|failure| failure.reason == Reason::TimedOut)
+    };
     let done = result(given_enough(Duration::from_millis(300), run, began).await);
     assert_eq!((done.timed_out, done.signal, done.kill.as_ref().unwrap().left), (true, Some(1), 0));
 }
 
 #[tokio::test]
-async fn what_cannot_run_says_so() {
+async fn failed_terminal_command_has_a_reason() {
     let guest = Guest::start().await;
     for (program, reason) in [("no-such-program", Reason::NotFound), ("rm", Reason::CommandNotAllowed)] {
-        let finished: Result<Finished, LaneError> =
+        let finished: Result<Finished<Reply>, LaneError> =
             Session::open(&guest, &command(&[program])).terminal.finished().await;
         assert_eq!(finished.unwrap().outcome.unwrap_err().reason, reason);
     }

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use git2::{DiffOptions, Index, IndexEntry, IndexEntryExtendedFlag, Oid, Repository};
 use jail::{Access, Jail, Mount, SandboxPath};
-use ops::{Binder, Bound, Bounds};
+use operations::{Binder, Bound, Bounds};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
 use rustix::io::Errno;
 

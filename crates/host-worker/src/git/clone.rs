@@ -33,7 +33,7 @@ const SOURCE: &str = "/source";
 pub(crate) enum CloneFailure {
     #[error("the workspace to clone into is not empty")]
     NotEmpty,
-    #[error("the source is no git repository")]
+    #[error("the source is not a git repository")]
     NoRepository,
     #[error("the source belongs to another user than the workspace")]
     NotOwned,
@@ -47,7 +47,7 @@ pub(crate) enum CloneFailure {
     )]
     Elsewhere,
     #[error(
-        "the source is a work tree whose repository no longer has it; `git worktree repair` there may help"
+        "the source is a work tree that its repository no longer lists; `git worktree repair` there may help"
     )]
     NoWorkTree,
     #[error(

@@ -1,7 +1,7 @@
 //! Implements `git commit -m`: the index as a new commit on HEAD. No hooks, no editor, no signature.
 
 use git2::{Commit, Diff, ErrorCode, Oid, Repository, RepositoryState, Signature, Tree, message_prettify};
-use ops::{Binder, Bound, Bounds};
+use operations::{Binder, Bound, Bounds};
 
 use super::error::{GitError, shown};
 use super::output::Output;

@@ -4,7 +4,7 @@ use git2::{
     Delta, Diff, DiffDelta, DiffFindOptions, DiffOptions, ErrorCode, Index, IndexEntry, Repository, Tree,
 };
 use jail::{Jail, Mount, SandboxPath};
-use ops::GitDiffFlag;
+use operations::GitDiffFlag;
 
 use super::compare::{contents, limit};
 use super::conversion::Converted;

@@ -1,14 +1,14 @@
 //! The reasons why a git command failed, in words for an agent: `@project` instead of paths of the jail, and a remedy.
 
 use git2::{ErrorClass, ErrorCode};
-use ops::{Held, Reason, ToolFailure, before_effect};
+use operations::{Held, Reason, ToolFailure, before_effect};
 use text::{Shape, excerpt_of};
 use thiserror::Error;
 
 /// A git operation that failed or was refused.
 #[derive(Debug, Error)]
 pub(super) enum GitError {
-    #[error("@project is no git repository (there is no @project/.git)")]
+    #[error("@project is not a git repository (there is no @project/.git)")]
     NoRepository,
     #[error("refused: {place} is {what}; only a repository that is wholly in one place is opened")]
     Redirected { place: String, what: &'static str },
@@ -47,24 +47,24 @@ pub(super) enum GitError {
     TooLargeToShow { path: String, bytes: u64, most: u64 },
     #[error("nothing to commit: nothing is staged; add files with git add first")]
     NothingStaged,
-    #[error("cannot commit while a {0} is in progress; it has to be concluded by a person")]
+    #[error("cannot commit while a {0} is in progress; a person has to finish or abort it")]
     InProgress(&'static str),
     #[error("cannot commit: these files have unresolved conflicts; resolve and add them first:\n{0}")]
     Conflicts(String),
     #[error(
-        "the branch was moved by somebody else in this moment; nothing was committed to it, look and try again"
+        "another process moved the branch at the same time, so nothing was committed; look at it and try again"
     )]
     Moved,
     #[error(
-        "cannot commit: {0} is checked out in another work tree of this repository, too, where it would move under \
-         somebody's feet; have a person run `git switch -c NEW-BRANCH` here on the host"
+        "cannot commit: {0} is also checked out in another work tree of this repository, which the commit \
+         would disturb; have a person run `git switch -c NEW-BRANCH` here on the host"
     )]
     CheckedOut(String),
     #[error("the commit message is empty")]
     EmptyMessage,
     #[error("the repository is locked by another git process (or one that crashed): {0}")]
     Locked(String),
-    #[error("the repository uses {what}, which the git operations do not know; {remedy}")]
+    #[error("the repository uses {what}, which the git operations do not support; {remedy}")]
     Unsupported { what: String, remedy: &'static str },
     #[error(
         "an object is missing: this repository is a partial clone, and the git operations fetch nothing; have a person run \

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use git2::{Delta, Diff, DiffDelta, DiffOptions, Patch};
-use ops::GitFormat;
+use operations::GitFormat;
 
 use super::compare::{changes, contents};
 use super::error::GitError;

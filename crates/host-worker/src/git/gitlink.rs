@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_leads_out_is_no_place() {
+    fn gitlink_paths_outside_are_refused() {
         for (path, result) in [
             ("sub/../.git/modules/sub", Some(".git/modules/sub")),
             ("a/b/../../.git/modules/a/b", Some(".git/modules/a/b")),

@@ -6,7 +6,7 @@
 use git2::{Commit, Diff, DiffOptions, ErrorCode, Object, Repository, Signature, Time};
 use jiff::Timestamp;
 use jiff::tz::{Offset, TimeZone};
-use ops::{GitFormat, GitLogFlag, GitRevision};
+use operations::{GitFormat, GitLogFlag, GitRevision};
 
 use super::error::{GitError, shown};
 use super::formats::Formats;

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use git2::{Commit, Oid, Repository, Tree};
 use jail::SandboxPath;
-use ops::{GitLogFlag, GitRevisions};
+use operations::{GitLogFlag, GitRevisions};
 
 use super::error::GitError;
 use super::history::{self, Style};

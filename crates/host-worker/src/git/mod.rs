@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 
 use git2::{Oid, Repository};
 use jail::Jail;
-use ops::{Bound, Bounds, Git, GitResult, OpResult, Outcome, Preview, ToolFailure};
+use operations::{Bound, Bounds, Git, GitResult, OpResult, Outcome, Preview, ToolFailure};
 
 use crate::sys;
 

@@ -1,6 +1,6 @@
 //! Bounded text: it keeps the output that fits and counts the rest to the byte.
 
-use ops::GitResult;
+use operations::GitResult;
 
 /// Collects output up to a limit.
 #[derive(Debug)]

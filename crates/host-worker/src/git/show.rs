@@ -4,7 +4,7 @@ use std::path::Path;
 
 use git2::{Blob, ErrorCode, Object, ObjectType, Repository, Tag, Tree};
 use jail::SandboxPath;
-use ops::{GitLogFlag, GitRevision};
+use operations::{GitLogFlag, GitRevision};
 
 use super::error::{GitError, shown};
 use super::history::{self, Style};

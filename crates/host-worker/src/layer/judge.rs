@@ -119,7 +119,7 @@ pub(super) fn judge(change: &Judged<'_>, since: Since) -> Judgement {
 
 fn objection(change: &Judged<'_>, name: &EntryName, since: Since) -> Option<&'static str> {
     if is_obeyed_by_git(change) {
-        return Some("git on the host would run it or obey it: look at it first");
+        return Some("git on the host would run or obey it: review it first");
     }
     let changed = match (change.old, change.beneath) {
         (Some(old), Some(beneath)) if old.kind == FileKind::Directory => {
@@ -131,7 +131,7 @@ fn objection(change: &Judged<'_>, name: &EntryName, since: Since) -> Option<&'st
         (None, Some(beneath)) if !since.resumed && change.meta.kind == FileKind::File => {
             let copied = change.changes.open_file(name).is_ok_and(|file| was_copied_up(&file.file));
             if copied && own_change(beneath).is_none_or(|changed| changed >= since.time) {
-                return Some("it seems to have gone from the directory beneath since the run began");
+                return Some("it seems to have been removed from the directory beneath since the run began");
             }
             false
         }

@@ -46,12 +46,13 @@ pub(crate) enum LayerFailure {
     Start(#[from] io::Error),
     #[error("{0}")]
     Open(#[from] OpenError),
-    #[error("it is no small file")]
+    #[error("it is not a small regular file")]
     NoFile,
     #[error("nothing was applied: {0}")]
     Refused(String),
     #[error(
-        "after {applied} changes were applied: {error}; the others are kept, accept again when that is settled"
+        "{applied} changes were applied, then this failed: {error}; the others are kept: fix the cause and \
+         accept again"
     )]
     Interrupted { applied: u64, error: OpenError },
 }

@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use host_launch::{HostWorkerProcess, HostWorkerSpec, Launcher, LinkedSpec};
-use ops::{
+use operations::{
     Bounds, EditResult, Git, GitDiffFlag, GitResult, OpResult, Operation, Outcome, ToolFailure, WriteResult,
 };
 use tempfile::TempDir;
@@ -378,7 +378,7 @@ impl Hand {
         }
     }
 
-    pub fn edit(&mut self, edit: ops::Edit) -> Result<EditResult, ToolFailure> {
+    pub fn edit(&mut self, edit: operations::Edit) -> Result<EditResult, ToolFailure> {
         match self.call(&Operation::Edit(edit))? {
             OpResult::Edit(result) => Ok(result),
             other => panic!("{other:?}"),
@@ -387,7 +387,7 @@ impl Hand {
 }
 
 pub fn write(path: &str, content: impl AsRef<[u8]>) -> Operation {
-    Operation::Write(ops::Write {
+    Operation::Write(operations::Write {
         path: path.parse().unwrap(),
         content: content.as_ref().to_vec(),
         uploaded: None,

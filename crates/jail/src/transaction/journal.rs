@@ -8,6 +8,7 @@
 //! Fields end with NUL, which no path contains. A process that wrote the journal may have been taken over. So the
 //! journal must be well-formed, may name only temporary files, and its paths are checked by the rules like any path.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
@@ -50,7 +51,7 @@ impl Stage {
     }
 
     /// Returns the job and the stage from the name of a journal.
-    pub(super) fn parse(name: &str) -> Option<(u64, Self)> {
+    fn parse(name: &str) -> Option<(u64, Self)> {
         let (job, suffix) = name.split_once('.')?;
         let stage = Self::ALL.into_iter().find(|stage| stage.suffix() == suffix)?;
         Some((job.parse().ok()?, stage))
@@ -136,21 +137,11 @@ impl Journal {
     }
 }
 
-/// Lists the journals of `whose`, with their stages. Other files are not touched.
-pub(super) fn list(private: &Private, whose: Whose) -> Result<(OwnedFd, Vec<(String, Stage)>), Errno> {
-    /// Most entries that are read: more than the number of operations that can run at once.
-    const MOST: usize = 1_000;
-    let directory = private.open_or_make(Keeps::Patches)?;
-    let mut found = Vec::new();
-    for entry in rustix::fs::Dir::read_from(&directory)?.take(MOST) {
-        let entry = entry?;
-        let Ok(name) = entry.file_name().to_str() else { continue };
-        let Some((job, stage)) = Stage::parse(name) else { continue };
-        if whose == Whose::Everyone || whose == Whose::Job(job) {
-            found.push((name.to_owned(), stage));
-        }
-    }
-    Ok((directory, found))
+/// Returns the name and the stage of a journal of `whose`. `None` for another file.
+pub(super) fn parse(name: &CStr, whose: Whose) -> Option<(&str, Stage)> {
+    let name = name.to_str().ok()?;
+    let (job, stage) = Stage::parse(name)?;
+    (whose == Whose::Everyone || whose == Whose::Job(job)).then_some((name, stage))
 }
 
 /// Reads a journal. `None` if it is not well-formed.
@@ -231,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_whole_or_not_at_all() {
+    fn journal_reads_back_complete_or_not_at_all() {
         let bytes = encode(&entries());
         assert_eq!(decode(&bytes), Some(entries()));
         for length in 0..bytes.len() {

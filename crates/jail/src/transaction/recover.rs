@@ -12,7 +12,7 @@ use crate::dir::Dir;
 use crate::error::OpenErrorKind;
 use crate::jail::Jail;
 use crate::name::EntryName;
-use crate::private::Whose;
+use crate::private::{Keeps, Whose};
 use crate::turn::Turn;
 
 /// Result of recovering one transaction.
@@ -40,10 +40,13 @@ impl Jail {
     pub fn recover_patches(&self, whose: Whose) -> std::io::Result<Vec<PatchRecovery>> {
         let Some(private) = self.private() else { return Ok(Vec::new()) };
         let _turn = Turn::of_changes(private)?;
-        let (directory, found) = journal::list(private, whose)?;
+        let directory = private.open_or_make(Keeps::Patches)?;
         let mut recovered = Vec::new();
-        for (name, stage) in found {
-            let recovery = match (stage, journal::read(&directory, &name)) {
+        // All names are read, however many a hostile operation has made, so that they hide no journal. They are not collected.
+        for file in rustix::fs::Dir::read_from(&directory)? {
+            let file = file?;
+            let Some((name, stage)) = journal::parse(file.file_name(), whose) else { continue };
+            let recovery = match (stage, journal::read(&directory, name)) {
                 // No file had been changed.
                 (Stage::Part, _) | (_, None) => None,
                 (Stage::Patch, Some(entries)) => Some(self.roll_back(&entries)),

@@ -282,7 +282,7 @@ fn shadows(top: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn somebody_hostile_at_any_point_changes_only_what_is_said() {
+fn interference_at_any_point_is_reported() {
     for (attack, blow) in ATTACKS {
         for at in points() {
             for fails in [false, true] {

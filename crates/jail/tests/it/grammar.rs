@@ -49,7 +49,7 @@ fn accepted() {
 }
 
 #[test]
-fn what_is_before_an_alias_means_nothing_in_a_request() {
+fn prefix_before_an_alias_is_ignored() {
     for (given, expected) in [
         ("./@project/a.txt", "@project/a.txt"),
         ("/@project/a.txt", "@project/a.txt"),

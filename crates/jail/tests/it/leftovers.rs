@@ -35,7 +35,7 @@ fn a_write_that_ends_leaves_neither_temporary_nor_note() {
 }
 
 #[test]
-fn what_was_noted_is_removed_and_nothing_else() {
+fn sweep_removes_only_noted_files() {
     let (scene, private) = Scene::new().private(1);
     let (notes, lookalike) = (private.join("temporaries"), ".cofferdam-tmp-fedcba9876543210fedcba9876543210");
     fs::create_dir_all(scene.inside.join("a/b")).unwrap();
@@ -51,6 +51,24 @@ fn what_was_noted_is_removed_and_nothing_else() {
     assert_eq!(names(&scene.inside.join("a/b")), [lookalike, "file"]);
     assert_eq!(names(&scene.inside.join("a")), [temporary().as_str(), "b", "file", lookalike].sorted());
     assert!(scene.jail.private().unwrap().is_clean().unwrap());
+}
+
+#[test]
+fn p1_no_number_of_notes_or_journals_hides_another() {
+    let (scene, private) = Scene::new().private(1);
+    for directory in ["temporaries", "patches"] {
+        fs::create_dir(private.join(directory)).unwrap();
+    }
+    for n in 0..12_000 {
+        symlink("-", private.join(format!("temporaries/7.{n:032x}"))).unwrap();
+    }
+    for n in 0..1_200 {
+        fs::write(private.join(format!("patches/{n}.part")), "").unwrap();
+    }
+    assert_eq!(scene.jail.recover_patches(Whose::Everyone).unwrap(), []);
+    assert_eq!(names(&private.join("patches")), [""; 0]);
+    assert_eq!(scene.jail.sweep(Whose::Job(7)).unwrap(), Swept::default());
+    assert_eq!(names(&private.join("temporaries")), [""; 0]);
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn p4_links_lead_to_files_or_to_a_reason() {
 }
 
 #[test]
-fn p4_the_kernels_limit_of_links_is_ours() {
+fn p4_link_limit_equals_the_kernels() {
     let scene = Scene::new();
     fs::write(scene.inside.join("0"), "end").unwrap();
     for number in 1..=41 {

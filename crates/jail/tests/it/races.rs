@@ -19,7 +19,7 @@ fn times() -> u32 {
 }
 
 #[test]
-fn one_of_many_creates() {
+fn one_of_many_creators_wins() {
     const WRITERS: usize = 8;
     let scene = Scene::new();
     for round in 0..50 {
@@ -87,7 +87,7 @@ impl Drop for StoreOnDrop<'_> {
 }
 
 #[test]
-fn nothing_is_written_outside() {
+fn races_write_nothing_outside() {
     let scene = Scene::new();
     let written = against_swapper(&scene, |round| {
         let path = path(&format!("d/f{round}"));
@@ -101,7 +101,7 @@ fn nothing_is_written_outside() {
 }
 
 #[test]
-fn nothing_is_read_from_outside() {
+fn races_read_nothing_outside() {
     let scene = Scene::new();
     against_swapper(&scene, |_| {
         let read = scene.read("d/canary");

@@ -124,7 +124,7 @@ fn special_files_do_not_hang() {
 }
 
 #[test]
-fn devices_are_no_files() {
+fn devices_are_not_files() {
     let jail = Jail::new([Root::open(Mount::Project, Path::new("/dev")).unwrap()], Protection::default());
     let error = jail.readable(&path("null")).unwrap().open_file().unwrap_err();
     assert_eq!(error.to_string(), "@project/null: not a regular file: device");

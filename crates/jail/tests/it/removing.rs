@@ -31,7 +31,7 @@ fn files_and_empty_directories_go() {
 }
 
 #[test]
-fn what_is_refused_says_why() {
+fn refused_removals_say_why() {
     let scene = Scene::new();
     fs::create_dir(scene.inside.join("d")).unwrap();
     fs::write(scene.inside.join("d/file"), "").unwrap();
@@ -55,7 +55,7 @@ fn what_is_refused_says_why() {
 }
 
 #[test]
-fn p1_what_changed_after_the_look_stays() {
+fn p1_files_changed_after_the_check_are_not_removed() {
     let scene = Scene::new();
     let (file, other) = (scene.inside.join("file"), scene.inside.join("other"));
     let changes: [(&str, &dyn Fn()); 5] = [

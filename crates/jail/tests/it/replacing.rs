@@ -64,7 +64,7 @@ fn every_kind_gives_way_to_every_other() {
 }
 
 #[test]
-fn what_links_lead_to_stays_and_other_names_of_a_file_keep_it() {
+fn replacing_keeps_link_targets_and_other_names() {
     let scene = Scene::new();
     let outside = scene.inside.with_file_name("kept");
     fs::create_dir(&outside).unwrap();
@@ -87,7 +87,7 @@ fn what_links_lead_to_stays_and_other_names_of_a_file_keep_it() {
 }
 
 #[test]
-fn what_was_never_complete_is_swept_and_nothing_else() {
+fn sweep_removes_only_incomplete_files() {
     let scene = Scene::new();
     let left = format!(".cofferdam-tmp-{}", "0123456789abcdef".repeat(2));
     for name in [left.as_str(), ".cofferdam-tmp-notes"] {

@@ -115,7 +115,7 @@ fn links_are_not_written_through() {
 }
 
 #[test]
-fn directories_and_the_root_are_no_files() {
+fn directories_and_the_root_are_not_files() {
     let scene = Scene::new();
     fs::create_dir(scene.inside.join("dir")).unwrap();
     assert_eq!(write(&scene, "dir", "x", WriteMode::Replace), Err("@project/dir: is a directory".to_owned()));

@@ -59,7 +59,7 @@ impl Refused {
 
 impl From<Refused> for Response<ResponseBody> {
     fn from(Refused(challenge): Refused) -> Self {
-        let message = "show the token of a run that lives: Authorization: Bearer TOKEN";
+        let message = "send the token of a live run: Authorization: Bearer TOKEN";
         let mut response = plain(StatusCode::UNAUTHORIZED, message);
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
         response

@@ -30,17 +30,13 @@ impl Hosts {
             (Some(host), None) => host.to_str().ok().and_then(Host::parse),
             _ => None,
         };
-        let host = host.ok_or((StatusCode::BAD_REQUEST, "say in one Host header whom the request is for"))?;
+        let host = host.ok_or((StatusCode::BAD_REQUEST, "send exactly one valid Host header"))?;
         let authority = target.authority().map(|authority| Host::parse(authority.as_str()));
         let all_ours = [Some(Some(host)), authority]
             .into_iter()
             .flatten()
             .all(|host| host.is_some_and(|host| self.has(&host)));
-        if all_ours {
-            Ok(())
-        } else {
-            Err((StatusCode::FORBIDDEN, "this Host is not one of the endpoint's own"))
-        }
+        if all_ours { Ok(()) } else { Err((StatusCode::FORBIDDEN, "this Host is not allowed here")) }
     }
 
     fn has(&self, host: &Host) -> bool {

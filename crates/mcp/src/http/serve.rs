@@ -161,12 +161,12 @@ impl<D: Door> Front<D> {
             Err(refused) => return free(refused.into()),
         };
         if !self.client.belongs_to(owners) {
-            let message = "this run, or all of its owner's, have as many connections as they may: close one";
+            let message = "this run, or all runs of its owner, have too many connections: close one";
             return free(closing(plain(StatusCode::TOO_MANY_REQUESTS, message)));
         }
         let Some(endpoint) = self.runs.of(token) else { return free(Refused::bad_token().into()) };
         let Some(place) = endpoint.enter() else {
-            let message = "too many requests of this run are under way";
+            let message = "this run has too many requests at the same time: wait for one to end";
             return free(closing(plain(StatusCode::TOO_MANY_REQUESTS, message)));
         };
         let (mut head, body) = request.into_parts();
@@ -177,8 +177,8 @@ impl<D: Door> Front<D> {
             Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
                 free(plain(StatusCode::PAYLOAD_TOO_LARGE, "the message is larger than 4 MiB"))
             }
-            Ok(Err(_)) => free(plain(StatusCode::BAD_REQUEST, "the message did not come whole")),
-            Err(_) => free(plain(StatusCode::REQUEST_TIMEOUT, "the message took longer than 30 s to come")),
+            Ok(Err(_)) => free(plain(StatusCode::BAD_REQUEST, "the message is incomplete")),
+            Err(_) => free(plain(StatusCode::REQUEST_TIMEOUT, "the message took longer than 30 s to arrive")),
         }
     }
 }

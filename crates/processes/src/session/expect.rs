@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use ops::Malformed;
+use operations::Malformed;
 use regex::bytes::{Regex, RegexBuilder};
 
 /// Most memory of one expression, and as much again for its search.
@@ -19,7 +19,7 @@ impl Expect {
             built.map_err(|error| {
                 let why = match error {
                     regex::Error::CompiledTooBig(_) => "is too large when it is compiled",
-                    _ => "is no regular expression that is supported (no look-around, no back references)",
+                    _ => "is not a supported regular expression (no look-around, no back references)",
                 };
                 Malformed::new(&format!("{field}[{number}]"), why)
             })
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expression_or_too_large_is_refused_by_its_place() {
+    fn invalid_or_large_expression_is_refused_by_index() {
         assert_eq!(compile(&["a", "("]).unwrap_err().field, "session.expect[1]");
         assert_eq!(compile(&[r"(a)\1"]).unwrap_err().field, "session.expect[0]");
         assert!(compile(&["((a{1000}){1000}){1000}"]).is_err());

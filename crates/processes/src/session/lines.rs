@@ -15,7 +15,7 @@ use uuid::Uuid;
 /// The end of a mark's first part.
 const HALF: usize = 20;
 
-/// Random digits that are secret until the shell writes them. Digits, because a terminal may change letters.
+/// Random digits that are secret until the shell writes them. Digits are used because a terminal may change letters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mark(String);
 
@@ -40,8 +40,8 @@ impl Mark {
 
 /// Returns the first line of a session.
 ///
-/// Only bash has a history, which would change a text with a `!` in it. An ash takes the end of a background job for the end of its
-/// input, and has to ignore that.
+/// Only bash has a history, which would change a text with a `!` in it. An ash takes the end of a background job for the end of
+/// its input, and has to ignore that.
 pub(super) fn opening(end: &Mark) -> Vec<u8> {
     let quiet = r#"PS1= PS2= PROMPT_COMMAND=; unset ENV; if [ -n "${BASH_VERSION-}" ]; then set +o history +o histexpand; else set -o ignoreeof; fi"#;
     format!("{quiet}\n{}\n", end.command("0")).into_bytes()

@@ -8,8 +8,9 @@ mod lines;
 mod scan;
 mod shown;
 
-use ops::{Reason, SessionResult, SessionState, ToolFailure};
-use parking_lot::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use operations::{Exit, Reason, SessionResult, SessionState, ToolFailure};
 use tokio::sync::watch;
 use wire::v1;
 
@@ -19,8 +20,8 @@ use self::shown::Told;
 
 pub(crate) use self::expect::Expect;
 
-/// Most lines that the shell may take, one after the other, without writing the mark that they ask for. They come within three
-/// seconds.
+/// Most lines that the shell may take, one after the other, without writing the mark that they ask for. They are sent within
+/// three seconds.
 const PATIENCE: u32 = 8;
 
 /// The state of a session beside its process.
@@ -37,12 +38,14 @@ struct State {
     unanswered: u32,
     /// The shell takes lines.
     is_open: bool,
+    /// Number of processes that the kernel had killed for lack of memory when the command began, if that is known.
+    oom_kills: Option<u64>,
 }
 
 impl Session {
     /// Returns the session of a new shell, or of a former daemon's. The shell's answers show what runs in it.
     pub(crate) fn new(at: u64) -> Self {
-        let state = State { scan: Scan::new(Mark::new(), at), unanswered: 0, is_open: true };
+        let state = State { scan: Scan::new(Mark::new(), at), unanswered: 0, is_open: true, oom_kills: None };
         Self {
             state: Mutex::new(state),
             changed: watch::Sender::new(()),
@@ -95,13 +98,30 @@ impl Session {
     }
 
     /// Returns the line for this command, which becomes the current one. Keeps at most `limit` bytes of its output.
-    pub(crate) fn give(&self, command: &str, limit: usize) -> Vec<u8> {
+    pub(crate) fn give(&self, command: &str, limit: usize, oom_kills: Option<u64>) -> Vec<u8> {
         let (begin, end) = (Mark::new(), Mark::new());
         let line = lines::command(&begin, &end, command);
         let mut state = self.state.lock();
         state.scan.give(begin, end, limit);
-        state.unanswered = 0;
+        (state.unanswered, state.oom_kills) = (0, oom_kills);
         line
+    }
+
+    /// Names the limit that ended the command of a result, if one did. `oom_kills` is the present number.
+    pub(crate) fn judge(&self, result: SessionResult, oom_kills: Option<u64>) -> SessionResult {
+        let limit = match (result.state(), Exit::of(result.exit_code, None)) {
+            (SessionState::Done, Some(exit)) => {
+                let before = self.state().oom_kills;
+                let out_of_memory = before.zip(oom_kills).is_some_and(|(before, now)| now > before);
+                exit.limit(false, out_of_memory)
+            }
+            // The end of the shell is that of its process, which has its own cause.
+            _ => None,
+        };
+        match limit {
+            Some(limit) => SessionResult { ended_by: limit.into(), ..result },
+            None => result,
+        }
     }
 
     /// Returns a line that asks the shell for the mark, if a command runs and the shell takes lines.
@@ -143,5 +163,34 @@ fn told(how: SessionState, told: Told) -> SessionResult {
         omitted_bytes: omitted,
         output_offset: offset,
         ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use operations::EndedBy;
+
+    use super::*;
+
+    #[test]
+    fn a_limit_that_ended_a_command_is_named() {
+        let session = Session::new(0);
+        let judged = |state: SessionState, code, oom_kills| {
+            let result = SessionResult { state: state.into(), exit_code: code, ..Default::default() };
+            session.judge(result, oom_kills).ended_by()
+        };
+        assert_eq!(
+            judged(SessionState::Done, Some(137), Some(9)),
+            EndedBy::Unspecified,
+            "no number is known"
+        );
+        session.give("true", 100, Some(1));
+        assert_eq!(judged(SessionState::Done, Some(137), Some(1)), EndedBy::Unspecified);
+        assert_eq!(judged(SessionState::Done, Some(137), Some(2)), EndedBy::MemoryLimit);
+        assert_eq!(judged(SessionState::Done, Some(0), Some(2)), EndedBy::Unspecified);
+        assert_eq!(judged(SessionState::Done, Some(153), None), EndedBy::FileSizeLimit);
+        // What ended the shell is known of its process.
+        assert_eq!(judged(SessionState::Ended, Some(137), Some(2)), EndedBy::Unspecified);
+        assert_eq!(judged(SessionState::Running, None, Some(2)), EndedBy::Unspecified);
     }
 }

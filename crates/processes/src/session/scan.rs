@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_a_mark_is_output() {
+    fn lookalike_marks_are_output() {
         let (mut scan, begin, end) = scan();
         scan.feed(&mark(&begin, "0"));
         for code in ["", "1234", "x", "-1"] {

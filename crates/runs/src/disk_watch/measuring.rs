@@ -1,4 +1,4 @@
-//! Measuring what runs have, those that live and those that have ended.
+//! Measures the disk space of runs, both live and ended.
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd as _;
@@ -14,11 +14,11 @@ use crate::quota::Found;
 use crate::root_layer;
 use crate::run::Run;
 
-/// Time for which what is left of ended runs is measured in one go, and their number.
+/// Longest time for one batch of measuring ended runs, and most runs in it.
 const LEFT: Duration = Duration::from_millis(20);
 const AT_ONCE: usize = 16;
 
-/// Counts what is left of runs that have ended, a little at a time. Nothing adds to it.
+/// Measures some of the runs that have ended. Their files no longer grow.
 pub(super) async fn left(watch: &DiskWatch) {
     let projects = &watch.runs.launcher.projects;
     let known: BTreeSet<RunId> = projects.left().keys().copied().collect();
@@ -36,7 +36,7 @@ pub(super) async fn left(watch: &DiskWatch) {
     }
 }
 
-/// The workspace of another run is counted with that one.
+/// Leaves out the workspace of another run, which is counted for that run.
 fn without_kept(mut record: Record) -> Record {
     if let Workspace::Kept { .. } = record.spec.workspace {
         record.spec.workspace = Workspace::Bind { path: PathBuf::new() };
@@ -54,7 +54,7 @@ pub(super) struct Unnamed {
 }
 
 impl Unnamed {
-    /// Directories as the commands see them, in which files count. Blocks.
+    /// Returns the directories, as the commands see them, whose files count. Blocks.
     pub(super) fn places(&self) -> Vec<String> {
         let root = self.slots.as_deref().map_or_else(Vec::new, root_layer::shown);
         let root = root.into_iter().map(|directory| directory + "/");
@@ -77,7 +77,7 @@ pub(super) fn unnamed(watch: &DiskWatch, id: RunId, run: &Run) -> Unnamed {
     }
 }
 
-/// Measures what a run has.
+/// Measures the disk space of a live run.
 pub(super) fn of_run(
     watch: &DiskWatch,
     id: RunId,
@@ -88,8 +88,9 @@ pub(super) fn of_run(
     measured(paths, Some(uploads), run.disk.worth_counting(), unnamed(watch, id, run))
 }
 
-/// Adds up what is in all of these directories of the daemon's, what commands have beside that, and the uploads. A directory
-/// that is not there has nothing.
+/// Adds up the files in all of these directories, the files without a name that commands have open, and the uploads.
+///
+/// A directory that does not exist counts as empty.
 async fn measured(
     paths: Vec<PathBuf>,
     uploads: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! The task that watches the state disk: its free room, and what runs have when there is a reason to look.
+//! The task that watches the state disk: its free space, and the space of each run when there is a reason to measure.
 //!
 //! ```text
 //!  free room, every 40 ms while a measured run has a command, every 10 while the disk falls
@@ -9,12 +9,12 @@
 //!           └► over: they are killed at once
 //! ```
 //!
-//! A run that the kernel counts is checked at each look, because asking is cheap. Every other run is measured when it may be
-//! over, when it is over and may have made room, and now and then. A measure takes time for each file that the run has, and
-//! the quota bounds those. A run is measured again only after many times as long has passed, unless it may be over by then.
-//! Measures are made beside the looks, which never wait for them.
+//! A run that the kernel counts is checked at each look, because asking is cheap. Every other run is measured in three cases: when it may
+//! be over its quota, when it is over and may have made room, and from time to time. A measure takes time for each file of the run, and the
+//! quota bounds their number. A run is measured again only after many times that duration, unless it may be over by then. Measures run
+//! beside the looks, and a look never waits for a measure.
 //!
-//! While no command runs the watch looks seldom, and [`Quotas::check`] wakes it for the next one.
+//! While no command runs the watch looks seldom, and [`Quotas::check`] wakes it for the next command.
 
 mod measuring;
 mod still;
@@ -45,22 +45,22 @@ const WRITING: Duration = Duration::from_millis(40);
 const HELD: Duration = Duration::from_millis(250);
 /// Time between looks while no run is in use.
 const RESTING: Duration = Duration::from_secs(1);
-/// Shortest time between looks, however many ask for one.
+/// Shortest time between looks, however many callers ask for one.
 const SHORTEST: Duration = Duration::from_millis(5);
-/// Time after which a run that is in use is measured, whatever the free room says.
+/// Time after which a run that is in use is measured, whatever the free space is.
 const USED: Duration = Duration::from_secs(10);
-/// The same for a run that is not.
+/// Time after which a run that is not in use is measured.
 const UNUSED: Duration = Duration::from_secs(60);
-/// Part of the time that measuring one run may take.
+/// Multiple of a measure's duration that passes before the run is measured again.
 const SHARE: u32 = 8;
 /// Runs that are measured at the same time.
 const MEASURES: usize = 2;
-/// Losses of the disk that are a reason to measure.
+/// Losses of the disk that are a reason to measure. The room of the run decides where between the two.
 const LEAST_LOSS: Amount = Amount { bytes: 1 << 20, files: 256 };
 const MOST_LOSS: Amount = Amount { bytes: 32 << 20, files: 4_096 };
-/// Losses beyond what a run may take, after which it is measured however long that takes.
+/// Losses beyond the room of a run, after which it is measured, however long that takes.
 const SURELY: Amount = Amount { bytes: 64 << 20, files: 8_192 };
-/// Losses beyond that, after which its commands are frozen until it is measured.
+/// Losses beyond the room of a run, after which its commands are frozen until it is measured.
 const STILL: Amount = Amount { bytes: 128 << 20, files: 16_384 };
 /// Loss between two looks that makes the next one come sooner.
 const A_FALL: u64 = 1 << 20;
@@ -74,16 +74,16 @@ pub struct DiskWatch {
 
 /// A look at one run.
 struct Looked {
-    /// When it began.
+    /// When the look began.
     at: Instant,
     took: Duration,
-    /// Total loss of the disk by then.
+    /// Total loss of the disk when the look began.
     lost: Amount,
     is_measured: bool,
     still: Option<Still>,
 }
 
-/// A measure that is over.
+/// A measure that has finished.
 struct Measure {
     id: RunId,
     run: Arc<Run>,
@@ -98,12 +98,12 @@ struct Measure {
 struct Looks {
     looked: BTreeMap<RunId, Looked>,
     free: Option<Free>,
-    /// All that the disk has lost between two looks: room that was made meanwhile hides nothing.
+    /// Sum of the disk's losses between two looks. Space that is freed in the meantime does not reduce it.
     lost: Amount,
     measures: JoinSet<Measure>,
-    /// When what is left of ended runs was counted last.
+    /// When ended runs were last measured.
     counted_left: Option<Instant>,
-    /// The free room cannot be seen, and that was said.
+    /// The free space cannot be read, and the error was logged.
     is_blind: bool,
 }
 
@@ -139,7 +139,7 @@ impl Looks {
             Ok(free) => free,
             Err(error) => {
                 if !std::mem::replace(&mut self.is_blind, true) {
-                    tracing::error!(error = %chain(&error), "the room on the state disk cannot be seen");
+                    tracing::error!(error = %chain(&error), "the free space of the state disk cannot be determined");
                 }
                 return RESTING;
             }
@@ -198,7 +198,7 @@ impl Looks {
                 due.push((fell.bytes.saturating_sub(may_take.bytes), *id, run));
             }
         }
-        // First the one that may be over by most.
+        // The run that may be over by most comes first.
         due.sort_by_key(|(excess, ..)| std::cmp::Reverse(*excess));
         for (_, id, run) in due.into_iter().take(MEASURES.saturating_sub(self.measures.len())) {
             self.begin(watch, id, run);
@@ -219,7 +219,7 @@ impl Looks {
                 act(watch, (id, run), found, Instant::now()).await;
             }
             Err(error) if is_first => {
-                tracing::error!(run = %id, error = %chain(&error), "what a run has on the disk is not known");
+                tracing::error!(run = %id, error = %chain(&error), "the disk use of a run is unknown");
             }
             Err(_) => {}
         }
@@ -237,7 +237,7 @@ impl Looks {
         });
     }
 
-    /// Acts upon a measure that is over.
+    /// Acts on a measure that has finished.
     async fn measured(&mut self, watch: &DiskWatch, measure: Measure) {
         let Measure { id, run, at, took, lost, found } = measure;
         let is_ended = match found {
@@ -251,7 +251,7 @@ impl Looks {
         let still = last.still.take();
         *last = Looked { at, took, lost, is_measured: false, still: None };
         let Some(still) = still else { return };
-        // Files that were written during the measure may be too much by now.
+        // Files that were written during the measure may already exceed the quota.
         if !is_ended && is_beyond(last.lost_since(self.lost), run.disk.may_take(), STILL) {
             last.still = Some(still);
         } else {
@@ -269,7 +269,7 @@ impl Looked {
         Amount { bytes: lost.bytes - self.lost.bytes, files: lost.files - self.lost.files }
     }
 
-    /// Returns whether a run that the kernel does not count is to be measured now.
+    /// Returns true if a run that the kernel does not count has to be measured now.
     fn is_due(&self, run: &Run, lost: Amount, is_used: bool, is_asked: bool) -> bool {
         if is_used && is_beyond(lost, run.disk.may_take(), SURELY) {
             return true;
@@ -288,13 +288,13 @@ impl Looked {
     }
 }
 
-/// Takes what was found of a run, and returns whether its commands are ended for it.
+/// Records the space that was found for a run, and returns true if its commands are ended because of it.
 async fn act(watch: &DiskWatch, (id, run): (RunId, &Arc<Run>), found: Found, began: Instant) -> bool {
     let Verdict { standing, is_new, ends_commands } = run.disk.take(found, began);
     if ends_commands {
         still::strike(run).await;
         run.end_commands();
-        // The measure may have stopped early. The watch counts the rest as soon as nothing adds to it.
+        // The measure may have stopped early. The watch counts the rest as soon as no command adds files.
         watch.quotas.look_again();
     }
     if !is_new {
@@ -314,7 +314,7 @@ async fn act(watch: &DiskWatch, (id, run): (RunId, &Arc<Run>), found: Found, beg
         .principal(&spec.principal)
         .agent(&spec.agent_id)
         .details(details);
-    // A log without room says so itself.
+    // An audit log without room reports that itself.
     let _ = watch.audit.enqueue(event).await;
     ends_commands
 }
@@ -336,7 +336,7 @@ async fn tell_level(watch: &DiskWatch, level: Level, free: Free) {
     let _ = watch.audit.enqueue(Event::new(Kind::DiskSpace).details(details)).await;
 }
 
-/// Returns what the disk has lost between two looks.
+/// Returns the space that the disk lost between two looks.
 fn lost_between(before: Free, now: Free) -> Amount {
     Amount {
         bytes: before.bytes.saturating_sub(now.bytes),
@@ -344,23 +344,24 @@ fn lost_between(before: Free, now: Free) -> Amount {
     }
 }
 
-/// Returns whether so much of the disk has gone that a run with so much room may be over soon.
+/// Returns true if the disk lost so much that a run with this room may soon be over its quota.
 fn is_worth_a_look(lost: Amount, room: Amount) -> bool {
     let worth = |room: u64, least: u64, most: u64| (room / 4).clamp(least, most);
     lost.bytes >= worth(room.bytes, LEAST_LOSS.bytes, MOST_LOSS.bytes)
         || lost.files >= worth(room.files, LEAST_LOSS.files, MOST_LOSS.files)
 }
 
-/// Returns whether more has gone than a run may take and so much on top.
+/// Returns true if the loss exceeds the sum of `may_take` and `more`.
 fn is_beyond(lost: Amount, may_take: Amount, more: Amount) -> bool {
     lost.bytes > may_take.bytes.saturating_add(more.bytes)
         || lost.files > may_take.files.saturating_add(more.files)
 }
 
-/// Ends the commands of the run that is in use and has most, because the disk is full and goes on filling. The next time it
-/// is the next one's.
+/// Ends the commands of the largest run that is in use, because the disk is full and still loses space.
+///
+/// If the disk still loses space, the next check ends the commands of the next largest run.
 fn end_largest(watch: &DiskWatch, runs: &[(RunId, Arc<Run>)]) {
-    /// Time after which it shows whether it was that one.
+    /// Time after which it is visible whether that run filled the disk.
     const AGAIN: Duration = Duration::from_secs(5);
     let now = Instant::now();
     let lately = now.checked_sub(AGAIN).unwrap_or(now);

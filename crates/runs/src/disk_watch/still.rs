@@ -1,4 +1,4 @@
-//! Commands that are frozen while their run is measured, and the kill of those that do not freeze.
+//! Freezes commands while their run is measured, and kills those that do not freeze.
 //!
 //! ```text
 //!  Still::begin ─► a thread freezes them, and again while they are not frozen
@@ -6,7 +6,7 @@
 //!                    └─ Still::end ─► the thread is over ─► the run's task: as the holds say
 //! ```
 //!
-//! A freeze takes hold between two system calls. One call may write two gigabytes, and only SIGKILL ends it before.
+//! A freeze takes effect between two system calls. One call may write two gigabytes, and only SIGKILL ends it early.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,11 +20,11 @@ use tokio::task::JoinHandle;
 use super::{DiskWatch, measuring};
 use crate::run::Run;
 
-/// Time between checks of commands that are to be frozen.
+/// Time between checks of commands that have to freeze.
 const AGAIN: Duration = Duration::from_millis(5);
 /// Time in which a command freezes unless it is in a long system call.
 const USUALLY: Duration = Duration::from_millis(20);
-/// Bytes that files may grow by after that.
+/// Bytes that open files may grow by after that time.
 const GROWTH: u64 = 64 << 20;
 
 /// Frozen commands of a run. They stay frozen until [`Still::end`].
@@ -34,13 +34,13 @@ pub(super) struct Still {
 }
 
 impl Still {
-    /// Begins to freeze the commands of a run; `None` where they are in no cgroup that can be frozen.
+    /// Begins to freeze the commands of a run. Returns `None` if they are in no cgroup that can be frozen.
     pub(super) fn begin(watch: &DiskWatch, id: RunId, run: &Arc<Run>) -> Option<Self> {
         let place = measuring::unnamed(watch, id, run);
         if place.commands.is_empty() {
             return None;
         }
-        tracing::debug!(run = %id, "a run's commands stand still while it is measured");
+        tracing::debug!(run = %id, "a run's commands are frozen while it is measured");
         run.stands_still.store(true, Ordering::SeqCst);
         let is_over = Arc::new(AtomicBool::new(false));
         let (over, run) = (is_over.clone(), run.clone());
@@ -64,11 +64,11 @@ impl Still {
         Some(Self { is_over, thread })
     }
 
-    /// Lets the commands go on, unless something else holds them.
+    /// Lets the commands continue, unless something else holds them.
     pub(super) fn end(self, watch: &DiskWatch, run: Arc<Run>) {
         watch.runs.tasks.spawn(async move {
             self.is_over.store(true, Ordering::SeqCst);
-            // It freezes nothing after that.
+            // The thread freezes no command after this.
             let _ = self.thread.await;
             run.stands_still.store(false, Ordering::SeqCst);
             run.settle_commands().await;
@@ -76,9 +76,9 @@ impl Still {
     }
 }
 
-/// Freezes each command again if it is not frozen, and returns whether all are.
+/// Freezes each command again if it is not frozen, and returns true if all are frozen.
 fn are_frozen(commands: &[Commands]) -> bool {
-    // One that cannot be frozen is measured while it runs. Each is frozen, whatever the others do.
+    // A command that cannot be frozen is measured while it runs. Each command is frozen, whatever the others do.
     let frozen: Vec<_> = commands.iter().map(|commands| commands.freeze(Duration::ZERO)).collect();
     frozen.into_iter().all(|is_frozen| is_frozen.unwrap_or(true))
 }
@@ -91,7 +91,7 @@ fn kill(commands: &[Commands]) {
     }
 }
 
-/// Kills all commands of a run at once. Their end in good order follows by the run's task.
+/// Kills all commands of a run at once. The run's task then ends them in order.
 pub(super) async fn strike(run: &Run) {
     let Ok(lanes) = run.lanes_for_review() else { return };
     let commands: Vec<_> = Group::ALL.into_iter().filter_map(|group| lanes.commands(group)).collect();

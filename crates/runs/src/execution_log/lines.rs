@@ -1,23 +1,23 @@
-//! From the two records of a call to one line.
+//! Joins the two records of a call into one line.
 
 use std::collections::{HashMap, VecDeque};
 
 use audit::{Event, Kind, Record, Status};
 use serde_json::{Value, json};
 
-/// Calls whose input is remembered until they end. Of older ones that still run it is left out.
+/// Number of calls whose input is remembered until they end. Lines of older calls have no input.
 const OPEN: usize = 4_096;
 
-/// What is known of calls that are under way.
+/// Inputs of calls that have not ended.
 #[derive(Default)]
 pub(super) struct Lines {
     inputs: HashMap<String, Value>,
-    /// The oldest first; calls that have ended may stand in it.
+    /// Ids of calls, oldest first. Calls that have ended may be among them.
     order: VecDeque<String>,
 }
 
 impl Lines {
-    /// The line, with its newline, of a record that ends a call.
+    /// Returns the line, with its newline, of a record that ends a call. Other records have none.
     pub(super) fn line(&mut self, record: &Record) -> Option<String> {
         let event = &record.event;
         let call = event.call_id.as_deref()?;
@@ -44,18 +44,18 @@ impl Lines {
     }
 }
 
-/// Says that lines before this one are missing: of so many calls, or of nobody knows how many.
+/// Returns a line that reports missing lines before it. `None` means that their number is unknown.
 pub(super) fn gap(time: &str, missing: Option<u64>) -> String {
     let message = match missing {
         Some(_) => "these calls could not be written here; the audit log has them",
         None => {
-            "this file was changed or removed by somebody else: lines before this one are missing; the audit log has them"
+            "another process changed or removed this file: lines before this one are missing; the audit log has them"
         }
     };
     format!("{}\n", json!({ "ts": time, "kind": "log.gap", "missing": missing, "message": message }))
 }
 
-/// Says where the lines before this one are.
+/// Returns a line that says where the lines before it are.
 pub(super) fn turned(time: &str) -> String {
     let message = "older lines are in execution.1.jsonl; those before them are in the audit log alone";
     format!("{}\n", json!({ "ts": time, "kind": "log.turned", "message": message }))
@@ -77,7 +77,7 @@ fn line(record: &Record, call: &str, input: &Value) -> Value {
     })
 }
 
-/// The end in short, as the record has it: sizes, hashes and cut previews, never contents.
+/// Returns the outcome in short, as the record has it: sizes, hashes and cut previews, never contents.
 fn output(event: &Event) -> Value {
     let Some(outcome) = &event.outcome else { return json!({ "ok": false }) };
     let ok = outcome.status == Status::Succeeded;
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn remembered_inputs_are_bounded() {
         let mut lines = Lines::default();
         for call in 0..3 * super::OPEN {
             lines.remember(&call.to_string(), Value::Null);

@@ -1,9 +1,10 @@
-//! The file itself. It lies in a directory of the daemon's own, outside of the run's state directory, and that directory is mounted
-//! read-only at `/state/logs`: the kernel lets nobody in the container write, rename or remove it, whoever owns the workspace.
-//! The host lane does not have that mount, and is refused what is beneath it by name (`jail/src/protect.rs`).
+//! The log file of a run, in a directory of the daemon that is outside the run's state directory.
 //!
-//! What is there all the same is looked at before each line: it is written only while it is the regular file that this wrote
-//! last, as long as it was. Anything else was done by somebody on the host, and the file is made anew.
+//! That directory is mounted read-only at `/state/logs`: the kernel lets no process in the container write, rename or remove the file, even
+//! as the owner of the workspace. The host lane does not have that mount, and refuses paths beneath it by name (`jail/src/protect.rs`).
+//!
+//! The file is checked before each line all the same. It must still be the regular file of the last write, with the same length. Otherwise
+//! somebody on the host has changed it, and the file is made anew.
 
 #![expect(clippy::disallowed_methods, reason = "a directory that the daemon made")]
 
@@ -18,22 +19,23 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// Where the directory appears in the run's state directory.
+/// Name of the mount point in the run's state directory.
 const DIRECTORY: &str = "logs";
 const FILE: &str = "execution.jsonl";
-/// What was the file before it was full.
+/// Name of the previous file, which became full.
 const OLDER: &str = "execution.1.jsonl";
-/// Largest file, bytes. There are two.
+/// Largest size of a file, in bytes. There are two files.
 const LARGEST: u64 = 32 * 1024 * 1024;
-/// Readable for all.
+/// Mode of the file: readable for all.
 const MODE: Mode = Mode::from_raw_mode(0o644);
 
-/// Makes a run's log directory with an empty file in it, and the directory in its state directory that it is mounted on, which
-/// nobody else has seen yet.
+/// Makes a run's log directory with an empty file in it, and the mount point for it in the run's state directory.
+///
+/// No other process has seen the state directory yet.
 pub(crate) fn prepare(log: &Path, state: BorrowedFd<'_>) -> io::Result<()> {
     std::fs::create_dir_all(log.parent().ok_or(io::ErrorKind::InvalidInput)?)?;
     std::fs::create_dir(log)?;
-    // Whatever the umask: the run reads it, and nobody else writes.
+    // Independent of the umask: the run reads the directory, and only the daemon writes.
     std::fs::set_permissions(log, Permissions::from_mode(0o755))?;
     create(open(log)?.as_fd())?;
     let readable = Mode::from_raw_mode(0o755);
@@ -64,13 +66,13 @@ pub(super) struct Location {
 }
 
 impl Location {
-    /// Opens the file in a run's log directory. `None`: what is there is no file of the daemon's.
+    /// Opens the file in a run's log directory. Returns `None` if the daemon did not make the file that is there.
     pub(super) fn open(log: &Path) -> io::Result<Option<Self>> {
         let log = open(log)?;
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match openat(&log, FILE, flags, Mode::empty()) {
             Ok(file) => file,
-            // Nothing, a link, a FIFO that nobody reads, a directory.
+            // No file, a link, a FIFO without a reader, or a directory.
             Err(Errno::NOENT | Errno::LOOP | Errno::NXIO | Errno::ISDIR) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
@@ -82,7 +84,7 @@ impl Location {
         Ok(ours.then(|| Self { log, file: file.into(), length }))
     }
 
-    /// Takes away what is there and makes the file.
+    /// Removes the file that is there and makes a new one.
     pub(super) fn anew(log: &Path) -> io::Result<Self> {
         let log = open(log)?;
         let removed = unlinkat(&log, FILE, AtFlags::empty()).or_else(|error| match error {
@@ -97,7 +99,7 @@ impl Location {
         Ok(Self { log, file, length: 0 })
     }
 
-    /// Whether it is still the file that was written last, and nobody has written since.
+    /// Returns true if the name still leads to the file of the last write, and its length is unchanged.
     pub(super) fn is_intact(&self) -> bool {
         let named = rustix::fs::statat(&self.log, FILE, AtFlags::SYMLINK_NOFOLLOW);
         let (Ok(named), Ok(stat)) = (named, fstat(&self.file)) else { return false };
@@ -105,22 +107,22 @@ impl Location {
             && u64::try_from(stat.st_size) == Ok(self.length)
     }
 
-    /// Whether there is room for so many bytes.
+    /// Returns true if so many bytes still fit.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         self.length + bytes as u64 <= LARGEST
     }
 
-    /// Keeps what was written as the older file, and begins another.
+    /// Renames the file to the older one, and begins a new file.
     pub(super) fn turn(self) -> io::Result<Self> {
         renameat(&self.log, FILE, &self.log, OLDER)?;
         let file = create(self.log.as_fd())?;
         Ok(Self { file, length: 0, log: self.log })
     }
 
-    /// Appends whole lines, or nothing.
+    /// Appends whole lines, or leaves the file unchanged.
     pub(super) fn append(&mut self, lines: &str) -> io::Result<()> {
         if let Err(error) = self.file.write_all(lines.as_bytes()) {
-            // Half a line; where it cannot be cut off, the file is not intact.
+            // Cut off an incomplete line. If that fails, the next check finds that the file is not intact.
             let _ = ftruncate(&self.file, self.length);
             return Err(error);
         }
@@ -185,7 +187,7 @@ mod tests {
 
     /// Each thing that could be in its place. What lies elsewhere stays as it is.
     #[test]
-    fn what_is_not_the_file_is_made_anew_and_nothing_else_is_ever_written() {
+    fn replaced_log_is_recreated_and_other_files_stay_unwritten() {
         type Harm = fn(&Run, &Path);
         let outside = tempfile::tempdir().unwrap();
         let victim = outside.path().join("victim");

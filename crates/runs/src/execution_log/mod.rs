@@ -1,13 +1,13 @@
-//! `@state/logs/execution.jsonl`: each run's own calls, for the run's own reader, in the shape of the `fs` tool host
-//! (`ts kind toolCallId toolName agentId input output durationMs`).
+//! Writes `@state/logs/execution.jsonl`: the calls of each run, for that run's own readers, in the shape of the `fs` tool host (`ts kind
+//! toolCallId toolName agentId input output durationMs`).
 //!
 //! ```text
-//!  audit log ──► follower (one task) ──► lines (intent + receipt = one event) ──► place ──► logs/RUN/execution.jsonl
+//!  audit log ──► follower (one task) ──► lines (intent + receipt = one event) ──► location ──► logs/RUN/execution.jsonl
 //! ```
 //!
-//! A convenience copy of what the audit log says, and never evidence. It is written behind the durable head, on no call's path.
-//! Nobody but the daemon can write it (`place.rs`); what could not be written, or was lost to somebody on the host, is said in the
-//! daemon's log and in the file (`log.gap`). A daemon that was killed leaves out the lines of its last moments.
+//! The file is a convenience copy of the audit log, and never evidence. It is written after the durable head, on no call's path. Only the
+//! daemon can write it (`location.rs`). Lines that could not be written, or that somebody on the host removed, are reported in the daemon's
+//! log and in the file (`log.gap`). A daemon that is killed leaves out the lines of its last moments.
 
 #![expect(clippy::disallowed_methods, reason = "a directory that the daemon made")]
 
@@ -30,14 +30,14 @@ pub(crate) use location::prepare;
 use lines::Lines;
 use location::Location;
 
-/// Files that are open at the same time.
+/// Number of files that are open at the same time.
 const OPEN: usize = 128;
-/// How long lines may wait for company.
+/// Time for which lines wait to be written together.
 const LINGER: Duration = Duration::from_millis(50);
-/// Between attempts when the audit log cannot be read.
+/// Time between attempts when the audit log cannot be read.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Follows the log from now on until it has no writer any more.
+/// Follows the audit log from now on, until it no longer has a writer.
 pub fn start(audit: &AuditLog, directories: Directories) -> tokio::task::JoinHandle<()> {
     let head = audit.head().map_or(0, |head| head.sequence);
     let follow = audit.read_after(head, true).lingering(LINGER);
@@ -59,27 +59,27 @@ async fn run(mut follow: Follow, mut files: Files) {
                 (files, lines) = back;
             }
             Ok(None) => return,
-            // Said where it was found.
+            // The reader that failed has logged the error.
             Err(_) => tokio::time::sleep(RETRY).await,
         }
     }
 }
 
-/// The files of the runs that were written to lately.
+/// Files of the runs that were written to lately.
 struct Files {
     directories: Directories,
     open: HashMap<String, Log>,
-    /// The oldest first.
+    /// Ids of the open files, oldest first.
     order: VecDeque<String>,
 }
 
-/// One run's.
+/// The log file of one run.
 struct Log {
     directory: PathBuf,
     place: Option<Location>,
-    /// What was written before was changed or removed, and the file does not say so yet.
+    /// Earlier lines were changed or removed, and the file does not report that yet.
     lost: bool,
-    /// Calls that ended since it could not be written.
+    /// Calls that ended since the file could not be written.
     missing: u64,
 }
 
@@ -98,7 +98,7 @@ impl Files {
         }
     }
 
-    /// `None`: a call that was turned away may name anything, and a run that was deleted has no log.
+    /// Returns the log of a run. `None` if the id is not valid, as in a refused call, or if the run was deleted and has no log.
     fn log(&mut self, run: &str) -> Option<&mut Log> {
         if !self.open.contains_key(run) {
             identity::RunId::parse(run).ok()?;
@@ -115,10 +115,10 @@ impl Files {
 }
 
 impl Log {
-    /// Writes a line, behind a word about those that are missing before it. What cannot be written is tried again with the next.
+    /// Writes a line, after a report of the lines that are missing before it. Counts the line as missing if that fails.
     fn write(&mut self, run: &str, time: &str, line: &str) {
         if let Err(error) = self.try_to_write(run, time, line) {
-            // A run whose workspace is not kept is deleted when it has ended, and its log with it.
+            // A run whose workspace is not kept is deleted when it has ended, together with its log.
             if !self.directory.is_dir() {
                 return;
             }
@@ -143,7 +143,7 @@ impl Log {
         if self.lost {
             tracing::error!(
                 run,
-                "a run's execution.jsonl was changed or removed by somebody else: it is made anew"
+                "another process changed or removed a run's execution.jsonl: it is created again"
             );
             head.push_str(&lines::gap(time, None));
         }

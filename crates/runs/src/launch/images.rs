@@ -5,8 +5,8 @@
 //!                                └──► IMAGE_UNUSABLE            └──► others refused after a while: ENGINE_UNAVAILABLE
 //! ```
 //!
-//! Something else in an image may make an engine wait without end. So the first container of an image starts alone: one launch
-//! waits for the engine, and the runs of other images do not.
+//! An image may make the engine wait without end. So the first container of an image starts alone: one launch waits for the engine, and the
+//! runs of other images do not.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use containers::{
 };
 use executor::engine_refusal;
 use identity::RunId;
-use ops::Reason;
+use operations::Reason;
 use parking_lot::Mutex;
 use refusal::{Refusal, chain};
 use tokio::sync::{Mutex as AsyncMutex, OnceCell, OwnedMutexGuard};
@@ -27,16 +27,16 @@ use tokio::sync::{Mutex as AsyncMutex, OnceCell, OwnedMutexGuard};
 use super::{Launcher, Turns, unusable};
 use crate::resources::remove_container;
 
-/// Images that are remembered. With one more all are forgotten, and looked at again.
+/// Most images that are remembered. At this number all are forgotten, and each is checked again.
 const MOST: usize = 1_000;
-/// For the first container of an image to be started by another launch.
+/// Time for which a launch waits until another launch has started the image's first container.
 const FIRST: Duration = Duration::from_secs(10);
 
-/// The starts of containers, and what is known of their images. One for the daemon.
+/// Starts of containers, and the answers about their images. The daemon has one.
 #[derive(Default)]
 pub struct ColdStarts {
     images: Mutex<BTreeMap<String, Arc<Known>>>,
-    /// The engine is no quicker with more at the same time, and with fewer those that came first are ready first.
+    /// With more parallel starts the engine is no quicker. With fewer, the launches that came first are ready first.
     pub(super) turns: Turns,
 }
 
@@ -57,7 +57,7 @@ impl ColdStarts {
         known.entry(image.as_str().to_owned()).or_default().clone()
     }
 
-    /// Why runs of the image are refused, as far as it has been looked at.
+    /// Returns the reason that runs of the image are refused, if it has been checked and is refused.
     pub fn refused(&self, image: &ImageId) -> Option<String> {
         self.of(image).paths.get()?.as_ref().err().map(ToString::to_string)
     }
@@ -74,7 +74,7 @@ impl ColdStarts {
                 "image: the container engine does not answer for the first container of this image; try again later",
             )
         })?;
-        // All launches that waited go on at the same time.
+        // All launches that waited continue at the same time.
         let alone = Some(alone).filter(|_| !known.has_started.load(Ordering::Acquire));
         Ok(First { known, _alone: alone })
     }
@@ -87,14 +87,14 @@ pub(crate) struct First {
 }
 
 impl First {
-    /// The container has started.
+    /// Records that the container has started.
     pub(crate) fn started(self) {
         self.known.has_started.store(true, Ordering::Release);
     }
 }
 
 impl Launcher {
-    /// Looks at the paths of an image that an engine opens by itself, or mounts on; once for each image.
+    /// Checks the paths of an image that an engine opens by itself, or mounts on. Does so once for each image.
     pub async fn check_image(&self, image: &UsableImage, reference: &ImageReference) -> Result<(), Refusal> {
         let known = self.starting.of(image.id());
         let checked = known.paths.get_or_try_init(|| self.look_at(image)).await?;
@@ -116,14 +116,14 @@ impl Launcher {
     }
 }
 
-/// An engine that answers, and refuses, does so for something in the image.
+/// Converts an error of the engine. An engine that answers, and refuses, does so because of the image.
 fn odd(error: EngineError, what: &str) -> Refusal {
     match &error {
         EngineError::Api { .. } | EngineError::Malformed { .. } => {
             tracing::warn!(error = %chain(&error), "an image that the engine cannot use");
             Refusal::new(
                 Reason::ImageUnusable,
-                format!("image: the container engine {what}; the daemon's log has its words"),
+                format!("image: the container engine {what}; see the daemon's log"),
             )
         }
         _ => engine_refusal(error),

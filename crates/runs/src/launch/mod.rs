@@ -1,4 +1,4 @@
-//! From a validated run to a container whose guest answers: each step undone when a later one fails.
+//! Launches a validated run, up to a container whose guest answers. A failed step undoes all steps before it.
 //!
 //! ```text
 //!  workspace ─► state directory ─► mounts ─► create ─► start ─► read back & compare ─► guest ─► hello ─► READY
@@ -27,7 +27,7 @@ use gateway::Profile;
 use gateway::policy::{RootMode, TmpMode, WorkspaceMode};
 use host_launch::Owner;
 use identity::{Principal, RunId};
-use ops::{Environment, Reason};
+use operations::{Environment, Reason};
 use refusal::Refusal;
 use store::run::{LaunchFingerprint, Layer, Limits, Ownership, Place, Record, Started, Workspace};
 use tokio::task::block_in_place;
@@ -48,32 +48,32 @@ use source::Source;
 pub use turns::Turns;
 use turns::in_turn;
 
-/// What an operator does about an image that is missing.
+/// Advice to an operator about an image that is missing.
 const MISSING: &str = "an operator imports it with `coffer image import FILE NAME`, or builds it with `coffer image build DIRECTORY NAME`";
-/// And about one that no run may use.
+/// Advice to an operator about an image that no run may use.
 const UNUSABLE: &str = "build it again without that, as with `coffer image build DIRECTORY NAME`";
 
-/// How a run's container is to be, from the policy.
+/// The container that a run needs, from the policy.
 #[derive(Clone)]
 pub(crate) struct Wanted {
     pub(crate) hardening: Hardening,
-    /// The image; `None` is the default image.
+    /// The image. `None` is the default image.
     pub(crate) image: Option<ImageReference>,
     pub(crate) workspace_access: Access,
-    /// What its commands find in their environment.
+    /// Environment of the run's commands.
     pub(crate) environment: Environment,
 }
 
 impl Wanted {
-    /// Returns the same for a run that is held to its quota in this way.
+    /// Returns a copy for a run whose quota is enforced in this way.
     pub(crate) fn under(&self, quota: Quota) -> Self {
         Self { hardening: Hardening { quota, ..self.hardening.clone() }, ..self.clone() }
     }
 }
 
-/// Launches runs. One for the daemon.
+/// Launches runs. The daemon has one.
 pub struct Launcher {
-    pub engine: Arc<dyn Engine>,
+    pub engine: Arc<Engine>,
     pub host: EngineFacts,
     pub instance: String,
     /// The guest's binary on the host.
@@ -83,22 +83,23 @@ pub struct Launcher {
     pub roots: Roots,
     pub projects: Projects,
     pub pool: Pool,
-    /// Limit on making directories of runs and on unmounting them. Each of a hundred threads would wait for the same disk or
-    /// the same lock of the kernel, and leave memory in use.
+    /// Limits how many launches make directories of runs, or unmount them, at the same time.
+    ///
+    /// Each of a hundred threads would wait for the same disk or the same lock of the kernel, and keep memory in use.
     pub making: Turns,
     pub starting: ColdStarts,
 }
 
-/// A container whose guest answers, and which shows what it is to show.
+/// A container whose guest answers, and whose mounts were verified.
 pub(crate) struct Contained {
     pub(crate) container: ContainerId,
-    /// When its first process started, in the engine's words.
+    /// Start time of the container's first process, as the engine reports it.
     pub(crate) started_at: String,
-    /// What the engine confirmed.
+    /// Settings that the engine confirmed.
     pub(crate) hardening: Vec<(String, String)>,
     pub(crate) ownership: Ownership,
     pub(crate) guest: GuestLane,
-    /// What it was made as, if not as this run.
+    /// Id under which the container was made, if it was made as a warm container.
     pub(crate) warm: Option<RunId>,
 }
 
@@ -110,7 +111,7 @@ pub(crate) struct Launched {
 }
 
 impl Launcher {
-    /// Launches `record`'s run. When it fails nothing is left.
+    /// Launches the run of `record`. If it fails, it removes everything that it made.
     pub(crate) async fn launch(
         &self,
         record: &Record,
@@ -139,7 +140,7 @@ impl Launcher {
         users::can_be_had(&wanted.hardening, &self.host)?;
         let (image, busybox) = self.image(wanted.image.as_ref()).await?;
         let (opened, layer) = self.open(record, wanted, principal, resources).await?;
-        // The run's directories have their project by now, or have none.
+        // By now the run's directories have their project, or have none.
         let wanted = &wanted.under(self.projects.quota_of(record.id));
         let shown = opened.shown(wanted.workspace_access);
         let contained = match self.claim(record, wanted, &image, &shown, resources).await {
@@ -184,7 +185,7 @@ impl Launcher {
         Ok((started, Arc::new(Lanes::new(guest, host_worker))))
     }
 
-    /// Opens the run's directories, and makes those that are the daemon's own.
+    /// Opens the run's directories, and makes those that belong to the daemon.
     async fn open(
         &self,
         record: &Record,
@@ -192,7 +193,7 @@ impl Launcher {
         principal: &Principal,
         resources: &mut RunResources,
     ) -> Result<(Opened, Option<Layer>), Refusal> {
-        // A clone may take minutes, and nobody waits for those of others.
+        // A clone may take minutes. It takes no turn, so that other launches do not wait for it.
         let clones = matches!(record.spec.workspace, Workspace::Clone { .. });
         let _turn = if clones { None } else { Some(self.making.wait().await?) };
         let run = record.id.to_string();
@@ -217,7 +218,7 @@ impl Launcher {
             workspace::open_own(&log_path)
         });
         let log = log.map_err(|error| Refusal::internal("making the run's execution log", &error))?;
-        // It stays the daemon's own through its mount.
+        // The directory keeps the daemon as its owner in the mount.
         let log = Directory { is_mapped: true, ..log };
         let private_path = self.directories.private(&run);
         let private = block_in_place(|| workspace::make(&private_path, workspace.owner))
@@ -228,7 +229,7 @@ impl Launcher {
         Ok((Opened { workspace, state, private, log, pkg, linked }, layer))
     }
 
-    /// A container that is made for the run.
+    /// Makes a new container for the run.
     async fn cold(
         &self,
         record: &Record,
@@ -294,7 +295,7 @@ impl Launcher {
         Ok(Contained { container, started_at, hardening, ownership, guest, warm: None })
     }
 
-    /// Makes and starts the container, and reads back what is in force.
+    /// Makes and starts the container, reads its settings back from the engine and compares them.
     pub(crate) async fn contain(
         &self,
         spec: &ContainerSpec,
@@ -318,14 +319,15 @@ impl Launcher {
         Ok((container, inspection))
     }
 
-    /// Makes a directory of the daemon's own that counts against the run's quota.
+    /// Makes a directory of the daemon that counts against the run's quota.
     pub(crate) fn make(&self, record: &Record, path: &Path, owner: Owner) -> io::Result<Directory> {
         let made = workspace::make(path, owner)?;
         self.projects.assign(record.id, made.handle.as_fd());
         Ok(made)
     }
 
-    /// The container that was made as `run`: a function of profile and facts, at its launch and whenever it is looked at again.
+    /// Describes the container that was made as `run`. The result depends only on profile and facts, at the launch and at every later
+    /// check.
     pub(crate) fn describe(
         &self,
         run: &str,
@@ -355,12 +357,12 @@ impl Launcher {
             .map_err(|error| Refusal::internal("writing the container's files in /etc", &error))
     }
 
-    /// Returns those of them that are mounted in the container.
+    /// Returns the `/etc` files that are mounted in the container.
     pub(crate) fn own_etc(&self, user: RunUser, hardening: &Hardening) -> Result<EtcFiles, Refusal> {
         if hardening.has_own_etc() { self.etc(user, hardening) } else { Ok(EtcFiles::new()) }
     }
 
-    /// The image, and of the default image what it is made of.
+    /// Returns the image, and for the default image also the digest of its busybox.
     pub(crate) async fn image(
         &self,
         reference: Option<&ImageReference>,
@@ -381,19 +383,20 @@ impl Launcher {
     }
 }
 
-/// Refuses an image for what it is.
+/// Returns the refusal of an image that no run may use.
 fn unusable(reference: &ImageReference, refused: &ImageRefused) -> Refusal {
     let refusal = Refusal::new(Reason::ImageUnusable, format!("image: {refused}"));
     refusal.with("image", reference.as_str()).with("hint", UNUSABLE)
 }
 
-/// What the engine confirmed, by name.
+/// Returns the settings that the engine confirmed, by name.
 pub(crate) fn confirmed(spec: &ContainerSpec, inspection: &Inspection) -> Vec<(String, String)> {
     let report = containers::report(spec, inspection);
     report.lines.into_iter().map(|line| (line.name, line.value)).collect()
 }
 
-/// The fields in which the container is not as described; `None` when it is. Values are for the operator's log alone.
+/// Returns the names of the fields in which the container differs from its description, or `None`. Their values go only to the operator's
+/// log.
 pub(crate) fn differs(run: &str, spec: &ContainerSpec, inspection: &Inspection) -> Option<String> {
     let mismatches = containers::verify(spec, inspection);
     if mismatches.is_empty() {
@@ -405,7 +408,7 @@ pub(crate) fn differs(run: &str, spec: &ContainerSpec, inspection: &Inspection) 
     Some(fields.join(", "))
 }
 
-/// The profile's container, with what the client lowered.
+/// Returns the profile's container, with the limits that the client lowered.
 pub(crate) fn wanted(
     profile: &Profile,
     image: &str,

@@ -1,4 +1,4 @@
-//! Mounting the writable root of a run, and finding that of a former daemon.
+//! Mounts the writable root of a run, and finds the one that a previous daemon mounted.
 
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use containers::{
 use executor::engine_refusal;
 use host_launch::Owner;
 use identity::Principal;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use store::run::{Place, Record};
 use tokio::task::block_in_place;
@@ -21,8 +21,10 @@ use crate::root_layer::{RootLayer, empty_layer, mount_points, write_host_files};
 use crate::workspace;
 
 impl Launcher {
-    /// Where the layers of the image are, topmost first. An engine that does not say it has to start a container of the image, whose
-    /// root the kernel shows. Nothing of the image runs in it.
+    /// Returns the layers of the image, topmost first.
+    ///
+    /// If the engine does not name them, this starts a container of the image, whose root the kernel shows. No program of the image runs in
+    /// it.
     pub(crate) async fn layers_of(
         &self,
         spec: &ContainerSpec,
@@ -46,7 +48,7 @@ impl Launcher {
         layers.map_err(|error| Refusal::internal("looking for the layers of an image", &error))
     }
 
-    /// Mounts a new root for a run whose container runs as `user`, the host's name for it, and returns the mounts that show it.
+    /// Mounts a new root for a run, and returns its mounts. `user` is the container's user, as the host sees it.
     pub(crate) fn root_layer(
         &self,
         record: &Record,
@@ -91,7 +93,7 @@ impl Launcher {
         Ok(mounts)
     }
 
-    /// The root that the former daemon has mounted, if it still is what it was.
+    /// Finds the root that the previous daemon mounted, and checks that it is the same.
     pub(crate) fn former_root(&self, run: &str, was: Place) -> Result<RootLayer, String> {
         let slot = containers::former_root(&self.directories.slots(run));
         let slot = slot.map_err(|error| chain(&error))?.ok_or("its root is no longer mounted")?;
@@ -108,7 +110,8 @@ fn refused(why: impl std::fmt::Display) -> Refusal {
     Refusal::new(
         Reason::PreconditionFailed,
         format!(
-            "the profile's `root: writable-layer` cannot be had here: {why}. `root: read-only` in the profile does without"
+            "the profile's `root: writable-layer` is not available on this host: {why}. Set `root: \
+             read-only` in the profile"
         ),
     )
 }

@@ -1,4 +1,4 @@
-//! What becomes a run's workspace: an existing directory, one of the daemon's own, or an overlay.
+//! Opens or makes the workspace of a run: an existing directory, one that the daemon made, or an overlay.
 
 #![expect(clippy::disallowed_methods, reason = "mount points that the daemon made")]
 
@@ -9,7 +9,7 @@ use containers::{Amount, HostUser, IdMap, MountError, OverlayError, UserMap};
 use executor::{Directory, LinkedRepository};
 use host_launch::Owner;
 use identity::Principal;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use rustix::fs::{Gid, Mode, OFlags, Uid};
 use store::run::{Changes, Layer, Record, Workspace};
@@ -21,10 +21,10 @@ use crate::linked::{InPlace, in_place, linked};
 use crate::resources::RunResources;
 use crate::workspace::{self, Purpose, Roots};
 
-/// In an overlay's layer, the layer of the repository whose linked work tree the workspace is.
+/// Name, within an overlay's layer, of the layer for the repository whose linked work tree the workspace is.
 const REPOSITORY: &str = "repository";
 
-/// The directory, and the layer of an overlay.
+/// The workspace's directory, and the layer if it is an overlay.
 pub(crate) struct Source {
     pub(crate) directory: Directory,
     pub(crate) layer: Option<Layer>,
@@ -96,9 +96,9 @@ impl Launcher {
         Ok(source)
     }
 
-    /// An overlay on `beneath` with a new layer, which shows what is the owner's as the user's that is `seen`.
+    /// Makes an overlay on `beneath` with a new layer. It shows the owner's files as files of the user `seen`.
     ///
-    /// If `beneath` is a linked work tree, its repository has an overlay as well, whose layer is in the run's.
+    /// If `beneath` is a linked work tree, its repository has an overlay as well, whose layer is within the run's layer.
     fn overlay(
         &self,
         record: &Record,
@@ -121,8 +121,8 @@ impl Launcher {
         containers::check_overlay_layers(as_fd(&layers)).map_err(|error| refusal(&error))?;
         let stat = rustix::fs::fstat(&beneath.handle).map_err(failed("looking at a workspace"))?;
         let upper = make_layer(beneath, &layers.handle)?;
-        // Taken from a file system's clock, as what it is compared with later will be. What changed in the same tick
-        // counts as changed since.
+        // The time comes from the clock of a file system, like the times that it is compared with later. A change in the same tick counts
+        // as later.
         let fresh = rustix::fs::fstat(&upper).map_err(failed("looking at the layer of an overlay"))?;
         let layer = Layer {
             changes: Changes::Pending,
@@ -155,7 +155,7 @@ impl Launcher {
 }
 
 impl InPlace {
-    /// The overlay on the repository.
+    /// Makes the overlay on the repository.
     fn beneath(
         self,
         layers: &Directory,
@@ -169,11 +169,11 @@ impl InPlace {
     }
 }
 
-/// Makes what an overlay on `beneath` needs in `layers`, and opens the part that gets the changes.
+/// Makes the directories of an overlay on `beneath` in `layers`, and opens the one for the changes.
 fn make_layer(beneath: &Directory, layers: &OwnedFd) -> Result<OwnedFd, Refusal> {
     let failed = |what| move |error: rustix::io::Errno| Refusal::internal(what, &error);
     let stat = rustix::fs::fstat(&beneath.handle).map_err(failed("looking at a workspace"))?;
-    // The overlay's own directory looks like its upper one.
+    // The root directory of the overlay has the attributes of its upper directory.
     let mode = Mode::from_raw_mode(stat.st_mode & 0o777);
     for name in ["upper", "work"] {
         rustix::fs::mkdirat(layers, name, Mode::RWXU).map_err(failed("making the layer of an overlay"))?;
@@ -192,8 +192,9 @@ fn layer_of_repository(layer: &Path) -> Result<Directory, Refusal> {
         .map_err(|error| Refusal::internal("opening the layer of a repository", &error))
 }
 
-/// The overlay on the repository of a linked work tree, of a run that lived under a former daemon. It was mounted nowhere but
-/// in that daemon's handle and in the jails of its host workers, and went with them.
+/// Mounts the overlay on the repository of a linked work tree again, for a run that outlived its daemon.
+///
+/// The first one was mounted only in the previous daemon's handle and in the jails of its host workers, and ended with them.
 pub(crate) fn repository_again(
     run: &str,
     found: InPlace,
@@ -207,7 +208,7 @@ pub(crate) fn repository_again(
     found.beneath(&layers, &slots, HostUser { uid: seen.uid, gid: seen.gid }, users)
 }
 
-/// Refuses a clone that has used up its run's quota before the run has begun.
+/// Refuses a clone that uses up its run's quota before the run has begun.
 fn within(made: &Directory, most: Amount) -> Result<(), Refusal> {
     let found = containers::measure(as_fd(made), most)
         .map_err(|error| Refusal::internal("measuring the clone", &error))?;
@@ -226,7 +227,7 @@ fn within(made: &Directory, most: Amount) -> Result<(), Refusal> {
     .with("limit", "disk-quota"))
 }
 
-/// The overlay of a run that lived under a former daemon, mounted nowhere but in the handle. It shows what it showed then.
+/// Mounts the overlay of a run that outlived its daemon. Only the returned handle has the mount. Its contents are unchanged.
 pub(crate) fn overlay_again(
     run: &str,
     path: &Path,
@@ -242,22 +243,22 @@ pub(crate) fn overlay_again(
     std::fs::create_dir_all(&slots).map_err(|error| chain(&error))?;
     let seen = HostUser { uid: seen.uid, gid: seen.gid };
     let mounted = mounted(&beneath, &layers, &slots, seen, None);
-    // Empty again.
+    // The directory is empty again.
     let _ = std::fs::remove_dir(&slots);
     mounted.map(|overlay| overlay.handle).map_err(|refusal| refusal.message)
 }
 
-/// The directory beneath an overlay, which must be the one that it was.
+/// Opens the directory beneath an overlay, and checks that it is the same as before.
 pub(crate) fn beneath_again(path: &Path, layer: Layer, roots: &Roots) -> Result<OwnedFd, String> {
-    let handle = roots.reopen(path).ok_or("the directory beneath its overlay no longer exists")?;
+    let handle = roots.reopen(path).ok_or("the lower directory of its overlay no longer exists")?;
     let stat = rustix::fs::fstat(&handle).map_err(|error| chain(&error))?;
     if (stat.st_ino, stat.st_uid) != (layer.inode, layer.owner.uid) {
-        return Err("the directory beneath its overlay is another one by now".to_owned());
+        return Err("the lower directory of its overlay was replaced by another one".to_owned());
     }
     Ok(handle)
 }
 
-/// With idmapped layers where the file systems can; then the owner is the run's user in it.
+/// Mounts an overlay with idmapped layers if the file systems support them. Its owner is then the run's user.
 fn mounted(
     beneath: &Directory,
     layers: &Directory,

@@ -1,22 +1,22 @@
-//! Bounds the launches that do the same at the same time.
+//! Limits the number of launches that take the same step at the same time.
 
 use std::num::NonZero;
 use std::time::Duration;
 
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// For a launch to have its turn.
+/// Time for which a launch waits for its turn.
 const TURN: Duration = Duration::from_secs(120);
-/// For the engine to start a container, before the launch goes on without its turn.
+/// Time for the engine to start a container, before the launch continues without its turn.
 const ANSWER: Duration = Duration::from_secs(8);
 
-/// Launches that do the same at the same time.
+/// Turns for launches that take the same step.
 pub struct Turns(Semaphore);
 
 impl Default for Turns {
-    /// Twice as many as there are processors, and eight at least.
+    /// Allows twice the number of processors, and at least eight.
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         Self(Semaphore::new((2 * processors).max(8)))
@@ -26,13 +26,13 @@ impl Default for Turns {
 impl Turns {
     pub(crate) async fn wait(&self) -> Result<SemaphorePermit<'_>, Refusal> {
         let turn = tokio::time::timeout(TURN, self.0.acquire()).await;
-        turn.ok().and_then(Result::ok).ok_or_else(|| {
-            Refusal::new(Reason::Overloaded, "other runs have been starting all the time; try again later")
-        })
+        turn.ok()
+            .and_then(Result::ok)
+            .ok_or_else(|| Refusal::new(Reason::Overloaded, "too many runs are starting; try again later"))
     }
 }
 
-/// Runs a launch in its turn, which it gives back when the engine does not answer: the engine may do so for one container alone.
+/// Runs a launch in its turn, and returns the turn early if the engine does not answer. The cause may be this container alone.
 pub(super) async fn in_turn<T>(turn: SemaphorePermit<'_>, launch: impl Future<Output = T>) -> T {
     let mut launch = std::pin::pin!(launch);
     if let Ok(done) = tokio::time::timeout(ANSWER, &mut launch).await {
@@ -51,7 +51,7 @@ mod tests {
     use super::{Reason, TURN, Turns};
 
     #[tokio::test]
-    async fn those_that_came_first_have_the_first_turns() {
+    async fn turns_are_first_come_first_served() {
         let turns = Turns(Semaphore::new(1));
         let now = turns.wait().await.unwrap();
         let (mut first, mut second) = (Box::pin(turns.wait()), Box::pin(turns.wait()));
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_turn_that_does_not_come_is_refused_and_holds_nobody_up() {
+    async fn late_turn_is_refused_and_does_not_block_others() {
         let turns = Turns(Semaphore::new(1));
         let now = turns.wait().await.unwrap();
         let began = Instant::now();

@@ -1,26 +1,28 @@
-//! Who a run's processes are on the host, where the engine gives its containers a user namespace.
+//! Checks the host's identity of a run's processes, on an engine that gives its containers a user namespace.
 //!
-//! Root of such a namespace is what a profile asks for by `root_in_user_namespace`. All other runs of the engine are in one, too.
+//! A profile asks for root of such a namespace with `root_in_user_namespace`. All other runs of the engine are in a namespace, too.
 
 use containers::{Boundary, EngineFacts, Hardening, RunAs};
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
 
 use super::Launcher;
 
-/// What an operator does.
+/// Advice to an operator.
 const MEND: &str = "start the engine with `userns-remap` (deploy/README.md, \"Root in a user namespace\"), or take `root_in_user_namespace` out of the profile";
 
-/// Refuses what this engine cannot give, before anything is made for the run.
+/// Refuses settings that this engine does not support, before anything is made for the run.
 pub(super) fn can_be_had(hardening: &Hardening, engine: &EngineFacts) -> Result<(), Refusal> {
     let refused = |why: String| Err(Refusal::new(Reason::PreconditionFailed, why));
     match (engine.user_map, hardening.run_as) {
         (None, RunAs::MappedRoot) if !engine.maps_users() => refused(format!(
-            "the profile's `root_in_user_namespace` cannot be had here: root in this engine's containers is root of the host. {MEND}"
+            "the profile's `root_in_user_namespace` is not available on this host: root in this engine's \
+             containers is root of the host. {MEND}"
         )),
         (None, _) if engine.maps_users() => refused(
-            "the engine maps users (userns-remap), and does not say to which ids, or to ids below 65536: give its user \
+            "the engine maps users (userns-remap) to ids that it does not report or that are below 65536: \
+             give its user \
              65536 ids from 65536 on in /etc/subuid and /etc/subgid"
                 .to_owned(),
         ),
@@ -34,18 +36,18 @@ pub(super) fn can_be_had(hardening: &Hardening, engine: &EngineFacts) -> Result<
 }
 
 impl Launcher {
-    /// Makes sure that a process of the container is who it is to be, by the kernel's own word. Nothing is to be sure of on an engine
-    /// that maps no users.
+    /// Checks in the kernel that a process of the container has the expected users. An engine that maps no users needs no check.
     pub(crate) fn has_users(&self, host_pid: Option<u32>, hardening: &Hardening) -> Result<(), Refusal> {
         let Some(map) = self.host.user_map else { return can_be_had(hardening, &self.host) };
         let refused = |why: &str| {
             let why = format!("{why}; no run is started like this");
             Refusal::new(Reason::EngineUnavailable, why)
         };
-        let pid = host_pid
-            .ok_or_else(|| refused("the engine maps users, and its processes are not seen on this host"))?;
+        let pid = host_pid.ok_or_else(|| {
+            refused("the engine maps users, but its processes are not visible on this host")
+        })?;
         block_in_place(|| map.check(pid, hardening.run_as)).map_err(|error| {
-            tracing::error!(pid, error = %chain(&error), "a container's process is not who it is to be");
+            tracing::error!(pid, error = %chain(&error), "a container's process does not run as the intended user");
             refused(&error.to_string())
         })
     }
@@ -75,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_engine_cannot_give_is_refused() {
+    fn users_that_the_engine_cannot_map_are_refused() {
         let root = Hardening { run_as: RunAs::MappedRoot, ..Hardening::default() };
         let (plain, silent) = (engine(&["name=seccomp,profile=default"]), engine(&["name=userns"]));
         assert!(can_be_had(&Hardening::default(), &plain).is_ok());

@@ -1,4 +1,4 @@
-//! What one run has on the state disk, and what follows.
+//! Accounts for one run's space on the state disk, and decides on the consequences.
 //!
 //! ```text
 //!            quota used up                  a command took more
@@ -11,45 +11,45 @@ use std::time::{Duration, Instant};
 
 use containers::Amount;
 use jail::Mount;
-use ops::{Effect, Operation, Reason};
+use operations::{Effect, Operation, Reason};
 use parking_lot::Mutex;
 use refusal::Refusal;
 use wire::v1;
 
-/// What more than a run may have is never counted exactly: so much is no growth.
+/// Largest increase that does not count as growth. Space beyond the quota is never counted exactly.
 const UNCHANGED: Amount = Amount { bytes: 1 << 20, files: 128 };
-/// However long it takes, commands that are ended are gone after that.
+/// Time after which ended commands count as gone, however long their end takes.
 const GONE: Duration = Duration::from_secs(5);
-/// Where the kernel holds the bound, so little room is none.
+/// Room below which a run has none, if the kernel enforces its quota.
 const NO_ROOM: Amount = Amount { bytes: 64 << 10, files: 1 };
-/// A run that is over has room again when there is so much of its quota, at the most.
+/// Most bytes of its quota that a run over its quota has to free before it has room again.
 const MOST_ROOM: u64 = 64 << 20;
 
-/// What was found of a run.
+/// Space that was found for a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Found {
     pub(crate) amount: Amount,
-    /// Not all of it was counted.
+    /// The measure stopped before everything was counted.
     pub(crate) is_more: bool,
-    /// Uploads that lie on the disk, beside `amount`. The kernel counts them in it.
+    /// Uploads that are on the disk, in addition to `amount`. The kernel includes them in `amount`.
     pub(crate) uploads: Amount,
     /// Directories are nested too deep to be counted.
     pub(crate) is_too_deep: bool,
-    /// By the kernel, which also holds the run to its quota.
+    /// The kernel counted this, and it also enforces the run's quota.
     pub(crate) by_kernel: bool,
 }
 
-/// What the quota says to the run.
+/// State of a run with regard to its quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
     Within,
     Over,
-    /// A command took more although nothing was left.
+    /// A command took more although no room was left.
     Locked,
 }
 
 impl Standing {
-    /// In the record.
+    /// Returns the name for the audit log.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Within => "within",
@@ -67,20 +67,20 @@ impl Standing {
     }
 }
 
-/// What follows from a look.
+/// Consequences of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) standing: Standing,
-    /// It is another than before.
+    /// The standing has changed.
     pub(crate) is_new: bool,
-    /// The run's commands are to be ended.
+    /// The run's commands have to be ended.
     pub(crate) ends_commands: bool,
 }
 
-/// One for each run that lives.
+/// Account of a live run.
 pub struct Account {
     most: Amount,
-    /// The workspace is the daemon's own, and counts.
+    /// The daemon made the workspace, so it counts.
     has_workspace: bool,
     seen: Mutex<Seen>,
 }
@@ -88,22 +88,24 @@ pub struct Account {
 struct Seen {
     found: Option<Found>,
     standing: Standing,
-    /// The least that it had since it is over, counted to the end: what is more has come since.
+    /// Least complete count since the run is over its quota. Anything beyond it was added later.
     mark: Option<Amount>,
-    /// When the run's commands were ended last.
+    /// When the run's commands were last ended.
     ended: Option<Instant>,
-    /// When they were seen to be gone.
+    /// When the ended commands were seen to be gone.
     gone: Option<Instant>,
-    /// They may not be gone: what comes meanwhile is theirs, and none begins.
+    /// Ended commands may still exist. New space is theirs, and no command begins.
     ends: bool,
-    /// Reserved for uploads that are under way or kept.
+    /// Space that is reserved for uploads that are under way or kept.
     reserved: Amount,
-    /// Found of everything but uploads.
+    /// Space that the files written from these uploads will take, as far as it counts.
+    to_write: Amount,
+    /// Space that was found, without uploads.
     others: Amount,
 }
 
 impl Account {
-    /// Of a run that may have so much. `has_workspace`: what the daemon made as its workspace counts, too.
+    /// Makes the account of a run with this quota. With `has_workspace` its workspace, which the daemon made, counts too.
     pub(crate) fn new(most: Amount, has_workspace: bool) -> Self {
         let seen = Seen {
             found: None,
@@ -113,31 +115,32 @@ impl Account {
             gone: None,
             ends: false,
             reserved: Amount::default(),
+            to_write: Amount::default(),
             others: Amount::default(),
         };
         Self { most, has_workspace, seen: Mutex::new(seen) }
     }
 
-    /// What it may have.
+    /// Returns the quota.
     pub(crate) fn most(&self) -> Amount {
         self.most
     }
 
-    /// Whether the workspace counts.
+    /// Returns true if the workspace counts.
     pub(crate) fn has_workspace(&self) -> bool {
         self.has_workspace
     }
 
-    /// How much of it a look has to see.
+    /// Returns how much of the run's space a look has to count.
     pub(crate) fn worth_counting(&self) -> Amount {
         match self.seen.lock().standing {
             Standing::Within => self.most,
-            // To tell whether it grows, or has room again, all of it.
+            // Count everything, to find out whether it grows or has room again.
             Standing::Over | Standing::Locked => Amount { bytes: u64::MAX, files: u64::MAX },
         }
     }
 
-    /// How much more may come before it is over; `None`: it is, or was never looked at.
+    /// Returns the room of the run. `None` if it is over its quota or was never measured.
     pub(crate) fn room(&self) -> Option<Amount> {
         let seen = self.seen.lock();
         let found = seen.found.filter(|_| seen.standing == Standing::Within)?;
@@ -147,7 +150,7 @@ impl Account {
         })
     }
 
-    /// The most that can have come since the last look before the run may be over.
+    /// Returns the space that may have been added since the last look before the run can be over its quota.
     pub(crate) fn may_take(&self) -> Amount {
         match self.room() {
             Some(room) => room,
@@ -156,19 +159,19 @@ impl Account {
         }
     }
 
-    /// Whether the quota is used up.
+    /// Returns true if the quota is used up.
     pub fn is_over(&self) -> bool {
         self.seen.lock().standing != Standing::Within
     }
 
-    /// What was found last, for whoever looks at the run.
+    /// Returns the last result for clients.
     pub fn to_wire(&self) -> Option<v1::DiskUse> {
         let seen = self.seen.lock();
         let found = seen.found?;
         Some(v1::DiskUse { state: seen.standing.to_wire().into(), ..found.to_wire() })
     }
 
-    /// Takes what a look has found that began at this moment.
+    /// Records the result of a look that began at this moment.
     pub(crate) fn take(&self, found: Found, began: Instant) -> Verdict {
         let mut seen = self.seen.lock();
         let before = seen.standing;
@@ -198,7 +201,7 @@ impl Account {
         seen.mark = match (seen.standing, seen.mark) {
             (Standing::Within, _) => None,
             (_, _) if settles => None,
-            // The look that found it over has not counted to the end.
+            // The look that found the run over its quota has not counted everything.
             (_, mark) if found.is_more || went_over => mark,
             (_, Some(mark)) if !grew => {
                 Some(Amount { bytes: mark.bytes.min(amount.bytes), files: mark.files.min(amount.files) })
@@ -209,23 +212,25 @@ impl Account {
         Verdict { standing: seen.standing, is_new: before != seen.standing, ends_commands }
     }
 
-    /// The commands of the run are ended for the sake of the disk, whatever this run has.
+    /// Records that the run's commands are being ended because of the disk, whatever this run has.
     pub(crate) fn commands_end(&self) {
         self.seen.lock().end();
     }
 
-    /// The commands that were to be ended are gone.
+    /// Records that the ended commands are gone.
     pub(crate) fn commands_are_gone(&self) {
         let mut seen = self.seen.lock();
         (seen.ends, seen.gone) = (false, Some(Instant::now()));
     }
 
-    /// Whether the run's commands were ended since.
+    /// Returns true if the run's commands were ended at any moment since. A command may begin after the others were told to end, and be
+    /// ended with them.
     pub fn ended_since(&self, began: Instant) -> bool {
-        self.seen.lock().ended.is_some_and(|ended| ended >= began)
+        let seen = self.seen();
+        seen.ends || [seen.ended, seen.gone].into_iter().flatten().any(|moment| moment >= began)
     }
 
-    /// Refuses what would add to a run that is over.
+    /// Refuses an operation that would add to a run over its quota.
     pub(crate) fn check(&self, operation: &Operation) -> Result<(), Refusal> {
         let seen = self.seen.lock();
         let (Some(found), true) = (seen.found, seen.standing != Standing::Within) else { return Ok(()) };
@@ -241,21 +246,19 @@ impl Account {
         let below = self.below();
         let what = match (runs_something, found.is_too_deep) {
             (true, _) if is_locked => {
-                "and a command took more after that was used up, so that no command is run"
+                "and a command wrote more after the quota was used up, so no command is run"
             }
-            (true, _) => "and its commands are being ended, so that none is run in this moment",
-            (false, true) => {
-                "in directories that are nested too deep to be counted, so that nothing more is written"
-            }
-            (false, false) => "so that nothing more is written",
+            (true, _) => "and its commands are being ended, so no command is run now",
+            (false, true) => "in directories that are nested too deep to be counted, so writes are refused",
+            (false, false) => "so writes are refused",
         };
         let how = match seen.standing {
             Standing::Locked => "delete files one by one, or ask the operator",
-            _ => "delete files in @state, or in a workspace of the run's own; a command may do so",
+            _ => "delete files in @state, or in a workspace of the run's own; a command may delete them",
         };
         let message = format!(
-            "this run has {has} on the daemon's disk, of at most {may}, {what}. To make room {how}; it goes on at {} in {} \
-             files or less",
+            "this run uses {has} of at most {may} on the daemon's disk, {what}. To make room, {how}; the \
+             run can continue at {} in {} files or less",
             mib(below.bytes),
             below.files
         );
@@ -267,20 +270,19 @@ impl Account {
             .with("max_files", self.most.files.to_string()))
     }
 
-    /// Reserves room for an upload, which the caller has to release. `copies`: the files of this content that will count at
-    /// one time.
+    /// Reserves room for an upload, which the caller has to release. `copies` is the number of files with this content that will count at
+    /// the same time.
     pub(crate) fn reserve(&self, more: Amount, copies: u64) -> Result<(), Refusal> {
         let mut seen = self.seen.lock();
         let uploads = most_of(seen.found.unwrap_or_default().uploads, seen.reserved);
-        let has = plus(seen.others, uploads);
-        let more_of_all =
-            Amount { bytes: more.bytes.saturating_mul(copies), files: more.files.saturating_mul(copies) };
-        let needs = plus(has, more_of_all);
+        let has = plus(plus(seen.others, uploads), seen.to_write);
+        let needs = plus(has, times(more, copies));
         if seen.standing != Standing::Within || needs.bytes > self.most.bytes || needs.files > self.most.files
         {
             let message = format!(
-                "this run has {} in {} files on the daemon's disk, uploads among them, of at most {} in {} files: the upload, \
-                 and what is written of it, does not fit. Delete files in @state or in a workspace of the run's own, or let \
+                "this run uses {} in {} files (with uploads and the files written from them) of at most {} in {} files on the daemon's \
+                 disk: the upload and the file written from it do not fit. Delete files in @state or in a \
+                 workspace of the run's own, or let \
                  other uploads finish",
                 mib(has.bytes),
                 has.files,
@@ -293,19 +295,21 @@ impl Account {
                 .with("max_bytes", self.most.bytes.to_string()));
         }
         seen.reserved = plus(seen.reserved, more);
+        seen.to_write = plus(seen.to_write, times(more, copies.saturating_sub(1)));
         Ok(())
     }
 
-    /// Gives back what was reserved.
-    pub(crate) fn release(&self, less: Amount) {
+    /// Releases room that was reserved with this number of copies.
+    pub(crate) fn release(&self, less: Amount, copies: u64) {
         let mut seen = self.seen.lock();
         seen.reserved = minus(seen.reserved, less);
+        seen.to_write = minus(seen.to_write, times(less, copies.saturating_sub(1)));
     }
 
-    /// Whether the operation makes something where it counts.
+    /// Returns true if the operation makes files in a directory that counts.
     pub fn adds(&self, operation: &Operation) -> bool {
         let counts = |mount| match mount {
-            // A writable root counts. Nobody knows here whether the container has one.
+            // A writable root counts. It is not known here whether the container has one.
             Mount::State | Mount::Container => true,
             Mount::Project => self.has_workspace,
             Mount::Pkg => false,
@@ -330,7 +334,7 @@ impl Account {
             && found.amount.files <= below.files
     }
 
-    /// What a run that is over may have to go on: so much less that it does not come and go.
+    /// Returns the space at which a run over its quota may write again. The margin keeps it from alternating between the states.
     fn below(&self) -> Amount {
         let Amount { bytes, files } = self.most;
         Amount { bytes: bytes - (bytes / 32).min(MOST_ROOM), files: files - files / 32 }
@@ -348,8 +352,7 @@ impl Seen {
 }
 
 impl Found {
-    /// Adds uploads, as many as lie on the disk or are reserved; and returns what there is beside them. The kernel has counted
-    /// them.
+    /// Adds uploads, as many as are on the disk or reserved, and also returns the space without them. The kernel's count includes them.
     fn with_uploads(self, reserved: Amount) -> (Self, Amount) {
         if self.by_kernel {
             return (self, minus(self.amount, reserved));
@@ -358,7 +361,7 @@ impl Found {
         (Self { amount, ..self }, self.amount)
     }
 
-    /// Without what follows from it.
+    /// Returns the message without a standing.
     pub(crate) fn to_wire(self) -> v1::DiskUse {
         v1::DiskUse {
             used_bytes: self.amount.bytes,
@@ -378,12 +381,16 @@ fn minus(one: Amount, other: Amount) -> Amount {
     Amount { bytes: one.bytes.saturating_sub(other.bytes), files: one.files.saturating_sub(other.files) }
 }
 
+fn times(one: Amount, copies: u64) -> Amount {
+    Amount { bytes: one.bytes.saturating_mul(copies), files: one.files.saturating_mul(copies) }
+}
+
 fn most_of(one: Amount, other: Amount) -> Amount {
     Amount { bytes: one.bytes.max(other.bytes), files: one.files.max(other.files) }
 }
 
 fn mib(bytes: u64) -> String {
-    // To a tenth, rounded up.
+    // Round up to a tenth.
     let tenths = bytes.saturating_mul(10).div_ceil(1 << 20);
     format!("{}.{} MiB", tenths / 10, tenths % 10)
 }
@@ -411,7 +418,7 @@ mod tests {
     }
 
     fn write(path: &str) -> Operation {
-        Operation::Write(ops::Write {
+        Operation::Write(operations::Write {
             path: SandboxPath::parse(path).unwrap(),
             content: b"x".to_vec(),
             uploaded: None,
@@ -422,7 +429,7 @@ mod tests {
     }
 
     fn exec() -> Operation {
-        Operation::Exec(ops::Exec {
+        Operation::Exec(operations::Exec {
             command: "true".to_owned(),
             args: Vec::new(),
             cwd: SandboxPath::parse("@project").unwrap(),
@@ -448,7 +455,7 @@ mod tests {
         assert_eq!(refused.reason, Reason::WriteLimit);
         assert!(refused.message.contains("90.0 MiB in 3 files"), "{}", refused.message);
         assert!(refused.message.contains("at most 64.0 MiB in 1000 files"), "{}", refused.message);
-        assert!(refused.message.contains("goes on at 62.0 MiB in 969 files or less"), "{}", refused.message);
+        assert!(refused.message.contains("continue at 62.0 MiB in 969 files or less"), "{}", refused.message);
         assert_eq!(account.check(&exec()), Ok(()), "it may delete");
         // What is not the daemon's does not count.
         assert_eq!(account.check(&write("a")), Ok(()));
@@ -474,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_before_the_ended_commands_are_gone_is_theirs() {
+    fn measurements_before_the_end_count_for_the_ended_commands() {
         let account = account();
         let takes = |mib, began| account.take(found(mib, 3), began).standing;
         account.take(Found { is_more: true, ..found(65, 3) }, Instant::now());
@@ -490,7 +497,21 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_holds_is_only_said() {
+    fn a_command_that_begins_while_others_are_ended_may_be_ended_with_them() {
+        let account = account();
+        let before = Instant::now();
+        account.take(Found { is_more: true, ..found(65, 3) }, before);
+        // It was admitted before, waited for its turn, and begins now.
+        let began = Instant::now();
+        assert!(account.ended_since(began), "the others are not gone yet");
+        account.commands_are_gone();
+        assert!(account.ended_since(before) && account.ended_since(began));
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(!account.ended_since(Instant::now()), "that is over");
+    }
+
+    #[test]
+    fn kernel_quota_is_only_reported() {
         let account = account();
         let kernel = |found| Found { by_kernel: true, ..found };
         assert_eq!(takes(&account, kernel(found(63, 3))).0, Standing::Within);
@@ -501,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_counted_is_too_much() {
+    fn uncountable_use_exceeds_the_quota() {
         let account = Account::new(Amount { bytes: 64 * MIB, files: 1_000 }, true);
         takes(&account, Found { is_too_deep: true, ..found(1, 300) });
         let refused = account.check(&write("a")).unwrap_err();

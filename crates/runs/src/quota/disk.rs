@@ -1,11 +1,11 @@
-//! The disk that has the state directory: how much room it has, and what that allows.
+//! The disk that has the state directory: its free space, and the operations that this space allows.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use ops::{Effect, Operation, Reason};
+use operations::{Effect, Operation, Reason};
 use refusal::Refusal;
 use rustix::fs::{Mode, OFlags, fstatvfs};
 use tokio::sync::Notify;
@@ -13,26 +13,26 @@ use wire::v1;
 
 use super::account::Account;
 
-/// How much of its disk the daemon wants free, bytes. Of a small disk it is less.
+/// Free space that the daemon wants on its disk, in bytes. On a small disk it wants less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Thresholds {
-    /// Below that somebody is told.
+    /// Free space below which operators are warned.
     pub warn_free: u64,
-    /// Below that no run writes anything: what is left is for the daemon's own, the audit log first.
+    /// Free space below which no run writes. The rest is for the daemon, first of all for its audit log.
     pub min_free: u64,
 }
 
-/// Room on the disk.
+/// Free space on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Free {
     pub(crate) bytes: u64,
     pub(crate) total_bytes: u64,
-    /// `None` where the file system has no number of inodes.
+    /// Free inodes. `None` if the file system has no fixed number of inodes.
     pub(crate) files: Option<u64>,
     pub(crate) total_files: u64,
 }
 
-/// How much room that is.
+/// Classification of the free space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Level {
@@ -42,7 +42,7 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    /// In the record.
+    /// Returns the name for the audit log.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Enough => "enough",
@@ -69,11 +69,11 @@ pub struct Quotas {
     directory: OwnedFd,
     thresholds: Thresholds,
     level: AtomicU8,
-    /// Somebody waits for a look.
+    /// Notified when a caller waits for a look.
     pub(crate) look: Notify,
-    /// The watch looks seldom, since no command runs.
+    /// True while the watch looks seldom, because no command runs.
     rests: AtomicBool,
-    /// A command begins while it does.
+    /// Notified when a command begins in that time.
     pub(crate) begins: Notify,
 }
 
@@ -91,11 +91,11 @@ impl Quotas {
         })
     }
 
-    /// Refuses what would add to the disk of a run that may have no more, or to a disk that has no room.
+    /// Refuses an operation that would add to the disk of a run without room, or to a disk without room.
     pub fn check(&self, account: &Account, operation: &Operation) -> Result<(), Refusal> {
         let checked = account.check(operation);
         if checked.is_err() {
-            // Something may have been deleted meanwhile.
+            // Files may have been deleted since the last look.
             self.look.notify_one();
         }
         checked?;
@@ -106,30 +106,30 @@ impl Quotas {
         if self.level() == Level::Full && (runs_something || account.adds(operation)) {
             return Err(Refusal::new(
                 Reason::WriteLimit,
-                "the daemon's disk is full, so that no run writes to it and no command is run until there is room: delete what \
-                 is not needed, or ask the operator",
+                "the daemon's disk is full, so writes and commands are refused until there is room: delete \
+                 what is not needed, or ask the operator",
             )
             .with("limit", "state-disk"));
         }
         Ok(())
     }
 
-    /// Something was deleted, or is to be looked at for another reason.
+    /// Asks the watch for a look, after a deletion or for another reason.
     pub fn look_again(&self) {
         self.look.notify_one();
     }
 
-    /// The watch is about to look at which runs are in use: from now on a command that begins wakes it.
+    /// Makes the next command wake the watch. The watch calls this before it checks which runs are in use.
     pub(crate) fn rest(&self) {
         self.rests.store(true, Ordering::SeqCst);
     }
 
-    /// It looks often, and need not be woken.
+    /// Records that the watch looks often, so that commands need not wake it.
     pub(crate) fn watches(&self) {
         self.rests.store(false, Ordering::SeqCst);
     }
 
-    /// For whoever may know.
+    /// Returns the state of the disk for clients.
     pub fn to_wire(&self, by_kernel: bool) -> Option<v1::StateDisk> {
         let free = self.free().ok()?;
         Some(v1::StateDisk {
@@ -155,7 +155,7 @@ impl Quotas {
         Level::from_number(self.level.load(Ordering::Relaxed))
     }
 
-    /// Takes how much room there is: the level, and whether it is another one.
+    /// Records the free space. Returns the level, and true if it has changed.
     pub(crate) fn take(&self, free: Free) -> (Level, bool) {
         let before = self.level();
         let level = self.thresholds.level(free, before);
@@ -165,7 +165,7 @@ impl Quotas {
 }
 
 impl Thresholds {
-    /// A tenth more than the threshold has to be free before a level ends.
+    /// Returns the level. To leave a level, the free space has to exceed its threshold by a tenth.
     fn level(self, free: Free, before: Level) -> Level {
         let less = |level: Level, most: u64, bytes_part: u64, files_part: u64| {
             let more =

@@ -1,8 +1,8 @@
-//! The state disk: what each run may have of it, and what the daemon needs of it itself.
+//! The state disk: the quota of each run, and the space that the daemon needs.
 //!
 //! ```text
 //!  launch ─► Projects: a project for what is made for the run ─► the kernel refuses what is too much
-//!  watch (4 times a second) ─► free space ─► fell? ─► measure the runs in use ─► Account: within, over, locked
+//!  watch (1 to 100 times/s) ─► free space ─► fell? ─► measure the runs in use ─► Account: within, over, locked
 //!                                 │                                                     │
 //!                                 └─► low, full: record, alert                          ├─► record, alert
 //!                                                                                       └─► the run's commands end
@@ -10,14 +10,13 @@
 //!  upload ─► Reservation: its room from its beginning to its end, or WRITE_LIMIT
 //! ```
 //!
-//! Where the file system has project quotas, the kernel holds a run to its quota at every moment, and the daemon only says why
-//! writes fail. Elsewhere a run can have more than its quota until the daemon has seen it: a fraction of a second, in which
-//! what it takes is bounded by its disk's speed and by the largest file that it may write. Then its commands are ended, which
-//! also lets go of files that have no name any more, and nothing more is written. Commands are taken again, for they may delete;
-//! one that takes more instead is ended, and the run is locked. `delete`, `StopRun` and `DeleteRun` always work.
+//! On a file system with project quotas the kernel enforces a run's quota at every moment, and the daemon only explains why writes fail.
+//! Elsewhere a run can exceed its quota until the watch sees it; decision 48 bounds that excess. Then the run's commands are ended, which
+//! also releases the files that no longer have a name, and the run writes nothing more. New commands are still accepted, because they may
+//! delete. If one takes more instead, it is ended and the run is locked. `delete`, `StopRun` and `DeleteRun` always work.
 //!
-//! The daemon never opens a file that an agent made: what is looked at is names and sizes (`containers::measure`), and for files
-//! that have no name any more what the kernel says of the run's processes (`containers::unnamed`).
+//! The daemon never opens a file that an agent made. It reads names and sizes (`containers::measure`). For files that no longer have a name
+//! it reads the kernel's information about the run's processes (`containers::unnamed`).
 
 mod account;
 mod disk;

@@ -1,9 +1,9 @@
-//! The project of each run whose directories the kernel holds to their quota.
+//! Project of each run whose quota the kernel enforces.
 //!
-//! The directories themselves are the table: each has its project's number, so that nothing else has to be kept, and a daemon
-//! that starts reads it from them. A number is given to one run, and used again when nothing is left of that. A run that goes on
-//! in the workspace of an earlier one shares its project: everything in it has that number already. No two runs that live
-//! do, since a workspace has one of them at most.
+//! The directories are the table: each has its project's number. So the daemon stores nothing else, and reads the table from them when it
+//! starts. A number belongs to one run, and is used again when that run's directories are gone. A run that continues in the workspace of an
+//! earlier run shares its project, because every file in it has that number already. Two live runs never share one, since a workspace has
+//! at most one live run.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,20 +22,20 @@ use wire::v1;
 use super::account::Found;
 use crate::directories::Directories;
 
-/// Numbers that are tried before a run does without.
+/// Numbers that are tried before a run has no project.
 const TRIES: usize = 1_000;
 
-/// What the daemon makes for runs: by project, and what is left of it.
+/// Projects of the runs' directories.
 pub struct Projects {
     directories: Directories,
     quotas: Option<ProjectQuotas>,
     table: Mutex<BTreeMap<RunId, ProjectId>>,
-    /// What is left of runs that have ended, as far as it was counted.
+    /// Space of runs that have ended, if it was measured.
     left: Mutex<BTreeMap<RunId, Found>>,
 }
 
 impl Projects {
-    /// Those of the file system of the state directory, with the projects of all that is there.
+    /// Opens the project quotas of the state directory's file system, and reads the projects of all existing directories.
     pub fn open(directories: Directories) -> io::Result<Self> {
         let state = open(&directories.state)?;
         let quotas = ProjectQuotas::of(state.as_fd())?;
@@ -52,7 +52,7 @@ impl Projects {
         Ok(Self { directories, quotas, table: Mutex::new(table), left: Mutex::default() })
     }
 
-    /// Whether the kernel can hold runs to their quotas here.
+    /// Returns true if the kernel can enforce the quotas of runs here.
     pub fn are_held(&self) -> bool {
         self.quotas.is_some()
     }
@@ -67,7 +67,7 @@ impl Projects {
         if self.of(run).is_some() { Quota::Kernel } else { Quota::Measured }
     }
 
-    /// A project for what will be made for this run, which may have so much. Where that cannot be had the run is measured.
+    /// Assigns a project with this quota to the directories of a new run. If that fails the run is measured.
     pub(crate) fn allot(&self, record: &Record, most: Amount) {
         if let Err(error) = self.try_allot(record, most) {
             self.does_without(record.id, &error);
@@ -78,7 +78,7 @@ impl Projects {
         let Some(quotas) = &self.quotas else { return Ok(()) };
         let mut table = self.table.lock();
         let project = match record.spec.workspace {
-            // One that was made without a project has none now: everything in it would have to be given one.
+            // A workspace that was made without a project gets none now, because every file in it would need one.
             Workspace::Kept { workspace } => table.get(&workspace).copied(),
             _ => Some(free(quotas, record.id, &table)?),
         };
@@ -89,7 +89,7 @@ impl Projects {
         Ok(())
     }
 
-    /// A run that an earlier daemon made may have so much, from now on.
+    /// Sets the quota of a run that an earlier daemon made.
     pub(crate) fn limit_again(&self, run: RunId, most: Amount) {
         let Some((quotas, project)) = self.of(run) else { return };
         if let Err(error) = quotas.limit(project, Some(most)) {
@@ -97,7 +97,7 @@ impl Projects {
         }
     }
 
-    /// Gives an empty directory to the run's project, if it has one.
+    /// Assigns an empty directory to the run's project, if it has one.
     pub(crate) fn assign(&self, run: RunId, directory: BorrowedFd<'_>) {
         let Some((quotas, project)) = self.of(run) else { return };
         let assigned = quotas.assign(directory, project).and_then(|()| quotas.project_of(directory));
@@ -108,18 +108,18 @@ impl Projects {
         }
     }
 
-    /// The run has no project, and what it has is measured.
+    /// Removes the run's project, so that the run is measured.
     fn does_without(&self, run: RunId, error: &io::Error) {
-        tracing::error!(%run, error = %chain(error), "the kernel does not hold a run to its quota: it is measured");
+        tracing::error!(%run, error = %chain(error), "the kernel does not enforce a run's quota: the daemon measures its use instead");
         self.table.lock().remove(&run);
     }
 
-    /// What the kernel says that the run has; `None`: it does not hold this one.
+    /// Returns the kernel's count for the run. `None` if the kernel does not enforce the run's quota.
     pub(crate) fn used(&self, run: RunId) -> Option<io::Result<Amount>> {
         self.of(run).map(|(quotas, project)| quotas.used(project))
     }
 
-    /// Something of a run was removed. When nothing is left, its project is nobody's.
+    /// Updates the table after a removal. If the run has no directory left, its project becomes free, unless another run shares it.
     pub(crate) fn settle(&self, run: RunId) {
         self.left().remove(&run);
         let Some(quotas) = &self.quotas else { return };
@@ -137,11 +137,11 @@ impl Projects {
             return;
         }
         if let Err(error) = quotas.limit(project, None) {
-            tracing::warn!(%run, error = %chain(&error), "the project of a run that is gone keeps its limits");
+            tracing::warn!(%run, error = %chain(&error), "the project quota of a deleted run could not be cleared");
         }
     }
 
-    /// What is left of a run that has ended, as far as it was counted.
+    /// Returns the space of a run that has ended, if it was measured.
     pub fn left_of(&self, run: RunId) -> Option<v1::DiskUse> {
         self.left().get(&run).map(|found| found.to_wire())
     }
@@ -156,7 +156,7 @@ impl Projects {
     }
 }
 
-/// A number that nobody uses: no run of this daemon's, and nobody else on the file system.
+/// Returns a number that neither a run of this daemon nor another user of the file system has.
 fn free(quotas: &ProjectQuotas, run: RunId, table: &BTreeMap<RunId, ProjectId>) -> io::Result<ProjectId> {
     let mut project = ProjectId::from_any(run.low_bits());
     for _ in 0..TRIES {
@@ -173,7 +173,7 @@ fn open(path: &Path) -> io::Result<rustix::fd::OwnedFd> {
     Ok(openat(CWD, path, flags, Mode::empty())?)
 }
 
-/// The directories of runs in one of the daemon's own.
+/// Opens the directories of runs in one of the daemon's directories.
 fn runs_in(parent: &Path) -> io::Result<Vec<(RunId, rustix::fd::OwnedFd)>> {
     let parent = match open(parent) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -1,4 +1,4 @@
-//! Room that an upload has of its run's quota, from its beginning to its end.
+//! Room of a run's quota that an upload has from its beginning to its end.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use refusal::Refusal;
 
 use super::Account;
 
-/// Steps in which an upload of unknown length reserves more, bytes.
+/// Bytes by which an upload of unknown length extends its reservation.
 const STEP: u64 = 1 << 20;
 
-/// Reserved room. It is given back with this value.
+/// Reserved room, which is released when this value is dropped.
 pub(crate) struct Reservation {
     account: Arc<Account>,
     amount: Amount,
@@ -18,14 +18,15 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// Reserves a file of so many bytes. `copies`: the files of its content that will count at one time, itself among them.
+    /// Reserves room for a file of this size. `copies` is the number of files with its content, including itself, that will count at the
+    /// same time.
     pub(crate) fn new(account: Arc<Account>, bytes: u64, copies: u64) -> Result<Self, Refusal> {
         let amount = Amount { bytes, files: 1 };
         account.reserve(amount, copies)?;
         Ok(Self { account, amount, copies })
     }
 
-    /// Reserves more, unless so many bytes are reserved already.
+    /// Extends the reservation to at least this size.
     pub(crate) fn grow_to(&mut self, bytes: u64) -> Result<(), Refusal> {
         if bytes <= self.amount.bytes {
             return Ok(());
@@ -39,6 +40,6 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.account.release(self.amount);
+        self.account.release(self.amount, self.copies);
     }
 }

@@ -71,7 +71,7 @@ fn data(text: &'static str) -> Piece {
 }
 
 #[test]
-fn all_of_it_is_there_until_its_call_is_over() {
+fn upload_is_kept_until_its_call_ends() {
     let scene = Scene::new();
     let upload = scene.begin(None, 0).unwrap();
     let content = upload.receive(said([data("ab"), data("c"), Piece::End]), 3).unwrap();
@@ -83,7 +83,7 @@ fn all_of_it_is_there_until_its_call_is_over() {
 }
 
 #[test]
-fn one_that_breaks_goes_on_where_it_was_if_it_has_an_id() {
+fn interrupted_upload_with_an_id_resumes() {
     let scene = Scene::new();
     let broken = scene.begin(None, 0).unwrap().receive(said([data("ab")]), 9);
     assert!(matches!(broken, Err(Broken::Gone)));
@@ -118,7 +118,7 @@ fn too_many_bytes_and_too_many_uploads_are_refused_and_leave_nothing() {
 }
 
 #[test]
-fn nothing_that_is_there_already_is_opened() {
+fn existing_files_are_not_opened_as_uploads() {
     let scene = Scene::new();
     fs::create_dir_all(scene.directory()).unwrap();
     fs::write(scene.top.path().join("secret"), "secret").unwrap();
@@ -133,7 +133,7 @@ fn nothing_that_is_there_already_is_opened() {
 }
 
 #[test]
-fn what_a_daemon_left_is_removed_when_it_is_old() {
+fn old_uploads_of_an_earlier_daemon_are_removed() {
     let scene = Scene::new();
     fs::create_dir_all(scene.directory()).unwrap();
     let (old, young) = (ID, "0192a7c0-0000-7000-8000-000000000002");
@@ -148,7 +148,7 @@ fn what_a_daemon_left_is_removed_when_it_is_old() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_nobody_goes_on_with_is_forgotten() {
+async fn abandoned_upload_is_removed() {
     let scene = Scene::new();
     let upload = scene.begin(Some(ID), 0).unwrap();
     let broken = tokio::task::spawn_blocking(move || upload.receive(said([data("ab")]), 9)).await;
@@ -192,6 +192,15 @@ fn an_upload_has_its_room_of_the_quota_from_its_beginning_to_its_end() {
     let counted = Owner { writes_count: true, ..scene.owner.clone() };
     assert_eq!(scene.begin_of(&counted, None, 0, 40 * MIB).err(), Some(Reason::WriteLimit));
     assert!(scene.begin_of(&counted, None, 0, 30 * MIB).is_ok());
+    let one = scene.begin_of(&counted, None, 0, 20 * MIB).unwrap();
+    assert_eq!(
+        scene.begin_of(&counted, None, 0, 20 * MIB).err(),
+        Some(Reason::WriteLimit),
+        "two written files"
+    );
+    assert!(scene.begin_of(&counted, None, 0, 10 * MIB).is_ok());
+    drop(one);
+    assert!(scene.begin_of(&counted, None, 0, 30 * MIB).is_ok(), "the room of both is given back");
 }
 
 #[test]

@@ -179,7 +179,7 @@ fn a_writer_that_was_lost_is_followed_by_another_and_no_nonce_comes_back() {
 }
 
 #[test]
-fn where_writing_fails_the_stream_ends_with_the_last_byte_that_was_taken() {
+fn failed_write_ends_the_stream_at_the_last_accepted_byte() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("stream");
     let file = file(&path);

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_sealed_found_again_and_spent_once() {
+    fn pending_approval_is_sealed_and_spent_once() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("store.db");
         {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_moved_to_another_row_is_not_read() {
+    fn approval_moved_to_another_row_is_not_read() {
         let directory = tempfile::tempdir().unwrap();
         let store =
             Store::open(&directory.path().join("store.db"), crate::database::OutcomeBounds::WIDE).unwrap();

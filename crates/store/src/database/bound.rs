@@ -342,7 +342,7 @@ fn bare(response: &[u8]) -> Vec<u8> {
     if response.result_dropped {
         let what = if response.status() == Status::Succeeded { "succeeded" } else { "did not succeed" };
         response.rendered = format!(
-            "This call was made before and {what}. Its result is no longer kept: look before you repeat it."
+            "This call was made before and {what}. Its result is no longer stored: check before you repeat it."
         );
     }
     if let Some(error) = &mut response.error {

@@ -105,7 +105,7 @@ fn the_database_stays_within_its_bound_and_the_oldest_make_room() {
 }
 
 #[test]
-fn what_is_promised_loses_its_result_first_and_goes_when_the_promise_is_over() {
+fn promised_outcomes_lose_results_first_and_expire() {
     let mut bench = Bench::new(BOUNDS);
     let promised = bench.keep(true, 32 * KIB);
     let other = bench.keep(false, 32 * KIB);
@@ -116,7 +116,7 @@ fn what_is_promised_loses_its_result_first_and_goes_when_the_promise_is_over() {
     assert!(bench.found(other).is_none(), "what nobody was promised went first");
     let bare = bench.found(promised).unwrap();
     assert_eq!((bare.status(), bare.result, bare.result_dropped), (Status::Succeeded, None, true));
-    assert!(bare.rendered.contains("no longer kept"), "{}", bare.rendered);
+    assert!(bare.rendered.contains("no longer stored"), "{}", bare.rendered);
     assert_eq!(bench.store.call_by_request(bench.run, "r1").unwrap().unwrap().call_id, promised);
 
     bench.age(BOUNDS.request_ids + Duration::from_secs(1));
@@ -127,7 +127,7 @@ fn what_is_promised_loses_its_result_first_and_goes_when_the_promise_is_over() {
 }
 
 #[test]
-fn when_nothing_more_can_be_remembered_it_says_so_until_it_can() {
+fn full_store_reports_crowded_until_entries_expire() {
     let mut bench = Bench::new(Outcomes { max_total: 64 << 10, ..BOUNDS });
     let first = bench.keep(true, 10);
     while !bench.store.is_crowded() {
@@ -144,7 +144,7 @@ fn when_nothing_more_can_be_remembered_it_says_so_until_it_can() {
 }
 
 #[test]
-fn nothing_is_kept_for_longer_than_it_may_and_a_run_takes_its_own_along() {
+fn outcomes_expire_and_are_deleted_with_their_run() {
     let mut bench = Bench::new(BOUNDS);
     let old = bench.keep(true, KIB);
     bench.age(BOUNDS.max_age + Duration::from_secs(1));

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn they_survive_reopening_and_end() {
+    fn permissions_survive_reopening_and_expire() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("store.db");
         let now = UnixMillis(100);

@@ -180,7 +180,7 @@ pub(super) fn bring_up_to_date(connection: &mut Connection) -> Result<(), StoreE
     for (version, step) in (taken + 1..).zip(missing) {
         transaction.execute_batch(step)?;
         if taken > 0 && *step == SEALED_WITH_A_VERSION {
-            tracing::warn!("outcomes and settled approvals that a former version sealed are dropped");
+            tracing::warn!("outcomes and settled approvals that an older version sealed are deleted");
         }
         transaction.pragma_update(None, "user_version", version)?;
     }

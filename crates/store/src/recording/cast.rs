@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_cuts_the_text_is_that_of_the_whole() {
+    fn cut_positions_do_not_change_the_text() {
         let bytes = b"a\xff\xc3\xa4\xe2\x82\xac\xf0\x9f\x92\xa7\xe2\x82z\xc3";
         let whole = String::from_utf8_lossy(bytes);
         for first in 0..=bytes.len() {

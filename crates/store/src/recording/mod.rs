@@ -30,7 +30,7 @@ pub enum RecordingError {
     #[error("the recording is full")]
     Full,
     /// The run has used up its space on the host.
-    #[error("the run has used up what it may keep on the host (limits.output_mib)")]
+    #[error("the run's limit of stored output is used up (limits.output_mib)")]
     NoRoom,
     /// The disk failed.
     #[error("the recording cannot be written")]
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_whole() {
+    fn oversized_entry_is_refused_completely() {
         let place = tempfile::tempdir().unwrap();
         let (path, mut recording) = begin(place.path(), 200);
         let before = std::fs::read(&path).unwrap();

@@ -125,7 +125,7 @@ impl Files {
                 streams.push((call, stream, seal::plain_length(entry.metadata()?.len())));
             } else {
                 // Only the daemon writes here.
-                tracing::warn!(%run, "output that a former version kept is dropped");
+                tracing::warn!(%run, "output that an older version stored is deleted");
                 std::fs::remove_file(entry.path())?;
             }
         }

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_written_is_given_back() {
+    fn unwritten_reservation_is_returned() {
         let run = RunId::new();
         let mut ledger = Ledger::new(10 * LEAST);
         let (one, other) = (key(run), key(RunId::new()));

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_takes_nothing_is_not_waited_for_and_a_slow_one_is() {
+    async fn stalled_follower_is_dropped_and_slow_one_is_awaited() {
         let followers = Arc::new(Followers::default());
         let (mut slow, mut stalled) = (followers.add(), followers.add());
         let pieces = 3 * PIECES as u64;
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_has_gone_costs_nothing() {
+    async fn departed_follower_is_removed() {
         let followers = Followers::default();
         drop(followers.add());
         let mut live = followers.add();

@@ -170,7 +170,7 @@ impl Spool {
             let why = chain(why);
             tracing::warn!(
                 why,
-                "the spool is off: what commands write is shown to those who follow, and not kept"
+                "the spool is off: output of commands can be followed live but is not stored"
             );
             *off = Some(why);
         }
@@ -181,7 +181,7 @@ impl Spool {
             return;
         }
         if self.off.lock().take().is_some() {
-            tracing::warn!("the spool is on again: what commands write is kept");
+            tracing::warn!("the spool is on again: output of commands is stored");
         }
     }
 

@@ -123,7 +123,7 @@ async fn each_stream_is_read_from_any_offset_while_it_grows_and_after() {
 }
 
 #[tokio::test]
-async fn nothing_of_it_can_be_read_without_the_key_and_what_lay_open_goes() {
+async fn spool_is_encrypted_and_old_plain_output_is_removed() {
     let (directory, spool) = empty(WIDE);
     let (run, call) = (RunId::new(), CallId::new());
     let output = spool.output(run, call);
@@ -159,7 +159,7 @@ async fn nothing_of_it_can_be_read_without_the_key_and_what_lay_open_goes() {
 }
 
 #[tokio::test]
-async fn what_was_changed_moved_or_cut_is_found_also_after_a_restart() {
+async fn tampered_spool_is_detected_after_a_restart() {
     let (directory, spool) = empty(WIDE);
     let run = RunId::new();
     let [one, other] = [finished(&spool, run, 3 * 4096).await, finished(&spool, run, 3 * 4096).await];
@@ -189,7 +189,7 @@ async fn what_was_changed_moved_or_cut_is_found_also_after_a_restart() {
 }
 
 #[tokio::test]
-async fn what_is_kept_survives_a_restart_and_what_belongs_to_nobody_does_not() {
+async fn restart_keeps_known_output_and_removes_the_rest() {
     let (directory, spool) = empty(WIDE);
     let (run, deleted) = (RunId::new(), RunId::new());
     let known = finished(&spool, run, 100).await;

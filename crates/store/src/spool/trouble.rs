@@ -16,17 +16,18 @@ const QUIET: Duration = Duration::from_secs(10);
 /// Reason why a piece of output is not stored.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotKept {
-    #[error("spool.max_total is reached, and nothing that is finished is left to remove")]
+    #[error("spool.max_total is reached, and no output of an ended command is left to remove")]
     Full,
     #[error(
-        "less than spool.min_free is left on its file system, and removing what is finished did not help"
+        "less than spool.min_free is left on its file system, and removing the output of ended commands did \
+         not help"
     )]
     Scarce,
     #[error("its disk failed")]
     Io(#[from] io::Error),
     #[error("its disk does not answer")]
     Slow,
-    #[error("a piece came that does not follow the last")]
+    #[error("a piece does not follow the last one")]
     Gap,
 }
 
@@ -46,7 +47,7 @@ impl Trouble {
         if let Some(silent) = self.turn(Instant::now()) {
             tracing::warn!(
                 run = %key.run, call = %key.call, stream, silent, error = %chain(why),
-                "the output of a command is kept no further; the command goes on",
+                "the output of a command is no longer stored; the command goes on",
             );
         }
     }
@@ -56,7 +57,8 @@ impl Trouble {
         if let Some(silent) = self.turn(Instant::now()) {
             tracing::warn!(
                 run = %key.run, call = %key.call, stream, silent,
-                "the kept output of a command has no marked end: the daemon was lost meanwhile, or the file was cut",
+                "the stored output of a command is incomplete: the daemon was lost meanwhile, or the file \
+                 was cut",
             );
         }
     }

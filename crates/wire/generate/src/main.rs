@@ -24,7 +24,7 @@ const SERVICES: &str = "#[cfg(feature = \"grpc\")]";
 const SERIALIZED: &str = "McpContent";
 
 /// What is not said as it is stored.
-const PLAIN_FIELDS: [(&str, &str); 13] = [
+const PLAIN_FIELDS: [(&str, &str); 16] = [
     // Only transfers have these.
     ("ReadResult.sent_bytes", "skip_serializing_if = \"crate::plain::is_zero\""),
     ("ReadResult.entries", "skip_serializing_if = \"crate::plain::is_zero\""),
@@ -37,7 +37,10 @@ const PLAIN_FIELDS: [(&str, &str); 13] = [
     ("PatchedFile.moved_from", "skip_serializing_if = \"String::is_empty\""),
     ("PatchedFile.trash_entry", "skip_serializing_if = \"String::is_empty\""),
     ("SessionResult.state", "serialize_with = \"crate::plain::session_state\""),
-    ("ExecResult.ended_by", "serialize_with = \"crate::plain::or_null\""),
+    ("SessionResult.ended_by", "serialize_with = \"crate::plain::ended_by\""),
+    ("ExecResult.ended_by", "serialize_with = \"crate::plain::ended_by\""),
+    ("ExecResult.limits_hit", "serialize_with = \"crate::plain::limits\""),
+    ("KillEvidence.method", "serialize_with = \"crate::plain::method\""),
     (
         "McpResult.structured_content_json",
         "rename = \"structured_content\", serialize_with = \"crate::plain::json\", skip_serializing_if = \"String::is_empty\"",

@@ -5,13 +5,13 @@ pub struct ToWorker {
     /// Chosen by the daemon, unique on the stream, never reused. 0 for hello and ping.
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// What it is.
+    /// Kind of the message.
     #[prost(oneof = "to_worker::Body", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
     pub body: ::core::option::Option<to_worker::Body>,
 }
 /// Nested message and enum types in `ToWorker`.
 pub mod to_worker {
-    /// What it is.
+    /// Kind of the message.
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Body {
         /// First frame of the stream.
@@ -20,19 +20,19 @@ pub mod to_worker {
         /// Begin a call.
         #[prost(message, tag = "3")]
         Start(super::Start),
-        /// The spawned command has been put into its cgroup: let it run. Or: the call that awaits this may take effect.
+        /// The spawned command has been put into its cgroup: let it run. For a call with `awaits_go`: it may take effect.
         #[prost(message, tag = "4")]
         Go(super::Go),
         /// End the call.
         #[prost(message, tag = "5")]
         Cancel(super::Cancel),
-        /// Are you alive?
+        /// Checks that the worker is alive.
         #[prost(message, tag = "6")]
         Ping(super::Ping),
         /// More output of the call may be sent.
         #[prost(message, tag = "7")]
         Credit(super::Credit),
-        /// Somebody typed.
+        /// Bytes that an operator typed.
         #[prost(message, tag = "8")]
         Input(super::Input),
         /// The terminal has another size.
@@ -41,11 +41,11 @@ pub mod to_worker {
         /// Send a signal to the terminal's foreground process group.
         #[prost(message, tag = "10")]
         Signal(super::Signal),
-        /// From now on both sides speak over the direct channel that the hello offered.
+        /// From now on both sides use the direct channel that the hello offered.
         #[prost(message, tag = "11")]
         Switch(super::Switch),
-        /// Make a process that waits to become some later call's command. Its answer is Spawned, or an outcome that is a
-        /// failure; then its id is not heard of any more. Cancel ends the process.
+        /// Make a process that waits to become the command of a later call. Its answer is Spawned, or an outcome that is a
+        /// failure, which is the last message of its id. Cancel ends the process.
         #[prost(message, tag = "12")]
         Prepare(super::Prepare),
     }
@@ -66,19 +66,19 @@ pub struct FromWorker {
     /// The id of the call that it belongs to.
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// What it is.
+    /// Kind of the message.
     #[prost(oneof = "from_worker::Body", tags = "2, 3, 4, 5, 6, 7, 8")]
     pub body: ::core::option::Option<from_worker::Body>,
 }
 /// Nested message and enum types in `FromWorker`.
 pub mod from_worker {
-    /// What it is.
+    /// Kind of the message.
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Body {
         /// Answer to Hello, first frame of the stream.
         #[prost(message, tag = "2")]
         Hello(super::Hello),
-        /// A command is there, stopped before its first instruction.
+        /// A command was made, and is stopped before its first instruction.
         #[prost(message, tag = "3")]
         Spawned(super::Spawned),
         /// The command wrote something.
@@ -87,13 +87,13 @@ pub mod from_worker {
         /// The call is over. Last frame of its id.
         #[prost(message, tag = "5")]
         Outcome(super::Outcome),
-        /// I am.
+        /// Answer to Ping.
         #[prost(message, tag = "6")]
         Pong(super::Pong),
-        /// The command itself is over, or its time is: end what is left of its processes, then send Go.
+        /// The command itself or its time is over: end its remaining processes, then send Go.
         #[prost(message, tag = "7")]
         Ended(super::Ended),
-        /// So many bytes of input have been taken by the terminal.
+        /// The terminal has taken this number of bytes of input.
         #[prost(message, tag = "8")]
         Taken(super::Taken),
     }
@@ -111,7 +111,7 @@ impl ::prost::Name for FromWorker {
 /// First frame in both directions.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Hello {
-    /// Version of this protocol; both sides must say the same.
+    /// Version of this protocol; it must be the same on both sides.
     #[prost(uint32, tag = "1")]
     pub protocol: u32,
     /// 32 random bytes from the daemon, echoed by the worker.
@@ -120,7 +120,8 @@ pub struct Hello {
     /// The worker's process id in its own namespace. From a worker only.
     #[prost(uint32, tag = "3")]
     pub pid: u32,
-    /// Number of the worker's descriptor that is our end of a direct channel, a Unix stream socket; 0 when it offers none.
+    /// Number of the worker's descriptor for the daemon's end of a direct channel, a Unix stream socket; 0 if it offers
+    /// none.
     #[prost(uint32, tag = "4")]
     pub channel: u32,
     /// Variables of the run, for each command that does not set them itself. From the daemon only, to a guest.
@@ -143,7 +144,7 @@ impl ::prost::Name for Hello {
 /// Begin a call.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Start {
-    /// What to do.
+    /// Operation to execute.
     #[prost(message, optional, tag = "1")]
     pub operation: ::core::option::Option<super::super::v1::Operation>,
     /// Milliseconds from receipt until the worker gives up by itself.
@@ -152,12 +153,12 @@ pub struct Start {
     /// The bounds of this call.
     #[prost(message, optional, tag = "3")]
     pub bounds: ::core::option::Option<Bounds>,
-    /// The daemon will put a spawned command into a cgroup: wait for Go after Spawned and after Ended. Where the command has
-    /// ended by itself and nobody can write into its pipes any more, Outcome may come without Ended: the daemon ends what
-    /// is left, and nothing more is said about the call.
+    /// The daemon will put a spawned command into a cgroup: wait for Go after Spawned and after Ended. If the command has
+    /// ended by itself and no process can write into its pipes, Outcome may come without Ended. The daemon then ends the
+    /// remaining processes without a further message.
     #[prost(bool, tag = "4")]
     pub placed: bool,
-    /// Only look: answer what the operation would do (the diff of a write) and change nothing.
+    /// Preview: answer with the effect that the operation would have (the diff of a write), and change no file.
     #[prost(bool, tag = "5")]
     pub preview: bool,
     /// Bytes of output that may be sent before the first Credit. Each byte sent uses one, each Credit adds some.
@@ -166,11 +167,11 @@ pub struct Start {
     /// Give the command a terminal instead of pipes. Only with an `exec` operation.
     #[prost(message, optional, tag = "7")]
     pub terminal: ::core::option::Option<Terminal>,
-    /// The id of the Prepare whose process, which has been put into its cgroup, is to become the command; 0 for none. Where
-    /// that process is gone or does not fit, another is made and announced with Spawned.
+    /// The id of the Prepare whose process, which has been put into its cgroup, is to become the command; 0 for none. If
+    /// that process has ended or does not fit, another is made and announced with Spawned.
     #[prost(uint64, tag = "8")]
     pub prepared: u64,
-    /// The call may prepare what it does, and takes effect only after Go. In the host lane.
+    /// The call may prepare its effect, and takes effect only after Go. In the host lane.
     #[prost(bool, tag = "9")]
     pub awaits_go: bool,
     /// Paths in alias form that the call affects, in the host lane. Calls that share a path, or of which one has a path beneath
@@ -215,13 +216,14 @@ pub struct Bounds {
     /// Base names of programs that the profile denies beside the built-in ones: a link that leads to one is refused, too.
     #[prost(string, repeated, tag = "8")]
     pub denied_programs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// What the call's consent was given to: the effect must find the same. Absent: nobody was asked.
+    /// State that the call's consent is bound to: the effect must find the same state. Absent: no consent was needed.
     #[prost(message, optional, tag = "9")]
     pub held_to: ::core::option::Option<Held>,
-    /// What a command reads that runs because it only reads, in alias form: each is opened first as `read` or `list` would.
+    /// Paths, in alias form, that a command reads which runs because it only reads. Each is first opened as `read` or
+    /// `list` would.
     #[prost(string, repeated, tag = "10")]
     pub reads: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// The profile has turned the built-in deny list off. `denied_programs` apply all the same.
+    /// The profile has turned the built-in deny list off. `denied_programs` still apply.
     #[prost(bool, tag = "11")]
     pub deny_list_off: bool,
     /// Most bytes of a file, or of all files of an archive, that is uploaded or downloaded.
@@ -233,7 +235,8 @@ pub struct Bounds {
     /// Most bytes that a file may have after an edit or a patch of it.
     #[prost(uint64, tag = "14")]
     pub max_edit_bytes: u64,
-    /// The profile's rules for paths: what they cover is refused or left out, wherever a link or a walk leads to it.
+    /// The profile's rules for paths. Paths that they cover are refused or left out, also when a link or a walk leads to
+    /// them.
     #[prost(message, repeated, tag = "15")]
     pub path_rules: ::prost::alloc::vec::Vec<PathRule>,
     /// Paths, in alias form, that a reviewer consented to in this call: rules that ask permit these and all beneath them.
@@ -259,10 +262,10 @@ pub struct PathRule {
     /// Patterns of paths that are left alone.
     #[prost(string, repeated, tag = "2")]
     pub except: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// The rule is not about reading.
+    /// The rule does not apply to reading.
     #[prost(bool, tag = "3")]
     pub not_reads: bool,
-    /// The rule is not about writing.
+    /// The rule does not apply to writing.
     #[prost(bool, tag = "4")]
     pub not_writes: bool,
     /// A reviewer can consent to it.
@@ -296,10 +299,10 @@ impl ::prost::Name for Spawned {
         "/cofferdam.worker.v1.Spawned".into()
     }
 }
-/// Let the command run, or let the call take effect, or: what is left has been ended.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+/// Let the command run, let the call take effect, or report that the remaining processes have been ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Go {
-    /// After Ended: what was found. Absent after Spawned.
+    /// After Ended: evidence about these processes. Absent after Spawned.
     #[prost(message, optional, tag = "1")]
     pub evidence: ::core::option::Option<super::super::v1::KillEvidence>,
 }
@@ -313,7 +316,7 @@ impl ::prost::Name for Go {
         "/cofferdam.worker.v1.Go".into()
     }
 }
-/// The command is over, or its time is.
+/// The command or its time is over.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Ended {
     /// The deadline or a cancellation ended it, not the command itself.
@@ -346,7 +349,7 @@ impl ::prost::Name for Cancel {
         "/cofferdam.worker.v1.Cancel".into()
     }
 }
-/// Are you alive?
+/// Checks that the worker is alive.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Ping {}
 impl ::prost::Name for Ping {
@@ -359,7 +362,7 @@ impl ::prost::Name for Ping {
         "/cofferdam.worker.v1.Ping".into()
     }
 }
-/// I am.
+/// Answer to Ping.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Pong {}
 impl ::prost::Name for Pong {
@@ -372,11 +375,11 @@ impl ::prost::Name for Pong {
         "/cofferdam.worker.v1.Pong".into()
     }
 }
-/// Bytes that a command wrote, or of a download, which are standard output: first its header, the size of the file in 8 bytes
-/// and its permission bits in 4, both big-endian; then the content.
+/// Bytes that a command wrote, or bytes of a download. A download uses standard output: first its header, which is the
+/// size of the file in 8 bytes and its permission bits in 4, both big-endian; then the content.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Output {
-    /// Which one.
+    /// Stream of the bytes.
     #[prost(enumeration = "output::Stream", tag = "1")]
     pub stream: i32,
     /// Position of the first byte in that stream.
@@ -388,7 +391,7 @@ pub struct Output {
 }
 /// Nested message and enum types in `Output`.
 pub mod output {
-    /// Which of its streams.
+    /// Stream of the output.
     #[derive(
         Clone,
         Copy,
@@ -442,33 +445,37 @@ impl ::prost::Name for Output {
         "/cofferdam.worker.v1.Output".into()
     }
 }
-/// How a call ended.
+/// End of a call.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Outcome {
-    /// What the call used, as far as the worker can tell it from other calls. Absent for commands, whose result says it.
+    /// Resources of the call, if the worker can separate them from those of other calls. Absent for commands, whose report
+    /// has them.
     #[prost(message, optional, tag = "3")]
     pub usage: ::core::option::Option<Usage>,
-    /// Only of a preview: what a consent to the call is bound to, from the same look as the result.
+    /// Only for a preview: state that a consent to the call is bound to, read together with the result.
     #[prost(message, optional, tag = "4")]
     pub bound: ::core::option::Option<Bound>,
-    /// Only of a failure: what to try, such as `replace_all`. At most 8.
+    /// Only for a failure: suggestions, such as `replace_all`. At most 8.
     #[prost(string, repeated, tag = "5")]
     pub hints: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// One of the two.
-    #[prost(oneof = "outcome::Kind", tags = "1, 2")]
+    /// One of the three.
+    #[prost(oneof = "outcome::Kind", tags = "1, 2, 6")]
     pub kind: ::core::option::Option<outcome::Kind>,
 }
 /// Nested message and enum types in `Outcome`.
 pub mod outcome {
-    /// One of the two.
+    /// One of the three.
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Kind {
-        /// It did what was asked.
+        /// The operation succeeded.
         #[prost(message, tag = "1")]
         Result(super::super::super::v1::Result),
-        /// It failed.
+        /// The operation failed.
         #[prost(message, tag = "2")]
         Failure(super::super::super::v1::ToolFailure),
+        /// It was a command, which has ended.
+        #[prost(message, tag = "6")]
+        Command(super::CommandReport),
     }
 }
 impl ::prost::Name for Outcome {
@@ -481,7 +488,101 @@ impl ::prost::Name for Outcome {
         "/cofferdam.worker.v1.Outcome".into()
     }
 }
-/// What a consent was given to.
+/// Facts about a command that has ended. The daemon interprets them.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CommandReport {
+    /// Its exit code. Absent where a signal ended it, and where the exit is not known.
+    #[prost(int32, optional, tag = "1")]
+    pub exit_code: ::core::option::Option<i32>,
+    /// The signal that ended it.
+    #[prost(int32, optional, tag = "2")]
+    pub signal: ::core::option::Option<i32>,
+    /// Why the worker ended it.
+    #[prost(enumeration = "command_report::Stop", tag = "3")]
+    pub stop: i32,
+    /// Bytes that it wrote to standard output, sent or not.
+    #[prost(uint64, tag = "4")]
+    pub stdout_bytes: u64,
+    /// Bytes that it wrote to standard error, sent or not.
+    #[prost(uint64, tag = "5")]
+    pub stderr_bytes: u64,
+    /// User and system CPU time of it and the children that it waited for, microseconds.
+    #[prost(uint64, tag = "6")]
+    pub cpu_time_us: u64,
+    /// Peak resident memory of the largest of them, bytes.
+    #[prost(uint64, tag = "7")]
+    pub peak_memory_bytes: u64,
+    /// Wall-clock time, microseconds.
+    #[prost(uint64, tag = "8")]
+    pub wall_time_us: u64,
+    /// What the worker did to end its processes. Absent where the daemon did it.
+    #[prost(message, optional, tag = "9")]
+    pub kill: ::core::option::Option<super::super::v1::KillEvidence>,
+    /// File systems that were full when it failed: TMP_SPACE, SHM_SPACE, PROJECT_SPACE and STATE_SPACE.
+    #[prost(enumeration = "super::super::v1::exec_result::Limit", repeated, tag = "10")]
+    pub full: ::prost::alloc::vec::Vec<i32>,
+}
+/// Nested message and enum types in `CommandReport`.
+pub mod command_report {
+    /// Causes for which a worker ends a command.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Stop {
+        /// Never sent.
+        Unspecified = 0,
+        /// None: it ended by itself.
+        Itself = 1,
+        /// Its deadline.
+        Deadline = 2,
+        /// A Cancel, or more output than `max_spool_bytes`.
+        Stopped = 3,
+    }
+    impl Stop {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "STOP_UNSPECIFIED",
+                Self::Itself => "ITSELF",
+                Self::Deadline => "DEADLINE",
+                Self::Stopped => "STOPPED",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "STOP_UNSPECIFIED" => Some(Self::Unspecified),
+                "ITSELF" => Some(Self::Itself),
+                "DEADLINE" => Some(Self::Deadline),
+                "STOPPED" => Some(Self::Stopped),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for CommandReport {
+    const NAME: &'static str = "CommandReport";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.CommandReport".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.CommandReport".into()
+    }
+}
+/// State that a consent was given to.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Held {
     /// As in Bound.
@@ -501,19 +602,19 @@ impl ::prost::Name for Held {
         "/cofferdam.worker.v1.Held".into()
     }
 }
-/// What a call would use.
+/// State that a call would use.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Bound {
-    /// SHA-256 over all of it, lower-case hex; empty: nothing that could change.
+    /// SHA-256 over the whole state, lower-case hex; empty: no part of it could change.
     #[prost(string, tag = "1")]
     pub digest: ::prost::alloc::string::String,
-    /// When the look began, nanoseconds since 1970; 0 where that is of no use.
+    /// Time at which reading the state began, nanoseconds since 1970; 0 if not needed.
     #[prost(uint64, tag = "2")]
     pub since_ns: u64,
-    /// Of that, the files that the call names.
+    /// Files of this state that the call names.
     #[prost(message, repeated, tag = "3")]
     pub files: ::prost::alloc::vec::Vec<super::super::v1::BoundFile>,
-    /// What else a reviewer has to know of it, a line each.
+    /// Further remarks for a reviewer, one line each.
     #[prost(string, repeated, tag = "4")]
     pub remarks: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -527,14 +628,14 @@ impl ::prost::Name for Bound {
         "/cofferdam.worker.v1.Bound".into()
     }
 }
-/// Resources of one call. The daemon takes no more than what the call's own time allows, and for a command what its own
-/// cgroup counted in place of it.
+/// Resources of one call. The daemon accepts at most the processor time that the call's duration allows. For a command
+/// it uses the count of its cgroup instead.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Usage {
     /// Processor time, user and system, microseconds.
     #[prost(uint64, optional, tag = "1")]
     pub cpu_time_us: ::core::option::Option<u64>,
-    /// Peak resident memory of the call's own process, bytes. Absent where calls share one.
+    /// Peak resident memory of the call's process, bytes. Absent where calls share one.
     #[prost(uint64, optional, tag = "2")]
     pub peak_memory_bytes: ::core::option::Option<u64>,
 }
@@ -551,7 +652,7 @@ impl ::prost::Name for Usage {
 /// More output may be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Credit {
-    /// By so many bytes.
+    /// Number of further bytes.
     #[prost(uint64, tag = "1")]
     pub bytes: u64,
 }
@@ -575,8 +676,8 @@ pub struct Terminal {
     /// and reads no startup file.
     #[prost(bool, tag = "2")]
     pub login_shell: bool,
-    /// Pipes in place of a pty: input goes to standard input, standard error is a stream of its own, and sizes and signals
-    /// mean nothing. For programs that are spoken with.
+    /// Pipes in place of a pty: input goes to standard input, standard error is a separate stream, and sizes and signals
+    /// have no effect. For programs that exchange messages with their caller.
     #[prost(bool, tag = "3")]
     pub pipes: bool,
 }
@@ -610,7 +711,7 @@ impl ::prost::Name for TerminalSize {
         "/cofferdam.worker.v1.TerminalSize".into()
     }
 }
-/// Bytes that somebody typed, at most 16 KiB. At most 64 KiB may be under way, that is, not Taken yet.
+/// Bytes that an operator typed, at most 16 KiB. At most 64 KiB may be sent and not yet Taken.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Input {
     /// As typed.
@@ -690,19 +791,19 @@ impl ::prost::Name for Prepare {
 /// From the daemon to a keeper.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ToKeeper {
-    /// What it is.
+    /// Kind of the message.
     #[prost(oneof = "to_keeper::Body", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
     pub body: ::core::option::Option<to_keeper::Body>,
 }
 /// Nested message and enum types in `ToKeeper`.
 pub mod to_keeper {
-    /// What it is.
+    /// Kind of the message.
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Body {
-        /// First frame of the stream: what the daemon has.
+        /// First frame of the stream: the output that the daemon has.
         #[prost(message, tag = "1")]
         Attach(super::Attach),
-        /// Make the process, which waits. Once.
+        /// Make the process, which then waits. Once.
         #[prost(message, tag = "2")]
         Start(super::KeeperStart),
         /// It has been put into its cgroup: let it run.
@@ -711,7 +812,7 @@ pub mod to_keeper {
         /// Output that the daemon has kept.
         #[prost(message, tag = "4")]
         Kept(super::Attach),
-        /// Something for its standard input.
+        /// Bytes for its standard input.
         #[prost(message, tag = "5")]
         Stdin(super::Stdin),
         /// The terminal has another size.
@@ -720,16 +821,16 @@ pub mod to_keeper {
         /// Send a signal to its process group, or to its terminal's foreground.
         #[prost(message, tag = "7")]
         Signal(super::Signal),
-        /// Everything of it has been ended: send what is left in its pipes, and then Drained.
+        /// All its processes have been ended: send the rest of its pipes, and then Drained.
         #[prost(message, tag = "8")]
         Drain(super::Drain),
-        /// All of it has been kept: end.
+        /// All output has been kept: end.
         #[prost(message, tag = "9")]
         Leave(super::Leave),
         /// A line for the shell of a session.
         #[prost(message, tag = "10")]
         Control(super::Control),
-        /// Kill what has the terminal of a session, unless that is its shell.
+        /// Kill the foreground of a session's terminal, unless that is its shell.
         #[prost(message, tag = "11")]
         KillForeground(super::KillForeground),
     }
@@ -747,13 +848,13 @@ impl ::prost::Name for ToKeeper {
 /// From a keeper to the daemon. Hostile: capped, validated.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FromKeeper {
-    /// What it is.
+    /// Kind of the message.
     #[prost(oneof = "from_keeper::Body", tags = "1, 2, 3, 4, 5, 6")]
     pub body: ::core::option::Option<from_keeper::Body>,
 }
 /// Nested message and enum types in `FromKeeper`.
 pub mod from_keeper {
-    /// What it is.
+    /// Kind of the message.
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Body {
         /// First frame of the stream, and again whenever its phase changes.
@@ -762,16 +863,17 @@ pub mod from_keeper {
         /// The process wrote something.
         #[prost(message, tag = "2")]
         Output(super::Output),
-        /// It could not be started: the last that is heard of it.
+        /// It could not be started. Last message.
         #[prost(message, tag = "3")]
         Failed(super::super::super::v1::ToolFailure),
-        /// Its standard input up to this offset is with the keeper.
+        /// The keeper has received standard input up to this offset.
         #[prost(message, tag = "4")]
         Taken(super::Stdin),
-        /// Nothing more will be written.
+        /// The output is complete.
         #[prost(message, tag = "5")]
         Drained(super::Drained),
-        /// How far the shell of a session has read. The answer to each Control, and unasked when it can be told nothing more.
+        /// Progress of the shell of a session in reading its lines. The answer to each Control, and sent unasked when the
+        /// shell accepts no further line.
         #[prost(message, tag = "6")]
         Heard(super::Heard),
     }
@@ -786,13 +888,13 @@ impl ::prost::Name for FromKeeper {
         "/cofferdam.worker.v1.FromKeeper".into()
     }
 }
-/// How much of the output there is: all before these offsets.
+/// Offsets up to which the output is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Attach {
-    /// Of standard output.
+    /// Offset in standard output.
     #[prost(uint64, tag = "1")]
     pub stdout: u64,
-    /// Of standard error.
+    /// Offset in standard error.
     #[prost(uint64, tag = "2")]
     pub stderr: u64,
 }
@@ -809,13 +911,13 @@ impl ::prost::Name for Attach {
 /// Make the process.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct KeeperStart {
-    /// What to run.
+    /// Program to run.
     #[prost(message, optional, tag = "1")]
     pub process: ::core::option::Option<super::super::v1::ProcessRequest>,
     /// The bounds of its call.
     #[prost(message, optional, tag = "2")]
     pub bounds: ::core::option::Option<Bounds>,
-    /// Variables of the run, under those of the request.
+    /// Variables of the run. Variables of the request replace them.
     #[prost(btree_map = "string, string", tag = "3")]
     pub environment: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
@@ -841,7 +943,7 @@ pub struct Stdin {
     /// The bytes.
     #[prost(bytes = "vec", tag = "2")]
     pub data: ::prost::alloc::vec::Vec<u8>,
-    /// End of file after them. From a keeper: it can be given no more.
+    /// End of file after them. From a keeper: no further input is accepted.
     #[prost(bool, tag = "3")]
     pub close: bool,
 }
@@ -858,10 +960,10 @@ impl ::prost::Name for Stdin {
 /// A line for the shell of a session, beside its terminal.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Control {
-    /// The bytes, at most 1 MiB with all that it has not read.
+    /// The bytes, at most 1 MiB together with those that it has not read.
     #[prost(bytes = "vec", tag = "1")]
     pub data: ::prost::alloc::vec::Vec<u8>,
-    /// Only if it has read everything before them.
+    /// Send them only if it has read all earlier bytes.
     #[prost(bool, tag = "2")]
     pub if_read: bool,
 }
@@ -875,13 +977,13 @@ impl ::prost::Name for Control {
         "/cofferdam.worker.v1.Control".into()
     }
 }
-/// How far the shell of a session has read.
+/// Progress of the shell of a session in reading its lines.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Heard {
-    /// It had read everything before that line, which is on its way to it.
+    /// It had read all earlier lines, so the line was sent to it.
     #[prost(bool, tag = "1")]
     pub taken: bool,
-    /// It can be told more. It cannot when it has ended, or has become another program.
+    /// It accepts further lines. It does not after it has ended or has become another program.
     #[prost(bool, tag = "2")]
     pub open: bool,
 }
@@ -895,7 +997,7 @@ impl ::prost::Name for Heard {
         "/cofferdam.worker.v1.Heard".into()
     }
 }
-/// Kill what has the terminal of a session, unless that is its shell.
+/// Kill the foreground of a session's terminal, unless that is its shell.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct KillForeground {}
 impl ::prost::Name for KillForeground {
@@ -908,7 +1010,7 @@ impl ::prost::Name for KillForeground {
         "/cofferdam.worker.v1.KillForeground".into()
     }
 }
-/// Send what is left.
+/// Send the rest of the output.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Drain {}
 impl ::prost::Name for Drain {
@@ -921,10 +1023,10 @@ impl ::prost::Name for Drain {
         "/cofferdam.worker.v1.Drain".into()
     }
 }
-/// Nothing more will be written.
+/// The output is complete.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Drained {
-    /// Bytes that it wrote in all.
+    /// Number of all bytes that it wrote.
     #[prost(message, optional, tag = "1")]
     pub end: ::core::option::Option<Attach>,
 }
@@ -951,16 +1053,16 @@ impl ::prost::Name for Leave {
         "/cofferdam.worker.v1.Leave".into()
     }
 }
-/// Where a process is in its life, as its keeper sees it.
+/// State of a process, as its keeper sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct KeeperState {
-    /// Where it is.
+    /// Phase of the process.
     #[prost(enumeration = "keeper_state::Phase", tag = "1")]
     pub phase: i32,
-    /// Bytes of standard input that are with the keeper.
+    /// Bytes of standard input that the keeper has received.
     #[prost(uint64, tag = "2")]
     pub stdin: u64,
-    /// It can be given more.
+    /// It accepts more input.
     #[prost(bool, tag = "3")]
     pub stdin_open: bool,
     /// Exit code, when it is over and no signal ended it.
@@ -996,7 +1098,7 @@ pub mod keeper_state {
         Unspecified = 0,
         /// There is no process yet.
         Fresh = 1,
-        /// It is there, stopped before its first instruction.
+        /// It exists, and is stopped before its first instruction.
         Waiting = 2,
         /// It runs.
         Running = 3,

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_at_the_close_is_still_taken() {
+    async fn pending_output_is_delivered_after_close() {
         let backlog = Backlog::default();
         backlog.push(OutputStream::Stdout, 0, Bytes::from_static(b"a"));
         backlog.close();

@@ -1,6 +1,6 @@
 //! Parses the data to which a consent is bound. The worker is hostile: its paths must parse, and all sizes are limited.
 
-use ops::{Bound, FileState};
+use operations::{Bound, FileState};
 use wire::v1;
 use wire::worker::v1 as worker;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Bounds, ExecResult, KillEvidence};
+use operations::{Bounds, CommandReport, KillEvidence, Written};
 use wire::worker::v1::{self, output::Stream};
 
 use crate::client::backlog::Backlog;
@@ -161,43 +161,40 @@ impl Command {
         self.received() == 0 && !matches!(self.stage, Stage::Ended | Stage::Cleared)
     }
 
-    /// Returns true if the command may end with this result now.
-    pub(super) fn may_end(&self, result: &ExecResult) -> bool {
+    /// Returns true if the command may end with this report now.
+    pub(super) fn may_end(&self, report: &CommandReport) -> bool {
         let ended = match self.stage {
             Stage::Prepared | Stage::Running | Stage::Cleared | Stage::Unplaced => true,
             Stage::Begun | Stage::Spawned | Stage::Ended => false,
         };
-        let said = (result.stdout_bytes, result.stderr_bytes);
+        let said = (report.stdout.bytes, report.stderr.bytes);
         let had = (self.stdout.total(), self.stderr.total());
         // The counts may exceed what came only if the worker could send no further output: at the limit, or without credit.
         let stopped = self.received() == self.limit || self.window.may_be_used_up();
         let counted = said == had || (stopped && said.0 >= had.0 && said.1 >= had.1);
-        ended && counted && result.stdout.is_empty() && result.stderr.is_empty()
+        ended && counted
     }
 
-    /// Adds the kept output and the evidence to the result, and returns the usage.
-    pub(super) fn complete(self, result: &mut ExecResult, took: Duration) -> Usage {
-        if self.input.is_some() {
-            (result.stdout_omitted_bytes, result.stderr_omitted_bytes) =
-                (result.stdout_bytes, result.stderr_bytes);
-        } else {
-            let stdout = self.stdout.into_text(result.stdout_bytes);
-            let stderr = self.stderr.into_text(result.stderr_bytes);
-            (result.stdout, result.stdout_omitted_bytes) = (stdout.text, stdout.omitted);
-            (result.stderr, result.stderr_omitted_bytes) = (stderr.text, stderr.omitted);
+    /// Adds the kept output and the daemon's own evidence to the report, limits its usage to possible values, and returns that.
+    pub(super) fn complete(self, report: &mut CommandReport, took: Duration) -> Usage {
+        for (kept, written) in [(self.stdout, &mut report.stdout), (self.stderr, &mut report.stderr)] {
+            *written = if self.input.is_some() {
+                Written { omitted: written.bytes, ..std::mem::take(written) }
+            } else {
+                let shown = kept.into_text(written.bytes);
+                Written { text: shown.text, bytes: written.bytes, omitted: shown.omitted }
+            };
         }
-        // The daemon's own evidence replaces what the worker repeats.
         if let Some(evidence) = self.evidence {
-            result.kill = Some(evidence);
+            report.kill = evidence;
         }
         let usage = Usage {
-            cpu_time_us: Some(result.cpu_time_us),
-            peak_memory_bytes: Some(result.peak_memory_bytes),
+            cpu_time_us: Some(report.usage.cpu_time_us),
+            peak_memory_bytes: Some(report.usage.peak_memory_bytes),
         };
         let usage = usage.bounded(took);
-        // The caller sees the same values as the record.
-        result.cpu_time_us = usage.cpu_time_us.unwrap_or_default();
-        result.peak_memory_bytes = usage.peak_memory_bytes.unwrap_or_default();
+        report.usage.cpu_time_us = usage.cpu_time_us.unwrap_or_default();
+        report.usage.peak_memory_bytes = usage.peak_memory_bytes.unwrap_or_default();
         usage
     }
 

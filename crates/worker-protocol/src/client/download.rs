@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ops::{Bounds, OpResult, Read, Transfer};
+use operations::{Bounds, OpResult, Read, Transfer};
 use wire::worker::v1::{self, output::Stream};
 
 use crate::client::backlog::Backlog;

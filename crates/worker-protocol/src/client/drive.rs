@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{KillEvidence, OpResult};
+use operations::KillEvidence;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -16,7 +16,7 @@ use crate::client::shared::Shared;
 use crate::client::table::{Beginning, Event};
 use crate::client::window::WINDOW;
 use crate::client::{self, CallSpec, CloseReason, Finished, LaneError, OutputSink, Placement, Prepared};
-use crate::convert::bounds_to_wire;
+use crate::convert::{Reply, bounds_to_wire};
 use crate::frame::encode;
 
 /// Number of calls that a worker may leave without an outcome before the stream is closed.
@@ -127,9 +127,10 @@ impl Driver {
         self.id
     }
 
-    pub(super) async fn run(mut self) -> Result<Finished, LaneError> {
+    pub(super) async fn run(mut self) -> Result<Finished<Reply>, LaneError> {
         // The table may have been cleared before the call was added.
         if self.shared.stop.is_cancelled() {
+            self.finish(true).await;
             return Err(self.shared.lost());
         }
         let feeder = self
@@ -137,9 +138,7 @@ impl Driver {
             .take()
             .map(|Output { backlog, sink }| Feeder::start(Arc::clone(&self.shared), self.id, backlog, sink));
         let ended = self.drive().await;
-        if let Some(Placed { placement, unfinished: true }) = &self.placement {
-            placement.finish(true).await;
-        }
+        self.finish(true).await;
         if let Some(line) = &self.line {
             line.end();
         }
@@ -160,7 +159,7 @@ impl Driver {
         self.until.min(Instant::now() + self.shared.options.grace)
     }
 
-    async fn drive(&mut self) -> Result<Finished, LaneError> {
+    async fn drive(&mut self) -> Result<Finished<Reply>, LaneError> {
         self.shared.send(std::mem::take(&mut self.start)).await?;
         if self.go.is_some() {
             // Lets the worker receive the Start before other work takes time.
@@ -205,7 +204,7 @@ impl Driver {
                         placed.placement.beside(drain);
                     }
                     let Some(evidence) = self.finish(forced).await else { continue };
-                    self.shared.table(|table| table.clear(self.id, evidence.clone()));
+                    self.shared.table(|table| table.clear(self.id, evidence));
                     let evidence = Some(evidence);
                     self.shared.say(self.id, Body::Go(Go { evidence })).await?;
                 }
@@ -213,11 +212,10 @@ impl Driver {
                     if let Some(error @ LaneError::NotPlaced(_)) = cancelled {
                         return Err(error);
                     }
-                    let outcome = finished.outcome.as_mut().ok();
-                    if let Some(result) = outcome.and_then(OpResult::command_mut)
+                    if let Ok(Reply::Command(report)) = &mut finished.outcome
                         && let Some(evidence) = self.finish(false).await
                     {
-                        result.kill = Some(evidence);
+                        report.kill = evidence;
                     }
                     return Ok(*finished);
                 }

@@ -1,6 +1,6 @@
 //! Exchanges the first frame of each direction.
 
-use ops::Environment;
+use operations::Environment;
 use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use wire::worker::v1::{FromWorker, Hello, ToWorker, from_worker, to_worker};

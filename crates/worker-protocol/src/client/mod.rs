@@ -41,7 +41,7 @@ use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use ops::{Bound, Bounds, Environment, Operation, Outcome};
+use operations::{Bound, Bounds, Environment, OpResult, Operation, ToolFailure};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -58,6 +58,7 @@ pub use crate::terminal::{TerminalSignal, TerminalSize};
 
 use crate::client::drive::{Driver, Request};
 use crate::client::shared::Shared;
+use crate::convert::Reply;
 use crate::detach_on_drop::DetachOnDrop;
 
 /// Time for which a shutdown waits for its calls.
@@ -131,11 +132,11 @@ pub struct CallSpec<'a> {
     pub output: Option<&'a Arc<dyn OutputSink>>,
 }
 
-/// A call that has ended.
+/// A call that has ended: with the reply of a worker, or with the result that the daemon makes of it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Finished {
-    /// Outcome from the worker. A command's contains the beginning and the end of its output.
-    pub outcome: Outcome,
+pub struct Finished<R = OpResult> {
+    /// Outcome. A command's contains the beginning and the end of its output.
+    pub outcome: Result<R, ToolFailure>,
     /// For a preview, the data to which a consent to the call is bound.
     pub bound: Bound,
     pub usage: Usage,
@@ -143,6 +144,14 @@ pub struct Finished {
     pub bytes_in: u64,
     /// Bytes that came back, streamed output included.
     pub bytes_out: u64,
+}
+
+impl<R> Finished<R> {
+    /// Replaces what a call that did not fail has come to.
+    pub fn and_then<S>(self, next: impl FnOnce(R) -> Result<S, ToolFailure>) -> Finished<S> {
+        let Self { outcome, bound, usage, bytes_in, bytes_out } = self;
+        Finished { outcome: outcome.and_then(next), bound, usage, bytes_in, bytes_out }
+    }
 }
 
 /// Resources of a call, as its worker reports them, limited to possible values.
@@ -223,7 +232,7 @@ impl Client {
         spec: CallSpec<'_>,
         placement: Option<Arc<dyn Placement>>,
         cancel: CancellationToken,
-    ) -> Result<Finished, LaneError> {
+    ) -> Result<Finished<Reply>, LaneError> {
         self.start(spec, placement, None, None, cancel).await
     }
 
@@ -235,7 +244,7 @@ impl Client {
         spec: CallSpec<'_>,
         go: Go,
         cancel: CancellationToken,
-    ) -> Result<Finished, LaneError> {
+    ) -> Result<Finished<Reply>, LaneError> {
         self.start(spec, None, None, Some(go), cancel).await
     }
 
@@ -245,7 +254,7 @@ impl Client {
         spec: CallSpec<'_>,
         prepared: Prepared,
         cancel: CancellationToken,
-    ) -> Result<Finished, LaneError> {
+    ) -> Result<Finished<Reply>, LaneError> {
         if !prepared.is_of(&self.inner.shared) {
             return Err(self.inner.shared.lost());
         }
@@ -259,7 +268,7 @@ impl Client {
         prepared: Option<Prepared>,
         go: Option<Go>,
         cancel: CancellationToken,
-    ) -> Result<Finished, LaneError> {
+    ) -> Result<Finished<Reply>, LaneError> {
         let shared = &self.inner.shared;
         let slot = tokio::select! {
             biased;

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_whole_however_it_was_cut() {
+    fn fitting_output_is_complete_for_every_split() {
         for limit in 8..12 {
             for cut in 0..=8 {
                 let (a, b) = b"abcdefgh".split_at(cut);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_replaced() {
+    fn bytes_that_are_not_text_are_replaced() {
         assert_eq!(clipped(10, &[b"a\xffb"]).text, "a\u{fffd}b");
         assert_eq!(
             clipped(0, &[b"abc"]),

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use ops::KillEvidence;
+use operations::KillEvidence;
 
 /// Puts a command into a separate cgroup, and ends all processes in there.
 ///

@@ -34,6 +34,9 @@ impl Client {
         }
         let id = shared.next_id();
         let mut events = shared.table(|table| table.prepare(id));
+        // From here on, dropping the value ends the process, even if the worker makes it only later.
+        let prepared =
+            Prepared { shared: Arc::clone(shared), id, placement: Arc::clone(&placement), unused: true };
         shared.say(id, Body::Prepare(Prepare {})).await?;
         let pid = match timeout(MAKING, events.recv()).await {
             Ok(Some(Event::Spawned(pid))) => pid,
@@ -44,9 +47,6 @@ impl Client {
                 return Err(LaneError::TimedOut);
             }
         };
-        // From here on, dropping the value ends the process.
-        let prepared =
-            Prepared { shared: Arc::clone(shared), id, placement: Arc::clone(&placement), unused: true };
         let placed = timeout(MAKING, placement.place(pid)).await;
         placed.map_err(|_| LaneError::TimedOut)?.map_err(LaneError::NotPlaced)?;
         Ok(prepared)

@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ops::{Bound, Bounds, KillEvidence, Operation, Outcome, answers};
+use operations::{Bound, Bounds, KillEvidence, Operation, ToolFailure, answers};
 use prost::Message;
 use tokio::sync::mpsc;
 use wire::worker::v1::{self, FromWorker, from_worker::Body};
@@ -30,7 +30,7 @@ use crate::client::command::Command;
 use crate::client::download::Download;
 use crate::client::line::Line;
 use crate::client::{CallSpec, Finished, Usage, Violation};
-use crate::convert::outcome_from_wire;
+use crate::convert::{Reply, outcome_from_wire};
 
 /// Name in the table of a request for a waiting process, which is no operation.
 const PREPARE: &str = "prepare";
@@ -47,7 +47,7 @@ pub(super) enum Event {
         /// Process id of the reader of its pipes for background processes, or 0.
         drain: u32,
     },
-    Finished(Box<Finished>),
+    Finished(Box<Finished<Reply>>),
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -274,31 +274,29 @@ impl Entry {
     }
 
     /// Returns true if the call may end with this outcome now.
-    fn may_end(&self, outcome: &Outcome) -> bool {
+    fn may_end(&self, outcome: &Result<Reply, ToolFailure>) -> bool {
         match (outcome, &self.command) {
             (Err(_), None) => true,
             (Err(_), Some(command)) => command.may_fail(),
             (Ok(_), _) if self.awaits_go => false,
-            (Ok(result), None) => {
+            (Ok(Reply::Result(result)), None) => {
                 answers(result, self.operation)
                     && self.download.as_ref().is_none_or(|download| download.may_end(result))
             }
-            (Ok(result), Some(command)) => {
-                answers(result, self.operation)
-                    && result.command().is_some_and(|result| command.may_end(result))
-            }
+            (Ok(Reply::Command(report)), Some(command)) => command.may_end(report),
+            (Ok(Reply::Result(_)), Some(_)) | (Ok(Reply::Command(_)), None) => false,
         }
     }
 
-    fn finish(mut self, mut outcome: Outcome, bound: Bound, usage: Option<v1::Usage>) {
+    fn finish(mut self, mut outcome: Result<Reply, ToolFailure>, bound: Bound, usage: Option<v1::Usage>) {
         let took = self.began.elapsed();
         let usage = usage.unwrap_or_default();
         let usage = Usage { cpu_time_us: usage.cpu_time_us, peak_memory_bytes: usage.peak_memory_bytes };
         let mut usage = usage.bounded(took);
-        if let Ok(result) = &mut outcome
-            && let (Some(result), Some(command)) = (result.command_mut(), self.command.take())
+        if let Ok(Reply::Command(report)) = &mut outcome
+            && let Some(command) = self.command.take()
         {
-            usage = command.complete(result, took);
+            usage = command.complete(report, took);
         }
         let finished = Finished { outcome, bound, usage, bytes_in: self.bytes_in, bytes_out: self.bytes_out };
         self.tell(Event::Finished(Box::new(finished)));

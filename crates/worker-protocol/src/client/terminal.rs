@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Bounds, Exec, Operation};
+use operations::{Bounds, Exec, Operation};
 use thiserror::Error;
 use tokio::sync::SemaphorePermit;
 use tokio::task::JoinHandle;
@@ -18,6 +18,7 @@ use crate::client::drive::{Driver, Request};
 use crate::client::line::Line;
 use crate::client::shared::Shared;
 use crate::client::{CallSpec, Client, Finished, LaneError, OutputSink, Placement};
+use crate::convert::Reply;
 use crate::frame::encode;
 use crate::terminal::{MAX_INPUT, TerminalSignal, TerminalSize};
 
@@ -43,7 +44,7 @@ pub struct TerminalSpec<'a> {
 #[derive(Debug)]
 pub struct Terminal {
     keyboard: Keyboard,
-    driver: JoinHandle<Result<Finished, LaneError>>,
+    driver: JoinHandle<Result<Finished<Reply>, LaneError>>,
     _dropped: DropGuard,
 }
 
@@ -114,7 +115,7 @@ impl Terminal {
     ///
     /// After that no process of the command is left, as the evidence in the outcome shows. The outcome is that of an `exec` without its
     /// output. Dropping the future ends the session.
-    pub async fn finished(self) -> Result<Finished, LaneError> {
+    pub async fn finished(self) -> Result<Finished<Reply>, LaneError> {
         // A driver does not panic. If its runtime ends, the stream does, too.
         self.driver.await.unwrap_or_else(|_| Err(self.keyboard.shared.lost()))
     }

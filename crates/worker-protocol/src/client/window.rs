@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_granted_can_be_spent_and_no_more() {
+    fn window_cannot_be_overspent() {
         let mut window = Window::new();
         assert!(!window.spend(WINDOW + 1));
         assert!(window.spend(WINDOW - 1) && !window.may_be_used_up());

@@ -1,6 +1,6 @@
 //! The files and the state to which a consent is bound, worker → daemon.
 
-use ops::{Bound, FileState, Preview, ToolFailure};
+use operations::{Bound, FileState, Preview, ToolFailure};
 use wire::v1;
 use wire::worker::v1 as worker;
 

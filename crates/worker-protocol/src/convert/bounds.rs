@@ -1,8 +1,8 @@
 //! Bounds of a call, daemon → worker. The sender is trusted in this direction.
 
 use jail::SandboxPath;
-use ops::deny::DenyList;
-use ops::{Bounds, Held, PathPattern, PathRule, PathRules, RuledAccess, RuledPaths};
+use operations::deny::DenyList;
+use operations::{Bounds, Held, PathPattern, PathRule, PathRules, RuledAccess, RuledPaths};
 use wire::worker::v1;
 
 /// Converts the bounds for the worker.

@@ -3,7 +3,10 @@
 //! Trust boundary: the container lane's worker runs beside an attacker. A message that is not a possible outcome is malformed, and the
 //! stream that carried it is closed. The frame has limited the sizes already.
 
-use ops::{Hint, Malformed, Outcome, Reason, ToolFailure, check_answer};
+use operations::{
+    CommandReport, CommandUsage, Exit, Hint, KillMethod, Limit, Malformed, OpResult, Outcome, Reason, Stop,
+    ToolFailure, Written, check_answer, is_space,
+};
 use prost::Message as _;
 use wire::v1;
 use wire::worker::v1 as worker;
@@ -14,6 +17,48 @@ use crate::frame::MAX_FRAME;
 pub const MAX_OUTCOME: usize = MAX_FRAME - 1024;
 const MAX_DETAILS: usize = 64;
 const MAX_HINTS: usize = 8;
+
+/// Answer of a worker to a call that did not fail.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reply {
+    /// Result of an operation.
+    Result(OpResult),
+    /// Facts about a command that has ended.
+    Command(Box<CommandReport>),
+}
+
+impl Reply {
+    /// Returns the result of an operation that is no command.
+    pub fn result(self) -> Outcome {
+        match self {
+            Self::Result(result) => Ok(result),
+            Self::Command(_) => {
+                Err(ToolFailure::new(Reason::Internal, "the worker answered with the end of a command"))
+            }
+        }
+    }
+
+    /// Returns the facts about a command.
+    pub fn command(self) -> Result<CommandReport, ToolFailure> {
+        match self {
+            Self::Command(report) => Ok(*report),
+            Self::Result(_) => {
+                Err(ToolFailure::new(Reason::Internal, "the worker answered without the end of the command"))
+            }
+        }
+    }
+}
+
+/// Converts the worker's account of a command.
+pub fn report_to_wire(report: Result<worker::CommandReport, ToolFailure>) -> worker::Outcome {
+    match report {
+        Ok(report) => {
+            let kind = Some(worker::outcome::Kind::Command(report));
+            worker::Outcome { kind, usage: None, bound: None, hints: Vec::new() }
+        }
+        Err(failure) => outcome_to_wire(Err(failure)),
+    }
+}
 
 pub fn outcome_to_wire(outcome: Outcome) -> worker::Outcome {
     use worker::outcome::Kind;
@@ -35,24 +80,62 @@ pub fn carried(outcome: worker::Outcome) -> worker::Outcome {
         return outcome;
     }
     let message = format!(
-        "the call was executed, and its outcome has {bytes} bytes, more than the {MAX_OUTCOME} that can be handed on: \
-         ask for a part of it, or for less at once"
+        "the call was executed, but its outcome of {bytes} bytes is above the limit of {MAX_OUTCOME}: ask \
+         for a smaller part"
     );
     outcome_to_wire(Err(ToolFailure::new(Reason::ReadLimit, message)))
 }
 
 /// Parses and validates an outcome in the daemon.
-pub fn outcome_from_wire(outcome: worker::Outcome) -> Result<Outcome, Malformed> {
+pub fn outcome_from_wire(outcome: worker::Outcome) -> Result<Result<Reply, ToolFailure>, Malformed> {
     use worker::outcome::Kind;
     match outcome.kind {
         Some(Kind::Result(result)) => {
             let mut result = result.kind.ok_or_else(|| Malformed::new("outcome.result", "is empty"))?;
             check_answer(&mut result)?;
-            Ok(Ok(result))
+            Ok(Ok(Reply::Result(result)))
         }
+        Some(Kind::Command(report)) => Ok(Ok(Reply::Command(Box::new(report_from_wire(report)?)))),
         Some(Kind::Failure(failure)) => Ok(Err(failure_from(failure, &outcome.hints)?)),
         None => Err(Malformed::new("outcome", "is empty")),
     }
+}
+
+fn report_from_wire(report: worker::CommandReport) -> Result<CommandReport, Malformed> {
+    use worker::command_report::Stop as Said;
+    let exit = Exit::of(report.exit_code, report.signal)
+        .ok_or_else(|| Malformed::new("outcome.command", "has an impossible exit"))?;
+    let stop = match report.stop() {
+        Said::Itself => Stop::Itself,
+        Said::Deadline => Stop::Deadline,
+        Said::Stopped => Stop::Stopped,
+        Said::Unspecified => return Err(Malformed::new("outcome.command.stop", "is unknown")),
+    };
+    // A worker only sees which file systems are full. The daemon adds the other limits.
+    let space = |limit: &i32| Limit::try_from(*limit).ok().filter(|limit| is_space(*limit));
+    let full = report.full.iter().map(space).collect::<Option<Vec<_>>>();
+    let full =
+        full.ok_or_else(|| Malformed::new("outcome.command.full", "has a limit that no worker can see"))?;
+    let kill = report.kill.unwrap_or_default();
+    // Only the daemon has cgroups, and keeps processes.
+    let own = [KillMethod::Unspecified, KillMethod::NoneNeeded, KillMethod::Descendants];
+    if !own.contains(&kill.method()) || kill.running > 0 {
+        return Err(Malformed::new("outcome.command.kill", "has evidence that no worker can have"));
+    }
+    let written = |bytes| Written { bytes, ..Written::default() };
+    Ok(CommandReport {
+        exit,
+        stop,
+        stdout: written(report.stdout_bytes),
+        stderr: written(report.stderr_bytes),
+        usage: CommandUsage {
+            cpu_time_us: report.cpu_time_us,
+            peak_memory_bytes: report.peak_memory_bytes,
+            wall_time_us: report.wall_time_us,
+        },
+        full,
+        kill,
+    })
 }
 
 /// Parses and validates a failure without its outcome in the daemon.

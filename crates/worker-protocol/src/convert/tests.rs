@@ -1,28 +1,47 @@
-use ops::{Hint, Reason, ToolFailure};
+use operations::{Exit, Hint, KillMethod, Limit, Reason, Stop, ToolFailure};
 use prost::Message as _;
 use wire::v1;
-use wire::worker::v1 as worker;
+use wire::worker::v1::{self as worker, command_report::Stop as Said};
 
-use super::{MAX_OUTCOME, carried, outcome_from_wire, outcome_to_wire};
+use super::{MAX_OUTCOME, Reply, carried, outcome_from_wire, outcome_to_wire};
 
 #[test]
-fn a_worker_tells_of_full_places_and_of_nothing_else_that_ended_a_command() {
-    let from = |limits_hit: &[&str]| {
-        let result = v1::ExecResult {
-            ended_by: "memory-limit".to_owned(),
-            limits_hit: limits_hit.iter().map(ToString::to_string).collect(),
-            hint: "forged".to_owned(),
-            ..Default::default()
-        };
-        let kind = Some(v1::result::Kind::Exec(result));
-        let kind = Some(worker::outcome::Kind::Result(v1::Result { kind }));
+fn a_worker_reports_facts_that_it_can_know_and_no_others() {
+    let from = |report: worker::CommandReport| {
+        let kind = Some(worker::outcome::Kind::Command(report));
         outcome_from_wire(worker::Outcome { kind, usage: None, bound: None, hints: Vec::new() })
     };
-    let Ok(Ok(ops::OpResult::Exec(result))) = from(&["tmp-space"]) else { panic!("refused") };
-    assert_eq!((result.ended_by.as_str(), result.hint.as_str()), ("", ""));
-    assert_eq!(result.limits_hit, ["tmp-space"]);
-    for forged in ["memory", "output", "anything"] {
-        assert_eq!(from(&["tmp-space", forged]).unwrap_err().field, "exec.limits_hit");
+    let said = worker::CommandReport {
+        signal: Some(9),
+        stop: Said::Deadline.into(),
+        stdout_bytes: 7,
+        full: vec![Limit::TmpSpace.into()],
+        ..Default::default()
+    };
+    let Ok(Ok(Reply::Command(report))) = from(said.clone()) else { panic!("refused") };
+    assert_eq!(
+        (report.exit, report.stop, report.full),
+        (Exit::Signal(9), Stop::Deadline, vec![Limit::TmpSpace])
+    );
+    assert_eq!(report.stdout, operations::Written { bytes: 7, ..Default::default() });
+    let evidence = |method: KillMethod, running| {
+        Some(v1::KillEvidence { method: method.into(), running, ..Default::default() })
+    };
+    assert!(
+        from(worker::CommandReport { kill: evidence(KillMethod::Descendants, 0), ..said.clone() }).is_ok()
+    );
+    for forged in [
+        worker::CommandReport { exit_code: Some(0), ..said.clone() },
+        worker::CommandReport { signal: Some(i32::MAX), ..said.clone() },
+        worker::CommandReport { signal: None, exit_code: Some(256), ..said.clone() },
+        worker::CommandReport { stop: 0, ..said.clone() },
+        worker::CommandReport { stop: 99, ..said.clone() },
+        worker::CommandReport { full: vec![Limit::TmpSpace.into(), Limit::Memory.into()], ..said.clone() },
+        worker::CommandReport { full: vec![99], ..said.clone() },
+        worker::CommandReport { kill: evidence(KillMethod::CgroupV2Kill, 0), ..said.clone() },
+        worker::CommandReport { kill: evidence(KillMethod::NoneNeeded, 1), ..said.clone() },
+    ] {
+        assert!(from(forged.clone()).is_err(), "{forged:?}");
     }
 }
 
@@ -43,7 +62,7 @@ fn an_outcome_that_no_frame_holds_fails_its_call() {
     let read = |bytes: usize| {
         let encoding = v1::ContentEncoding::Utf8.into();
         let result = v1::ReadResult { content: "x".repeat(bytes), encoding, ..Default::default() };
-        outcome_to_wire(Ok(ops::OpResult::Read(result)))
+        outcome_to_wire(Ok(operations::OpResult::Read(result)))
     };
     let failed = |bytes: usize| {
         let outcome = carried(read(bytes));
@@ -80,8 +99,9 @@ fn a_rule_for_paths_that_does_not_parse_holds_for_all_mounts() {
     };
     let shown = |bounds| {
         let rules = super::bounds_from_wire(Some(bounds)).path_rules.rules;
-        let texts =
-            |patterns: &[ops::PathPattern]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let texts = |patterns: &[operations::PathPattern]| {
+            patterns.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
         (texts(&rules[0].paths.path), texts(&rules[0].paths.except))
     };
     assert_eq!(

@@ -189,7 +189,7 @@ def judged(process: v1.Process, result: CommandResult, check: bool) -> CommandRe
         raise errors.CommandInterrupted(process.failure or "the command was lost", result, reason="CANCELLED")
     if result.timed_out:
         hint = "Give a longer `timeout`, or none."
-        raise errors.CommandTimedOut("the time of the command was over", result, reason="TIMED_OUT", hint=hint)
+        raise errors.CommandTimedOut("the command timed out", result, reason="TIMED_OUT", hint=hint)
     if result.ended_by == "run-ended":
         raise errors.CommandStopped("the sandbox has ended", result, reason="CANCELLED")
     if result.ended_by in LIMITS:

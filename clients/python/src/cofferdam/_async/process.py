@@ -154,7 +154,7 @@ class Process:
             yield
         except PreconditionFailed as error:
             error.call_id = self.id
-            error.hint = "`info()` says how the process is."
+            error.hint = "`info()` shows the state of the process."
             raise
 
     def _still_running(self) -> TimedOut:

@@ -41,12 +41,12 @@ class Approval(google.protobuf.message.Message):
         DENIED: Approval._State.ValueType  # 3
         """Denied."""
         EXPIRED: Approval._State.ValueType  # 4
-        """Nobody decided in time: denied."""
+        """No reviewer decided in time, so the call is denied."""
         CANCELLED: Approval._State.ValueType  # 5
         """The call was cancelled, or its run ended before a decision."""
 
     class State(_State, metaclass=_StateEnumTypeWrapper):
-        """Where it is."""
+        """State of the approval."""
 
     STATE_UNSPECIFIED: Approval.State.ValueType  # 0
     """Any, in a request."""
@@ -57,7 +57,7 @@ class Approval(google.protobuf.message.Message):
     DENIED: Approval.State.ValueType  # 3
     """Denied."""
     EXPIRED: Approval.State.ValueType  # 4
-    """Nobody decided in time: denied."""
+    """No reviewer decided in time, so the call is denied."""
     CANCELLED: Approval.State.ValueType  # 5
     """The call was cancelled, or its run ended before a decision."""
 
@@ -70,32 +70,32 @@ class Approval(google.protobuf.message.Message):
         REMEMBER_UNSPECIFIED: Approval._Remember.ValueType  # 0
         """ONCE, in a request."""
         ONCE: Approval._Remember.ValueType  # 1
-        """For this call alone."""
+        """This call only."""
         DIGEST: Approval._Remember.ValueType  # 2
-        """For the same operation with the same arguments, directory, environment, image, policy, and everything that it uses as it
-        was, for the rest of the run. For a command that is all files of the run.
+        """The same operation for the rest of the run, with the same arguments, directory, environment, image, policy and
+        bound state. The bound state of a command is all files of the run.
         """
         PREFIX: Approval._Remember.ValueType  # 3
-        """For commands that begin with the same words, for the rest of the run. Only of programs that do nothing but read, whatever
-        they are told.
+        """Commands that begin with the same words, for the rest of the run. Only for programs that do nothing but read,
+        whatever their arguments are.
         """
 
     class Remember(_Remember, metaclass=_RememberEnumTypeWrapper):
-        """For how much more than its call a consent stands. Never for critical calls, git's writes, scripts, and commands that run
-        other commands which their arguments name.
+        """Calls beyond its own that a consent covers. A consent never covers more if the call is critical, a git write, a
+        script, or a command that runs other commands named in its arguments.
         """
 
     REMEMBER_UNSPECIFIED: Approval.Remember.ValueType  # 0
     """ONCE, in a request."""
     ONCE: Approval.Remember.ValueType  # 1
-    """For this call alone."""
+    """This call only."""
     DIGEST: Approval.Remember.ValueType  # 2
-    """For the same operation with the same arguments, directory, environment, image, policy, and everything that it uses as it
-    was, for the rest of the run. For a command that is all files of the run.
+    """The same operation for the rest of the run, with the same arguments, directory, environment, image, policy and
+    bound state. The bound state of a command is all files of the run.
     """
     PREFIX: Approval.Remember.ValueType  # 3
-    """For commands that begin with the same words, for the rest of the run. Only of programs that do nothing but read, whatever
-    they are told.
+    """Commands that begin with the same words, for the rest of the run. Only for programs that do nothing but read,
+    whatever their arguments are.
     """
 
     APPROVAL_ID_FIELD_NUMBER: builtins.int
@@ -131,56 +131,58 @@ class Approval(google.protobuf.message.Message):
     approval_id: builtins.str
     """UUIDv7."""
     state: global___Approval.State.ValueType
-    """Where it is."""
+    """State of the approval."""
     run_id: builtins.str
     """The run."""
     call_id: builtins.str
     """The call."""
     agent_id: builtins.str
-    """For which agent."""
+    """Agent of the call."""
     requested_by: builtins.str
-    """Which principal made the call."""
+    """Principal that made the call."""
     operation: builtins.str
-    """Such as `write` or `git.commit`."""
+    """Operation, such as `write` or `git.commit`."""
     operation_json: builtins.str
     """The operation as proto3 JSON, secrets redacted."""
     preview: builtins.str
-    """What the reviewer should see: argv and cwd, or the diff that will result. Secrets redacted."""
+    """Preview for the reviewer: argv and cwd, or the diff that will result. Secrets redacted."""
     justification: builtins.str
-    """Why it is asked: the rule's justification."""
+    """Reason for asking: the rule's justification."""
     risk: builtins.str
     """`low`, `medium`, `high` or `critical`."""
     digest: builtins.str
-    """SHA-256 over what the approval is bound to."""
+    """SHA-256 over the state that the approval is bound to."""
     decided_by: builtins.str
-    """Whose decision settled it."""
+    """Principal whose decision settled it."""
     comment: builtins.str
-    """What the reviewer wrote whose decision settled it."""
+    """Comment of that reviewer."""
     role: builtins.str
     """The agent's role in the policy."""
     profile: builtins.str
     """The run's policy profile."""
     rule: builtins.str
-    """Which rule asks, such as `profile review: operations.write`."""
+    """Rule that asks, such as `profile review: operations.write`."""
     policy_digest: builtins.str
-    """Digest of the policy under which it was asked. Under another one the approval gives nothing."""
+    """Digest of the policy under which consent was asked for. The approval is void under another policy."""
     approvals_needed: builtins.int
-    """How many different approvers have to consent. One, unless the profile sets a quorum for critical calls."""
+    """Number of different approvers that have to consent. One, unless the profile sets a quorum for critical calls."""
     level_needed: builtins.str
-    """The level that each of them needs: `approver` or `director`."""
+    """Level that each of them needs: `approver` or `director`."""
     reminded: builtins.bool
     """Approvers were reminded."""
     consent_id: builtins.str
     """The remembered consent that was given with it; empty: none."""
     freezes_run: builtins.bool
-    """The run stands still from before this was asked until the call is over, as its profile says (`approvals.freeze`)."""
+    """The run is frozen from before consent was asked for until the call is over, as its profile says
+    (`approvals.freeze`).
+    """
     decision_time_from: builtins.str
-    """The setting that decides how long reviewers have: the shorter of the profile's `approvals.timeout_s` and the daemon's
+    """Setting that gives the time for a decision: the shorter of the profile's `approvals.timeout_s` and the daemon's
     `approvals.timeout`, such as `profile review: approvals.timeout_s` or `configuration: approvals.timeout`.
     """
     @property
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When it was asked."""
+        """Time at which consent was asked for."""
 
     @property
     def expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
@@ -192,16 +194,16 @@ class Approval(google.protobuf.message.Message):
 
     @property
     def votes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ApprovalVote]:
-        """What was said so far, oldest first, each approver once."""
+        """Votes so far, oldest first, one for each approver."""
 
     @property
     def remember_options(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[global___Approval.Remember.ValueType]:
-        """In which forms the consent may be remembered; ONCE is always among them."""
+        """Forms in which the consent may be remembered; ONCE is always among them."""
 
     @property
     def files(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___BoundFile]:
-        """The files that the call names, as they were when it was asked. What else it is bound to stands in the preview; it is executed
-        on that, or not at all.
+        """Files that the call names, as they were when consent was asked for. The preview shows the rest of the bound state.
+        The call is executed on exactly this state or not at all.
         """
 
     def __init__(
@@ -255,13 +257,13 @@ class ApprovalVote(google.protobuf.message.Message):
     VOTED_AT_FIELD_NUMBER: builtins.int
     COMMENT_FIELD_NUMBER: builtins.int
     principal: builtins.str
-    """Which principal."""
+    """Principal of the approver."""
     level: builtins.str
-    """With which level: `approver` or `director`."""
+    """Level of the approver: `approver` or `director`."""
     approved: builtins.bool
-    """Whether it was consent."""
+    """True for consent, false for a denial."""
     comment: builtins.str
-    """What they wrote."""
+    """Comment of the approver."""
     @property
     def voted_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When."""
@@ -292,9 +294,9 @@ class BoundFile(google.protobuf.message.Message):
     path: builtins.str
     """In alias form, such as `@project/run.sh`."""
     sha256: builtins.str
-    """SHA-256 of its content, lower-case hex; empty: there was no such file, or it could not be read."""
+    """SHA-256 of its content, lower-case hex; empty: the file did not exist or could not be read."""
     unreadable: builtins.str
-    """Why it could not be read, as a stable reason; empty otherwise. Such a file may change unseen."""
+    """Stable reason why it could not be read; empty otherwise. A change of such a file may go unnoticed."""
     def __init__(
         self,
         *,
@@ -335,11 +337,11 @@ class Consent(google.protobuf.message.Message):
     form: global___Approval.Remember.ValueType
     """DIGEST or PREFIX."""
     digest: builtins.str
-    """For DIGEST: SHA-256 over what it stands for."""
+    """For DIGEST: SHA-256 over the operation and state that it covers."""
     policy_digest: builtins.str
     """Digest of the policy under which it was given."""
     given_by: builtins.str
-    """Who gave it."""
+    """Principal that gave it."""
     @property
     def prefix(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """For PREFIX: the words, secrets redacted."""
@@ -463,19 +465,19 @@ class DecideApprovalRequest(google.protobuf.message.Message):
         DECISION_UNSPECIFIED: DecideApprovalRequest._Decision.ValueType  # 0
         """Not allowed."""
         APPROVE: DecideApprovalRequest._Decision.ValueType  # 1
-        """Run it, once, as soon as enough approvers say so."""
+        """Execute the call once, as soon as enough approvers have consented."""
         DENY: DecideApprovalRequest._Decision.ValueType  # 2
-        """Do not run it."""
+        """Do not execute it."""
 
     class Decision(_Decision, metaclass=_DecisionEnumTypeWrapper):
-        """What the reviewer wants."""
+        """Decision of the reviewer."""
 
     DECISION_UNSPECIFIED: DecideApprovalRequest.Decision.ValueType  # 0
     """Not allowed."""
     APPROVE: DecideApprovalRequest.Decision.ValueType  # 1
-    """Run it, once, as soon as enough approvers say so."""
+    """Execute the call once, as soon as enough approvers have consented."""
     DENY: DecideApprovalRequest.Decision.ValueType  # 2
-    """Do not run it."""
+    """Do not execute it."""
 
     APPROVAL_ID_FIELD_NUMBER: builtins.int
     DECISION_FIELD_NUMBER: builtins.int
@@ -487,9 +489,9 @@ class DecideApprovalRequest(google.protobuf.message.Message):
     decision: global___DecideApprovalRequest.Decision.ValueType
     """Required."""
     comment: builtins.str
-    """For the record and, when denied, for the agent. At most 4,096 characters."""
+    """Comment for the record and, after a denial, for the agent. At most 4,096 characters."""
     remember: global___Approval.Remember.ValueType
-    """For how much more than this call the consent stands. Default: for nothing more. Must be among `remember_options`."""
+    """Calls beyond this one that the consent covers. Default: none. Must be among `remember_options`."""
     @property
     def prefix(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """For PREFIX: the first words of the command, exactly; at least the program."""

@@ -12,7 +12,7 @@ DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
 @typing.final
 class Checkpoint(google.protobuf.message.Message):
-    """A signed statement of what the log was at some size."""
+    """A signed statement about the log at some size."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -21,12 +21,12 @@ class Checkpoint(google.protobuf.message.Message):
     NOTE_FIELD_NUMBER: builtins.int
     VERIFIER_KEY_FIELD_NUMBER: builtins.int
     size: builtins.int
-    """How many records it speaks of: the first so many."""
+    """Number of records that it covers, from the first on."""
     root: builtins.str
     """Root of the Merkle tree (RFC 6962) over their hashes, lower-case hex."""
     note: builtins.str
-    """The signed note, in the form of C2SP `tlog-checkpoint`: keep it as it is, out of this host's reach. It later proves
-    that none of these records was changed or cut off.
+    """The signed note, in the form of C2SP `tlog-checkpoint`: keep it unchanged on another host. It later proves that
+    none of these records was changed or cut off.
     """
     verifier_key: builtins.str
     """The public key that signed it, in verifier form (`NAME+ID+BASE64`)."""
@@ -63,7 +63,7 @@ class GetCheckpointResponse(google.protobuf.message.Message):
     CHECKPOINT_FIELD_NUMBER: builtins.int
     @property
     def checkpoint(self) -> global___Checkpoint:
-        """Of every record up to this call."""
+        """Checkpoint of all records up to this call."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ global___RotateKeyRequest = RotateKeyRequest
 
 @typing.final
 class RotateKeyResponse(google.protobuf.message.Message):
-    """What signs from now on."""
+    """The key that signs from now on."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

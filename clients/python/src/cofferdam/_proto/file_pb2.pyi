@@ -39,7 +39,7 @@ global___UploadFileRequest = UploadFileRequest
 
 @typing.final
 class BeginUpload(google.protobuf.message.Message):
-    """What is uploaded, and where to."""
+    """Description of an upload and its target."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -60,13 +60,15 @@ class BeginUpload(google.protobuf.message.Message):
     path: builtins.str
     """The file, or the directory beneath which an archive is unpacked. Missing directories are made."""
     upload_id: builtins.str
-    """Chosen by the client, a UUID: after a stream that broke, the client goes on with the same upload. What there is of it is
-    kept for an hour at most, while its run lives and the daemon has room. Default: the upload cannot be resumed.
+    """Chosen by the client, a UUID: after a broken stream, the client resumes the same upload. The daemon keeps the
+    received bytes for at most an hour, while the run lives and there is room. Default: the upload cannot be resumed.
     """
     offset: builtins.int
-    """Position of the first byte that follows: as many as the daemon has (`GetUpload`). Default: 0."""
+    """Position of the first byte that follows, which is the number of bytes that the daemon has (`GetUpload`). Default:
+    0.
+    """
     size_bytes: builtins.int
-    """Bytes in all. The daemon refuses more and fewer. An upload of a file needs this field or `sha256`."""
+    """Number of all bytes. The daemon refuses more and fewer. An upload of a file needs this field or `sha256`."""
     sha256: builtins.str
     """SHA-256 of all bytes, lower-case hex. The daemon refuses others. Default: only the size is compared."""
     mode: builtins.int
@@ -78,9 +80,9 @@ class BeginUpload(google.protobuf.message.Message):
     wait_for_approval: builtins.bool
     """As in `CallRequest`."""
     request_id: builtins.str
-    """As in `CallRequest`: the same upload again is not made twice, nor is its approval asked for twice. Two uploads are the same
-    if path, guards, mode, size and SHA-256 are; `upload_id` and `offset` may differ. If `size_bytes` and `sha256` are set as
-    well, a repetition is answered without its bytes.
+    """As in `CallRequest`: a repeated upload takes effect once, and asks for approval once. Two uploads are the same if
+    path, guards, mode, size and SHA-256 are; `upload_id` and `offset` may differ. If `size_bytes` and `sha256` are set
+    as well, a repetition is answered without its bytes.
     """
     refuse_awaiting_approval: builtins.bool
     """As in `CallRequest`. The content is kept while the call waits."""
@@ -111,7 +113,7 @@ global___BeginUpload = BeginUpload
 
 @typing.final
 class UploadFileResponse(google.protobuf.message.Message):
-    """What came of an upload."""
+    """Result of an upload."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -166,7 +168,7 @@ global___UploadArchiveRequest = UploadArchiveRequest
 
 @typing.final
 class UploadArchiveResponse(google.protobuf.message.Message):
-    """What came of an upload of an archive."""
+    """Result of an upload of an archive."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -257,14 +259,14 @@ global___DownloadFileResponse = DownloadFileResponse
 
 @typing.final
 class DownloadBegun(google.protobuf.message.Message):
-    """What is downloaded."""
+    """Description of a download."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     SIZE_BYTES_FIELD_NUMBER: builtins.int
     MODE_FIELD_NUMBER: builtins.int
     size_bytes: builtins.int
-    """Size of the whole file, bytes; 0 for an archive, whose size nobody knows yet."""
+    """Size of the whole file, bytes; 0 for an archive, whose size is not known yet."""
     mode: builtins.int
     """Permission bits of the file or directory."""
     def __init__(
@@ -279,7 +281,7 @@ global___DownloadBegun = DownloadBegun
 
 @typing.final
 class DownloadEnded(google.protobuf.message.Message):
-    """All of it was sent."""
+    """The download is complete."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -289,8 +291,8 @@ class DownloadEnded(google.protobuf.message.Message):
     """The call that read it."""
     @property
     def result(self) -> cofferdam._proto.operation_pb2.ReadResult:
-        """SHA-256 of the whole file is in `sha256`, whatever the offset was; of an archive, that of the archive. `sent_bytes` are
-        those that were sent.
+        """`sha256` is that of the whole file, whatever the offset was, or of the archive. `sent_bytes` is the number of bytes
+        that were sent.
         """
 
     def __init__(
@@ -364,7 +366,7 @@ global___DownloadArchiveResponse = DownloadArchiveResponse
 
 @typing.final
 class GetUploadRequest(google.protobuf.message.Message):
-    """Ask how much of an upload there is."""
+    """See FileService.GetUpload."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -386,7 +388,7 @@ global___GetUploadRequest = GetUploadRequest
 
 @typing.final
 class GetUploadResponse(google.protobuf.message.Message):
-    """How much of an upload there is."""
+    """See FileService.GetUpload."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

@@ -31,7 +31,7 @@ class McpRequest(google.protobuf.message.Message):
     server: builtins.str
     """The server's name in the policy: 1 to 32 characters of `a-z`, `0-9` and `-`. Required."""
     tool: builtins.str
-    """The tool's name as the server says it: 1 to 128 characters of `A-Z`, `a-z`, `0-9`, `_`, `-` and `.`. Required."""
+    """Name that the server gives the tool: 1 to 128 characters of `A-Z`, `a-z`, `0-9`, `_`, `-` and `.`. Required."""
     arguments_json: builtins.str
     """The arguments: one JSON object of at most 256 KiB and 32 levels. Default `{}`."""
     def __init__(
@@ -47,7 +47,9 @@ global___McpRequest = McpRequest
 
 @typing.final
 class McpResult(google.protobuf.message.Message):
-    """What the tool answered. All of it is the server's word. A tool that says of itself that it failed is a failure."""
+    """Answer of the tool. The server is not trusted, and all content is its claim. If the tool reports an error, the call
+    is a failure.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -65,9 +67,9 @@ class McpResult(google.protobuf.message.Message):
     tool: builtins.str
     """As asked."""
     structured_content_json: builtins.str
-    """Structured content as JSON, where the tool has an output schema: it fits that schema. Empty when there is none."""
+    """Structured content as JSON, if the tool has an output schema. It matches that schema. Empty if there is none."""
     truncated: builtins.bool
-    """Something was left out: more than the server's `max_result_bytes`."""
+    """A part was left out, because the answer is larger than the server's `max_result_bytes`."""
     omitted_items: builtins.int
     """Items that were left out whole."""
     omitted_bytes: builtins.int
@@ -78,7 +80,7 @@ class McpResult(google.protobuf.message.Message):
     """SHA-256 of the whole answer as JSON, lower-case hex."""
     @property
     def content(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___McpContent]:
-        """The items, as far as there was room."""
+        """Items, until the limit is reached."""
 
     def __init__(
         self,
@@ -145,7 +147,7 @@ class McpContent(google.protobuf.message.Message):
     NAME_FIELD_NUMBER: builtins.int
     IS_BASE64_FIELD_NUMBER: builtins.int
     type: global___McpContent.Type.ValueType
-    """What it is."""
+    """Type of the item."""
     data: builtins.str
     """Text or base64, by `type`; empty for RESOURCE_LINK."""
     mime_type: builtins.str
@@ -153,9 +155,9 @@ class McpContent(google.protobuf.message.Message):
     uri: builtins.str
     """The server's name for a resource."""
     name: builtins.str
-    """Of a RESOURCE_LINK: for people."""
+    """Name of a RESOURCE_LINK for people."""
     is_base64: builtins.bool
-    """Of a RESOURCE: `data` is base64."""
+    """For a RESOURCE: `data` is base64."""
     def __init__(
         self,
         *,
@@ -200,19 +202,19 @@ class McpServerStatus(google.protobuf.message.Message):
     name: builtins.str
     """Its name in the policy."""
     available: builtins.bool
-    """Its tools are in the list, as far as the agent may call them."""
+    """The list has those of its tools that the agent may call."""
     problem: builtins.str
-    """Why not; empty when available. No address and no secret is in it."""
+    """Reason why not; empty if available. It contains no address and no secret."""
     @property
     def withheld(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Tools of it that are not in the list although the agent might call them, and why, one a line: malformed, changed since
-        they were first listed, or not the pinned ones.
+        """Tools that the agent may call but that are not in the list, with the reason, one a line: malformed, changed since
+        they were first listed, or different from the pinned ones.
         """
 
     @property
     def definitions(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
-        """Of each tool that the server offers, by the server's own name: SHA-256 of its definition, lower-case hex, as `pins` of
-        the policy takes it.
+        """For each tool of the server, by the name that the server gives it: SHA-256 of its definition, lower-case hex, as
+        for `pins` of the policy.
         """
 
     def __init__(

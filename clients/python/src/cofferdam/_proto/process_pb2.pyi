@@ -66,12 +66,12 @@ class Process(google.protobuf.message.Message):
         ENDED: Process._State.ValueType  # 2
         """It has ended, and how is known."""
         INTERRUPTED: Process._State.ValueType  # 3
-        """It was lost: its keeper was killed, or the daemon was restarted and could not take it over. What was left of it has been
-        ended.
+        """It was lost: its keeper was killed, or the daemon was restarted and could not reattach it. Its remaining
+        processes have been ended.
         """
 
     class State(_State, metaclass=_StateEnumTypeWrapper):
-        """Where it is in its life."""
+        """State of the process."""
 
     STATE_UNSPECIFIED: Process.State.ValueType  # 0
     """Never sent."""
@@ -80,8 +80,8 @@ class Process(google.protobuf.message.Message):
     ENDED: Process.State.ValueType  # 2
     """It has ended, and how is known."""
     INTERRUPTED: Process.State.ValueType  # 3
-    """It was lost: its keeper was killed, or the daemon was restarted and could not take it over. What was left of it has been
-    ended.
+    """It was lost: its keeper was killed, or the daemon was restarted and could not reattach it. Its remaining
+    processes have been ended.
     """
 
     PROCESS_ID_FIELD_NUMBER: builtins.int
@@ -108,21 +108,19 @@ class Process(google.protobuf.message.Message):
     run_id: builtins.str
     """Its run."""
     state: global___Process.State.ValueType
-    """Where it is in its life."""
+    """State of the process."""
     exit_code: builtins.int
-    """Exit code; 128 and the number of the signal where one ended it. Absent while it lives and where nobody knows."""
+    """Exit code; 128 and the number of the signal where one ended it. Absent while it lives and if it is not known."""
     signal: builtins.int
     """Signal that ended it."""
-    ended_by: builtins.str
-    """Cause of its end, if it did not end by itself: `timeout`, `killed`, `run-ended`, `interrupted`, `memory-limit`,
-    `file-size-limit`, `disk-quota`. Empty otherwise. After each of them it has failed, whatever the exit code is.
-    """
+    ended_by: cofferdam._proto.operation_pb2.ExecResult.EndedBy.ValueType
+    """Cause of its end, if it did not end by itself. After each of them it has failed, whatever the exit code is."""
     stdout_bytes: builtins.int
     """Bytes that it has written to standard output, or shown on its terminal."""
     stderr_bytes: builtins.int
     """Bytes that it has written to standard error."""
     stdin_bytes: builtins.int
-    """Bytes that it was given to read: the offset of the next one."""
+    """Bytes of input so far, which is the offset of the next byte."""
     stdin_open: builtins.bool
     """It can be given more."""
     cpu_time_us: builtins.int
@@ -130,7 +128,7 @@ class Process(google.protobuf.message.Message):
     peak_memory_bytes: builtins.int
     """Peak resident memory of its largest process, bytes. 0 while it lives."""
     failure: builtins.str
-    """Why it could not be started, was lost, or was ended by a limit."""
+    """Reason why it could not be started, was lost, or was ended by a limit."""
     request_cut: builtins.bool
     """`request` has only the beginning of a longer command line or script. The call's intent in the audit log is about all of it."""
     left_behind: builtins.int
@@ -150,11 +148,11 @@ class Process(google.protobuf.message.Message):
 
     @property
     def ended_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When nothing of it was left. Absent while it lives."""
+        """Time at which none of its processes was left. Absent while it lives."""
 
     @property
     def kill(self) -> cofferdam._proto.operation_pb2.KillEvidence:
-        """Proof that nothing of it is left. Absent while it lives."""
+        """Proof that none of its processes is left. Absent while it lives."""
 
     def __init__(
         self,
@@ -167,7 +165,7 @@ class Process(google.protobuf.message.Message):
         ended_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         exit_code: builtins.int | None = ...,
         signal: builtins.int | None = ...,
-        ended_by: builtins.str = ...,
+        ended_by: cofferdam._proto.operation_pb2.ExecResult.EndedBy.ValueType = ...,
         stdout_bytes: builtins.int = ...,
         stderr_bytes: builtins.int = ...,
         stdin_bytes: builtins.int = ...,
@@ -206,7 +204,7 @@ class StartProcessRequest(google.protobuf.message.Message):
     """Wait until a needed approval is decided on, instead of answering with its id. Default: false."""
     @property
     def process(self) -> cofferdam._proto.operation_pb2.ProcessRequest:
-        """What to start. Required."""
+        """Process to start. Required."""
 
     def __init__(
         self,
@@ -299,11 +297,11 @@ class AttachProcessResponse(google.protobuf.message.Message):
 
     @property
     def gap(self) -> global___ProcessGap:
-        """Bytes that it wrote and that are not there."""
+        """Range of bytes that it wrote and that were not kept."""
 
     @property
     def process(self) -> global___Process:
-        """The process. Last."""
+        """State of the process. Last."""
 
     def __init__(
         self,
@@ -328,7 +326,7 @@ class ProcessOutput(google.protobuf.message.Message):
     OFFSET_FIELD_NUMBER: builtins.int
     DATA_FIELD_NUMBER: builtins.int
     stream: global___ProcessStream.ValueType
-    """Which stream."""
+    """Stream."""
     offset: builtins.int
     """Position of the first byte in that stream."""
     data: builtins.bytes
@@ -354,11 +352,11 @@ class ProcessGap(google.protobuf.message.Message):
     OFFSET_FIELD_NUMBER: builtins.int
     BYTES_FIELD_NUMBER: builtins.int
     stream: global___ProcessStream.ValueType
-    """Which stream."""
+    """Stream."""
     offset: builtins.int
-    """Position of the first byte that is not there."""
+    """Position of the first byte that was not kept."""
     bytes: builtins.int
-    """How many."""
+    """Number of bytes that were not kept."""
     def __init__(
         self,
         *,
@@ -386,8 +384,8 @@ class WriteStdinRequest(google.protobuf.message.Message):
     process_id: builtins.str
     """Required."""
     offset: builtins.int
-    """Position of the first byte of `data` in all that the process was given. What was given already is skipped; what would leave
-    a gap is refused (`PRECONDITION_FAILED`, with `offset` in its details).
+    """Position of the first byte of `data` in the whole input of the process. Bytes that were delivered before are
+    skipped. A gap is refused (`PRECONDITION_FAILED`, with `offset` in its details).
     """
     data: builtins.bytes
     """The bytes, at most 1 MiB."""
@@ -490,17 +488,17 @@ class SignalProcessRequest(google.protobuf.message.Message):
         QUIT: SignalProcessRequest._Signal.ValueType  # 3
         """Quit."""
         KILL: SignalProcessRequest._Signal.ValueType  # 9
-        """End everything of the process at once. It has no choice."""
+        """Kill all its processes at once."""
         USR1: SignalProcessRequest._Signal.ValueType  # 10
-        """The first signal of a program's own choice."""
+        """First user-defined signal."""
         USR2: SignalProcessRequest._Signal.ValueType  # 12
-        """The second."""
+        """Second user-defined signal."""
         TERM: SignalProcessRequest._Signal.ValueType  # 15
-        """Please end."""
+        """Request to end."""
         CONT: SignalProcessRequest._Signal.ValueType  # 18
         """Go on."""
         STOP: SignalProcessRequest._Signal.ValueType  # 19
-        """Stop. It has no choice."""
+        """Stop; cannot be caught."""
         TSTP: SignalProcessRequest._Signal.ValueType  # 20
         """Stop, as Ctrl-Z does."""
 
@@ -516,17 +514,17 @@ class SignalProcessRequest(google.protobuf.message.Message):
     QUIT: SignalProcessRequest.Signal.ValueType  # 3
     """Quit."""
     KILL: SignalProcessRequest.Signal.ValueType  # 9
-    """End everything of the process at once. It has no choice."""
+    """Kill all its processes at once."""
     USR1: SignalProcessRequest.Signal.ValueType  # 10
-    """The first signal of a program's own choice."""
+    """First user-defined signal."""
     USR2: SignalProcessRequest.Signal.ValueType  # 12
-    """The second."""
+    """Second user-defined signal."""
     TERM: SignalProcessRequest.Signal.ValueType  # 15
-    """Please end."""
+    """Request to end."""
     CONT: SignalProcessRequest.Signal.ValueType  # 18
     """Go on."""
     STOP: SignalProcessRequest.Signal.ValueType  # 19
-    """Stop. It has no choice."""
+    """Stop; cannot be caught."""
     TSTP: SignalProcessRequest.Signal.ValueType  # 20
     """Stop, as Ctrl-Z does."""
 
@@ -538,7 +536,7 @@ class SignalProcessRequest(google.protobuf.message.Message):
     process_id: builtins.str
     """Required."""
     signal: global___SignalProcessRequest.Signal.ValueType
-    """To the process group of its first program, or to the foreground of its terminal. Required."""
+    """Signal for the process group of its first program, or for the foreground of its terminal. Required."""
     def __init__(
         self,
         *,
@@ -600,7 +598,7 @@ class WaitProcessResponse(google.protobuf.message.Message):
     PROCESS_FIELD_NUMBER: builtins.int
     @property
     def process(self) -> global___Process:
-        """The process; RUNNING when the time was over first."""
+        """The process; RUNNING if the timeout came first."""
 
     def __init__(
         self,

@@ -46,13 +46,13 @@ class AuditEvent(google.protobuf.message.Message):
     call_id: builtins.str
     """The call, if any."""
     principal: builtins.str
-    """Who connected, if anyone."""
+    """Principal of the connection, if any."""
     agent_id: builtins.str
-    """For which agent."""
+    """The agent, if any."""
     operation: builtins.str
     """Such as `read` or `git.commit`."""
     record_json: builtins.str
-    """The record exactly as it stands in the log: one JSON object."""
+    """The exact record in the log: one JSON object."""
     previous_hash: builtins.str
     """SHA-256 of the record before, lower-case hex."""
     hash: builtins.str
@@ -83,7 +83,9 @@ global___AuditEvent = AuditEvent
 
 @typing.final
 class EventFilter(google.protobuf.message.Message):
-    """Which records are meant. Empty fields match everything; what is given must all hold. Texts are at most 256 bytes."""
+    """Filter for records. A record must match all fields that are set; empty fields match everything. Texts are at most 256
+    bytes.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -100,32 +102,32 @@ class EventFilter(google.protobuf.message.Message):
     UNTIL_FIELD_NUMBER: builtins.int
     TEXT_FIELD_NUMBER: builtins.int
     run_id: builtins.str
-    """Of this run."""
+    """Records of this run."""
     call_id: builtins.str
-    """Of this call."""
+    """Records of this call."""
     agent_id: builtins.str
-    """For this agent."""
+    """Records of this agent."""
     principal: builtins.str
-    """Made by this principal, such as `uid:1000`."""
+    """Records of this principal, such as `uid:1000`."""
     operation: builtins.str
-    """Of this operation, such as `write` or `git.commit`."""
+    """Records of this operation, such as `write` or `git.commit`."""
     status: builtins.str
-    """Ended so: `succeeded`, `failed`, `denied` or `interrupted`. Receipts alone have one; who was asked stands in events of the kind
-    `approval_requested`.
+    """Receipts with this status: `succeeded`, `failed`, `denied` or `interrupted`. Other records have no status. Events
+    of the kind `approval_requested` show which calls asked for consent.
     """
     reason: builtins.str
-    """Failed or refused for this stable reason, such as `COMMAND_NOT_ALLOWED`."""
+    """Records of calls that failed or were refused for this stable reason, such as `COMMAND_NOT_ALLOWED`."""
     approval_id: builtins.str
-    """About this approval."""
+    """Records of this approval."""
     text: builtins.str
-    """Holding this text anywhere in the record as it stands in the log; upper and lower case of ASCII letters are the same."""
+    """Records that contain this text anywhere in their JSON. The case of ASCII letters does not count."""
     @property
     def kinds(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Of any of these kinds, such as `call_receipt`. At most 32."""
+        """Records of any of these kinds, such as `call_receipt`. At most 32."""
 
     @property
     def until(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """Recorded before this time."""
+        """Records before this time."""
 
     def __init__(
         self,
@@ -167,7 +169,7 @@ class QueryEventsRequest(google.protobuf.message.Message):
         """The first record first."""
 
     class Order(_Order, metaclass=_OrderEnumTypeWrapper):
-        """In which order records come. Always by sequence number, which is the order in which things happened."""
+        """Order of the records, always by sequence number, which is the order of the events."""
 
     ORDER_UNSPECIFIED: QueryEventsRequest.Order.ValueType  # 0
     """As NEWEST_FIRST."""
@@ -181,16 +183,18 @@ class QueryEventsRequest(google.protobuf.message.Message):
     PAGE_SIZE_FIELD_NUMBER: builtins.int
     PAGE_TOKEN_FIELD_NUMBER: builtins.int
     order: global___QueryEventsRequest.Order.ValueType
-    """In which order."""
+    """Order of the records."""
     page_size: builtins.int
-    """Records of a page: 100 when 0, 1,000 at the most. A page ends sooner at 2 MiB of records, or after two seconds of looking."""
+    """Number of records in a page, at most 1,000. Default 100. A page ends sooner at 2 MiB of records, or after two
+    seconds of searching.
+    """
     page_token: builtins.str
-    """`next_page_token` of the page before, with the same filter and order. Records that come meanwhile move nothing: what
-    a later page of OLDEST_FIRST may have of them it has, NEWEST_FIRST never meets them.
+    """`next_page_token` of the page before, with the same filter and order. New records do not shift pages: later pages
+    of OLDEST_FIRST include them, NEWEST_FIRST does not.
     """
     @property
     def filter(self) -> global___EventFilter:
-        """Which records."""
+        """Filter for the records."""
 
     def __init__(
         self,
@@ -216,16 +220,16 @@ class QueryEventsResponse(google.protobuf.message.Message):
     INDEXED_THROUGH_FIELD_NUMBER: builtins.int
     HEAD_SEQUENCE_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
-    """For the next page. Empty: there is none."""
+    """Token of the next page. Empty: this is the last page."""
     indexed_through: builtins.int
-    """Every record up to this sequence number was looked for. The query has waited up to two seconds for the log's head at
-    its beginning, so that what was answered before is found.
+    """The query covers all records up to this sequence number. It waits up to two seconds for the log's head at its
+    beginning, so that it finds the records of calls that were answered before.
     """
     head_sequence: builtins.int
     """The log's head at the query's beginning."""
     @property
     def events(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___AuditEvent]:
-        """The records. May be none although a page follows, where few records match."""
+        """The records. If few records match, a page can be empty although another follows."""
 
     def __init__(
         self,
@@ -253,16 +257,16 @@ global___RebuildIndexRequest = RebuildIndexRequest
 
 @typing.final
 class RebuildIndexResponse(google.protobuf.message.Message):
-    """How far the index is. The stream ends when it is done."""
+    """Progress of the index. The stream ends when the index is complete."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     INDEXED_THROUGH_FIELD_NUMBER: builtins.int
     HEAD_SEQUENCE_FIELD_NUMBER: builtins.int
     indexed_through: builtins.int
-    """The last record that it has."""
+    """Last record in the index."""
     head_sequence: builtins.int
-    """The last record that it is to have."""
+    """Last record of the log."""
     def __init__(
         self,
         *,

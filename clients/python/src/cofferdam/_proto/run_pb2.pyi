@@ -40,16 +40,16 @@ class Run(google.protobuf.message.Message):
         READY: Run._State.ValueType  # 2
         """It takes calls."""
         PAUSED: Run._State.ValueType  # 3
-        """Its commands stand still and it takes no calls; `holds` says why."""
+        """Its commands are frozen and it takes no calls; `holds` gives the reasons."""
         STOPPING: Run._State.ValueType  # 4
         """It is being ended."""
         STOPPED: Run._State.ValueType  # 5
-        """It has ended as asked."""
+        """It has ended on request, or by its `ttl`, `idle_timeout` or `lease`."""
         FAILED: Run._State.ValueType  # 6
-        """It ended by itself; `failure` says why."""
+        """It ended by itself; `failure` gives the reason."""
 
     class State(_State, metaclass=_StateEnumTypeWrapper):
-        """Where a run is in its life."""
+        """State of a run."""
 
     STATE_UNSPECIFIED: Run.State.ValueType  # 0
     """Never sent."""
@@ -58,13 +58,13 @@ class Run(google.protobuf.message.Message):
     READY: Run.State.ValueType  # 2
     """It takes calls."""
     PAUSED: Run.State.ValueType  # 3
-    """Its commands stand still and it takes no calls; `holds` says why."""
+    """Its commands are frozen and it takes no calls; `holds` gives the reasons."""
     STOPPING: Run.State.ValueType  # 4
     """It is being ended."""
     STOPPED: Run.State.ValueType  # 5
-    """It has ended as asked."""
+    """It has ended on request, or by its `ttl`, `idle_timeout` or `lease`."""
     FAILED: Run.State.ValueType  # 6
-    """It ended by itself; `failure` says why."""
+    """It ended by itself; `failure` gives the reason."""
 
     class _StartKind:
         ValueType = typing.NewType("ValueType", builtins.int)
@@ -80,7 +80,7 @@ class Run(google.protobuf.message.Message):
         """Created for this run."""
 
     class StartKind(_StartKind, metaclass=_StartKindEnumTypeWrapper):
-        """How the container came to be."""
+        """Way in which the container was started."""
 
     START_KIND_UNSPECIFIED: Run.StartKind.ValueType  # 0
     """Not started."""
@@ -98,23 +98,23 @@ class Run(google.protobuf.message.Message):
         END_CAUSE_UNSPECIFIED: Run._EndCause.ValueType  # 0
         """It lives, was stopped on request, or FAILED."""
         TTL: Run._EndCause.ValueType  # 1
-        """It was as old as its `ttl`."""
+        """It reached its `ttl`."""
         IDLE_TIMEOUT: Run._EndCause.ValueType  # 2
         """It had no call for its `idle_timeout`."""
         LEASE: Run._EndCause.ValueType  # 3
-        """Nobody renewed its `lease`."""
+        """Its `lease` was not renewed."""
 
     class EndCause(_EndCause, metaclass=_EndCauseEnumTypeWrapper):
-        """Why a run ended that nobody stopped and that did not fail."""
+        """Cause of the end of a run that was not stopped on request and did not fail."""
 
     END_CAUSE_UNSPECIFIED: Run.EndCause.ValueType  # 0
     """It lives, was stopped on request, or FAILED."""
     TTL: Run.EndCause.ValueType  # 1
-    """It was as old as its `ttl`."""
+    """It reached its `ttl`."""
     IDLE_TIMEOUT: Run.EndCause.ValueType  # 2
     """It had no call for its `idle_timeout`."""
     LEASE: Run.EndCause.ValueType  # 3
-    """Nobody renewed its `lease`."""
+    """Its `lease` was not renewed."""
 
     class _Changes:
         ValueType = typing.NewType("ValueType", builtins.int)
@@ -127,21 +127,21 @@ class Run(google.protobuf.message.Message):
         PENDING: Run._Changes.ValueType  # 1
         """Kept by the daemon; the directory beneath is as it was."""
         ACCEPTED: Run._Changes.ValueType  # 2
-        """In the directory beneath."""
+        """Applied to the directory beneath."""
         DISCARDED: Run._Changes.ValueType  # 3
-        """Nowhere."""
+        """Deleted."""
 
     class Changes(_Changes, metaclass=_ChangesEnumTypeWrapper):
-        """Where the changes of an `overlay` are."""
+        """State of the changes of an `overlay`."""
 
     CHANGES_UNSPECIFIED: Run.Changes.ValueType  # 0
     """The workspace is no overlay."""
     PENDING: Run.Changes.ValueType  # 1
     """Kept by the daemon; the directory beneath is as it was."""
     ACCEPTED: Run.Changes.ValueType  # 2
-    """In the directory beneath."""
+    """Applied to the directory beneath."""
     DISCARDED: Run.Changes.ValueType  # 3
-    """Nowhere."""
+    """Deleted."""
 
     @typing.final
     class LabelsEntry(google.protobuf.message.Message):
@@ -218,13 +218,13 @@ class Run(google.protobuf.message.Message):
     pkg_path: builtins.str
     """Host directory shown read-only as `/pkg`; empty for none."""
     agent_id: builtins.str
-    """The agent that this run is for. Set at creation, never changed."""
+    """Agent of this run. Set at creation, never changed."""
     role: builtins.str
     """The agent's role in the policy."""
     state: global___Run.State.ValueType
     """Output only."""
     failure: builtins.str
-    """Output only. Why it FAILED."""
+    """Output only. Reason why it FAILED."""
     start_kind: global___Run.StartKind.ValueType
     """Output only."""
     image_id: builtins.str
@@ -232,20 +232,20 @@ class Run(google.protobuf.message.Message):
     container_id: builtins.str
     """Output only. Id of the container."""
     ownership: builtins.str
-    """Output only. How the workspace's owner is mapped: `idmapped` or `owner-uid`."""
+    """Output only. Mapping of the workspace's owner: `idmapped` or `owner-uid`."""
     workspace_path: builtins.str
     """Output only. Path of the workspace on the host. Only for those who may create runs."""
     principal: builtins.str
-    """Output only. Who made the run."""
+    """Output only. Principal that made the run."""
     changes: global___Run.Changes.ValueType
     """Output only."""
     restarts: builtins.int
     """Output only. Times that the daemon ended and the run went on under the next one. Default 0."""
     end_cause: global___Run.EndCause.ValueType
-    """Output only. Why it ended by itself."""
+    """Output only. Cause if it ended by `ttl`, `idle_timeout` or `lease`."""
     @property
     def workspace(self) -> global___Workspace:
-        """What `/workspace` is."""
+        """Source of `/workspace`."""
 
     @property
     def limits(self) -> global___Limits:
@@ -257,11 +257,11 @@ class Run(google.protobuf.message.Message):
 
     @property
     def idle_timeout(self) -> google.protobuf.duration_pb2.Duration:
-        """The run is stopped when it has had no call for so long. Absent: never."""
+        """The run is stopped after this time without a call. Absent: never."""
 
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
-        """The client's own labels."""
+        """Labels of the client."""
 
     @property
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
@@ -273,7 +273,7 @@ class Run(google.protobuf.message.Message):
 
     @property
     def hardening(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___HardeningFact]:
-        """Output only. What is really in force, read back from the engine."""
+        """Output only. Hardening in force, read back from the engine."""
 
     @property
     def ended_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
@@ -281,15 +281,17 @@ class Run(google.protobuf.message.Message):
 
     @property
     def adopted_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """Output only. When the daemon that answers took the run over from the one before; absent: it made the run itself."""
+        """Output only. Time at which the present daemon reattached the run after an earlier one; absent: it made the run
+        itself.
+        """
 
     @property
     def holds(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___RunHold]:
-        """Output only. Why it is PAUSED, oldest first."""
+        """Output only. Reasons why it is PAUSED, oldest first."""
 
     @property
     def disk(self) -> global___DiskUse:
-        """What it has on the daemon's disk; absent when that is not known so far."""
+        """Its use of the daemon's disk; absent if not known yet."""
 
     @property
     def env(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
@@ -301,15 +303,17 @@ class Run(google.protobuf.message.Message):
 
     @property
     def lease(self) -> google.protobuf.duration_pb2.Duration:
-        """The run is stopped when nobody has renewed it for so long, see KeepAliveRun. Absent: never."""
+        """The run is stopped after this time without a KeepAliveRun. Absent: never."""
 
     @property
     def lease_ends_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """Output only. When the lease ends unless somebody renews it. Only from GetRun and KeepAliveRun, while the run lives."""
+        """Output only. Time at which the lease ends unless it is renewed. Only from GetRun and KeepAliveRun, while the run
+        lives.
+        """
 
     @property
     def writable_paths(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Directories of the container that were asked for as the run's own."""
+        """Directories of the container that the request gave to the run's user."""
 
     def __init__(
         self,
@@ -356,7 +360,7 @@ global___Run = Run
 
 @typing.final
 class RunHold(google.protobuf.message.Message):
-    """Something that keeps a run PAUSED."""
+    """One reason that keeps a run PAUSED."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -378,7 +382,7 @@ class RunHold(google.protobuf.message.Message):
         """An operator's terminal that was opened with `paused`; ends with it. Only its own processes run."""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper):
-        """What it is."""
+        """Kind of the hold."""
 
     KIND_UNSPECIFIED: RunHold.Kind.ValueType  # 0
     """Never sent."""
@@ -396,14 +400,14 @@ class RunHold(google.protobuf.message.Message):
     PRINCIPAL_FIELD_NUMBER: builtins.int
     SINCE_FIELD_NUMBER: builtins.int
     kind: global___RunHold.Kind.ValueType
-    """What it is."""
+    """Kind of the hold."""
     cause_id: builtins.str
     """Id of the approval, the alert or the terminal's session."""
     principal: builtins.str
-    """Who asked for it; empty: the daemon."""
+    """Principal that asked for it; empty: the daemon."""
     @property
     def since(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """Since when."""
+        """Time at which the hold began."""
 
     def __init__(
         self,
@@ -420,7 +424,7 @@ global___RunHold = RunHold
 
 @typing.final
 class Workspace(google.protobuf.message.Message):
-    """What `/workspace` is. Exactly one is set."""
+    """Source of `/workspace`. Exactly one is set."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -484,7 +488,7 @@ class ManagedWorkspace(google.protobuf.message.Message):
 
     WORKSPACE_ID_FIELD_NUMBER: builtins.int
     workspace_id: builtins.str
-    """One that the daemon keeps from an earlier run, by the id that ListWorkspaces gives, which no living run may use.
+    """Id, from ListWorkspaces, of a workspace that the daemon keeps from an earlier run. No living run may use it.
     Default: a new and empty one.
     """
     def __init__(
@@ -504,8 +508,8 @@ class OverlayWorkspace(google.protobuf.message.Message):
 
     PATH_FIELD_NUMBER: builtins.int
     path: builtins.str
-    """Absolute host path beneath one of the daemon's `workspace_roots`. What changes in it while the run lives may or
-    may not be seen by the run.
+    """Absolute host path beneath one of the daemon's `workspace_roots`. The run may or may not see changes that are made
+    in it while the run lives.
     """
     def __init__(
         self,
@@ -562,7 +566,7 @@ class Limits(google.protobuf.message.Message):
     open_files: builtins.int
     """Open files of a process."""
     disk_bytes: builtins.int
-    """What the daemon keeps for the run on its disk (see DiskUse), bytes."""
+    """Data of the run on the daemon's disk (see DiskUse), bytes."""
     disk_files: builtins.int
     """The same, files."""
     def __init__(
@@ -582,8 +586,8 @@ global___Limits = Limits
 
 @typing.final
 class DiskUse(google.protobuf.message.Message):
-    """What the daemon keeps for a run on its disk: `/state`, a managed or cloned workspace, the layer of an overlay. All of it counts
-    against `Limits.disk_bytes` and `disk_files`.
+    """Data of a run on the daemon's disk: `/state`, a managed or cloned workspace, the layer of an overlay. All of it
+    counts against `Limits.disk_bytes` and `disk_files`.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -597,23 +601,27 @@ class DiskUse(google.protobuf.message.Message):
         STATE_UNSPECIFIED: DiskUse._State.ValueType  # 0
         """Not known so far."""
         WITHIN: DiskUse._State.ValueType  # 1
-        """There is less than the quota."""
+        """The run uses less than the quota."""
         OVER: DiskUse._State.ValueType  # 2
-        """The quota is used up: nothing more is written. Commands run, so that they can delete."""
+        """The quota is used up, and writes are refused. Commands run, so that they can delete files."""
         LOCKED: DiskUse._State.ValueType  # 3
-        """A command took more although the quota was used up: commands are refused as well, until there is less."""
+        """A command wrote more although the quota was used up. Commands are refused as well until the use is below the
+        quota.
+        """
 
     class State(_State, metaclass=_StateEnumTypeWrapper):
-        """What the quota says to the run."""
+        """State of the run's quota."""
 
     STATE_UNSPECIFIED: DiskUse.State.ValueType  # 0
     """Not known so far."""
     WITHIN: DiskUse.State.ValueType  # 1
-    """There is less than the quota."""
+    """The run uses less than the quota."""
     OVER: DiskUse.State.ValueType  # 2
-    """The quota is used up: nothing more is written. Commands run, so that they can delete."""
+    """The quota is used up, and writes are refused. Commands run, so that they can delete files."""
     LOCKED: DiskUse.State.ValueType  # 3
-    """A command took more although the quota was used up: commands are refused as well, until there is less."""
+    """A command wrote more although the quota was used up. Commands are refused as well until the use is below the
+    quota.
+    """
 
     USED_BYTES_FIELD_NUMBER: builtins.int
     USED_FILES_FIELD_NUMBER: builtins.int
@@ -625,11 +633,13 @@ class DiskUse(google.protobuf.message.Message):
     used_files: builtins.int
     """Files, directories, links and all others."""
     at_least: builtins.bool
-    """There is more than that: it was not counted to the end."""
+    """The use is larger: the count was stopped early."""
     state: global___DiskUse.State.ValueType
-    """What follows. Set by the daemon while the run lives."""
+    """State of the quota. Set by the daemon while the run lives."""
     kernel: builtins.bool
-    """The file system's project quotas hold the run to its quota. Default: the daemon measures, and acts."""
+    """The file system's project quotas hold the run to its quota. Default: the daemon measures the use and enforces the
+    quota.
+    """
     def __init__(
         self,
         *,
@@ -662,10 +672,10 @@ class StateDisk(google.protobuf.message.Message):
         LOW: StateDisk._State.ValueType  # 2
         """Less than that."""
         FULL: StateDisk._State.ValueType  # 3
-        """Less than `disk.min_free`: no run writes anything."""
+        """Less than `disk.min_free`: no run can write."""
 
     class State(_State, metaclass=_StateEnumTypeWrapper):
-        """How much room there is."""
+        """Free space."""
 
     STATE_UNSPECIFIED: StateDisk.State.ValueType  # 0
     """Never sent."""
@@ -674,7 +684,7 @@ class StateDisk(google.protobuf.message.Message):
     LOW: StateDisk.State.ValueType  # 2
     """Less than that."""
     FULL: StateDisk.State.ValueType  # 3
-    """Less than `disk.min_free`: no run writes anything."""
+    """Less than `disk.min_free`: no run can write."""
 
     FREE_BYTES_FIELD_NUMBER: builtins.int
     TOTAL_BYTES_FIELD_NUMBER: builtins.int
@@ -688,9 +698,11 @@ class StateDisk(google.protobuf.message.Message):
     free_files: builtins.int
     """Inodes that are free; absent where the file system has no number of them."""
     state: global___StateDisk.State.ValueType
-    """What follows."""
+    """State of the disk."""
     kernel: builtins.bool
-    """Runs are held to their quotas by the file system's project quotas. Default: the daemon measures, and acts."""
+    """Runs are held to their quotas by the file system's project quotas. Default: the daemon measures the use and
+    enforces the quota.
+    """
     def __init__(
         self,
         *,
@@ -816,8 +828,8 @@ class CreateRunRequest(google.protobuf.message.Message):
     role: builtins.str
     """Role in the policy. Default: the profile's `default_role`, or `worker` where it has none. The run shows the one that it got."""
     issue_token: builtins.bool
-    """Make a token for this run. Whoever presents it as `authorization: Bearer TOKEN` may call this run's tools and nothing
-    else, as long as the run lives. Default false.
+    """Make a token for this run. A client that sends it as `authorization: Bearer TOKEN` may only call this run's tools,
+    as long as the run lives. Default false.
     """
     @property
     def workspace(self) -> global___Workspace:
@@ -835,7 +847,7 @@ class CreateRunRequest(google.protobuf.message.Message):
 
     @property
     def idle_timeout(self) -> google.protobuf.duration_pb2.Duration:
-        """Stop the run when it has had no call for so long."""
+        """Stop the run after this time without a call."""
 
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
@@ -843,29 +855,30 @@ class CreateRunRequest(google.protobuf.message.Message):
 
     @property
     def env(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
-        """Environment variables of all its commands, scripts, processes and terminals, over restarts of the daemon. A call's own
-        variable of the same name wins. Commands that run because they only read get none. A variable needs the leave of
-        the profile's `exec.env` as a call's does; one that can make a program into another (PATH, LD_PRELOAD …) also needs
-        `exec.default: allow`. A path of `exec.env_paths` must be absolute. With `secret_env` at most 256, 128 KiB in all and
-        32 KiB a value. What looks like a secret is refused here.
+        """Environment variables of all its commands, scripts, processes and terminals, over restarts of the daemon. A
+        variable of a call replaces one of the same name. Commands that run because they only read get none. The profile's
+        `exec.env` must allow a variable, as for calls. One that can change which code a program runs (PATH, LD_PRELOAD …)
+        also needs `exec.default: allow`. A path of `exec.env_paths` must be absolute. With `secret_env` at most 256, 128
+        KiB in all and 32 KiB a value. A value that looks like a secret is refused here.
         """
 
     @property
     def secret_env(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
-        """The same with secret values: sealed on the disk, removed when the run ends, never answered, recorded or logged, and
-        hidden where an agent writes one of 8 bytes or more into a call. Names count as those of `env`, and are shown.
+        """The same with secret values. They are encrypted on the disk, removed when the run ends, and never answered,
+        recorded or logged. A value of 8 bytes or more is hidden if an agent writes it into a call. Names count as those of
+        `env`, and are shown.
         """
 
     @property
     def lease(self) -> google.protobuf.duration_pb2.Duration:
-        """Stop the run when nobody has sent KeepAliveRun for so long, counted from READY. At least a second. A daemon that
-        reattaches the run gives it one lease from then, because nobody could renew it before. Default: never.
+        """Stop the run after this time without a KeepAliveRun, counted from READY. At least a second. A daemon that
+        reattaches the run starts the lease anew, because no client could renew it before. Default: never.
         """
 
     @property
     def writable_paths(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Directories of the container, such as `/logs`, that are to be there and the run's own: at most 32 absolute paths without links.
-        Those that the image lacks are made. Only for profiles with `root: writable-layer`.
+        """Directories of the container, such as `/logs`, that must exist and belong to the run's user: at most 32 absolute
+        paths without links. Missing ones are made. Only for profiles with `root: writable-layer`.
         """
 
     def __init__(
@@ -903,8 +916,8 @@ class CreateRunResponse(google.protobuf.message.Message):
     RUN_FIELD_NUMBER: builtins.int
     TOKEN_FIELD_NUMBER: builtins.int
     token: builtins.str
-    """The run's token, when one was asked for. Returned here once and never again, not even to a repetition of the request:
-    the daemon keeps nothing but its hash.
+    """The run's token, if one was asked for. It is returned only once, and not to a repetition of the request, because
+    the daemon keeps only its hash.
     """
     @property
     def run(self) -> global___Run:
@@ -1106,7 +1119,7 @@ class ResumeRunRequest(google.protobuf.message.Message):
     run_id: builtins.str
     """Required."""
     lift_alerts: builtins.bool
-    """Also let go what alerts hold, which acknowledges them. Takes the role operator. Default: false."""
+    """Also end the holds of alerts, which acknowledges these. Needs the role operator. Default: false."""
     def __init__(
         self,
         *,
@@ -1252,7 +1265,7 @@ class IssueRunTokenResponse(google.protobuf.message.Message):
     RUN_FIELD_NUMBER: builtins.int
     TOKEN_FIELD_NUMBER: builtins.int
     token: builtins.str
-    """Told here once and never again: the daemon keeps nothing but its hash."""
+    """The token. It is returned only once, because the daemon keeps only its hash."""
     @property
     def run(self) -> global___Run:
         """The run."""
@@ -1367,7 +1380,7 @@ global___DiffRunRequest = DiffRunRequest
 
 @typing.final
 class DiffRunResponse(google.protobuf.message.Message):
-    """What the agent changed."""
+    """Changes of the agent."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1376,11 +1389,13 @@ class DiffRunResponse(google.protobuf.message.Message):
     UNIFIED_DIFF_FIELD_NUMBER: builtins.int
     TRUNCATED_FIELD_NUMBER: builtins.int
     total: builtins.int
-    """How many there are, those that are left out included."""
+    """Number of all changes, those that are left out included."""
     unified_diff: builtins.str
-    """Of the regular files and links among `changes`, as `patch -p1` takes it. Binary and large files are only named."""
+    """Diff of the regular files and links among `changes`, in the form that `patch -p1` takes. Binary and large files are
+    only named.
+    """
     truncated: builtins.bool
-    """Whether changes or parts of the diff were left out."""
+    """Changes or parts of the diff were left out."""
     @property
     def changes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___FileChange]:
         """By path, at most 10,000."""
@@ -1399,7 +1414,7 @@ global___DiffRunResponse = DiffRunResponse
 
 @typing.final
 class FileChange(google.protobuf.message.Message):
-    """One path that is different."""
+    """One changed path."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1412,23 +1427,23 @@ class FileChange(google.protobuf.message.Message):
         KIND_UNSPECIFIED: FileChange._Kind.ValueType  # 0
         """Never sent."""
         ADDED: FileChange._Kind.ValueType  # 1
-        """It is new."""
+        """The path is new."""
         MODIFIED: FileChange._Kind.ValueType  # 2
-        """Its content, target, type or mode is another."""
+        """Its content, target, type or mode has changed."""
         DELETED: FileChange._Kind.ValueType  # 3
-        """It is gone, with all beneath it."""
+        """The path and all paths beneath it were deleted."""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper):
-        """What became of it."""
+        """Kind of change."""
 
     KIND_UNSPECIFIED: FileChange.Kind.ValueType  # 0
     """Never sent."""
     ADDED: FileChange.Kind.ValueType  # 1
-    """It is new."""
+    """The path is new."""
     MODIFIED: FileChange.Kind.ValueType  # 2
-    """Its content, target, type or mode is another."""
+    """Its content, target, type or mode has changed."""
     DELETED: FileChange.Kind.ValueType  # 3
-    """It is gone, with all beneath it."""
+    """The path and all paths beneath it were deleted."""
 
     PATH_FIELD_NUMBER: builtins.int
     KIND_FIELD_NUMBER: builtins.int
@@ -1440,19 +1455,19 @@ class FileChange(google.protobuf.message.Message):
     path: builtins.str
     """Relative to the workspace. Bytes that are no UTF-8 are written as `\\xNN`."""
     kind: global___FileChange.Kind.ValueType
-    """What became of it."""
+    """Kind of change."""
     file_type: builtins.str
-    """`file`, `directory`, `symlink`, or what else it is now; of a deleted path what it was."""
+    """Type now, such as `file`, `directory` or `symlink`; for a deleted path its last type."""
     mode: builtins.int
-    """Permission bits now; 0 of a deleted path."""
+    """Permission bits now; 0 for a deleted path."""
     size_bytes: builtins.int
     """Length of the file now, bytes."""
     objection: builtins.str
-    """Why AcceptRun applies it only when forced: the directory beneath has changed here since the run began, or git on
-    the host would run it or obey it. Empty: nothing speaks against it.
+    """Reason why AcceptRun applies it only with `force`: the directory beneath has changed here since the run began, or
+    git on the host would run it or obey it. Empty: there is no objection.
     """
     obstacle: builtins.str
-    """Why AcceptRun cannot apply it: a FIFO, a socket, a file that its owner cannot read. Empty: it can."""
+    """Reason why AcceptRun cannot apply it: a FIFO, a socket, a file that its owner cannot read. Empty: it can."""
     def __init__(
         self,
         *,
@@ -1479,7 +1494,7 @@ class AcceptRunRequest(google.protobuf.message.Message):
     run_id: builtins.str
     """Required. The run must have ended."""
     force: builtins.bool
-    """Apply what has an `objection` too, and leave out what has an `obstacle`, which is gone afterwards. Default: false."""
+    """Also apply changes with an `objection`. Changes with an `obstacle` are left out and lost. Default: false."""
     def __init__(
         self,
         *,
@@ -1579,14 +1594,14 @@ class KeptWorkspace(google.protobuf.message.Message):
     kind: builtins.str
     """`managed`, `clone` or `overlay`."""
     principal: builtins.str
-    """Who made the run."""
+    """Principal that made the run."""
     path: builtins.str
-    """Host path: of the directory, or of the one beneath an overlay."""
+    """Host path of the directory, or of the one beneath an overlay."""
     used_by: builtins.str
     """The living run that uses it; empty: none."""
     size_bytes: builtins.int
-    """Length of all its files as far as their owner can see them, bytes; only if `measure` was set and it could be done
-    within seconds. Of more than a million files, of the first million.
+    """Length of all its files that their owner can see, bytes. Only if `measure` was set and the measurement ended within
+    seconds. If it has more than a million files, only the first million count.
     """
     repository: builtins.str
     """Repository that it is a clone of."""

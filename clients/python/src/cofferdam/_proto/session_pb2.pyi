@@ -38,25 +38,25 @@ class Session(google.protobuf.message.Message):
         STATE_UNSPECIFIED: Session._State.ValueType  # 0
         """Never sent."""
         IDLE: Session._State.ValueType  # 1
-        """It does."""
+        """It takes a command."""
         BUSY: Session._State.ValueType  # 2
-        """A command runs in it; or the daemon was restarted, and whether one runs is seen at the next use."""
+        """A command runs in it. After a restart of the daemon the state is BUSY until the next use."""
         REPLACED: Session._State.ValueType  # 3
-        """Its shell has become another program (`exec`), and takes no more commands."""
+        """Its shell has become another program (`exec`), and no longer takes commands."""
         CLOSED: Session._State.ValueType  # 4
         """It has ended."""
 
     class State(_State, metaclass=_StateEnumTypeWrapper):
-        """Whether it takes a command."""
+        """State of the session."""
 
     STATE_UNSPECIFIED: Session.State.ValueType  # 0
     """Never sent."""
     IDLE: Session.State.ValueType  # 1
-    """It does."""
+    """It takes a command."""
     BUSY: Session.State.ValueType  # 2
-    """A command runs in it; or the daemon was restarted, and whether one runs is seen at the next use."""
+    """A command runs in it. After a restart of the daemon the state is BUSY until the next use."""
     REPLACED: Session.State.ValueType  # 3
-    """Its shell has become another program (`exec`), and takes no more commands."""
+    """Its shell has become another program (`exec`), and no longer takes commands."""
     CLOSED: Session.State.ValueType  # 4
     """It has ended."""
 
@@ -66,7 +66,7 @@ class Session(google.protobuf.message.Message):
     session_id: builtins.str
     """Id of the session, and of its process."""
     state: global___Session.State.ValueType
-    """Whether it takes a command."""
+    """State of the session."""
     @property
     def process(self) -> cofferdam._proto.process_pb2.Process:
         """Its process."""
@@ -120,7 +120,7 @@ class OpenSessionRequest(google.protobuf.message.Message):
     cwd: builtins.str
     """Working directory to begin with. Default: `@project`."""
     tag: builtins.str
-    """A name of the client's, to find it by: at most 64 of `A-Z a-z 0-9 . _ -`. Default: none."""
+    """Tag that the client chooses, to find the session by: at most 64 of `A-Z a-z 0-9 . _ -`. Default: none."""
     wait_for_approval: builtins.bool
     """Wait until a needed approval is decided on, instead of answering with its id. Default: false."""
     @property
@@ -133,7 +133,7 @@ class OpenSessionRequest(google.protobuf.message.Message):
 
     @property
     def timeout(self) -> google.protobuf.duration_pb2.Duration:
-        """When everything of it is ended, at most a day. Default: when its run ends."""
+        """Time after which all its processes are ended, at most a day. Default: it ends with its run."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class RunInSessionRequest(google.protobuf.message.Message):
     """Wait until a needed approval is decided on, instead of answering with its id. Default: false."""
     @property
     def session(self) -> cofferdam._proto.operation_pb2.SessionRequest:
-        """What to do. Required."""
+        """Command or input. Required."""
 
     def __init__(
         self,
@@ -229,7 +229,7 @@ class RunInSessionResponse(google.protobuf.message.Message):
     """The approval that it waits for; empty otherwise."""
     @property
     def result(self) -> cofferdam._proto.operation_pb2.SessionResult:
-        """What it showed. Absent while its approval is pending."""
+        """Output and state. Absent while its approval is pending."""
 
     def __init__(
         self,
@@ -259,8 +259,8 @@ class InterruptSessionRequest(google.protobuf.message.Message):
     session_id: builtins.str
     """Required."""
     attempts: builtins.int
-    """How often SIGINT is sent to the foreground of its terminal, at most 10. After the last one the foreground is killed, unless
-    that is the shell itself. Default: 3.
+    """Number of times that SIGINT is sent to the foreground of its terminal, at most 10. After the last one the
+    foreground is killed, unless that is the shell itself. Default: 3.
     """
     @property
     def timeout(self) -> google.protobuf.duration_pb2.Duration:
@@ -268,7 +268,7 @@ class InterruptSessionRequest(google.protobuf.message.Message):
 
     @property
     def expect(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """As in `SessionRequest`: a program that reads commands of its own shows its prompt after an interrupt, and goes on."""
+        """As in `SessionRequest`: a program that reads commands itself shows its prompt after an interrupt, and goes on."""
 
     def __init__(
         self,
@@ -294,7 +294,7 @@ class InterruptSessionResponse(google.protobuf.message.Message):
     RESULT_FIELD_NUMBER: builtins.int
     @property
     def result(self) -> cofferdam._proto.operation_pb2.SessionResult:
-        """What it showed, unless a `RunInSession` waits and is told: then the state alone."""
+        """Output and state. If a `RunInSession` waits, that call gets the output, and this result has only the state."""
 
     def __init__(
         self,
@@ -337,7 +337,9 @@ class CloseSessionResponse(google.protobuf.message.Message):
     SESSION_FIELD_NUMBER: builtins.int
     @property
     def session(self) -> global___Session:
-        """The session, with the proof that nothing of it is left. Closing one that has ended says the same again."""
+        """The session, with the proof that none of its processes is left. Closing an ended session again gives the same
+        answer.
+        """
 
     def __init__(
         self,

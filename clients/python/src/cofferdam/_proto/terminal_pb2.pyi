@@ -59,7 +59,7 @@ global___OpenTerminalRequest = OpenTerminalRequest
 
 @typing.final
 class TerminalStart(google.protobuf.message.Message):
-    """How to begin."""
+    """Options of a session."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -76,10 +76,11 @@ class TerminalStart(google.protobuf.message.Message):
     term: builtins.str
     """Value of TERM. Default `xterm-256color`; letters, digits, `-`, `+`, `.` only, at most 64 characters."""
     paused: builtins.bool
-    """Pause the run, but for the terminal, from before the command's start until everything of it has ended: no other process
-    of the run can read what is typed, or write to the terminal. Default: false, and they can, because they have the
-    command's user. Calls are refused meanwhile as after PauseRun. Fails with PRECONDITION_FAILED where PauseRun does, and
-    if a process of the run cannot be frozen. Fails with RUN_NOT_READY while another such terminal is open.
+    """Pause the run, except the terminal, from before the command's start until all its processes have ended. No other
+    process of the run can then read the input or write to the terminal. Default: false. Other processes can then do
+    both, because they have the command's user. Calls are refused meanwhile as after PauseRun. Fails with
+    PRECONDITION_FAILED where PauseRun does, and if a process of the run cannot be frozen. Fails with RUN_NOT_READY
+    while another such terminal is open.
     """
     @property
     def command(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
@@ -149,7 +150,7 @@ class TerminalSignal(google.protobuf.message.Message):
         QUIT: TerminalSignal._Kind.ValueType  # 3
         """Quit, as Ctrl-\\ does."""
         TERM: TerminalSignal._Kind.ValueType  # 4
-        """Please end."""
+        """Request to end."""
         KILL: TerminalSignal._Kind.ValueType  # 5
         """End."""
 
@@ -165,13 +166,13 @@ class TerminalSignal(google.protobuf.message.Message):
     QUIT: TerminalSignal.Kind.ValueType  # 3
     """Quit, as Ctrl-\\ does."""
     TERM: TerminalSignal.Kind.ValueType  # 4
-    """Please end."""
+    """Request to end."""
     KILL: TerminalSignal.Kind.ValueType  # 5
     """End."""
 
     KIND_FIELD_NUMBER: builtins.int
     kind: global___TerminalSignal.Kind.ValueType
-    """Which."""
+    """Signal to send."""
     def __init__(
         self,
         *,
@@ -191,10 +192,10 @@ class OpenTerminalResponse(google.protobuf.message.Message):
     OUTPUT_FIELD_NUMBER: builtins.int
     CLOSED_FIELD_NUMBER: builtins.int
     output: builtins.bytes
-    """What the terminal shows, raw."""
+    """Raw output of the terminal."""
     @property
     def opened(self) -> global___TerminalOpened:
-        """The session is there and on record. First, once."""
+        """The session is open and on record. First, once."""
 
     @property
     def closed(self) -> global___TerminalClosed:
@@ -256,14 +257,14 @@ class TerminalClosed(google.protobuf.message.Message):
         RUN_ENDED: TerminalClosed._Reason.ValueType  # 3
         """The run ended."""
         TIMED_OUT: TerminalClosed._Reason.ValueType  # 4
-        """Nothing was typed and nothing shown for too long, or the session was too long."""
+        """The session was idle for too long, or lasted too long."""
         RECORDING_FULL: TerminalClosed._Reason.ValueType  # 5
-        """It wrote more than is recorded."""
+        """It wrote more than the recording can hold."""
         LOST: TerminalClosed._Reason.ValueType  # 6
         """The worker was lost."""
 
     class Reason(_Reason, metaclass=_ReasonEnumTypeWrapper):
-        """Why sessions end."""
+        """Reason why a session ended."""
 
     REASON_UNSPECIFIED: TerminalClosed.Reason.ValueType  # 0
     """Never sent."""
@@ -274,9 +275,9 @@ class TerminalClosed(google.protobuf.message.Message):
     RUN_ENDED: TerminalClosed.Reason.ValueType  # 3
     """The run ended."""
     TIMED_OUT: TerminalClosed.Reason.ValueType  # 4
-    """Nothing was typed and nothing shown for too long, or the session was too long."""
+    """The session was idle for too long, or lasted too long."""
     RECORDING_FULL: TerminalClosed.Reason.ValueType  # 5
-    """It wrote more than is recorded."""
+    """It wrote more than the recording can hold."""
     LOST: TerminalClosed.Reason.ValueType  # 6
     """The worker was lost."""
 
@@ -284,7 +285,7 @@ class TerminalClosed(google.protobuf.message.Message):
     EXIT_CODE_FIELD_NUMBER: builtins.int
     SIGNAL_FIELD_NUMBER: builtins.int
     reason: global___TerminalClosed.Reason.ValueType
-    """Why."""
+    """Reason of the end."""
     exit_code: builtins.int
     """Exit code; absent when a signal ended the command."""
     signal: builtins.int

@@ -35,18 +35,18 @@ class StepTranscriptRequest(google.protobuf.message.Message):
     run_id: builtins.str
     """Required."""
     session_id: builtins.str
-    """Required: names the conversation within its run, as the client likes, at most 128 characters. It begins with the
+    """Required. Name of the conversation within its run, chosen by the client, at most 128 characters. It begins with the
     first step that names it, survives restarts of the daemon, and ends with the run's record. A run has at most 256.
     """
     text: builtins.str
-    """What the model wrote, at most 4 MiB."""
+    """Text of the model, at most 4 MiB."""
     request_id: builtins.str
     """Makes the step idempotent: the same id with the same text is the same turn, and answers with the outcome of the call
     that it made; with another text it fails with ALREADY_EXISTS. At most 128 characters.
     """
     max_turns: builtins.int
-    """Turns that the session has: 1 to 10, greater values count as 10. Default 10. The first step of a session decides; a
-    later one may leave it out, or must say the same.
+    """Turns that the session has: 1 to 10, greater values count as 10. Default 10. The first step of a session decides;
+    later steps omit the field or repeat the value.
     """
     wait_for_approval: builtins.bool
     """Answer when a needed approval has been decided, instead of PENDING_APPROVAL at once."""
@@ -75,7 +75,7 @@ global___StepTranscriptRequest = StepTranscriptRequest
 
 @typing.final
 class StepTranscriptResponse(google.protobuf.message.Message):
-    """What to do next."""
+    """Next step for the client."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -88,33 +88,33 @@ class StepTranscriptResponse(google.protobuf.message.Message):
         STATUS_UNSPECIFIED: StepTranscriptResponse._Status.ValueType  # 0
         """Never sent."""
         PLAIN_TEXT: StepTranscriptResponse._Status.ValueType  # 1
-        """It has no block: the model has answered, and nothing was called. It takes no turn. `message` is the text, untouched."""
+        """It has no block: the model has answered, and no call was made. It takes no turn. `message` is the unchanged text."""
         TOOL_RESULT: StepTranscriptResponse._Status.ValueType  # 2
         """The call of its first block was made, or the block was wrong: send `message` to the model and step again."""
         PENDING_APPROVAL: StepTranscriptResponse._Status.ValueType  # 3
-        """The call waits for a reviewer. To go on: repeat the step with the same `request_id` and `wait_for_approval`, which
-        answers with the result; or send `message`, which says that nothing has been done yet, and get the result later
-        with GetCall, whose `rendered` is the message to send.
+        """The call waits for a reviewer. To go on: repeat the step with the same `request_id` and `wait_for_approval`,
+        which answers with the result; or send `message`, which says that the call has not been executed yet. Get the
+        result later with GetCall, whose `rendered` is the message to send.
         """
         MAX_TURNS: StepTranscriptResponse._Status.ValueType  # 4
-        """It has a block, but the session has no turn left: nothing was called. `message` says so."""
+        """It has a block, but the session has no turn left: no call was made. `message` says so."""
 
     class Status(_Status, metaclass=_StatusEnumTypeWrapper):
-        """What the text was."""
+        """Kind of the text."""
 
     STATUS_UNSPECIFIED: StepTranscriptResponse.Status.ValueType  # 0
     """Never sent."""
     PLAIN_TEXT: StepTranscriptResponse.Status.ValueType  # 1
-    """It has no block: the model has answered, and nothing was called. It takes no turn. `message` is the text, untouched."""
+    """It has no block: the model has answered, and no call was made. It takes no turn. `message` is the unchanged text."""
     TOOL_RESULT: StepTranscriptResponse.Status.ValueType  # 2
     """The call of its first block was made, or the block was wrong: send `message` to the model and step again."""
     PENDING_APPROVAL: StepTranscriptResponse.Status.ValueType  # 3
-    """The call waits for a reviewer. To go on: repeat the step with the same `request_id` and `wait_for_approval`, which
-    answers with the result; or send `message`, which says that nothing has been done yet, and get the result later
-    with GetCall, whose `rendered` is the message to send.
+    """The call waits for a reviewer. To go on: repeat the step with the same `request_id` and `wait_for_approval`,
+    which answers with the result; or send `message`, which says that the call has not been executed yet. Get the
+    result later with GetCall, whose `rendered` is the message to send.
     """
     MAX_TURNS: StepTranscriptResponse.Status.ValueType  # 4
-    """It has a block, but the session has no turn left: nothing was called. `message` says so."""
+    """It has a block, but the session has no turn left: no call was made. `message` says so."""
 
     STATUS_FIELD_NUMBER: builtins.int
     MESSAGE_FIELD_NUMBER: builtins.int
@@ -126,15 +126,15 @@ class StepTranscriptResponse(google.protobuf.message.Message):
     APPROVAL_ID_FIELD_NUMBER: builtins.int
     CALL_STATUS_FIELD_NUMBER: builtins.int
     status: global___StepTranscriptResponse.Status.ValueType
-    """What the text was."""
+    """Kind of the text."""
     message: builtins.str
-    """What to send to the model as the next message of its user. For PLAIN_TEXT the model's own text."""
+    """Next user message for the model. For PLAIN_TEXT the text of the model."""
     turn: builtins.int
     """Turns that the session has used, this one included."""
     max_turns: builtins.int
     """Turns that it has."""
     prose: builtins.str
-    """What the model wrote before the block, untouched. What stands behind it counts for nothing."""
+    """Unchanged text of the model before the block. The text after the block is ignored."""
     tool: builtins.str
     """The block's tool, such as `bash`; as the model wrote it, at most 200 characters. Empty for PLAIN_TEXT."""
     call_id: builtins.str

@@ -218,7 +218,7 @@ class Caller:
 def check_kept(response: v1.CallResponse) -> None:
     """Raises for a call that was made earlier, by the same request id, and whose result is there no longer."""
     if response.result_dropped:
-        message = "the call was made before, and its result is kept no longer"
+        message = "the call was made before, and its result is no longer stored"
         raise NotFound(message, reason="RESULT_DROPPED", call_id=response.call_id, hint="It was not made again.")
 
 

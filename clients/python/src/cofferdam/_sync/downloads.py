@@ -118,7 +118,7 @@ class Download:
 
     def _checked(self, result: v1.ReadResult) -> v1.ReadResult:
         if self._digest.hexdigest() != result.sha256:
-            raise PreconditionFailed(f"{self._path}: has changed while it was copied", reason="PRECONDITION_FAILED")
+            raise PreconditionFailed(f"{self._path}: changed while it was copied", reason="PRECONDITION_FAILED")
         return result
 
     @contextmanager

@@ -20,13 +20,13 @@ _ALERT_SERVICE_ACKNOWLEDGE_ALERT = Method(
 
 
 class AlertService:
-    """Shows alerts, and takes the word of an operator who has seen one."""
+    """Lists, watches and acknowledges alerts."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     def list_alerts(self, request: v1.ListAlertsRequest, *, timeout: float | None = None) -> v1.ListAlertsResponse:
-        """Alerts, newest first. Orchestrators see those of their own calls."""
+        """Alerts, newest first. Orchestrators see only alerts about their calls."""
         return self._transport.unary(
             _ALERT_SERVICE_LIST_ALERTS,
             request,
@@ -54,8 +54,8 @@ class AlertService:
     def acknowledge_alert(
         self, request: v1.AcknowledgeAlertRequest, *, timeout: float | None = None
     ) -> v1.AcknowledgeAlertResponse:
-        """An operator has seen an alert: what it imposed is lifted, but a stop, and the rule starts from nothing
-        for its subject.
+        """Acknowledges an alert. Its measure is lifted, except a stop, and the rule counts from zero for its
+        subject.
         """
         return self._transport.unary(
             _ALERT_SERVICE_ACKNOWLEDGE_ALERT,
@@ -85,7 +85,7 @@ _APPROVAL_SERVICE_REVOKE_CONSENT = Method(
 
 
 class ApprovalService:
-    """Shows what waits for consent, and takes decisions."""
+    """Lists calls that wait for consent, and records decisions."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -109,8 +109,8 @@ class ApprovalService:
     def decide_approval(
         self, request: v1.DecideApprovalRequest, *, timeout: float | None = None
     ) -> v1.DecideApprovalResponse:
-        """Approves or denies. A denial settles an approval at once; consent does when as many approvers have given
-        it as it needs. Then the call runs once, by itself.
+        """Approves or denies. A denial settles an approval at once. Consent settles it when enough approvers have
+        given it. Then the daemon executes the call once.
         """
         return self._transport.unary(
             _APPROVAL_SERVICE_DECIDE_APPROVAL,
@@ -121,7 +121,7 @@ class ApprovalService:
     def watch_approvals(
         self, request: v1.WatchApprovalsRequest, *, timeout: float | None = None
     ) -> Generator[v1.WatchApprovalsResponse, None]:
-        """What waits, then each change."""
+        """Streams the pending approvals, then each change."""
         return self._transport.stream(
             _APPROVAL_SERVICE_WATCH_APPROVALS,
             request,
@@ -137,7 +137,7 @@ class ApprovalService:
         )
 
     def revoke_consent(self, request: v1.RevokeConsentRequest, *, timeout: float | None = None) -> v1.RevokeConsentResponse:
-        """Ends a consent that is remembered: reviewers are asked again."""
+        """Revokes a remembered consent: reviewers are asked again."""
         return self._transport.unary(
             _APPROVAL_SERVICE_REVOKE_CONSENT,
             request,
@@ -173,7 +173,7 @@ class AuditService:
     def stream_events(
         self, request: v1.StreamEventsRequest, *, timeout: float | None = None
     ) -> Generator[v1.StreamEventsResponse, None]:
-        """Replays the durable log after a sequence number, then follows it: nothing skipped, nothing twice."""
+        """Replays the durable log after a sequence number, then follows it. Each event is sent exactly once."""
         return self._transport.stream(
             _AUDIT_SERVICE_STREAM_EVENTS,
             request,
@@ -181,7 +181,7 @@ class AuditService:
         )
 
     def query_events(self, request: v1.QueryEventsRequest, *, timeout: float | None = None) -> v1.QueryEventsResponse:
-        """Finds records by what they say, from an index, a page at a time."""
+        """Searches records in an index, and returns them in pages."""
         return self._transport.unary(
             _AUDIT_SERVICE_QUERY_EVENTS,
             request,
@@ -191,7 +191,7 @@ class AuditService:
     def rebuild_index(
         self, request: v1.RebuildIndexRequest, *, timeout: float | None = None
     ) -> Generator[v1.RebuildIndexResponse, None]:
-        """Makes the index anew from the log, and tells how far that is. Queries are refused meanwhile."""
+        """Rebuilds the index from the log, and reports the progress. Queries are refused meanwhile."""
         return self._transport.stream(
             _AUDIT_SERVICE_REBUILD_INDEX,
             request,
@@ -207,7 +207,9 @@ class AuditService:
         )
 
     def get_checkpoint(self, request: v1.GetCheckpointRequest, *, timeout: float | None = None) -> v1.GetCheckpointResponse:
-        """Signs everything up to now, unless nothing came since the last checkpoint, and gives the checkpoint."""
+        """Signs a checkpoint of all records up to now, and returns it. If no record is new, it returns the last
+        checkpoint.
+        """
         return self._transport.unary(
             _AUDIT_SERVICE_GET_CHECKPOINT,
             request,
@@ -215,7 +217,7 @@ class AuditService:
         )
 
     def rotate_key(self, request: v1.RotateKeyRequest, *, timeout: float | None = None) -> v1.RotateKeyResponse:
-        """Goes over to a new signing key, on record and signed by the old one. For operators."""
+        """Replaces the signing key. The change is on record and signed by the old key. For operators."""
         return self._transport.unary(
             _AUDIT_SERVICE_ROTATE_KEY,
             request,
@@ -225,8 +227,9 @@ class AuditService:
     def create_bundle(
         self, request: v1.CreateBundleRequest, *, timeout: float | None = None
     ) -> Generator[v1.CreateBundleResponse, None]:
-        """Makes a bundle of one run: its records, policies and changes, with the proof that they are in the log, to
-        be verified anywhere. On record. Operators and auditors may have one of any run, others of their own.
+        """Makes a bundle of one run: its records, policies and changes, with the proof that they are in the log. It
+        can be verified on any host. The bundle is on record. Operators and auditors may make one of any run, and
+        other principals one of a run that they made.
         """
         return self._transport.stream(
             _AUDIT_SERVICE_CREATE_BUNDLE,
@@ -252,7 +255,7 @@ _FILE_SERVICE_GET_UPLOAD = Method("/cofferdam.v1.FileService/GetUpload", v1.GetU
 
 class FileService:
     """Moves files and directories into a run and out of it. An upload is a `write` call and a download is a `read`
-    call: permission, protected paths, approval, limits and record hold as for these. The profile's
+    call: permission, protected paths, approval, limits and record apply as for these. The profile's
     `bounds.max_transfer_bytes` bounds the size. The record has size and SHA-256, never the content.
     """
 
@@ -304,7 +307,7 @@ class FileService:
         )
 
     def get_upload(self, request: v1.GetUploadRequest, *, timeout: float | None = None) -> v1.GetUploadResponse:
-        """How much of an upload the daemon has, to go on with it."""
+        """Returns how many bytes of an upload the daemon has, so that it can be resumed."""
         return self._transport.unary(
             _FILE_SERVICE_GET_UPLOAD,
             request,
@@ -318,16 +321,16 @@ _HOST_SERVICE_EXAMINE_HOST = Method(
 
 
 class HostService:
-    """Tells about the host on which the daemon runs."""
+    """Examines the host on which the daemon runs."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     def examine_host(self, request: v1.ExamineHostRequest, *, timeout: float | None = None) -> v1.ExamineHostResponse:
-        """What the host offers to the daemon: container engine, privileges, control groups, kernel. Looked at anew
-        for each request; nothing is changed. Also whether the keys of issuers of tokens can be had: where these
-        were not looked at in the last ten seconds the answer waits for that, five seconds at most. Fails with
-        OVERLOADED while others are asking.
+        """Examines container engine, privileges, control groups and kernel of the host anew for each request. It
+        changes no setting. It also checks if the keys of token issuers can be fetched. If that check is older than
+        ten seconds it is repeated, and the answer waits up to five seconds for it. Fails with OVERLOADED while
+        other requests are being answered.
         """
         return self._transport.unary(
             _HOST_SERVICE_EXAMINE_HOST,
@@ -356,8 +359,8 @@ class ImageService:
     def import_image(
         self, requests: Iterable[v1.ImportImageRequest], *, timeout: float | None = None
     ) -> v1.ImportImageResponse:
-        """Makes an image of a tar: first a header, then the tar in pieces. Nothing is kept of a tar that is
-        refused, cut or longer than `images.max_size` of the daemon's configuration.
+        """Makes an image from a tar: first a header, then the tar in pieces. A tar that is refused, incomplete or
+        longer than `images.max_size` of the daemon's configuration is deleted.
         """
         return self._transport.client_stream(
             _IMAGE_SERVICE_IMPORT_IMAGE,
@@ -369,9 +372,8 @@ class ImageService:
         self, requests: Iterable[v1.BuildImageRequest], *, timeout: float | None = None
     ) -> Generator[v1.BuildImageResponse, None]:
         """Has the engine build an image from a directory with a Dockerfile: first a header, then the directory as a
-        tar in pieces. Answers with what the build prints, and with the image at its end. The build has the network
-        that the engine gives it. It is ended when its time is over, when the client goes away, or when the daemon
-        stops.
+        tar in pieces. Streams the output of the build, and the image at its end. The build has the network that the
+        engine gives it. It ends when its time is over, when the client disconnects, or when the daemon stops.
         """
         return self._transport.duplex(
             _IMAGE_SERVICE_BUILD_IMAGE,
@@ -403,7 +405,7 @@ class LimitService:
         self._transport = transport
 
     def get_rate_limits(self, request: v1.GetRateLimitsRequest, *, timeout: float | None = None) -> v1.GetRateLimitsResponse:
-        """What was used of the rate limits and what is left, for a run or an agent."""
+        """Returns the used and the remaining calls of the rate limits, for a run or an agent."""
         return self._transport.unary(
             _LIMIT_SERVICE_GET_RATE_LIMITS,
             request,
@@ -411,8 +413,8 @@ class LimitService:
         )
 
     def throttle_agent(self, request: v1.ThrottleAgentRequest, *, timeout: float | None = None) -> v1.ThrottleAgentResponse:
-        """Lets an agent do less for a while, or lifts that. Durable, and on record. Of a throttle that is there
-        already and this one the stricter number and the later end hold. Takes the role operator.
+        """Throttles an agent for some time, or lifts its throttle. Durable, and on record. If the agent is
+        throttled already, the stricter number and the later end apply. Needs the role operator.
         """
         return self._transport.unary(
             _LIMIT_SERVICE_THROTTLE_AGENT,
@@ -433,7 +435,7 @@ _PERMISSION_SERVICE_LIST_PERMISSIONS = Method(
 
 
 class PermissionService:
-    """Gives and takes permissions beside the policy."""
+    """Grants and revokes permissions beside the policy."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -441,7 +443,7 @@ class PermissionService:
     def grant_permission(
         self, request: v1.GrantPermissionRequest, *, timeout: float | None = None
     ) -> v1.GrantPermissionResponse:
-        """Gives an agent, a role or a team a permission, or lifts a revocation. On record before it counts."""
+        """Grants an agent, a role or a team a permission, or lifts a revocation. On record before it counts."""
         return self._transport.unary(
             _PERMISSION_SERVICE_GRANT_PERMISSION,
             request,
@@ -451,7 +453,7 @@ class PermissionService:
     def revoke_permission(
         self, request: v1.RevokePermissionRequest, *, timeout: float | None = None
     ) -> v1.RevokePermissionResponse:
-        """Takes a permission, whoever gave it, or ends a grant. On record before it counts."""
+        """Revokes a permission from any source, or ends a grant. On record before it counts."""
         return self._transport.unary(
             _PERMISSION_SERVICE_REVOKE_PERMISSION,
             request,
@@ -496,7 +498,7 @@ class PolicyService:
         )
 
     def reload_policy(self, request: v1.ReloadPolicyRequest, *, timeout: float | None = None) -> v1.ReloadPolicyResponse:
-        """Loads the policy directory again. A bad policy never half-loads: the old one stays in force."""
+        """Loads the policy directory again. If any part is invalid, the old policy stays in force as a whole."""
         return self._transport.unary(
             _POLICY_SERVICE_RELOAD_POLICY,
             request,
@@ -504,8 +506,8 @@ class PolicyService:
         )
 
     def explain_policy(self, request: v1.ExplainPolicyRequest, *, timeout: float | None = None) -> v1.ExplainPolicyResponse:
-        """What the policy in force would say to a call, and everything that was considered. Nothing is made or
-        counted.
+        """Returns the decision that the policy in force would make about a call, and all rules that were
+        considered. The call is neither made nor counted.
         """
         return self._transport.unary(
             _POLICY_SERVICE_EXPLAIN_POLICY,
@@ -514,8 +516,8 @@ class PolicyService:
         )
 
     def replay_policy(self, request: v1.ReplayPolicyRequest, *, timeout: float | None = None) -> v1.ReplayPolicyResponse:
-        """Judges recorded calls by a proposed policy and lists those whose verdict would change. Nothing comes into
-        force.
+        """Judges recorded calls by a proposed policy and lists those whose verdict would change. The proposed
+        policy does not come into force.
         """
         return self._transport.unary(
             _POLICY_SERVICE_REPLAY_POLICY,
@@ -549,10 +551,10 @@ _PROCESS_SERVICE_LIST_PROCESSES = Method(
 
 class ProcessService:
     """Starts processes in runs and speaks with them. A start is a call like any other: policy, approval, limits and
-    record hold as for `exec`, but consent is to the words alone: the run's other commands go on beside a process,
-    and can change the files that it uses. A process lives until its first program ends, it is killed, its timeout
-    passes or its run ends; then everything that it started is ended. It outlives its client and the daemon. What it
-    is given to read is recorded whole.
+    record apply as for `exec`. Consent, however, covers only the words: the run's other commands go on beside a
+    process, and can change the files that it uses. A process lives until its first program ends, it is killed, its
+    timeout passes or its run ends; then all processes that it started are ended. It outlives its client and the
+    daemon. Its input is recorded in full.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -569,8 +571,8 @@ class ProcessService:
     def attach_process(
         self, request: v1.AttachProcessRequest, *, timeout: float | None = None
     ) -> Generator[v1.AttachProcessResponse, None]:
-        """Output of a process, from any byte on. Any number of readers see the same bytes; a slow one holds nobody
-        up.
+        """Output of a process, from any byte on. Any number of readers get the same bytes; a slow reader does not
+        delay the others.
         """
         return self._transport.stream(
             _PROCESS_SERVICE_ATTACH_PROCESS,
@@ -579,10 +581,10 @@ class ProcessService:
         )
 
     def write_stdin(self, request: v1.WriteStdinRequest, *, timeout: float | None = None) -> v1.WriteStdinResponse:
-        """Gives a process bytes to read. They are ordered by offset, so that a repeated request gives nothing
-        twice. All of them are recorded, so one process takes in all at most what its recording holds:
-        `sessions.max_recording` of the daemon's configuration, 64 MiB by default, in which a byte that JSON escapes
-        counts as up to six. More is refused (`WRITE_LIMIT`); what has more to say comes as a file (`FileService`).
+        """Writes bytes to the standard input of a process. They are ordered by offset, so that a repeated request
+        delivers no byte twice. All of them are recorded, so one process takes in all at most what its recording
+        holds: `sessions.max_recording` of the daemon's configuration, 64 MiB by default, in which a byte that JSON
+        escapes counts as up to six. More is refused (`WRITE_LIMIT`); send larger input as a file (`FileService`).
         """
         return self._transport.unary(
             _PROCESS_SERVICE_WRITE_STDIN,
@@ -603,10 +605,10 @@ class ProcessService:
         )
 
     def signal_process(self, request: v1.SignalProcessRequest, *, timeout: float | None = None) -> v1.SignalProcessResponse:
-        """Sends a signal to a process, and answers when it is on its way. The recording of a process that is given
-        input has its signals, too. Where the recording is full or cannot be written, HUP, INT and TERM are sent all
-        the same and counted in the audit log, and QUIT, CONT and TSTP are refused (`WRITE_LIMIT`). KILL ends it in
-        any case.
+        """Sends a signal to a process, and answers after it was sent. The recording of a process that gets input
+        has its signals, too. If the recording is full or cannot be written, HUP, INT and TERM are still sent, and
+        counted in the audit log. QUIT, CONT and TSTP are then refused (`WRITE_LIMIT`). KILL ends the process in any
+        case.
         """
         return self._transport.unary(
             _PROCESS_SERVICE_SIGNAL_PROCESS,
@@ -615,7 +617,7 @@ class ProcessService:
         )
 
     def wait_process(self, request: v1.WaitProcessRequest, *, timeout: float | None = None) -> v1.WaitProcessResponse:
-        """Waits until a process has ended and nothing of it is left."""
+        """Waits until a process and all processes that it started have ended."""
         return self._transport.unary(
             _PROCESS_SERVICE_WAIT_PROCESS,
             request,
@@ -664,8 +666,9 @@ class RunService:
         self._transport = transport
 
     def create_run(self, request: v1.CreateRunRequest, *, timeout: float | None = None) -> v1.CreateRunResponse:
-        """Launches a container for a run and answers when it is READY. Nothing is left behind when it fails: what
-        is refused is no run, and its ids are free; where the host could not do it, a FAILED run says why.
+        """Launches a container for a run and answers when it is READY. A refused request makes no run, and its ids
+        stay free. If the host could not do it, a FAILED run gives the reason. In both cases no container or mount
+        is left.
         """
         return self._transport.unary(
             _RUN_SERVICE_CREATE_RUN,
@@ -690,9 +693,9 @@ class RunService:
         )
 
     def stop_run(self, request: v1.StopRunRequest, *, timeout: float | None = None) -> v1.StopRunResponse:
-        """Ends a run: its calls are cancelled, its processes killed, its mounts removed. The answer tells that
-        nothing of it can run or write any more; its container is removed after that. Its workspace stays, and so do
-        the changes of an `overlay`.
+        """Ends a run: its calls are cancelled, its processes killed, its mounts removed. When the answer comes, no
+        process of the run can run or write. Its container is removed after that. Its workspace stays, and so do the
+        changes of an `overlay`.
         """
         return self._transport.unary(
             _RUN_SERVICE_STOP_RUN,
@@ -701,9 +704,9 @@ class RunService:
         )
 
     def delete_run(self, request: v1.DeleteRunRequest, *, timeout: float | None = None) -> v1.DeleteRunResponse:
-        """Forgets a run that has ended, and deletes its state, recordings and output. A managed or cloned workspace
-        stays until DeleteWorkspace, unless this request says otherwise. Fails with PRECONDITION_FAILED while the
-        run lives, or while the changes of its `overlay` are neither accepted nor discarded.
+        """Deletes an ended run with its state, recordings and output. A managed or cloned workspace stays until
+        DeleteWorkspace, unless this request says otherwise. Fails with PRECONDITION_FAILED while the run lives, or
+        while the changes of its `overlay` are neither accepted nor discarded.
         """
         return self._transport.unary(
             _RUN_SERVICE_DELETE_RUN,
@@ -712,12 +715,11 @@ class RunService:
         )
 
     def pause_run(self, request: v1.PauseRunRequest, *, timeout: float | None = None) -> v1.PauseRunResponse:
-        """Makes every command of a run stand still: no process that a call or a terminal has started runs on, and
-        calls are refused as RUN_NOT_READY until ResumeRun. Calls under way wait, and go on then. Their time goes on
-        meanwhile: a command whose timeout passes is ended where it stands. Memory is kept: after ResumeRun each
-        process continues with what it had. `ttl` and `lease` go on, too; `idle_timeout` does not. A paused run can
-        be extended, kept alive and stopped. Fails with PRECONDITION_FAILED where the daemon does not see the
-        container's cgroup.
+        """Freezes all processes of a run that calls or terminals have started, and refuses calls as RUN_NOT_READY
+        until ResumeRun. Calls under way wait, and continue then. Their time goes on meanwhile: a command whose
+        timeout passes is ended while it is frozen. Memory is kept: after ResumeRun each process continues with its
+        state. `ttl` and `lease` go on, too; `idle_timeout` does not. A paused run can be extended, kept alive and
+        stopped. Fails with PRECONDITION_FAILED where the daemon does not see the container's cgroup.
         """
         return self._transport.unary(
             _RUN_SERVICE_PAUSE_RUN,
@@ -726,7 +728,7 @@ class RunService:
         )
 
     def resume_run(self, request: v1.ResumeRunRequest, *, timeout: float | None = None) -> v1.ResumeRunResponse:
-        """Takes back PauseRun. The run stays PAUSED while something else holds it."""
+        """Ends the hold of PauseRun. The run stays PAUSED while another hold exists."""
         return self._transport.unary(
             _RUN_SERVICE_RESUME_RUN,
             request,
@@ -734,7 +736,7 @@ class RunService:
         )
 
     def keep_alive_run(self, request: v1.KeepAliveRunRequest, *, timeout: float | None = None) -> v1.KeepAliveRunResponse:
-        """Renews the `lease` of a run. Nothing else renews it: no call, no process and no watcher. Fails with
+        """Renews the `lease` of a run. Only this method renews it: calls, processes and watchers do not. Fails with
         PRECONDITION_FAILED if the run has no lease, and with RUN_NOT_READY if it has ended.
         """
         return self._transport.unary(
@@ -745,8 +747,7 @@ class RunService:
 
     def extend_run(self, request: v1.ExtendRunRequest, *, timeout: float | None = None) -> v1.ExtendRunResponse:
         """Gives a run a longer `ttl`. The same `ttl` again changes nothing; a shorter one fails with
-        PRECONDITION_FAILED. Fails with RUN_NOT_READY if the run has ended: no answer says that a run lives on which
-        does not.
+        PRECONDITION_FAILED. Fails with RUN_NOT_READY if the run has ended.
         """
         return self._transport.unary(
             _RUN_SERVICE_EXTEND_RUN,
@@ -755,11 +756,10 @@ class RunService:
         )
 
     def issue_run_token(self, request: v1.IssueRunTokenRequest, *, timeout: float | None = None) -> v1.IssueRunTokenResponse:
-        """Makes a token for a run that lives: as CreateRun's `issue_token` does, but at any time. The token that
-        the run had before, if any, opens nothing from then on. Streams and requests that it opened end with
-        PERMISSION_DENIED. Their calls go on to their end, unless they were to be cancelled with their client
-        (`cancel_on_disconnect`). Each request makes another token, so one whose answer was lost is simply made
-        again. Fails with RUN_NOT_READY if the run has ended.
+        """Makes a token for a run that lives: as CreateRun's `issue_token` does, but at any time. The run's earlier
+        token, if any, is then invalid. Streams and requests that it opened end with PERMISSION_DENIED. Their calls
+        go on to their end, unless `cancel_on_disconnect` is set. Each request makes another token, so repeat a
+        request whose answer was lost. Fails with RUN_NOT_READY if the run has ended.
         """
         return self._transport.unary(
             _RUN_SERVICE_ISSUE_RUN_TOKEN,
@@ -778,8 +778,8 @@ class RunService:
         )
 
     def diff_run(self, request: v1.DiffRunRequest, *, timeout: float | None = None) -> v1.DiffRunResponse:
-        """What the agent changed in an `overlay`, against the directory beneath it as it is now. Also while the run
-        lives: then it is a look at something that moves.
+        """Compares the agent's changes in an `overlay` with the directory beneath it as it is now. While the run
+        lives, the result can be out of date at once.
         """
         return self._transport.unary(
             _RUN_SERVICE_DIFF_RUN,
@@ -789,9 +789,9 @@ class RunService:
 
     def accept_run(self, request: v1.AcceptRunRequest, *, timeout: float | None = None) -> v1.AcceptRunResponse:
         """Applies the changes of an `overlay` to the directory beneath it, each file whole or not at all, and then
-        forgets them. The run must have ended. When the directory has changed meanwhile where the agent changed it
-        too, or a change cannot be applied, or git on the host would run it, nothing is done and the answer is
-        PRECONDITION_FAILED; DiffRun names the paths. An accept that was interrupted is simply made again.
+        deletes them. The run must have ended. Fails with PRECONDITION_FAILED and changes no file in three cases:
+        the directory has meanwhile changed in the same places, a change cannot be applied, or git on the host would
+        run it. DiffRun names the paths. Repeat an accept that was interrupted.
         """
         return self._transport.unary(
             _RUN_SERVICE_ACCEPT_RUN,
@@ -800,8 +800,8 @@ class RunService:
         )
 
     def discard_run(self, request: v1.DiscardRunRequest, *, timeout: float | None = None) -> v1.DiscardRunResponse:
-        """Deletes the changes of an `overlay`. The run must have ended. One whose changes are gone already is no
-        error, unless they were accepted.
+        """Deletes the changes of an `overlay`. The run must have ended. It is no error if the changes were
+        discarded before, but it is one if they were accepted.
         """
         return self._transport.unary(
             _RUN_SERVICE_DISCARD_RUN,
@@ -824,7 +824,7 @@ class RunService:
     def delete_workspace(
         self, request: v1.DeleteWorkspaceRequest, *, timeout: float | None = None
     ) -> v1.DeleteWorkspaceResponse:
-        """Deletes one of them with all that is in it. Fails with PRECONDITION_FAILED while a run uses it."""
+        """Deletes one of them with all its contents. Fails with PRECONDITION_FAILED while a run uses it."""
         return self._transport.unary(
             _RUN_SERVICE_DELETE_WORKSPACE,
             request,
@@ -850,16 +850,16 @@ _SESSION_SERVICE_LIST_SESSIONS = Method(
 
 
 class SessionService:
-    """Sessions of runs. A session is a process whose program is a shell, so all that holds for processes holds for
-    it: it outlives its client and the daemon, its output can be attached to, what it is given is recorded, and
-    everything in it ends with it. Opening one is a call of the operation `process`, and each use of it one of the
-    operation `session`: policy, approval, limits and record hold as for `shell`, but consent is to the words alone:
-    functions, aliases, variables, PATH and the working directory of the shell are as earlier commands have left
-    them, and files may change. Output does not tell where a command ends: the shell writes a mark that is made for
-    that command alone and that nothing in the container knows before. The mark and its exit code are all the same
-    the container's word: code that runs in the shell itself can forge them, and so can each process of the run
-    where the host leaves /proc/PID/mem open (`coffer doctor` says so). What has to be trusted is run by `exec`, of
-    whose end and code no shell speaks.
+    """Sessions of runs. A session is a process whose program is a shell, and has the properties of a process: it
+    outlives its client and the daemon, clients can attach to its output, its input is recorded, and all processes
+    in it end with it. Opening one is a call of the operation `process`, and each use of it a call of the operation
+    `session`. Policy, approval, limits and record apply as for `shell`. Consent, however, covers only the words:
+    earlier commands have set the functions, aliases, variables, PATH and working directory of the shell, and files
+    may change. The shell reports the end of a command by a mark. The mark is made for that command, and no program
+    in the container knows it before. The mark and its exit code are nevertheless claims of the container. Code that
+    runs in the shell itself can forge them. So can each process of the run if the host leaves /proc/PID/mem open
+    (`coffer doctor` says so). Use `exec` for a command whose exit code must be trustworthy, because there no shell
+    reports the end.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -874,8 +874,8 @@ class SessionService:
         )
 
     def run_in_session(self, request: v1.RunInSessionRequest, *, timeout: float | None = None) -> v1.RunInSessionResponse:
-        """Runs a command in a session, types at what runs in it, or waits for that. The same as `ToolService.Call`
-        with the operation `session`.
+        """Runs a command in a session, sends input to the running program, or waits for it. The same as
+        `ToolService.Call` with the operation `session`.
         """
         return self._transport.unary(
             _SESSION_SERVICE_RUN_IN_SESSION,
@@ -886,7 +886,7 @@ class SessionService:
     def interrupt_session(
         self, request: v1.InterruptSessionRequest, *, timeout: float | None = None
     ) -> v1.InterruptSessionResponse:
-        """Interrupts what runs in a session, and waits until the session takes commands again."""
+        """Interrupts the running command of a session, and waits until the session takes commands again."""
         return self._transport.unary(
             _SESSION_SERVICE_INTERRUPT_SESSION,
             request,
@@ -894,7 +894,7 @@ class SessionService:
         )
 
     def close_session(self, request: v1.CloseSessionRequest, *, timeout: float | None = None) -> v1.CloseSessionResponse:
-        """Ends a session and everything in it, and waits until nothing of it is left."""
+        """Ends a session and all its processes, and waits until none is left."""
         return self._transport.unary(
             _SESSION_SERVICE_CLOSE_SESSION,
             request,
@@ -916,8 +916,8 @@ _TERMINAL_SERVICE_OPEN_TERMINAL = Method(
 
 
 class TerminalService:
-    """Opens terminals in runs. For operators, not for agents: what is typed passes no policy, so it is recorded
-    whole. The audit log has the session's beginning before its first byte, and its end with the digest of the
+    """Opens terminals in runs. For operators, not for agents: no policy judges the input, so it is recorded in
+    full. The audit log has the session's beginning before its first byte, and its end with the digest of the
     recording.
     """
 
@@ -928,8 +928,8 @@ class TerminalService:
         self, requests: Iterable[v1.OpenTerminalRequest], *, timeout: float | None = None
     ) -> Generator[v1.OpenTerminalResponse, None]:
         """Runs a command, by default a login shell, on a terminal in the run's container. The first request is
-        `start`; the session ends with the command, with the stream, or with the run, and everything that was
-        started in it ends, too.
+        `start`; the session ends with the command, with the stream, or with the run, and all its processes end with
+        it.
         """
         return self._transport.duplex(
             _TERMINAL_SERVICE_OPEN_TERMINAL,
@@ -950,15 +950,15 @@ _TOKEN_SERVICE_REVOKE_TOKEN = Method(
 
 
 class TokenService:
-    """Makes, lists and ends API tokens. For operators on the Unix socket or with a certificate: no token makes
-    another one.
+    """Makes, lists and ends API tokens. For operators on the Unix socket or with a certificate: a token cannot make
+    another token.
     """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     def create_token(self, request: v1.CreateTokenRequest, *, timeout: float | None = None) -> v1.CreateTokenResponse:
-        """Makes a token. Its secret is in this answer and nowhere else. On record before it counts."""
+        """Makes a token. Only this answer contains its secret. On record before it counts."""
         return self._transport.unary(
             _TOKEN_SERVICE_CREATE_TOKEN,
             request,
@@ -1019,9 +1019,9 @@ class ToolService:
     def call_stream(
         self, request: v1.CallRequest, *, timeout: float | None = None
     ) -> Generator[v1.CallStreamResponse, None]:
-        """Makes one call and sends what a command writes while it runs, then the same answer that Call gives. A
-        client that loses the stream loses nothing: GetCall has the rest by offset. It takes what Call takes, so
-        that a client can go from one to the other without a change.
+        """Makes one call and streams the output of a command while it runs, then the same answer that Call gives.
+        After a lost stream, GetCall returns the rest of the output by offset. It has the same request as Call, so
+        that a client can change from one to the other.
         """
         return self._transport.stream(
             _TOOL_SERVICE_CALL_STREAM,
@@ -1049,7 +1049,7 @@ class ToolService:
         self, request: v1.StepTranscriptRequest, *, timeout: float | None = None
     ) -> v1.StepTranscriptResponse:
         """Takes one text of a model that calls tools by fenced blocks (dialect `forge`), makes the call of its
-        first block, and says what to send to the model next.
+        first block, and returns the next message for the model.
         """
         return self._transport.unary(
             _TOOL_SERVICE_STEP_TRANSCRIPT,
@@ -1063,16 +1063,16 @@ _TRASH_SERVICE_READ_TRASH = Method("/cofferdam.v1.TrashService/ReadTrash", v1.Re
 
 
 class TrashService:
-    """Shows the trash of a run: what `delete` and `patch` have removed in it. It is outside of every container, and
-    kept until the run is deleted. To bring a file back, write its content with ToolService.Call, which policy and
-    record see as they see every write.
+    """Shows the trash of a run: files that `delete` and `patch` have removed in it. It is outside of every
+    container, and kept until the run is deleted. To restore a file, write its content with ToolService.Call. Policy
+    and record apply as for every write.
     """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     def list_trash(self, request: v1.ListTrashRequest, *, timeout: float | None = None) -> v1.ListTrashResponse:
-        """What is in a run's trash."""
+        """Lists the entries of a run's trash."""
         return self._transport.unary(
             _TRASH_SERVICE_LIST_TRASH,
             request,

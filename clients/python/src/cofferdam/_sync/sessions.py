@@ -186,5 +186,5 @@ class Sessions:
         """One that was opened before, by this client or another one. Raises `NotFound`."""
         process = (connect(self._caller, session_id)).now()
         if not process.request.session:
-            raise NotFound(f"{session_id} is a command, and no session", reason="NOT_FOUND", call_id=session_id)
+            raise NotFound(f"{session_id} is a command, not a session", reason="NOT_FOUND", call_id=session_id)
         return Session(self._caller, session_id)

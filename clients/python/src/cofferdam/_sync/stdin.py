@@ -52,7 +52,7 @@ class Stdin:
                         raise
                     return
                 if answer.offset > end:
-                    raise refused("another client gave the process something at the same time")
+                    raise refused("another client sent input to the process at the same time")
                 offset = answer.offset
                 if offset == begin + len(data) and not (close and answer.open):
                     break

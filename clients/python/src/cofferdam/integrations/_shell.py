@@ -10,12 +10,12 @@ from cofferdam.errors import (
     CommandTimedOut,
     NotFound,
 )
-from cofferdam.types import CommandResult
+from cofferdam.types import CommandResult, EndedBy
 
 # Exit codes of `timeout` of coreutils, and of shells for a program that may not run.
 TIMED_OUT, CANNOT_EXECUTE = 124, 126
 # `ended_by` of a command that wrote more than the profile's `max_spool_bytes`.
-OUTPUT_LIMIT = "output-limit"
+OUTPUT_LIMIT: EndedBy = "output-limit"
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ class CofferdamEnvironment:
         return {
             "output": told.output,
             "returncode": -1,
-            "exception_info": f"The command was not run to its end: {error.message}",
+            "exception_info": f"The command did not finish: {error.message}",
             "extra": {"exception_type": type(error).__name__, "exception": str(error), "call_id": error.call_id},
         }
 

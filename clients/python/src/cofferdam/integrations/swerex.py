@@ -163,7 +163,7 @@ class CofferdamRuntime(AbstractRuntime):
 
     async def _run(self, session: BashSession, action: BashAction) -> BashObservation:
         if session.busy:
-            raise CommandTimeoutError("the command before still runs in this session: interrupt it, or close the session")
+            raise CommandTimeoutError("the previous command still runs in this session: interrupt it, or close the session")
         await self._check_syntax(action.command)
         shown = await session.run(action.command, timeout=action.timeout, expect=action.expect)
         await self._check_answered(shown, action.session, _late(action.command, action.timeout))
@@ -196,7 +196,7 @@ class CofferdamRuntime(AbstractRuntime):
         checked = await self._posix.run(["bash", "-n"], stdin=command, timeout=SYNTAX_TIMEOUT)
         if not checked.ok:
             extra = {"bash_stdout": checked.stdout, "bash_stderr": checked.stderr}
-            raise BashIncorrectSyntaxError(f"{command!r} is no shell code: {checked.stderr}", extra_info=extra)
+            raise BashIncorrectSyntaxError(f"{command!r} is not valid shell code: {checked.stderr}", extra_info=extra)
 
 
 def _matched(expect: Sequence[str], shown: SessionResult) -> str:

@@ -2,8 +2,8 @@
 
 use call_response::Status;
 use gateway::policy;
-use ops::transport::{MAX_COMMAND, MAX_OUTPUT, MAX_READ, MAX_UPSTREAM, MAX_WRITE, MESSAGE};
-use ops::{Bounds, ExecResult, ListResult, McpContent, McpResult, ReadResult};
+use operations::transport::{MAX_COMMAND, MAX_OUTPUT, MAX_READ, MAX_UPSTREAM, MAX_WRITE, MESSAGE};
+use operations::{Bounds, ExecResult, ListResult, McpContent, McpResult, ReadResult};
 use wire::worker::v1 as worker;
 use worker_protocol::convert::{bounds_to_wire, outcome_to_wire};
 use worker_protocol::frame::encode;
@@ -85,7 +85,7 @@ fn every_bound_of_a_policy_fits_an_answer_and_a_request() {
                 .is_ok()
         );
     };
-    let content = ops::encode_base64(&vec![1; usize::try_from(MAX_WRITE).unwrap()]);
+    let content = operations::encode_base64(&vec![1; usize::try_from(MAX_WRITE).unwrap()]);
     request(v1::operation::Kind::Write(v1::WriteRequest { content, ..Default::default() }));
     let CommandLimits { args, argv_bytes, .. } = CommandLimits::WIDEST;
     for argument in [argv_bytes / args, 128 * 1024 - 1] {
@@ -112,7 +112,8 @@ fn the_shipped_profiles_are_within_the_bounds() {
 #[test]
 fn an_answer_that_fits_only_once_is_sent_once_and_one_that_fits_nowhere_fails() {
     let names = |count: usize| {
-        let entry = ops::Entry { path: "\u{1}".repeat(100), name: "\u{1}".repeat(100), ..Default::default() };
+        let entry =
+            operations::Entry { path: "\u{1}".repeat(100), name: "\u{1}".repeat(100), ..Default::default() };
         OpResult::List(ListResult { entries: vec![entry; count], ..Default::default() })
     };
     let fs =

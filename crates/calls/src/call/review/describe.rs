@@ -1,10 +1,10 @@
 //! Describes an operation without a preview to its reviewer: whole, with a line for each fact that matters.
 //!
-//! Secrets are hidden part by part, so that a long part cuts no other one short. A bar begins every line of text from the agent: no such
-//! line passes for the daemon's. Characters that a terminal would obey or not show are escaped.
+//! Secrets are hidden part by part, so that a long part cuts no other one short. Every line of text from the agent begins with a
+//! bar, so that none can pass for a line of the daemon. Characters that a terminal would obey or not show are escaped.
 
-use audit::Redactor;
-use ops::{Bound, FileState, FileStates, Operation, Part};
+use operations::{Bound, FileState, FileStates, Operation, Part};
+use redact::Redactor;
 use serde_json::{Map, Value, json};
 
 /// Describes an operation that has no preview. Returns an empty text for any other.
@@ -100,7 +100,7 @@ mod tests {
     use std::time::Duration;
 
     use jail::SandboxPath;
-    use ops::{Exec, Shell};
+    use operations::{Exec, Shell};
 
     use super::*;
 
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_a_script_deceives() {
+    fn control_characters_of_a_script_are_escaped() {
         let shown = described(&shell("rm x \u{202e}# ereh\u{1b}[2K\u{200b}\0"));
         assert!(shown.contains("  | rm x \\u{202e}# ereh\\u{1b}[2K\\u{200b}\\0\n"), "{shown}");
     }
@@ -175,6 +175,6 @@ mod tests {
 
     #[test]
     fn other_operations_are_described_by_their_preview() {
-        assert_eq!(described(&Operation::Git(ops::Git::Status)), "");
+        assert_eq!(described(&Operation::Git(operations::Git::Status)), "");
     }
 }

@@ -1,20 +1,20 @@
-//! `~.` at the beginning of a line, as with `ssh`: the way out of a session whose program does not listen.
+//! Recognises `~.` at the beginning of a line, as with `ssh`. It leaves a session whose program does not react.
 
-/// What stands behind a `~`.
+/// Help about the characters after a `~`.
 pub(super) const HELP: &str = "\
 ~.  leave the session and end its processes
 ~~  a tilde
 ~?  this
 ";
 
-/// What was meant for `coffer` and not for the run.
+/// An escape that is for `coffer` and not for the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     Leave,
     Help,
 }
 
-/// Reads along with what is typed.
+/// Parser that follows the typed bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Escape(State);
 
@@ -23,12 +23,14 @@ enum State {
     #[default]
     LineStart,
     Within,
-    /// A `~` at the beginning of a line, held back.
+    /// After a `~` at the beginning of a line, which is held back.
     Tilde,
 }
 
 impl Escape {
-    /// Takes what was typed; what goes to the run, and the first wish in it. Behind [`Wish::Leave`] nothing counts.
+    /// Parses typed bytes. Returns the bytes for the run, and the escape among them.
+    ///
+    /// Bytes after [`Wish::Leave`] are ignored.
     pub(super) fn take(&mut self, typed: &[u8]) -> (Vec<u8>, Option<Wish>) {
         let mut out = Vec::with_capacity(typed.len() + 1);
         let mut wish = None;

@@ -1,7 +1,7 @@
 //! `coffer run shell`: the local terminal becomes one in the run.
 //!
-//! Everywhere else in `coffer` what comes from a run is made harmless before it is printed. Not here: this is a terminal,
-//! and the program in the run drives it, as with `ssh`. Keys go there as bytes, Ctrl-C among them.
+//! All other commands of `coffer` make output from a run harmless before they print it. This one does not, because the program in the run
+//! must be able to control the terminal, as with `ssh`. Keys are sent to it as bytes, including Ctrl-C.
 
 mod escape;
 mod raw;
@@ -22,9 +22,9 @@ use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 
-/// Messages to the daemon that may wait.
+/// Number of messages to the daemon that can wait.
 const WAITING: usize = 64;
-/// What the daemon takes as TERM.
+/// Length of the longest TERM that the daemon accepts.
 const MAX_TERM: usize = 64;
 
 /// Open a terminal in a run. For operators.
@@ -69,7 +69,7 @@ impl Shell {
             paused: self.paused,
         };
         let (say, said) = mpsc::channel(WAITING);
-        // There is room for the first.
+        // The empty channel has room for the first message.
         let _ = say.try_send(OpenTerminalRequest { event: Some(Said::Start(start)) });
         let mut shown = client.terminals().open_terminal(ReceiverStream::new(said)).await?.into_inner();
         let opened = shown.message().await?.and_then(|response| response.event);
@@ -101,7 +101,7 @@ impl Shell {
     }
 }
 
-/// Why a session ended, when it was not by itself.
+/// Returns the failure of a session whose program did not end by itself.
 fn closing(closed: &TerminalClosed) -> Option<Failure> {
     let why = match closed.reason() {
         Reason::Exited => return None,
@@ -115,7 +115,7 @@ fn closing(closed: &TerminalClosed) -> Option<Failure> {
     Some(Failure::failed(format!("the session ended: {why}")))
 }
 
-/// The exit code that a shell would give: 128 plus the number of a signal.
+/// Returns the exit code as a shell does: 128 plus the number of a signal.
 fn exit(closed: &TerminalClosed) -> Exit {
     let code = match (closed.exit_code, closed.signal) {
         (Some(code), _) => code,
@@ -125,7 +125,7 @@ fn exit(closed: &TerminalClosed) -> Exit {
     u8::try_from(code).map_or(Exit::Failed, Exit::Command)
 }
 
-/// The local TERM, where the daemon would take it.
+/// Returns the local TERM, or an empty text if the daemon would not accept it.
 fn term(term: Option<String>) -> String {
     let plain = |term: &String| {
         term.len() <= MAX_TERM

@@ -1,4 +1,4 @@
-//! The local terminal in raw mode, and back again on every way out.
+//! Puts the local terminal into raw mode, and restores it at every kind of end.
 
 use std::io;
 use std::sync::Once;
@@ -9,15 +9,15 @@ use wire::v1::TerminalSize;
 
 use crate::failure::Failure;
 
-/// How the terminal was. Here and not in a value, so that a panic of any thread finds it.
+/// Mode of the terminal before. It is global, so that a panic of any thread can restore it.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 static HOOK: Once = Once::new();
 
-/// Raw mode; ends when dropped.
+/// Raw mode, which ends when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Raw(());
 
-/// Makes sure that there is a terminal.
+/// Fails if standard input or output is not a terminal.
 pub(super) fn needed() -> Result<(), Failure> {
     if isatty(io::stdin()) && isatty(io::stdout()) {
         return Ok(());
@@ -26,7 +26,7 @@ pub(super) fn needed() -> Result<(), Failure> {
         .with_hint("for scripts there are `coffer call shell` and `coffer call exec`"))
 }
 
-/// The terminal's size now; `None` when it does not know.
+/// Returns the terminal's present size, or `None` if the terminal does not report it.
 pub(super) fn size() -> Option<TerminalSize> {
     let size = tcgetwinsize(io::stdin()).ok()?;
     let (rows, columns) = (u32::from(size.ws_row), u32::from(size.ws_col));
@@ -35,7 +35,7 @@ pub(super) fn size() -> Option<TerminalSize> {
 }
 
 impl Raw {
-    /// Gives every key to the reader as it is.
+    /// Enters raw mode, in which every key reaches the reader unchanged.
     pub(super) fn enter() -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         let mut raw = before.clone();
@@ -43,7 +43,7 @@ impl Raw {
         HOOK.call_once(|| {
             let next = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |panic| {
-                // First, so that what it says can be read.
+                // Restores the terminal first, so that the panic's message can be read.
                 restore();
                 next(panic);
             }));
@@ -63,7 +63,7 @@ impl Drop for Raw {
 
 fn restore() {
     if let Some(before) = BEFORE.lock().take() {
-        // A terminal that is gone needs no mode.
+        // A terminal that is gone has no mode to restore.
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
     }
 }

@@ -1,4 +1,4 @@
-//! Both directions of a session, until one of them ends it.
+//! Transfers bytes in both directions of a session, until one of them ends it.
 
 use std::io;
 use std::time::Duration;
@@ -17,18 +17,18 @@ use super::raw::{self, Raw};
 use super::threads;
 use crate::failure::Failure;
 
-/// For the daemon to end what runs in a session that was left: SIGHUP, SIGTERM, its grace, SIGKILL.
+/// Time that the daemon has to end the processes of a session that was left: SIGHUP, SIGTERM, its grace period, SIGKILL.
 const LEAVE: Duration = Duration::from_secs(8);
-/// For the last output to be on the screen.
+/// Time for the last output to reach the screen.
 const LAST: Duration = Duration::from_secs(2);
 
-/// How a session ended, seen from here.
+/// End of a session, as this client sees it.
 pub(super) enum End {
-    /// As the daemon says.
+    /// The daemon reported the end.
     Closed(TerminalClosed),
-    /// By `~.`, or because the terminal is gone.
+    /// The user typed `~.`, or the terminal is gone.
     Left,
-    /// `coffer` was told to end.
+    /// `coffer` received this signal.
     Signalled(u8),
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Takes over the signals: from here on none ends `coffer` by itself.
+    /// Takes over the signals. From then on, none of them ends `coffer` directly.
     pub(super) fn new(
         say: Sender<OpenTerminalRequest>,
         shown: Streaming<OpenTerminalResponse>,
@@ -50,14 +50,14 @@ impl Session {
         Ok(Self { say, shown, resized: signal(SignalKind::window_change())?, ends })
     }
 
-    /// Puts the terminal into raw mode and carries bytes both ways.
+    /// Puts the terminal into raw mode and transfers bytes in both directions.
     pub(super) async fn attend(mut self) -> Result<End, Failure> {
         let raw = Raw::enter()?;
         let mut keys = threads::keys()?;
         let (screen, written) = threads::screen()?;
         let ended = self.carry(&mut keys, &screen).await;
         if !matches!(&ended, Ok(End::Closed(closed)) if closed.reason() == Reason::Exited) {
-            // The cursor stands wherever the program left it.
+            // The cursor may be anywhere in a line.
             let _ = screen.try_send(b"\r\n".to_vec());
         }
         drop(screen);
@@ -77,7 +77,7 @@ impl Session {
         screen: &Sender<Vec<u8>>,
     ) -> Result<End, Failure> {
         let mut escape = Escape::default();
-        // Neither direction waits for the other: what has no room yet stays here.
+        // Neither direction waits for the other. A message for which there is no room yet is kept here.
         let mut outgoing: Option<Said> = None;
         let mut incoming: Option<Vec<u8>> = None;
         loop {
@@ -101,7 +101,7 @@ impl Session {
                     outgoing = Some(bytes).filter(|bytes| !bytes.is_empty()).map(Said::Input);
                 }
                 place = self.say.reserve(), if outgoing.is_some() => {
-                    // When the daemon listens no more, its last message is on its way.
+                    // If the daemon no longer listens, its last message is on its way.
                     if let (Ok(place), Some(event)) = (place, outgoing.take()) {
                         place.send(OpenTerminalRequest { event: Some(event) });
                     }
@@ -126,7 +126,7 @@ fn event(response: Result<Option<OpenTerminalResponse>, Status>) -> Result<Shown
     response?.and_then(|response| response.event).ok_or_else(broken)
 }
 
-/// Best effort: a screen that is full shows none.
+/// Prints the help, unless the queue of the screen is full.
 fn help(screen: &Sender<Vec<u8>>) {
     let _ = screen.try_send(format!("\r\n{}", HELP.replace('\n', "\r\n")).into_bytes());
 }

@@ -1,25 +1,27 @@
-//! Reading keys and writing the screen block, for as long as the terminal likes (Ctrl-S stops it). So each has a thread,
-//! and the session goes on beside them. Neither holds `coffer` up when it ends.
+//! Threads that read keys and write to the screen.
+//!
+//! Both may block for any time, because Ctrl-S stops the terminal. The session continues meanwhile, and the threads do not delay the end of
+//! `coffer`.
 
 use std::io::{self, Write};
 use std::thread;
 
 use tokio::sync::{mpsc, oneshot};
 
-/// Bytes read at once: what the daemon takes in one message.
+/// Bytes that are read at once, which the daemon accepts in one message.
 const READ: usize = 16 * 1024;
-/// Reads that may wait.
+/// Number of reads that can wait.
 const KEYS: usize = 16;
-/// Pieces of output that may wait.
+/// Number of pieces of output that can wait.
 const PIECES: usize = 4;
 
-/// What is typed, until the terminal is gone.
+/// Returns a receiver of the typed bytes, which ends when the terminal is gone.
 pub(super) fn keys() -> io::Result<mpsc::Receiver<Vec<u8>>> {
     let (sender, keys) = mpsc::channel(KEYS);
     thread::Builder::new().name("keys".into()).spawn(move || {
         let mut buffer = vec![0; READ];
         loop {
-            // Not through `std::io::Stdin`, which would keep what it read too much.
+            // `std::io::Stdin` is not used, because it would buffer bytes that were read ahead.
             let read = match rustix::io::read(io::stdin(), &mut buffer) {
                 Ok(read @ 1..) => read,
                 Err(rustix::io::Errno::INTR) => continue,
@@ -33,7 +35,7 @@ pub(super) fn keys() -> io::Result<mpsc::Receiver<Vec<u8>>> {
     Ok(keys)
 }
 
-/// The way to the screen, and when all of it has been written after the sender is gone.
+/// Returns the queue of the screen, and a receiver that fires after the sender was dropped and all output was written.
 pub(super) fn screen() -> io::Result<(mpsc::Sender<Vec<u8>>, oneshot::Receiver<()>)> {
     let (sender, mut pieces) = mpsc::channel::<Vec<u8>>(PIECES);
     let (done, written) = oneshot::channel();

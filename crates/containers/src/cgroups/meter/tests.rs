@@ -93,7 +93,7 @@ fn go(shell: &mut Child) {
 }
 
 #[test]
-fn what_left_its_parent_counts_also_when_it_was_killed() {
+fn cpu_time_of_orphans_counts_even_when_killed() {
     for (hierarchy, stage) in Stage::each(1) {
         let mut leaf = stage.cgroup.leaf(Group::Ordinary, "call-1").unwrap();
         // Forked twice, in a session of its own, and the shell is gone long before.
@@ -143,7 +143,7 @@ fn a_leaf_without_a_meter_is_a_leaf() {
 }
 
 #[test]
-fn what_an_earlier_life_left_is_removed() {
+fn meters_from_before_a_restart_are_removed() {
     for (_, stage) in Stage::each(3) {
         let mut leaf = stage.cgroup.leaf(Group::Ordinary, "call-1").unwrap();
         let (mut child, _) = shell("exec sleep 1000");

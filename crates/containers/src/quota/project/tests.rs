@@ -79,7 +79,7 @@ fn agent(directory: &Path, script: &str) -> (bool, String) {
 }
 
 #[test]
-fn the_kernel_holds_a_project_to_its_bytes_and_files_and_nobody_else() {
+fn kernel_limits_bytes_and_files_of_one_project_only() {
     let Some(small) = Small::mount("loop,prjquota") else { return };
     let quotas = ProjectQuotas::of(small.open().as_fd()).unwrap().expect("enforced");
     let (one, other) = (ProjectId::from_any(1), ProjectId::from_any(2));

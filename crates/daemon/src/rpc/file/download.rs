@@ -1,4 +1,4 @@
-//! A download: what the guest reads goes to the client, at the client's pace, and nothing of it is kept.
+//! Downloads a file or a tree. The guest's bytes go to the client at the client's pace, and none of them are stored.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use identity::Principal;
-use ops::Reason;
+use operations::Reason;
 use parking_lot::Mutex;
 use refusal::Refusal;
 use tokio::sync::{Notify, mpsc};
@@ -19,9 +19,9 @@ use worker_protocol::client::{DOWNLOAD_HEADER, OutputSink, OutputStream};
 
 use super::Service;
 
-/// Pieces between the guest and the client.
+/// Maximum number of pieces between the guest and the client.
 const WAITING: usize = 8;
-/// For the client to take the next one.
+/// Time that the client has to take the next message.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A message of a download.
@@ -31,12 +31,12 @@ pub(super) enum Sent {
     End(Box<v1::DownloadEnded>),
 }
 
-/// The way to the client.
+/// Sink that passes the guest's bytes to the client.
 struct Way<M> {
     client: mpsc::Sender<Result<M, Status>>,
-    /// As much of the header as came.
+    /// Bytes of the header that have arrived.
     header: Mutex<Vec<u8>>,
-    /// The client takes nothing.
+    /// Notified if the client takes no message.
     stalled: Notify,
 }
 
@@ -65,7 +65,7 @@ impl Service {
                 made = calls::download(&calls, &principal, request, way.clone()) => made.and_then(ended),
                 () = client.closed() => return,
                 () = way.stalled.notified() => {
-                    let message = format!("nothing was taken for {} s", PATIENCE.as_secs());
+                    let message = format!("the client read nothing for {} s", PATIENCE.as_secs());
                     Err(Refusal::new(Reason::TimedOut, message))
                 }
             };
@@ -76,7 +76,7 @@ impl Service {
     }
 }
 
-/// What is said in the end.
+/// Returns the last message of a download, or the reason why it failed.
 fn ended(response: v1::CallResponse) -> Result<v1::DownloadEnded, Refusal> {
     let call_id = response.call_id.clone();
     match (response.status(), response.result.and_then(|result| result.kind)) {
@@ -96,13 +96,13 @@ fn ended(response: v1::CallResponse) -> Result<v1::DownloadEnded, Refusal> {
 impl<M: From<Sent> + Send + 'static> Way<M> {
     async fn send(&self, sent: Sent) {
         match timeout(PATIENCE, self.client.send(Ok(sent.into()))).await {
-            // Where the client is gone, the call is cancelled.
+            // If the client is gone, the call is cancelled.
             Ok(_) => {}
             Err(_) => self.stalled.notify_one(),
         }
     }
 
-    /// Takes the header off. What is said when it is all there, and the bytes after it.
+    /// Takes the header off. Returns the first message when the header is complete, and the bytes after the header.
     fn header(&self, data: Bytes) -> (Option<v1::DownloadBegun>, Bytes) {
         let mut header = self.header.lock();
         let missing = (DOWNLOAD_HEADER - header.len()).min(data.len());
@@ -111,7 +111,7 @@ impl<M: From<Sent> + Send + 'static> Way<M> {
         }
         header.extend_from_slice(&data[..missing]);
         let begun = header.split_first_chunk::<8>().and_then(|(size, mode)| {
-            // It comes from a guest.
+            // The mode comes from a guest, so only the permission bits are kept.
             let mode = u32::from_be_bytes(<[u8; 4]>::try_from(mode).ok()?) & 0o777;
             Some(v1::DownloadBegun { size_bytes: u64::from_be_bytes(*size), mode })
         });

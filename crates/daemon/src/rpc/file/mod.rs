@@ -1,4 +1,4 @@
-//! `FileService`: files and trees of any size. Each is one call, a `write` or a `read`; what is here is the way of the bytes.
+//! Serves `FileService`: transfers files and trees of any size. Each transfer is one call, a `write` or a `read`.
 
 mod download;
 mod upload;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use calls::Calls;
 use identity::RunId;
-use ops::UploadId;
+use operations::UploadId;
 use runs::Uploads;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
@@ -19,7 +19,6 @@ use super::principal;
 use download::Sent;
 use upload::{Form, Said};
 
-/// `FileService`.
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) calls: Arc<Calls>,

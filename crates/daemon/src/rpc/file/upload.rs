@@ -1,4 +1,5 @@
-//! An upload: the client's stream into a file of the daemon's, then the one call that writes it.
+//! Uploads a file or an archive: receives the client's stream into a file of the daemon, then makes the call that
+//! writes it.
 //!
 //! ```text
 //! begin ─► was it made before? ─yes─► the answer of its call
@@ -8,7 +9,7 @@
 //!            └─► stream ─► queue ─► thread: hash, file ─► all there, as the client says ─► call ─► removed
 //! ```
 //!
-//! Hostile is the stream: it may stop, be slow, send too much, or say a hash that is not right.
+//! The stream is hostile: it may stop, be slow, send too much, or name a wrong hash.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use gateway::{Caller, Verdict};
 use identity::{Principal, RunId, check_client_name};
-use ops::{Operation, Reason, UploadId};
+use operations::{Operation, Reason, UploadId};
 use refusal::Refusal;
 use runs::{Broken, Content, Piece, UploadOwner};
 use tokio::sync::{mpsc, oneshot};
@@ -27,13 +28,13 @@ use wire::v1::{self, call_request, operation::Kind};
 
 use super::Service;
 
-/// For the next message of a stream.
+/// Time that a client has to send the next message.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Messages between the stream and the disk.
+/// Maximum number of messages between the stream and the disk.
 const WAITING: usize = 4;
-/// Most bytes of one message's data.
+/// Maximum size of one message's data, bytes.
 const MOST: usize = 3 * 1024 * 1024;
-/// Stands for a hash that nobody knows yet.
+/// Placeholder for a hash that is not known yet.
 const UNKNOWN: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// A message of an upload.
@@ -42,14 +43,14 @@ pub(super) enum Said {
     Data(Bytes),
 }
 
-/// What is uploaded.
+/// Form of the uploaded content.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     File,
     Archive,
 }
 
-/// What came of it.
+/// Outcome of an upload.
 pub(super) struct Done {
     pub(super) call_id: String,
     pub(super) approval_id: String,
@@ -69,10 +70,10 @@ impl Service {
                 return Err(Refusal::invalid("begin", "is missing: it is the first message of an upload"));
             }
         };
-        // An archive has an end of its own.
+        // An archive marks its own end.
         if form == Form::File && begin.size_bytes.is_none() && begin.sha256.is_empty() {
             let message =
-                "is missing: say it or sha256, for the stream of a client that is killed can end in order";
+                "is missing: give it or sha256, because the stream of a killed client can look complete";
             return Err(Refusal::invalid("size_bytes", message));
         }
         let run = RunId::parse(&begin.run_id)?;
@@ -85,11 +86,11 @@ impl Service {
         let outline = write(&begin, form, sha256.to_owned(), size, UNKNOWN_ID.to_owned());
         let is_described = begin.size_bytes.is_some() && !begin.sha256.is_empty();
         if is_described && self.was_made(run, &begin).await? {
-            // Its call has the content of the upload that it began with.
+            // The call that was made has the content of the first upload.
             return self.call(principal, &begin, outline, None).await;
         }
         let Some((most, owner)) = self.admits(principal, run, &outline) else {
-            // On record, like every call that is refused.
+            // Records the refusal, like that of every call.
             return self.call(principal, &begin, outline, None).await;
         };
         let most = begin.size_bytes.map_or(most, |size| size.min(most));
@@ -105,8 +106,9 @@ impl Service {
         self.call(principal, &begin, written, Some(content)).await
     }
 
-    /// Whether a call was made under the request id of this upload. Whether it was the same upload is looked at when it is made
-    /// again.
+    /// Returns true if a call was made under the request id of this upload.
+    ///
+    /// When the call is made again, the calls module checks that it was the same upload.
     async fn was_made(&self, run: RunId, begin: &v1::BeginUpload) -> Result<bool, Refusal> {
         if begin.request_id.is_empty() {
             return Ok(false);
@@ -114,7 +116,7 @@ impl Service {
         self.calls.table.has_request(run, &begin.request_id).await
     }
 
-    /// Most bytes that such a call may bring, and what they count against; `None` where it would be refused.
+    /// Returns the maximum size of the upload and the owner that it counts for; `None` if its call would be refused.
     fn admits(
         &self,
         principal: &Principal,
@@ -141,7 +143,7 @@ impl Service {
         (explanation.verdict() != Verdict::Deny).then_some((profile.bounds.max_transfer_bytes, owner))
     }
 
-    /// Takes the stream to its end.
+    /// Receives the stream to its end.
     async fn receive<M: Into<Said>>(
         &self,
         stream: &mut Streaming<M>,
@@ -152,17 +154,18 @@ impl Service {
     ) -> Result<Content, Refusal> {
         let (pieces, taken) = mpsc::channel(WAITING);
         let (uploads, offset, size) = (self.uploads.clone(), begin.offset, begin.size_bytes.unwrap_or(0));
-        // One that can be resumed is not over before all of it has come: a client that dies can end its stream in order.
+        // An upload that can be resumed is not over before all of it has arrived: a client that dies can end its stream
+        // in order.
         let due = begin.size_bytes.filter(|_| id.is_some()).map_or(0, |size| size.saturating_sub(offset));
         let ended = owner.ended.clone();
         let (came, content) = oneshot::channel();
-        // On a thread that outlives a client which goes away: it says what becomes of what there is.
+        // On a thread that outlives a client that leaves, because it decides what is kept of the upload.
         let work = tokio::task::spawn_blocking(move || {
             let received = match uploads.begin(run, owner, id, offset, size) {
                 Ok(upload) => upload.receive(taken, most),
                 Err(refusal) => Err(Broken::Refused(refusal)),
             };
-            // Where nobody waits any more it is removed.
+            // If the receiver is gone, the content is dropped, which removes it.
             let _ = came.send(received);
         });
         let sent = tokio::select! {
@@ -177,12 +180,12 @@ impl Service {
             (Ok(Err(Broken::Refused(refusal))), _) | (_, Err(refusal)) => Err(refusal),
             (Ok(Ok(content)), Ok(())) => Ok(content),
             (Ok(Err(Broken::Gone)) | Err(_), Ok(())) => {
-                Err(Refusal::new(Reason::Cancelled, "the upload broke off"))
+                Err(Refusal::new(Reason::Cancelled, "the upload was interrupted"))
             }
         }
     }
 
-    /// Makes the call. It goes on without its client, and its content is there until it is over.
+    /// Makes the call. It goes on without its client, and its content is kept until it is over.
     async fn call(
         &self,
         principal: &Arc<Principal>,
@@ -207,7 +210,8 @@ impl Service {
                 response.as_ref().ok().and_then(|response| identity::CallId::parse(&response.call_id).ok());
             let call = call.and_then(|id| calls.table.known(id));
             let _ = answer.send(response);
-            // One of another stream may use a file of the same name, so that this is kept for it as well.
+            // The call may have been made by another stream with a file of the same name. So the content is kept in
+            // that case, too.
             if let (Some(content), Some(call)) = (content, call)
                 && !call.over().await
             {
@@ -228,7 +232,7 @@ impl Service {
     }
 }
 
-/// A name that no upload has.
+/// Id that no upload has.
 const UNKNOWN_ID: &str = "00000000-0000-0000-0000-000000000000";
 
 fn write(
@@ -249,7 +253,7 @@ fn write(
     }
 }
 
-/// From the stream to the thread, until its end, which breaks it off where it comes before `due` bytes.
+/// Forwards the stream to the thread until its end. An end before `due` bytes is an error.
 async fn forward<M: Into<Said>>(
     stream: &mut Streaming<M>,
     pieces: mpsc::Sender<Piece>,
@@ -265,7 +269,9 @@ async fn forward<M: Into<Said>>(
                 came = came.saturating_add(data.len() as u64);
                 Piece::Data(data)
             }
-            Some(Said::Begin(_)) => return Err(Refusal::invalid("begin", "comes once, and first")),
+            Some(Said::Begin(_)) => {
+                return Err(Refusal::invalid("begin", "must be sent once, in the first message"));
+            }
             None if came < due => {
                 let message =
                     format!("the stream ended {} bytes before size_bytes; resume the upload", due - came);
@@ -276,7 +282,7 @@ async fn forward<M: Into<Said>>(
                 return Ok(());
             }
         };
-        // The thread says itself why it takes no more.
+        // The thread itself reports why it takes no further pieces.
         if pieces.send(piece).await.is_err() {
             return Ok(());
         }
@@ -286,10 +292,10 @@ async fn forward<M: Into<Said>>(
 async fn next<M: Into<Said>>(stream: &mut Streaming<M>) -> Result<Option<Said>, Refusal> {
     match timeout(PATIENCE, stream.message()).await {
         Ok(Ok(message)) => Ok(message.map(Into::into)),
-        Ok(Err(_)) => Err(Refusal::new(Reason::Cancelled, "the stream of the upload broke off")),
+        Ok(Err(_)) => Err(Refusal::new(Reason::Cancelled, "the stream of the upload was interrupted")),
         Err(_) => {
             let message = format!(
-                "nothing came for {} s; the upload can be resumed if it has an id",
+                "no data came for {} s; the upload can be resumed if it has an id",
                 PATIENCE.as_secs()
             );
             Err(Refusal::new(Reason::TimedOut, message))
@@ -298,8 +304,10 @@ async fn next<M: Into<Said>>(stream: &mut Streaming<M>) -> Result<Option<Said>, 
 }
 
 fn not_as_said(field: &str, content: &Content) -> Refusal {
-    let message =
-        format!("{field}: what was sent has {} bytes and the SHA-256 {}", content.size, content.sha256);
+    let message = format!(
+        "{field}: the content that arrived has {} bytes and the SHA-256 {}",
+        content.size, content.sha256
+    );
     Refusal::new(Reason::PreconditionFailed, message)
         .with("size_bytes", content.size.to_string())
         .with("sha256", content.sha256.clone())

@@ -12,7 +12,7 @@ mod options;
 mod sed;
 mod tables;
 
-use ops::deny::base_name;
+use operations::deny::base_name;
 
 use crate::wrapper::is_wrapper;
 

@@ -81,7 +81,7 @@ fn the_paths_that_are_read_are_found() {
 
 /// Of a line that is not understood the worst is taken that a word of it may mean.
 #[test]
-fn what_is_not_understood_is_never_taken_for_less() {
+fn unknown_options_count_as_their_worst_effect() {
     for (line, expected) in [
         ("find . -frob -delete", Effect::Deletes("-delete")),
         ("find . -frob x -exec rm {} +", Effect::Runs("-exec")),

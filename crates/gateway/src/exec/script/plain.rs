@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_mean_more_is_named() {
+    fn first_word_with_shell_meaning_is_named() {
         for (script, expected) in [
             ("echo $X", "$"),
             ("echo \"$X\"", "$"),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn it_costs_one_pass() {
+    fn checking_a_script_takes_linear_time() {
         for piece in ["a ", "'a'", "\"", "1", "12>", "a\n", "<", "'"] {
             effort::assert_linear(
                 200_000,

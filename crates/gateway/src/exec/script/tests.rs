@@ -84,7 +84,7 @@ fn sees_through_the_ways_to_write_a_word() {
 }
 
 #[test]
-fn what_is_only_text_is_no_command() {
+fn quoted_text_is_not_a_command() {
     each(
         "rm",
         false,

@@ -197,7 +197,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn what_a_shell_runs_is_seen_or_said_not_to_be(
+    fn commands_of_scripts_are_seen_or_reported_as_unseen(
         pieces in prop_oneof![
             prop::collection::vec(prop::sample::select(PLAIN.to_vec()), 1..10),
             prop::collection::vec(prop::sample::select(PIECES.to_vec()), 1..14),

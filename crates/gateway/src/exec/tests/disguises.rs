@@ -1,6 +1,6 @@
 //! The deny list, and the ways around it that are seen.
 
-use ops::{Exec, Reason};
+use operations::{Exec, Reason};
 
 use super::verdict;
 use crate::decision::Verdict::{Allow, Deny};
@@ -223,7 +223,7 @@ fn names_that_only_look_denied_are_not() {
 }
 
 #[test]
-fn what_a_shell_reads_is_a_script() {
+fn standard_input_of_a_shell_is_a_script() {
     let fed = |argv: &[&str], stdin: &str| {
         judge(builtin().profile("open").unwrap(), &Exec { stdin: stdin.into(), ..exec(argv) }).verdict
     };

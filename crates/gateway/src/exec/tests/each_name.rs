@@ -1,7 +1,7 @@
 //! Every name of the deny list in every disguise, one in another, is refused; a harmless program in the same disguises is
 //! not, so that the list is no reason to refuse what it does not name.
 
-use ops::deny::NAMES;
+use operations::deny::NAMES;
 use proptest::prelude::*;
 
 use super::quote;
@@ -133,7 +133,7 @@ fn owned(argv: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn what_is_harmless_is_not_refused_in_any_disguise() {
+fn harmless_commands_are_allowed_in_every_disguise() {
     let profile = open();
     for command in HARMLESS.into_iter().chain(ABOUT) {
         assert_eq!(refused(&profile, &owned(command)), None, "{command:?}");

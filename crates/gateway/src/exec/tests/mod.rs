@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use ops::deny::{NAMES, base_name, is_denied};
-use ops::{Exec, Reason, Shell};
+use operations::deny::{NAMES, base_name, is_denied};
+use operations::{Exec, Reason, Shell};
 
 use super::see_through::{TooIntricate, see_through};
 use super::{judge, judge_script};
@@ -116,7 +116,7 @@ fn a_run_may_have_the_variables_that_a_call_may_set_unless_rules_stand_on_their_
             let why = refused(&builtin(), profile, name, "/opt/x").unwrap();
             assert!(why.contains(name), "{why}");
         }
-        assert!(refused(&loose, "loose", name, "x").unwrap().contains("where the profile asks"), "{name}");
+        assert!(refused(&loose, "loose", name, "x").unwrap().contains("where a reviewer is asked"), "{name}");
         for profile in ["open", "harness"] {
             assert_eq!(refused(&builtin(), profile, name, "x"), None, "{profile}: {name}");
         }
@@ -288,7 +288,7 @@ fn under_a_writable_root_no_command_is_taken_for_one_that_only_reads() {
 }
 
 #[test]
-fn what_a_profile_says_of_delete_holds_for_find() {
+fn rules_for_delete_hold_for_find() {
     let policy = builtin_and(
         "profiles:\n  none: {operations: {exec: allow, delete: deny, shell: allow}, exec: {default: allow}}\n  \
          silent: {operations: {exec: allow}, exec: {default: allow}}\n  \
@@ -328,7 +328,7 @@ fn no_allow_rule_speaks_for_arguments_that_run_or_delete_something() {
 }
 
 #[test]
-fn nothing_in_node_modules_bin_is_executed() {
+fn programs_in_node_modules_bin_are_refused() {
     for argv in [
         &["/workspace/node_modules/.bin/tsc"][..],
         &["env", "node_modules/.bin/tsc"],

@@ -155,7 +155,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn what_real_wrappers_run_is_seen(
+    fn commands_of_real_wrappers_are_seen(
         first in prop::sample::select(PROGRAMS.to_vec()),
         rest in prop::collection::vec(prop::sample::select(PIECES.to_vec()), 1..9),
     ) {

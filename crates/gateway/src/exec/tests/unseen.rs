@@ -1,6 +1,6 @@
-//! What is not seen through: it asks wherever a profile asks, and the reviewer is told.
+//! What is cannot be judged in advance: it asks wherever a profile asks, and the reviewer is told.
 
-use ops::{Exec, Shell};
+use operations::{Exec, Shell};
 
 use super::{verdict_in, words};
 use crate::decision::Verdict::{self, Allow, Ask, Deny};
@@ -79,7 +79,7 @@ fn judged(policy: &Policy, profile: &str, argv: &[&str], stdin: &str) -> (Verdic
 }
 
 #[test]
-fn nothing_of_it_runs_unasked_where_a_profile_asks() {
+fn unseen_commands_need_approval_where_a_profile_asks() {
     let policy = builtin();
     for (argv, stdin, open) in LINES {
         assert_eq!(judged(&policy, "open", argv, stdin).0, *open, "open: {argv:?}");
@@ -89,7 +89,7 @@ fn nothing_of_it_runs_unasked_where_a_profile_asks() {
             assert_eq!(verdict, expected, "{profile}: {argv:?}");
             // Two that are plain words: what `./zq` is, is not.
             let is_plain = argv.iter().any(|word| word.contains("./z"));
-            let says = why.starts_with("not seen through: ");
+            let says = why.starts_with("cannot be judged in advance: ");
             assert!(expected == Deny || says != is_plain, "{profile}: {argv:?}: {why}");
         }
     }
@@ -122,7 +122,7 @@ fn a_script_that_is_not_plain_words_asks_even_where_scripts_do_not() {
             Ask
         };
         assert_eq!(verdict, expected, "{script}");
-        assert!(expected != Ask || why.starts_with("not seen through: "), "{script}: {why}");
+        assert!(expected != Ask || why.starts_with("cannot be judged in advance: "), "{script}: {why}");
         assert_eq!(of("open", &script, stdin).map_or(Allow, |(verdict, _)| verdict), *open, "open: {script}");
     }
     for script in
@@ -131,15 +131,15 @@ fn a_script_that_is_not_plain_words_asks_even_where_scripts_do_not() {
         assert_eq!(of("p", script, ""), None, "{script}");
     }
     let why = |script| of("p", script, "").unwrap().1;
-    assert_eq!(why("ls $X"), "not seen through: a script with `$` in it");
-    assert_eq!(why("ls; eval ls"), "not seen through: a script with `eval` in it");
+    assert_eq!(why("ls $X"), "cannot be judged in advance: a script with `$` in it");
+    assert_eq!(why("ls; eval ls"), "cannot be judged in advance: a script with `eval` in it");
     assert_eq!(
         why("ls | xargs wc"),
-        "not seen through: `xargs` runs what it reads, or what its arguments make up"
+        "cannot be judged in advance: `xargs` runs commands that it reads or makes from its arguments"
     );
-    assert_eq!(why("awk 1 x"), "not seen through: `awk` takes code");
-    assert_eq!(why("git -c a=b x"), "not seen through: `git` takes code with `-c`");
-    assert_eq!(why("ls | python3"), "not seen through: `python3` reads code from its input");
+    assert_eq!(why("awk 1 x"), "cannot be judged in advance: `awk` takes code");
+    assert_eq!(why("git -c a=b x"), "cannot be judged in advance: `git` takes code with `-c`");
+    assert_eq!(why("ls | python3"), "cannot be judged in advance: `python3` reads code from its input");
 }
 
 #[test]

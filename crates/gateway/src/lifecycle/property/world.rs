@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use ops::{Bound, Git, Operation, Write};
+use operations::{Bound, Git, Operation, Write};
 use timestamp::{Clock, UnixMillis};
 
 use super::model::{Asked, Does, Remembered, State};

@@ -74,7 +74,7 @@ fn sixty_four_callers_at_once_are_never_one_too_many_and_all_get_their_turn() {
 }
 
 #[test]
-fn nothing_leaks_whenever_sixty_four_callers_give_up() {
+fn no_reservation_leaks_when_sixty_four_callers_give_up() {
     let limits = caps(3, 64, 64);
     let reservations = Reservations::new(Whole { running: 3, waiting: 64 }, TestClock::new());
     let running = AtomicU32::new(0);
@@ -132,7 +132,7 @@ fn a_refusal_names_what_is_full() {
 }
 
 #[test]
-fn whoever_cannot_go_on_holds_up_nobody_else() {
+fn blocked_waiter_does_not_hold_up_others() {
     let reservations = Reservations::new(Whole { running: 2, waiting: 9 }, TestClock::new());
     let limits = caps(1, 9, 9);
     let (first, _) = enter(&reservations, "a", "p", &limits).unwrap();

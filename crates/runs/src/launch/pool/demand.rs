@@ -1,17 +1,17 @@
-//! How many warm containers are wanted, by what was asked for lately.
+//! The number of warm containers to keep, from the recent demand.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// For so long a run that was asked for counts.
+/// Time for which a request for a run counts.
 const LATELY: Duration = Duration::from_secs(60);
 
-/// The runs that a pool could have served lately, whether it did or not.
+/// Recent requests that a pool could have served, whether it did or not.
 #[derive(Debug, Default)]
 pub(super) struct Demand(VecDeque<Instant>);
 
 impl Demand {
-    /// A run was asked for. More than `most` need not be remembered.
+    /// Records a request for a run. Forgets the oldest beyond `most`.
     pub(super) fn note(&mut self, now: Instant, most: usize) {
         self.0.push_back(now);
         while self.0.len() > most {
@@ -19,7 +19,7 @@ impl Demand {
         }
     }
 
-    /// As many as were asked for lately, within the bounds.
+    /// Returns the number of recent requests, within the bounds.
     pub(super) fn target(&mut self, now: Instant, min: usize, max: usize) -> usize {
         while self.0.front().is_some_and(|asked| now.duration_since(*asked) >= LATELY) {
             self.0.pop_front();

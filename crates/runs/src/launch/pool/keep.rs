@@ -1,7 +1,7 @@
-//! The task that owns what waits: it makes, removes and replaces warm containers, until the daemon stops.
+//! The task that owns the warm containers. It makes, removes and replaces them until the daemon stops.
 //!
-//! One container is made at a time, and then nothing for a while, which is longer while calls are under way. While the engine
-//! fails, the waits grow. Every change of the policy, and of what an image's name means, is found within seconds.
+//! It makes one container at a time and rests after each, longer while calls are under way. While the engine fails, the rests grow. It
+//! finds every change of the policy, and of the image that a name refers to, within seconds.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use containers::{ImageReference, UsableImage, idmap_supported};
 use futures_util::StreamExt as _;
 use gateway::{Gateway, Policy};
-use ops::Environment;
+use operations::Environment;
 use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
@@ -22,36 +22,37 @@ use super::{Kind, Pool, PoolEntry, Table};
 use crate::launch::{Launcher, Wanted, wanted};
 use crate::{request, workspace};
 
-/// Between two looks at what is wanted.
+/// Time between two checks of the pool.
 const TICK: Duration = Duration::from_secs(1);
-/// Between two looks at what the names of images mean.
+/// Time between two checks of the images that names refer to.
 const LOOK: Duration = Duration::from_secs(15);
-/// Before a container is made, so that it does not slow down the run that took one.
+/// Delay before a container is made, so that it does not slow down the run that took one.
 const MOMENT: Duration = Duration::from_millis(50);
-/// So many moments are waited while somebody waits for a run or a call.
+/// Most delays of [`MOMENT`], while clients wait for a run or a call.
 const PATIENCE: u32 = 10;
-/// What follows the making of a container, in the time that it took.
+/// Rest after a container was made, as a multiple of the time that it took.
 const REST: u32 = 1;
-/// The same while calls are under way.
+/// The same multiple while calls are under way.
 const REST_IF_BUSY: u32 = 4;
-/// The first wait after the engine failed, and the longest.
+/// First and longest wait after the engine failed.
 const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// Containers that are removed at the same time.
 const AT_ONCE: usize = 8;
 
-/// What the task knows between two looks.
+/// State of the task.
 #[derive(Default)]
 struct Known {
     policy: Option<Arc<Policy>>,
     looked: Option<Instant>,
-    /// Why an entry has no containers, as it was told.
+    /// Reasons that entries have no containers, as last logged.
     told: BTreeMap<String, String>,
     failures: u32,
 }
 
 impl Launcher {
-    /// Keeps the pool until the daemon stops, and leaves nothing of it. Does nothing where containers cannot wait. `is_busy`
-    /// says whether somebody waits for a run or a call.
+    /// Keeps the pool until the daemon stops, and then removes it. Does nothing on a host without warm containers.
+    ///
+    /// `is_busy` returns true while a client waits for a run or a call.
     pub(crate) async fn keep_pool(
         self: Arc<Self>,
         gateway: Arc<Gateway>,
@@ -62,7 +63,7 @@ impl Launcher {
             return;
         }
         if let Some(why) = block_in_place(|| self.cannot_wait()) {
-            tracing::warn!(why, "no warm containers: every start is a cold one");
+            tracing::warn!(why, "no warm containers: every run starts cold");
             return;
         }
         let mut known = Known::default();
@@ -78,7 +79,7 @@ impl Launcher {
         discard(&self, left.into_values().flat_map(|kind| kind.ready)).await;
     }
 
-    /// Does what is to be done next, and says how long to wait after that.
+    /// Takes the next step, and returns how long to wait after it.
     async fn keep_once(
         &self,
         gateway: &Gateway,
@@ -117,7 +118,7 @@ impl Launcher {
     }
 }
 
-/// Waits a moment, and on while somebody waits for a run or a call, for a while: what is made now would be in their way.
+/// Waits for a moment, and for a limited time while clients wait for a run or a call. A container that is made now would delay them.
 async fn nobody_waits(is_busy: &(impl Fn() -> bool + Sync)) {
     for _ in 0..PATIENCE {
         tokio::time::sleep(MOMENT).await;
@@ -136,7 +137,9 @@ impl Known {
 }
 
 impl Launcher {
-    /// Why this host has no warm containers: what is mounted would not get there, or its owner would not appear as the run's user.
+    /// Returns the reason that this host has no warm containers.
+    ///
+    /// A mount would not reach the container, or its owner would not appear as the run's user.
     fn cannot_wait(&self) -> Option<String> {
         if self.host.is_rootless() {
             return Some("the engine is rootless".to_owned());
@@ -153,7 +156,7 @@ impl Launcher {
         }
     }
 
-    /// What is to wait under this policy. `None`: the engine does not say.
+    /// Returns the kinds of warm containers under this policy, or `None` if the engine does not answer.
     async fn kinds(&self, policy: &Policy, known: &mut Known) -> Option<Table> {
         let mut kinds = Table::new();
         for entry in &self.pool.entries {
@@ -170,7 +173,7 @@ impl Launcher {
                         same.min += entry.min;
                         same.max += entry.max;
                     }
-                    Err(refusal) if refusal.reason == ops::Reason::EngineUnavailable => return None,
+                    Err(refusal) if refusal.reason == operations::Reason::EngineUnavailable => return None,
                     Err(refusal) => {
                         if known.told.insert(name.clone(), refusal.message.clone()).as_ref()
                             != Some(&refusal.message)
@@ -223,7 +226,7 @@ fn has_read_only_root(policy: &Policy, name: &str) -> bool {
 }
 
 impl Pool {
-    /// From now on these kinds wait: those of others come back, to be removed.
+    /// Replaces the kinds, and returns the containers of kinds that are gone, for the caller to remove.
     fn replace(&self, mut kinds: Table) -> Vec<Warm> {
         let mut table = self.table.lock();
         let mut needless = Vec::new();
@@ -243,7 +246,7 @@ impl Pool {
         needless
     }
 
-    /// Those that are lost, and one of each kind of which there are too many.
+    /// Takes out the containers that are lost, and one of each kind that has too many.
     fn needless(&self) -> Vec<Warm> {
         let mut needless = Vec::new();
         for kind in self.table.lock().values_mut() {
@@ -257,7 +260,7 @@ impl Pool {
         needless
     }
 
-    /// The kind of which most are missing.
+    /// Returns the kind that lacks the most containers.
     fn missing(&self) -> Option<(String, Wanted, UsableImage)> {
         let now = Instant::now();
         let mut table = self.table.lock();
@@ -269,7 +272,7 @@ impl Pool {
         Some((digest.clone(), kind.wanted.clone(), kind.image.clone()))
     }
 
-    /// Lets one wait. It comes back if nobody wants it any longer.
+    /// Adds a container to the pool. Returns it if its kind is no longer wanted.
     fn put(&self, digest: &str, warm: Warm) -> Option<Warm> {
         let mut table = self.table.lock();
         let Some(kind) = table.get_mut(digest) else { return Some(warm) };

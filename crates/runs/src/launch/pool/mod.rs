@@ -1,15 +1,15 @@
-//! Warm containers: made, hardened, started and verified, their guest greeted, before anybody asks for a run.
+//! Warm containers: made, hardened, started, verified and greeted before a client asks for a run.
 //!
 //! ```text
 //!  create ─► start ─► read back & compare ─► guest greeted ─► WAITS ─► claimed: mounts ─► read back & compare ─► a run's
 //!                                                              └─► not wanted, lost, or the daemon stops ─► removed
 //! ```
 //!
-//! A warm container has empty shared slots where a run has its mounts (`warm.rs`). It is one run's and goes with it. Until then
-//! it is nobody's: no record names it, so the next daemon removes it with all containers and mounts of no run.
+//! A warm container has empty shared slots in place of a run's mounts (`warm.rs`). It belongs to one run and is removed with it. Until then
+//! no record names it, so the next daemon removes it with all containers and mounts of no run.
 //!
-//! A run gets one if nothing of its container differs but what is mounted: image, limits, everything in the digest of its
-//! specification. Else, and when none waits, it gets a container of its own.
+//! A run gets a warm container if its own would differ only in the mounts: image, limits and everything else in the digest of the
+//! specification are equal. Otherwise, or if none waits, the run gets a new container.
 
 mod demand;
 mod keep;
@@ -31,37 +31,37 @@ use owner_maps::OwnerMaps;
 use warm::Warm;
 pub(crate) use warm::{former, goes_with_another, mounts};
 
-/// What an operator wants to wait.
+/// An operator's setting for warm containers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolEntry {
-    /// `None`: each profile that can have warm containers, with its own image.
+    /// Name of the profile. `None` is each profile that can have warm containers, with its own image.
     pub profile: Option<String>,
-    /// `None`: the profile's, or else the default image.
+    /// The image. `None` is the profile's image, or else the default image.
     pub image: Option<ImageReference>,
-    /// So many wait if nobody asks.
+    /// Number of containers that wait without demand.
     pub min: usize,
-    /// So many wait if many ask.
+    /// Number of containers that wait at the highest demand.
     pub max: usize,
 }
 
-/// All warm containers of the daemon. Those that are taken out are the taker's.
+/// All warm containers of the daemon. A container that is taken out belongs to the taker.
 #[derive(Default)]
 pub struct Pool {
     entries: Vec<PoolEntry>,
     table: Mutex<Table>,
-    /// Something was taken out.
+    /// Notified when a container was taken out.
     changed: Notify,
-    /// Something that was taken out could not be used.
+    /// True if a container that was taken out could not be used.
     has_failed: AtomicBool,
     maps: OwnerMaps,
 }
 
-/// By the digest of their specification.
+/// Kinds, by the digest of their specification.
 type Table = BTreeMap<String, Kind>;
 
 /// Containers that are interchangeable.
 struct Kind {
-    /// For the log.
+    /// Name for the log.
     name: String,
     wanted: Wanted,
     image: UsableImage,
@@ -76,13 +76,13 @@ impl Pool {
         Self { entries, ..Self::default() }
     }
 
-    /// Takes the one out that has waited longest, and counts that it was asked for.
+    /// Takes out the container that has waited longest, and counts the request.
     fn take(&self, digest: &str) -> Option<Warm> {
         let mut table = self.table.lock();
         let kind = table.get_mut(digest)?;
         kind.demand.note(Instant::now(), kind.max);
         self.changed.notify_one();
-        // What is lost is for the pool's task to remove.
+        // The pool's task removes containers that are lost.
         let first = kind.ready.iter().position(Warm::is_connected)?;
         kind.ready.remove(first)
     }

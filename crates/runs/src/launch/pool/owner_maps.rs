@@ -1,14 +1,14 @@
-//! Maps of owners, which runs of the same owner share: each takes a process to make.
+//! Maps of owners, which runs of the same owner share. Each map needs a process to make.
 
 use std::sync::Arc;
 
 use containers::{IdMap, MountError, OwnerMap};
 use parking_lot::Mutex;
 
-/// Owners that are remembered. Each takes an open file.
+/// Most owners that are remembered. Each keeps a file open.
 const MOST: usize = 16;
 
-/// Those that were used last, the oldest first.
+/// The maps that were used last, oldest first.
 #[derive(Default)]
 pub(super) struct OwnerMaps(Mutex<Vec<(IdMap, Arc<OwnerMap>)>>);
 

@@ -1,4 +1,4 @@
-//! A warm container, from its making to the run that gets it.
+//! A warm container, from its creation to the run that gets it.
 
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use containers::{
 use executor::{GuestLane, engine_refusal};
 use identity::RunId;
 use jail::Mount;
-use ops::{Environment, Reason};
+use operations::{Environment, Reason};
 use refusal::{Refusal, chain};
 use store::run::{Ownership, Record};
 use tokio::task::block_in_place;
@@ -38,13 +38,13 @@ impl Warm {
         self.guest.is_connected()
     }
 
-    /// Removes it.
+    /// Removes the container.
     pub(super) async fn discard(mut self, launcher: &Launcher) {
         self.guest.shutdown().await;
         self.resources.take_away(&launcher.engine).await;
     }
 
-    /// Whether it still is what was verified, and started, before it waited.
+    /// Returns true if this is still the process that was started and verified before the container waited.
     fn is_same(&self, inspection: &Inspection) -> bool {
         inspection.state == ContainerState::Running
             && inspection.started_at == self.started_at
@@ -52,7 +52,7 @@ impl Warm {
     }
 }
 
-/// The mounts of a warm container: its shared slots below `slots`.
+/// Returns the mounts of a warm container: its shared slots below `slots`.
 pub(crate) fn mounts(slots: &Path, workspace: Access) -> Result<Vec<MountSpec>, Refusal> {
     let each = [(Mount::Project, workspace), (Mount::State, Access::ReadWrite)];
     let mounts = each.into_iter().map(|(mount, access)| {
@@ -66,19 +66,19 @@ fn slot(slots: &Path, mount: Mount) -> PathBuf {
     slots.join(&mount.container_path()[1..])
 }
 
-/// The slot of a claimed container, in which a former daemon has mounted something.
+/// Finds the slot of a claimed container in which a previous daemon mounted a directory.
 pub(crate) fn former(slots: &Path, shown: &Shown<'_>) -> Result<Option<MountSlot>, MountError> {
     let slot = slots.join(&shown.target[1..]);
     if goes_with_another(shown) { MountSlot::former(&slot) } else { MountSlot::former_covered(&slot) }
 }
 
-/// Whether it is mounted in what is mounted on another slot, and goes with that.
+/// Returns true if the directory is mounted within the mount of another slot, and is unmounted with it.
 pub(crate) fn goes_with_another(shown: &Shown<'_>) -> bool {
     shown.target.matches('/').count() > 1
 }
 
 impl Launcher {
-    /// Makes one. When it fails nothing is left.
+    /// Makes a warm container. If it fails, it removes everything that it made.
     pub(super) async fn warm_up(&self, wanted: &Wanted, image: &UsableImage) -> Result<Warm, Refusal> {
         let id = RunId::new();
         let mut resources = RunResources::default();
@@ -133,7 +133,7 @@ impl Launcher {
         Ok((spec, inspection, guest))
     }
 
-    /// The warm container that was made as `made_as`.
+    /// Describes the warm container that was made as `made_as`.
     pub(super) fn warm_spec(
         &self,
         made_as: &str,
@@ -145,8 +145,9 @@ impl Launcher {
         self.describe(made_as, &wanted.hardening, image.clone(), RunUser::DEFAULT, mounts, guest)
     }
 
-    /// Mounts the run's directories in a warm container and makes sure of it as of a new one. `None`: none waits that would be as
-    /// the run's own, or it was not, and is gone.
+    /// Mounts the run's directories in a warm container and verifies it like a new one.
+    ///
+    /// Returns `None` if no equal container waits, or if the verification failed. The container is removed then.
     pub(crate) async fn claim(
         &self,
         record: &Record,
@@ -165,7 +166,7 @@ impl Launcher {
         let mut warm = self.pool.take(&digest)?;
         match self.fill(&mut warm, wanted, shown).await {
             Ok(hardening) => {
-                // The run's own, in which an overlay was put together.
+                // Slots of the run itself, in which an overlay was assembled.
                 resources.remove_slots();
                 let Warm { id, container, started_at, guest, resources: of_warm, .. } = warm;
                 resources.container = of_warm.container;
@@ -183,7 +184,7 @@ impl Launcher {
             }
             Err(refusal) => {
                 tracing::warn!(run = %record.id, made_as = %warm.id, why = refusal.message, "a warm container could not be used; the run gets one of its own");
-                // Before another container has the workspace.
+                // Remove it before another container has the workspace.
                 warm.discard(self).await;
                 self.pool.has_failed.store(true, Ordering::Release);
                 None
@@ -197,7 +198,7 @@ impl Launcher {
         wanted: &Wanted,
         shown: &[Shown<'_>],
     ) -> Result<Vec<(String, String)>, Refusal> {
-        // The engine answers meanwhile.
+        // The engine answers while the directories are mounted.
         let (engine, container) = (self.engine.clone(), warm.container.clone());
         let inspecting = tokio::spawn(async move { engine.inspect(&container).await });
         let seen = RunUser::DEFAULT.on_host(self.host.user_map);
@@ -212,7 +213,7 @@ impl Launcher {
         if let Some(fields) = differs(&warm.id.to_string(), &warm.spec, &inspection) {
             return Err(refused(format!("its container is not as it was made ({fields})")));
         }
-        let pid = warm.guest.host_pid().ok_or_else(|| refused("its guest is not seen".to_owned()))?;
+        let pid = warm.guest.host_pid().ok_or_else(|| refused("its guest was not found".to_owned()))?;
         let etc = self.own_etc(RunUser::DEFAULT, &wanted.hardening)?;
         block_in_place(|| {
             arrived(pid, shown, &etc, None)?;
@@ -229,12 +230,12 @@ impl Launcher {
     }
 }
 
-/// Whether a container like this can wait for its run.
+/// Returns true if such a container can wait for its run.
 pub(super) fn can_be_warm(wanted: &Wanted) -> bool {
     wanted.hardening.boundary == Boundary::HostKernel && wanted.hardening.root == Root::ReadOnly
 }
 
-/// Mounts what is shown on the slots.
+/// Mounts the directories on the slots.
 fn cover(
     slots: &mut [MountSlot],
     shown: &[Shown<'_>],
@@ -252,7 +253,7 @@ fn cover(
         let map = map.map(|map| maps.get(map)).transpose()?;
         slot.cover(directory.handle.as_fd(), map.as_deref(), shown.access)?;
     }
-    // `/state/logs`, in what is at `/state` by now.
+    // `/state/logs`, which is within the directory that is now mounted at `/state`.
     for inner in shown.iter().filter(|shown| goes_with_another(shown)) {
         let Some((outer, name)) = inner.target[1..].rsplit_once('/') else { continue };
         if let Some(slot) = slots.iter().find(|slot| slot.path().ends_with(outer)) {
@@ -262,7 +263,7 @@ fn cover(
     Ok(())
 }
 
-/// What the container was seen to show, for people.
+/// Returns a list of the mounts that were verified, for people.
 fn listed(shown: &[Shown<'_>]) -> String {
     let one = |shown: &Shown<'_>| {
         let access = if shown.access == Access::ReadOnly { "read-only" } else { "read-write" };

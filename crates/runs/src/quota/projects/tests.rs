@@ -119,7 +119,7 @@ fn a_project_is_one_runs_outlives_the_daemon_and_ends_with_what_is_left() {
 }
 
 #[test]
-fn a_number_that_somebody_uses_is_not_taken() {
+fn project_number_in_use_is_not_taken() {
     let Some(scene) = Scene::new() else { return };
     let projects = scene.open();
     let quotas = projects.quotas.as_ref().unwrap();
@@ -144,7 +144,7 @@ fn a_workspace_without_a_project_is_left_as_it_is() {
 }
 
 #[test]
-fn elsewhere_nobody_has_a_project() {
+fn other_file_systems_have_no_projects() {
     let place = tempfile::tempdir_in("/dev/shm").unwrap();
     let projects = Projects::open(Directories { state: place.path().to_owned() }).unwrap();
     let one = run(Workspace::Managed);

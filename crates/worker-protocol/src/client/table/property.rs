@@ -9,24 +9,25 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jail::SandboxPath;
-use ops::{Bounds, Exec, KillEvidence, List, OpResult, Operation, Write};
+use operations::{Bounds, Exec, KillEvidence, KillMethod, List, Operation, Write};
 use proptest::prelude::*;
 use prost::Message as _;
 use tokio::sync::mpsc;
 use wire::v1::{self, result::Kind as Result_};
-use wire::worker::v1::{self as w, FromWorker, from_worker::Body};
+use wire::worker::v1::{self as w, FromWorker, command_report::Stop, from_worker::Body};
 
 use super::{Accepted, Beginning, Event, Table};
 use crate::client::backlog::Backlog;
 use crate::client::line::Line;
 use crate::client::window::WINDOW;
 use crate::client::{CallSpec, Violation};
+use crate::convert::Reply;
 use crate::terminal::MAX_UNTAKEN;
 
 const CHUNK: usize = 64 * 1024;
 /// Bytes of a stream that are kept for the result.
 const KEPT: u64 = 10;
-const FOUND: &str = "found here";
+const FOUND: KillMethod = KillMethod::CgroupV1Freezer;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -86,7 +87,7 @@ enum What {
     /// A command's result, with counts that are off by so much.
     Ran {
         more: u64,
-        text: bool,
+        forged: bool,
     },
     Listed,
     Written,
@@ -130,7 +131,7 @@ fn what() -> impl Strategy<Value = What> {
             .prop_map(|(stream, skip, length)| What::Output { stream, skip, length }),
         2 => (0..40_000_u64).prop_map(What::Taken),
         1 => prop::bool::weighted(0.9).prop_map(|known| What::Failure { known }),
-        4 => (rarely(1), prop::bool::weighted(0.02)).prop_map(|(more, text)| What::Ran { more, text }),
+        4 => (rarely(1), prop::bool::weighted(0.02)).prop_map(|(more, forged)| What::Ran { more, forged }),
         1 => Just(What::Listed),
         1 => Just(What::Written),
         1 => Just(What::Edited),
@@ -206,10 +207,10 @@ impl Call {
                 let hides = self.received() > 0 || matches!(self.stage, Stage::Ended | Stage::Over);
                 held(known && !(command && hides), Violation::Outcome)
             }
-            What::Ran { more, text } => {
+            What::Ran { more, forged } => {
                 let ended = matches!(self.stage, Stage::Runs | Stage::Over);
                 let stopped = self.received() == self.limit || self.granted.contains(&self.received());
-                held(command && ended && !text && (more == 0 || stopped), Violation::Outcome)
+                held(command && ended && !forged && (more == 0 || stopped), Violation::Outcome)
             }
             What::Listed => held(self.kind == Kind::List, Violation::Outcome),
             What::Written => held(self.kind == Kind::Write, Violation::Outcome),
@@ -233,8 +234,8 @@ impl Call {
                 let reason = if known { "NOT_FOUND" } else { "NO_SUCH_REASON" }.to_owned();
                 outcome(w::outcome::Kind::Failure(v1::ToolFailure { reason, ..Default::default() }))
             }
-            What::Ran { more, text } => result(Result_::Exec(v1::ExecResult {
-                stdout: if text { "forged".to_owned() } else { String::new() },
+            What::Ran { more, forged } => outcome(w::outcome::Kind::Command(w::CommandReport {
+                stop: if forged { Stop::Unspecified } else { Stop::Itself }.into(),
                 stdout_bytes: self.streams[0] + more,
                 stderr_bytes: self.streams[1],
                 ..Default::default()
@@ -257,13 +258,13 @@ impl Call {
             }
         };
         assert_eq!(finished.bytes_out, self.bytes_out);
-        let Ok(OpResult::Exec(result)) = finished.outcome else { return };
+        let Ok(Reply::Command(report)) = finished.outcome else { return };
         let What::Ran { more, .. } = *what else { panic!("a result out of {what:?}") };
-        assert_eq!(result.kill.as_ref().unwrap().method == FOUND, self.placed && self.stage == Stage::Over);
+        assert_eq!(report.kill.method() == FOUND, self.placed && self.stage == Stage::Over);
         let kept = if self.kind == Kind::Terminal { 0 } else { KEPT };
         for (text, bytes, omitted) in [
-            (&result.stdout, self.streams[0] + more, result.stdout_omitted_bytes),
-            (&result.stderr, self.streams[1], result.stderr_omitted_bytes),
+            (&report.stdout.text, self.streams[0] + more, report.stdout.omitted),
+            (&report.stderr.text, self.streams[1], report.stderr.omitted),
         ] {
             assert!(text.len() <= 60 && text.matches('x').count() as u64 <= kept, "{text:?}");
             assert_eq!(omitted, bytes - text.matches('x').count() as u64);
@@ -400,7 +401,7 @@ impl World {
             }
             Stage::Ended => {
                 let evidence =
-                    KillEvidence { ended: 1, left: 0, method: FOUND.to_owned(), took_us: 7, running: 0 };
+                    KillEvidence { ended: 1, left: 0, method: FOUND.into(), took_us: 7, running: 0 };
                 self.table.clear(call.id, evidence);
                 call.stage = Stage::Over;
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ops::{Bounds, OpResult, Reason};
+use operations::{Bounds, KillMethod, OpResult, Reason};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -14,18 +14,19 @@ use crate::client::tests::fake::{
     Asked, Fake, Leaf, call, call_with, ended, exec, executed, failed, list, listed, spawned, wrote,
 };
 use crate::client::{Client, CloseReason, Finished, LaneError, Usage};
+use crate::convert::Reply;
 use crate::frame::encode;
 
-fn exec_result(finished: Finished) -> ops::ExecResult {
+fn report(finished: Finished<Reply>) -> operations::CommandReport {
     match finished.outcome {
-        Ok(OpResult::Exec(result)) => result,
+        Ok(Reply::Command(report)) => *report,
         other => panic!("not of exec: {other:?}"),
     }
 }
 
-fn entries(finished: &Finished) -> u64 {
+fn entries(finished: &Finished<Reply>) -> u64 {
     match &finished.outcome {
-        Ok(OpResult::List(result)) => result.total_entries,
+        Ok(Reply::Result(OpResult::List(result))) => result.total_entries,
         other => panic!("not of list: {other:?}"),
     }
 }
@@ -84,8 +85,8 @@ async fn the_stream_may_be_cut_at_every_byte() {
         fake.raw(&bytes[..cut]).await;
         tokio::task::yield_now().await;
         fake.raw(&bytes[cut..]).await;
-        let result = exec_result(calling.await.unwrap().unwrap());
-        assert_eq!((result.stdout.as_str(), result.stderr.as_str()), ("abc", "d"), "cut at {cut}");
+        let report = report(calling.await.unwrap().unwrap());
+        assert_eq!((report.stdout.text.as_str(), report.stderr.text.as_str()), ("abc", "d"), "cut at {cut}");
     }
 }
 
@@ -98,11 +99,11 @@ async fn a_command_that_is_not_placed_has_the_workers_evidence() {
     fake.say(id, executed(0, 0)).await;
     let finished = calling.await.unwrap().unwrap();
     assert_eq!(finished.usage, Usage { cpu_time_us: Some(5), peak_memory_bytes: Some(6) });
-    assert_eq!(exec_result(finished).kill.unwrap().method, "descendants");
+    assert_eq!(report(finished).kill.method(), KillMethod::Descendants);
 }
 
 #[tokio::test]
-async fn what_a_worker_claims_to_have_used_is_at_most_what_can_be() {
+async fn reported_usage_is_capped() {
     let (mut fake, client) = Fake::connected().await;
     for (cpu_time_us, peak_memory_bytes) in
         [(None, None), (Some(3), Some(4_096)), (Some(u64::MAX), Some(u64::MAX))]
@@ -130,7 +131,7 @@ struct Placed {
     fake: Fake,
     client: Client,
     id: u64,
-    calling: JoinHandle<Result<Finished, LaneError>>,
+    calling: JoinHandle<Result<Finished<Reply>, LaneError>>,
     asked: UnboundedReceiver<Asked>,
 }
 
@@ -157,30 +158,24 @@ async fn a_placed_command_goes_through_all_its_stages() {
     fake.say(id, wrote(Stdout, 0, b"ab")).await;
     fake.say(id, ended(false)).await;
     let (_, Body::Go(go)) = fake.heard().await else { panic!("no go") };
-    assert_eq!(go.evidence.unwrap().method, "cgroup-v2-kill");
+    assert_eq!(go.evidence.unwrap().method(), KillMethod::CgroupV2Kill);
     assert_eq!(asked.recv().await, Some(Asked::Finish { forced: false }));
     fake.say(id, wrote(Stdout, 2, b"c")).await;
     fake.say(id, executed(3, 0)).await;
-    let result = exec_result(calling.await.unwrap().unwrap());
-    assert_eq!((result.stdout.as_str(), result.stdout_bytes), ("abc", 3));
+    let report = report(calling.await.unwrap().unwrap());
+    assert_eq!((report.stdout.text.as_str(), report.stdout.bytes), ("abc", 3));
     // What was found here counts, not what the worker repeats.
-    assert_eq!(
-        (result.kill.as_ref().unwrap().method.as_str(), result.kill.as_ref().unwrap().ended),
-        ("cgroup-v2-kill", 2)
-    );
+    assert_eq!((report.kill.method(), report.kill.ended), (KillMethod::CgroupV2Kill, 2));
     assert_eq!(asked.recv().await, None);
 }
 
 #[tokio::test]
-async fn what_a_command_left_that_ended_by_itself_is_ended_without_another_word() {
+async fn remains_of_an_ended_command_are_ended() {
     let Placed { mut fake, client: _client, id, calling, mut asked } = placed().await;
     fake.say(id, wrote(Stdout, 0, b"ab")).await;
     fake.say(id, executed(2, 0)).await;
-    let result = exec_result(calling.await.unwrap().unwrap());
-    assert_eq!(
-        (result.stdout.as_str(), result.kill.as_ref().unwrap().method.as_str()),
-        ("ab", "cgroup-v2-kill")
-    );
+    let report = report(calling.await.unwrap().unwrap());
+    assert_eq!((report.stdout.text.as_str(), report.kill.method()), ("ab", KillMethod::CgroupV2Kill));
     assert_eq!(asked.recv().await, Some(Asked::Place(40)));
     assert_eq!(asked.recv().await, Some(Asked::Finish { forced: false }));
     assert_eq!(asked.recv().await, None);
@@ -212,10 +207,10 @@ async fn long_output_is_clipped_and_counted() {
     fake.say(id, wrote(Stderr, 0, &[b'y'; 3392])).await;
     // The limit is reached: more may have been written than came.
     fake.say(id, executed(196_608, 5000)).await;
-    let result = exec_result(calling.await.unwrap().unwrap());
-    assert_eq!(result.stdout, "xxxxx\n[… 196598 bytes left out …]\nxxxxx");
-    assert_eq!((result.stdout_bytes, result.stdout_omitted_bytes), (196_608, 196_598));
-    assert_eq!((result.stderr_bytes, result.stderr_omitted_bytes), (5000, 4995));
+    let report = report(calling.await.unwrap().unwrap());
+    assert_eq!(report.stdout.text, "xxxxx\n[… 196598 bytes left out …]\nxxxxx");
+    assert_eq!((report.stdout.bytes, report.stdout.omitted), (196_608, 196_598));
+    assert_eq!((report.stderr.bytes, report.stderr.omitted), (5000, 4995));
 }
 
 #[tokio::test]
@@ -233,7 +228,7 @@ async fn a_cancelled_call_still_has_its_outcome() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_waits_for_is_cancelled_and_cleaned_up() {
+async fn abandoned_call_is_cancelled_and_cleaned_up() {
     let Placed { mut fake, client: _client, id, calling, mut asked } = placed().await;
     calling.abort();
     assert!(matches!(fake.heard().await, (_, Body::Cancel(_))));
@@ -323,8 +318,9 @@ async fn dropping_the_last_client_closes_the_stream() {
 #[tokio::test]
 async fn an_operation_that_no_frame_holds_is_not_sent() {
     let (mut fake, client) = Fake::connected().await;
-    let ops::Operation::Exec(exec) = exec() else { panic!("not exec") };
-    let huge = ops::Operation::Exec(ops::Exec { stdin: vec![0; crate::frame::MAX_FRAME], ..exec });
+    let operations::Operation::Exec(exec) = exec() else { panic!("not exec") };
+    let huge =
+        operations::Operation::Exec(operations::Exec { stdin: vec![0; crate::frame::MAX_FRAME], ..exec });
     assert_eq!(call(&client, huge).await.unwrap(), Err(LaneError::TooLarge));
     let calling = call(&client, list());
     let (id, _) = fake.started().await;

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jail::SandboxPath;
-use ops::{Bounds, Exec, KillEvidence, List, Operation};
-use parking_lot::Mutex;
+use operations::{Bounds, Exec, KillEvidence, KillMethod, List, Operation};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::sync::mpsc;
 use wire::v1;
@@ -15,6 +14,7 @@ use wire::worker::v1::{self as w, FromWorker, Hello, ToWorker, to_worker};
 
 use crate::PROTOCOL;
 use crate::client::{CallSpec, Client, ConnectError, ConnectOptions, Finished, LaneError, Peer, Placement};
+use crate::convert::Reply;
 use crate::frame::{FrameBuffer, encode};
 
 pub(super) struct Fake {
@@ -131,7 +131,7 @@ pub(super) fn call_with(
     bounds: Bounds,
     placement: Option<Arc<dyn Placement>>,
     cancel: tokio_util::sync::CancellationToken,
-) -> tokio::task::JoinHandle<Result<Finished, LaneError>> {
+) -> tokio::task::JoinHandle<Result<Finished<Reply>, LaneError>> {
     let client = client.clone();
     tokio::spawn(async move {
         let deadline = Duration::from_secs(1);
@@ -144,7 +144,7 @@ pub(super) fn call_with(
 pub(super) fn call(
     client: &Client,
     operation: Operation,
-) -> tokio::task::JoinHandle<Result<Finished, LaneError>> {
+) -> tokio::task::JoinHandle<Result<Finished<Reply>, LaneError>> {
     call_with(client, operation, Bounds::default(), None, tokio_util::sync::CancellationToken::new())
 }
 
@@ -154,10 +154,16 @@ pub(super) fn listed(total_entries: u64) -> Body {
 }
 
 pub(super) fn executed(stdout_bytes: u64, stderr_bytes: u64) -> Body {
-    let kill =
-        Some(KillEvidence { ended: 9, left: 0, method: "descendants".to_owned(), took_us: 9, running: 0 });
-    let result = v1::ExecResult {
+    let kill = Some(KillEvidence {
+        ended: 9,
+        left: 0,
+        method: KillMethod::Descendants.into(),
+        took_us: 9,
+        running: 0,
+    });
+    let report = w::CommandReport {
         exit_code: Some(0),
+        stop: w::command_report::Stop::Itself.into(),
         stdout_bytes,
         stderr_bytes,
         cpu_time_us: 5,
@@ -165,7 +171,12 @@ pub(super) fn executed(stdout_bytes: u64, stderr_bytes: u64) -> Body {
         kill,
         ..Default::default()
     };
-    outcome(v1::result::Kind::Exec(result))
+    Body::Outcome(w::Outcome {
+        kind: Some(w::outcome::Kind::Command(report)),
+        usage: None,
+        bound: None,
+        hints: Vec::new(),
+    })
 }
 
 fn outcome(kind: v1::result::Kind) -> Body {
@@ -230,7 +241,13 @@ impl Placement for Leaf {
     fn finish(&self, forced: bool) -> std::pin::Pin<Box<dyn Future<Output = KillEvidence> + Send + '_>> {
         let _ = self.asked.send(Asked::Finish { forced });
         Box::pin(async {
-            KillEvidence { ended: 2, left: 0, method: "cgroup-v2-kill".to_owned(), took_us: 7, running: 0 }
+            KillEvidence {
+                ended: 2,
+                left: 0,
+                method: KillMethod::CgroupV2Kill.into(),
+                took_us: 7,
+                running: 0,
+            }
         })
     }
 }

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ops::{Bounds, OpResult};
-use parking_lot::Mutex;
+use operations::Bounds;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -22,6 +21,7 @@ use crate::client::window::{CREDIT, WINDOW};
 use crate::client::{
     CallSpec, Client, CloseReason, Finished, LaneError, OutputSink, OutputStream, Placement, Violation,
 };
+use crate::convert::Reply;
 
 const CHUNK: u64 = 65_536;
 
@@ -77,7 +77,7 @@ fn watch(
     sink: Arc<dyn OutputSink>,
     placement: Option<Arc<dyn Placement>>,
     cancel: &CancellationToken,
-) -> JoinHandle<Result<Finished, LaneError>> {
+) -> JoinHandle<Result<Finished<Reply>, LaneError>> {
     let (client, cancel) = (client.clone(), cancel.clone());
     tokio::spawn(async move {
         let (operation, bounds) = (exec(), Bounds::default());
@@ -93,7 +93,7 @@ fn watch(
     })
 }
 
-fn watched(client: &Client, sink: Arc<dyn OutputSink>) -> JoinHandle<Result<Finished, LaneError>> {
+fn watched(client: &Client, sink: Arc<dyn OutputSink>) -> JoinHandle<Result<Finished<Reply>, LaneError>> {
     watch(client, sink, None, &CancellationToken::new())
 }
 
@@ -115,9 +115,9 @@ async fn credit(fake: &mut Fake) -> (u64, u64) {
     }
 }
 
-fn counts(finished: &Finished) -> (u64, u64) {
+fn counts(finished: &Finished<Reply>) -> (u64, u64) {
     match &finished.outcome {
-        Ok(OpResult::Exec(result)) => (result.stdout_bytes, result.stderr_bytes),
+        Ok(Reply::Command(report)) => (report.stdout.bytes, report.stderr.bytes),
         other => panic!("not of exec: {other:?}"),
     }
 }
@@ -263,7 +263,7 @@ async fn a_sink_that_takes_nothing_does_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn what_came_before_the_stream_was_lost_is_handed_over() {
+async fn output_before_a_lost_stream_is_delivered() {
     let (mut fake, client) = Fake::connected().await;
     let gate = Gate::new(1);
     let calling = watched(&client, gate.clone());

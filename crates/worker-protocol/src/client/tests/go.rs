@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ops::{Bounds, Reason};
+use operations::{Bounds, Reason};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -10,8 +10,9 @@ use wire::worker::v1::to_worker::Body;
 
 use crate::client::tests::fake::{Fake, failed, list, listed};
 use crate::client::{CallSpec, Client, CloseReason, Finished, LaneError, Violation};
+use crate::convert::Reply;
 
-type Calling = JoinHandle<Result<Finished, LaneError>>;
+type Calling = JoinHandle<Result<Finished<Reply>, LaneError>>;
 
 /// A call, and the word that it awaits.
 fn call(client: &Client) -> (Calling, oneshot::Sender<bool>) {

@@ -1,6 +1,6 @@
 //! What a worker must not say, and when.
 
-use ops::Bounds;
+use operations::Bounds;
 use tokio_util::sync::CancellationToken;
 use wire::v1;
 use wire::worker::v1::from_worker::Body;
@@ -104,19 +104,23 @@ async fn outcomes_are_of_their_operation_and_tell_the_truth() {
     breaks(At::Cleared, vec![wrote(Stdout, 0, b"ab"), executed(1, 0)], Violation::Outcome).await;
     breaks(At::Running, vec![failed("NO_SUCH_REASON")], Violation::Outcome).await;
     breaks(At::Running, vec![Body::Outcome(w::Outcome::default())], Violation::Outcome).await;
-    let with_text = v1::ExecResult { stdout: "forged".to_owned(), ..Default::default() };
-    let result = v1::Result { kind: Some(v1::result::Kind::Exec(with_text)) };
-    let outcome = w::Outcome {
-        kind: Some(w::outcome::Kind::Result(result)),
-        usage: None,
-        bound: None,
-        hints: Vec::new(),
-    };
-    breaks(At::Cleared, vec![Body::Outcome(outcome)], Violation::Outcome).await;
+    // The result of a command is the daemon's to make.
+    for result in
+        [v1::ExecResult::default(), v1::ExecResult { stdout: "forged".to_owned(), ..Default::default() }]
+    {
+        let result = v1::Result { kind: Some(v1::result::Kind::Exec(result)) };
+        let outcome = w::Outcome {
+            kind: Some(w::outcome::Kind::Result(result)),
+            usage: None,
+            bound: None,
+            hints: Vec::new(),
+        };
+        breaks(At::Cleared, vec![Body::Outcome(outcome)], Violation::Outcome).await;
+    }
 }
 
 #[tokio::test]
-async fn what_belongs_to_commands_is_for_commands() {
+async fn command_messages_for_other_operations_break_the_protocol() {
     for (body, violation) in [
         (spawned(40), Violation::Spawned),
         (ended(false), Violation::Ended),
@@ -152,7 +156,7 @@ async fn frames_are_about_calls_in_flight() {
 }
 
 #[tokio::test]
-async fn nothing_comes_unasked() {
+async fn unsolicited_messages_break_the_protocol() {
     let hello = Body::Hello(Hello { protocol: 1, nonce: vec![0; 32], pid: 7, ..Hello::default() });
     for (id, body, violation) in [
         (0, Body::Pong(w::Pong {}), Violation::Pong),
@@ -169,7 +173,7 @@ async fn nothing_comes_unasked() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_frames_close_the_stream() {
+async fn malformed_frames_close_the_stream() {
     for (bytes, reason) in [
         (&b"\xff\xff\xff\xff"[..], CloseReason::Protocol(Violation::Frame)),
         (b"\0\0\0\x03\xff\xff\xff", CloseReason::Protocol(Violation::Frame)),

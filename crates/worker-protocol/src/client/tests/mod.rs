@@ -5,4 +5,5 @@ mod fake;
 mod flow;
 mod go;
 mod hostile;
+mod prepared;
 mod terminals;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ops::{Bounds, OpResult, Operation};
+use operations::{Bounds, Exit, KillMethod, Operation};
 use tokio_util::sync::CancellationToken;
 use wire::worker::v1::from_worker::Body as Said;
 use wire::worker::v1::output::Stream::{Stderr, Stdout};
@@ -18,6 +18,7 @@ use crate::client::{
     Client, CloseReason, LaneError, OutputSink, OutputStream, Placement, SessionOver, Terminal,
     TerminalSignal, TerminalSize, TerminalSpec, Violation,
 };
+use crate::convert::Reply;
 use crate::terminal::{MAX_INPUT, MAX_UNTAKEN};
 
 struct Screen;
@@ -103,12 +104,9 @@ async fn a_session_has_a_beginning_a_middle_and_an_end() {
     fake.say(id, ended(false)).await;
     assert!(matches!(fake.heard().await, (_, Body::Go(_))));
     fake.say(id, executed(6, 0)).await;
-    let Ok(OpResult::Exec(result)) = terminal.finished().await.unwrap().outcome else { panic!("no result") };
-    assert_eq!((result.stdout.as_str(), result.stdout_bytes, result.stdout_omitted_bytes), ("", 6, 6));
-    assert_eq!(
-        (result.exit_code, result.kill.as_ref().unwrap().method.as_str()),
-        (Some(0), "cgroup-v2-kill")
-    );
+    let Ok(Reply::Command(report)) = terminal.finished().await.unwrap().outcome else { panic!("no report") };
+    assert_eq!((report.stdout.text.as_str(), report.stdout.bytes, report.stdout.omitted), ("", 6, 6));
+    assert_eq!((report.exit, report.kill.method()), (Exit::Code(0), KillMethod::CgroupV2Kill));
     assert_eq!(asked.recv().await, Some(Asked::Place(40)));
     assert_eq!(asked.recv().await, Some(Asked::Finish { forced: false }));
     assert_eq!(keyboard.write(b"x").await, Err(SessionOver));
@@ -117,7 +115,7 @@ async fn a_session_has_a_beginning_a_middle_and_an_end() {
 }
 
 #[tokio::test]
-async fn nothing_is_said_about_a_session_before_it_began() {
+async fn terminal_messages_follow_the_start() {
     let (mut fake, client) = Fake::connected().await;
     let terminal = open(&client, None).unwrap();
     let keyboard = terminal.keyboard();
@@ -130,7 +128,7 @@ async fn nothing_is_said_about_a_session_before_it_began() {
 }
 
 #[tokio::test]
-async fn who_types_faster_than_the_terminal_takes_waits() {
+async fn fast_typing_waits_for_the_terminal() {
     let (mut fake, client, terminal, id) = opened().await;
     let keyboard = terminal.keyboard();
     let typing = tokio::spawn(async move { keyboard.write(&vec![b'k'; 200_000]).await });
@@ -155,7 +153,7 @@ async fn who_types_faster_than_the_terminal_takes_waits() {
 }
 
 #[tokio::test]
-async fn nobody_waits_at_a_terminal_that_is_gone() {
+async fn typing_fails_when_the_terminal_is_lost() {
     for lost in [false, true] {
         let (mut fake, client, terminal, id) = opened().await;
         let keyboard = terminal.keyboard();
@@ -215,7 +213,7 @@ async fn input_is_taken_once_and_where_there_is_some() {
 }
 
 #[tokio::test]
-async fn a_terminal_that_nobody_holds_is_closed() {
+async fn dropped_terminal_is_closed() {
     let (mut fake, client, terminal, id) = opened().await;
     drop(terminal);
     assert!(matches!(fake.heard().await, (cancelled, Body::Cancel(_)) if cancelled == id));

@@ -30,7 +30,7 @@ export type Approval = Message<"cofferdam.v1.Approval"> & {
   approvalId: string;
 
   /**
-   * Where it is.
+   * State of the approval.
    *
    * @generated from field: cofferdam.v1.Approval.State state = 2;
    */
@@ -51,21 +51,21 @@ export type Approval = Message<"cofferdam.v1.Approval"> & {
   callId: string;
 
   /**
-   * For which agent.
+   * Agent of the call.
    *
    * @generated from field: string agent_id = 5;
    */
   agentId: string;
 
   /**
-   * Which principal made the call.
+   * Principal that made the call.
    *
    * @generated from field: string requested_by = 6;
    */
   requestedBy: string;
 
   /**
-   * Such as `write` or `git.commit`.
+   * Operation, such as `write` or `git.commit`.
    *
    * @generated from field: string operation = 7;
    */
@@ -79,14 +79,14 @@ export type Approval = Message<"cofferdam.v1.Approval"> & {
   operationJson: string;
 
   /**
-   * What the reviewer should see: argv and cwd, or the diff that will result. Secrets redacted.
+   * Preview for the reviewer: argv and cwd, or the diff that will result. Secrets redacted.
    *
    * @generated from field: string preview = 9;
    */
   preview: string;
 
   /**
-   * Why it is asked: the rule's justification.
+   * Reason for asking: the rule's justification.
    *
    * @generated from field: string justification = 10;
    */
@@ -100,14 +100,14 @@ export type Approval = Message<"cofferdam.v1.Approval"> & {
   risk: string;
 
   /**
-   * SHA-256 over what the approval is bound to.
+   * SHA-256 over the state that the approval is bound to.
    *
    * @generated from field: string digest = 12;
    */
   digest: string;
 
   /**
-   * When it was asked.
+   * Time at which consent was asked for.
    *
    * @generated from field: google.protobuf.Timestamp created_at = 13;
    */
@@ -121,7 +121,7 @@ export type Approval = Message<"cofferdam.v1.Approval"> & {
   expiresAt?: Timestamp | undefined;
 
   /**
-   * Whose decision settled it.
+   * Principal whose decision settled it.
    *
    * @generated from field: string decided_by = 15;
    */
@@ -135,7 +135,7 @@ export type Approval = Message<"cofferdam.v1.Approval"> & {
   decidedAt?: Timestamp | undefined;
 
   /**
-   * What the reviewer wrote whose decision settled it.
+   * Comment of that reviewer.
    *
    * @generated from field: string comment = 17;
    */
@@ -156,50 +156,50 @@ export type Approval = Message<"cofferdam.v1.Approval"> & {
   profile: string;
 
   /**
-   * Which rule asks, such as `profile review: operations.write`.
+   * Rule that asks, such as `profile review: operations.write`.
    *
    * @generated from field: string rule = 20;
    */
   rule: string;
 
   /**
-   * Digest of the policy under which it was asked. Under another one the approval gives nothing.
+   * Digest of the policy under which consent was asked for. The approval is void under another policy.
    *
    * @generated from field: string policy_digest = 21;
    */
   policyDigest: string;
 
   /**
-   * How many different approvers have to consent. One, unless the profile sets a quorum for critical calls.
+   * Number of different approvers that have to consent. One, unless the profile sets a quorum for critical calls.
    *
    * @generated from field: uint32 approvals_needed = 22;
    */
   approvalsNeeded: number;
 
   /**
-   * The level that each of them needs: `approver` or `director`.
+   * Level that each of them needs: `approver` or `director`.
    *
    * @generated from field: string level_needed = 23;
    */
   levelNeeded: string;
 
   /**
-   * What was said so far, oldest first, each approver once.
+   * Votes so far, oldest first, one for each approver.
    *
    * @generated from field: repeated cofferdam.v1.ApprovalVote votes = 24;
    */
   votes: ApprovalVote[];
 
   /**
-   * In which forms the consent may be remembered; ONCE is always among them.
+   * Forms in which the consent may be remembered; ONCE is always among them.
    *
    * @generated from field: repeated cofferdam.v1.Approval.Remember remember_options = 25;
    */
   rememberOptions: Approval_Remember[];
 
   /**
-   * The files that the call names, as they were when it was asked. What else it is bound to stands in the preview; it is executed
-   * on that, or not at all.
+   * Files that the call names, as they were when consent was asked for. The preview shows the rest of the bound state.
+   * The call is executed on exactly this state or not at all.
    *
    * @generated from field: repeated cofferdam.v1.BoundFile files = 26;
    */
@@ -220,14 +220,15 @@ export type Approval = Message<"cofferdam.v1.Approval"> & {
   consentId: string;
 
   /**
-   * The run stands still from before this was asked until the call is over, as its profile says (`approvals.freeze`).
+   * The run is frozen from before consent was asked for until the call is over, as its profile says
+   * (`approvals.freeze`).
    *
    * @generated from field: bool freezes_run = 29;
    */
   freezesRun: boolean;
 
   /**
-   * The setting that decides how long reviewers have: the shorter of the profile's `approvals.timeout_s` and the daemon's
+   * Setting that gives the time for a decision: the shorter of the profile's `approvals.timeout_s` and the daemon's
    * `approvals.timeout`, such as `profile review: approvals.timeout_s` or `configuration: approvals.timeout`.
    *
    * @generated from field: string decision_time_from = 30;
@@ -243,7 +244,7 @@ export const ApprovalSchema: GenMessage<Approval> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_approval, 0);
 
 /**
- * Where it is.
+ * State of the approval.
  *
  * @generated from enum cofferdam.v1.Approval.State
  */
@@ -277,7 +278,7 @@ export enum Approval_State {
   DENIED = 3,
 
   /**
-   * Nobody decided in time: denied.
+   * No reviewer decided in time, so the call is denied.
    *
    * @generated from enum value: EXPIRED = 4;
    */
@@ -298,8 +299,8 @@ export const Approval_StateSchema: GenEnum<Approval_State> = /*@__PURE__*/
   enumDesc(file_cofferdam_v1_approval, 0, 0);
 
 /**
- * For how much more than its call a consent stands. Never for critical calls, git's writes, scripts, and commands that run
- * other commands which their arguments name.
+ * Calls beyond its own that a consent covers. A consent never covers more if the call is critical, a git write, a
+ * script, or a command that runs other commands named in its arguments.
  *
  * @generated from enum cofferdam.v1.Approval.Remember
  */
@@ -312,23 +313,23 @@ export enum Approval_Remember {
   REMEMBER_UNSPECIFIED = 0,
 
   /**
-   * For this call alone.
+   * This call only.
    *
    * @generated from enum value: ONCE = 1;
    */
   ONCE = 1,
 
   /**
-   * For the same operation with the same arguments, directory, environment, image, policy, and everything that it uses as it
-   * was, for the rest of the run. For a command that is all files of the run.
+   * The same operation for the rest of the run, with the same arguments, directory, environment, image, policy and
+   * bound state. The bound state of a command is all files of the run.
    *
    * @generated from enum value: DIGEST = 2;
    */
   DIGEST = 2,
 
   /**
-   * For commands that begin with the same words, for the rest of the run. Only of programs that do nothing but read, whatever
-   * they are told.
+   * Commands that begin with the same words, for the rest of the run. Only for programs that do nothing but read,
+   * whatever their arguments are.
    *
    * @generated from enum value: PREFIX = 3;
    */
@@ -348,21 +349,21 @@ export const Approval_RememberSchema: GenEnum<Approval_Remember> = /*@__PURE__*/
  */
 export type ApprovalVote = Message<"cofferdam.v1.ApprovalVote"> & {
   /**
-   * Which principal.
+   * Principal of the approver.
    *
    * @generated from field: string principal = 1;
    */
   principal: string;
 
   /**
-   * With which level: `approver` or `director`.
+   * Level of the approver: `approver` or `director`.
    *
    * @generated from field: string level = 2;
    */
   level: string;
 
   /**
-   * Whether it was consent.
+   * True for consent, false for a denial.
    *
    * @generated from field: bool approved = 3;
    */
@@ -376,7 +377,7 @@ export type ApprovalVote = Message<"cofferdam.v1.ApprovalVote"> & {
   votedAt?: Timestamp | undefined;
 
   /**
-   * What they wrote.
+   * Comment of the approver.
    *
    * @generated from field: string comment = 5;
    */
@@ -404,14 +405,14 @@ export type BoundFile = Message<"cofferdam.v1.BoundFile"> & {
   path: string;
 
   /**
-   * SHA-256 of its content, lower-case hex; empty: there was no such file, or it could not be read.
+   * SHA-256 of its content, lower-case hex; empty: the file did not exist or could not be read.
    *
    * @generated from field: string sha256 = 2;
    */
   sha256: string;
 
   /**
-   * Why it could not be read, as a stable reason; empty otherwise. Such a file may change unseen.
+   * Stable reason why it could not be read; empty otherwise. A change of such a file may go unnoticed.
    *
    * @generated from field: string unreadable = 3;
    */
@@ -468,7 +469,7 @@ export type Consent = Message<"cofferdam.v1.Consent"> & {
   form: Approval_Remember;
 
   /**
-   * For DIGEST: SHA-256 over what it stands for.
+   * For DIGEST: SHA-256 over the operation and state that it covers.
    *
    * @generated from field: string digest = 6;
    */
@@ -489,7 +490,7 @@ export type Consent = Message<"cofferdam.v1.Consent"> & {
   policyDigest: string;
 
   /**
-   * Who gave it.
+   * Principal that gave it.
    *
    * @generated from field: string given_by = 9;
    */
@@ -622,14 +623,14 @@ export type DecideApprovalRequest = Message<"cofferdam.v1.DecideApprovalRequest"
   decision: DecideApprovalRequest_Decision;
 
   /**
-   * For the record and, when denied, for the agent. At most 4,096 characters.
+   * Comment for the record and, after a denial, for the agent. At most 4,096 characters.
    *
    * @generated from field: string comment = 3;
    */
   comment: string;
 
   /**
-   * For how much more than this call the consent stands. Default: for nothing more. Must be among `remember_options`.
+   * Calls beyond this one that the consent covers. Default: none. Must be among `remember_options`.
    *
    * @generated from field: cofferdam.v1.Approval.Remember remember = 4;
    */
@@ -651,7 +652,7 @@ export const DecideApprovalRequestSchema: GenMessage<DecideApprovalRequest> = /*
   messageDesc(file_cofferdam_v1_approval, 8);
 
 /**
- * What the reviewer wants.
+ * Decision of the reviewer.
  *
  * @generated from enum cofferdam.v1.DecideApprovalRequest.Decision
  */
@@ -664,14 +665,14 @@ export enum DecideApprovalRequest_Decision {
   DECISION_UNSPECIFIED = 0,
 
   /**
-   * Run it, once, as soon as enough approvers say so.
+   * Execute the call once, as soon as enough approvers have consented.
    *
    * @generated from enum value: APPROVE = 1;
    */
   APPROVE = 1,
 
   /**
-   * Do not run it.
+   * Do not execute it.
    *
    * @generated from enum value: DENY = 2;
    */
@@ -832,7 +833,7 @@ export const RevokeConsentResponseSchema: GenMessage<RevokeConsentResponse> = /*
   messageDesc(file_cofferdam_v1_approval, 15);
 
 /**
- * Shows what waits for consent, and takes decisions.
+ * Lists calls that wait for consent, and records decisions.
  *
  * @generated from service cofferdam.v1.ApprovalService
  */
@@ -858,8 +859,8 @@ export const ApprovalService: GenService<{
     output: typeof GetApprovalResponseSchema;
   },
   /**
-   * Approves or denies. A denial settles an approval at once; consent does when as many approvers have given it as it needs.
-   * Then the call runs once, by itself.
+   * Approves or denies. A denial settles an approval at once. Consent settles it when enough approvers have given it.
+   * Then the daemon executes the call once.
    *
    * @generated from rpc cofferdam.v1.ApprovalService.DecideApproval
    */
@@ -869,7 +870,7 @@ export const ApprovalService: GenService<{
     output: typeof DecideApprovalResponseSchema;
   },
   /**
-   * What waits, then each change.
+   * Streams the pending approvals, then each change.
    *
    * @generated from rpc cofferdam.v1.ApprovalService.WatchApprovals
    */
@@ -889,7 +890,7 @@ export const ApprovalService: GenService<{
     output: typeof ListConsentsResponseSchema;
   },
   /**
-   * Ends a consent that is remembered: reviewers are asked again.
+   * Revokes a remembered consent: reviewers are asked again.
    *
    * @generated from rpc cofferdam.v1.ApprovalService.RevokeConsent
    */

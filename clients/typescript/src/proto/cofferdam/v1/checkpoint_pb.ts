@@ -15,13 +15,13 @@ export const file_cofferdam_v1_checkpoint: GenFile = /*@__PURE__*/
   fileDesc("Ch1jb2ZmZXJkYW0vdjEvY2hlY2twb2ludC5wcm90bxIMY29mZmVyZGFtLnYxIkwKCkNoZWNrcG9pbnQSDAoEc2l6ZRgBIAEoBBIMCgRyb290GAIgASgJEgwKBG5vdGUYAyABKAkSFAoMdmVyaWZpZXJfa2V5GAQgASgJIhYKFEdldENoZWNrcG9pbnRSZXF1ZXN0IkUKFUdldENoZWNrcG9pbnRSZXNwb25zZRIsCgpjaGVja3BvaW50GAEgASgLMhguY29mZmVyZGFtLnYxLkNoZWNrcG9pbnQiEgoQUm90YXRlS2V5UmVxdWVzdCJBChFSb3RhdGVLZXlSZXNwb25zZRIsCgpjaGVja3BvaW50GAEgASgLMhguY29mZmVyZGFtLnYxLkNoZWNrcG9pbnRiBnByb3RvMw");
 
 /**
- * A signed statement of what the log was at some size.
+ * A signed statement about the log at some size.
  *
  * @generated from message cofferdam.v1.Checkpoint
  */
 export type Checkpoint = Message<"cofferdam.v1.Checkpoint"> & {
   /**
-   * How many records it speaks of: the first so many.
+   * Number of records that it covers, from the first on.
    *
    * @generated from field: uint64 size = 1;
    */
@@ -35,8 +35,8 @@ export type Checkpoint = Message<"cofferdam.v1.Checkpoint"> & {
   root: string;
 
   /**
-   * The signed note, in the form of C2SP `tlog-checkpoint`: keep it as it is, out of this host's reach. It later proves
-   * that none of these records was changed or cut off.
+   * The signed note, in the form of C2SP `tlog-checkpoint`: keep it unchanged on another host. It later proves that
+   * none of these records was changed or cut off.
    *
    * @generated from field: string note = 3;
    */
@@ -79,7 +79,7 @@ export const GetCheckpointRequestSchema: GenMessage<GetCheckpointRequest> = /*@_
  */
 export type GetCheckpointResponse = Message<"cofferdam.v1.GetCheckpointResponse"> & {
   /**
-   * Of every record up to this call.
+   * Checkpoint of all records up to this call.
    *
    * @generated from field: cofferdam.v1.Checkpoint checkpoint = 1;
    */
@@ -109,7 +109,7 @@ export const RotateKeyRequestSchema: GenMessage<RotateKeyRequest> = /*@__PURE__*
   messageDesc(file_cofferdam_v1_checkpoint, 3);
 
 /**
- * What signs from now on.
+ * The key that signs from now on.
  *
  * @generated from message cofferdam.v1.RotateKeyResponse
  */

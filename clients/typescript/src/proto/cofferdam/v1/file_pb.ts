@@ -23,7 +23,7 @@ export const file_cofferdam_v1_file: GenFile = /*@__PURE__*/
  */
 export type UploadFileRequest = Message<"cofferdam.v1.UploadFileRequest"> & {
   /**
-   * What it is.
+   * Kind of the piece.
    *
    * @generated from oneof cofferdam.v1.UploadFileRequest.piece
    */
@@ -54,7 +54,7 @@ export const UploadFileRequestSchema: GenMessage<UploadFileRequest> = /*@__PURE_
   messageDesc(file_cofferdam_v1_file, 0);
 
 /**
- * What is uploaded, and where to.
+ * Description of an upload and its target.
  *
  * @generated from message cofferdam.v1.BeginUpload
  */
@@ -74,22 +74,23 @@ export type BeginUpload = Message<"cofferdam.v1.BeginUpload"> & {
   path: string;
 
   /**
-   * Chosen by the client, a UUID: after a stream that broke, the client goes on with the same upload. What there is of it is
-   * kept for an hour at most, while its run lives and the daemon has room. Default: the upload cannot be resumed.
+   * Chosen by the client, a UUID: after a broken stream, the client resumes the same upload. The daemon keeps the
+   * received bytes for at most an hour, while the run lives and there is room. Default: the upload cannot be resumed.
    *
    * @generated from field: string upload_id = 3;
    */
   uploadId: string;
 
   /**
-   * Position of the first byte that follows: as many as the daemon has (`GetUpload`). Default: 0.
+   * Position of the first byte that follows, which is the number of bytes that the daemon has (`GetUpload`). Default:
+   * 0.
    *
    * @generated from field: uint64 offset = 4;
    */
   offset: bigint;
 
   /**
-   * Bytes in all. The daemon refuses more and fewer. An upload of a file needs this field or `sha256`.
+   * Number of all bytes. The daemon refuses more and fewer. An upload of a file needs this field or `sha256`.
    *
    * @generated from field: optional uint64 size_bytes = 5;
    */
@@ -131,9 +132,9 @@ export type BeginUpload = Message<"cofferdam.v1.BeginUpload"> & {
   waitForApproval: boolean;
 
   /**
-   * As in `CallRequest`: the same upload again is not made twice, nor is its approval asked for twice. Two uploads are the same
-   * if path, guards, mode, size and SHA-256 are; `upload_id` and `offset` may differ. If `size_bytes` and `sha256` are set as
-   * well, a repetition is answered without its bytes.
+   * As in `CallRequest`: a repeated upload takes effect once, and asks for approval once. Two uploads are the same if
+   * path, guards, mode, size and SHA-256 are; `upload_id` and `offset` may differ. If `size_bytes` and `sha256` are set
+   * as well, a repetition is answered without its bytes.
    *
    * @generated from field: string request_id = 11;
    */
@@ -155,7 +156,7 @@ export const BeginUploadSchema: GenMessage<BeginUpload> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_file, 1);
 
 /**
- * What came of an upload.
+ * Result of an upload.
  *
  * @generated from message cofferdam.v1.UploadFileResponse
  */
@@ -196,7 +197,7 @@ export const UploadFileResponseSchema: GenMessage<UploadFileResponse> = /*@__PUR
  */
 export type UploadArchiveRequest = Message<"cofferdam.v1.UploadArchiveRequest"> & {
   /**
-   * What it is.
+   * Kind of the piece.
    *
    * @generated from oneof cofferdam.v1.UploadArchiveRequest.piece
    */
@@ -227,7 +228,7 @@ export const UploadArchiveRequestSchema: GenMessage<UploadArchiveRequest> = /*@_
   messageDesc(file_cofferdam_v1_file, 3);
 
 /**
- * What came of an upload of an archive.
+ * Result of an upload of an archive.
  *
  * @generated from message cofferdam.v1.UploadArchiveResponse
  */
@@ -310,7 +311,7 @@ export const DownloadFileRequestSchema: GenMessage<DownloadFileRequest> = /*@__P
  */
 export type DownloadFileResponse = Message<"cofferdam.v1.DownloadFileResponse"> & {
   /**
-   * What it is.
+   * Kind of the piece.
    *
    * @generated from oneof cofferdam.v1.DownloadFileResponse.piece
    */
@@ -349,13 +350,13 @@ export const DownloadFileResponseSchema: GenMessage<DownloadFileResponse> = /*@_
   messageDesc(file_cofferdam_v1_file, 6);
 
 /**
- * What is downloaded.
+ * Description of a download.
  *
  * @generated from message cofferdam.v1.DownloadBegun
  */
 export type DownloadBegun = Message<"cofferdam.v1.DownloadBegun"> & {
   /**
-   * Size of the whole file, bytes; 0 for an archive, whose size nobody knows yet.
+   * Size of the whole file, bytes; 0 for an archive, whose size is not known yet.
    *
    * @generated from field: uint64 size_bytes = 1;
    */
@@ -377,7 +378,7 @@ export const DownloadBegunSchema: GenMessage<DownloadBegun> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_file, 7);
 
 /**
- * All of it was sent.
+ * The download is complete.
  *
  * @generated from message cofferdam.v1.DownloadEnded
  */
@@ -390,8 +391,8 @@ export type DownloadEnded = Message<"cofferdam.v1.DownloadEnded"> & {
   callId: string;
 
   /**
-   * SHA-256 of the whole file is in `sha256`, whatever the offset was; of an archive, that of the archive. `sent_bytes` are
-   * those that were sent.
+   * `sha256` is that of the whole file, whatever the offset was, or of the archive. `sent_bytes` is the number of bytes
+   * that were sent.
    *
    * @generated from field: cofferdam.v1.ReadResult result = 2;
    */
@@ -447,7 +448,7 @@ export const DownloadArchiveRequestSchema: GenMessage<DownloadArchiveRequest> = 
  */
 export type DownloadArchiveResponse = Message<"cofferdam.v1.DownloadArchiveResponse"> & {
   /**
-   * What it is.
+   * Kind of the piece.
    *
    * @generated from oneof cofferdam.v1.DownloadArchiveResponse.piece
    */
@@ -486,7 +487,7 @@ export const DownloadArchiveResponseSchema: GenMessage<DownloadArchiveResponse> 
   messageDesc(file_cofferdam_v1_file, 10);
 
 /**
- * Ask how much of an upload there is.
+ * See FileService.GetUpload.
  *
  * @generated from message cofferdam.v1.GetUploadRequest
  */
@@ -514,7 +515,7 @@ export const GetUploadRequestSchema: GenMessage<GetUploadRequest> = /*@__PURE__*
   messageDesc(file_cofferdam_v1_file, 11);
 
 /**
- * How much of an upload there is.
+ * See FileService.GetUpload.
  *
  * @generated from message cofferdam.v1.GetUploadResponse
  */
@@ -536,8 +537,8 @@ export const GetUploadResponseSchema: GenMessage<GetUploadResponse> = /*@__PURE_
 
 /**
  * Moves files and directories into a run and out of it. An upload is a `write` call and a download is a `read` call:
- * permission, protected paths, approval, limits and record hold as for these. The profile's `bounds.max_transfer_bytes`
- * bounds the size. The record has size and SHA-256, never the content.
+ * permission, protected paths, approval, limits and record apply as for these. The profile's
+ * `bounds.max_transfer_bytes` bounds the size. The record has size and SHA-256, never the content.
  *
  * @generated from service cofferdam.v1.FileService
  */
@@ -585,7 +586,7 @@ export const FileService: GenService<{
     output: typeof DownloadArchiveResponseSchema;
   },
   /**
-   * How much of an upload the daemon has, to go on with it.
+   * Returns how many bytes of an upload the daemon has, so that it can be resumed.
    *
    * @generated from rpc cofferdam.v1.FileService.GetUpload
    */

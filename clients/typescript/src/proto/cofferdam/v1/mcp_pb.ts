@@ -28,7 +28,7 @@ export type McpRequest = Message<"cofferdam.v1.McpRequest"> & {
   server: string;
 
   /**
-   * The tool's name as the server says it: 1 to 128 characters of `A-Z`, `a-z`, `0-9`, `_`, `-` and `.`. Required.
+   * Name that the server gives the tool: 1 to 128 characters of `A-Z`, `a-z`, `0-9`, `_`, `-` and `.`. Required.
    *
    * @generated from field: string tool = 2;
    */
@@ -50,7 +50,8 @@ export const McpRequestSchema: GenMessage<McpRequest> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_mcp, 0);
 
 /**
- * What the tool answered. All of it is the server's word. A tool that says of itself that it failed is a failure.
+ * Answer of the tool. The server is not trusted, and all content is its claim. If the tool reports an error, the call
+ * is a failure.
  *
  * @generated from message cofferdam.v1.McpResult
  */
@@ -70,21 +71,21 @@ export type McpResult = Message<"cofferdam.v1.McpResult"> & {
   tool: string;
 
   /**
-   * The items, as far as there was room.
+   * Items, until the limit is reached.
    *
    * @generated from field: repeated cofferdam.v1.McpContent content = 3;
    */
   content: McpContent[];
 
   /**
-   * Structured content as JSON, where the tool has an output schema: it fits that schema. Empty when there is none.
+   * Structured content as JSON, if the tool has an output schema. It matches that schema. Empty if there is none.
    *
    * @generated from field: string structured_content_json = 4;
    */
   structuredContentJson: string;
 
   /**
-   * Something was left out: more than the server's `max_result_bytes`.
+   * A part was left out, because the answer is larger than the server's `max_result_bytes`.
    *
    * @generated from field: bool truncated = 5;
    */
@@ -133,7 +134,7 @@ export const McpResultSchema: GenMessage<McpResult> = /*@__PURE__*/
  */
 export type McpContent = Message<"cofferdam.v1.McpContent"> & {
   /**
-   * What it is.
+   * Type of the item.
    *
    * @generated from field: cofferdam.v1.McpContent.Type type = 1;
    */
@@ -161,14 +162,14 @@ export type McpContent = Message<"cofferdam.v1.McpContent"> & {
   uri: string;
 
   /**
-   * Of a RESOURCE_LINK: for people.
+   * Name of a RESOURCE_LINK for people.
    *
    * @generated from field: string name = 5;
    */
   name: string;
 
   /**
-   * Of a RESOURCE: `data` is base64.
+   * For a RESOURCE: `data` is base64.
    *
    * @generated from field: bool is_base64 = 6;
    */
@@ -251,30 +252,30 @@ export type McpServerStatus = Message<"cofferdam.v1.McpServerStatus"> & {
   name: string;
 
   /**
-   * Its tools are in the list, as far as the agent may call them.
+   * The list has those of its tools that the agent may call.
    *
    * @generated from field: bool available = 2;
    */
   available: boolean;
 
   /**
-   * Why not; empty when available. No address and no secret is in it.
+   * Reason why not; empty if available. It contains no address and no secret.
    *
    * @generated from field: string problem = 3;
    */
   problem: string;
 
   /**
-   * Tools of it that are not in the list although the agent might call them, and why, one a line: malformed, changed since
-   * they were first listed, or not the pinned ones.
+   * Tools that the agent may call but that are not in the list, with the reason, one a line: malformed, changed since
+   * they were first listed, or different from the pinned ones.
    *
    * @generated from field: repeated string withheld = 4;
    */
   withheld: string[];
 
   /**
-   * Of each tool that the server offers, by the server's own name: SHA-256 of its definition, lower-case hex, as `pins` of
-   * the policy takes it.
+   * For each tool of the server, by the name that the server gives it: SHA-256 of its definition, lower-case hex, as
+   * for `pins` of the policy.
    *
    * @generated from field: map<string, string> definitions = 5;
    */

@@ -6,7 +6,7 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { KillEvidence, ProcessRequest } from "./operation_pb.js";
+import type { ExecResult_EndedBy, KillEvidence, ProcessRequest } from "./operation_pb.js";
 import { file_cofferdam_v1_operation } from "./operation_pb.js";
 import type { TerminalSize } from "./terminal_pb.js";
 import { file_cofferdam_v1_terminal } from "./terminal_pb.js";
@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cofferdam/v1/process.proto.
  */
 export const file_cofferdam_v1_process: GenFile = /*@__PURE__*/
-  fileDesc("Chpjb2ZmZXJkYW0vdjEvcHJvY2Vzcy5wcm90bxIMY29mZmVyZGFtLnYxIvEECgdQcm9jZXNzEhIKCnByb2Nlc3NfaWQYASABKAkSDgoGcnVuX2lkGAIgASgJEi0KB3JlcXVlc3QYAyABKAsyHC5jb2ZmZXJkYW0udjEuUHJvY2Vzc1JlcXVlc3QSKgoFc3RhdGUYBCABKA4yGy5jb2ZmZXJkYW0udjEuUHJvY2Vzcy5TdGF0ZRIuCgpzdGFydGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoJZXhpdF9jb2RlGAcgASgFSACIAQESEwoGc2lnbmFsGAggASgFSAGIAQESEAoIZW5kZWRfYnkYCSABKAkSFAoMc3Rkb3V0X2J5dGVzGAogASgEEhQKDHN0ZGVycl9ieXRlcxgLIAEoBBITCgtzdGRpbl9ieXRlcxgMIAEoBBISCgpzdGRpbl9vcGVuGA0gASgIEigKBGtpbGwYDiABKAsyGi5jb2ZmZXJkYW0udjEuS2lsbEV2aWRlbmNlEhMKC2NwdV90aW1lX3VzGA8gASgEEhkKEXBlYWtfbWVtb3J5X2J5dGVzGBAgASgEEg8KB2ZhaWx1cmUYESABKAkSEwoLcmVxdWVzdF9jdXQYEiABKAgSEwoLbGVmdF9iZWhpbmQYEyABKA0iRwoFU3RhdGUSFQoRU1RBVEVfVU5TUEVDSUZJRUQQABILCgdSVU5OSU5HEAESCQoFRU5ERUQQAhIPCgtJTlRFUlJVUFRFRBADQgwKCl9leGl0X2NvZGVCCQoHX3NpZ25hbCKDAQoTU3RhcnRQcm9jZXNzUmVxdWVzdBIOCgZydW5faWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRItCgdwcm9jZXNzGAMgASgLMhwuY29mZmVyZGFtLnYxLlByb2Nlc3NSZXF1ZXN0EhkKEXdhaXRfZm9yX2FwcHJvdmFsGAQgASgIImQKFFN0YXJ0UHJvY2Vzc1Jlc3BvbnNlEiYKB3Byb2Nlc3MYASABKAsyFS5jb2ZmZXJkYW0udjEuUHJvY2VzcxIPCgdjYWxsX2lkGAIgASgJEhMKC2FwcHJvdmFsX2lkGAMgASgJIngKFEF0dGFjaFByb2Nlc3NSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRISCgpwcm9jZXNzX2lkGAIgASgJEhUKDXN0ZG91dF9vZmZzZXQYAyABKAQSFQoNc3RkZXJyX29mZnNldBgEIAEoBBIOCgZmb2xsb3cYBSABKAgiogEKFUF0dGFjaFByb2Nlc3NSZXNwb25zZRItCgZvdXRwdXQYASABKAsyGy5jb2ZmZXJkYW0udjEuUHJvY2Vzc091dHB1dEgAEicKA2dhcBgCIAEoCzIYLmNvZmZlcmRhbS52MS5Qcm9jZXNzR2FwSAASKAoHcHJvY2VzcxgDIAEoCzIVLmNvZmZlcmRhbS52MS5Qcm9jZXNzSABCBwoFZXZlbnQiWgoNUHJvY2Vzc091dHB1dBIrCgZzdHJlYW0YASABKA4yGy5jb2ZmZXJkYW0udjEuUHJvY2Vzc1N0cmVhbRIOCgZvZmZzZXQYAiABKAQSDAoEZGF0YRgDIAEoDCJYCgpQcm9jZXNzR2FwEisKBnN0cmVhbRgBIAEoDjIbLmNvZmZlcmRhbS52MS5Qcm9jZXNzU3RyZWFtEg4KBm9mZnNldBgCIAEoBBINCgVieXRlcxgDIAEoBCJkChFXcml0ZVN0ZGluUmVxdWVzdBIOCgZydW5faWQYASABKAkSEgoKcHJvY2Vzc19pZBgCIAEoCRIOCgZvZmZzZXQYAyABKAQSDAoEZGF0YRgEIAEoDBINCgVjbG9zZRgFIAEoCCIyChJXcml0ZVN0ZGluUmVzcG9uc2USDgoGb2Zmc2V0GAEgASgEEgwKBG9wZW4YAiABKAgiZQoVUmVzaXplVGVybWluYWxSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRISCgpwcm9jZXNzX2lkGAIgASgJEigKBHNpemUYAyABKAsyGi5jb2ZmZXJkYW0udjEuVGVybWluYWxTaXplIhgKFlJlc2l6ZVRlcm1pbmFsUmVzcG9uc2Ui+gEKFFNpZ25hbFByb2Nlc3NSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRISCgpwcm9jZXNzX2lkGAIgASgJEjkKBnNpZ25hbBgDIAEoDjIpLmNvZmZlcmRhbS52MS5TaWduYWxQcm9jZXNzUmVxdWVzdC5TaWduYWwiggEKBlNpZ25hbBIWChJTSUdOQUxfVU5TUEVDSUZJRUQQABIHCgNIVVAQARIHCgNJTlQQAhIICgRRVUlUEAMSCAoES0lMTBAJEggKBFVTUjEQChIICgRVU1IyEAwSCAoEVEVSTRAPEggKBENPTlQQEhIICgRTVE9QEBMSCAoEVFNUUBAUIhcKFVNpZ25hbFByb2Nlc3NSZXNwb25zZSJkChJXYWl0UHJvY2Vzc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSKgoHdGltZW91dBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiI9ChNXYWl0UHJvY2Vzc1Jlc3BvbnNlEiYKB3Byb2Nlc3MYASABKAsyFS5jb2ZmZXJkYW0udjEuUHJvY2VzcyIzChRMaXN0UHJvY2Vzc2VzUmVxdWVzdBIOCgZydW5faWQYASABKAkSCwoDdGFnGAIgASgJIkEKFUxpc3RQcm9jZXNzZXNSZXNwb25zZRIoCglwcm9jZXNzZXMYASADKAsyFS5jb2ZmZXJkYW0udjEuUHJvY2VzcypHCg1Qcm9jZXNzU3RyZWFtEh4KGlBST0NFU1NfU1RSRUFNX1VOU1BFQ0lGSUVEEAASCgoGU1RET1VUEAESCgoGU1RERVJSEAIy+QQKDlByb2Nlc3NTZXJ2aWNlElUKDFN0YXJ0UHJvY2VzcxIhLmNvZmZlcmRhbS52MS5TdGFydFByb2Nlc3NSZXF1ZXN0GiIuY29mZmVyZGFtLnYxLlN0YXJ0UHJvY2Vzc1Jlc3BvbnNlEloKDUF0dGFjaFByb2Nlc3MSIi5jb2ZmZXJkYW0udjEuQXR0YWNoUHJvY2Vzc1JlcXVlc3QaIy5jb2ZmZXJkYW0udjEuQXR0YWNoUHJvY2Vzc1Jlc3BvbnNlMAESTwoKV3JpdGVTdGRpbhIfLmNvZmZlcmRhbS52MS5Xcml0ZVN0ZGluUmVxdWVzdBogLmNvZmZlcmRhbS52MS5Xcml0ZVN0ZGluUmVzcG9uc2USWwoOUmVzaXplVGVybWluYWwSIy5jb2ZmZXJkYW0udjEuUmVzaXplVGVybWluYWxSZXF1ZXN0GiQuY29mZmVyZGFtLnYxLlJlc2l6ZVRlcm1pbmFsUmVzcG9uc2USWAoNU2lnbmFsUHJvY2VzcxIiLmNvZmZlcmRhbS52MS5TaWduYWxQcm9jZXNzUmVxdWVzdBojLmNvZmZlcmRhbS52MS5TaWduYWxQcm9jZXNzUmVzcG9uc2USUgoLV2FpdFByb2Nlc3MSIC5jb2ZmZXJkYW0udjEuV2FpdFByb2Nlc3NSZXF1ZXN0GiEuY29mZmVyZGFtLnYxLldhaXRQcm9jZXNzUmVzcG9uc2USWAoNTGlzdFByb2Nlc3NlcxIiLmNvZmZlcmRhbS52MS5MaXN0UHJvY2Vzc2VzUmVxdWVzdBojLmNvZmZlcmRhbS52MS5MaXN0UHJvY2Vzc2VzUmVzcG9uc2ViBnByb3RvMw", [file_cofferdam_v1_operation, file_cofferdam_v1_terminal, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Chpjb2ZmZXJkYW0vdjEvcHJvY2Vzcy5wcm90bxIMY29mZmVyZGFtLnYxIpMFCgdQcm9jZXNzEhIKCnByb2Nlc3NfaWQYASABKAkSDgoGcnVuX2lkGAIgASgJEi0KB3JlcXVlc3QYAyABKAsyHC5jb2ZmZXJkYW0udjEuUHJvY2Vzc1JlcXVlc3QSKgoFc3RhdGUYBCABKA4yGy5jb2ZmZXJkYW0udjEuUHJvY2Vzcy5TdGF0ZRIuCgpzdGFydGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoJZXhpdF9jb2RlGAcgASgFSACIAQESEwoGc2lnbmFsGAggASgFSAGIAQESMgoIZW5kZWRfYnkYCSABKA4yIC5jb2ZmZXJkYW0udjEuRXhlY1Jlc3VsdC5FbmRlZEJ5EhQKDHN0ZG91dF9ieXRlcxgKIAEoBBIUCgxzdGRlcnJfYnl0ZXMYCyABKAQSEwoLc3RkaW5fYnl0ZXMYDCABKAQSEgoKc3RkaW5fb3BlbhgNIAEoCBIoCgRraWxsGA4gASgLMhouY29mZmVyZGFtLnYxLktpbGxFdmlkZW5jZRITCgtjcHVfdGltZV91cxgPIAEoBBIZChFwZWFrX21lbW9yeV9ieXRlcxgQIAEoBBIPCgdmYWlsdXJlGBEgASgJEhMKC3JlcXVlc3RfY3V0GBIgASgIEhMKC2xlZnRfYmVoaW5kGBMgASgNIkcKBVN0YXRlEhUKEVNUQVRFX1VOU1BFQ0lGSUVEEAASCwoHUlVOTklORxABEgkKBUVOREVEEAISDwoLSU5URVJSVVBURUQQA0IMCgpfZXhpdF9jb2RlQgkKB19zaWduYWwigwEKE1N0YXJ0UHJvY2Vzc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhIKCnJlcXVlc3RfaWQYAiABKAkSLQoHcHJvY2VzcxgDIAEoCzIcLmNvZmZlcmRhbS52MS5Qcm9jZXNzUmVxdWVzdBIZChF3YWl0X2Zvcl9hcHByb3ZhbBgEIAEoCCJkChRTdGFydFByb2Nlc3NSZXNwb25zZRImCgdwcm9jZXNzGAEgASgLMhUuY29mZmVyZGFtLnYxLlByb2Nlc3MSDwoHY2FsbF9pZBgCIAEoCRITCgthcHByb3ZhbF9pZBgDIAEoCSJ4ChRBdHRhY2hQcm9jZXNzUmVxdWVzdBIOCgZydW5faWQYASABKAkSEgoKcHJvY2Vzc19pZBgCIAEoCRIVCg1zdGRvdXRfb2Zmc2V0GAMgASgEEhUKDXN0ZGVycl9vZmZzZXQYBCABKAQSDgoGZm9sbG93GAUgASgIIqIBChVBdHRhY2hQcm9jZXNzUmVzcG9uc2USLQoGb3V0cHV0GAEgASgLMhsuY29mZmVyZGFtLnYxLlByb2Nlc3NPdXRwdXRIABInCgNnYXAYAiABKAsyGC5jb2ZmZXJkYW0udjEuUHJvY2Vzc0dhcEgAEigKB3Byb2Nlc3MYAyABKAsyFS5jb2ZmZXJkYW0udjEuUHJvY2Vzc0gAQgcKBWV2ZW50IloKDVByb2Nlc3NPdXRwdXQSKwoGc3RyZWFtGAEgASgOMhsuY29mZmVyZGFtLnYxLlByb2Nlc3NTdHJlYW0SDgoGb2Zmc2V0GAIgASgEEgwKBGRhdGEYAyABKAwiWAoKUHJvY2Vzc0dhcBIrCgZzdHJlYW0YASABKA4yGy5jb2ZmZXJkYW0udjEuUHJvY2Vzc1N0cmVhbRIOCgZvZmZzZXQYAiABKAQSDQoFYnl0ZXMYAyABKAQiZAoRV3JpdGVTdGRpblJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSDgoGb2Zmc2V0GAMgASgEEgwKBGRhdGEYBCABKAwSDQoFY2xvc2UYBSABKAgiMgoSV3JpdGVTdGRpblJlc3BvbnNlEg4KBm9mZnNldBgBIAEoBBIMCgRvcGVuGAIgASgIImUKFVJlc2l6ZVRlcm1pbmFsUmVxdWVzdBIOCgZydW5faWQYASABKAkSEgoKcHJvY2Vzc19pZBgCIAEoCRIoCgRzaXplGAMgASgLMhouY29mZmVyZGFtLnYxLlRlcm1pbmFsU2l6ZSIYChZSZXNpemVUZXJtaW5hbFJlc3BvbnNlIvoBChRTaWduYWxQcm9jZXNzUmVxdWVzdBIOCgZydW5faWQYASABKAkSEgoKcHJvY2Vzc19pZBgCIAEoCRI5CgZzaWduYWwYAyABKA4yKS5jb2ZmZXJkYW0udjEuU2lnbmFsUHJvY2Vzc1JlcXVlc3QuU2lnbmFsIoIBCgZTaWduYWwSFgoSU0lHTkFMX1VOU1BFQ0lGSUVEEAASBwoDSFVQEAESBwoDSU5UEAISCAoEUVVJVBADEggKBEtJTEwQCRIICgRVU1IxEAoSCAoEVVNSMhAMEggKBFRFUk0QDxIICgRDT05UEBISCAoEU1RPUBATEggKBFRTVFAQFCIXChVTaWduYWxQcm9jZXNzUmVzcG9uc2UiZAoSV2FpdFByb2Nlc3NSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRISCgpwcm9jZXNzX2lkGAIgASgJEioKB3RpbWVvdXQYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iPQoTV2FpdFByb2Nlc3NSZXNwb25zZRImCgdwcm9jZXNzGAEgASgLMhUuY29mZmVyZGFtLnYxLlByb2Nlc3MiMwoUTGlzdFByb2Nlc3Nlc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJEgsKA3RhZxgCIAEoCSJBChVMaXN0UHJvY2Vzc2VzUmVzcG9uc2USKAoJcHJvY2Vzc2VzGAEgAygLMhUuY29mZmVyZGFtLnYxLlByb2Nlc3MqRwoNUHJvY2Vzc1N0cmVhbRIeChpQUk9DRVNTX1NUUkVBTV9VTlNQRUNJRklFRBAAEgoKBlNURE9VVBABEgoKBlNUREVSUhACMvkECg5Qcm9jZXNzU2VydmljZRJVCgxTdGFydFByb2Nlc3MSIS5jb2ZmZXJkYW0udjEuU3RhcnRQcm9jZXNzUmVxdWVzdBoiLmNvZmZlcmRhbS52MS5TdGFydFByb2Nlc3NSZXNwb25zZRJaCg1BdHRhY2hQcm9jZXNzEiIuY29mZmVyZGFtLnYxLkF0dGFjaFByb2Nlc3NSZXF1ZXN0GiMuY29mZmVyZGFtLnYxLkF0dGFjaFByb2Nlc3NSZXNwb25zZTABEk8KCldyaXRlU3RkaW4SHy5jb2ZmZXJkYW0udjEuV3JpdGVTdGRpblJlcXVlc3QaIC5jb2ZmZXJkYW0udjEuV3JpdGVTdGRpblJlc3BvbnNlElsKDlJlc2l6ZVRlcm1pbmFsEiMuY29mZmVyZGFtLnYxLlJlc2l6ZVRlcm1pbmFsUmVxdWVzdBokLmNvZmZlcmRhbS52MS5SZXNpemVUZXJtaW5hbFJlc3BvbnNlElgKDVNpZ25hbFByb2Nlc3MSIi5jb2ZmZXJkYW0udjEuU2lnbmFsUHJvY2Vzc1JlcXVlc3QaIy5jb2ZmZXJkYW0udjEuU2lnbmFsUHJvY2Vzc1Jlc3BvbnNlElIKC1dhaXRQcm9jZXNzEiAuY29mZmVyZGFtLnYxLldhaXRQcm9jZXNzUmVxdWVzdBohLmNvZmZlcmRhbS52MS5XYWl0UHJvY2Vzc1Jlc3BvbnNlElgKDUxpc3RQcm9jZXNzZXMSIi5jb2ZmZXJkYW0udjEuTGlzdFByb2Nlc3Nlc1JlcXVlc3QaIy5jb2ZmZXJkYW0udjEuTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlYgZwcm90bzM", [file_cofferdam_v1_operation, file_cofferdam_v1_terminal, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * A process, as it is now.
@@ -49,7 +49,7 @@ export type Process = Message<"cofferdam.v1.Process"> & {
   request?: ProcessRequest | undefined;
 
   /**
-   * Where it is in its life.
+   * State of the process.
    *
    * @generated from field: cofferdam.v1.Process.State state = 4;
    */
@@ -63,14 +63,14 @@ export type Process = Message<"cofferdam.v1.Process"> & {
   startedAt?: Timestamp | undefined;
 
   /**
-   * When nothing of it was left. Absent while it lives.
+   * Time at which none of its processes was left. Absent while it lives.
    *
    * @generated from field: google.protobuf.Timestamp ended_at = 6;
    */
   endedAt?: Timestamp | undefined;
 
   /**
-   * Exit code; 128 and the number of the signal where one ended it. Absent while it lives and where nobody knows.
+   * Exit code; 128 and the number of the signal where one ended it. Absent while it lives and if it is not known.
    *
    * @generated from field: optional int32 exit_code = 7;
    */
@@ -84,12 +84,11 @@ export type Process = Message<"cofferdam.v1.Process"> & {
   signal?: number | undefined;
 
   /**
-   * Cause of its end, if it did not end by itself: `timeout`, `killed`, `run-ended`, `interrupted`, `memory-limit`,
-   * `file-size-limit`, `disk-quota`. Empty otherwise. After each of them it has failed, whatever the exit code is.
+   * Cause of its end, if it did not end by itself. After each of them it has failed, whatever the exit code is.
    *
-   * @generated from field: string ended_by = 9;
+   * @generated from field: cofferdam.v1.ExecResult.EndedBy ended_by = 9;
    */
-  endedBy: string;
+  endedBy: ExecResult_EndedBy;
 
   /**
    * Bytes that it has written to standard output, or shown on its terminal.
@@ -106,7 +105,7 @@ export type Process = Message<"cofferdam.v1.Process"> & {
   stderrBytes: bigint;
 
   /**
-   * Bytes that it was given to read: the offset of the next one.
+   * Bytes of input so far, which is the offset of the next byte.
    *
    * @generated from field: uint64 stdin_bytes = 12;
    */
@@ -120,7 +119,7 @@ export type Process = Message<"cofferdam.v1.Process"> & {
   stdinOpen: boolean;
 
   /**
-   * Proof that nothing of it is left. Absent while it lives.
+   * Proof that none of its processes is left. Absent while it lives.
    *
    * @generated from field: cofferdam.v1.KillEvidence kill = 14;
    */
@@ -141,7 +140,7 @@ export type Process = Message<"cofferdam.v1.Process"> & {
   peakMemoryBytes: bigint;
 
   /**
-   * Why it could not be started, was lost, or was ended by a limit.
+   * Reason why it could not be started, was lost, or was ended by a limit.
    *
    * @generated from field: string failure = 17;
    */
@@ -172,7 +171,7 @@ export const ProcessSchema: GenMessage<Process> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_process, 0);
 
 /**
- * Where it is in its life.
+ * State of the process.
  *
  * @generated from enum cofferdam.v1.Process.State
  */
@@ -199,8 +198,8 @@ export enum Process_State {
   ENDED = 2,
 
   /**
-   * It was lost: its keeper was killed, or the daemon was restarted and could not take it over. What was left of it has been
-   * ended.
+   * It was lost: its keeper was killed, or the daemon was restarted and could not reattach it. Its remaining
+   * processes have been ended.
    *
    * @generated from enum value: INTERRUPTED = 3;
    */
@@ -234,7 +233,7 @@ export type StartProcessRequest = Message<"cofferdam.v1.StartProcessRequest"> & 
   requestId: string;
 
   /**
-   * What to start. Required.
+   * Process to start. Required.
    *
    * @generated from field: cofferdam.v1.ProcessRequest process = 3;
    */
@@ -346,7 +345,7 @@ export const AttachProcessRequestSchema: GenMessage<AttachProcessRequest> = /*@_
  */
 export type AttachProcessResponse = Message<"cofferdam.v1.AttachProcessResponse"> & {
   /**
-   * What.
+   * Kind of the event.
    *
    * @generated from oneof cofferdam.v1.AttachProcessResponse.event
    */
@@ -360,7 +359,7 @@ export type AttachProcessResponse = Message<"cofferdam.v1.AttachProcessResponse"
     case: "output";
   } | {
     /**
-     * Bytes that it wrote and that are not there.
+     * Range of bytes that it wrote and that were not kept.
      *
      * @generated from field: cofferdam.v1.ProcessGap gap = 2;
      */
@@ -368,7 +367,7 @@ export type AttachProcessResponse = Message<"cofferdam.v1.AttachProcessResponse"
     case: "gap";
   } | {
     /**
-     * The process. Last.
+     * State of the process. Last.
      *
      * @generated from field: cofferdam.v1.Process process = 3;
      */
@@ -391,7 +390,7 @@ export const AttachProcessResponseSchema: GenMessage<AttachProcessResponse> = /*
  */
 export type ProcessOutput = Message<"cofferdam.v1.ProcessOutput"> & {
   /**
-   * Which stream.
+   * Stream.
    *
    * @generated from field: cofferdam.v1.ProcessStream stream = 1;
    */
@@ -426,21 +425,21 @@ export const ProcessOutputSchema: GenMessage<ProcessOutput> = /*@__PURE__*/
  */
 export type ProcessGap = Message<"cofferdam.v1.ProcessGap"> & {
   /**
-   * Which stream.
+   * Stream.
    *
    * @generated from field: cofferdam.v1.ProcessStream stream = 1;
    */
   stream: ProcessStream;
 
   /**
-   * Position of the first byte that is not there.
+   * Position of the first byte that was not kept.
    *
    * @generated from field: uint64 offset = 2;
    */
   offset: bigint;
 
   /**
-   * How many.
+   * Number of bytes that were not kept.
    *
    * @generated from field: uint64 bytes = 3;
    */
@@ -475,8 +474,8 @@ export type WriteStdinRequest = Message<"cofferdam.v1.WriteStdinRequest"> & {
   processId: string;
 
   /**
-   * Position of the first byte of `data` in all that the process was given. What was given already is skipped; what would leave
-   * a gap is refused (`PRECONDITION_FAILED`, with `offset` in its details).
+   * Position of the first byte of `data` in the whole input of the process. Bytes that were delivered before are
+   * skipped. A gap is refused (`PRECONDITION_FAILED`, with `offset` in its details).
    *
    * @generated from field: uint64 offset = 3;
    */
@@ -603,7 +602,7 @@ export type SignalProcessRequest = Message<"cofferdam.v1.SignalProcessRequest"> 
   processId: string;
 
   /**
-   * To the process group of its first program, or to the foreground of its terminal. Required.
+   * Signal for the process group of its first program, or for the foreground of its terminal. Required.
    *
    * @generated from field: cofferdam.v1.SignalProcessRequest.Signal signal = 3;
    */
@@ -652,28 +651,28 @@ export enum SignalProcessRequest_Signal {
   QUIT = 3,
 
   /**
-   * End everything of the process at once. It has no choice.
+   * Kill all its processes at once.
    *
    * @generated from enum value: KILL = 9;
    */
   KILL = 9,
 
   /**
-   * The first signal of a program's own choice.
+   * First user-defined signal.
    *
    * @generated from enum value: USR1 = 10;
    */
   USR1 = 10,
 
   /**
-   * The second.
+   * Second user-defined signal.
    *
    * @generated from enum value: USR2 = 12;
    */
   USR2 = 12,
 
   /**
-   * Please end.
+   * Request to end.
    *
    * @generated from enum value: TERM = 15;
    */
@@ -687,7 +686,7 @@ export enum SignalProcessRequest_Signal {
   CONT = 18,
 
   /**
-   * Stop. It has no choice.
+   * Stop; cannot be caught.
    *
    * @generated from enum value: STOP = 19;
    */
@@ -764,7 +763,7 @@ export const WaitProcessRequestSchema: GenMessage<WaitProcessRequest> = /*@__PUR
  */
 export type WaitProcessResponse = Message<"cofferdam.v1.WaitProcessResponse"> & {
   /**
-   * The process; RUNNING when the time was over first.
+   * The process; RUNNING if the timeout came first.
    *
    * @generated from field: cofferdam.v1.Process process = 1;
    */
@@ -863,9 +862,10 @@ export const ProcessStreamSchema: GenEnum<ProcessStream> = /*@__PURE__*/
 
 /**
  * Starts processes in runs and speaks with them. A start is a call like any other: policy, approval, limits and record
- * hold as for `exec`, but consent is to the words alone: the run's other commands go on beside a process, and can change
- * the files that it uses. A process lives until its first program ends, it is killed, its timeout passes or its run ends; then
- * everything that it started is ended. It outlives its client and the daemon. What it is given to read is recorded whole.
+ * apply as for `exec`. Consent, however, covers only the words: the run's other commands go on beside a process, and
+ * can change the files that it uses. A process lives until its first program ends, it is killed, its timeout passes or
+ * its run ends; then all processes that it started are ended. It outlives its client and the daemon. Its input is
+ * recorded in full.
  *
  * @generated from service cofferdam.v1.ProcessService
  */
@@ -881,7 +881,8 @@ export const ProcessService: GenService<{
     output: typeof StartProcessResponseSchema;
   },
   /**
-   * Output of a process, from any byte on. Any number of readers see the same bytes; a slow one holds nobody up.
+   * Output of a process, from any byte on. Any number of readers get the same bytes; a slow reader does not delay the
+   * others.
    *
    * @generated from rpc cofferdam.v1.ProcessService.AttachProcess
    */
@@ -891,10 +892,10 @@ export const ProcessService: GenService<{
     output: typeof AttachProcessResponseSchema;
   },
   /**
-   * Gives a process bytes to read. They are ordered by offset, so that a repeated request gives nothing twice. All of them are
-   * recorded, so one process takes in all at most what its recording holds: `sessions.max_recording` of the daemon's
-   * configuration, 64 MiB by default, in which a byte that JSON escapes counts as up to six. More is refused (`WRITE_LIMIT`);
-   * what has more to say comes as a file (`FileService`).
+   * Writes bytes to the standard input of a process. They are ordered by offset, so that a repeated request delivers no
+   * byte twice. All of them are recorded, so one process takes in all at most what its recording holds:
+   * `sessions.max_recording` of the daemon's configuration, 64 MiB by default, in which a byte that JSON escapes counts
+   * as up to six. More is refused (`WRITE_LIMIT`); send larger input as a file (`FileService`).
    *
    * @generated from rpc cofferdam.v1.ProcessService.WriteStdin
    */
@@ -914,9 +915,9 @@ export const ProcessService: GenService<{
     output: typeof ResizeTerminalResponseSchema;
   },
   /**
-   * Sends a signal to a process, and answers when it is on its way. The recording of a process that is given input has its signals, too. Where
-   * the recording is full or cannot be written, HUP, INT and TERM are sent all the same and counted in the audit log, and QUIT,
-   * CONT and TSTP are refused (`WRITE_LIMIT`). KILL ends it in any case.
+   * Sends a signal to a process, and answers after it was sent. The recording of a process that gets input has its
+   * signals, too. If the recording is full or cannot be written, HUP, INT and TERM are still sent, and counted in the
+   * audit log. QUIT, CONT and TSTP are then refused (`WRITE_LIMIT`). KILL ends the process in any case.
    *
    * @generated from rpc cofferdam.v1.ProcessService.SignalProcess
    */
@@ -926,7 +927,7 @@ export const ProcessService: GenService<{
     output: typeof SignalProcessResponseSchema;
   },
   /**
-   * Waits until a process has ended and nothing of it is left.
+   * Waits until a process and all processes that it started have ended.
    *
    * @generated from rpc cofferdam.v1.ProcessService.WaitProcess
    */

@@ -58,14 +58,14 @@ export type AuditEvent = Message<"cofferdam.v1.AuditEvent"> & {
   callId: string;
 
   /**
-   * Who connected, if anyone.
+   * Principal of the connection, if any.
    *
    * @generated from field: string principal = 6;
    */
   principal: string;
 
   /**
-   * For which agent.
+   * The agent, if any.
    *
    * @generated from field: string agent_id = 7;
    */
@@ -79,7 +79,7 @@ export type AuditEvent = Message<"cofferdam.v1.AuditEvent"> & {
   operation: string;
 
   /**
-   * The record exactly as it stands in the log: one JSON object.
+   * The exact record in the log: one JSON object.
    *
    * @generated from field: string record_json = 9;
    */
@@ -108,91 +108,92 @@ export const AuditEventSchema: GenMessage<AuditEvent> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_query, 0);
 
 /**
- * Which records are meant. Empty fields match everything; what is given must all hold. Texts are at most 256 bytes.
+ * Filter for records. A record must match all fields that are set; empty fields match everything. Texts are at most 256
+ * bytes.
  *
  * @generated from message cofferdam.v1.EventFilter
  */
 export type EventFilter = Message<"cofferdam.v1.EventFilter"> & {
   /**
-   * Of this run.
+   * Records of this run.
    *
    * @generated from field: string run_id = 1;
    */
   runId: string;
 
   /**
-   * Of this call.
+   * Records of this call.
    *
    * @generated from field: string call_id = 2;
    */
   callId: string;
 
   /**
-   * Of any of these kinds, such as `call_receipt`. At most 32.
+   * Records of any of these kinds, such as `call_receipt`. At most 32.
    *
    * @generated from field: repeated string kinds = 3;
    */
   kinds: string[];
 
   /**
-   * For this agent.
+   * Records of this agent.
    *
    * @generated from field: string agent_id = 4;
    */
   agentId: string;
 
   /**
-   * Made by this principal, such as `uid:1000`.
+   * Records of this principal, such as `uid:1000`.
    *
    * @generated from field: string principal = 5;
    */
   principal: string;
 
   /**
-   * Of this operation, such as `write` or `git.commit`.
+   * Records of this operation, such as `write` or `git.commit`.
    *
    * @generated from field: string operation = 6;
    */
   operation: string;
 
   /**
-   * Ended so: `succeeded`, `failed`, `denied` or `interrupted`. Receipts alone have one; who was asked stands in events of the kind
-   * `approval_requested`.
+   * Receipts with this status: `succeeded`, `failed`, `denied` or `interrupted`. Other records have no status. Events
+   * of the kind `approval_requested` show which calls asked for consent.
    *
    * @generated from field: string status = 7;
    */
   status: string;
 
   /**
-   * Failed or refused for this stable reason, such as `COMMAND_NOT_ALLOWED`.
+   * Records of calls that failed or were refused for this stable reason, such as `COMMAND_NOT_ALLOWED`.
    *
    * @generated from field: string reason = 8;
    */
   reason: string;
 
   /**
-   * About this approval.
+   * Records of this approval.
    *
    * @generated from field: string approval_id = 9;
    */
   approvalId: string;
 
   /**
-   * Recorded at this time or later.
+   * Records of this time or later.
    *
    * @generated from field: google.protobuf.Timestamp from = 10;
    */
   from?: Timestamp | undefined;
 
   /**
-   * Recorded before this time.
+   * Records before this time.
    *
    * @generated from field: google.protobuf.Timestamp until = 11;
    */
   until?: Timestamp | undefined;
 
   /**
-   * Holding this text anywhere in the record as it stands in the log; upper and lower case of ASCII letters are the same.
+   * Records that contain this text anywhere in their JSON. The case of ASCII letters does not count.
    *
    * @generated from field: string text = 12;
    */
@@ -213,29 +214,30 @@ export const EventFilterSchema: GenMessage<EventFilter> = /*@__PURE__*/
  */
 export type QueryEventsRequest = Message<"cofferdam.v1.QueryEventsRequest"> & {
   /**
-   * Which records.
+   * Filter for the records.
    *
    * @generated from field: cofferdam.v1.EventFilter filter = 1;
    */
   filter?: EventFilter | undefined;
 
   /**
-   * In which order.
+   * Order of the records.
    *
    * @generated from field: cofferdam.v1.QueryEventsRequest.Order order = 2;
    */
   order: QueryEventsRequest_Order;
 
   /**
-   * Records of a page: 100 when 0, 1,000 at the most. A page ends sooner at 2 MiB of records, or after two seconds of looking.
+   * Number of records in a page, at most 1,000. Default 100. A page ends sooner at 2 MiB of records, or after two
+   * seconds of searching.
    *
    * @generated from field: uint32 page_size = 3;
    */
   pageSize: number;
 
   /**
-   * `next_page_token` of the page before, with the same filter and order. Records that come meanwhile move nothing: what
-   * a later page of OLDEST_FIRST may have of them it has, NEWEST_FIRST never meets them.
+   * `next_page_token` of the page before, with the same filter and order. New records do not shift pages: later pages
+   * of OLDEST_FIRST include them, NEWEST_FIRST does not.
    *
    * @generated from field: string page_token = 4;
    */
@@ -250,7 +252,7 @@ export const QueryEventsRequestSchema: GenMessage<QueryEventsRequest> = /*@__PUR
   messageDesc(file_cofferdam_v1_query, 2);
 
 /**
- * In which order records come. Always by sequence number, which is the order in which things happened.
+ * Order of the records, always by sequence number, which is the order of the events.
  *
  * @generated from enum cofferdam.v1.QueryEventsRequest.Order
  */
@@ -290,22 +292,22 @@ export const QueryEventsRequest_OrderSchema: GenEnum<QueryEventsRequest_Order> =
  */
 export type QueryEventsResponse = Message<"cofferdam.v1.QueryEventsResponse"> & {
   /**
-   * The records. May be none although a page follows, where few records match.
+   * The records. If few records match, a page can be empty although another follows.
    *
    * @generated from field: repeated cofferdam.v1.AuditEvent events = 1;
    */
   events: AuditEvent[];
 
   /**
-   * For the next page. Empty: there is none.
+   * Token of the next page. Empty: this is the last page.
    *
    * @generated from field: string next_page_token = 2;
    */
   nextPageToken: string;
 
   /**
-   * Every record up to this sequence number was looked for. The query has waited up to two seconds for the log's head at
-   * its beginning, so that what was answered before is found.
+   * The query covers all records up to this sequence number. It waits up to two seconds for the log's head at its
+   * beginning, so that it finds the records of calls that were answered before.
    *
    * @generated from field: uint64 indexed_through = 3;
    */
@@ -342,20 +344,20 @@ export const RebuildIndexRequestSchema: GenMessage<RebuildIndexRequest> = /*@__P
   messageDesc(file_cofferdam_v1_query, 4);
 
 /**
- * How far the index is. The stream ends when it is done.
+ * Progress of the index. The stream ends when the index is complete.
  *
  * @generated from message cofferdam.v1.RebuildIndexResponse
  */
 export type RebuildIndexResponse = Message<"cofferdam.v1.RebuildIndexResponse"> & {
   /**
-   * The last record that it has.
+   * Last record in the index.
    *
    * @generated from field: uint64 indexed_through = 1;
    */
   indexedThrough: bigint;
 
   /**
-   * The last record that it is to have.
+   * Last record of the log.
    *
    * @generated from field: uint64 head_sequence = 2;
    */

@@ -44,7 +44,7 @@ export type Run = Message<"cofferdam.v1.Run"> & {
   image: string;
 
   /**
-   * What `/workspace` is.
+   * Source of `/workspace`.
    *
    * @generated from field: cofferdam.v1.Workspace workspace = 4;
    */
@@ -58,7 +58,7 @@ export type Run = Message<"cofferdam.v1.Run"> & {
   pkgPath: string;
 
   /**
-   * The agent that this run is for. Set at creation, never changed.
+   * Agent of this run. Set at creation, never changed.
    *
    * @generated from field: string agent_id = 6;
    */
@@ -86,14 +86,14 @@ export type Run = Message<"cofferdam.v1.Run"> & {
   ttl?: Duration | undefined;
 
   /**
-   * The run is stopped when it has had no call for so long. Absent: never.
+   * The run is stopped after this time without a call. Absent: never.
    *
    * @generated from field: google.protobuf.Duration idle_timeout = 10;
    */
   idleTimeout?: Duration | undefined;
 
   /**
-   * The client's own labels.
+   * Labels of the client.
    *
    * @generated from field: map<string, string> labels = 11;
    */
@@ -107,7 +107,7 @@ export type Run = Message<"cofferdam.v1.Run"> & {
   state: Run_State;
 
   /**
-   * Output only. Why it FAILED.
+   * Output only. Reason why it FAILED.
    *
    * @generated from field: string failure = 13;
    */
@@ -135,7 +135,7 @@ export type Run = Message<"cofferdam.v1.Run"> & {
   startKind: Run_StartKind;
 
   /**
-   * Output only. What is really in force, read back from the engine.
+   * Output only. Hardening in force, read back from the engine.
    *
    * @generated from field: repeated cofferdam.v1.HardeningFact hardening = 17;
    */
@@ -156,7 +156,7 @@ export type Run = Message<"cofferdam.v1.Run"> & {
   containerId: string;
 
   /**
-   * Output only. How the workspace's owner is mapped: `idmapped` or `owner-uid`.
+   * Output only. Mapping of the workspace's owner: `idmapped` or `owner-uid`.
    *
    * @generated from field: string ownership = 20;
    */
@@ -170,7 +170,7 @@ export type Run = Message<"cofferdam.v1.Run"> & {
   workspacePath: string;
 
   /**
-   * Output only. Who made the run.
+   * Output only. Principal that made the run.
    *
    * @generated from field: string principal = 22;
    */
@@ -198,21 +198,22 @@ export type Run = Message<"cofferdam.v1.Run"> & {
   restarts: number;
 
   /**
-   * Output only. When the daemon that answers took the run over from the one before; absent: it made the run itself.
+   * Output only. Time at which the present daemon reattached the run after an earlier one; absent: it made the run
+   * itself.
    *
    * @generated from field: google.protobuf.Timestamp adopted_at = 26;
    */
   adoptedAt?: Timestamp | undefined;
 
   /**
-   * Output only. Why it is PAUSED, oldest first.
+   * Output only. Reasons why it is PAUSED, oldest first.
    *
    * @generated from field: repeated cofferdam.v1.RunHold holds = 27;
    */
   holds: RunHold[];
 
   /**
-   * What it has on the daemon's disk; absent when that is not known so far.
+   * Its use of the daemon's disk; absent if not known yet.
    *
    * @generated from field: cofferdam.v1.DiskUse disk = 28;
    */
@@ -233,28 +234,29 @@ export type Run = Message<"cofferdam.v1.Run"> & {
   secretEnv: string[];
 
   /**
-   * The run is stopped when nobody has renewed it for so long, see KeepAliveRun. Absent: never.
+   * The run is stopped after this time without a KeepAliveRun. Absent: never.
    *
    * @generated from field: google.protobuf.Duration lease = 31;
    */
   lease?: Duration | undefined;
 
   /**
-   * Output only. When the lease ends unless somebody renews it. Only from GetRun and KeepAliveRun, while the run lives.
+   * Output only. Time at which the lease ends unless it is renewed. Only from GetRun and KeepAliveRun, while the run
+   * lives.
    *
    * @generated from field: google.protobuf.Timestamp lease_ends_at = 32;
    */
   leaseEndsAt?: Timestamp | undefined;
 
   /**
-   * Output only. Why it ended by itself.
+   * Output only. Cause if it ended by `ttl`, `idle_timeout` or `lease`.
    *
    * @generated from field: cofferdam.v1.Run.EndCause end_cause = 33;
    */
   endCause: Run_EndCause;
 
   /**
-   * Directories of the container that were asked for as the run's own.
+   * Directories of the container that the request gave to the run's user.
    *
    * @generated from field: repeated string writable_paths = 34;
    */
@@ -269,7 +271,7 @@ export const RunSchema: GenMessage<Run> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_run, 0);
 
 /**
- * Where a run is in its life.
+ * State of a run.
  *
  * @generated from enum cofferdam.v1.Run.State
  */
@@ -296,7 +298,7 @@ export enum Run_State {
   READY = 2,
 
   /**
-   * Its commands stand still and it takes no calls; `holds` says why.
+   * Its commands are frozen and it takes no calls; `holds` gives the reasons.
    *
    * @generated from enum value: PAUSED = 3;
    */
@@ -310,14 +312,14 @@ export enum Run_State {
   STOPPING = 4,
 
   /**
-   * It has ended as asked.
+   * It has ended on request, or by its `ttl`, `idle_timeout` or `lease`.
    *
    * @generated from enum value: STOPPED = 5;
    */
   STOPPED = 5,
 
   /**
-   * It ended by itself; `failure` says why.
+   * It ended by itself; `failure` gives the reason.
    *
    * @generated from enum value: FAILED = 6;
    */
@@ -331,7 +333,7 @@ export const Run_StateSchema: GenEnum<Run_State> = /*@__PURE__*/
   enumDesc(file_cofferdam_v1_run, 0, 0);
 
 /**
- * How the container came to be.
+ * Way in which the container was started.
  *
  * @generated from enum cofferdam.v1.Run.StartKind
  */
@@ -365,7 +367,7 @@ export const Run_StartKindSchema: GenEnum<Run_StartKind> = /*@__PURE__*/
   enumDesc(file_cofferdam_v1_run, 0, 1);
 
 /**
- * Why a run ended that nobody stopped and that did not fail.
+ * Cause of the end of a run that was not stopped on request and did not fail.
  *
  * @generated from enum cofferdam.v1.Run.EndCause
  */
@@ -378,7 +380,7 @@ export enum Run_EndCause {
   END_CAUSE_UNSPECIFIED = 0,
 
   /**
-   * It was as old as its `ttl`.
+   * It reached its `ttl`.
    *
    * @generated from enum value: TTL = 1;
    */
@@ -392,7 +394,7 @@ export enum Run_EndCause {
   IDLE_TIMEOUT = 2,
 
   /**
-   * Nobody renewed its `lease`.
+   * Its `lease` was not renewed.
    *
    * @generated from enum value: LEASE = 3;
    */
@@ -406,7 +408,7 @@ export const Run_EndCauseSchema: GenEnum<Run_EndCause> = /*@__PURE__*/
   enumDesc(file_cofferdam_v1_run, 0, 2);
 
 /**
- * Where the changes of an `overlay` are.
+ * State of the changes of an `overlay`.
  *
  * @generated from enum cofferdam.v1.Run.Changes
  */
@@ -426,14 +428,14 @@ export enum Run_Changes {
   PENDING = 1,
 
   /**
-   * In the directory beneath.
+   * Applied to the directory beneath.
    *
    * @generated from enum value: ACCEPTED = 2;
    */
   ACCEPTED = 2,
 
   /**
-   * Nowhere.
+   * Deleted.
    *
    * @generated from enum value: DISCARDED = 3;
    */
@@ -447,13 +449,13 @@ export const Run_ChangesSchema: GenEnum<Run_Changes> = /*@__PURE__*/
   enumDesc(file_cofferdam_v1_run, 0, 3);
 
 /**
- * Something that keeps a run PAUSED.
+ * One reason that keeps a run PAUSED.
  *
  * @generated from message cofferdam.v1.RunHold
  */
 export type RunHold = Message<"cofferdam.v1.RunHold"> & {
   /**
-   * What it is.
+   * Kind of the hold.
    *
    * @generated from field: cofferdam.v1.RunHold.Kind kind = 1;
    */
@@ -467,14 +469,14 @@ export type RunHold = Message<"cofferdam.v1.RunHold"> & {
   causeId: string;
 
   /**
-   * Who asked for it; empty: the daemon.
+   * Principal that asked for it; empty: the daemon.
    *
    * @generated from field: string principal = 3;
    */
   principal: string;
 
   /**
-   * Since when.
+   * Time at which the hold began.
    *
    * @generated from field: google.protobuf.Timestamp since = 4;
    */
@@ -489,7 +491,7 @@ export const RunHoldSchema: GenMessage<RunHold> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_run, 1);
 
 /**
- * What it is.
+ * Kind of the hold.
  *
  * @generated from enum cofferdam.v1.RunHold.Kind
  */
@@ -537,7 +539,7 @@ export const RunHold_KindSchema: GenEnum<RunHold_Kind> = /*@__PURE__*/
   enumDesc(file_cofferdam_v1_run, 1, 0);
 
 /**
- * What `/workspace` is. Exactly one is set.
+ * Source of `/workspace`. Exactly one is set.
  *
  * @generated from message cofferdam.v1.Workspace
  */
@@ -617,7 +619,7 @@ export const BindWorkspaceSchema: GenMessage<BindWorkspace> = /*@__PURE__*/
  */
 export type ManagedWorkspace = Message<"cofferdam.v1.ManagedWorkspace"> & {
   /**
-   * One that the daemon keeps from an earlier run, by the id that ListWorkspaces gives, which no living run may use.
+   * Id, from ListWorkspaces, of a workspace that the daemon keeps from an earlier run. No living run may use it.
    * Default: a new and empty one.
    *
    * @generated from field: string workspace_id = 1;
@@ -639,8 +641,8 @@ export const ManagedWorkspaceSchema: GenMessage<ManagedWorkspace> = /*@__PURE__*
  */
 export type OverlayWorkspace = Message<"cofferdam.v1.OverlayWorkspace"> & {
   /**
-   * Absolute host path beneath one of the daemon's `workspace_roots`. What changes in it while the run lives may or
-   * may not be seen by the run.
+   * Absolute host path beneath one of the daemon's `workspace_roots`. The run may or may not see changes that are made
+   * in it while the run lives.
    *
    * @generated from field: string path = 1;
    */
@@ -724,7 +726,7 @@ export type Limits = Message<"cofferdam.v1.Limits"> & {
   openFiles: number;
 
   /**
-   * What the daemon keeps for the run on its disk (see DiskUse), bytes.
+   * Data of the run on the daemon's disk (see DiskUse), bytes.
    *
    * @generated from field: uint64 disk_bytes = 6;
    */
@@ -746,8 +748,8 @@ export const LimitsSchema: GenMessage<Limits> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_run, 7);
 
 /**
- * What the daemon keeps for a run on its disk: `/state`, a managed or cloned workspace, the layer of an overlay. All of it counts
- * against `Limits.disk_bytes` and `disk_files`.
+ * Data of a run on the daemon's disk: `/state`, a managed or cloned workspace, the layer of an overlay. All of it
+ * counts against `Limits.disk_bytes` and `disk_files`.
  *
  * @generated from message cofferdam.v1.DiskUse
  */
@@ -767,21 +769,22 @@ export type DiskUse = Message<"cofferdam.v1.DiskUse"> & {
   usedFiles: bigint;
 
   /**
-   * There is more than that: it was not counted to the end.
+   * The use is larger: the count was stopped early.
    *
    * @generated from field: bool at_least = 3;
    */
   atLeast: boolean;
 
   /**
-   * What follows. Set by the daemon while the run lives.
+   * State of the quota. Set by the daemon while the run lives.
    *
    * @generated from field: cofferdam.v1.DiskUse.State state = 4;
    */
   state: DiskUse_State;
 
   /**
-   * The file system's project quotas hold the run to its quota. Default: the daemon measures, and acts.
+   * The file system's project quotas hold the run to its quota. Default: the daemon measures the use and enforces the
+   * quota.
    *
    * @generated from field: bool kernel = 5;
    */
@@ -796,7 +799,7 @@ export const DiskUseSchema: GenMessage<DiskUse> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_run, 8);
 
 /**
- * What the quota says to the run.
+ * State of the run's quota.
  *
  * @generated from enum cofferdam.v1.DiskUse.State
  */
@@ -809,21 +812,22 @@ export enum DiskUse_State {
   STATE_UNSPECIFIED = 0,
 
   /**
-   * There is less than the quota.
+   * The run uses less than the quota.
    *
    * @generated from enum value: WITHIN = 1;
    */
   WITHIN = 1,
 
   /**
-   * The quota is used up: nothing more is written. Commands run, so that they can delete.
+   * The quota is used up, and writes are refused. Commands run, so that they can delete files.
    *
    * @generated from enum value: OVER = 2;
    */
   OVER = 2,
 
   /**
-   * A command took more although the quota was used up: commands are refused as well, until there is less.
+   * A command wrote more although the quota was used up. Commands are refused as well until the use is below the
+   * quota.
    *
    * @generated from enum value: LOCKED = 3;
    */
@@ -864,14 +868,15 @@ export type StateDisk = Message<"cofferdam.v1.StateDisk"> & {
   freeFiles?: bigint | undefined;
 
   /**
-   * What follows.
+   * State of the disk.
    *
    * @generated from field: cofferdam.v1.StateDisk.State state = 4;
    */
   state: StateDisk_State;
 
   /**
-   * Runs are held to their quotas by the file system's project quotas. Default: the daemon measures, and acts.
+   * Runs are held to their quotas by the file system's project quotas. Default: the daemon measures the use and
+   * enforces the quota.
    *
    * @generated from field: bool kernel = 5;
    */
@@ -886,7 +891,7 @@ export const StateDiskSchema: GenMessage<StateDisk> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_run, 9);
 
 /**
- * How much room there is.
+ * Free space.
  *
  * @generated from enum cofferdam.v1.StateDisk.State
  */
@@ -913,7 +918,7 @@ export enum StateDisk_State {
   LOW = 2,
 
   /**
-   * Less than `disk.min_free`: no run writes anything.
+   * Less than `disk.min_free`: no run can write.
    *
    * @generated from enum value: FULL = 3;
    */
@@ -1033,7 +1038,7 @@ export type CreateRunRequest = Message<"cofferdam.v1.CreateRunRequest"> & {
   ttl?: Duration | undefined;
 
   /**
-   * Stop the run when it has had no call for so long.
+   * Stop the run after this time without a call.
    *
    * @generated from field: google.protobuf.Duration idle_timeout = 11;
    */
@@ -1047,43 +1052,44 @@ export type CreateRunRequest = Message<"cofferdam.v1.CreateRunRequest"> & {
   labels: { [key: string]: string };
 
   /**
-   * Make a token for this run. Whoever presents it as `authorization: Bearer TOKEN` may call this run's tools and nothing
-   * else, as long as the run lives. Default false.
+   * Make a token for this run. A client that sends it as `authorization: Bearer TOKEN` may only call this run's tools,
+   * as long as the run lives. Default false.
    *
    * @generated from field: bool issue_token = 13;
    */
   issueToken: boolean;
 
   /**
-   * Environment variables of all its commands, scripts, processes and terminals, over restarts of the daemon. A call's own
-   * variable of the same name wins. Commands that run because they only read get none. A variable needs the leave of
-   * the profile's `exec.env` as a call's does; one that can make a program into another (PATH, LD_PRELOAD …) also needs
-   * `exec.default: allow`. A path of `exec.env_paths` must be absolute. With `secret_env` at most 256, 128 KiB in all and
-   * 32 KiB a value. What looks like a secret is refused here.
+   * Environment variables of all its commands, scripts, processes and terminals, over restarts of the daemon. A
+   * variable of a call replaces one of the same name. Commands that run because they only read get none. The profile's
+   * `exec.env` must allow a variable, as for calls. One that can change which code a program runs (PATH, LD_PRELOAD …)
+   * also needs `exec.default: allow`. A path of `exec.env_paths` must be absolute. With `secret_env` at most 256, 128
+   * KiB in all and 32 KiB a value. A value that looks like a secret is refused here.
    *
    * @generated from field: map<string, string> env = 14;
    */
   env: { [key: string]: string };
 
   /**
-   * The same with secret values: sealed on the disk, removed when the run ends, never answered, recorded or logged, and
-   * hidden where an agent writes one of 8 bytes or more into a call. Names count as those of `env`, and are shown.
+   * The same with secret values. They are encrypted on the disk, removed when the run ends, and never answered,
+   * recorded or logged. A value of 8 bytes or more is hidden if an agent writes it into a call. Names count as those of
+   * `env`, and are shown.
    *
    * @generated from field: map<string, string> secret_env = 15;
    */
   secretEnv: { [key: string]: string };
 
   /**
-   * Stop the run when nobody has sent KeepAliveRun for so long, counted from READY. At least a second. A daemon that
-   * reattaches the run gives it one lease from then, because nobody could renew it before. Default: never.
+   * Stop the run after this time without a KeepAliveRun, counted from READY. At least a second. A daemon that
+   * reattaches the run starts the lease anew, because no client could renew it before. Default: never.
    *
    * @generated from field: google.protobuf.Duration lease = 16;
    */
   lease?: Duration | undefined;
 
   /**
-   * Directories of the container, such as `/logs`, that are to be there and the run's own: at most 32 absolute paths without links.
-   * Those that the image lacks are made. Only for profiles with `root: writable-layer`.
+   * Directories of the container, such as `/logs`, that must exist and belong to the run's user: at most 32 absolute
+   * paths without links. Missing ones are made. Only for profiles with `root: writable-layer`.
    *
    * @generated from field: repeated string writable_paths = 17;
    */
@@ -1111,8 +1117,8 @@ export type CreateRunResponse = Message<"cofferdam.v1.CreateRunResponse"> & {
   run?: Run | undefined;
 
   /**
-   * The run's token, when one was asked for. Returned here once and never again, not even to a repetition of the request:
-   * the daemon keeps nothing but its hash.
+   * The run's token, if one was asked for. It is returned only once, and not to a repetition of the request, because
+   * the daemon keeps only its hash.
    *
    * @generated from field: string token = 2;
    */
@@ -1336,7 +1342,7 @@ export type ResumeRunRequest = Message<"cofferdam.v1.ResumeRunRequest"> & {
   runId: string;
 
   /**
-   * Also let go what alerts hold, which acknowledges them. Takes the role operator. Default: false.
+   * Also end the holds of alerts, which acknowledges these. Needs the role operator. Default: false.
    *
    * @generated from field: bool lift_alerts = 2;
    */
@@ -1498,7 +1504,7 @@ export type IssueRunTokenResponse = Message<"cofferdam.v1.IssueRunTokenResponse"
   run?: Run | undefined;
 
   /**
-   * Told here once and never again: the daemon keeps nothing but its hash.
+   * The token. It is returned only once, because the daemon keeps only its hash.
    *
    * @generated from field: string token = 2;
    */
@@ -1627,7 +1633,7 @@ export const DiffRunRequestSchema: GenMessage<DiffRunRequest> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_run, 33);
 
 /**
- * What the agent changed.
+ * Changes of the agent.
  *
  * @generated from message cofferdam.v1.DiffRunResponse
  */
@@ -1640,21 +1646,22 @@ export type DiffRunResponse = Message<"cofferdam.v1.DiffRunResponse"> & {
   changes: FileChange[];
 
   /**
-   * How many there are, those that are left out included.
+   * Number of all changes, those that are left out included.
    *
    * @generated from field: uint64 total = 2;
    */
   total: bigint;
 
   /**
-   * Of the regular files and links among `changes`, as `patch -p1` takes it. Binary and large files are only named.
+   * Diff of the regular files and links among `changes`, in the form that `patch -p1` takes. Binary and large files are
+   * only named.
    *
    * @generated from field: string unified_diff = 3;
    */
   unifiedDiff: string;
 
   /**
-   * Whether changes or parts of the diff were left out.
+   * Changes or parts of the diff were left out.
    *
    * @generated from field: bool truncated = 4;
    */
@@ -1669,7 +1676,7 @@ export const DiffRunResponseSchema: GenMessage<DiffRunResponse> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_run, 34);
 
 /**
- * One path that is different.
+ * One changed path.
  *
  * @generated from message cofferdam.v1.FileChange
  */
@@ -1682,21 +1689,21 @@ export type FileChange = Message<"cofferdam.v1.FileChange"> & {
   path: string;
 
   /**
-   * What became of it.
+   * Kind of change.
    *
    * @generated from field: cofferdam.v1.FileChange.Kind kind = 2;
    */
   kind: FileChange_Kind;
 
   /**
-   * `file`, `directory`, `symlink`, or what else it is now; of a deleted path what it was.
+   * Type now, such as `file`, `directory` or `symlink`; for a deleted path its last type.
    *
    * @generated from field: string file_type = 3;
    */
   fileType: string;
 
   /**
-   * Permission bits now; 0 of a deleted path.
+   * Permission bits now; 0 for a deleted path.
    *
    * @generated from field: uint32 mode = 4;
    */
@@ -1710,15 +1717,15 @@ export type FileChange = Message<"cofferdam.v1.FileChange"> & {
   sizeBytes: bigint;
 
   /**
-   * Why AcceptRun applies it only when forced: the directory beneath has changed here since the run began, or git on
-   * the host would run it or obey it. Empty: nothing speaks against it.
+   * Reason why AcceptRun applies it only with `force`: the directory beneath has changed here since the run began, or
+   * git on the host would run it or obey it. Empty: there is no objection.
    *
    * @generated from field: string objection = 6;
    */
   objection: string;
 
   /**
-   * Why AcceptRun cannot apply it: a FIFO, a socket, a file that its owner cannot read. Empty: it can.
+   * Reason why AcceptRun cannot apply it: a FIFO, a socket, a file that its owner cannot read. Empty: it can.
    *
    * @generated from field: string obstacle = 7;
    */
@@ -1733,7 +1740,7 @@ export const FileChangeSchema: GenMessage<FileChange> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_run, 35);
 
 /**
- * What became of it.
+ * Kind of change.
  *
  * @generated from enum cofferdam.v1.FileChange.Kind
  */
@@ -1746,21 +1753,21 @@ export enum FileChange_Kind {
   KIND_UNSPECIFIED = 0,
 
   /**
-   * It is new.
+   * The path is new.
    *
    * @generated from enum value: ADDED = 1;
    */
   ADDED = 1,
 
   /**
-   * Its content, target, type or mode is another.
+   * Its content, target, type or mode has changed.
    *
    * @generated from enum value: MODIFIED = 2;
    */
   MODIFIED = 2,
 
   /**
-   * It is gone, with all beneath it.
+   * The path and all paths beneath it were deleted.
    *
    * @generated from enum value: DELETED = 3;
    */
@@ -1787,7 +1794,7 @@ export type AcceptRunRequest = Message<"cofferdam.v1.AcceptRunRequest"> & {
   runId: string;
 
   /**
-   * Apply what has an `objection` too, and leave out what has an `obstacle`, which is gone afterwards. Default: false.
+   * Also apply changes with an `objection`. Changes with an `obstacle` are left out and lost. Default: false.
    *
    * @generated from field: bool force = 2;
    */
@@ -1899,7 +1906,7 @@ export type KeptWorkspace = Message<"cofferdam.v1.KeptWorkspace"> & {
   kind: string;
 
   /**
-   * Who made the run.
+   * Principal that made the run.
    *
    * @generated from field: string principal = 3;
    */
@@ -1913,7 +1920,7 @@ export type KeptWorkspace = Message<"cofferdam.v1.KeptWorkspace"> & {
   createdAt?: Timestamp | undefined;
 
   /**
-   * Host path: of the directory, or of the one beneath an overlay.
+   * Host path of the directory, or of the one beneath an overlay.
    *
    * @generated from field: string path = 5;
    */
@@ -1927,8 +1934,8 @@ export type KeptWorkspace = Message<"cofferdam.v1.KeptWorkspace"> & {
   usedBy: string;
 
   /**
-   * Length of all its files as far as their owner can see them, bytes; only if `measure` was set and it could be done
-   * within seconds. Of more than a million files, of the first million.
+   * Length of all its files that their owner can see, bytes. Only if `measure` was set and the measurement ended within
+   * seconds. If it has more than a million files, only the first million count.
    *
    * @generated from field: optional uint64 size_bytes = 7;
    */
@@ -2055,8 +2062,8 @@ export const DeleteWorkspaceResponseSchema: GenMessage<DeleteWorkspaceResponse> 
  */
 export const RunService: GenService<{
   /**
-   * Launches a container for a run and answers when it is READY. Nothing is left behind when it fails: what is refused
-   * is no run, and its ids are free; where the host could not do it, a FAILED run says why.
+   * Launches a container for a run and answers when it is READY. A refused request makes no run, and its ids stay free.
+   * If the host could not do it, a FAILED run gives the reason. In both cases no container or mount is left.
    *
    * @generated from rpc cofferdam.v1.RunService.CreateRun
    */
@@ -2086,9 +2093,9 @@ export const RunService: GenService<{
     output: typeof ListRunsResponseSchema;
   },
   /**
-   * Ends a run: its calls are cancelled, its processes killed, its mounts removed. The answer tells that nothing of it
-   * can run or write any more; its container is removed after that. Its workspace stays, and so do the changes
-   * of an `overlay`.
+   * Ends a run: its calls are cancelled, its processes killed, its mounts removed. When the answer comes, no process of
+   * the run can run or write. Its container is removed after that. Its workspace stays, and so do the changes of an
+   * `overlay`.
    *
    * @generated from rpc cofferdam.v1.RunService.StopRun
    */
@@ -2098,9 +2105,9 @@ export const RunService: GenService<{
     output: typeof StopRunResponseSchema;
   },
   /**
-   * Forgets a run that has ended, and deletes its state, recordings and output. A managed or cloned workspace stays
-   * until DeleteWorkspace, unless this request says otherwise. Fails with PRECONDITION_FAILED while the run lives, or
-   * while the changes of its `overlay` are neither accepted nor discarded.
+   * Deletes an ended run with its state, recordings and output. A managed or cloned workspace stays until
+   * DeleteWorkspace, unless this request says otherwise. Fails with PRECONDITION_FAILED while the run lives, or while
+   * the changes of its `overlay` are neither accepted nor discarded.
    *
    * @generated from rpc cofferdam.v1.RunService.DeleteRun
    */
@@ -2110,11 +2117,11 @@ export const RunService: GenService<{
     output: typeof DeleteRunResponseSchema;
   },
   /**
-   * Makes every command of a run stand still: no process that a call or a terminal has started runs on, and calls are
-   * refused as RUN_NOT_READY until ResumeRun. Calls under way wait, and go on then. Their time goes on meanwhile: a
-   * command whose timeout passes is ended where it stands. Memory is kept: after ResumeRun each process continues with
-   * what it had. `ttl` and `lease` go on, too; `idle_timeout` does not. A paused run can be extended, kept alive and
-   * stopped. Fails with PRECONDITION_FAILED where the daemon does not see the container's cgroup.
+   * Freezes all processes of a run that calls or terminals have started, and refuses calls as RUN_NOT_READY until
+   * ResumeRun. Calls under way wait, and continue then. Their time goes on meanwhile: a command whose timeout passes is
+   * ended while it is frozen. Memory is kept: after ResumeRun each process continues with its state. `ttl` and `lease`
+   * go on, too; `idle_timeout` does not. A paused run can be extended, kept alive and stopped. Fails with
+   * PRECONDITION_FAILED where the daemon does not see the container's cgroup.
    *
    * @generated from rpc cofferdam.v1.RunService.PauseRun
    */
@@ -2124,7 +2131,7 @@ export const RunService: GenService<{
     output: typeof PauseRunResponseSchema;
   },
   /**
-   * Takes back PauseRun. The run stays PAUSED while something else holds it.
+   * Ends the hold of PauseRun. The run stays PAUSED while another hold exists.
    *
    * @generated from rpc cofferdam.v1.RunService.ResumeRun
    */
@@ -2134,7 +2141,7 @@ export const RunService: GenService<{
     output: typeof ResumeRunResponseSchema;
   },
   /**
-   * Renews the `lease` of a run. Nothing else renews it: no call, no process and no watcher. Fails with
+   * Renews the `lease` of a run. Only this method renews it: calls, processes and watchers do not. Fails with
    * PRECONDITION_FAILED if the run has no lease, and with RUN_NOT_READY if it has ended.
    *
    * @generated from rpc cofferdam.v1.RunService.KeepAliveRun
@@ -2145,8 +2152,8 @@ export const RunService: GenService<{
     output: typeof KeepAliveRunResponseSchema;
   },
   /**
-   * Gives a run a longer `ttl`. The same `ttl` again changes nothing; a shorter one fails with PRECONDITION_FAILED. Fails
-   * with RUN_NOT_READY if the run has ended: no answer says that a run lives on which does not.
+   * Gives a run a longer `ttl`. The same `ttl` again changes nothing; a shorter one fails with PRECONDITION_FAILED.
+   * Fails with RUN_NOT_READY if the run has ended.
    *
    * @generated from rpc cofferdam.v1.RunService.ExtendRun
    */
@@ -2156,10 +2163,10 @@ export const RunService: GenService<{
     output: typeof ExtendRunResponseSchema;
   },
   /**
-   * Makes a token for a run that lives: as CreateRun's `issue_token` does, but at any time. The token that the run had before,
-   * if any, opens nothing from then on. Streams and requests that it opened end with PERMISSION_DENIED. Their calls go on to
-   * their end, unless they were to be cancelled with their client (`cancel_on_disconnect`). Each request makes another token,
-   * so one whose answer was lost is simply made again. Fails with RUN_NOT_READY if the run has ended.
+   * Makes a token for a run that lives: as CreateRun's `issue_token` does, but at any time. The run's earlier token, if
+   * any, is then invalid. Streams and requests that it opened end with PERMISSION_DENIED. Their calls go on to their
+   * end, unless `cancel_on_disconnect` is set. Each request makes another token, so repeat a request whose answer was
+   * lost. Fails with RUN_NOT_READY if the run has ended.
    *
    * @generated from rpc cofferdam.v1.RunService.IssueRunToken
    */
@@ -2179,8 +2186,8 @@ export const RunService: GenService<{
     output: typeof WatchRunsResponseSchema;
   },
   /**
-   * What the agent changed in an `overlay`, against the directory beneath it as it is now. Also while the run lives:
-   * then it is a look at something that moves.
+   * Compares the agent's changes in an `overlay` with the directory beneath it as it is now. While the run lives, the
+   * result can be out of date at once.
    *
    * @generated from rpc cofferdam.v1.RunService.DiffRun
    */
@@ -2190,10 +2197,10 @@ export const RunService: GenService<{
     output: typeof DiffRunResponseSchema;
   },
   /**
-   * Applies the changes of an `overlay` to the directory beneath it, each file whole or not at all, and then forgets
-   * them. The run must have ended. When the directory has changed meanwhile where the agent changed it too, or a
-   * change cannot be applied, or git on the host would run it, nothing is done and the answer is PRECONDITION_FAILED;
-   * DiffRun names the paths. An accept that was interrupted is simply made again.
+   * Applies the changes of an `overlay` to the directory beneath it, each file whole or not at all, and then deletes
+   * them. The run must have ended. Fails with PRECONDITION_FAILED and changes no file in three cases: the directory has
+   * meanwhile changed in the same places, a change cannot be applied, or git on the host would run it. DiffRun names
+   * the paths. Repeat an accept that was interrupted.
    *
    * @generated from rpc cofferdam.v1.RunService.AcceptRun
    */
@@ -2203,8 +2210,8 @@ export const RunService: GenService<{
     output: typeof AcceptRunResponseSchema;
   },
   /**
-   * Deletes the changes of an `overlay`. The run must have ended. One whose changes are gone already is no error,
-   * unless they were accepted.
+   * Deletes the changes of an `overlay`. The run must have ended. It is no error if the changes were discarded before,
+   * but it is one if they were accepted.
    *
    * @generated from rpc cofferdam.v1.RunService.DiscardRun
    */
@@ -2225,7 +2232,7 @@ export const RunService: GenService<{
     output: typeof ListWorkspacesResponseSchema;
   },
   /**
-   * Deletes one of them with all that is in it. Fails with PRECONDITION_FAILED while a run uses it.
+   * Deletes one of them with all its contents. Fails with PRECONDITION_FAILED while a run uses it.
    *
    * @generated from rpc cofferdam.v1.RunService.DeleteWorkspace
    */

@@ -36,7 +36,7 @@ export type Session = Message<"cofferdam.v1.Session"> & {
   sessionId: string;
 
   /**
-   * Whether it takes a command.
+   * State of the session.
    *
    * @generated from field: cofferdam.v1.Session.State state = 2;
    */
@@ -58,7 +58,7 @@ export const SessionSchema: GenMessage<Session> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_session, 0);
 
 /**
- * Whether it takes a command.
+ * State of the session.
  *
  * @generated from enum cofferdam.v1.Session.State
  */
@@ -71,21 +71,21 @@ export enum Session_State {
   STATE_UNSPECIFIED = 0,
 
   /**
-   * It does.
+   * It takes a command.
    *
    * @generated from enum value: IDLE = 1;
    */
   IDLE = 1,
 
   /**
-   * A command runs in it; or the daemon was restarted, and whether one runs is seen at the next use.
+   * A command runs in it. After a restart of the daemon the state is BUSY until the next use.
    *
    * @generated from enum value: BUSY = 2;
    */
   BUSY = 2,
 
   /**
-   * Its shell has become another program (`exec`), and takes no more commands.
+   * Its shell has become another program (`exec`), and no longer takes commands.
    *
    * @generated from enum value: REPLACED = 3;
    */
@@ -147,14 +147,14 @@ export type OpenSessionRequest = Message<"cofferdam.v1.OpenSessionRequest"> & {
   terminal?: TerminalSize | undefined;
 
   /**
-   * A name of the client's, to find it by: at most 64 of `A-Z a-z 0-9 . _ -`. Default: none.
+   * Tag that the client chooses, to find the session by: at most 64 of `A-Z a-z 0-9 . _ -`. Default: none.
    *
    * @generated from field: string tag = 6;
    */
   tag: string;
 
   /**
-   * When everything of it is ended, at most a day. Default: when its run ends.
+   * Time after which all its processes are ended, at most a day. Default: it ends with its run.
    *
    * @generated from field: google.protobuf.Duration timeout = 7;
    */
@@ -231,7 +231,7 @@ export type RunInSessionRequest = Message<"cofferdam.v1.RunInSessionRequest"> & 
   requestId: string;
 
   /**
-   * What to do. Required.
+   * Command or input. Required.
    *
    * @generated from field: cofferdam.v1.SessionRequest session = 3;
    */
@@ -259,7 +259,7 @@ export const RunInSessionRequestSchema: GenMessage<RunInSessionRequest> = /*@__P
  */
 export type RunInSessionResponse = Message<"cofferdam.v1.RunInSessionResponse"> & {
   /**
-   * What it showed. Absent while its approval is pending.
+   * Output and state. Absent while its approval is pending.
    *
    * @generated from field: cofferdam.v1.SessionResult result = 1;
    */
@@ -308,8 +308,8 @@ export type InterruptSessionRequest = Message<"cofferdam.v1.InterruptSessionRequ
   sessionId: string;
 
   /**
-   * How often SIGINT is sent to the foreground of its terminal, at most 10. After the last one the foreground is killed, unless
-   * that is the shell itself. Default: 3.
+   * Number of times that SIGINT is sent to the foreground of its terminal, at most 10. After the last one the
+   * foreground is killed, unless that is the shell itself. Default: 3.
    *
    * @generated from field: optional uint32 attempts = 3;
    */
@@ -323,7 +323,7 @@ export type InterruptSessionRequest = Message<"cofferdam.v1.InterruptSessionRequ
   timeout?: Duration | undefined;
 
   /**
-   * As in `SessionRequest`: a program that reads commands of its own shows its prompt after an interrupt, and goes on.
+   * As in `SessionRequest`: a program that reads commands itself shows its prompt after an interrupt, and goes on.
    *
    * @generated from field: repeated string expect = 5;
    */
@@ -344,7 +344,7 @@ export const InterruptSessionRequestSchema: GenMessage<InterruptSessionRequest> 
  */
 export type InterruptSessionResponse = Message<"cofferdam.v1.InterruptSessionResponse"> & {
   /**
-   * What it showed, unless a `RunInSession` waits and is told: then the state alone.
+   * Output and state. If a `RunInSession` waits, that call gets the output, and this result has only the state.
    *
    * @generated from field: cofferdam.v1.SessionResult result = 1;
    */
@@ -393,7 +393,8 @@ export const CloseSessionRequestSchema: GenMessage<CloseSessionRequest> = /*@__P
  */
 export type CloseSessionResponse = Message<"cofferdam.v1.CloseSessionResponse"> & {
   /**
-   * The session, with the proof that nothing of it is left. Closing one that has ended says the same again.
+   * The session, with the proof that none of its processes is left. Closing an ended session again gives the same
+   * answer.
    *
    * @generated from field: cofferdam.v1.Session session = 1;
    */
@@ -457,16 +458,16 @@ export const ListSessionsResponseSchema: GenMessage<ListSessionsResponse> = /*@_
   messageDesc(file_cofferdam_v1_session, 10);
 
 /**
- * Sessions of runs. A session is a process whose program is a shell, so all that holds for processes holds for it: it outlives
- * its client and the daemon, its output can be attached to, what it is given is recorded, and everything in it ends with
- * it. Opening one is a call of the operation `process`, and each use of it one of the operation `session`: policy,
- * approval, limits and record hold as for `shell`, but consent is to the words alone: functions, aliases, variables, PATH and
- * the working directory of the shell are as earlier commands have left them, and files may change.
+ * Sessions of runs. A session is a process whose program is a shell, and has the properties of a process: it outlives
+ * its client and the daemon, clients can attach to its output, its input is recorded, and all processes in it end with
+ * it. Opening one is a call of the operation `process`, and each use of it a call of the operation `session`. Policy,
+ * approval, limits and record apply as for `shell`. Consent, however, covers only the words: earlier commands have set
+ * the functions, aliases, variables, PATH and working directory of the shell, and files may change.
  *
- * Output does not tell where a command ends: the shell writes a mark that is made for that command alone and that nothing in the
- * container knows before. The mark and its exit code are all the same the container's word: code that runs in the shell itself
- * can forge them, and so can each process of the run where the host leaves /proc/PID/mem open (`coffer doctor` says so).
- * What has to be trusted is run by `exec`, of whose end and code no shell speaks.
+ * The shell reports the end of a command by a mark. The mark is made for that command, and no program in the container
+ * knows it before. The mark and its exit code are nevertheless claims of the container. Code that runs in the shell
+ * itself can forge them. So can each process of the run if the host leaves /proc/PID/mem open (`coffer doctor` says
+ * so). Use `exec` for a command whose exit code must be trustworthy, because there no shell reports the end.
  *
  * @generated from service cofferdam.v1.SessionService
  */
@@ -482,8 +483,8 @@ export const SessionService: GenService<{
     output: typeof OpenSessionResponseSchema;
   },
   /**
-   * Runs a command in a session, types at what runs in it, or waits for that. The same as `ToolService.Call` with the operation
-   * `session`.
+   * Runs a command in a session, sends input to the running program, or waits for it. The same as `ToolService.Call`
+   * with the operation `session`.
    *
    * @generated from rpc cofferdam.v1.SessionService.RunInSession
    */
@@ -493,7 +494,7 @@ export const SessionService: GenService<{
     output: typeof RunInSessionResponseSchema;
   },
   /**
-   * Interrupts what runs in a session, and waits until the session takes commands again.
+   * Interrupts the running command of a session, and waits until the session takes commands again.
    *
    * @generated from rpc cofferdam.v1.SessionService.InterruptSession
    */
@@ -503,7 +504,7 @@ export const SessionService: GenService<{
     output: typeof InterruptSessionResponseSchema;
   },
   /**
-   * Ends a session and everything in it, and waits until nothing of it is left.
+   * Ends a session and all its processes, and waits until none is left.
    *
    * @generated from rpc cofferdam.v1.SessionService.CloseSession
    */

@@ -21,7 +21,7 @@ export const file_cofferdam_v1_terminal: GenFile = /*@__PURE__*/
  */
 export type OpenTerminalRequest = Message<"cofferdam.v1.OpenTerminalRequest"> & {
   /**
-   * What.
+   * Kind of the event.@@ proto/cofferdam/v1/process.proto
    *
    * @generated from oneof cofferdam.v1.OpenTerminalRequest.event
    */
@@ -68,7 +68,7 @@ export const OpenTerminalRequestSchema: GenMessage<OpenTerminalRequest> = /*@__P
   messageDesc(file_cofferdam_v1_terminal, 0);
 
 /**
- * How to begin.
+ * Options of a session.
  *
  * @generated from message cofferdam.v1.TerminalStart
  */
@@ -110,10 +110,11 @@ export type TerminalStart = Message<"cofferdam.v1.TerminalStart"> & {
   size?: TerminalSize | undefined;
 
   /**
-   * Pause the run, but for the terminal, from before the command's start until everything of it has ended: no other process
-   * of the run can read what is typed, or write to the terminal. Default: false, and they can, because they have the
-   * command's user. Calls are refused meanwhile as after PauseRun. Fails with PRECONDITION_FAILED where PauseRun does, and
-   * if a process of the run cannot be frozen. Fails with RUN_NOT_READY while another such terminal is open.
+   * Pause the run, except the terminal, from before the command's start until all its processes have ended. No other
+   * process of the run can then read the input or write to the terminal. Default: false. Other processes can then do
+   * both, because they have the command's user. Calls are refused meanwhile as after PauseRun. Fails with
+   * PRECONDITION_FAILED where PauseRun does, and if a process of the run cannot be frozen. Fails with RUN_NOT_READY
+   * while another such terminal is open.
    *
    * @generated from field: bool paused = 6;
    */
@@ -162,7 +163,7 @@ export const TerminalSizeSchema: GenMessage<TerminalSize> = /*@__PURE__*/
  */
 export type TerminalSignal = Message<"cofferdam.v1.TerminalSignal"> & {
   /**
-   * Which.
+   * Signal to send.
    *
    * @generated from field: cofferdam.v1.TerminalSignal.Kind kind = 1;
    */
@@ -211,7 +212,7 @@ export enum TerminalSignal_Kind {
   QUIT = 3,
 
   /**
-   * Please end.
+   * Request to end.
    *
    * @generated from enum value: TERM = 4;
    */
@@ -238,13 +239,13 @@ export const TerminalSignal_KindSchema: GenEnum<TerminalSignal_Kind> = /*@__PURE
  */
 export type OpenTerminalResponse = Message<"cofferdam.v1.OpenTerminalResponse"> & {
   /**
-   * What.
+   * Kind of the event.@@ proto/cofferdam/v1/process.proto
    *
    * @generated from oneof cofferdam.v1.OpenTerminalResponse.event
    */
   event: {
     /**
-     * The session is there and on record. First, once.
+     * The session is open and on record. First, once.
      *
      * @generated from field: cofferdam.v1.TerminalOpened opened = 1;
      */
@@ -252,7 +253,7 @@ export type OpenTerminalResponse = Message<"cofferdam.v1.OpenTerminalResponse"> 
     case: "opened";
   } | {
     /**
-     * What the terminal shows, raw.
+     * Raw output of the terminal.
      *
      * @generated from field: bytes output = 2;
      */
@@ -311,7 +312,7 @@ export const TerminalOpenedSchema: GenMessage<TerminalOpened> = /*@__PURE__*/
  */
 export type TerminalClosed = Message<"cofferdam.v1.TerminalClosed"> & {
   /**
-   * Why.
+   * Reason of the end.
    *
    * @generated from field: cofferdam.v1.TerminalClosed.Reason reason = 1;
    */
@@ -340,7 +341,7 @@ export const TerminalClosedSchema: GenMessage<TerminalClosed> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_terminal, 6);
 
 /**
- * Why sessions end.
+ * Reason why a session ended.
  *
  * @generated from enum cofferdam.v1.TerminalClosed.Reason
  */
@@ -374,14 +375,14 @@ export enum TerminalClosed_Reason {
   RUN_ENDED = 3,
 
   /**
-   * Nothing was typed and nothing shown for too long, or the session was too long.
+   * The session was idle for too long, or lasted too long.
    *
    * @generated from enum value: TIMED_OUT = 4;
    */
   TIMED_OUT = 4,
 
   /**
-   * It wrote more than is recorded.
+   * It wrote more than the recording can hold.
    *
    * @generated from enum value: RECORDING_FULL = 5;
    */
@@ -402,7 +403,7 @@ export const TerminalClosed_ReasonSchema: GenEnum<TerminalClosed_Reason> = /*@__
   enumDesc(file_cofferdam_v1_terminal, 6, 0);
 
 /**
- * Opens terminals in runs. For operators, not for agents: what is typed passes no policy, so it is recorded whole. The
+ * Opens terminals in runs. For operators, not for agents: no policy judges the input, so it is recorded in full. The
  * audit log has the session's beginning before its first byte, and its end with the digest of the recording.
  *
  * @generated from service cofferdam.v1.TerminalService
@@ -410,7 +411,7 @@ export const TerminalClosed_ReasonSchema: GenEnum<TerminalClosed_Reason> = /*@__
 export const TerminalService: GenService<{
   /**
    * Runs a command, by default a login shell, on a terminal in the run's container. The first request is `start`; the
-   * session ends with the command, with the stream, or with the run, and everything that was started in it ends, too.
+   * session ends with the command, with the stream, or with the run, and all its processes end with it.
    *
    * @generated from rpc cofferdam.v1.TerminalService.OpenTerminal
    */

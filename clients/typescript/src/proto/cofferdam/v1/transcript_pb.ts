@@ -28,7 +28,7 @@ export type StepTranscriptRequest = Message<"cofferdam.v1.StepTranscriptRequest"
   runId: string;
 
   /**
-   * Required: names the conversation within its run, as the client likes, at most 128 characters. It begins with the
+   * Required. Name of the conversation within its run, chosen by the client, at most 128 characters. It begins with the
    * first step that names it, survives restarts of the daemon, and ends with the run's record. A run has at most 256.
    *
    * @generated from field: string session_id = 2;
@@ -36,7 +36,7 @@ export type StepTranscriptRequest = Message<"cofferdam.v1.StepTranscriptRequest"
   sessionId: string;
 
   /**
-   * What the model wrote, at most 4 MiB.
+   * Text of the model, at most 4 MiB.
    *
    * @generated from field: string text = 3;
    */
@@ -51,8 +51,8 @@ export type StepTranscriptRequest = Message<"cofferdam.v1.StepTranscriptRequest"
   requestId: string;
 
   /**
-   * Turns that the session has: 1 to 10, greater values count as 10. Default 10. The first step of a session decides; a
-   * later one may leave it out, or must say the same.
+   * Turns that the session has: 1 to 10, greater values count as 10. Default 10. The first step of a session decides;
+   * later steps omit the field or repeat the value.
    *
    * @generated from field: uint32 max_turns = 5;
    */
@@ -95,20 +95,20 @@ export const StepTranscriptRequestSchema: GenMessage<StepTranscriptRequest> = /*
   messageDesc(file_cofferdam_v1_transcript, 0);
 
 /**
- * What to do next.
+ * Next step for the client.
  *
  * @generated from message cofferdam.v1.StepTranscriptResponse
  */
 export type StepTranscriptResponse = Message<"cofferdam.v1.StepTranscriptResponse"> & {
   /**
-   * What the text was.
+   * Kind of the text.
    *
    * @generated from field: cofferdam.v1.StepTranscriptResponse.Status status = 1;
    */
   status: StepTranscriptResponse_Status;
 
   /**
-   * What to send to the model as the next message of its user. For PLAIN_TEXT the model's own text.
+   * Next user message for the model. For PLAIN_TEXT the text of the model.
    *
    * @generated from field: string message = 2;
    */
@@ -129,7 +129,7 @@ export type StepTranscriptResponse = Message<"cofferdam.v1.StepTranscriptRespons
   maxTurns: number;
 
   /**
-   * What the model wrote before the block, untouched. What stands behind it counts for nothing.
+   * Unchanged text of the model before the block. The text after the block is ignored.
    *
    * @generated from field: string prose = 5;
    */
@@ -172,7 +172,7 @@ export const StepTranscriptResponseSchema: GenMessage<StepTranscriptResponse> = 
   messageDesc(file_cofferdam_v1_transcript, 1);
 
 /**
- * What the text was.
+ * Kind of the text.
  *
  * @generated from enum cofferdam.v1.StepTranscriptResponse.Status
  */
@@ -185,7 +185,7 @@ export enum StepTranscriptResponse_Status {
   STATUS_UNSPECIFIED = 0,
 
   /**
-   * It has no block: the model has answered, and nothing was called. It takes no turn. `message` is the text, untouched.
+   * It has no block: the model has answered, and no call was made. It takes no turn. `message` is the unchanged text.
    *
    * @generated from enum value: PLAIN_TEXT = 1;
    */
@@ -199,16 +199,16 @@ export enum StepTranscriptResponse_Status {
   TOOL_RESULT = 2,
 
   /**
-   * The call waits for a reviewer. To go on: repeat the step with the same `request_id` and `wait_for_approval`, which
-   * answers with the result; or send `message`, which says that nothing has been done yet, and get the result later
-   * with GetCall, whose `rendered` is the message to send.
+   * The call waits for a reviewer. To go on: repeat the step with the same `request_id` and `wait_for_approval`,
+   * which answers with the result; or send `message`, which says that the call has not been executed yet. Get the
+   * result later with GetCall, whose `rendered` is the message to send.
    *
    * @generated from enum value: PENDING_APPROVAL = 3;
    */
   PENDING_APPROVAL = 3,
 
   /**
-   * It has a block, but the session has no turn left: nothing was called. `message` says so.
+   * It has a block, but the session has no turn left: no call was made. `message` says so.
    *
    * @generated from enum value: MAX_TURNS = 4;
    */

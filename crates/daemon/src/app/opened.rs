@@ -1,0 +1,116 @@
+//! The first phase: everything that the start needs is open, and nothing of an earlier daemon has changed yet.
+
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::Context as _;
+use audit::{Event, Kind};
+use audit_service::{AuditLog, Index};
+use containers::{DefaultImage, EngineFacts};
+use gateway::Policy;
+use refusal::chain;
+use runs::{ColdStarts, Directories, Launcher, Pool, Projects, Roots, Turns};
+use store::{StateDisk, Store};
+use tokio::task::JoinHandle;
+
+use super::broken_store;
+use crate::config::Config;
+use crate::startup::{Prepared, StateDirectory};
+use crate::{policy, startup};
+
+/// The open log, store and engine of a daemon.
+pub(super) struct Opened {
+    pub(super) config: Config,
+    /// Keeps other daemons from this state directory until the end.
+    pub(super) state: StateDirectory,
+    pub(super) policy: Policy,
+    pub(super) directories: Directories,
+    pub(super) launcher: Launcher,
+    /// What the record of the start says.
+    start: Start,
+    pub(super) store: Store,
+    pub(super) log: Log,
+    pub(super) disk: StateDisk,
+}
+
+/// The audit log and the tasks that work for it.
+pub(super) struct Log {
+    pub(super) audit: Arc<AuditLog>,
+    pub(super) index: Index,
+    pub(super) writer: thread::JoinHandle<()>,
+    pub(super) hooks: JoinHandle<()>,
+}
+
+/// Facts for the record of a start.
+struct Start {
+    engine: EngineFacts,
+    image: Result<DefaultImage, String>,
+}
+
+impl Opened {
+    /// Checks the kernel and the engine, reads the policy, and opens the audit log and the store.
+    pub(super) async fn open(config: Config, prepared: Prepared) -> anyhow::Result<Self> {
+        let Prepared { state, disk, programs } = prepared;
+        startup::kernel(&config, programs.host_worker).await?;
+        let policy = startup::policy(&config)?;
+        let (engine, host) = startup::engine(&config).await?;
+        let directories = Directories { state: config.state_dir.clone() };
+        let (default_image, image) = startup::default_image(&engine, &config).await;
+
+        let (log, _, writer) = AuditLog::open(&config.state_dir.join("audit"), config.audit_settings())
+            .map_err(|error| anyhow::anyhow!("the audit log: {}", chain(&error)))?;
+        let audit = Arc::new(log.on(disk.follow()));
+        let index = audit.index().context("cannot start the audit log's index")?;
+        let hooks = tokio::spawn(config.audit.hooks.open()?.run(audit.checkpoints()));
+        let store = Store::open(&config.state_dir.join("store.db"), config.outcomes).map_err(broken_store)?;
+        let launcher = Launcher {
+            engine,
+            host: host.clone(),
+            instance: state.instance.clone(),
+            guest: programs.guest,
+            default_image,
+            directories: directories.clone(),
+            roots: Roots::new(config.workspace_roots.clone(), config.harness_on_bind),
+            projects: Projects::open(directories.clone()).context("the disk quotas in state_dir")?,
+            pool: Pool::new(config.pool.clone()),
+            making: Turns::default(),
+            starting: ColdStarts::default(),
+        };
+        Ok(Self {
+            config,
+            state,
+            policy,
+            directories,
+            launcher,
+            start: Start { engine: host, image },
+            store,
+            log: Log { audit, index, writer, hooks },
+            disk,
+        })
+    }
+
+    /// Stores the policy, and records the start of the daemon and the policy in force.
+    pub(super) async fn record_start(&self) -> anyhow::Result<()> {
+        policy::keep(&self.store, &self.policy).await;
+        let Start { engine, image } = &self.start;
+        let mut details = serde_json::json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "instance": self.state.instance,
+            "engine": engine.engine_version,
+            "runc": engine.runc_version,
+        });
+        match image {
+            Ok(made) => {
+                details["default_image"] = made.image.id().to_string().into();
+                details["busybox"] = made.busybox.as_str().into();
+            }
+            Err(why) => details["no_default_image"] = why.as_str().into(),
+        }
+        let started = Event::new(Kind::DaemonStarted).details(details);
+        for event in [started, policy::loaded_event(&self.policy)] {
+            let recorded = self.log.audit.record(event).await;
+            recorded.map_err(|_| anyhow::anyhow!("the audit log cannot be written"))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,283 @@
+//! The third phase: clients can connect, until a signal stops the daemon.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use audit::{Event, Kind};
+use audit_service::{AuditLog, LAST_WAIT, Maintenance};
+use calls::Calls;
+use calls::grants::Grants;
+use identity::Access;
+use listener::{Certificates, GuardLayer, Socket, Tokens};
+use oidc::Issuers;
+use runs::DiskWatch;
+use store::StateDisk;
+use store::spool::Spool;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use webhook::Tls;
+
+use super::broken_store;
+use super::recovered::Recovered;
+use super::services::services;
+use crate::config::{self, Config, DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
+use crate::policy::Loader;
+use crate::recovery::RecoveryCursor;
+use crate::rpc;
+use crate::startup::StateDirectory;
+use crate::{mcp, memory};
+
+/// Longest time that an orderly stop may take.
+const STOP: Duration = Duration::from_secs(60);
+
+/// Time that clients and background tasks have to finish at the end of a stop.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// A daemon that serves.
+pub(super) struct Serving {
+    config: Config,
+    state: StateDirectory,
+    calls: Arc<Calls>,
+    loader: Arc<Loader>,
+    cursor: Arc<RecoveryCursor>,
+    certificates: Option<Arc<Certificates>>,
+    server: JoinHandle<()>,
+    /// Tasks that only watch, and are aborted at the end.
+    watches: Vec<JoinHandle<()>>,
+    anomalies: TaskTracker,
+    executions: JoinHandle<()>,
+    hooks: JoinHandle<()>,
+    writer: thread::JoinHandle<()>,
+}
+
+impl Recovered {
+    /// Listens, and starts the tasks of a daemon that serves.
+    pub(super) async fn serve(self, workers: usize) -> anyhow::Result<Serving> {
+        let Self { config, state, calls, grants, alerts, detection, cursor, executions, log, disk } = self;
+        let socket =
+            Socket::bind(&config.socket, config.socket_mode, config.socket_group, config.max_connections)
+                .with_context(|| format!("cannot listen on {}", config.socket.display()))?;
+        let certificates = certificates(config.tcp.as_ref())?;
+        let tcp = listen_elsewhere(config.tcp.as_ref(), certificates.clone(), &calls).await?;
+        let bearers = (tokens(&config, &calls)?, issuers(&config, &calls)?);
+        let guard = guard(&config, &calls, bearers.clone());
+        mcp::start(&calls, &guard, config.mcp.as_ref()).await?;
+        let loader = Arc::new(Loader::new(&calls, config.policy_dir.clone()));
+        let services = services(
+            &calls,
+            &config,
+            bearers,
+            (Arc::new(log.index), alerts, grants.clone(), loader.clone()),
+        )?;
+        let server = tokio::spawn(rpc::serve(services, socket, tcp, guard));
+        let mut watches = Vec::from(watches(&calls, grants, disk, workers));
+        calls.runs.keep_pool(calls.gateway.clone(), calls.stop.clone());
+        let anomalies = detection.spawn(&calls.stop);
+        keep_log(&calls, config.audit.maintenance.clone(), cursor.clone());
+        watches.push(tokio::spawn(cursor.clone().keep(calls.stop.clone())));
+        tracing::info!(socket = %config.socket.display(), instance = state.instance, "ready");
+        let (hooks, writer) = (log.hooks, log.writer);
+        Ok(Serving {
+            config,
+            state,
+            calls,
+            loader,
+            cursor,
+            certificates,
+            server,
+            watches,
+            anomalies,
+            executions,
+            hooks,
+            writer,
+        })
+    }
+}
+
+impl Serving {
+    /// Serves until a signal, and then stops the parts in order. `file` is the configuration.
+    pub(super) async fn until_stopped(self, file: &Path) -> anyhow::Result<()> {
+        let Self { config, calls, loader, cursor, certificates, server, .. } = self;
+        wait_for_signal(&loader, certificates.as_ref(), &config, file).await?;
+        stop_in_time(&calls, &cursor).await;
+        // Streams have ended and calls are answered. Only clients that do not hang up are left.
+        let _ = tokio::time::timeout(GOODBYE, server).await;
+        // No call depends on these tasks any longer. They are aborted, because a stop must not wait for a disk that fails.
+        end(self.watches, &self.anomalies).await;
+        let patience = if calls.audit.is_available() { GOODBYE } else { LAST_WAIT + GOODBYE };
+        drop((calls, loader, cursor));
+        // Everything up to the record of the stop is on disk. The writer ends when the last of those clients has gone.
+        let joined = tokio::task::spawn_blocking(move || self.writer.join());
+        let _ = tokio::time::timeout(patience, joined).await;
+        let _ = tokio::time::timeout(GOODBYE, async { tokio::join!(self.executions, self.hooks) }).await;
+        tracing::info!("stopped");
+        drop(self.state);
+        Ok(())
+    }
+}
+
+/// Loads the daemon's TLS certificates, if the configuration names any.
+///
+/// [`listen_elsewhere`] starts the task that reloads them when their files change.
+fn certificates(tcp: Option<&Tcp>) -> anyhow::Result<Option<Arc<Certificates>>> {
+    let Some((tcp, files)) = tcp.and_then(|tcp| Some((tcp, tcp.tls.clone()?))) else { return Ok(None) };
+    let loaded = Certificates::load(files, tcp.settings.takes_tokens)
+        .map_err(|(key, message)| anyhow::anyhow!("listen.tcp.tls.{key}: {message}"))?;
+    Ok(Some(Arc::new(loaded)))
+}
+
+async fn listen_elsewhere(
+    tcp: Option<&Tcp>,
+    certificates: Option<Arc<Certificates>>,
+    calls: &Calls,
+) -> anyhow::Result<Option<listener::Tcp>> {
+    let Some(Tcp { settings, .. }) = tcp else { return Ok(None) };
+    if let Some(certificates) = &certificates {
+        tokio::spawn(certificates.clone().watch(calls.stop.clone()));
+    }
+    let bound = listener::Tcp::bind(settings, certificates, calls.escalations.clone()).await;
+    let bound = bound.with_context(|| format!("cannot listen on {}", settings.address))?;
+    tracing::info!(address = %bound.address()?, "listens on TCP, too");
+    Ok(Some(bound))
+}
+
+fn tokens(config: &Config, calls: &Calls) -> anyhow::Result<Arc<Tokens>> {
+    let lifetime = config.tcp.as_ref().map_or(DEFAULT_LIFETIME, |tcp| tcp.max_token_lifetime);
+    let tokens = Tokens::open_store(calls.store.clone(), calls.audit.clone(), lifetime);
+    tokens.map(Arc::new).map_err(broken_store)
+}
+
+/// Opens the issuers whose tokens the daemon accepts, and keeps their keys fresh.
+fn issuers(config: &Config, calls: &Calls) -> anyhow::Result<Arc<Issuers>> {
+    if config.oidc.is_empty() {
+        return Ok(Arc::default());
+    }
+    let issuers = Issuers::open(config.oidc.clone())
+        .map_err(|(index, why)| anyhow::anyhow!("oidc[{index}].jwks: {why}"))?;
+    let tls = Tls::new().map_err(|why| anyhow::anyhow!("oidc: {why}"))?;
+    issuers.keep_fresh(&tls, &calls.stop);
+    Ok(Arc::new(issuers))
+}
+
+fn guard(config: &Config, calls: &Calls, tokens: (Arc<Tokens>, Arc<Issuers>)) -> GuardLayer {
+    let own_uid = rustix::process::geteuid().as_raw();
+    let access = Access::new(own_uid, config.access.clone(), config.certified.clone());
+    let streams = config.tcp.as_ref().map_or(DEFAULT_STREAMS, |tcp| tcp.streams);
+    GuardLayer::new(access, calls.runs.clone(), tokens, calls.escalations.clone(), streams)
+}
+
+/// Starts the tasks that watch and tidy until the daemon stops.
+///
+/// In the order of the array, they watch the free space of the state disk, return freed memory to the kernel, watch the
+/// spool, bound the stored calls, watch the runs' disk quotas, store grants that could not be stored before, let
+/// approvals expire, end the consents of runs that end, and copy the counters of the rate limits to disk.
+fn watches(calls: &Arc<Calls>, grants: Arc<Grants>, disk: StateDisk, workers: usize) -> [JoinHandle<()>; 9] {
+    let Calls { audit, limits, approvals, runs, spool, quotas, store, stop, .. } = &**calls;
+    let disk_watch = DiskWatch { quotas: quotas.clone(), runs: runs.clone(), audit: audit.clone() };
+    let (owed, counters) = (stop.clone(), (limits.clone(), stop.clone()));
+    let (clock, ends) = ((approvals.clone(), stop.clone()), (approvals.clone(), runs.clone(), stop.clone()));
+    [
+        tokio::spawn(disk.watch(stop.clone())),
+        tokio::spawn(memory::give_back(runs.clone(), workers, stop.clone())),
+        tokio::spawn(watch_spool(spool.clone(), audit.clone(), stop.clone())),
+        tokio::spawn(store.clone().keep_bounds(stop.clone())),
+        tokio::spawn(disk_watch.run(stop.clone())),
+        tokio::spawn(async move { grants.keep_owed(owed).await }),
+        tokio::spawn(async move { clock.0.keep_time(clock.1).await }),
+        tokio::spawn(async move { ends.0.follow_runs(&ends.1, ends.2).await }),
+        tokio::spawn(async move { counters.0.keep(counters.1).await }),
+    ]
+}
+
+/// Starts the task that signs, compresses and removes segments of the audit log.
+///
+/// Segments that the next start has to read are not removed.
+fn keep_log(calls: &Calls, maintenance: Maintenance, cursor: Arc<RecoveryCursor>) {
+    let released = move || cursor.clone().look_released();
+    tokio::spawn(maintenance.run(calls.audit.clone(), released, calls.stop.clone()));
+}
+
+/// Watches the spool, and records when command output can no longer be stored and when it can again.
+async fn watch_spool(spool: Arc<Spool>, audit: Arc<AuditLog>, stop: CancellationToken) {
+    let record = |event| {
+        let audit = audit.clone();
+        async move {
+            let _ = audit.enqueue(event).await;
+        }
+    };
+    spool.watch(record, stop).await;
+}
+
+/// Ends the tasks that only watch.
+async fn end(watches: impl IntoIterator<Item = JoinHandle<()>>, anomalies: &TaskTracker) {
+    for watch in watches {
+        watch.abort();
+        let _ = watch.await;
+    }
+    let _ = tokio::time::timeout(GOODBYE, anomalies.wait()).await;
+}
+
+/// Stops the daemon within [`STOP`]. The next start cleans up anything that is left.
+async fn stop_in_time(calls: &Calls, cursor: &RecoveryCursor) {
+    tracing::info!(runs = calls.on_stop.name(), "stopping: no new calls");
+    let stopped = tokio::time::timeout(STOP, stop(calls, cursor)).await;
+    if stopped.is_err() {
+        tracing::error!("not everything ended within {STOP:?}; the next start cleans up");
+    }
+}
+
+/// Refuses new calls, shuts the runs down, waits for the tasks, and flushes the audit log.
+async fn stop(calls: &Calls, cursor: &RecoveryCursor) {
+    calls.stop.cancel();
+    calls.runs.shutdown(calls.on_stop).await;
+    calls.tasks.close();
+    calls.tasks.wait().await;
+    if calls.audit.record(Event::new(Kind::DaemonStopped)).await.is_err() {
+        tracing::error!(
+            "the audit log cannot be written: the stop is not in it unless the disk recovers now"
+        );
+        return;
+    }
+    calls.limits.copy().await;
+    cursor.finish().await;
+    // Signs the log, so that no record can be cut off unnoticed while no daemon runs. The signing thread logs its
+    // errors.
+    let _ = calls.audit.checkpoint().await;
+}
+
+/// Waits for SIGTERM or SIGINT.
+///
+/// On SIGHUP, reloads the policy and the TLS certificates, and logs the keys of the configuration that need a restart.
+async fn wait_for_signal(
+    loader: &Arc<Loader>,
+    certificates: Option<&Arc<Certificates>>,
+    config: &Config,
+    file: &Path,
+) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+            _ = hangup.recv() => {
+                if let Some(Err((key, message))) = certificates.map(|certificates| certificates.reload()) {
+                    tracing::warn!("listen.tcp.tls.{key}: {message}; the previous TLS certificates stay in force");
+                }
+                config::tell_what_waits(config, file);
+                let loader = loader.clone();
+                // In a separate task: a reload waits for the audit log, and a stop must not wait for a reload.
+                tokio::spawn(async move {
+                    // The loader logs the problems of a policy itself.
+                    let _ = loader.reload("signal:SIGHUP").await;
+                });
+            }
+        }
+    }
+}

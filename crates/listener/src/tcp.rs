@@ -1,0 +1,227 @@
+//! Listens on TCP: gives each connection a place, then sets up TLS within a time limit.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use admission::{Addresses, ConnectionLimits, Place, ShareLimits, Shares};
+use calls::{Attempt, Escalations};
+use identity::Principal;
+use rustix::process::setpriority_process;
+use rustix::thread::gettid;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls;
+use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
+use tokio_util::sync::CancellationToken;
+
+use super::connection::{Connection, Hold};
+use super::{AGAIN, Certificates, Peer, Remote, Subject};
+
+/// Target that the record of a bad certificate names.
+const TARGET: &str = "TLS";
+
+/// Address and limits of the listener.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub address: SocketAddr,
+    /// True if tokens are accepted.
+    /// Maximum number of new connections of one address in a second.
+    /// Time that a client has to set up TLS.
+    pub takes_tokens: bool,
+    pub connections: usize,
+    pub connections_per_address: usize,
+    pub connections_per_principal: usize,
+    pub connections_per_second: u32,
+    pub handshake_timeout: Duration,
+}
+
+/// A bound TCP listener.
+pub struct Tcp {
+    listener: TcpListener,
+    handshakes: Handshakes,
+    addresses: Addresses,
+    door: Arc<Door>,
+}
+
+/// The thread that sets up TLS.
+///
+/// It has less priority than the threads that serve: a handshake takes a thousand times the processor time of its client's bytes, so
+/// many at once must not delay the calls of those that are connected.
+struct Handshakes {
+    handle: Handle,
+    /// `None` only while it is dropped.
+    runtime: Option<Runtime>,
+}
+
+/// Niceness of the thread that sets up TLS: a third of an ordinary thread's share of a busy processor.
+const NICENESS: i32 = 5;
+
+impl Handshakes {
+    fn start() -> io::Result<Self> {
+        let lower_priority = || {
+            if let Err(error) = setpriority_process(Some(gettid()), NICENESS) {
+                tracing::debug!(%error, "the thread of TLS handshakes keeps its priority");
+            }
+        };
+        let mut runtime = Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).thread_name("tls-handshakes").on_thread_start(lower_priority);
+        let runtime = runtime.enable_time().build()?;
+        Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
+    }
+}
+
+impl Drop for Handshakes {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // An ordinary drop waits for the thread, and panics in a task.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Checks that a connection has to pass.
+struct Door {
+    /// Certificates; `None` for plaintext on a loopback address.
+    certificates: Option<Arc<Certificates>>,
+    takes_tokens: bool,
+    timeout: Duration,
+    /// Connections of each credential.
+    connections: Shares,
+    escalations: Arc<Escalations>,
+}
+
+impl Tcp {
+    pub async fn bind(
+        settings: &Settings,
+        certificates: Option<Arc<Certificates>>,
+        escalations: Arc<Escalations>,
+    ) -> io::Result<Self> {
+        let limits = ConnectionLimits {
+            connections: settings.connections,
+            per_address: settings.connections_per_address,
+            per_second: settings.connections_per_second,
+        };
+        let (takes_tokens, timeout) = (settings.takes_tokens, settings.handshake_timeout);
+        let connections = Shares::new(ShareLimits {
+            per_principal: settings.connections_per_principal,
+            per_address: settings.connections_per_address,
+        });
+        Ok(Self {
+            listener: TcpListener::bind(settings.address).await?,
+            handshakes: Handshakes::start()?,
+            addresses: Addresses::new(limits),
+            door: Arc::new(Door { certificates, takes_tokens, timeout, connections, escalations }),
+        })
+    }
+
+    /// Returns the address on which it listens.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Sends each connection that has passed the checks to `ready`, until `stop`.
+    pub(super) async fn run(self, ready: mpsc::Sender<io::Result<Connection>>, stop: CancellationToken) {
+        // Dropping this ends the connections that are still being checked.
+        let mut entering = JoinSet::new();
+        while let Some(accepted) = stop.run_until_cancelled(self.listener.accept()).await {
+            while entering.try_join_next().is_some() {}
+            let (stream, address) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection cannot be accepted");
+                    tokio::time::sleep(AGAIN).await;
+                    continue;
+                }
+            };
+            let address = address.ip().to_canonical();
+            let Some(place) = self.addresses.enter(address, Instant::now()) else {
+                // Other work goes first: a flood of connections gets only the processor time that is left.
+                drop(stream);
+                tokio::task::yield_now().await;
+                continue;
+            };
+            let (door, ready) = (self.door.clone(), ready.clone());
+            let entered = async move {
+                let evicted = place.evicted();
+                let connection = tokio::select! {
+                    connection = door.pass(stream, address, place) => connection,
+                    () = evicted => None,
+                };
+                if let Some(connection) = connection {
+                    // An error means that the receiver is gone, because the daemon stops.
+                    let _ = ready.send(Ok(connection)).await;
+                }
+            };
+            entering.spawn_on(entered, &self.handshakes.handle);
+        }
+    }
+}
+
+impl Door {
+    async fn pass(&self, stream: TcpStream, address: IpAddr, place: Place) -> Option<Connection> {
+        // An answer is sent in one piece, so waiting for more bytes gains nothing.
+        stream.set_nodelay(true).ok()?;
+        let Some(certificates) = &self.certificates else {
+            let remote = Remote::new(address, None, self.takes_tokens, None, self.connections.clone());
+            let stream = Either::Right(Either::Left(stream));
+            return Some(Connection::new(stream, Peer::Remote(Arc::new(remote)), Hold::Remote(place)));
+        };
+        let acceptor = TlsAcceptor::from(certificates.config());
+        let stream = match tokio::time::timeout(self.timeout, acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => {
+                self.refused(address, &error);
+                return None;
+            }
+            Err(_) => return None,
+        };
+        let certificate = self.certificate(certificates, address, &stream)?;
+        let certificates = Some(certificates.clone());
+        let remote =
+            Remote::new(address, certificate, self.takes_tokens, certificates, self.connections.clone());
+        let stream = Either::Right(Either::Right(Box::new(stream)));
+        Some(Connection::new(stream, Peer::Remote(Arc::new(remote)), Hold::Remote(place)))
+    }
+
+    /// Returns the subject of the client's certificate, or `Some(None)` if the client has presented none.
+    ///
+    /// Returns `None` for a certificate that names no holder, or that is revoked.
+    #[expect(clippy::option_option, reason = "no certificate is one thing, and one of nobody another")]
+    fn certificate(
+        &self,
+        certificates: &Certificates,
+        address: IpAddr,
+        stream: &TlsStream<TcpStream>,
+    ) -> Option<Option<Subject>> {
+        let Some(shown) = stream.get_ref().1.peer_certificates().and_then(<[_]>::first) else {
+            return Some(None);
+        };
+        let is_in_force = |subject: &Subject| !certificates.is_revoked(subject.fingerprint);
+        let subject = Subject::of(shown).filter(is_in_force);
+        if subject.is_none() {
+            self.report(address);
+        }
+        subject.map(Some)
+    }
+
+    /// Reports a failed handshake. Only a client certificate that is not valid is an attempt to get in.
+    fn refused(&self, address: IpAddr, error: &io::Error) {
+        use rustls::Error::{InvalidCertificate, NoCertificatesPresented};
+        let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+        if matches!(cause, Some(InvalidCertificate(_) | NoCertificatesPresented)) {
+            self.report(address);
+        }
+        tracing::debug!(%address, %error, "a TLS handshake failed");
+    }
+
+    fn report(&self, address: IpAddr) {
+        let client = Principal { address: Some(address), ..Principal::anonymous() };
+        self.escalations.report(&client, None, Attempt::BadCertificate, TARGET);
+    }
+}

@@ -1,0 +1,291 @@
+//! Sets up the daemon's TLS as a server: only TLS 1.3, with ring.
+//!
+//! Certificates are read again when their files change. A connection keeps those that it began with.
+//!
+//! No session is resumed: a client presents its certificate, and has it verified, with every connection.
+
+#![expect(clippy::disallowed_methods, reason = "the certificates that the configuration names")]
+
+use std::collections::HashSet;
+use std::fmt;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use tokio_rustls::rustls::version::TLS13;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+use tokio_util::sync::CancellationToken;
+
+use super::revoked::{self, Fingerprint};
+
+/// Maximum size of a file of certificates, bytes.
+const MAX_FILE: u64 = 1 << 20;
+/// Interval between two checks of the files.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Paths of the certificates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Files {
+    /// The daemon's certificate, and the certificates between it and its authority.
+    /// Authorities that sign client certificates; `None` if clients are not asked for one.
+    /// List of revoked client certificates.
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+    pub client_ca: Option<PathBuf>,
+    pub revoked: Option<PathBuf>,
+}
+
+/// Problem with a file: its key in the configuration, and a message.
+pub(crate) type Problem = (&'static str, String);
+
+/// The certificates in force.
+pub struct Certificates {
+    files: Files,
+    /// True if a client without a certificate may present a token.
+    takes_tokens: bool,
+    current: RwLock<Loaded>,
+    /// Signals each change.
+    changes: watch::Sender<()>,
+}
+
+/// Shows the paths, without the contents of the files.
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificates").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone)]
+struct Loaded {
+    config: Arc<ServerConfig>,
+    /// Digest of the contents of the files.
+    digest: [u8; 32],
+    revoked: Arc<HashSet<Fingerprint>>,
+}
+
+impl Certificates {
+    pub fn load(files: Files, takes_tokens: bool) -> Result<Self, Problem> {
+        let current = Contents::read(&files)?.loaded(takes_tokens)?;
+        Ok(Self { files, takes_tokens, current: RwLock::new(current), changes: watch::Sender::new(()) })
+    }
+
+    /// Returns true if a client's certificate is revoked.
+    pub(super) fn is_revoked(&self, fingerprint: Fingerprint) -> bool {
+        self.current.read().revoked.contains(&fingerprint)
+    }
+
+    /// Completes when this certificate is revoked.
+    pub(super) async fn revoked(&self, fingerprint: Fingerprint) {
+        let mut changes = self.changes.subscribe();
+        while !self.is_revoked(fingerprint) {
+            // Cannot fail, because `self` has the sender.
+            let _ = changes.changed().await;
+        }
+    }
+
+    /// Returns the TLS configuration for the next connection.
+    pub(super) fn config(&self) -> Arc<ServerConfig> {
+        self.current.read().config.clone()
+    }
+
+    /// Reads the files again, and returns true if they have changed. A problem leaves the old certificates in force.
+    pub fn reload(&self) -> Result<bool, Problem> {
+        let contents = Contents::read(&self.files)?;
+        if contents.digest() == self.current.read().digest {
+            return Ok(false);
+        }
+        let loaded = contents.loaded(self.takes_tokens)?;
+        *self.current.write() = loaded;
+        self.changes.send_replace(());
+        tracing::info!("new TLS certificates are in force; connections keep those that they began with");
+        Ok(true)
+    }
+
+    /// Reloads the certificates when their files change, until `stop`.
+    ///
+    /// If a new certificate is there and its key is not yet, the old ones stay in force.
+    pub async fn watch(self: Arc<Self>, stop: CancellationToken) {
+        let mut said = None;
+        while stop.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_some() {
+            let certificates = self.clone();
+            let Ok(looked) = tokio::task::spawn_blocking(move || certificates.reload()).await else { return };
+            let wrong = looked.err();
+            if let Some((key, message)) = wrong.as_ref().filter(|_| wrong != said) {
+                tracing::warn!(
+                    "listen.tcp.tls.{key}: {message}; the previous TLS certificates stay in force"
+                );
+            }
+            said = wrong;
+        }
+    }
+}
+
+struct Contents {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+    client_ca: Option<Vec<u8>>,
+    revoked: Option<Vec<u8>>,
+}
+
+impl Contents {
+    fn read(files: &Files) -> Result<Self, Problem> {
+        let certificate = read(&files.certificate, false).map_err(|error| ("certificate", error))?;
+        let key = read(&files.key, true).map_err(|error| ("key", error))?;
+        let client_ca = files.client_ca.as_ref().map(|file| read(file, false)).transpose();
+        let client_ca = client_ca.map_err(|error| ("client_ca", error))?;
+        let revoked = files.revoked.as_ref().map(|file| read(file, false)).transpose();
+        Ok(Self { certificate, key, client_ca, revoked: revoked.map_err(|error| ("revoked", error))? })
+    }
+
+    fn digest(&self) -> [u8; 32] {
+        let mut digest = Sha256::new();
+        let parts =
+            [Some(&self.certificate), Some(&self.key), self.client_ca.as_ref(), self.revoked.as_ref()];
+        for part in parts.map(|part| part.map_or(&[][..], Vec::as_slice)) {
+            digest.update(part.len().to_be_bytes());
+            digest.update(part);
+        }
+        digest.finalize().into()
+    }
+
+    fn loaded(&self, takes_tokens: bool) -> Result<Loaded, Problem> {
+        let provider = Arc::new(ring::default_provider());
+        let chain = certificates(&self.certificate).map_err(|error| ("certificate", error))?;
+        let key = PrivateKeyDer::from_pem_slice(&self.key)
+            .map_err(|_| ("key", "holds no private key in PEM".to_owned()))?;
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&[&TLS13])
+            .map_err(|error| ("certificate", format!("TLS cannot be set up: {error}")))?;
+        let builder = match &self.client_ca {
+            None => builder.with_no_client_auth(),
+            Some(authorities) => {
+                let wrong = |error: String| ("client_ca", error);
+                let mut roots = RootCertStore::empty();
+                for authority in certificates(authorities).map_err(wrong)? {
+                    roots.add(authority).map_err(|error| wrong(format!("cannot be used: {error}")))?;
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                let verifier = if takes_tokens { verifier.allow_unauthenticated() } else { verifier };
+                let verifier = verifier.build().map_err(|error| wrong(format!("cannot be used: {error}")))?;
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let mut config = builder
+            .with_single_cert(chain, key)
+            .map_err(|error| ("certificate", format!("does not match the key: {error}")))?;
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        let revoked = revoked::parse(self.revoked.as_deref().unwrap_or_default());
+        let revoked = Arc::new(revoked.map_err(|error| ("revoked", error))?);
+        Ok(Loaded { config: Arc::new(config), digest: self.digest(), revoked })
+    }
+}
+
+fn read(path: &Path, is_secret: bool) -> Result<Vec<u8>, String> {
+    let shown = path.display();
+    let file = File::open(path).map_err(|error| format!("{shown} cannot be read: {error}"))?;
+    let found = file.metadata().map_err(|error| format!("{shown} cannot be read: {error}"))?;
+    if !found.is_file() || found.len() > MAX_FILE {
+        return Err(format!("{shown} is not a file of at most {MAX_FILE} bytes"));
+    }
+    if is_secret && found.permissions().mode() & 0o077 != 0 {
+        return Err(format!("others can read or change {shown}: chmod 600 {shown}"));
+    }
+    let mut contents = Vec::new();
+    file.take(MAX_FILE)
+        .read_to_end(&mut contents)
+        .map_err(|error| format!("{shown} cannot be read: {error}"))?;
+    Ok(contents)
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+    let found = found.map_err(|error| format!("is not PEM: {error}"))?;
+    if found.is_empty() { Err("holds no certificate in PEM".to_owned()) } else { Ok(found) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::{Certificates, Files};
+
+    fn put(directory: &Path, name: &str, contents: &str) {
+        std::fs::write(directory.join(name), contents).unwrap();
+        std::fs::set_permissions(directory.join(name), Permissions::from_mode(0o600)).unwrap();
+    }
+
+    fn made() -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let certificate =
+            CertificateParams::new(vec!["localhost".into()]).unwrap().self_signed(&key).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    }
+
+    fn files(directory: &Path) -> Files {
+        let at = |name| directory.join(name);
+        Files {
+            certificate: at("cert.pem"),
+            key: at("key.pem"),
+            client_ca: Some(at("ca.pem")),
+            revoked: None,
+        }
+    }
+
+    #[test]
+    fn tls_file_problems_are_reported_by_key() {
+        let directory = tempfile::tempdir().unwrap();
+        let (certificate, key) = made();
+        let wrong = || Certificates::load(files(directory.path()), false).err().unwrap_or_default();
+        assert_eq!(wrong().0, "certificate");
+        put(directory.path(), "cert.pem", &certificate);
+        assert_eq!(wrong().0, "key");
+        put(directory.path(), "key.pem", &key);
+        assert_eq!(wrong().0, "client_ca");
+        put(directory.path(), "ca.pem", "nothing");
+        assert_eq!(wrong(), ("client_ca", "holds no certificate in PEM".to_owned()));
+        put(directory.path(), "ca.pem", &certificate);
+        assert_eq!(wrong(), ("", String::new()));
+        std::fs::set_permissions(directory.path().join("key.pem"), Permissions::from_mode(0o640)).unwrap();
+        assert!(wrong().1.contains("chmod 600"));
+        put(directory.path(), "key.pem", &made().1);
+        let (key, message) = wrong();
+        assert!(key == "certificate" && message.contains("does not match the key"), "{message}");
+    }
+
+    #[test]
+    fn new_certificates_come_into_force_whole_or_not_at_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let (certificate, key) = made();
+        for (name, contents) in [("cert.pem", &certificate), ("key.pem", &key), ("ca.pem", &certificate)] {
+            put(directory.path(), name, contents);
+        }
+        let loaded = Certificates::load(files(directory.path()), true).unwrap();
+        let first = loaded.config();
+        assert_eq!(loaded.reload(), Ok(false));
+        let (certificate, key) = made();
+        put(directory.path(), "cert.pem", &certificate);
+        assert!(loaded.reload().is_err(), "the key is the old one");
+        assert!(Arc::ptr_eq(&loaded.config(), &first));
+        put(directory.path(), "key.pem", &key);
+        assert_eq!(loaded.reload(), Ok(true));
+        assert!(!Arc::ptr_eq(&loaded.config(), &first));
+        assert_eq!(loaded.reload(), Ok(false));
+    }
+}

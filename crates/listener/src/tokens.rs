@@ -1,0 +1,168 @@
+//! Creates, stores, lists and revokes the API tokens of this daemon.
+//!
+//! A change is recorded before it takes effect. A token that cannot be stored is never returned to its client, so it
+//! opens nothing. A revocation takes effect at once, even if it cannot be stored. The answer then reports the error,
+//! and another request tries again.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use audit::{Event, Kind};
+use audit_service::AuditLog;
+use calls::Attempt;
+use identity::{ApiToken, ApiTokenEnded, ApiTokenRefused, TokenId, id_of_api_token};
+use operations::Reason;
+use parking_lot::RwLock;
+use refusal::{Refusal, chain};
+use serde_json::json;
+use store::{Store, StoreError};
+use timestamp::UnixMillis;
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::ending::End;
+
+/// Maximum number of tokens in force.
+const MAX_IN_FORCE: usize = 1_000;
+/// Maximum number of known tokens, ended ones included.
+const MAX_KNOWN: usize = 10_000;
+
+/// A token, and the signal that ends the streams that it opened.
+pub struct Held {
+    pub token: ApiToken,
+    ended: CancellationToken,
+}
+
+impl Held {
+    fn new(token: ApiToken) -> Arc<Self> {
+        Arc::new(Self { token, ended: CancellationToken::new() })
+    }
+
+    /// Returns a future that completes when the token is revoked or expires.
+    pub fn end(&self) -> End {
+        let left = self.token.expires_at.0.saturating_sub(UnixMillis::now().0);
+        End::after_or(Duration::from_millis(left), self.ended.clone())
+    }
+}
+
+/// The API tokens of this daemon.
+pub struct Tokens {
+    store: Store,
+    audit: Arc<AuditLog>,
+    max_lifetime: Duration,
+    held: RwLock<BTreeMap<TokenId, Arc<Held>>>,
+    /// Allows one change at a time.
+    changing: Mutex<()>,
+}
+
+impl Tokens {
+    /// Opens the tokens in the store. A new token lasts at most `max_lifetime`.
+    pub fn open_store(
+        store: Store,
+        audit: Arc<AuditLog>,
+        max_lifetime: Duration,
+    ) -> Result<Self, StoreError> {
+        let held = store.api_tokens()?.into_iter().map(|token| (token.id, Held::new(token))).collect();
+        Ok(Self { store, audit, max_lifetime, held: RwLock::new(held), changing: Mutex::default() })
+    }
+
+    pub fn max_lifetime(&self) -> Duration {
+        self.max_lifetime
+    }
+
+    /// Returns the token that a client has presented, from an address or over the Unix socket.
+    ///
+    /// If it is not valid, returns the kind of the attempt and a message for the client.
+    pub fn open(&self, shown: &str, from: Option<IpAddr>) -> Result<Arc<Held>, (Attempt, &'static str)> {
+        let wrong = (Attempt::BadToken, "there is no such API token");
+        let held = id_of_api_token(shown).and_then(|id| self.get(id)).ok_or(wrong)?;
+        held.token.check(shown, from, UnixMillis::now()).map_err(|refused| match refused {
+            ApiTokenRefused::Wrong => wrong,
+            ApiTokenRefused::Expired => (Attempt::ExpiredToken, "the token has expired"),
+            ApiTokenRefused::Revoked => (Attempt::RevokedToken, "the token was revoked"),
+            ApiTokenRefused::Network => {
+                (Attempt::TokenElsewhere, "the token cannot be used from this address")
+            }
+        })?;
+        Ok(held)
+    }
+
+    /// Records and stores a new token. It is valid from then on.
+    pub async fn create(&self, token: ApiToken) -> Result<ApiToken, Refusal> {
+        let _changing = self.changing.lock().await;
+        let in_force = self.all().iter().filter(|held| held.token.is_in_force(UnixMillis::now())).count();
+        if in_force >= MAX_IN_FORCE {
+            let message = format!("{MAX_IN_FORCE} tokens are in force, which is the limit: revoke one first");
+            return Err(Refusal::new(Reason::Overloaded, message));
+        }
+        self.record(Kind::TokenCreated, &token, &token.created_by).await?;
+        self.keep(&token).await?;
+        self.put(Held::new(token.clone()));
+        Ok(token)
+    }
+
+    /// Ends a token and the streams that it opened. It is no error if the token has ended already.
+    pub async fn revoke(&self, id: TokenId, by: &str) -> Result<ApiToken, Refusal> {
+        let _changing = self.changing.lock().await;
+        let held = self.get(id).ok_or_else(|| {
+            Refusal::new(Reason::NotFound, "there is no such token").with("resource", "token")
+        })?;
+        let mut token = held.token.clone();
+        if token.ended.is_none() {
+            token.ended = Some(ApiTokenEnded { by: by.to_owned(), at: UnixMillis::now() });
+            self.record(Kind::TokenRevoked, &token, by).await?;
+            self.put(Held::new(token.clone()));
+            held.ended.cancel();
+        }
+        self.keep(&token).await?;
+        Ok(token)
+    }
+
+    /// Returns all tokens, newest first. Ended ones are included only on request.
+    pub fn list(&self, include_ended: bool) -> Vec<ApiToken> {
+        let now = UnixMillis::now();
+        let shown = |held: &Arc<Held>| include_ended || held.token.is_in_force(now);
+        self.all().into_iter().rev().filter(shown).map(|held| held.token.clone()).collect()
+    }
+
+    async fn record(&self, kind: Kind, token: &ApiToken, by: &str) -> Result<(), Refusal> {
+        let networks: Vec<_> = token.networks.iter().map(ToString::to_string).collect();
+        let event = Event::new(kind).principal(by).details(json!({
+            "id": token.id,
+            "name": token.name,
+            "roles": token.roles,
+            "profiles": token.profiles,
+            "run_ids": token.runs,
+            "source_networks": networks,
+            "expires_at": token.expires_at.0,
+        }));
+        self.audit.record(event).await?;
+        Ok(())
+    }
+
+    async fn keep(&self, token: &ApiToken) -> Result<(), Refusal> {
+        let token = token.clone();
+        let kept = self.store.with(move |store| store.put_api_token(&token, UnixMillis::now())).await;
+        kept.map_err(|error| Refusal::internal("keeping the token", &chain(&error)))
+    }
+
+    fn get(&self, id: TokenId) -> Option<Arc<Held>> {
+        self.held.read().get(&id).cloned()
+    }
+
+    fn all(&self) -> Vec<Arc<Held>> {
+        self.held.read().values().cloned().collect()
+    }
+
+    fn put(&self, held: Arc<Held>) {
+        let mut known = self.held.write();
+        known.insert(held.token.id, held);
+        if known.len() > MAX_KNOWN {
+            let now = UnixMillis::now();
+            let oldest = known.iter().find(|(_, held)| !held.token.is_in_force(now)).map(|(id, _)| *id);
+            oldest.and_then(|id| known.remove(&id));
+        }
+    }
+}

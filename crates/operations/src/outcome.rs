@@ -1,0 +1,147 @@
+//! The answer of a lane: a result of the API, or a failure. JSON dialects render the serialised results.
+
+use std::collections::BTreeMap;
+
+use wire::v1::{self, ExecResult};
+
+use crate::{EndedBy, Hint, Reason, cause};
+
+pub use wire::v1::entry::Type as EntryType;
+pub use wire::v1::patched_file::Change as FileChange;
+pub use wire::v1::result::Kind as OpResult;
+
+/// Outcome of a call in its lane. A tool that failed is an ordinary outcome, which the model sees.
+pub type Outcome = Result<OpResult, ToolFailure>;
+
+/// Failure of a tool that ran.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolFailure {
+    /// Stable reason.
+    pub reason: Reason,
+    /// Description of the attempt, the error, and a remedy.
+    ///
+    /// It never contains a host path, a secret, or the name of an argument or a tool. Callers use different names for those.
+    pub message: String,
+    /// Facts that a caller can act on.
+    pub details: BTreeMap<String, String>,
+    /// Next steps whose names depend on the caller.
+    pub hints: Vec<Hint>,
+}
+
+impl ToolFailure {
+    /// Creates a failure without details.
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into(), details: BTreeMap::new(), hints: Vec::new() }
+    }
+
+    /// Adds a hint.
+    #[must_use]
+    pub fn hint(mut self, hint: Hint) -> Self {
+        self.hints.push(hint);
+        self
+    }
+
+    /// Moves the hints into the message, as far as the caller has names for them.
+    #[must_use]
+    pub fn told(mut self, say: impl FnMut(Hint) -> Option<String>) -> Self {
+        let said: Vec<String> = std::mem::take(&mut self.hints).into_iter().filter_map(say).collect();
+        if !said.is_empty() {
+            self.message = format!("{}; {}", self.message, said.join(", or "));
+        }
+        self
+    }
+
+    /// Adds a fact.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.details.insert(name.to_owned(), value.into());
+        self
+    }
+}
+
+/// Returns the failure of a command that ran but was cut short, whatever its exit code is.
+///
+/// Statuses, renderings, the record and clients all use this function. A command that ended by itself has not failed in this sense,
+/// whatever its code or signal is.
+pub fn unfinished(result: &ExecResult) -> Option<ToolFailure> {
+    let by = if result.timed_out { EndedBy::Timeout } else { result.ended_by() };
+    let (reason, why) = match cause(by) {
+        Some(cause) => cause,
+        None if result.exit_code.is_none() && result.signal.is_none() => {
+            (Reason::Internal, "how the command ended is not known")
+        }
+        None => return None,
+    };
+    let message = format!("{why}; what it had written until then is in the result");
+    Some(ToolFailure::new(reason, message))
+}
+
+/// Returns the failure of a call that has a result, if its command or the shell of its session was cut short.
+pub fn cut_short(result: &OpResult) -> Option<ToolFailure> {
+    match result {
+        OpResult::Exec(command) | OpResult::Shell(command) => unfinished(command),
+        OpResult::Session(session) => {
+            let (reason, why) = cause(session.ended_by())?;
+            Some(ToolFailure::new(reason, format!("{why}; what was shown until then is in the result")))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the number of a command's processes that could not be ended, if there are any.
+pub fn not_ended(result: &ExecResult) -> Option<u32> {
+    result.kill.as_ref().map(|kill| kill.left).filter(|left| *left > 0)
+}
+
+impl From<ToolFailure> for v1::ToolFailure {
+    /// Converts a failure for clients, with its hints in the names of the API.
+    fn from(failure: ToolFailure) -> Self {
+        let failure = failure.told(|hint| Some(hint.canonical()));
+        Self {
+            reason: failure.reason.as_str().to_owned(),
+            message: failure.message,
+            details: failure.details,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::v1::SessionResult;
+
+    use super::*;
+
+    #[test]
+    fn cut_short_commands_fail_with_any_exit_code() {
+        for (by, reason) in [
+            (EndedBy::Timeout, Reason::TimedOut),
+            (EndedBy::Cancelled, Reason::Cancelled),
+            (EndedBy::OutputLimit, Reason::WriteLimit),
+            (EndedBy::MemoryLimit, Reason::MemoryLimit),
+            (EndedBy::FileSizeLimit, Reason::WriteLimit),
+            (EndedBy::DiskQuota, Reason::WriteLimit),
+        ] {
+            for exit_code in [None, Some(0), Some(137)] {
+                let ended_by = by.into();
+                let command = ExecResult { ended_by, exit_code, ..Default::default() };
+                let failure = cut_short(&OpResult::Exec(command.clone())).unwrap();
+                assert_eq!(failure.reason, reason, "{by:?}");
+                assert_eq!(cut_short(&OpResult::Shell(command)), Some(failure));
+                let session = SessionResult { ended_by, exit_code, ..Default::default() };
+                assert_eq!(cut_short(&OpResult::Session(session)).unwrap().reason, reason, "{by:?}");
+            }
+        }
+        let killed = SessionResult { ended_by: EndedBy::Killed.into(), ..Default::default() };
+        assert_eq!(cut_short(&OpResult::Session(killed)).unwrap().reason, Reason::Cancelled);
+    }
+
+    #[test]
+    fn commands_that_end_by_themselves_have_not_failed() {
+        for (exit_code, signal) in [(Some(0), None), (Some(1), None), (Some(137), None), (None, Some(9))] {
+            let command = ExecResult { exit_code, signal, ..Default::default() };
+            assert_eq!(unfinished(&command), None, "{exit_code:?}, {signal:?}");
+        }
+        assert_eq!(cut_short(&OpResult::Session(SessionResult::default())), None);
+        assert_eq!(unfinished(&ExecResult::default()).unwrap().reason, Reason::Internal);
+    }
+}
