@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use audit::{Event, Kind, Record};
 use audit_service::AuditLog;
-use gateway::{Clock, SystemClock};
 use identity::{AlertId, Principal};
 use operations::Reason;
 use parking_lot::Mutex;
@@ -16,6 +15,7 @@ use refusal::{Refusal, chain};
 use serde_json::{Value, json};
 use store::alert::{Acknowledged, Alert, Delivery, ImposedState, Measure};
 use store::{Store, StoreError};
+use timestamp::UnixMillis;
 use tokio::sync::{broadcast, watch};
 
 use super::detector::Firing;
@@ -80,7 +80,7 @@ impl Alerts {
     }
 
     fn in_force(&self, wanted: impl Fn(&Alert) -> bool) -> Vec<Alert> {
-        let now = now();
+        let now = UnixMillis::now().0;
         let holds = |alert: &&Alert| {
             alert.imposed.state == ImposedState::InForce && !alert.is_over(now) && wanted(alert)
         };
@@ -129,7 +129,7 @@ impl Alerts {
                     .as_ref()
                     .and_then(|details| details.get("until_ms"))
                     .and_then(Value::as_u64);
-                let now = now();
+                let now = UnixMillis::now().0;
                 if let Some(alert) = self.change(id, |alert| in_force(alert, until))
                     && !alert.is_over(now)
                 {
@@ -141,7 +141,7 @@ impl Alerts {
             {
                 let word = Acknowledged {
                     by: event.principal.clone().unwrap_or_default(),
-                    at: now(),
+                    at: UnixMillis::now().0,
                     comment: detail("comment").unwrap_or_default().to_owned(),
                 };
                 self.lift(id, word).await;
@@ -174,7 +174,9 @@ impl Alerts {
     }
 
     async fn impose(&self, id: AlertId) {
-        let until = |alert: &Alert| alert.imposed.measure.lasts().map(|lasts| now().saturating_add(lasts));
+        let until = |alert: &Alert| {
+            alert.imposed.measure.lasts().map(|lasts| UnixMillis::now().0.saturating_add(lasts))
+        };
         let Some(mut alert) = self.get(id).filter(|alert| alert.imposed.state == ImposedState::Due) else {
             return;
         };
@@ -205,7 +207,7 @@ impl Alerts {
 
     /// Marks the measures that have expired.
     fn expire(&self) {
-        let now = now();
+        let now = UnixMillis::now().0;
         let mut table = self.table.lock();
         let over: Vec<AlertId> = table
             .newest()
@@ -239,7 +241,7 @@ impl Alerts {
         let (comment, _) = self.audit.redactor().text(comment);
         let told = json!({ "comment": comment, "lifted": alert.imposed.measure.name() });
         self.audit.record(event(&alert, "acknowledged", told).principal(&principal.name)).await?;
-        let word = Acknowledged { by: principal.name.clone(), at: now(), comment };
+        let word = Acknowledged { by: principal.name.clone(), at: UnixMillis::now().0, comment };
         let lifted = self.lift(id, word).await;
         self.keep().await;
         lifted.or_else(|| self.get(id)).ok_or_else(no_such_alert)
@@ -356,11 +358,6 @@ fn in_force(alert: &mut Alert, until: Option<u64>) {
     let stops = alert.imposed.measure == Measure::Stop;
     alert.imposed.state = if stops { ImposedState::Over } else { ImposedState::InForce };
     alert.imposed.until = until;
-}
-
-/// Returns the milliseconds since 1970.
-pub(super) fn now() -> u64 {
-    SystemClock.now().0
 }
 
 fn no_such_alert() -> Refusal {

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use store::Store;
 use store::alert::{Alert, ImposedState};
+use timestamp::UnixMillis;
 
 use super::Alerts;
 use crate::detector::Firing;
@@ -92,7 +93,7 @@ fn fire(alerts: &Alerts, who: &str, action: AnomalyAction) -> identity::AlertId 
         evidence: Evidence { count: 20, sequences: vec![5, 7] },
     };
     let setting = AnomalySetting { action, ..AnomalyRule::Denials.default_setting() };
-    alerts.fire(&firing, &setting, super::now());
+    alerts.fire(&firing, &setting, UnixMillis::now().0);
     alerts.list(None, 1, |_| true)[0].id
 }
 
@@ -114,7 +115,7 @@ async fn each_step_is_done_once_and_lifted_once() {
     assert_eq!(place.records(), ["raised", "imposed"]);
     let imposed = alerts.get(id).unwrap().imposed;
     assert_eq!(imposed.state, ImposedState::InForce);
-    assert!(imposed.until.unwrap() > super::now());
+    assert!(imposed.until.unwrap() > UnixMillis::now().0);
 
     let seen = alerts.acknowledge(id, &operator(), "a test").await.unwrap();
     assert_eq!(

@@ -9,10 +9,11 @@ use std::time::Duration;
 use gateway::Severity;
 use identity::AlertId;
 use store::alert::{Delivery, DeliveryState};
+use timestamp::UnixMillis;
 use tokio_util::sync::CancellationToken;
 use webhook::{Endpoint, Failed, MAX_WAIT, Sender, backoff};
 
-use super::alerts::{Alerts, now};
+use super::alerts::Alerts;
 
 /// A webhook, ready for use.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ pub(super) async fn deliver(
     loop {
         let mut woken = alerts.woken();
         let next = alerts.next_delivery(&endpoint.name);
-        let at_once = now();
+        let at_once = UnixMillis::now().0;
         let (at, id, body) = match next {
             Some((at, id, body)) if at <= at_once => (at, id, body),
             other => {
@@ -57,7 +58,7 @@ pub(super) async fn deliver(
         };
         alerts
             .delivered(id, &endpoint.name, |delivery| {
-                settle(delivery, endpoint, sent, now());
+                settle(delivery, endpoint, sent, UnixMillis::now().0);
                 // Logged before any client sees the new state.
                 report(id, endpoint, delivery);
             })

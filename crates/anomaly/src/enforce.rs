@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use gateway::limits::{Agent, Throttle, ThrottleSource};
-use gateway::{Clock as _, Gateway, Measure as Consent, MeasureScope, SystemClock, UnixMillis};
+use gateway::{Gateway, Measure as Consent, MeasureScope};
 use identity::RunId;
 use store::alert::{Alert, Measure, Whom};
 use store::run::Hold;
+use timestamp::UnixMillis;
 
 use runs::Runs;
 
@@ -31,7 +32,7 @@ impl Enforcement for AlertActions {
     async fn impose(&self, alert: &Alert) -> Result<(), String> {
         // Bounded also when a later daemon imposes it again, whose clock may have been set back.
         let longest =
-            alert.imposed.measure.lasts().map_or(u64::MAX, |lasts| SystemClock.now().0.saturating_add(lasts));
+            alert.imposed.measure.lasts().map_or(u64::MAX, |lasts| UnixMillis::now().0.saturating_add(lasts));
         let until = UnixMillis(alert.imposed.until.unwrap_or(u64::MAX).min(longest));
         match alert.imposed.measure {
             Measure::None => {}

@@ -8,13 +8,14 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use audit::{Kind, Reader, Time};
+use audit::{Kind, Reader};
 use audit_service::AuditLog;
 use futures_util::FutureExt as _;
 use gateway::Gateway;
 use identity::RunId;
 use refusal::Refusal;
 use runs::Runs;
+use timestamp::UnixMillis;
 use tokio_util::sync::CancellationToken;
 
 use super::alerts::Alerts;
@@ -23,11 +24,11 @@ use super::grant_expansion::GrantExpansion;
 use super::intake::Intake;
 use super::seen::Agent;
 
-/// Time between retries of failed steps, and between checks for measures that are over.
+/// Timestamp between retries of failed steps, and between checks for measures that are over.
 const TICK: Duration = Duration::from_secs(2);
-/// Time that records may wait for more: a rule looks at seconds and minutes.
+/// Timestamp that records may wait for more: a rule looks at seconds and minutes.
 const LINGER: Duration = Duration::from_millis(20);
-/// Time before a retry after a failure to read the log.
+/// Timestamp before a retry after a failure to read the log.
 const AGAIN: Duration = Duration::from_secs(5);
 /// Ticks without an alert after which the position is stored by itself.
 const POSITION: u32 = 5;
@@ -101,15 +102,17 @@ impl Watch {
                 if record.event.kind == Kind::Alert {
                     self.alerts.found(record).await;
                 }
-                let seen = intake
-                    .take(record.sequence, millis(record.time), &record.event, &|run| self.agent_of(run));
+                let seen =
+                    intake.take(record.sequence, UnixMillis::from(record.time).0, &record.event, &|run| {
+                        self.agent_of(run)
+                    });
                 let teams = |agent: &str| policy.teams_of(agent).map(|(name, _)| name.into()).collect();
                 let role = record.event.role.as_deref();
                 let gift = seen.as_ref().and_then(|seen| grants.before(seen, role, teams));
                 for firing in gift.iter().chain(&seen).flat_map(|seen| detector.observe(seen)) {
                     if record.sequence > known {
                         let setting = policy.anomalies().of(firing.rule);
-                        raised |= self.alerts.fire(&firing, &setting, millis(record.time));
+                        raised |= self.alerts.fire(&firing, &setting, UnixMillis::from(record.time).0);
                     }
                 }
                 self.alerts.advance(record.sequence);
@@ -131,7 +134,7 @@ impl Watch {
         let directory = self.audit.directory().to_owned();
         let time_of = move |sequence: u64| -> Option<u64> {
             let mut reader = Reader::from(&directory, sequence.saturating_sub(1));
-            reader.next()?.ok().map(|record| millis(record.time))
+            reader.next()?.ok().map(|record| UnixMillis::from(record.time).0)
         };
         let search = tokio::task::spawn_blocking(move || {
             let Some(end) = time_of(known) else { return known };
@@ -155,10 +158,4 @@ impl Watch {
             id: record.spec.agent_id.as_str().into(),
         })
     }
-}
-
-/// Returns the milliseconds since 1970.
-fn millis(time: Time) -> u64 {
-    let seconds = u64::try_from(time.unix_seconds()).unwrap_or(0);
-    seconds.saturating_mul(1_000).saturating_add((time.subsecond_nanos() / 1_000_000).into())
 }

@@ -1,6 +1,6 @@
 //! Filters records for a client: the same way for queries, streams and exports.
 
-use audit::{Event, Record, Time, Verdict};
+use audit::{Event, Record, Verdict};
 use refusal::Refusal;
 use wire::v1::EventFilter;
 
@@ -80,12 +80,7 @@ impl Filter {
 
 /// Returns when a record was written, nanoseconds since 1970.
 pub(crate) fn time_of(record: &Record) -> i64 {
-    nanos_of(record.time)
-}
-
-/// Returns a record's time, nanoseconds since 1970.
-pub(crate) fn nanos_of(time: Time) -> i64 {
-    nanos(time.unix_seconds(), i32::try_from(time.subsecond_nanos()).unwrap_or(0))
+    record.time.unix_nanos()
 }
 
 /// Returns how a call ended, as written in the log.

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use audit::Checkpoint;
 use serde_json::json;
+use timestamp::{Timestamp, UnixMillis};
 use tokio::sync::watch;
 use webhook::{Endpoint, Failed, Sender, backoff};
 
@@ -78,8 +79,7 @@ async fn post(
     let id = format!("checkpoint-{}-{size}", signed.0.log);
     let body = message(signed);
     for attempt in 1..=endpoint.attempts {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        match sender.post(endpoint, &id, now.as_secs(), &body).await {
+        match sender.post(endpoint, &id, UnixMillis::now().seconds(), &body).await {
             Ok(()) => return true,
             Err(Failed { message, for_good: true }) => {
                 tracing::error!(size, "checkpoints are no longer posted: {message}");
@@ -103,7 +103,7 @@ fn message((checkpoint, key): &Signed) -> Vec<u8> {
     let data = json!({
         "log": log.to_string(), "size": size, "root": root.to_string(), "note": note, "verifier_key": key,
     });
-    let now = jiff::Timestamp::now().to_string();
+    let now = Timestamp::now().to_string();
     json!({ "type": "audit.checkpoint", "timestamp": now, "data": data }).to_string().into_bytes()
 }
 

@@ -10,11 +10,11 @@
 use std::io::Write;
 
 use serde::de::IgnoredAny;
+use timestamp::Timestamp;
 
 use crate::event::Event;
 use crate::hash::{Hash, LogId};
 use crate::record::Record;
-use crate::time::Time;
 
 /// Length of the longest line with its newline, in bytes.
 pub const MAX_LINE: usize = 64 * 1024;
@@ -29,7 +29,7 @@ const HEAD_OPEN: &[u8] = b"{\"v\":1,\"log\":\"";
 pub(crate) struct Envelope {
     pub(crate) log: LogId,
     pub(crate) sequence: u64,
-    pub(crate) time: Time,
+    pub(crate) time: Timestamp,
     pub(crate) previous: Hash,
     pub(crate) hash: Hash,
 }
@@ -48,7 +48,7 @@ pub(crate) enum Flaw {
 pub(crate) struct Place {
     pub(crate) log: LogId,
     pub(crate) sequence: u64,
-    pub(crate) time: Time,
+    pub(crate) time: Timestamp,
     pub(crate) previous: Hash,
 }
 
@@ -109,21 +109,21 @@ pub(crate) fn kind_of(line: &[u8]) -> Option<&str> {
     take(&mut rest, 32)?;
     skip(&mut rest, b"\",\"sequence\":")?;
     number(&mut rest)?;
-    take(&mut rest, b",\"time\":\"".len() + Time::WIDTH + b"\",\"previous\":\"".len() + 64)?;
+    take(&mut rest, b",\"time\":\"".len() + Timestamp::WIDTH + b"\",\"previous\":\"".len() + 64)?;
     skip(&mut rest, b"\",\"kind\":\"")?;
     let end = rest.iter().position(|b| *b == b'"')?;
     take(&mut rest, end)
 }
 
 /// Returns the time of a line, or of the beginning of one. The line is not verified.
-pub(crate) fn time_of(line: &[u8]) -> Option<Time> {
+pub(crate) fn time_of(line: &[u8]) -> Option<Timestamp> {
     let mut rest = line;
     skip(&mut rest, HEAD_OPEN)?;
     take(&mut rest, 32)?;
     skip(&mut rest, b"\",\"sequence\":")?;
     number(&mut rest)?;
     skip(&mut rest, b",\"time\":\"")?;
-    take(&mut rest, Time::WIDTH)?.parse().ok()
+    take(&mut rest, Timestamp::WIDTH)?.parse().ok()
 }
 
 fn parse(line: &[u8]) -> Option<Envelope> {
@@ -138,7 +138,7 @@ fn parse(line: &[u8]) -> Option<Envelope> {
     skip(&mut rest, b"\",\"sequence\":")?;
     let sequence = number(&mut rest)?;
     skip(&mut rest, b",\"time\":\"")?;
-    let time = take(&mut rest, Time::WIDTH)?.parse().ok()?;
+    let time = take(&mut rest, Timestamp::WIDTH)?.parse().ok()?;
     skip(&mut rest, b"\",\"previous\":\"")?;
     let previous = take(&mut rest, 64)?.parse().ok()?;
     skip(&mut rest, b"\",\"kind\":\"")?;

@@ -24,7 +24,6 @@ mod segment;
 mod signer;
 mod single;
 mod storage;
-mod time;
 mod tree;
 mod verify;
 mod writer;
@@ -43,7 +42,6 @@ pub use recovery::{OpenError, Opened, Repair};
 pub use removal::Removal;
 pub use retention::{Policy, RetentionError, compress_next, disk_use, removal, sweep};
 pub use signer::{Signer, SignerError};
-pub use time::{ParseTimeError, Time};
 pub use verify::{
     Against, Integrity, Progress, Report, UNVOUCHED, verify, verify_against, verify_up_to, verify_with,
 };

@@ -2,7 +2,7 @@
 
 use crate::event::Event;
 use crate::hash::{Hash, LogId};
-use crate::time::Time;
+use timestamp::Timestamp;
 
 /// An event that is in the log.
 #[derive(Debug, Clone, PartialEq)]
@@ -11,7 +11,7 @@ pub struct Record {
     /// Position in the log, from 1, without gaps.
     pub sequence: u64,
     /// Time of writing, by the wall clock.
-    pub time: Time,
+    pub time: Timestamp,
     /// Hash of the record before it. In the first record, a value that is derived from the log's id.
     pub previous: Hash,
     /// Hash of this record's canonical bytes.

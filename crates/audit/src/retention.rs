@@ -18,6 +18,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
+use timestamp::Timestamp;
+
 use crate::chain::{Break, Damage};
 use crate::checkpoint::{self, DIRECTORY};
 use crate::hash::Hash;
@@ -27,7 +29,6 @@ use crate::packed::{self, Unpacked};
 use crate::removal::{self, Removal, Removed};
 use crate::segment::{self, Segment, SegmentName};
 use crate::storage;
-use crate::time::Time;
 
 /// Number of checkpoint files that are kept. All checkpoints are also in the log.
 const MOST_CHECKPOINTS: usize = 1000;
@@ -63,11 +64,11 @@ struct Sealed {
     segment: Segment,
     last_sequence: u64,
     /// Time when the next segment began. No record in this one is younger.
-    until: Option<Time>,
+    until: Option<Timestamp>,
 }
 
 impl Sealed {
-    fn is_older(&self, age: Option<Duration>, now: Time) -> bool {
+    fn is_older(&self, age: Option<Duration>, now: Timestamp) -> bool {
         self.until.zip(age).is_some_and(|(until, age)| until.until(now) >= age)
     }
 }
@@ -79,7 +80,7 @@ pub fn disk_use(dir: &Path) -> io::Result<u64> {
 
 /// Compresses the oldest segment that is due and contains only the first `covered` records, and returns its name.
 pub fn compress_next(dir: &Path, policy: &Policy, covered: u64) -> Result<Option<String>, RetentionError> {
-    let now = Time::now();
+    let now = Timestamp::now();
     let due = |sealed: &Sealed| {
         !sealed.segment.packed
             && sealed.last_sequence <= covered
@@ -127,7 +128,7 @@ fn hash_of(mut source: impl ReadAt) -> io::Result<Hash> {
 
 /// Verifies the oldest segments that are due for removal and contain only the first `covered` records. Returns `None` if there are none.
 pub fn removal(dir: &Path, policy: &Policy, covered: u64) -> Result<Option<Removal>, RetentionError> {
-    let now = Time::now();
+    let now = Timestamp::now();
     let mut bytes = disk_use(dir)?;
     let mut due = Vec::new();
     for sealed in sealed(dir)? {
@@ -219,7 +220,7 @@ fn sealed(dir: &Path) -> io::Result<Vec<Sealed>> {
 }
 
 /// Returns the time of a segment's first record, or `None` if there is none yet or it cannot be read.
-fn began(dir: &Path, segment: Segment) -> io::Result<Option<Time>> {
+fn began(dir: &Path, segment: Segment) -> io::Result<Option<Timestamp>> {
     let mut start = [0; 256];
     let count = match segment.open(dir).and_then(|mut source| source.read_at(&mut start, 0)) {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => return Ok(None),

@@ -10,6 +10,8 @@
 use std::io;
 use std::time::Duration;
 
+use timestamp::Timestamp;
+
 use crate::bound::encode_bounded;
 use crate::canonical::{MAX_LINE, Place};
 use crate::event::Event;
@@ -19,7 +21,6 @@ use crate::lines::retry;
 use crate::record::{Head, Record};
 use crate::segment::SegmentName;
 use crate::storage::{SegmentFile, Storage};
-use crate::time::Time;
 
 /// Most bytes that are written before they are made durable. Recovery writes as many again.
 pub(crate) const MAX_BATCH: usize = 64 * MAX_LINE;
@@ -73,12 +74,12 @@ pub(crate) struct Tail {
     pub(crate) file: Box<dyn SegmentFile>,
     pub(crate) length: u64,
     /// Time of its first record.
-    pub(crate) began: Option<Time>,
+    pub(crate) began: Option<Timestamp>,
 }
 
 impl Tail {
-    fn is_full(&self, limits: &Limits, now: Time) -> bool {
-        let old = |(began, age): (Time, Duration)| began.until(now) >= age;
+    fn is_full(&self, limits: &Limits, now: Timestamp) -> bool {
+        let old = |(began, age): (Timestamp, Duration)| began.until(now) >= age;
         self.length >= limits.segment_bytes.max(1) || self.began.zip(limits.segment_age).is_some_and(old)
     }
 }
@@ -181,7 +182,7 @@ impl Writer {
                 Some(head) => (head.sequence.saturating_add(1), head.hash),
                 None => (1, self.log.genesis()),
             };
-            let place = Place { log: self.log, sequence, time: Time::now(), previous };
+            let place = Place { log: self.log, sequence, time: Timestamp::now(), previous };
             let hash = match encode_bounded(lines, &place, &mut event) {
                 Ok(hash) => hash,
                 Err(error) => {

@@ -47,8 +47,8 @@ use operations::{Bound, Lane, OpResult, Operation, Outcome, Reason, ToolFailure}
 use processes::LeftBy;
 use refusal::Refusal;
 use runs::{OnStop, Run};
-use store::micros;
 use store::run::Spec;
+use timestamp::micros;
 use tokio_util::sync::DropGuard;
 use wire::v1::{CallRequest, CallResponse, Timings};
 use worker_protocol::client::{Finished, OutputSink, Usage};

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use audit::{Event, Kind};
 use audit_service::AuditLog;
-use gateway::{Clock as _, Effect, Ended, Gateway, Permission, Permissions, SystemClock, UnixMillis};
+use gateway::{Effect, Ended, Gateway, Permission, Permissions};
 use identity::PermissionId;
 use operations::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
 use store::{Store, StoreError};
+use timestamp::UnixMillis;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -38,14 +39,14 @@ pub struct Grants {
 impl Grants {
     /// Opens the permissions of the store and puts them into force.
     pub fn open(store: Store, audit: Arc<AuditLog>, gateway: Arc<Gateway>) -> Result<Arc<Self>, StoreError> {
-        gateway.set_permissions(Permissions::of(store.permissions_in_force(now())?));
+        gateway.set_permissions(Permissions::of(store.permissions_in_force(UnixMillis::now())?));
         Ok(Arc::new(Self { store, audit, gateway, changing: Mutex::default() }))
     }
 
     /// Grants or revokes. The permission has all fields but its id and its time.
     pub async fn add(&self, permission: Permission) -> Result<Permission, Refusal> {
         let mut owed = self.changing.lock().await;
-        let now = now();
+        let now = UnixMillis::now();
         let permission = Permission { id: PermissionId::new().to_string(), at: now, ..permission };
         permission
             .check(&self.gateway.policy(), now)
@@ -82,7 +83,7 @@ impl Grants {
             return Err(Refusal::invalid("reason", message));
         }
         let mut owed = self.changing.lock().await;
-        let now = now();
+        let now = UnixMillis::now();
         let before = self.gateway.permissions();
         let permission = before.get(&id, now).filter(|permission| permission.effect == effect);
         let Some(permission) = permission.cloned() else {
@@ -117,7 +118,7 @@ impl Grants {
         include_ended: bool,
         most: usize,
     ) -> Result<Vec<Permission>, Refusal> {
-        let since = (!include_ended).then(now);
+        let since = (!include_ended).then(UnixMillis::now);
         let listed = self.store.with(move |store| store.permissions(before.as_deref(), since, most)).await;
         listed.map_err(|error| Refusal::internal("listing the permissions", &chain(&error)))
     }
@@ -181,7 +182,7 @@ impl Grants {
 
     /// Stores the permission, in place of an owed change of the same permission. Returns true if it is stored.
     async fn keep(&self, permission: &Permission, owed: &mut Vec<Permission>) -> bool {
-        let (kept, now) = (permission.clone(), now());
+        let (kept, now) = (permission.clone(), UnixMillis::now());
         let kept = self.store.with(move |store| store.put_permission(&kept, now)).await;
         if let Err(error) = &kept {
             tracing::error!(permission = permission.id, error = %chain(error), "a permission was recorded but not stored");
@@ -214,16 +215,12 @@ impl Grants {
     }
 }
 
-/// Returns the time of the system's clock, which is the gateway's.
-pub fn now() -> UnixMillis {
-    SystemClock.now()
-}
-
 #[cfg(test)]
 mod tests {
     use audit::Kind;
     use gateway::{Policy, Scope, Subject};
     use rusqlite::Connection;
+    use timestamp::SystemClock;
 
     use super::*;
 
@@ -270,12 +267,12 @@ mod tests {
         }
 
         fn in_force(&self) -> usize {
-            self.gateway.permissions().in_force(now()).count()
+            self.gateway.permissions().in_force(UnixMillis::now()).count()
         }
 
         /// What a daemon that starts now has in force.
         fn stored(&self) -> usize {
-            self.grants.store.permissions_in_force(now()).unwrap().len()
+            self.grants.store.permissions_in_force(UnixMillis::now()).unwrap().len()
         }
 
         async fn recorded(&self) -> Vec<(Kind, String)> {
@@ -322,7 +319,7 @@ mod tests {
         scene.works(true);
         assert_eq!(scene.stored(), 1, "the grant, which a restart would bring back");
         scene.grants.pay().await;
-        let kept = scene.grants.store.permissions_in_force(now()).unwrap();
+        let kept = scene.grants.store.permissions_in_force(UnixMillis::now()).unwrap();
         assert_eq!(kept.iter().map(|kept| kept.effect).collect::<Vec<_>>(), [Effect::Revocation]);
         assert!(scene.grants.changing.lock().await.is_empty());
     }

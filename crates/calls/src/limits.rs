@@ -21,12 +21,13 @@ use std::time::Duration;
 
 use audit::{Event, Kind, Verdict};
 use audit_service::{AuditLog, Unavailable};
+use gateway::Gateway;
 use gateway::limits::concurrency::{Reservations, Whole};
 use gateway::limits::{Agent, Counted, KeptCounters, Limits as Counters, Throttle, ThrottleSource};
-use gateway::{Clock as _, Gateway, SystemClock, UnixMillis};
 use refusal::{Refusal, chain};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use timestamp::{SystemClock, UnixMillis};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -79,7 +80,7 @@ impl Limits {
         let counters = gateway.limits();
         if let Some(Copy { throttles, at, .. }) = &copy {
             for (agent, throttle) in throttles {
-                counters.throttle(ThrottleSource::Operator, agent, throttle.taken_up(*at, SystemClock.now()));
+                counters.throttle(ThrottleSource::Operator, agent, throttle.taken_up(*at, UnixMillis::now()));
             }
         }
         let kept = copy.map(|copy| copy.counters).unwrap_or_default();
@@ -89,7 +90,7 @@ impl Limits {
         let failed = |refusal: Refusal| anyhow::anyhow!("the rate limits: {}", refusal.message);
         while let Some(lines) = follow.next().await.map_err(failed)? {
             for line in lines {
-                let at = moment(line.record.time);
+                let at = UnixMillis::from(line.record.time);
                 let event = &line.record.event;
                 if let Some(call) = intent(line.record.sequence, at, event) {
                     replay.intent(call);
@@ -170,7 +171,7 @@ impl Limits {
             let copy = Copy {
                 counters: counters.keep(|| audit.head().map_or(0, |head| head.sequence)),
                 throttles: operators(counters),
-                at: SystemClock.now(),
+                at: UnixMillis::now(),
             };
             write(&path, &copy)
         });
@@ -206,11 +207,6 @@ fn intent(sequence: u64, at: UnixMillis, event: &Event) -> Option<Counted<'_>> {
     })
 }
 
-fn moment(time: audit::Time) -> UnixMillis {
-    let seconds = u64::try_from(time.unix_seconds()).unwrap_or(0);
-    UnixMillis(seconds.saturating_mul(1_000).saturating_add(u64::from(time.subsecond_nanos() / 1_000_000)))
-}
-
 /// Lifts an agent's throttles, those of alerts as well: the operator has decided.
 fn lift(counters: &Counters, agent: &Agent) {
     for source in [ThrottleSource::Operator, ThrottleSource::Alert] {
@@ -238,7 +234,7 @@ fn again(counters: &Counters, event: &Event, at: UnixMillis) {
     } else if let (Some(per_minute), Some(until)) = (number("per_minute"), number("until_ms")) {
         let per_minute = u32::try_from(per_minute).unwrap_or(u32::MAX);
         let throttle = Throttle { per_minute, until: UnixMillis(until) };
-        counters.throttle(ThrottleSource::Operator, &agent, throttle.taken_up(at, SystemClock.now()));
+        counters.throttle(ThrottleSource::Operator, &agent, throttle.taken_up(at, UnixMillis::now()));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Parses and formats times and durations.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -49,9 +49,7 @@ pub(crate) fn span(start: Option<&wire::Timestamp>, end: Option<&wire::Timestamp
 
 /// Formats a number of milliseconds since the epoch like [`moment`].
 pub(crate) fn moment_of_millis(millis: u64) -> String {
-    let seconds = i64::try_from(millis / 1000).unwrap_or(i64::MAX);
-    let nanos = i32::try_from(millis % 1000).unwrap_or_default() * 1_000_000;
-    moment(Some(&wire::Timestamp { seconds, nanos }))
+    moment(Some(&timestamp::UnixMillis(millis).to_wire()))
 }
 
 /// Returns the time from `start` to `end`, if both exist and are in order.
@@ -61,11 +59,7 @@ pub(crate) fn between(start: Option<&wire::Timestamp>, end: Option<&wire::Timest
 
 /// Returns the present time in the form of the API.
 pub(crate) fn now() -> wire::Timestamp {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    wire::Timestamp {
-        seconds: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
-        nanos: i32::try_from(now.subsec_nanos()).unwrap_or_default(),
-    }
+    timestamp::Timestamp::now().to_wire()
 }
 
 fn since_epoch(time: &wire::Timestamp) -> Option<Duration> {

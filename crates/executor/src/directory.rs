@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use store::run::Owner;
+use host_launch::Owner;
 
 /// Repository of a linked work tree. The host worker sees it and the container does not.
 #[derive(Debug)]

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use containers::{ContainerCgroup, Leaf};
 use operations::{KillEvidence, KillMethod};
 use refusal::chain;
-
-use store::micros;
+use timestamp::micros;
 
 /// Time between SIGTERM and SIGKILL when a command is ended early.
 const GRACE: Duration = Duration::from_secs(5);

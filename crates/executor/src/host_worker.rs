@@ -269,7 +269,7 @@ pub async fn clone_repository(
 
 #[cfg(test)]
 mod tests {
-    use store::run::Owner;
+    use host_launch::Owner;
     use tokio_util::sync::CancellationToken;
     use worker_protocol::client::{CallSpec, LaneError};
 

@@ -17,11 +17,12 @@ use std::time::{Duration, Instant};
 use cofferdam_gateway::limits::concurrency::{Caps, Reservations, Turn, Whole};
 use cofferdam_gateway::limits::{Agent, Throttle};
 use cofferdam_gateway::{
-    Admission, Caller, Clock as _, Effect, Gateway, Measure, MeasureScope, Permission, Permissions, Policy,
-    RunScope, Scope, Subject, SystemClock,
+    Admission, Caller, Effect, Gateway, Measure, MeasureScope, Permission, Permissions, Policy, RunScope,
+    Scope, Subject,
 };
 use jail::SandboxPath;
 use operations::{Encoding, Exec, Operation, Read, ReadPart, Write as WriteFile};
+use timestamp::{SystemClock, UnixMillis};
 
 const AGENTS: usize = 10_000;
 const RULES: usize = 500;
@@ -133,7 +134,7 @@ fn callers() -> Vec<Caller> {
 
 /// What operators and alerts have put into force beside the policy. None of it refuses a call that is timed.
 fn impose(gateway: &Gateway) {
-    let now = SystemClock.now();
+    let now = UnixMillis::now();
     let permission = |number: usize| {
         let grants = number.is_multiple_of(2);
         Permission {

@@ -3,8 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-
-use crate::clock::UnixMillis;
+use timestamp::UnixMillis;
 
 /// Most consents that are remembered for one run.
 pub(crate) const MAX_PER_RUN: usize = 64;

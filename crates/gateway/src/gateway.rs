@@ -4,11 +4,11 @@ use std::sync::{Arc, OnceLock};
 
 use operations::{Bounds, Operation, Reason};
 use parking_lot::{Mutex, MutexGuard, RwLock};
+use timestamp::{Clock, UnixMillis};
 
 use crate::admission::{Admission, Ticket};
 use crate::approvals::{Approvals, Memory};
 use crate::caller::{Caller, RunScope};
-use crate::clock::{Clock, UnixMillis};
 use crate::consent::Form;
 use crate::decision::{Decision, Refusal, Verdict};
 use crate::grants::Permissions;

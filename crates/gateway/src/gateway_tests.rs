@@ -4,10 +4,10 @@ use operations::{
     Edit, EditChange, Encoding, Exec, Git, GitRevision, GitRevisions, Glob, Grep, List, Operation, Process,
     ProcessProgram, Read, ReadPart, Reason, Session, SessionInput, Shell,
 };
+use timestamp::UnixMillis;
 
 use super::Gateway;
 use crate::admission::Admission;
-use crate::clock::UnixMillis;
 use crate::decision::{Risk, Verdict};
 use crate::measures::{Measure, MeasureScope};
 use crate::testing::{

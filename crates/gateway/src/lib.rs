@@ -6,7 +6,6 @@ mod admission;
 mod approvals;
 mod binding;
 mod caller;
-mod clock;
 mod consent;
 mod decision;
 mod exec;
@@ -36,7 +35,6 @@ pub use approvals::{
     PermitState, RestoreError, Review, Reviewer, Vote,
 };
 pub use caller::{Caller, RunScope};
-pub use clock::{Clock, SystemClock, UnixMillis};
 pub use consent::{Consent, Covers, Form, Level, NotRemembered, Remember};
 pub use decision::{Decision, Refusal, Risk, Verdict};
 pub use document::Problem;

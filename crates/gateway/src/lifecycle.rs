@@ -39,10 +39,10 @@
 use std::time::Duration;
 
 use operations::Bound;
+use timestamp::UnixMillis;
 
 use crate::admission::Ticket;
 use crate::approvals::{Approval, ApprovalFilter, Ballot, DecideError, RestoreError, Review, Reviewer};
-use crate::clock::UnixMillis;
 use crate::consent::{Consent, Covers, Form};
 use crate::decision::{Refusal, Verdict};
 use crate::gateway::{Gateway, consider, permit};

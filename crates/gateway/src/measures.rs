@@ -8,9 +8,9 @@ use std::hash::RandomState;
 
 use hashbrown::{Equivalent, HashMap};
 use parking_lot::RwLock;
+use timestamp::UnixMillis;
 
 use crate::caller::Caller;
-use crate::clock::UnixMillis;
 use crate::decision::{Decision, Verdict};
 
 /// Most measures at the same time. Beyond it, the one that ends first is dropped.
@@ -143,10 +143,10 @@ mod tests {
     use std::time::Duration;
 
     use operations::{Operation, Read, ReadPart};
+    use timestamp::{Clock as _, UnixMillis};
 
     use super::{MAX, Measure, MeasureScope, Measures};
     use crate::admission::Admission;
-    use crate::clock::{Clock as _, UnixMillis};
     use crate::decision::{Decision, Verdict};
     use crate::gateway::Gateway;
     use crate::testing::{TestClock, builtin, caller, path, run};

@@ -6,9 +6,9 @@
 
 use jail::SandboxPath;
 use operations::{Operation, Reason};
+use timestamp::UnixMillis;
 
 use crate::caller::Caller;
-use crate::clock::UnixMillis;
 use crate::decision::{Decision, Refusal, Risk, Verdict};
 use crate::exec::{self, Applied, ExecRuling};
 use crate::grants::{Holders, Permissions, Standing};

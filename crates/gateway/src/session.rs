@@ -110,9 +110,10 @@ mod tests {
 
     use jail::SandboxPath;
     use operations::{Exec, Reason};
+    use timestamp::SystemClock;
 
     use super::{RULE, SessionCommand, SessionRequest};
-    use crate::{Gateway, Policy, RunScope, SystemClock, Verdict};
+    use crate::{Gateway, Policy, RunScope, Verdict};
 
     fn request(is_operator: bool) -> SessionRequest {
         let shell = Exec {

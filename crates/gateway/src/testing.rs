@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use jail::SandboxPath;
 use operations::{Delete, Exec, FrontMatter, Operation, Patch, PatchChange, Shell, Write};
+use timestamp::{Clock, UnixMillis};
 
 use crate::admission::Ticket;
 use crate::approvals::{Approval, Review};
 use crate::caller::{Caller, RunScope};
-use crate::clock::{Clock, UnixMillis};
 use crate::decision::Refusal;
 use crate::gateway::Gateway;
 use crate::policy::Policy;

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cofferdam_gateway::policy::ContainerPaths;
-use cofferdam_gateway::{Caller, Gateway, Policy, RunScope, SystemClock, Verdict};
+use cofferdam_gateway::{Caller, Gateway, Policy, RunScope, Verdict};
 use jail::SandboxPath;
 use operations::{Delete, Encoding, Exec, Git, Grep, Mcp, McpTool, Operation, Read, ReadPart, Shell, Write};
+use timestamp::SystemClock;
 
 fn path(text: &str) -> SandboxPath {
     SandboxPath::parse(text).unwrap()

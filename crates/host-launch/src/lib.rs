@@ -3,11 +3,13 @@
 pub mod args;
 pub mod handles;
 mod layer;
+mod owner;
 mod report;
 mod spawn;
 
 pub use args::WeakerForm;
 pub use layer::{LayerError, LayerSpec};
+pub use owner::Owner;
 pub use report::{Landlock, Namespaces, Report};
 pub use spawn::{
     CloneError, CloneSpec, HostWorkerProcess, HostWorkerSpec, Launcher, LinkedSpec, ProbeError, RecoverError,

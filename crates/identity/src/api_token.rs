@@ -6,9 +6,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use gateway::UnixMillis;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use timestamp::UnixMillis;
 
 use crate::ids::{RunId, TokenId};
 use crate::principal::{Principal, Roles, Scope};
@@ -122,7 +122,7 @@ impl ApiToken {
 mod tests {
     use std::net::IpAddr;
 
-    use gateway::UnixMillis;
+    use timestamp::UnixMillis;
 
     use super::{ApiToken, ApiTokenRefused, Ended, id_of};
     use crate::ids::{RunId, TokenId};

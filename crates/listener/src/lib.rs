@@ -32,7 +32,7 @@ pub use guard::GuardLayer;
 pub use subject::Subject;
 pub use tcp::{Settings, Tcp};
 pub use tls::{Certificates, Files};
-pub use tokens::{Tokens, now};
+pub use tokens::Tokens;
 pub use unix::Socket;
 
 /// Maximum size of one frame of HTTP/2, bytes. The server of the API accepts no longer ones.

@@ -12,13 +12,13 @@ use std::time::Duration;
 use audit::{Event, Kind};
 use audit_service::AuditLog;
 use calls::Attempt;
-use gateway::{Clock as _, SystemClock, UnixMillis};
 use identity::{ApiToken, ApiTokenEnded, ApiTokenRefused, TokenId, id_of_api_token};
 use operations::Reason;
 use parking_lot::RwLock;
 use refusal::{Refusal, chain};
 use serde_json::json;
 use store::{Store, StoreError};
+use timestamp::UnixMillis;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -42,7 +42,7 @@ impl Held {
 
     /// Returns a future that completes when the token is revoked or expires.
     pub fn end(&self) -> End {
-        let left = self.token.expires_at.0.saturating_sub(now().0);
+        let left = self.token.expires_at.0.saturating_sub(UnixMillis::now().0);
         End::after_or(Duration::from_millis(left), self.ended.clone())
     }
 }
@@ -55,10 +55,6 @@ pub struct Tokens {
     held: RwLock<BTreeMap<TokenId, Arc<Held>>>,
     /// Allows one change at a time.
     changing: Mutex<()>,
-}
-
-pub fn now() -> UnixMillis {
-    SystemClock.now()
 }
 
 impl Tokens {
@@ -82,7 +78,7 @@ impl Tokens {
     pub fn open(&self, shown: &str, from: Option<IpAddr>) -> Result<Arc<Held>, (Attempt, &'static str)> {
         let wrong = (Attempt::BadToken, "there is no such API token");
         let held = id_of_api_token(shown).and_then(|id| self.get(id)).ok_or(wrong)?;
-        held.token.check(shown, from, now()).map_err(|refused| match refused {
+        held.token.check(shown, from, UnixMillis::now()).map_err(|refused| match refused {
             ApiTokenRefused::Wrong => wrong,
             ApiTokenRefused::Expired => (Attempt::ExpiredToken, "the token has expired"),
             ApiTokenRefused::Revoked => (Attempt::RevokedToken, "the token was revoked"),
@@ -96,7 +92,7 @@ impl Tokens {
     /// Records and stores a new token. It is valid from then on.
     pub async fn create(&self, token: ApiToken) -> Result<ApiToken, Refusal> {
         let _changing = self.changing.lock().await;
-        let in_force = self.all().iter().filter(|held| held.token.is_in_force(now())).count();
+        let in_force = self.all().iter().filter(|held| held.token.is_in_force(UnixMillis::now())).count();
         if in_force >= MAX_IN_FORCE {
             let message = format!("{MAX_IN_FORCE} tokens are in force, which is the limit: revoke one first");
             return Err(Refusal::new(Reason::Overloaded, message));
@@ -115,7 +111,7 @@ impl Tokens {
         })?;
         let mut token = held.token.clone();
         if token.ended.is_none() {
-            token.ended = Some(ApiTokenEnded { by: by.to_owned(), at: now() });
+            token.ended = Some(ApiTokenEnded { by: by.to_owned(), at: UnixMillis::now() });
             self.record(Kind::TokenRevoked, &token, by).await?;
             self.put(Held::new(token.clone()));
             held.ended.cancel();
@@ -126,7 +122,7 @@ impl Tokens {
 
     /// Returns all tokens, newest first. Ended ones are included only on request.
     pub fn list(&self, include_ended: bool) -> Vec<ApiToken> {
-        let now = now();
+        let now = UnixMillis::now();
         let shown = |held: &Arc<Held>| include_ended || held.token.is_in_force(now);
         self.all().into_iter().rev().filter(shown).map(|held| held.token.clone()).collect()
     }
@@ -148,7 +144,7 @@ impl Tokens {
 
     async fn keep(&self, token: &ApiToken) -> Result<(), Refusal> {
         let token = token.clone();
-        let kept = self.store.with(move |store| store.put_api_token(&token, now())).await;
+        let kept = self.store.with(move |store| store.put_api_token(&token, UnixMillis::now())).await;
         kept.map_err(|error| Refusal::internal("keeping the token", &chain(&error)))
     }
 
@@ -164,7 +160,7 @@ impl Tokens {
         let mut known = self.held.write();
         known.insert(held.token.id, held);
         if known.len() > MAX_KNOWN {
-            let now = now();
+            let now = UnixMillis::now();
             let oldest = known.iter().find(|(_, held)| !held.token.is_in_force(now)).map(|(id, _)| *id);
             oldest.and_then(|id| known.remove(&id));
         }

@@ -8,6 +8,7 @@ use operations::{Reason, ToolFailure};
 use refusal::{Refusal, chain};
 use runs::Run;
 use store::recording::{Digest, Entry, Header, Recorder, Recording, RecordingError};
+use timestamp::UnixMillis;
 use tokio::time::Instant;
 use wire::v1::{self, signal_process_request::Signal as Wanted};
 use wire::worker::v1::{Stdin, to_keeper};
@@ -16,7 +17,7 @@ use worker_protocol::keeper::MAX_STDIN;
 
 use crate::disk::Place;
 use crate::process::Given;
-use crate::shared::{Shared, now_ms};
+use crate::shared::Shared;
 
 /// Time that a process has to read some input. Then the client gets the offset that was reached.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -232,7 +233,7 @@ pub(crate) async fn recording(
         let size = TerminalSize::new(rows, columns)
             .ok_or(std::io::ErrorKind::InvalidInput)
             .map_err(std::io::Error::from)?;
-        let timestamp = now_ms() / 1_000;
+        let timestamp = UnixMillis::now().seconds();
         Recording::begin(&path, &Header { size, term: "", timestamp, title: &title }, limit, &allowance)
     });
     let failed = |why: String| {

@@ -17,7 +17,7 @@ use operations::{EndedBy, KillEvidence, Reason};
 use refusal::{Refusal, chain};
 use runs::{OnStop, Run};
 use serde_json::json;
-use store::Timestamp;
+use timestamp::Timestamp;
 use wire::v1::process::State;
 use wire::v1::{self, signal_process_request::Signal};
 

@@ -15,7 +15,7 @@ use executor::{Held, KeeperLost, Link, leave};
 use operations::{EndedBy, Exit, KillEvidence};
 use refusal::chain;
 use runs::{OnStop, Run};
-use store::Timestamp;
+use timestamp::{Timestamp, UnixMillis};
 use tokio::time::{Instant, sleep_until, timeout};
 use wire::v1::process::State;
 use wire::v1::{self, signal_process_request::Signal as Wanted};
@@ -30,7 +30,7 @@ use crate::disk::{Edition, Known, Place};
 use crate::ended::ended_event;
 use crate::input::Input;
 use crate::process::{Ends, Line, Order, Process};
-use crate::shared::{Shared, now_ms};
+use crate::shared::Shared;
 
 /// Time that a keeper has to send the rest of its process's output.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -134,7 +134,7 @@ impl Owner {
         let until = self
             .known
             .until_ms
-            .map(|until| Instant::now() + Duration::from_millis(until.saturating_sub(now_ms())));
+            .map(|until| Instant::now() + Duration::from_millis(until.saturating_sub(UnixMillis::now().0)));
         loop {
             let patience = self.input.until();
             let happening = tokio::select! {

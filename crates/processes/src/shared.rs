@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use audit_service::AuditLog;
-use gateway::{Clock as _, SystemClock};
 use runs::{OnStop, Runs};
 use seal::StreamKey;
 use tokio_util::sync::CancellationToken;
@@ -32,9 +31,4 @@ pub(crate) struct Shared {
     pub(crate) min_free: u64,
     pub(crate) max_recording: u64,
     pub(crate) on_stop: OnStop,
-}
-
-/// Returns the milliseconds since 1970.
-pub(crate) fn now_ms() -> u64 {
-    SystemClock.now().0
 }

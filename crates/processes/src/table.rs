@@ -13,9 +13,9 @@ use operations::{OpResult, Operation, Outcome, ProcessProgram, ProcessResult, Re
 use parking_lot::Mutex;
 use refusal::{Refusal, chain};
 use runs::{Run, Runs};
-use store::Timestamp;
 use store::allowance::{Allowance, Share};
 use store::run::Spec;
+use timestamp::{Timestamp, UnixMillis};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wire::v1::process::State;
@@ -32,7 +32,7 @@ use crate::output::Output;
 use crate::owner::{Owner, finish};
 use crate::process::Process;
 use crate::session::no_session;
-use crate::shared::{Settings, Shared, now_ms};
+use crate::shared::{Settings, Shared};
 
 /// Most living processes of one run.
 const LIVING: usize = 64;
@@ -104,9 +104,7 @@ impl Processes {
             ..Default::default()
         };
         let is_session = matches!(wanted.program, ProcessProgram::Session { .. });
-        let until = wanted
-            .timeout
-            .map(|timeout| now_ms().saturating_add(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)));
+        let until = wanted.timeout.map(|timeout| UnixMillis::now().after(timeout).0);
         // The bound is for both streams together.
         let most = parts.bounds.max_spool_bytes / 2;
         let known = Known::new(&process, &parts.caller.principal, &parts.caller.agent_id, until, most);
@@ -251,7 +249,7 @@ impl Processes {
         match (found, living) {
             (Ok(kept), Some(run)) => {
                 let recorder = if status.stdin_open {
-                    let segment = now_ms();
+                    let segment = UnixMillis::now().0;
                     recording(&self.0.shared, &run, place, &status, segment).await.ok()
                 } else {
                     None

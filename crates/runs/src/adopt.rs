@@ -19,9 +19,10 @@ use containers::{
 };
 use executor::{Directory, GuestLane, HostWorkerLane, Lanes, sweep};
 use gateway::{Policy, Profile};
+use host_launch::Owner;
 use jail::Mount;
 use refusal::chain;
-use store::run::{LaunchFingerprint, Layer, Linked, Owner, Ownership, Place, Record, Spec, Started};
+use store::run::{LaunchFingerprint, Layer, Linked, Ownership, Place, Record, Spec, Started};
 use tokio::task::block_in_place;
 
 use crate::boundary;

@@ -20,8 +20,8 @@ use executor::Lanes;
 use identity::RunId;
 use operations::Reason;
 use refusal::{Refusal, chain};
-use store::Timestamp;
 use store::run::{Held, Hold, Record, State};
+use timestamp::Timestamp;
 
 use crate::held::takes_no_call;
 use crate::registry::Runs;

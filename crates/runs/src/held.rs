@@ -58,8 +58,8 @@ pub(crate) fn takes_no_calls(state: State) -> Refusal {
 #[cfg(test)]
 mod tests {
     use operations::Reason;
-    use store::Timestamp;
     use store::run::{Held, Hold, Record, State};
+    use timestamp::Timestamp;
 
     use super::takes_no_call;
 

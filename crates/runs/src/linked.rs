@@ -8,11 +8,12 @@ use std::os::fd::AsFd as _;
 use std::path::{Component, Path, PathBuf};
 
 use executor::{Directory, LinkedRepository, layer};
+use host_launch::Owner;
 use identity::Principal;
 use operations::Reason;
 use refusal::Refusal;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
-use store::run::{Linked, Owner, Place};
+use store::run::{Linked, Place};
 
 use crate::workspace::{Purpose, Roots};
 

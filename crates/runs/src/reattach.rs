@@ -24,7 +24,7 @@ use identity::{CallId, RunId};
 use refusal::chain;
 use serde_json::json;
 use store::run::{EndCause, Record, State};
-use store::{Timestamp, micros};
+use timestamp::{Timestamp, micros};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 

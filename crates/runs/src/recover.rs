@@ -13,12 +13,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use executor::launcher;
-use host_launch::HostWorkerSpec;
+use host_launch::{HostWorkerSpec, Owner};
 use identity::RunId;
 use jail::Private;
 use refusal::chain;
 use rustix::fs::{Mode, OFlags};
-use store::run::{Changes, Owner, Record};
+use store::run::{Changes, Record};
 
 use crate::directories::Directories;
 use crate::launch::source;

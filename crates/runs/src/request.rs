@@ -12,9 +12,8 @@ use operations::Reason;
 use redact::Redactor;
 use refusal::Refusal;
 use store::run::{Limits, Spec, Workspace};
+use timestamp::duration_from_wire;
 use wire::v1;
-
-use store::duration_from_wire;
 
 use crate::variables;
 

@@ -6,8 +6,8 @@ use executor::Lanes;
 use parking_lot::RwLock;
 use refusal::chain;
 use serde_json::json;
-use store::Timestamp;
 use store::run::{Held, Record, State};
+use timestamp::Timestamp;
 use tokio::sync::{mpsc, watch};
 
 use crate::registry::Runs;

@@ -13,8 +13,8 @@ use identity::Principal;
 use operations::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
-use store::Timestamp;
 use store::run::{EndCause, Record, State};
+use timestamp::Timestamp;
 use tokio::sync::oneshot;
 
 use crate::freeze::end_frozen;

@@ -11,13 +11,13 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use executor::Directory;
+use host_launch::Owner;
 use identity::{NOBODY, Principal};
 use operations::Reason;
 use refusal::Refusal;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
-use store::run::Owner;
 
 use crate::deny_list::HarnessOnBind;
 

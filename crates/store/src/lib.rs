@@ -12,7 +12,6 @@ pub mod run;
 pub mod spool;
 #[doc(hidden)]
 pub mod testing;
-mod time;
 
 pub use database::{
     MAX_SESSIONS, Mark, Marked, OutcomeBounds, SettledApproval, Store, StoreError, StoredApproval,
@@ -20,4 +19,3 @@ pub use database::{
 };
 pub use disk::StateDisk;
 pub use replace::replace;
-pub use time::{Timestamp, duration_from_wire, micros};

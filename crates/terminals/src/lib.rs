@@ -11,7 +11,7 @@ mod slots;
 mod start;
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use audit_service::AuditLog;
 use executor::{Metered, Opening, failure};
@@ -22,6 +22,7 @@ use operations::Reason;
 use refusal::{Refusal, chain};
 use runs::{Busy, Run, Runs};
 use store::recording::{Header, Recorder, Recording, RecordingError};
+use timestamp::UnixMillis;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -218,7 +219,7 @@ async fn record_at(
     let (size, term) = (start.size, start.term.clone());
     let limit = terminals.sessions.limits.max_recording;
     let begun = tokio::task::spawn_blocking(move || {
-        let timestamp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let timestamp = UnixMillis::now().seconds();
         let title = format!("session {session} in run {run}");
         let header = Header { size, term: &term, timestamp, title: &title };
         Recording::begin(&path, &header, limit, &allowance)

@@ -13,12 +13,12 @@
 
 use std::sync::Arc;
 
-use gateway::{Clock as _, SystemClock, UnixMillis};
 use identity::{Principal, RunId, SessionId};
 use operations::Reason;
 use refusal::Refusal;
 use runs::Runs;
 use store::run::Hold;
+use timestamp::UnixMillis;
 use tokio_util::task::TaskTracker;
 
 use super::Terminals;
@@ -45,12 +45,12 @@ impl Pause {
         let hold = Hold::Terminal(session.to_string());
         terminals.runs.hold(run, hold.clone(), Some(&principal.name)).await?;
         let (runs, tasks) = (terminals.runs.clone(), terminals.tasks.clone());
-        Ok(Self { runs, tasks, run, hold: Some(hold), since: SystemClock.now() })
+        Ok(Self { runs, tasks, run, hold: Some(hold), since: UnixMillis::now() })
     }
 
     /// Resumes the run, unless something else holds it. Returns the moment at which it could resume.
     pub(super) async fn end(mut self) -> UnixMillis {
-        let until = SystemClock.now();
+        let until = UnixMillis::now();
         if let Some(hold) = self.hold.take() {
             release(&self.runs, self.run, &hold).await;
         }

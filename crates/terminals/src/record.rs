@@ -7,12 +7,11 @@ use std::time::Instant;
 
 use audit::{Decision, Event, Kind, Outcome, Status, Usage, Verdict};
 use executor::failure;
-use gateway::UnixMillis;
 use identity::{RunId, SessionId};
 use operations::{CommandReport, Exit, Reason, Stop};
 use refusal::Refusal;
 use serde_json::json;
-use store::micros;
+use timestamp::{UnixMillis, micros};
 use wire::v1::{self, open_terminal_response::Event as Shown, terminal_closed};
 use worker_protocol::client::{Finished, LaneError};
 use worker_protocol::convert::Reply;

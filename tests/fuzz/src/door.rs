@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use gateway::{Admission, Caller, Gateway, Policy, RunScope, SystemClock};
+use gateway::{Admission, Caller, Gateway, Policy, RunScope};
 use operations::Operation;
+use timestamp::SystemClock;
 
 /// With the built-in policy.
 pub fn gateway() -> Gateway {

@@ -4,12 +4,13 @@
 
 use std::borrow::Cow;
 
-use audit::{Hash, Kind, Record, Status, Time, Verdict};
+use audit::{Hash, Kind, Record, Status, Verdict};
 use serde::Deserialize;
+use timestamp::Timestamp;
 
 use super::names::digest;
 use super::state::IndexError;
-use crate::filter::{nanos_of, reason_of, status_name, status_of, time_of};
+use crate::filter::{reason_of, status_name, status_of, time_of};
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Row {
@@ -114,7 +115,7 @@ impl Row {
     pub(super) fn of(line: &str, place: u64) -> Result<Self, IndexError> {
         let odd = |_| IndexError::Inconsistent;
         let said: Said<'_> = serde_json::from_str(line).map_err(odd)?;
-        let time: Time = said.time.parse().map_err(|_| IndexError::Inconsistent)?;
+        let time: Timestamp = said.time.parse().map_err(|_| IndexError::Inconsistent)?;
         let removed = match said.kind {
             Kind::SegmentsRemoved => {
                 serde_json::from_str(line).ok().map(|Removal { details }| details.last_sequence)
@@ -130,7 +131,7 @@ impl Row {
         Ok(Self {
             sequence: said.sequence,
             hash: said.hash.parse().map_err(|_| IndexError::Inconsistent)?,
-            time: nanos_of(time),
+            time: time.unix_nanos(),
             kind: said.kind.as_str(),
             status: said.outcome.as_ref().and_then(|outcome| status_name(outcome.status)),
             reason: own(reason),

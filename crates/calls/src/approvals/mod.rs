@@ -22,14 +22,13 @@ use std::time::Duration;
 use audit::Kind;
 use audit_service::AuditLog;
 use gateway::policy::{DecisionTime, Terms};
-use gateway::{
-    Approval, ApprovalState, Ballot, Clock, DecideError, Gateway, Level, Review, Reviewer, Ticket,
-};
+use gateway::{Approval, ApprovalState, Ballot, DecideError, Gateway, Level, Review, Reviewer, Ticket};
 use identity::{Principal, Role, Roles};
 use operations::Reason;
 use parking_lot::Mutex;
 use refusal::{Refusal, chain};
 use store::Store;
+use timestamp::Clock;
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use audit_service::AuditLog;
 use gateway::{
-    Admission, Approval, ApprovalFilter, ApprovalState, Ballot, Caller, Choice, Clock, DecideError, Gateway,
-    Level, Policy, Review, Reviewer, RunScope, Ticket, UnixMillis,
+    Admission, Approval, ApprovalFilter, ApprovalState, Ballot, Caller, Choice, DecideError, Gateway, Level,
+    Policy, Review, Reviewer, RunScope, Ticket,
 };
 use identity::{CallId, Role, Roles, RunId};
 use operations::{Operation, Write};
 use store::run::Record;
 use store::{Store, StoredApproval};
+use timestamp::{Clock, UnixMillis};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 

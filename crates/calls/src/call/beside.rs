@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use dialects::Limits;
 use gateway::limits::concurrency::Turn;
-use gateway::{Approval, ApprovalState, Caller, Gateway, Permit, UnixMillis};
+use gateway::{Approval, ApprovalState, Caller, Gateway, Permit};
 use operations::{Operation, Reason};
 use refusal::Refusal;
 use runs::{Readiness, Run};
@@ -214,7 +214,7 @@ pub fn awaiting(gateway: &Gateway, run: &Run, why: &str) -> Refusal {
         .with("awaited_operation", &approval.operation)
         .with("level_needed", approval.level.as_str())
         .with("approvals_needed", approval.needed.to_string())
-        .with("expires_at", moment(approval.expires_at))
+        .with("expires_at", approval.expires_at.to_string())
         .with("possible_meanwhile", MEANWHILE)
 }
 
@@ -234,11 +234,6 @@ fn situation(approval: &Approval) -> String {
     };
     format!(
         "not made: the run waits for a reviewer of another call (approval {approval_id}, `{operation}`; {deciders} can decide until {})",
-        moment(approval.expires_at)
+        approval.expires_at
     )
-}
-
-fn moment(UnixMillis(at): UnixMillis) -> String {
-    let at = i64::try_from(at).ok().and_then(|at| jiff::Timestamp::from_millisecond(at).ok());
-    at.map(|at| at.to_string()).unwrap_or_default()
 }

@@ -13,7 +13,7 @@ use operations::{CommandLimits, OpResult, Operation, Outcome, ProcessResult, Rea
 use prost::Message as _;
 use refusal::Refusal;
 use sha2::{Digest as _, Sha256};
-use store::duration_from_wire;
+use timestamp::duration_from_wire;
 use wire::v1::call_request::Request;
 use wire::v1::{self, CallRequest, CallResponse, call_response};
 

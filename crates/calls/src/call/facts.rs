@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dialects::Facts;
-use gateway::UnixMillis;
+use timestamp::Timestamp;
 
 use crate::Calls;
 use crate::table::Call;
@@ -21,12 +21,10 @@ pub(super) fn of(calls: &Calls, call: &Call, execution: Duration) -> Facts {
         approved_by: decided.as_ref().and_then(|approval| approval.decided_by.clone()).unwrap_or_default(),
         approved_at: decided
             .and_then(|approval| approval.decided_at)
-            .map(|UnixMillis(at)| i64::try_from(at).unwrap_or(i64::MAX))
-            .and_then(|at| jiff::Timestamp::from_millisecond(at).ok())
             .map(|at| at.to_string())
             .unwrap_or_default(),
         approval_id,
-        executed_at: jiff::Timestamp::now().to_string(),
+        executed_at: Timestamp::now().to_string(),
         ..Facts::default()
     }
 }

@@ -15,7 +15,7 @@ use gateway::{Approval, Caller};
 use identity::{CallId, Principal};
 use operations::{ExecResult, OpResult, Operation};
 use serde_json::{Value, json};
-use store::micros;
+use timestamp::micros;
 
 use super::decode::Decoded;
 use super::{Close, input};

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
-use gateway::{Approval, Clock as _, SystemClock, Ticket};
+use gateway::{Approval, Ticket};
 use identity::Principal;
 use operations::Reason;
 use refusal::Refusal;
 use runs::Run;
 use store::run::Hold;
+use timestamp::UnixMillis;
 use tokio::sync::oneshot;
 
 use super::asked::Asked;
@@ -50,7 +51,7 @@ pub async fn resume(calls: &Arc<Calls>, waiting: Vec<Pending>) {
             run: asker.via_token.then_some(asker.run),
             ..Principal::anonymous()
         };
-        let waited = SystemClock.now().since(approval.created_at);
+        let waited = UnixMillis::now().since(approval.created_at);
         let now = Instant::now();
         let task = CallTask {
             calls: calls.clone(),

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use gateway::limits::concurrency::{Caps, Count, Reservations, Together};
 use gateway::limits::{Agent, Scope, Throttle, Usage};
-use gateway::{Clock as _, SystemClock, UnixMillis};
 use identity::{Principal, RunId};
 use operations::Reason;
 use refusal::Refusal;
 use runs::Runs;
 use serde_json::json;
-use store::duration_from_wire;
+use timestamp::{UnixMillis, duration_from_wire};
 use wire::v1;
 
 use super::Limits;
@@ -122,7 +121,7 @@ pub async fn throttle_agent(
     let Some(duration) = duration else {
         return Err(Refusal::invalid("duration", "must be more than zero and at most 30 days"));
     };
-    let throttle = Throttle { per_minute, until: SystemClock.now().after(duration) };
+    let throttle = Throttle { per_minute, until: UnixMillis::now().after(duration) };
     let in_force = limits.throttle(&agent, throttle, cause, &principal.name).await?;
     Ok(v1::ThrottleAgentResponse { throttle: Some(throttle_to_wire(agent, in_force)) })
 }
@@ -162,7 +161,7 @@ fn throttle_to_wire(agent: Agent, throttle: Throttle) -> v1::Throttle {
         agent_id: id,
         principal,
         per_minute: throttle.per_minute,
-        until: Some(moment(throttle.until)),
+        until: Some(throttle.until.to_wire()),
     }
 }
 
@@ -178,15 +177,8 @@ fn limit(usage: &Usage) -> v1::RateLimit {
         length: Some(wire::duration(Duration::from_millis(window.span.millis()))),
         limit: window.limit.calls(),
         used: window.used,
-        room_at: window.room_at.map(moment),
-        empty_at: window.empty_at.map(moment),
+        room_at: window.room_at.map(UnixMillis::to_wire),
+        empty_at: window.empty_at.map(UnixMillis::to_wire),
     });
     v1::RateLimit { scope: scope.into(), name: name.clone(), windows: windows.collect() }
-}
-
-fn moment(at: UnixMillis) -> wire::Timestamp {
-    wire::Timestamp {
-        seconds: i64::try_from(at.0 / 1_000).unwrap_or(i64::MAX),
-        nanos: i32::try_from(at.0 % 1_000).unwrap_or(0) * 1_000_000,
-    }
 }

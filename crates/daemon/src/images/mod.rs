@@ -128,7 +128,7 @@ impl Images {
         output: mpsc::Sender<String>,
         cancel: &CancellationToken,
     ) -> Result<v1::Image, Refusal> {
-        let limit = match store::duration_from_wire(&header.timeout.unwrap_or_default()) {
+        let limit = match timestamp::duration_from_wire(&header.timeout.unwrap_or_default()) {
             Some(timeout) if timeout > self.bounds.timeout => {
                 let most = self.bounds.timeout.as_secs();
                 let message = format!("is above the daemon's limit of {most} seconds (images.timeout)");

@@ -13,7 +13,8 @@ use prost::Message as _;
 use refusal::chain;
 use runs::{Directories, TakenOver};
 use serde_json::json;
-use store::{Store, StoredCall, Timestamp};
+use store::{Store, StoredCall};
+use timestamp::Timestamp;
 use wire::v1::{CallResponse, call_response};
 
 pub(crate) use cursor::RecoveryCursor;
@@ -43,7 +44,7 @@ pub(crate) async fn look(log: &AuditLog, store: &Store, living: &BTreeSet<RunId>
     let mut follow = log.read_after(begun.after, false);
     while let Some(lines) = follow.next().await.map_err(|refusal| anyhow::anyhow!(refusal.message))? {
         for line in lines {
-            let at = Timestamp::of_record(line.record.time);
+            let at = line.record.time;
             if open.ends.last.is_none() {
                 // Earlier records are not read, so this is the earliest time known.
                 open.used = living.iter().map(|run| (*run, at)).collect();

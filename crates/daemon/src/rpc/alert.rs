@@ -11,8 +11,8 @@ use identity::{AlertId, Principal, Role, RunId};
 use operations::Reason;
 use refusal::Refusal;
 use runs::Runs;
-use store::Timestamp;
 use store::alert::{Alert, DeliveryState, ImposedState, Measure, Whom};
+use timestamp::UnixMillis;
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
@@ -166,7 +166,7 @@ fn state(alert: &Alert) -> State {
 }
 
 fn to_wire(alert: &Alert, principal: &Principal) -> v1::Alert {
-    let time = |millis: u64| Some(Timestamp::from_millis(millis).to_wire());
+    let time = |millis: u64| Some(UnixMillis(millis).to_wire());
     let severity = match alert.severity {
         Severity::Low => v1::alert::Severity::Low,
         Severity::Medium => v1::alert::Severity::Medium,

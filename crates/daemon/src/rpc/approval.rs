@@ -8,14 +8,13 @@ use calls::Approvals;
 use futures_util::{Stream, StreamExt as _, stream};
 use gateway::{
     Approval, ApprovalFilter, ApprovalState, Ballot, Choice, Consent, Covers, Form, Gateway, Remember,
-    UnixMillis,
 };
 use identity::{Principal, RunId};
 use operations::{FileState, Reason};
 use redact::Redactor;
 use refusal::Refusal;
 use runs::Runs;
-use store::Timestamp;
+use timestamp::UnixMillis;
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
@@ -230,7 +229,7 @@ fn state_from_wire(state: v1::approval::State) -> Result<Option<ApprovalState>, 
 
 fn to_wire(approval: &Approval, redactor: &Redactor) -> v1::Approval {
     let redactor = &*redactor.of(&approval.run_id);
-    let time = |time: UnixMillis| Timestamp::from_millis(time.0).to_wire();
+    let time = UnixMillis::to_wire;
     let state = match approval.state {
         ApprovalState::Pending => v1::approval::State::Pending,
         ApprovalState::Approved => v1::approval::State::Approved,
@@ -285,7 +284,7 @@ fn vote_to_wire(vote: &gateway::Vote) -> v1::ApprovalVote {
         principal: vote.principal.clone(),
         level: vote.level.as_str().to_owned(),
         approved: vote.choice == Choice::Approve,
-        voted_at: Some(Timestamp::from_millis(vote.at.0).to_wire()),
+        voted_at: Some(vote.at.to_wire()),
         comment: vote.comment.clone(),
     }
 }
@@ -320,6 +319,6 @@ fn consent_to_wire(consent: &Consent, redactor: &Redactor) -> v1::Consent {
         prefix,
         policy_digest: consent.policy_digest.clone(),
         given_by: consent.given_by.clone(),
-        given_at: Some(Timestamp::from_millis(consent.given_at.0).to_wire()),
+        given_at: Some(consent.given_at.to_wire()),
     }
 }

@@ -203,13 +203,9 @@ fn signed((checkpoint, key): (Checkpoint, String)) -> v1::Checkpoint {
 
 fn to_wire(line: Line) -> v1::AuditEvent {
     let Record { sequence, time, previous, hash, event, .. } = line.record;
-    let time = wire::Timestamp {
-        seconds: time.unix_seconds(),
-        nanos: i32::try_from(time.subsecond_nanos()).unwrap_or(0),
-    };
     v1::AuditEvent {
         sequence,
-        time: Some(time),
+        time: Some(time.to_wire()),
         kind: event.kind.as_str().to_owned(),
         run_id: event.run_id.unwrap_or_default(),
         call_id: event.call_id.unwrap_or_default(),

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use dialects::{Consent, Denied};
 use gateway::{
-    Clock as _, EXEC_READ_ONLY, Effect, Gateway, Grant, McpServer, Permissions, Policy, Scope, Subject,
-    SystemClock, Verdict, covers,
+    EXEC_READ_ONLY, Effect, Gateway, Grant, McpServer, Permissions, Policy, Scope, Subject, Verdict, covers,
 };
 use operations::McpTool;
 use store::run::Spec;
+use timestamp::UnixMillis;
 
 /// The policy and permissions that hold for one agent now.
 pub(super) struct Offered {
@@ -122,7 +122,7 @@ impl Offered {
         let Some(role) = self.policy.role(&self.role) else { return false };
         role.keys().any(about)
             || self.policy.teams_of(&self.agent).any(|(_, team)| team.keys().any(about))
-            || self.permissions.in_force(SystemClock.now()).any(|permission| {
+            || self.permissions.in_force(UnixMillis::now()).any(|permission| {
                 permission.effect == Effect::Grant && permission.scope.operation.as_deref().is_some_and(about)
             })
     }
@@ -136,7 +136,7 @@ impl Offered {
     ///
     /// A grant of a part of an operation is enough to list it. Only a revocation of the whole operation removes it.
     fn has(&self, effect: Effect, operation: &str) -> bool {
-        self.permissions.in_force(SystemClock.now()).any(|permission| {
+        self.permissions.in_force(UnixMillis::now()).any(|permission| {
             let Scope { operation: of, path, command } = &permission.scope;
             let whole = path.is_none() && command.is_empty();
             let is_theirs = match &permission.subject {

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use audit_service::AuditLog;
 use gateway::policy::ProfilePathRule;
-use gateway::{Effect, Gateway, PathPattern, Permission, Policy, Scope, Subject, UnixMillis};
+use gateway::{Effect, Gateway, PathPattern, Permission, Policy, Scope, Subject};
 use identity::{PermissionId, Principal};
 use refusal::Refusal;
-use store::Timestamp;
+use timestamp::UnixMillis;
 use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
 use wire::v1::permission_service_server::PermissionService;
 use wire::v1::{self, permission as wire_permission};
 
 use super::{portion, principal};
-use calls::grants::{Grants, now};
+use calls::grants::Grants;
 
 const MAX_PAGE: u32 = 1_000;
 
@@ -188,27 +188,21 @@ fn from_wire(
         preapproved: permission.preapproved,
         reason: permission.reason,
         by: principal.name.clone(),
-        at: now(),
+        at: UnixMillis::now(),
         expires_at,
         ended: None,
     })
 }
 
 fn moment(at: &wire::Timestamp) -> Result<UnixMillis, Refusal> {
-    let millis = u64::try_from(at.seconds).ok().and_then(|seconds| seconds.checked_mul(1_000));
-    let nanos = u64::try_from(at.nanos).ok().filter(|nanos| *nanos < 1_000_000_000);
-    // A date can be no later than the year 9999.
-    let millis = millis.zip(nanos).map(|(millis, nanos)| millis + nanos / 1_000_000);
-    millis
-        .filter(|millis| *millis < 253_402_300_800_000)
-        .map(UnixMillis)
+    UnixMillis::from_wire(at)
         .ok_or_else(|| Refusal::invalid("expires_at", "must be a time in the years 1970 to 9999"))
 }
 
 fn to_wire(permission: Permission) -> v1::Permission {
     use wire_permission::Subject as Named;
-    let in_force = permission.is_in_force(now());
-    let at = |millis: UnixMillis| Timestamp::from_millis(millis.0).to_wire();
+    let in_force = permission.is_in_force(UnixMillis::now());
+    let at = UnixMillis::to_wire;
     let Permission { id, effect, subject, scope, preapproved, reason, by, at: made, expires_at, ended } =
         permission;
     let (ended_by, ended_at, ended_reason) =

@@ -8,7 +8,7 @@ use calls::Calls;
 use identity::{Principal, RunId};
 use processes::Process;
 use refusal::Refusal;
-use store::duration_from_wire;
+use timestamp::duration_from_wire;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 use wire::v1::process_service_server::ProcessService;

@@ -8,7 +8,7 @@ use identity::{Principal, RunId};
 use operations::Reason;
 use processes::Process;
 use refusal::Refusal;
-use store::duration_from_wire;
+use timestamp::duration_from_wire;
 use tonic::{Request, Response, Status};
 use wire::v1::result::Kind as OpResult;
 use wire::v1::session_service_server::SessionService;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway::{Gateway, UnixMillis};
+use gateway::Gateway;
 use identity::{ApiToken, Principal, Role, Roles, RunId, TokenId};
 use ipnet::IpNet;
-use listener::{Tokens, now};
+use listener::Tokens;
 use operations::Reason;
 use refusal::Refusal;
-use store::{Timestamp, duration_from_wire};
+use timestamp::{UnixMillis, duration_from_wire};
 use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
 use wire::v1;
@@ -100,7 +100,7 @@ impl Service {
         let runs = token.run_ids.iter().map(|run| RunId::parse(run)).collect::<Result<_, _>>()?;
         let networks = token.source_networks.iter().map(|network| parse_network(network));
         let networks = networks.collect::<Result<_, _>>()?;
-        let created_at = now();
+        let created_at = UnixMillis::now();
         let lifetime = lifetime(request.lifetime.as_ref(), self.tokens.max_lifetime())?;
         let id = TokenId::new();
         let (secret, hash) = ApiToken::issue(id);
@@ -163,7 +163,7 @@ fn parse_network(text: &str) -> Result<IpNet, Refusal> {
 }
 
 fn to_wire(token: ApiToken) -> v1::Token {
-    let time = |at: UnixMillis| Some(Timestamp::from_millis(at.0).to_wire());
+    let time = |at: UnixMillis| Some(at.to_wire());
     v1::Token {
         token_id: token.id.to_string(),
         name: token.name,

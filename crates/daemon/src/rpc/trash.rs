@@ -6,7 +6,7 @@ use identity::RunId;
 use operations::{EntryType, Reason, TrashEntry};
 use refusal::Refusal;
 use runs::{Deleted, Runs, Trash};
-use store::Timestamp;
+use timestamp::UnixMillis;
 use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::trash_service_server::TrashService;
@@ -101,6 +101,6 @@ fn to_wire(deleted: Deleted) -> v1::TrashEntry {
         size_bytes: record.size_bytes,
         sha256: record.sha256,
         mode: record.mode,
-        deleted_at: Some(Timestamp::from_millis(entry.deleted_unix_ms).to_wire()),
+        deleted_at: Some(UnixMillis(entry.deleted_unix_ms).to_wire()),
     }
 }

@@ -7,12 +7,12 @@ use std::sync::OnceLock;
 use jail::SandboxPath;
 use operations::{Bound, Bounds, FileState, Held, Operation};
 use serde::{Deserialize, Serialize};
+use timestamp::UnixMillis;
 use uuid::Uuid;
 
 use super::vote::{Choice, Vote};
 use crate::admission::Ticket;
 use crate::caller::{Caller, RunScope};
-use crate::clock::UnixMillis;
 use crate::consent::{Consent, Form, Level};
 use crate::decision::{Decision, Risk, Verdict};
 use crate::policy::Terms;

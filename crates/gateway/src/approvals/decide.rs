@@ -4,7 +4,8 @@ use super::approval::{Approval, ApprovalState, MAX_COMMENT_CHARS, PermitState};
 use super::memory::{self, Memory};
 use super::table::Approvals;
 use super::vote::{Ballot, Choice, Reviewer, Vote};
-use crate::clock::UnixMillis;
+use timestamp::UnixMillis;
+
 use crate::consent::{Level, NotRemembered};
 
 /// Reason why a decision was not accepted. The approval is unchanged.

@@ -14,11 +14,11 @@
 use std::collections::BTreeMap;
 
 use operations::{Exec, Git, Operation};
+use timestamp::UnixMillis;
 use uuid::Uuid;
 
 use super::approval::Approval;
 use crate::admission::Ticket;
-use crate::clock::UnixMillis;
 use crate::consent::{Consent, Covers, Form, MAX_PER_RUN, MAX_WORDS, NotRemembered, Remember};
 use crate::decision::Risk;
 use crate::exec::{only_reads, plain_argv};

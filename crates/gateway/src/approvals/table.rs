@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use operations::{Bound, Held, Operation, Reason};
+use timestamp::UnixMillis;
 use uuid::Uuid;
 
 use super::approval::{Approval, ApprovalFilter, ApprovalState, FORMAT, PermitState, RestoreError, Review};
 use super::memory;
 use crate::admission::Ticket;
-use crate::clock::UnixMillis;
 use crate::decision::Refusal;
 use crate::permission::refusal;
 use crate::policy::{DecisionTime, Policy};

@@ -1,8 +1,8 @@
 //! Reviewers and their votes.
 
 use serde::{Deserialize, Serialize};
+use timestamp::UnixMillis;
 
-use crate::clock::UnixMillis;
 use crate::consent::{Level, Remember};
 
 #[derive(Debug, Clone, PartialEq, Eq)]

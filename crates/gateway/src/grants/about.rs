@@ -59,9 +59,9 @@ fn bit(operation: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     use operations::{Mcp, McpTool};
+    use timestamp::UnixMillis;
 
     use super::*;
-    use crate::clock::UnixMillis;
     use crate::exec::Sight;
     use crate::grants::{Scope, Subject};
     use crate::testing::{delete, exec, shell, write};

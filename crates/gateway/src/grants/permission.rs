@@ -6,8 +6,8 @@ use jail::SandboxPath;
 use operations::deny::is_denied;
 use operations::{Git, Operation, PathPattern};
 use serde::{Deserialize, Serialize};
+use timestamp::UnixMillis;
 
-use crate::clock::UnixMillis;
 use crate::exec::{Sight, named_files};
 use crate::policy::names::{covers, is_of_tools};
 use crate::policy::{EXEC_READ_ONLY, Policy, Words};

@@ -5,10 +5,10 @@ use std::hash::RandomState;
 use std::sync::Arc;
 
 use operations::Operation;
+use timestamp::UnixMillis;
 
 use super::about::About;
 use super::permission::{Effect, Permission, Subject};
-use crate::clock::UnixMillis;
 use crate::exec::Sight;
 
 /// Most permissions that may be in force at the same time.

@@ -2,11 +2,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use operations::{Encoding, Exec, Git, Grep, Operation, Read, ReadPart};
+use timestamp::{Clock as _, UnixMillis};
 
 use super::{BadPermission, Effect, MAX_IN_FORCE, PathPattern, Permission, Permissions, Scope, Subject};
 use crate::admission::Admission;
 use crate::approvals::{Ballot, Choice, Review, Reviewer};
-use crate::clock::{Clock as _, UnixMillis};
 use crate::consent::Level;
 use crate::decision::Verdict::{self, Allow, Ask, Deny};
 use crate::gateway::Gateway;

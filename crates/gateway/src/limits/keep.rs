@@ -11,12 +11,12 @@
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
+use timestamp::UnixMillis;
 
 use super::counter::Counter;
 use super::key::Key;
 use super::series::Series;
 use super::{BEFORE, Limits, Moment, Scope, Span};
-use crate::clock::UnixMillis;
 
 /// The copy of one counter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

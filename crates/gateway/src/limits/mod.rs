@@ -50,11 +50,11 @@ pub use throttle::{Throttle, ThrottleSource};
 pub use usage::{Usage, Window};
 
 use crate::caller::Caller;
-use crate::clock::Clock;
 use counter::{Counter, Full};
 use key::Key;
 use table::{NotCounted, Table};
 use throttle::Throttles;
+use timestamp::Clock;
 
 /// Milliseconds since the daemon started plus [`BEFORE`], which leaves room for two days of an earlier daemon's counts.
 type Moment = u64;

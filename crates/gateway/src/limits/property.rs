@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
+use timestamp::UnixMillis;
 
 use super::quota::{Limit, Quota, RateLimits, Span};
 use super::series::GRAINS;
 use super::{Limits, NotAdmitted};
-use crate::clock::UnixMillis;
 use crate::testing::{TestClock, caller};
 
 #[derive(Debug, Clone)]

@@ -3,9 +3,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use operations::{Encoding, List, Operation, Read, ReadPart, Reason};
+use timestamp::{Clock as _, UnixMillis};
 
 use super::{Agent, Counted, KeptCounters, Limits, Scope, Span, Throttle, ThrottleSource};
-use crate::clock::{Clock as _, UnixMillis};
 use crate::testing::{TestClock, caller, limited, path, run, write};
 use crate::{Admission, Caller, Choice, Gateway, Policy, Refusal, Review, Reviewer};
 

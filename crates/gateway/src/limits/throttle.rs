@@ -5,11 +5,11 @@ use std::hash::RandomState;
 use hashbrown::{Equivalent, HashMap};
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
+use timestamp::UnixMillis;
 
 use super::key::Key;
 use super::quota::{Limit, Quota};
 use super::{Agent, Limits, Moment};
-use crate::clock::UnixMillis;
 
 /// A limit on all calls of an agent, besides the policy. It never allows more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use super::quota::{Limit, Quota, RateLimits, Span};
 use super::{Agent, Limits, Scope};
-use crate::clock::UnixMillis;
+use timestamp::UnixMillis;
 
 /// One window of one scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

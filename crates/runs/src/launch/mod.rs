@@ -25,10 +25,11 @@ use containers::{
 use executor::{Directory, GuestLane, HostWorkerLane, Lanes, engine_refusal};
 use gateway::Profile;
 use gateway::policy::{RootMode, TmpMode, WorkspaceMode};
+use host_launch::Owner;
 use identity::{Principal, RunId};
 use operations::{Environment, Reason};
 use refusal::Refusal;
-use store::run::{LaunchFingerprint, Layer, Limits, Owner, Ownership, Place, Record, Started, Workspace};
+use store::run::{LaunchFingerprint, Layer, Limits, Ownership, Place, Record, Started, Workspace};
 use tokio::task::block_in_place;
 
 use crate::default_image::DefaultImageSource;

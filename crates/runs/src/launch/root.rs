@@ -8,10 +8,11 @@ use containers::{
     UsableImage,
 };
 use executor::engine_refusal;
+use host_launch::Owner;
 use identity::Principal;
 use operations::Reason;
 use refusal::{Refusal, chain};
-use store::run::{Owner, Place, Record};
+use store::run::{Place, Record};
 use tokio::task::block_in_place;
 
 use super::Launcher;

@@ -7,11 +7,12 @@ use std::path::Path;
 
 use containers::{Amount, HostUser, IdMap, MountError, OverlayError, UserMap};
 use executor::{Directory, LinkedRepository};
+use host_launch::Owner;
 use identity::Principal;
 use operations::Reason;
 use refusal::{Refusal, chain};
 use rustix::fs::{Gid, Mode, OFlags, Uid};
-use store::run::{Changes, Layer, Owner, Record, Workspace};
+use store::run::{Changes, Layer, Record, Workspace};
 use tokio::task::block_in_place;
 
 use super::Launcher;

@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use gateway::{Clock as _, SystemClock};
 use identity::{CallId, RunId};
 use prost::Message as _;
 use refusal::chain;
 use rusqlite::{Connection, Row, Transaction, params};
 use seal::Seal;
+use timestamp::UnixMillis;
 use tokio_util::sync::CancellationToken;
 use wire::v1::{CallResponse, call_response::Status};
 
@@ -155,7 +155,7 @@ pub(super) struct Room<'t> {
 impl Store {
     pub(super) fn room<'t>(&'t self, transaction: &'t Transaction<'t>) -> Room<'t> {
         let kept = &self.0.outcomes;
-        let now = i64::try_from(SystemClock.now().0).unwrap_or(i64::MAX);
+        let now = i64::try_from(UnixMillis::now().0).unwrap_or(i64::MAX);
         Room { transaction, kept, seal: &self.0.seal, limit: kept.limit(), used: kept.used(), now }
     }
 

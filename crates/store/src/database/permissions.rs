@@ -1,7 +1,8 @@
 //! Permissions that operators granted and revoked.
 
-use gateway::{Permission, UnixMillis};
+use gateway::Permission;
 use rusqlite::params;
+use timestamp::UnixMillis;
 
 use super::{Store, StoreError};
 
@@ -67,7 +68,8 @@ fn signed(millis: u64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use gateway::{Effect, Ended, Permission, Scope, Subject, UnixMillis};
+    use gateway::{Effect, Ended, Permission, Scope, Subject};
+    use timestamp::UnixMillis;
 
     use crate::database::Store;
 

@@ -1,8 +1,8 @@
 //! API tokens: their records, which contain no secret.
 
-use gateway::UnixMillis;
 use identity::ApiToken;
 use rusqlite::params;
+use timestamp::UnixMillis;
 
 use super::{Store, StoreError};
 
@@ -45,8 +45,8 @@ fn signed(at: UnixMillis) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use gateway::UnixMillis;
     use identity::{ApiToken, ApiTokenEnded, Roles, TokenId};
+    use timestamp::UnixMillis;
 
     use super::OVER;
     use crate::database::{OutcomeBounds, Store};

@@ -2,9 +2,8 @@
 
 use containers::Group;
 use serde::{Deserialize, Serialize};
+use timestamp::Timestamp;
 use wire::v1;
-
-use crate::time::Timestamp;
 
 /// Reason why a run is paused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,11 +6,10 @@
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
+use host_launch::Owner;
 use identity::RunId;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-
-use super::Owner;
 
 /// Facts of a run's launch that the rest of its record does not contain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,14 +10,14 @@ use std::time::Duration;
 use audit::{Event, Kind};
 use containers::Amount;
 use gateway::policy::ContainerLimits;
+use host_launch::Owner;
 use identity::{Principal, RunId, TokenHash};
 use serde::{Deserialize, Serialize};
+use timestamp::Timestamp;
 use wire::v1;
 
 pub use hold::{Held, Hold};
 pub use launch_fingerprint::{LaunchFingerprint, Linked, Place};
-
-use crate::time::Timestamp;
 
 /// Phase of a run's life.
 ///
@@ -91,13 +91,6 @@ pub enum Workspace {
         /// Path as requested.
         path: PathBuf,
     },
-}
-
-/// Owner of a workspace's files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Owner {
-    pub uid: u32,
-    pub gid: u32,
 }
 
 /// A managed or cloned workspace.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::clock::UnixMillis;
+use timestamp::UnixMillis;
 
 /// Kind of a slot's call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use operations::{Bound, Git, Operation, Write};
+use timestamp::{Clock, UnixMillis};
 
 use super::model::{Asked, Does, Remembered, State};
 use super::{Forged, SLOTS, Step};
@@ -13,7 +14,6 @@ use crate::approvals::{
     Approval, ApprovalFilter, ApprovalState, Ballot, Choice, DecideError, REDEEM_WITHIN, Review, Reviewer,
 };
 use crate::caller::{Caller, RunScope};
-use crate::clock::{Clock, UnixMillis};
 use crate::consent::{Consent, Level, Remember};
 use crate::gateway::Gateway;
 use crate::permit::Permit;

@@ -39,10 +39,10 @@ mod tests;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
-use crate::clock::Clock;
 use groups::Name;
 use parking_lot::Mutex;
 use schedule::Schedule;
+use timestamp::Clock;
 
 pub(crate) use caps::STRICT_CAPS;
 pub use caps::{Busy, Caps, Count, Together, Turn, Whole};
