@@ -164,7 +164,7 @@ fn impose(gateway: &Gateway) {
         let agent = AGENTS / ALERTS * number;
         let (principal, agent_id) = (format!("uid:{}", 1_000 + agent % 50), format!("agent-{agent}"));
         gateway.limits().throttle(
-            gateway::limits::ThrottleSource::Operator,
+            cofferdam_gateway::limits::ThrottleSource::Operator,
             &Agent { principal: principal.clone(), id: agent_id.clone() },
             Throttle { per_minute: 1_000_000, until },
         );

@@ -388,9 +388,9 @@ fn rotate(n: usize, loses_key: bool) -> bool {
         writer.resume_signer(&mut signer).unwrap();
     }
     writer.append(&call(2)).unwrap();
-    let signed = writer.checkpoint(&signer).unwrap().unwrap();
+    let checkpoint = writer.checkpoint(&signer).unwrap().unwrap();
     let named = writer.ledger.key().unwrap();
-    assert!(signed.is_signed_by(&named), "operation {n}, loses its key: {loses_key}: {rotated:?}");
+    assert!(checkpoint.is_signed_by(&named), "operation {n}, loses its key: {loses_key}: {rotated:?}");
     assert_eq!(Signer::open(&key, writer.log_id(), Some(&named)).unwrap().verifier_key(), &named);
     reached
 }

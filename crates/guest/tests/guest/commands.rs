@@ -177,9 +177,9 @@ async fn a_placed_command_waits_for_its_place() {
     let exec = Operation::Exec(sh("echo $$; sleep 1000 & exit 3"));
     let finished = guest.finish(exec, Bounds::default(), Some(group.clone()), CancellationToken::new()).await;
     let done = result(finished.unwrap().outcome);
-    assert_eq!(done.stdout.trim().parse().ok(), *group.pid.lock().unwrap());
+    assert_eq!(done.stdout.trim().parse().ok(), *group.pid.lock());
     assert_eq!((done.exit_code, done.kill.as_ref().unwrap().method()), (Some(3), KillMethod::CgroupV2Kill));
-    assert_eq!(*group.forced.lock().unwrap(), Some(false));
+    assert_eq!(*group.forced.lock(), Some(false));
 }
 
 #[tokio::test]

@@ -152,7 +152,7 @@ async fn a_placed_command_is_ended_by_the_daemon() {
     let done = given_enough(Duration::from_millis(200), run, said).await;
     assert_eq!((done.timed_out, done.signal, done.stdout.as_str()), (true, Some(9), "hi\n"));
     assert_eq!(
-        (*group.forced.lock().unwrap(), done.kill.as_ref().unwrap().method()),
+        (*group.forced.lock(), done.kill.as_ref().unwrap().method()),
         (Some(true), KillMethod::CgroupV2Kill)
     );
 }

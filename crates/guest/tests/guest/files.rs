@@ -50,7 +50,7 @@ async fn an_outcome_that_no_frame_holds_fails_its_call_and_not_the_guest() {
         let done = guest.finish(read("a"), bounds.clone(), None, CancellationToken::new()).await.unwrap();
         match done.outcome {
             Ok(Reply::Result(OpResult::Read(read))) => {
-                assert!(read.content.len() == size && size + 4096 <= 4 << 20)
+                assert!(read.content.len() == size && size + 4096 <= 4 << 20);
             }
             outcome => assert_eq!(outcome.unwrap_err().reason, Reason::ReadLimit, "{size}"),
         }

@@ -14,6 +14,7 @@ use operations::{
     Bounds, CommandEnd, CommandReport, EndedBy, Exec, ExecResult, KillEvidence, KillMethod, Operation, Stop,
     ToolFailure,
 };
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio_util::sync::CancellationToken;

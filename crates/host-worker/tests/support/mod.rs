@@ -21,7 +21,7 @@ use operations::{
 use tempfile::TempDir;
 use wire::v1::{self, git_request};
 use wire::worker::v1::{Cancel, FromWorker, Go, Hello, Ping, Start, ToWorker, from_worker, to_worker};
-use worker_protocol::convert::{bounds_to_wire, outcome_from_wire};
+use worker_protocol::convert::{Reply, bounds_to_wire, outcome_from_wire};
 use worker_protocol::frame::{FrameBuffer, encode};
 
 pub use dice::Dice;
@@ -318,7 +318,8 @@ impl Hand {
             }
             let message = self.receive().expect("the host worker ended");
             if let Some(from_worker::Body::Outcome(outcome)) = message.body {
-                self.answers.insert(message.id, outcome_from_wire(outcome).unwrap());
+                let answer = outcome_from_wire(outcome).unwrap();
+                self.answers.insert(message.id, answer.and_then(Reply::result));
             }
         }
     }

@@ -8,9 +8,8 @@ mod lines;
 mod scan;
 mod shown;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use operations::{Exit, Reason, SessionResult, SessionState, ToolFailure};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use wire::v1;
 
@@ -111,7 +110,7 @@ impl Session {
     pub(crate) fn judge(&self, result: SessionResult, oom_kills: Option<u64>) -> SessionResult {
         let limit = match (result.state(), Exit::of(result.exit_code, None)) {
             (SessionState::Done, Some(exit)) => {
-                let before = self.state().oom_kills;
+                let before = self.state.lock().oom_kills;
                 let out_of_memory = before.zip(oom_kills).is_some_and(|(before, now)| now > before);
                 exit.limit(false, out_of_memory)
             }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jail::SandboxPath;
 use operations::{Bounds, Exec, KillEvidence, KillMethod, List, Operation};
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::sync::mpsc;
 use wire::v1;

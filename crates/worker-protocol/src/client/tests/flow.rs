@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use operations::Bounds;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
