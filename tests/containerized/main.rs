@@ -157,7 +157,7 @@ fn run_commands(stack: &Stack, run: &str) {
     assert_eq!(late["result"]["exec"]["timedOut"], true, "{late:#}");
     assert_eq!(late["result"]["exec"]["signal"], 15, "{late:#}");
     let method = late["result"]["exec"]["kill"]["method"].as_str().unwrap();
-    assert!(method.starts_with("cgroup-"), "{late:#}");
+    assert!(method.starts_with("CGROUP_"), "{late:#}");
 }
 
 fn edit_and_commit(stack: &Stack, run: &str) {

@@ -80,7 +80,7 @@ async fn j6_a_token_of_an_issuer_opens_what_its_claims_are_worth_and_is_on_recor
         ("oidc:corp:alice", "method_with_api_token"),
         ("oidc:corp:carol", "method"),
         ("oidc:corp:root", "method_with_api_token"),
-        ("stranger", "bad_token"),
+        ("anonymous", "bad_token"),
     ];
     let attempt = |event: &v1::AuditEvent| record(event)["details"]["attempt"].clone();
     let missing = |attempts: &[v1::AuditEvent]| {

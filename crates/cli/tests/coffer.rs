@@ -71,7 +71,7 @@ fn runs_are_found_by_either_end_on_any_page() {
 
     let (code, out, err) = coffer(&daemon, &["run", "show", "0198"]);
     assert_eq!((code, out.as_str()), (2, ""));
-    assert!(err.contains("any of 2 run ids"), "{err}");
+    assert!(err.contains("matches 2 run ids"), "{err}");
 
     let (code, _, err) = coffer(&daemon, &["run", "show"]);
     assert_eq!(code, 2);

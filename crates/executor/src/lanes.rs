@@ -108,7 +108,7 @@ impl Lanes {
         let left = leaf.as_ref().and_then(|leaf| leaf.left());
         let (events, metered) = leaf.map_or_else(Default::default, |leaf| (leaf.events(), leaf.metered()));
         let mut finished = ended.unwrap_or_else(failed);
-        // Of a command whose worker was lost, too.
+        // Applies also to a command whose worker was lost.
         finished.usage = metered.over(finished.usage);
         let kept = match left {
             Some(left) if finished.outcome.is_ok() => context.keep(left).await,
@@ -184,7 +184,7 @@ impl Lanes {
         spec: CallSpec<'_>,
         cancel: CancellationToken,
     ) -> (Result<Finished<Reply>, ToolFailure>, Option<Arc<LeafPlacement>>) {
-        // What a reviewer has consented to goes on while other commands stand still, among which those are that wait.
+        // A command to which a reviewer consented runs while all other commands are frozen. The waiting processes are frozen with them.
         let alone = spec.bounds.held_to.is_some();
         if let Some((serving, Ready { prepared, leaf })) = (!alone).then(|| self.guest.prefork()).flatten() {
             leaf.begin();
@@ -211,7 +211,7 @@ impl Lanes {
         self.guest.cgroup().map(|(cgroup, _)| cgroup.limit_events().oom_kills)
     }
 
-    /// A command has been answered: nobody waits while the process for the next one is made.
+    /// Starts to make processes for the next commands. Called after a command was answered, so that no client waits for it.
     pub fn answered(&self) {
         self.guest.refill();
     }

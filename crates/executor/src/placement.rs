@@ -97,7 +97,7 @@ impl LeafPlacement {
         self.state.counts.lock().events
     }
 
-    /// What the command used. Known when it has been finished.
+    /// Returns the resources that the command used. Known after it has finished.
     pub(crate) fn metered(&self) -> Metered {
         self.state.counts.lock().command
     }

@@ -332,6 +332,6 @@ fn a_full_disk_is_told_and_what_was_done_stays_whole() {
     let names = fs::read_dir(&beneath).unwrap().count();
     unmount();
     let failed = failed.unwrap_err();
-    assert!(failed.contains("after 1 changes") && failed.contains("no space"), "{failed}");
+    assert!(failed.contains("1 changes were applied") && failed.contains("no space"), "{failed}");
     assert_eq!((a.as_str(), z.as_str(), names), ("small\n", "old\n", 2));
 }

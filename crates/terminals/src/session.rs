@@ -71,9 +71,9 @@ pub(super) struct Session<R> {
 pub(super) struct End {
     /// Reason for the end; `None` if the session ended by itself.
     pub(super) cause: Option<Cause>,
-    /// What the lane says of the command.
+    /// Outcome of the command, from the lane.
     pub(super) finished: Result<Finished<Reply>, LaneError>,
-    /// What the kernel counted, whatever the lane says.
+    /// Resources that the kernel counted, even if the lane was lost.
     pub(super) metered: Metered,
 }
 

@@ -90,7 +90,7 @@ mod tests {
             "{low}"
         );
         let full = finding(&disk(State::Full), &[]).follows.unwrap();
-        assert!(full.contains("no command is run: runs use none of it"), "{full}");
+        assert!(full.contains("can neither write nor run commands: runs use none of it"), "{full}");
         assert_eq!(examine(&ListRunsResponse::default()), None);
     }
 }

@@ -247,7 +247,7 @@ fn an_envelope_that_is_wrong_says_where() {
         ("*** Begin Patch\n*** Update File: x\nhello\n*** End Patch\n", "line 3: every line of a hunk"),
         ("*** Begin Patch\n*** Remove File: x\n*** End Patch\n", "line 2: expected `*** Add File: PATH`"),
         ("*** Begin Patch\n*** Delete File: x\n*** Delete File: ./x\n*** End Patch\n", "named twice"),
-        ("*** Begin Patch\n*** Delete File: x\n*** End Patch\nmore\n", "line 4: text behind"),
+        ("*** Begin Patch\n*** Delete File: x\n*** End Patch\nmore\n", "line 4: there is text after"),
         (
             "*** Begin Patch\n*** Delete File: /etc/passwd\n*** End Patch\n",
             "line 2: /etc/passwd: absolute paths",
