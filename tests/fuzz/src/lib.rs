@@ -12,7 +12,9 @@ pub mod worker;
 
 use std::borrow::Cow;
 
-use operations::{Grep, Operation};
+use operations::{Grep, Malformed, Operation};
+use wire::v1;
+use wire::v1::operation::Kind;
 
 /// The input as text. Bytes that are none are replaced, so that no input is wasted.
 pub fn text(data: &[u8]) -> Cow<'_, str> {
@@ -25,10 +27,15 @@ pub fn is_one_line(message: &str) -> bool {
         .contains(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}'))
 }
 
+/// Parses a request as the daemon does.
+pub fn parsed(kind: Kind) -> Result<Operation, Malformed> {
+    Operation::parse(v1::Operation { kind: Some(kind) })
+}
+
 /// The operation comes out of the wire as it went in. Only a regular expression between slashes of its own is written in
 /// another way, since such slashes mean a regular expression to the wire.
 pub fn survives_the_wire(operation: &Operation) {
-    let there_and_back = |operation| Operation::parse(operation.message());
+    let there_and_back = |operation: &Operation| Operation::parse(operation.message());
     let expected = match operation {
         Operation::Grep(grep) if grep.regex && grep.pattern.starts_with('/') => {
             let again = there_and_back(operation).expect("still an operation");

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use operations::{KillEvidence, KillMethod};
+use parking_lot::Mutex;
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::task::JoinHandle;
@@ -124,7 +125,9 @@ impl Placement for Leaf {
 
     fn finish(&self, _: bool) -> Pin<Box<dyn Future<Output = KillEvidence> + Send + '_>> {
         self.finished.fetch_add(1, Ordering::Relaxed);
-        Box::pin(async { KillEvidence { ended: 1, left: 0, method: Self::METHOD.into(), ..KillEvidence::default() } })
+        Box::pin(async {
+            KillEvidence { ended: 1, left: 0, method: Self::METHOD.into(), ..KillEvidence::default() }
+        })
     }
 }
 
@@ -146,7 +149,7 @@ impl Gauge {
     /// unless the command was cut at a limit.
     pub fn check(&self, finished: &Finished<Reply>) {
         let Ok(Reply::Command(report)) = &finished.outcome else { return };
-        let [stdout, stderr] = *self.taken.lock().expect("not poisoned");
+        let [stdout, stderr] = *self.taken.lock();
         assert!(
             stdout <= report.stdout.bytes && stderr <= report.stderr.bytes,
             "{stdout} {stderr} {report:?}"

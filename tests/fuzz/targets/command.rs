@@ -10,8 +10,10 @@ use std::sync::LazyLock;
 use fuzz::{is_one_line, text};
 use gateway::{Admission, Gateway};
 use libfuzzer_sys::fuzz_target;
-use operations::deny::{NAMES, base_name, is_denied, is_denied_with};
-use operations::{Exec, Operation, raw};
+use operations::deny::{DenyList, NAMES, base_name, is_denied};
+use operations::{Exec, Operation};
+use wire::v1;
+use wire::v1::operation::Kind;
 
 static GATEWAY: LazyLock<Gateway> = LazyLock::new(fuzz::door::gateway);
 
@@ -23,20 +25,20 @@ fuzz_target!(|data: &[u8]| {
     let Some((flags, rest)) = data.split_first() else { return };
     let text = text(rest);
     if flags & 4 != 0 {
-        let request = raw::Shell { script: text.into_owned(), ..raw::Shell::default() };
-        return request.into_operation().map_or((), |operation| judged(&operation));
+        let request = v1::ShellRequest { script: text.into_owned(), ..v1::ShellRequest::default() };
+        return fuzz::parsed(Kind::Shell(request)).map_or((), |operation| judged(&operation));
     }
     let mut words = text.split('\0').map(str::to_owned);
-    let request = raw::Exec {
+    let request = v1::ExecRequest {
         command: words.next().unwrap_or_default(),
         // What a shell may read, too.
         stdin: if flags & 8 != 0 { words.next_back().unwrap_or_default().into() } else { Vec::new() },
         args: words.collect(),
         cwd: if flags & 1 != 0 { ".git/hooks".into() } else { String::new() },
         env: if flags & 2 != 0 { [("PATH".to_owned(), "/workspace".to_owned())].into() } else { [].into() },
-        ..raw::Exec::default()
+        ..v1::ExecRequest::default()
     };
-    let Ok(operation) = request.into_operation() else { return };
+    let Ok(operation) = fuzz::parsed(Kind::Exec(request)) else { return };
     judged(&operation);
     if let Operation::Exec(exec) = &operation {
         denied_by_name(&exec.command);
@@ -81,5 +83,5 @@ fn denied_by_name(program: &str) {
     // Beside these: `grm`, `uu-rm`, and what is one of them to a file system without case.
     let remade = last.starts_with('g') || last.starts_with("uu") || !last.is_ascii();
     assert!(is_denied(program) == listed || remade && !listed, "{program:?}");
-    assert!(is_denied_with(program, &[&last]) && is_denied_with(program, &["*"]));
+    assert!(DenyList::On.denies(program, &[&last]) && DenyList::On.denies(program, &["*"]));
 }

@@ -5,7 +5,7 @@
 
 #![no_main]
 
-use dialects::{Dialect, Made, find, forge, names};
+use dialects::{Dialect, Limits, Made, find, forge, names};
 use fuzz::{is_one_line, survives_the_wire, text};
 use libfuzzer_sys::fuzz_target;
 use operations::ToolFailure;
@@ -20,7 +20,7 @@ fuzz_target!(|data: &[u8]| {
         .flat_map(|dialect| dialect.tools().iter().map(move |tool| (dialect, tool.name)))
         .collect();
     let (dialect, tool) = tools[usize::from(*which) % tools.len()];
-    match dialect.parse(tool, &arguments) {
+    match dialect.parse(tool, &arguments, &Limits::default()) {
         Ok(operation) => {
             let known = dialect.tool(tool).expect("a tool").operations;
             assert!(known.contains(&operation.name()), "{operation:?}");

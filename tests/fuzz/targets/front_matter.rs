@@ -7,10 +7,10 @@
 
 use std::sync::LazyLock;
 
+use file_ops::patch;
 use fuzz::scene::{Scene, path, wide};
 use fuzz::{is_one_line, text};
 use libfuzzer_sys::fuzz_target;
-use file_ops::patch;
 use operations::{FrontMatter, OpResult, Patch, PatchChange, PatchResult, Reason, ToolFailure};
 
 static SCENE: LazyLock<Scene> = LazyLock::new(|| Scene::new(&["f.md".to_owned()]));

@@ -7,11 +7,13 @@
 
 use std::sync::LazyLock;
 
+use file_ops::{Cancel, glob};
 use fuzz::scene::{Scene, names, wide};
 use fuzz::text;
 use libfuzzer_sys::fuzz_target;
-use file_ops::{Cancel, glob};
-use operations::{OpResult, Operation, Reason, raw};
+use operations::{OpResult, Operation, Reason};
+use wire::v1;
+use wire::v1::operation::Kind;
 
 static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
     let mut names = names();
@@ -22,13 +24,13 @@ static SCENE: LazyLock<Scene> = LazyLock::new(|| Scene::new(&NAMES));
 
 fuzz_target!(|data: &[u8]| {
     let pattern = text(data).into_owned();
-    let request = raw::Glob {
+    let request = v1::GlobRequest {
         pattern: pattern.clone(),
         include_ignored: true,
         max_results: Some(10_000),
-        ..raw::Glob::default()
+        ..v1::GlobRequest::default()
     };
-    let Ok(Operation::Glob(request)) = request.into_operation() else { return };
+    let Ok(Operation::Glob(request)) = fuzz::parsed(Kind::Glob(request)) else { return };
     let found = match glob(&SCENE.jail, &request, &wide(), &Cancel::default()) {
         Ok(OpResult::Glob(found)) => found,
         Ok(other) => panic!("a glob answered {other:?}"),

@@ -7,11 +7,13 @@
 
 use std::sync::LazyLock;
 
+use file_ops::{Cancel, grep};
 use fuzz::scene::{Scene, path, wide};
 use fuzz::text;
 use libfuzzer_sys::fuzz_target;
-use file_ops::{Cancel, grep};
-use operations::{Grep, GrepResult, OpResult, Operation, Reason, raw};
+use operations::{Grep, GrepResult, OpResult, Operation, Reason};
+use wire::v1;
+use wire::v1::operation::Kind;
 
 /// Characters of a line that are shown; the rest is cut.
 const SHOWN: usize = 400;
@@ -22,7 +24,7 @@ fuzz_target!(|data: &[u8]| {
     let Some((flags, rest)) = data.split_first() else { return };
     let cut = rest.iter().position(|byte| *byte == 0xff).unwrap_or(rest.len());
     let (pattern, content) = (text(&rest[..cut]).into_owned(), rest.get(cut + 1..).unwrap_or_default());
-    let request = raw::Grep {
+    let request = v1::GrepRequest {
         pattern,
         path: "file".into(),
         regex: flags & 1 != 0,
@@ -30,9 +32,9 @@ fuzz_target!(|data: &[u8]| {
         before: Some(u32::from(flags >> 2 & 3)),
         after: Some(u32::from(flags >> 4 & 3)),
         max_matches: Some(if flags & 0x40 != 0 { 2 } else { 1_000 }),
-        ..raw::Grep::default()
+        ..v1::GrepRequest::default()
     };
-    let Ok(Operation::Grep(request)) = request.into_operation() else { return };
+    let Ok(Operation::Grep(request)) = fuzz::parsed(Kind::Grep(request)) else { return };
     SCENE.write("file", content);
     match grep(&SCENE.jail, &request, &wide(), &Cancel::default()) {
         Ok(OpResult::Grep(found)) => check(&request, content, &found),

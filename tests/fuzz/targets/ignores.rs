@@ -6,9 +6,9 @@
 
 use std::sync::LazyLock;
 
+use file_ops::{Cancel, glob};
 use fuzz::scene::{Scene, names, path, wide};
 use libfuzzer_sys::fuzz_target;
-use file_ops::{Cancel, glob};
 use operations::{Glob, OpResult};
 
 static NAMES: LazyLock<Vec<String>> = LazyLock::new(names);

@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 use fuzz::{is_one_line, survives_the_wire};
 use gateway::{Admission, Gateway};
 use libfuzzer_sys::fuzz_target;
+use operations::Operation;
 use prost::Message;
 use wire::v1;
 

@@ -58,7 +58,9 @@ fn show(dialect: &dyn Dialect, operation: Option<&Operation>, outcome: &operatio
             "forge" => {
                 let frame = forge::frame::read(&rendered).expect("the answer is one frame");
                 let command = outcome.as_ref().ok().and_then(operations::OpResult::command);
-                for (name, text) in command.into_iter().flat_map(|one| [("stdout", &one.stdout), ("stderr", &one.stderr)]) {
+                for (name, text) in
+                    command.into_iter().flat_map(|one| [("stdout", &one.stdout), ("stderr", &one.stderr)])
+                {
                     assert_eq!(frame.text(name), Some(text.as_str()));
                 }
             }

@@ -8,11 +8,11 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
+use file_ops::preview_patch;
 use fuzz::scene::{Scene, wide};
 use fuzz::{is_one_line, survives_the_wire, text};
 use libfuzzer_sys::fuzz_target;
-use file_ops::preview_patch;
-use operations::{OpResult, Operation, Patch, PatchChange};
+use operations::{OpResult, Operation, Patch, PatchChange, Preview};
 
 static SCENE: LazyLock<Scene> = LazyLock::new(|| Scene::new(&["f".to_owned(), "d/g".to_owned()]));
 
@@ -35,7 +35,7 @@ fuzz_target!(|data: &[u8]| {
     SCENE.write("f", f);
     SCENE.write("d/g", g);
     match preview_patch(&SCENE.jail, &patch, &wide()) {
-        Ok(OpResult::Patch(result)) => {
+        Ok(Preview { result: OpResult::Patch(result), .. }) => {
             for file in &result.files {
                 assert!(named.contains(&file.path), "{file:?}");
                 assert!(file.moved_from.is_empty() || named.contains(&file.moved_from), "{file:?}");

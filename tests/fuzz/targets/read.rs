@@ -6,9 +6,9 @@
 
 use std::sync::LazyLock;
 
+use file_ops::{Cancel, read};
 use fuzz::scene::{Scene, path};
 use libfuzzer_sys::fuzz_target;
-use file_ops::{Cancel, read};
 use operations::{Bounds, Encoding, OpResult, Read, ReadPart, decode_base64};
 
 static SCENE: LazyLock<Scene> = LazyLock::new(|| Scene::new(&["file".to_owned()]));

@@ -151,7 +151,15 @@ impl World {
         cancel: &CancellationToken,
     ) -> Option<(JoinHandle<Result<Finished<Reply>, LaneError>>, Keyboard)> {
         let (exec, size) = (exec(), TerminalSize::new(24, 80)?);
-        let spec = TerminalSpec { exec: &exec, login_shell: true, bounds, size, deadline: DEADLINE, output };
+        let spec = TerminalSpec {
+            exec: &exec,
+            login_shell: true,
+            bounds,
+            size,
+            pipes: false,
+            deadline: DEADLINE,
+            output,
+        };
         let terminal = self.client.terminal(spec, placement, cancel).ok()?;
         let keyboard = terminal.keyboard();
         Some((tokio::spawn(terminal.finished()), keyboard))

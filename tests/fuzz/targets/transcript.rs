@@ -5,7 +5,7 @@
 
 use dialects::forge::frame;
 use dialects::forge::transcript::{Step, first};
-use dialects::{Made, find};
+use dialects::{Limits, Made, find};
 use fuzz::{survives_the_wire, text};
 use libfuzzer_sys::fuzz_target;
 use operations::{ExecResult, OpResult};
@@ -15,9 +15,11 @@ fuzz_target!(|data: &[u8]| {
     let forge = find("forge").expect("the dialect");
     if let Step::Call(block) = first(&text) {
         assert!(text.starts_with(block.before));
-        assert!(text[block.before.len()..].contains(block.arguments) && !block.tool.contains(char::is_whitespace));
+        assert!(
+            text[block.before.len()..].contains(block.arguments) && !block.tool.contains(char::is_whitespace)
+        );
         assert_eq!(first(block.before), Step::Plain);
-        match forge.parse(block.tool, block.arguments) {
+        match forge.parse(block.tool, block.arguments, &Limits::default()) {
             Ok(operation) => survives_the_wire(&operation),
             Err(failure) => {
                 let answer = forge.render(&Made::new(block.tool, None), &Err(failure.into()));
