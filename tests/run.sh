@@ -52,6 +52,8 @@ lint() {
     if [[ -n ${COFFERDAM_LONG-} ]]; then
         check "The same, made again" cargo run --quiet --locked --manifest-path crates/wire/generate/Cargo.toml \
             --target-dir target/generate -- --check
+        check "Fuzz targets compile" cargo check --quiet --locked --manifest-path tests/fuzz/Cargo.toml --bins \
+            --target-dir target/fuzz-check
     fi
     check "Python SDK: style, types, generated code" clients/python/check.sh
     check "TypeScript SDK: style, types, generated code" env PATH="$CONFORMANCE/bin:$PATH" clients/typescript/check.sh
