@@ -6,7 +6,7 @@ use std::thread;
 use anyhow::Context as _;
 use audit::{Event, Kind};
 use audit_service::{AuditLog, Index};
-use containers::{DefaultImage, EngineFacts};
+use containers::DefaultImage;
 use gateway::Policy;
 use refusal::chain;
 use runs::{ColdStarts, Directories, Launcher, Pool, Projects, Roots, Turns};
@@ -26,8 +26,8 @@ pub(super) struct Opened {
     pub(super) policy: Policy,
     pub(super) directories: Directories,
     pub(super) launcher: Launcher,
-    /// What the record of the start says.
-    start: Start,
+    /// The default image, or the reason that there is none, for the record of the start.
+    default_image: Result<DefaultImage, String>,
     pub(super) store: Store,
     pub(super) log: Log,
     pub(super) disk: StateDisk,
@@ -41,12 +41,6 @@ pub(super) struct Log {
     pub(super) hooks: JoinHandle<()>,
 }
 
-/// Facts for the record of a start.
-struct Start {
-    engine: EngineFacts,
-    image: Result<DefaultImage, String>,
-}
-
 impl Opened {
     /// Checks the kernel and the engine, reads the policy, and opens the audit log and the store.
     pub(super) async fn open(config: Config, prepared: Prepared) -> anyhow::Result<Self> {
@@ -55,7 +49,7 @@ impl Opened {
         let policy = startup::policy(&config)?;
         let (engine, host) = startup::engine(&config).await?;
         let directories = Directories { state: config.state_dir.clone() };
-        let (default_image, image) = startup::default_image(&engine, &config).await;
+        let (offered, default_image) = startup::default_image(&engine, &config).await;
 
         let (log, _, writer) = AuditLog::open(&config.state_dir.join("audit"), config.audit_settings())
             .map_err(|error| anyhow::anyhow!("the audit log: {}", chain(&error)))?;
@@ -65,10 +59,10 @@ impl Opened {
         let store = Store::open(&config.state_dir.join("store.db"), config.outcomes).map_err(broken_store)?;
         let launcher = Launcher {
             engine,
-            host: host.clone(),
+            host,
             instance: state.instance.clone(),
             guest: programs.guest,
-            default_image,
+            default_image: offered,
             directories: directories.clone(),
             roots: Roots::new(config.workspace_roots.clone(), config.harness_on_bind),
             projects: Projects::open(directories.clone()).context("the disk quotas in state_dir")?,
@@ -82,7 +76,7 @@ impl Opened {
             policy,
             directories,
             launcher,
-            start: Start { engine: host, image },
+            default_image,
             store,
             log: Log { audit, index, writer, hooks },
             disk,
@@ -92,14 +86,14 @@ impl Opened {
     /// Stores the policy, and records the start of the daemon and the policy in force.
     pub(super) async fn record_start(&self) -> anyhow::Result<()> {
         policy::keep(&self.store, &self.policy).await;
-        let Start { engine, image } = &self.start;
+        let engine = &self.launcher.host;
         let mut details = serde_json::json!({
             "version": env!("CARGO_PKG_VERSION"),
             "instance": self.state.instance,
             "engine": engine.engine_version,
             "runc": engine.runc_version,
         });
-        match image {
+        match &self.default_image {
             Ok(made) => {
                 details["default_image"] = made.image.id().to_string().into();
                 details["busybox"] = made.busybox.as_str().into();
