@@ -25,7 +25,7 @@ use store::spool::Spool;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use approvals::{Approvals, FormerApprovals};
+pub use approvals::{Approvals, WaitingApprovals};
 pub use call::{Events, awaiting, call, call_until, download, limits, operation, resume, stream};
 pub use escalation::{Attempt, Escalations};
 pub use refused::refusal;

@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(
             restore("patch", &json!({ "unifiedDiff": cut(3_000) })),
             Err(Unjudged::Cut),
-            "of a former release"
+            "of an earlier release"
         );
         assert!(restore("git.commit", &json!({ "commit": { "message": cut(2_000) } })).is_ok());
         assert_eq!(restore("read", &json!({ "path": "[redacted:high-entropy]" })), Err(Unjudged::Redacted));

@@ -150,11 +150,11 @@ impl MountSlot {
     /// Returns the slot that an earlier instance of this daemon prepared at `slot`.
     ///
     /// `None` unless exactly one mount is there. With several mounts it is not the slot that was left.
-    pub fn former(slot: &Path) -> Result<Option<Self>, MountError> {
-        Self::former_with(slot, 1)
+    pub fn reattach(slot: &Path) -> Result<Option<Self>, MountError> {
+        Self::reattach_with(slot, 1)
     }
 
-    fn former_with(slot: &Path, mounts: usize) -> Result<Option<Self>, MountError> {
+    fn reattach_with(slot: &Path, mounts: usize) -> Result<Option<Self>, MountError> {
         let parent = slot.parent().unwrap_or(slot);
         if !parent.is_dir() {
             return Ok(None);
@@ -166,7 +166,7 @@ impl MountSlot {
         Ok((mounted.count() == mounts).then(|| Self { path: slot.to_owned(), mounts }))
     }
 
-    /// Leaves the mount in place for [`Self::former`].
+    /// Leaves the mount in place for [`Self::reattach`].
     pub fn leave(mut self) {
         self.mounts = 0;
         self.path.clear();

@@ -283,7 +283,7 @@ impl Lanes {
     /// If the process is gone, the rest of it is ended, and the error contains the evidence.
     pub async fn keep_on(&self, name: &str, attach: Attach) -> Result<Kept, (KeeperLost, KillEvidence)> {
         let Some((cgroup, _)) = self.guest.cgroup() else { return Err((KeeperLost::Ended, nothing_left())) };
-        let (leaf, keeper_leaf) = cgroup.former_process(name).unwrap_or_default();
+        let (leaf, keeper_leaf) = cgroup.process_leaves(name).unwrap_or_default();
         let Some(keeper) = keeper_leaf.as_ref().and_then(Leaf::only) else {
             let lost = KeeperLost::Ended;
             return Err((lost, end_leaves(cgroup, [leaf, keeper_leaf]).await));

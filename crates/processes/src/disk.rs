@@ -50,7 +50,7 @@ impl Known {
         v1::Process::decode(self.process.as_slice()).map_err(io::Error::other)
     }
 
-    /// Cuts the long request in a record of a former daemon.
+    /// Cuts the long request in a record of an earlier daemon.
     fn cut(self) -> io::Result<Self> {
         let mut process = self.process()?;
         if let Some(request) = &mut process.request {

@@ -108,7 +108,7 @@ impl Output {
         Self { place, key, most, min_free, streams, ends, share, known: KNOWN }
     }
 
-    /// Returns the output of a former daemon's process. Enters the size of its files, even beyond the limit.
+    /// Returns the output of an earlier daemon's process. Enters the size of its files, even beyond the limit.
     pub(crate) fn open(
         place: Place,
         key: Arc<StreamKey>,

@@ -26,8 +26,8 @@ use wire::worker::v1::Attach;
 use crate::cut::cut;
 use crate::disk::{Edition, Known, Place};
 use crate::ended::ended_event;
-use crate::former::{Former, name};
 use crate::input::{Input, NOTHING_STARTED, Unrecorded, recording};
+use crate::leftovers::{Leftovers, name};
 use crate::output::Output;
 use crate::owner::{Owner, finish};
 use crate::process::Process;
@@ -196,9 +196,9 @@ impl Processes {
         self.0.shared.tasks.spawn(owner.own(ends, state, held));
     }
 
-    /// Reattaches the processes of a former daemon. Each goes on or is closed as interrupted.
-    pub async fn reattach(&self, former: Former) {
-        let (known, unreadable) = former.into_parts();
+    /// Reattaches the processes of an earlier daemon. Each goes on or is closed as interrupted.
+    pub async fn reattach(&self, leftovers: Leftovers) {
+        let (known, unreadable) = leftovers.into_parts();
         for place in unreadable {
             let Ok(run) = self.0.shared.runs.get(place.run) else {
                 remove(place).await;
@@ -277,7 +277,7 @@ impl Processes {
         let output = self.output(place, known.most, None).await?;
         let living = self.0.shared.runs.living_run(place.run).ok();
         let kill = match living.as_ref().and_then(|run| run.lanes_for_review().ok()) {
-            Some(lanes) => end_former(&lanes, &name(place.id), output.ends()).await,
+            Some(lanes) => end_leftovers(&lanes, &name(place.id), output.ends()).await,
             None => operations::KillEvidence::default(),
         };
         if let Some(run) = living.filter(|_| kill.left > 0) {
@@ -303,7 +303,7 @@ impl Processes {
         Ok(Arc::new(output.await.map_err(std::io::Error::other)??))
     }
 
-    /// Closes a process that was lost with a former daemon, and has no processes left.
+    /// Closes a process that was lost with an earlier daemon, and has no processes left.
     async fn interrupted(
         &self,
         place: &Place,
@@ -453,8 +453,8 @@ async fn remove(place: Place) {
     }
 }
 
-/// Ends the processes that a former daemon has started under this name.
-async fn end_former(lanes: &Lanes, name: &str, [stdout, stderr]: [u64; 2]) -> operations::KillEvidence {
+/// Ends the processes that an earlier daemon has started under this name.
+async fn end_leftovers(lanes: &Lanes, name: &str, [stdout, stderr]: [u64; 2]) -> operations::KillEvidence {
     let kept = match lanes.keep_on(name, Attach { stdout, stderr }).await {
         Ok(kept) => kept,
         Err((_, kill)) => return kill,

@@ -184,7 +184,7 @@ mod tests {
         }
         let other = Seal::open(&directory.path().join("other.key")).unwrap();
         assert!(other.unseal("call 1", &closed).is_err());
-        assert!(seal.unseal("call 1", &closed[1..]).is_err(), "the form of a former version");
+        assert!(seal.unseal("call 1", &closed[1..]).is_err(), "the form of an earlier version");
     }
 
     #[test]

@@ -216,8 +216,8 @@ async fn r3_sessions_and_streams_end_with_the_token_that_is_replaced() {
     assert!(begun.elapsed() < std::time::Duration::from_secs(4), "{:?}", begun.elapsed());
     let ended = call.await.unwrap();
     assert!(!ended.body.contains("\"isError\":false"), "{}", ended.body);
-    let former = post(port, &[("Authorization", &old), ("Mcp-Session-Id", &session)], LIST).await;
-    assert_eq!(former.status, 401, "{}", former.body);
+    let replaced = post(port, &[("Authorization", &old), ("Mcp-Session-Id", &session)], LIST).await;
+    assert_eq!(replaced.status, 401, "{}", replaced.body);
     let session = session_of(&post(port, &[("Authorization", &next)], INITIALIZE).await);
     let listed = post(port, &[("Authorization", &next), ("Mcp-Session-Id", &session)], LIST).await;
     assert!(listed.status == 200 && listed.body.contains("file_path"), "{} {}", listed.status, listed.body);

@@ -498,8 +498,8 @@ fn mounts_in_a_shared_slot_propagate_to_earlier_binds() {
 
     // A later life of the program finds the two mounts, and nothing else will do.
     slot.leave();
-    assert!(MountSlot::former(&path).unwrap().is_none());
-    let again = MountSlot::former_covered(&path).unwrap().unwrap();
+    assert!(MountSlot::reattach(&path).unwrap().is_none());
+    let again = MountSlot::reattach_covered(&path).unwrap().unwrap();
     again.release().unwrap();
     assert!(!path.exists());
     assert_eq!(fs::read_dir(&bound).unwrap().count(), 0, "it is gone there, too");

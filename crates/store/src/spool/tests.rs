@@ -206,7 +206,7 @@ async fn restart_keeps_known_output_and_removes_the_rest() {
         std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, [run.to_string(), "lost+found".to_owned()].map(std::ffi::OsString::from));
-    // What a former daemon kept is the oldest, and counts.
+    // What an earlier daemon kept is the oldest, and counts.
     let smaller = Bounds { max_total: 32 << 10, min_free: 0 };
     let spool = open(directory.path(), smaller, &[run], &[known]);
     let next = finished(&spool, run, 20_000).await;

@@ -1,4 +1,4 @@
-//! Reads the processes that a former daemon has left. This happens before its runs are taken over, so that the takeover does not
+//! Reads the processes that an earlier daemon left. This happens before its runs are taken over, so that the takeover does not
 //! end them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,24 +11,24 @@ use seal::StreamKey;
 
 use crate::disk::{self, Edition, Known, Place};
 
-/// The processes that a former daemon has left.
+/// The processes that an earlier daemon left.
 #[derive(Default)]
-pub struct Former {
+pub struct Leftovers {
     known: Vec<(Place, Edition, Known)>,
     /// Processes that may still live, and whose records cannot be read. They are ended once that is recorded.
     unreadable: Vec<Place>,
 }
 
-impl Former {
+impl Leftovers {
     /// Reads all records. Blocks on the disk.
     pub fn read(root: &Path, key: &StreamKey) -> io::Result<Self> {
-        let mut former = Self::default();
+        let mut leftovers = Self::default();
         for place in disk::all(root)? {
             match place.read(key) {
-                Ok((edition, known)) => former.known.push((place, edition, known)),
+                Ok((edition, known)) => leftovers.known.push((place, edition, known)),
                 Err(error) if place.may_live() => {
                     tracing::error!(process = %place.id, error = %chain(&error), "the record of a process from before the restart cannot be read: the process is ended");
-                    former.unreadable.push(place);
+                    leftovers.unreadable.push(place);
                 }
                 // A process that was never begun, or whose end is recorded, has nothing that must survive.
                 Err(error) => {
@@ -37,7 +37,7 @@ impl Former {
                 }
             }
         }
-        Ok(former)
+        Ok(leftovers)
     }
 
     /// Returns the cgroups of the processes that may still live, by run.
@@ -86,10 +86,10 @@ mod tests {
             std::fs::write(place.directory().join(file), "not this").unwrap();
         }
 
-        let former = Former::read(root.path(), &key).unwrap();
+        let leftovers = Leftovers::read(root.path(), &key).unwrap();
         let spared = [&living, &garbled].map(|place| name(place.id));
-        assert_eq!(former.names(), [(run, spared.into())].into());
-        let (known, unreadable) = former.into_parts();
+        assert_eq!(leftovers.names(), [(run, spared.into())].into());
+        let (known, unreadable) = leftovers.into_parts();
         let ids = |places: Vec<Place>| places.into_iter().map(|place| place.id).collect::<Vec<_>>();
         let known = known.into_iter().map(|(place, ..)| place).collect();
         assert_eq!((ids(known), ids(unreadable)), (vec![living.id], vec![garbled.id]));
