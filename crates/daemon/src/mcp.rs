@@ -41,7 +41,7 @@ impl Door for Front {
 
     fn turned_away(&self, shown: Option<&RunToken>) {
         // Clients whose run has ended come back a few times with its token, which was valid before.
-        if shown.is_some_and(|token| self.calls.runs.is_replaced_token(token.reveal())) {
+        if shown.is_some_and(|token| self.calls.runs.is_retired_token(token.reveal())) {
             return;
         }
         self.calls.escalations.report(&Principal::anonymous(), None, Attempt::BadToken, TARGET);

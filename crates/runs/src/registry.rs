@@ -246,8 +246,8 @@ impl Runs {
 
     /// Returns true if this was the token of a run that has ended, or that was deleted or got another token lately.
     ///
-    /// A replaced token grants no access, and its use is no attack: MCP clients and the daemon's own endpoint for them do so.
-    pub fn is_replaced_token(&self, token: &str) -> bool {
+    /// A retired token grants no access, and its use is no attack: MCP clients and the daemon's own endpoint for them do so.
+    pub fn is_retired_token(&self, token: &str) -> bool {
         let hash = run_of_token(token)
             .and_then(|id| self.ended().get(&id).and_then(|record| record.token().cloned()));
         hash.is_some_and(|hash| hash.is_of(token)) || self.deleted_tokens.has(token)
