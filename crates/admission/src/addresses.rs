@@ -129,7 +129,7 @@ impl Table {
         Some((number, evicted))
     }
 
-    /// Makes room for one more address.
+    /// Makes one more entry available for an address.
     ///
     /// Removes the addresses that have their whole budget again, or else the one without connections that was silent for
     /// longest: a client with many networks must not keep others out. `None` if every address has a connection.

@@ -147,8 +147,8 @@ impl ContainerCgroup {
     }
 
     /// Returns true if the container may create this many more processes and threads.
-    pub fn has_room(&self, processes: u64) -> bool {
-        self.counters.have_room(processes)
+    pub fn can_start(&self, processes: u64) -> bool {
+        self.counters.can_start(processes)
     }
 
     /// Makes an empty leaf in `group`.

@@ -109,7 +109,7 @@ impl Link {
             }
             // It may send no message for hours.
             self.frames.rest();
-            if self.input.read_buf(self.frames.room()).await? == 0 {
+            if self.input.read_buf(self.frames.read_buffer()).await? == 0 {
                 return Err(KeeperLost::Ended);
             }
         }

@@ -189,16 +189,16 @@ impl Output {
             let size = PIECE.min(self.most / PIECES).min(part.max(SMALL)).max(1);
             let grows =
                 |piece: &&Piece| piece.start + piece.length == offset && piece.length == stream.tail.length();
-            let room = stream.pieces.last().filter(grows);
-            let room = room.map_or(0, |piece| size.saturating_sub(piece.length));
-            if room == 0 {
+            let free = stream.pieces.last().filter(grows);
+            let free = free.map_or(0, |piece| size.saturating_sub(piece.length));
+            if free == 0 {
                 // An empty piece has no file.
                 stream.pieces.pop_if(|piece| piece.length == 0);
                 stream.pieces.push(Piece { start: offset, length: 0 });
                 stream.tail = Tail::default();
                 continue;
             }
-            let (now, later) = rest.split_at(rest.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
+            let (now, later) = rest.split_at(rest.len().min(usize::try_from(free).unwrap_or(usize::MAX)));
             let has_room = self.make_room(at, stream, now.len() as u64);
             if let Some(piece) = stream.pieces.last_mut().filter(|_| has_room) {
                 if let Err(error) = self.write(at, piece.start, &mut stream.tail, now) {
@@ -396,7 +396,7 @@ mod tests {
     }
 
     /// Many processes write without end. Each has its beginning and its end, all of them no more than the run may keep, and a
-    /// recording still has room.
+    /// recording still has space.
     #[test]
     fn processes_of_a_run_share_its_output_allowance() {
         let root = tempfile::tempdir().unwrap();
@@ -422,7 +422,7 @@ mod tests {
             assert!(*last == flood(total - last.len() as u64, last.len() as u64));
         }
 
-        // The next daemon finds the same account, and no room either.
+        // The next daemon finds the same account, and no space either.
         let used = allowance.used();
         drop(outputs);
         assert_eq!(allowance.used(), 0);

@@ -372,7 +372,7 @@ impl Processes {
             .collect()
     }
 
-    /// Reserves a slot among a run's processes. To make room, the oldest ended processes are removed with their stored output.
+    /// Reserves a slot among a run's processes. If none is free, the oldest ended process is removed with its stored output.
     pub(crate) fn enter(&self, run: RunId, id: CallId) -> Result<(), ToolFailure> {
         let mut table = self.0.table.lock();
         let of_run = table.entry(run).or_default();

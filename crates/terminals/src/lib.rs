@@ -227,8 +227,8 @@ async fn record_at(
     let begun = begun.await.map_err(|error| Refusal::internal("beginning the recording", &error))?;
     begun.map_err(|error| match error {
         RecordingError::NoRoom => of.no_room(
-            "no terminal can be opened, because its recording would have no room: end a process to make \
-             room; recordings are kept until the run is deleted",
+            "no terminal can be opened, because its recording would have no space: end a process to free \
+             space; recordings are kept until the run is deleted",
         ),
         error => Refusal::internal("beginning the recording", &chain(&error)),
     })

@@ -379,7 +379,7 @@ async fn hostile_messages_cost_their_sender_an_error_and_others_nothing() {
     let first = session_of(&say(INITIALIZE).await);
     let second = session_of(&say(INITIALIZE).await);
     assert!(first != second && first.len() >= 32, "{first} {second}");
-    // A third one is one too many, and the one that was idle longest makes room.
+    // A third one is one too many, and evicts the one that was idle longest.
     let third = session_of(&say(INITIALIZE).await);
     let with = async |session: &str| {
         post(port, &[("Authorization", &token), ("Mcp-Session-Id", session)], LIST).await.status

@@ -46,7 +46,7 @@ pub(super) fn file_header(output: &mut impl Write, name: &[u8], size: u64) -> Re
     write(
         output,
         &Member {
-            // GNU's format, because it has room for any length.
+            // GNU's format, because it holds any length.
             form: Form::Gnu,
             name: name.to_vec(),
             link: None,

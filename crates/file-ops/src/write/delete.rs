@@ -7,7 +7,7 @@
 //! At every moment the content has its name or its entry in the trash. A failure on the way leaves the file and no entry. Only a process
 //! that is killed between the copy and the end leaves both, or a copy that is not yet an entry. The next recovery removes such a copy.
 //!
-//! A full trash takes no copy, and a run that cannot delete cannot make room either. Then `delete` removes a file permanently, if a
+//! A full trash takes no copy, and a run that cannot delete cannot free space either. Then `delete` removes a file permanently, if a
 //! reviewer was shown that and agreed. The consent is bound to it.
 
 use jail::{Change, Jail, Metadata, Parents, Removable, Removal, RemoveError, SandboxPath, Then, Writable};
@@ -24,7 +24,7 @@ use super::when::{Undone, when};
 struct Going {
     size_bytes: u64,
     sha256: String,
-    /// Copy in the trash; `None` if the trash has no room for one.
+    /// Copy in the trash; `None` if the trash has no space for one.
     kept: Option<Kept>,
 }
 
@@ -79,7 +79,7 @@ fn remove(
     if let Some(change) = change {
         match jail.commit(vec![change]).map_err(ToolFailure::from) {
             Ok(()) => return Ok(None),
-            // The disk has no room for the journal of the change either, and the change has not begun. Making room must not need any.
+            // The disk has no space for the journal of the change either, and the change has not begun. Freeing space must not need any.
             Err(failure) if for_good && failure.reason == Reason::WriteLimit => {}
             Err(failure) => return Err(failure.into()),
         }
@@ -94,7 +94,7 @@ fn remove(
 
 /// Copies the content into the trash.
 ///
-/// If the trash has no room, the file may be removed without a copy, provided there is a consent (`consented`). A later
+/// If the trash has no space, the file may be removed without a copy, provided there is a consent (`consented`). A later
 /// check finds out if the consent covers this.
 fn prepare(jail: &Jail, path: &SandboxPath, what: &Removable, consented: bool) -> Result<Going, ToolFailure> {
     let kept = match what {
@@ -107,7 +107,7 @@ fn prepare(jail: &Jail, path: &SandboxPath, what: &Removable, consented: bool) -
             let (size_bytes, sha256) = (record.size_bytes, record.sha256.clone());
             Ok(Going { size_bytes, sha256, kept: Some(kept) })
         }
-        Err(NotKept::NoRoom(_)) if consented => {
+        Err(NotKept::NoSpace(_)) if consented => {
             let (size_bytes, sha256) = without_trash(path, what)?;
             Ok(Going { size_bytes, sha256, kept: None })
         }
@@ -141,7 +141,7 @@ fn held<'j>(
     let is_kept = going.kept.is_some();
     let as_seen = bound(&delete.path, writable, what, sha256, !is_kept)?.demand(held_to);
     as_seen.or_else(|changed| {
-        // The trash has room by now, so more is kept than the reviewer agreed to lose.
+        // The trash has space by now, so more is kept than the reviewer agreed to lose.
         if !is_kept {
             return Err(changed);
         }
@@ -170,7 +170,7 @@ pub fn preview_delete(jail: &Jail, delete: &Delete, _bounds: &Bounds) -> Result<
     };
     let ((size_bytes, sha256), gone_for_good) = match foreseen {
         Ok(foreseen) => (foreseen, false),
-        Err(NotKept::NoRoom(_)) => (without_trash(path, removal.what())?, true),
+        Err(NotKept::NoSpace(_)) => (without_trash(path, removal.what())?, true),
         Err(not_kept) => return Err(not_kept.into()),
     };
     demand(delete, removal.what(), &sha256)?;

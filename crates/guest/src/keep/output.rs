@@ -17,7 +17,7 @@ pub(super) struct Output {
 
 impl Output {
     /// Returns how many more bytes fit.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn free(&self) -> usize {
         MOST.saturating_sub(self.bytes.len())
     }
 
@@ -26,7 +26,7 @@ impl Output {
         self.start + self.bytes.len() as u64
     }
 
-    /// Adds output of the process. There must be room.
+    /// Adds output of the process. It must fit.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
     }
@@ -79,7 +79,7 @@ mod tests {
         assert!(output.attach(3));
         assert_eq!(output.next(9), Some((3, b"def".to_vec())));
         assert!(output.kept(6) && !output.kept(7));
-        assert_eq!((output.end(), output.room()), (6, MOST));
+        assert_eq!((output.end(), output.free()), (6, MOST));
         // A daemon that lost what it had is told where the rest begins.
         output.push(b"gh");
         assert!(output.attach(0));
@@ -90,8 +90,8 @@ mod tests {
     fn pending_output_is_bounded() {
         let mut output = Output::default();
         output.push(&vec![0; MOST]);
-        assert_eq!(output.room(), 0);
+        assert_eq!(output.free(), 0);
         assert!(output.kept(1));
-        assert_eq!(output.room(), 1);
+        assert_eq!(output.free(), 1);
     }
 }

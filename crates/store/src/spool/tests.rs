@@ -271,7 +271,7 @@ async fn c4_a_full_disk_costs_what_it_would_have_kept() {
         end = offset + more.len() as u64;
     }
     assert_eq!((end, unkept.last().map(|piece| piece.at)), (data.len() as u64, Some(1)));
-    // With room again, the next call is kept.
+    // With space again, the next call is kept.
     spool.remove_run(run).await;
     let next = finished(&spool, run, 500_000).await;
     assert_eq!(kept(&spool, run, next).await, [500_000, 0]);

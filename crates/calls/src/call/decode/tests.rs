@@ -11,7 +11,7 @@ use worker_protocol::frame::encode;
 use super::super::finished;
 use super::*;
 
-/// Texts that bytes can decode to, including those that take the most room in a message.
+/// Texts that bytes can decode to, including those that take the most space in a message.
 const TEXTS: [&str; 4] = ["\u{1}", "\n", "\"", "\u{fffd}"];
 
 fn forms() -> Vec<ResponseFormat> {

@@ -56,8 +56,8 @@ impl Kept {
 /// Reason for which a file is not in the trash.
 #[derive(Debug)]
 pub(super) enum NotKept {
-    /// The trash has no room for it.
-    NoRoom(ToolFailure),
+    /// The trash has no space for it.
+    NoSpace(ToolFailure),
     /// Something else failed.
     Failed(ToolFailure),
 }
@@ -65,7 +65,7 @@ pub(super) enum NotKept {
 impl From<NotKept> for ToolFailure {
     fn from(not_kept: NotKept) -> Self {
         match not_kept {
-            NotKept::NoRoom(failure) | NotKept::Failed(failure) => failure,
+            NotKept::NoSpace(failure) | NotKept::Failed(failure) => failure,
         }
     }
 }
@@ -105,7 +105,9 @@ fn within_reach(path: &SandboxPath, size: u64) -> Result<(), NotKept> {
             path.excerpt()
         ),
     );
-    Err(NotKept::NoRoom(failure.with("size_bytes", size.to_string()).with("max_bytes", MAX_FILE.to_string())))
+    Err(NotKept::NoSpace(
+        failure.with("size_bytes", size.to_string()).with("max_bytes", MAX_FILE.to_string()),
+    ))
 }
 
 /// Returns size and hash of a file, as [`keep`] would find them, or an error if it would not fit.
@@ -134,14 +136,14 @@ fn begin(jail: &Jail, path: &SandboxPath, size: u64) -> Result<(OwnedFd, TrashEn
     Ok((trash, entry))
 }
 
-/// Opens the trash, if it has room, and returns the number of the operation that uses it.
+/// Opens the trash, if it has space, and returns the number of the operation that uses it.
 fn open(jail: &Jail, path: &SandboxPath, size: u64) -> Result<(OwnedFd, u64), NotKept> {
     let private = jail.private().ok_or_else(|| {
         let why = "this run has no trash, so that nothing can be deleted in it";
         NotKept::Failed(ToolFailure::new(Reason::Internal, why))
     })?;
     let trash = private.directory(Keeps::Trash).map_err(|error| failure(path, &error))?;
-    Allowance::of(&trash).map_err(|error| failure(path, &error))?.take(size).map_err(NotKept::NoRoom)?;
+    Allowance::of(&trash).map_err(|error| failure(path, &error))?.take(size).map_err(NotKept::NoSpace)?;
     Ok((trash, private.job()))
 }
 
@@ -199,7 +201,7 @@ fn failure(path: &SandboxPath, error: &io::Error) -> NotKept {
     let path = path.excerpt();
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
-            NotKept::NoRoom(ToolFailure::new(
+            NotKept::NoSpace(ToolFailure::new(
                 Reason::WriteLimit,
                 format!("{path}: the disk of the run's trash is full, so it is not deleted: {FOR_GOOD}"),
             ))
