@@ -230,7 +230,7 @@ mod tests {
         text
     }
 
-    /// Reads at places that go forth and back.
+    /// Reads at positions that move forward and back.
     fn reads_anywhere(path: &Path, text: &[u8]) -> Unpacked {
         let mut unpacked = Unpacked::new(File::open(path).unwrap()).unwrap();
         let middle = text.len() / 2;

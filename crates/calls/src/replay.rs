@@ -265,7 +265,7 @@ fn patch_of(input: &Value) -> Result<Value, Unjudged> {
 
 /// Puts placeholders in place of text that the record lacks, if a verdict depends only on its size.
 fn fill(operation: &str, key: &str, value: &mut Value) -> Result<(), Unjudged> {
-    // Rules look at places, sizes and names, and not at the text that is written, searched for, or set.
+    // Rules examine paths, sizes and names, and not at the text that is written, searched for, or set.
     let counts = !matches!(
         (operation, key),
         ("write" | "edit", "content" | "oldStr" | "newStr" | "text")

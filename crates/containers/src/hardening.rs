@@ -44,7 +44,7 @@ pub enum Root {
 }
 
 impl Root {
-    /// Returns the home of the run's user. On a read-only root, `/tmp` is the one place that every container can write to.
+    /// Returns the home of the run's user. On a read-only root, `/tmp` is the one directory that every container can write to.
     pub fn home(self) -> &'static str {
         match self {
             Self::ReadOnly => "/tmp",

@@ -61,7 +61,7 @@ pub struct IdMap {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Others {
     Nobody,
-    /// They appear as themselves, except that the owner and the id as which it appears change places.
+    /// They appear as themselves, except that the owner and the id as which it appears are swapped.
     ///
     /// gVisor needs this, and so do the layers of an overlay: the kernel creates files there as root, and gives a copy the owner of the
     /// original.
@@ -351,7 +351,7 @@ fn user_namespace(map: IdMap, others: Others) -> Result<OwnedFd, MountError> {
     rustix::fs::open(proc.join("ns/user"), flags, Mode::empty()).map_err(failed("open the user namespace"))
 }
 
-/// Returns the map of all ids in which these two change places, without the hidden ones. `seen` may be among the hidden ones.
+/// Returns the map of all ids in which these two are swapped, without the hidden ones. `seen` may be among the hidden ones.
 fn exchanged(disk: u32, seen: u32, hidden: &Range<u32>) -> String {
     let one = |id: u32| u64::from(id)..u64::from(id) + 1;
     let mut taken = [one(disk), one(seen), u64::from(hidden.start)..u64::from(hidden.end)];

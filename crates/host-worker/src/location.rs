@@ -1,4 +1,4 @@
-//! Finds the run's directories for this process: at the top of its root, or, in the weaker form, at their places on the host.
+//! Finds the run's directories for this process: at the top of its root, or, in the weaker form, at their paths on the host.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;

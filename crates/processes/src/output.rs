@@ -336,7 +336,7 @@ mod tests {
         entries.map(|entry| cost(entry.unwrap().metadata().unwrap().len())).sum()
     }
 
-    /// The byte at each place of a stream.
+    /// The byte at each offset of a stream.
     fn flood(from: u64, bytes: u64) -> Vec<u8> {
         (from..from + bytes).map(|at| u8::try_from(at % 251).unwrap()).collect()
     }

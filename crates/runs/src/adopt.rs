@@ -245,7 +245,7 @@ impl Launcher {
         let workspace = self.workspace_again(record, started, fingerprint)?;
         let state = own(&self.directories.run_state(&run), fingerprint.state, "state directory")?;
         let private = own(&self.directories.private(&run), fingerprint.private, "private directory")?;
-        let was = fingerprint.log.ok_or("it was launched by a release that kept its log in another place")?;
+        let was = fingerprint.log.ok_or("it was launched by a release that kept its log at another path")?;
         let log = own(&self.directories.run_log(&run), was, "log directory")?;
         let log = Directory { is_mapped: true, ..log };
         let pkg = match (&record.spec.pkg_path, fingerprint.pkg) {

@@ -213,7 +213,7 @@ impl Leaf {
         let above = self.dir.parent().and_then(|commands| commands.parent());
         let name = self.dir.file_name().map(|name| name.to_string_lossy().into_owned());
         let (Some(above), Some(name)) = (above, name) else {
-            return Err(CgroupError::Unavailable("the leaf has no place"));
+            return Err(CgroupError::Unavailable("the leaf has no path"));
         };
         // Removed with its last process, below.
         let apart = Self::make(self.hierarchy, above.join(format!("{name}-end")), &Meters::Nowhere)?;

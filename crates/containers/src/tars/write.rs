@@ -184,7 +184,7 @@ fn extension_name(name: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// Splits a name into a prefix and the rest after a slash. `None` if no slash is at a suitable place.
+/// Splits a name into a prefix and the rest after a slash. `None` if no slash is at a suitable position.
 fn split(name: &[u8]) -> Option<(&[u8], &[u8])> {
     if name.len() <= NAME {
         return Some((b"", name));

@@ -56,7 +56,7 @@ pub(super) fn pivot(
     Ok(writable)
 }
 
-/// Returns true if the kernel may follow links in this place.
+/// Returns true if the kernel may follow links in this mount.
 ///
 /// An agent can write links, which libgit2 above all must not follow by accident. Code that follows one on purpose does so itself,
 /// one name at a time (`jail::follow`). A source to clone belongs to the operator.

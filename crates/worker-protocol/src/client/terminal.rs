@@ -76,8 +76,8 @@ impl Client {
         if shared.stop.is_cancelled() {
             return Err(shared.lost());
         }
-        let places = if spec.pipes { &self.inner.piped } else { &self.inner.terminals };
-        let slot = Arc::clone(places).try_acquire_owned().map_err(|_| LaneError::Busy)?;
+        let slots = if spec.pipes { &self.inner.piped } else { &self.inner.terminals };
+        let slot = Arc::clone(slots).try_acquire_owned().map_err(|_| LaneError::Busy)?;
         let operation = Operation::Exec(spec.exec.clone());
         let call = CallSpec {
             operation: &operation,
