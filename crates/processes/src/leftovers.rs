@@ -9,31 +9,31 @@ use identity::{CallId, RunId};
 use refusal::chain;
 use seal::StreamKey;
 
-use crate::disk::{self, Edition, Known, Place};
+use crate::disk::{self, Edition, Known, ProcessFiles};
 
 /// The processes that an earlier daemon left.
 #[derive(Default)]
 pub struct Leftovers {
-    known: Vec<(Place, Edition, Known)>,
+    known: Vec<(ProcessFiles, Edition, Known)>,
     /// Processes that may still live, and whose records cannot be read. They are ended once that is recorded.
-    unreadable: Vec<Place>,
+    unreadable: Vec<ProcessFiles>,
 }
 
 impl Leftovers {
     /// Reads all records. Blocks on the disk.
     pub fn read(root: &Path, key: &StreamKey) -> io::Result<Self> {
         let mut leftovers = Self::default();
-        for place in disk::all(root)? {
-            match place.read(key) {
-                Ok((edition, known)) => leftovers.known.push((place, edition, known)),
-                Err(error) if place.may_live() => {
-                    tracing::error!(process = %place.id, error = %chain(&error), "the record of a process from before the restart cannot be read: the process is ended");
-                    leftovers.unreadable.push(place);
+        for files in disk::all(root)? {
+            match files.read(key) {
+                Ok((edition, known)) => leftovers.known.push((files, edition, known)),
+                Err(error) if files.may_live() => {
+                    tracing::error!(process = %files.id, error = %chain(&error), "the record of a process from before the restart cannot be read: the process is ended");
+                    leftovers.unreadable.push(files);
                 }
                 // A process that was never begun, or whose end is recorded, has nothing that must survive.
                 Err(error) => {
-                    tracing::warn!(process = %place.id, error = %chain(&error), "the record of a process from before the restart is removed");
-                    place.remove()?;
+                    tracing::warn!(process = %files.id, error = %chain(&error), "the record of a process from before the restart is removed");
+                    files.remove()?;
                 }
             }
         }
@@ -44,14 +44,14 @@ impl Leftovers {
     pub fn names(&self) -> BTreeMap<RunId, BTreeSet<String>> {
         let known = self.known.iter().filter(|(_, edition, _)| *edition == Edition::Living);
         let mut names: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-        for place in known.map(|(place, ..)| place).chain(&self.unreadable) {
-            names.entry(place.run).or_default().insert(name(place.id));
+        for files in known.map(|(files, ..)| files).chain(&self.unreadable) {
+            names.entry(files.run).or_default().insert(name(files.id));
         }
         names
     }
 
     /// Returns the processes with a readable record, and the others.
-    pub(crate) fn into_parts(self) -> (Vec<(Place, Edition, Known)>, Vec<Place>) {
+    pub(crate) fn into_parts(self) -> (Vec<(ProcessFiles, Edition, Known)>, Vec<ProcessFiles>) {
         (self.known, self.unreadable)
     }
 }
@@ -73,25 +73,26 @@ mod tests {
         let key = StreamKey::from_bytes([7; 32]);
         let run = RunId::new();
         let [never_begun, living, garbled, ended] =
-            std::array::from_fn(|_| Place::new(root.path(), run, CallId::new()));
+            std::array::from_fn(|_| ProcessFiles::new(root.path(), run, CallId::new()));
         let known = Known::new(&v1::Process::default(), "uid:1", "alice", None, 10);
-        for place in [&never_begun, &living, &garbled, &ended] {
-            place.make().unwrap();
+        for files in [&never_begun, &living, &garbled, &ended] {
+            files.make().unwrap();
         }
-        for place in [&living, &garbled, &ended] {
-            place.write(&key, Edition::Living, &known).unwrap();
+        for files in [&living, &garbled, &ended] {
+            files.write(&key, Edition::Living, &known).unwrap();
         }
         ended.write(&key, Edition::Ended, &known).unwrap();
-        for (place, file) in [(&garbled, "living.sealed"), (&ended, "ended.sealed")] {
-            std::fs::write(place.directory().join(file), "not this").unwrap();
+        for (files, file) in [(&garbled, "living.sealed"), (&ended, "ended.sealed")] {
+            std::fs::write(files.directory().join(file), "not this").unwrap();
         }
 
         let leftovers = Leftovers::read(root.path(), &key).unwrap();
-        let spared = [&living, &garbled].map(|place| name(place.id));
+        let spared = [&living, &garbled].map(|files| name(files.id));
         assert_eq!(leftovers.names(), [(run, spared.into())].into());
         let (known, unreadable) = leftovers.into_parts();
-        let ids = |places: Vec<Place>| places.into_iter().map(|place| place.id).collect::<Vec<_>>();
-        let known = known.into_iter().map(|(place, ..)| place).collect();
+        let ids =
+            |all_files: Vec<ProcessFiles>| all_files.into_iter().map(|files| files.id).collect::<Vec<_>>();
+        let known = known.into_iter().map(|(files, ..)| files).collect();
         assert_eq!((ids(known), ids(unreadable)), (vec![living.id], vec![garbled.id]));
         let left = disk::all(root.path()).unwrap();
         assert_eq!(left.len(), 2, "the others are removed: {left:?}");

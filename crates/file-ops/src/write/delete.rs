@@ -17,7 +17,7 @@ use operations::{
 };
 
 use super::location::{bind_lineage, bind_owner, is_still};
-use super::trash::{self, Kept, NotKept};
+use super::trash::{self, NotTrashed, TrashedFile};
 use super::when::{Undone, when};
 
 /// File or directory that is about to be removed, after it was examined.
@@ -25,7 +25,7 @@ struct Going {
     size_bytes: u64,
     sha256: String,
     /// Copy in the trash; `None` if the trash has no space for one.
-    kept: Option<Kept>,
+    kept: Option<TrashedFile>,
 }
 
 /// Removes the file or directory. If it has changed since it was examined, it is examined again.
@@ -43,7 +43,7 @@ fn attempt(jail: &Jail, delete: &Delete, bounds: &Bounds) -> Result<OpResult, Un
     let gone = held(delete, &writable, removal.what(), &going, held_to)
         .map_err(Undone::from)
         .and_then(|change| remove(jail, removal, change, going.kept.is_none()));
-    let trash_entry = going.kept.as_ref().map(Kept::entry).unwrap_or_default();
+    let trash_entry = going.kept.as_ref().map(TrashedFile::entry).unwrap_or_default();
     match gone {
         Ok(None) => {
             let Going { size_bytes, sha256, .. } = going;
@@ -107,7 +107,7 @@ fn prepare(jail: &Jail, path: &SandboxPath, what: &Removable, consented: bool) -
             let (size_bytes, sha256) = (record.size_bytes, record.sha256.clone());
             Ok(Going { size_bytes, sha256, kept: Some(kept) })
         }
-        Err(NotKept::NoSpace(_)) if consented => {
+        Err(NotTrashed::NoSpace(_)) if consented => {
             let (size_bytes, sha256) = without_trash(path, what)?;
             Ok(Going { size_bytes, sha256, kept: None })
         }
@@ -170,7 +170,7 @@ pub fn preview_delete(jail: &Jail, delete: &Delete, _bounds: &Bounds) -> Result<
     };
     let ((size_bytes, sha256), gone_for_good) = match foreseen {
         Ok(foreseen) => (foreseen, false),
-        Err(NotKept::NoSpace(_)) => (without_trash(path, removal.what())?, true),
+        Err(NotTrashed::NoSpace(_)) => (without_trash(path, removal.what())?, true),
         Err(not_kept) => return Err(not_kept.into()),
     };
     demand(delete, removal.what(), &sha256)?;
