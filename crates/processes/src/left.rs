@@ -62,19 +62,19 @@ impl Processes {
             return Err(end_left(left).await);
         }
         let (made, key, written) = (files.clone(), shared.key.clone(), known.clone());
-        let kept = tokio::task::spawn_blocking(move || {
+        let written = tokio::task::spawn_blocking(move || {
             made.make()?;
             made.write(&key, Edition::Living, &written)
         });
-        let kept = kept.await.map_err(std::io::Error::other).and_then(|kept| kept);
-        let output = match kept {
+        let written = written.await.map_err(std::io::Error::other).and_then(|written| written);
+        let output = match written {
             Ok(()) => self.output(&files, 0, None).await,
             Err(error) => Err(error),
         };
         let output = match output {
             Ok(output) => output,
             Err(error) => {
-                tracing::error!(run = %run_id, call = %id, error = %chain(&error), "what a call left running cannot be kept on the daemon's disk, and is ended");
+                tracing::error!(run = %run_id, call = %id, error = %chain(&error), "the processes that a call left running cannot be recorded on the daemon's disk, and are ended");
                 let evidence = end_left(left).await;
                 self.forget(run_id, id);
                 let _ = tokio::task::spawn_blocking(move || files.remove()).await;

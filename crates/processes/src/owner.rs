@@ -255,9 +255,9 @@ impl Owner {
             session.saw(&written.data);
         }
         let process = self.process.clone();
-        let kept =
+        let appended =
             tokio::task::spawn_blocking(move || process.output.append(at, written.offset, &written.data));
-        kept.await.map_err(std::io::Error::other)?;
+        appended.await.map_err(std::io::Error::other)?;
         let [stdout, stderr] = self.process.output.ends();
         self.link.say(to_keeper::Body::Kept(Attach { stdout, stderr })).await
     }
@@ -330,7 +330,7 @@ pub(crate) async fn finish(
         Ok(Err(error)) => chain(&error),
         Err(error) => error.to_string(),
     };
-    tracing::error!(process = %id, error = failed, "a process's end was not kept");
+    tracing::error!(process = %id, error = failed, "the end of a process was not stored");
     false
 }
 

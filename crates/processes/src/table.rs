@@ -446,7 +446,7 @@ fn remove_ended(root: &Path, old: Slot) {
     let Slot::Process(process) = old else { return };
     match ProcessFiles::new(root, process.run, process.id).remove() {
         Ok(()) => process.output.is_removed(),
-        Err(error) => tracing::warn!(%error, "what was kept of an old process was not removed"),
+        Err(error) => tracing::warn!(%error, "the files of an old process were not removed"),
     }
 }
 
@@ -478,7 +478,7 @@ async fn end_leftovers(lanes: &Lanes, name: &str, [stdout, stderr]: [u64; 2]) ->
 }
 
 fn not_kept(error: &std::io::Error) -> ToolFailure {
-    tracing::error!(error = %chain(error), "a process cannot be kept on the daemon's disk");
+    tracing::error!(error = %chain(error), "a process cannot be recorded on the daemon's disk");
     ToolFailure::new(
         Reason::Internal,
         "the daemon cannot write the files of a process to its disk; nothing was started",

@@ -237,7 +237,7 @@ impl Keeper {
                 }
             }
             Body::Kept(Attach { stdout, stderr }) => {
-                if !(self.outputs[0].kept(stdout) & self.outputs[1].kept(stderr)) {
+                if !(self.outputs[0].acknowledged(stdout) & self.outputs[1].acknowledged(stderr)) {
                     return Err(Fault::Unexpected("output that was never written"));
                 }
                 self.drain()?;
