@@ -291,7 +291,7 @@ async fn c4_files_without_content_count_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_that_fills_up_is_said_to_before_it_is_full_and_its_last_room_is_the_daemons() {
+async fn a_disk_is_reported_before_it_is_full_and_its_last_space_is_reserved() {
     let daemon = on_a_small_disk(By::Measuring).await.unwrap();
     let mut run = small_run(&daemon, requests::managed("open")).await;
     let mut runs = RunServiceClient::new(run.clients.channel.clone());

@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn memory_is_bounded_and_what_was_kept_is_found() {
+    async fn memory_is_bounded_and_stored_calls_are_found() {
         let (_directory, calls) = calls();
         let run = run(&calls);
         let mut first = None;
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn outcomes_that_come_together_are_answered_first_and_kept_together() {
+    async fn outcomes_that_arrive_together_are_answered_first_and_stored_together() {
         let (_directory, calls) = calls();
         let run = run(&calls);
         let mut begun = Vec::new();

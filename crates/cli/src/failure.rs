@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_role_and_another_users_run_are_told_apart() {
+    fn a_missing_role_and_another_users_run_give_different_messages() {
         let of = |code, reason, about: (&str, &str)| {
             let mut details = ErrorDetails::new();
             let metadata = HashMap::from([(about.0.to_owned(), about.1.to_owned())]);

@@ -277,7 +277,7 @@ mod tests {
     use crate::directory::Directory;
 
     #[tokio::test]
-    async fn a_call_that_comes_after_the_end_starts_no_host_worker() {
+    async fn a_call_after_the_end_starts_no_host_worker() {
         let place = tempfile::tempdir().unwrap();
         let directory = || Directory {
             handle: std::fs::File::open(place.path()).unwrap().into(),

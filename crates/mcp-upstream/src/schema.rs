@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_means_what_its_draft_says() {
+    fn a_schema_follows_its_draft() {
         let four = json!({
             "$schema": "http://json-schema.org/draft-04/schema#",
             "properties": {"n": {"minimum": 1, "exclusiveMinimum": true}},

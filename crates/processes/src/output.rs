@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn without_room_for_the_least_nothing_is_started_and_the_least_is_enough_for_both_ends() {
+    fn nothing_is_started_without_space_for_the_minimum_which_holds_both_ends() {
         let root = tempfile::tempdir().unwrap();
         let files = files(root.path());
         let allowance = Allowance::new(2 * (KNOWN + 2 * LEAST));

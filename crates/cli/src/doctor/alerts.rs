@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measure_that_does_not_hold_is_told() {
+    fn a_measure_that_is_not_in_force_is_reported() {
         let measure = AlertMeasure {
             action: "freeze".into(),
             state: Measure::Failed.into(),

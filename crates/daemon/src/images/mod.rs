@@ -393,7 +393,7 @@ mod tests {
     use super::{dockerfile, own_name};
 
     #[test]
-    fn names_are_those_that_an_operator_may_give() {
+    fn only_valid_operator_names_are_accepted() {
         for good in ["tools:1", "tools", "team/tools:1.2-A", "registry.example.org:5000/team/tools:1"] {
             assert!(own_name(good).is_ok(), "{good}");
         }

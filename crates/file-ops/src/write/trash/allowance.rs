@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_what_is_there() {
+    fn the_present_entries_are_counted() {
         let directory = tempfile::tempdir().unwrap();
         for (name, size) in [("1-1-0", 3), ("1-1-0.json", 4)] {
             std::fs::write(directory.path().join(name), vec![0; size]).unwrap();
