@@ -400,7 +400,7 @@ anomalies:
     }
     let raised = alert(&mut run.clients, |alert| alert.rule == "permission_escalation").await;
     assert_eq!((raised.count, raised.severity()), (3, v1::alert::Severity::High), "{raised:?}");
-    let agent = raised.summary.contains("attempts to have what was not given");
+    let agent = raised.summary.contains("attempts to use rights that were not granted");
     assert!(agent, "{}", raised.summary);
 
     run.ok(calls::read("a.txt")).await;

@@ -124,7 +124,7 @@ fn assert_ended(result: &v1::ExecResult, by: By) {
         By::Kernel => assert!(result.exit_code.is_some_and(|code| code != 0), "{result:?}"),
         By::Measuring => {
             assert_eq!((result.ended_by(), result.exit_code), (EndedBy::DiskQuota, Some(137)), "{result:?}");
-            assert!(result.hint.contains("used up what it may have on the disk"), "{result:?}");
+            assert!(result.hint.contains("used up its disk quota"), "{result:?}");
         }
     }
 }

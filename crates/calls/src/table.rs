@@ -214,8 +214,7 @@ impl CallTable {
             if self.store.is_crowded() && self.table.lock().of_request(run, request_id).is_none() {
                 return Err(Refusal::new(
                     Reason::Overloaded,
-                    "request_id: the daemon has stored as many request ids as it may; try again later, or \
-                     leave it out",
+                    "request_id: the daemon has stored its maximum of request ids; try again later, or leave the id out",
                 ));
             }
         }

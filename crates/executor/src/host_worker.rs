@@ -201,8 +201,8 @@ impl HostWorkerLane {
             State::Absent => {}
         }
         let started = self.start().await.map_err(|error| {
-            tracing::error!(error = %error, "the host worker did not come up");
-            LaneError::NotPlaced("the host lane did not come up".to_owned())
+            tracing::error!(error = %error, "the host worker did not start");
+            LaneError::NotPlaced("the host lane did not start".to_owned())
         })?;
         let client = started.client.clone();
         *state = State::Serves(started);

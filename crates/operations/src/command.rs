@@ -108,8 +108,7 @@ pub struct CommandEnd {
 }
 
 /// Advice to use a process that stays instead of a background process, where the profile allows processes.
-const STAYS: &str =
-    "processes that it left running were ended with it: start what should stay with the operation `process`";
+const STAYS: &str = "processes that it left running were ended with it: to keep one running, start it with the operation `process`";
 
 impl Exit {
     /// Returns the exit with this code or signal. `None` if both are set, or one is impossible.

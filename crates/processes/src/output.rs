@@ -147,7 +147,7 @@ impl Output {
             if let Some(recorded) = ends.map(|ends| ends[at]).filter(|recorded| *recorded != stream.end) {
                 tracing::warn!(
                     run = %files.run, process = %files.id, stream = STREAMS[at], recorded, found = stream.end,
-                    "the files of a process do not hold the end of its output: the disk was full, or they were cut"
+                    "the files of a process lack the end of its output: the disk was full, or they were cut"
                 );
                 stream.end = stream.end.max(recorded);
             }

@@ -103,7 +103,7 @@ fn webhooks(alerts: &[Alert]) -> Vec<Finding> {
             missed => Some(Finding::limited(
                 TOPIC,
                 format!(
-                    "{name} did not accept the last {}, {given_up} of them for good: {failure}",
+                    "{name} did not accept the last {}, {given_up} of them permanently: {failure}",
                     count(missed, "alert", "alerts")
                 ),
                 format!(
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(found[1], Finding::good("webhooks", "mail accepts alerts"));
         assert_eq!(
             found[2].found,
-            "pager did not accept the last 2 alerts, 1 of them for good: answered 500"
+            "pager did not accept the last 2 alerts, 1 of them permanently: answered 500"
         );
         assert_eq!(found.len(), 3);
     }

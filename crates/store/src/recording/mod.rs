@@ -95,7 +95,9 @@ impl Recording {
     pub fn discard(self) {
         match std::fs::remove_file(&self.path) {
             Ok(()) => self.allowance.give_back(cost(self.bytes)),
-            Err(error) => tracing::warn!(%error, "the recording of what did not begin was not removed"),
+            Err(error) => {
+                tracing::warn!(%error, "the recording of a session that did not start was not removed")
+            }
         }
     }
 

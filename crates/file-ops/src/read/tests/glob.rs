@@ -75,7 +75,7 @@ fn paths_of_answers_and_names_in_full_are_patterns_that_find_them() {
     assert_eq!(paths(&scene, "@project", "linked/*.rs"), ["@project/linked/b.rs"]);
     assert_eq!(paths(&scene, "@project/src", "/workspace/**/d.rs"), ["@project/src/deep/d.rs"]);
     for (pattern, hint) in [
-        ("none/*.rs", "there is no directory @project/none: the pattern is for paths from @project"),
+        ("none/*.rs", "there is no directory @project/none: a pattern is relative to @project"),
         ("deep", "1 directories have that name, such as @project/src/deep: end the pattern in /**"),
         ("src/deep", "@project/src/deep is a directory"),
         ("g.log", "2 ignored"),

@@ -72,7 +72,7 @@ fn an_ambiguous_text_names_all_its_lines() {
     assert_eq!(refused.reason, Reason::PreconditionFailed);
     assert_eq!(
         refused.message,
-        "the text to replace is 3 times in @project/a (lines 1, 3, 5): give it with lines around it until it is unique"
+        "the text to replace occurs 3 times in @project/a (lines 1, 3, 5): include lines around it until it is unique"
     );
     assert_eq!((refused.details["count"].as_str(), refused.details["lines"].as_str()), ("3", "1, 3, 5"));
     let mut all = replace("a", "x = 1;", "x = 2;");
