@@ -86,14 +86,14 @@ impl CallTask {
             Readiness::Held(refused) if refused.reason == Reason::AwaitingApproval => {}
             Readiness::Held(refused) | Readiness::Over(refused) => return Err(refused),
         }
-        let gateway = &self.calls.gateway;
+        let gateway = &self.calls.control.gateway;
         if patience.refuses {
             return Err(awaiting(gateway, run, "the call asked not to wait for that"));
         }
         if matches!(operation, Operation::Process(_) | Operation::Session(_)) {
             return Err(awaiting(gateway, run, "processes and sessions do not wait for that"));
         }
-        let queued = self.calls.limits.wait_beside(caller, &run.spec().profile).map_err(|full| {
+        let queued = self.calls.control.limits.wait_beside(caller, &run.spec().profile).map_err(|full| {
             let metadata = awaiting(gateway, run, "").metadata;
             let full = metadata.into_iter().fold(full, |full, (name, value)| full.with(name, value));
             full.retry_after(TRY_AGAIN).with("retry_after_is", "estimated")
@@ -146,8 +146,8 @@ impl CallTask {
         journal: &mut Journal,
     ) -> Result<Permit, Refusal> {
         let (calls, spec) = (&self.calls, run.spec());
-        calls.runs.check_deny_list(&spec, calls.gateway.policy().profile(&spec.profile))?;
-        match calls.gateway.renew(permit, &run.scope()) {
+        calls.workers.runs.check_deny_list(&spec, calls.control.gateway.policy().profile(&spec.profile))?;
+        match calls.control.gateway.renew(permit, &run.scope()) {
             Ok(permit) => {
                 journal.decided(permit.decision());
                 Ok(permit)
@@ -171,7 +171,7 @@ impl CallTask {
                     "this call waited for {:.1} s, as long as its timeout allows",
                     waited.as_secs_f64()
                 );
-                awaiting(&self.calls.gateway, run, &why)
+                awaiting(&self.calls.control.gateway, run, &why)
             }
             Readiness::Held(refused) | Readiness::Over(refused) => refused,
         };
