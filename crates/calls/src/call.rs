@@ -36,6 +36,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use audit_service::Attempt;
 use dialects::{Facts, Limits, ProcessView};
 use futures_util::FutureExt as _;
 use gateway::limits::concurrency::Turn;
@@ -54,11 +55,8 @@ use wire::v1::{CallRequest, CallResponse, Timings};
 use worker_protocol::client::{Finished, OutputSink, Usage};
 
 use crate::Calls;
-use crate::escalation::Attempt;
-use crate::refused::refusal;
 use crate::table::{Answer, Call, Keep};
 
-pub use beside::awaiting;
 pub use decode::limits;
 #[cfg(test)]
 pub(crate) use input::of as recorded_input;
@@ -353,7 +351,7 @@ impl CallTask {
         match admission {
             Admission::Refuse(refused) => {
                 journal.refused(&refused);
-                Err(refusal(refused))
+                Err(refused.into())
             }
             Admission::Permit(mut permit) => {
                 let operation = permit.operation();

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use admission::Owner;
 use anyhow::Context as _;
-use calls::{Attempt, Calls};
+use audit_service::Attempt;
+use calls::Calls;
 use identity::Principal;
 use listener::GuardLayer;
 use mcp::http::Door;
