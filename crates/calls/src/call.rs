@@ -55,7 +55,6 @@ use worker_protocol::client::OutputSink;
 use crate::Calls;
 use crate::table::{Answer, Call};
 
-pub use beside::awaiting;
 #[cfg(test)]
 pub(crate) use input::of as recorded_input;
 pub use parse::limits;

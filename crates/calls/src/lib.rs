@@ -5,10 +5,8 @@
 
 mod approvals;
 mod call;
-mod escalation;
 pub mod grants;
 pub mod limits;
-mod refused;
 mod replay;
 mod table;
 mod transcript;
@@ -16,7 +14,7 @@ mod upstream;
 
 use std::sync::Arc;
 
-use audit_service::AuditLog;
+use audit_service::{AuditLog, Escalations};
 use gateway::Gateway;
 use processes::Processes;
 use runs::{OnStop, Quotas, Runs};
@@ -25,9 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use approvals::{Approvals, FormerApprovals};
-pub use call::{Events, awaiting, call, call_until, download, limits, operation, resume, stream};
-pub use escalation::{Attempt, Escalations};
-pub use refused::refusal;
+pub use call::{Events, call, call_until, download, limits, operation, resume, stream};
 pub use replay::{Replays, verdict};
 pub use table::{CallTable, Found};
 pub use transcript::Transcripts;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use admission::Owner;
 use anyhow::Context as _;
-use calls::{Attempt, Escalations};
+use audit_service::{Attempt, Escalations};
 use identity::Principal;
 use listener::GuardLayer;
 use mcp::http::Door;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use audit_service::Attempt;
 use gateway::limits::concurrency::Turn;
 use gateway::{Admission, Permit};
 use jail::Mount;
@@ -16,8 +17,6 @@ use super::record::{Journal, Times};
 use super::slot::Slot;
 use super::standstill::Standstill;
 use super::{Admitted, CallTask, is_for_another};
-use crate::escalation::Attempt;
-use crate::refused::refusal;
 
 impl CallTask {
     /// Waits until the call has a permit and a slot, or is refused.
@@ -66,7 +65,7 @@ impl CallTask {
         match admission {
             Admission::Refuse(refused) => {
                 journal.refused(&refused);
-                Err(refusal(refused))
+                Err(refused.into())
             }
             Admission::Permit(mut permit) => {
                 let operation = permit.operation();

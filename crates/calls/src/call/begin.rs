@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
+use audit_service::Attempt;
 use dialects::Limits;
 use futures_util::FutureExt as _;
 use identity::{CallId, Principal, RunId};
@@ -15,7 +16,6 @@ use worker_protocol::detach_on_drop::DetachOnDrop;
 use super::record::{Journal, Times};
 use super::{CallTask, Client, Close, parse};
 use crate::Calls;
-use crate::escalation::Attempt;
 use crate::table::{Begun, Call, Found, Keep};
 
 /// The client's choice of how it waits for its call and takes the answer. It may differ between repetitions of a request.

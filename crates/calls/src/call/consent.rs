@@ -19,7 +19,6 @@ use super::slot::Slot;
 use super::standstill::Standstill;
 use super::{Admitted, CallTask, review};
 use crate::approvals::Asker;
-use crate::refused::refusal;
 
 /// An approval and the channel on which the reviewers' decision arrives.
 pub(super) type Waiting = (Approval, oneshot::Receiver<Approval>);
@@ -259,7 +258,7 @@ impl CallTask {
         let spent = match self.calls.control.gateway.redeem(&approval.approval_id, ticket) {
             // Durable before the permit is used: a daemon that dies in between has executed it once or not at all.
             Ok(permit) => self.calls.control.approvals.spend(&approval.approval_id).await.map(|()| permit),
-            Err(refused) => Err(refusal(refused)),
+            Err(refused) => Err(refused.into()),
         };
         times.decided();
         if spent.is_err() {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use audit_service::AuditLog;
+use audit_service::{AuditLog, Escalations};
 use calls::limits::Limits;
-use calls::{Approvals, CallTable, Calls, Control, Escalations, Life, Records, Upstreams, Workers};
+use calls::{Approvals, CallTable, Calls, Control, Life, Records, Upstreams, Workers};
 use gateway::Gateway;
 use processes::Processes;
 use runs::{OnStop, Quotas, Runs};

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use anomaly::{Alerts, Detection};
 use anyhow::Context as _;
+use audit_service::Escalations;
 use calls::grants::Grants;
 use calls::limits::Limits;
-use calls::{Approvals, CallTable, Calls, Escalations, FormerApprovals, Upstreams};
+use calls::{Approvals, CallTable, Calls, FormerApprovals, Upstreams};
 use gateway::Gateway;
 use identity::RunId;
 use processes::Processes;
