@@ -166,7 +166,7 @@ async fn exactly_this_is_remembered_until_a_file_or_the_policy_changes_or_the_ru
     std::fs::write(workspace.join("data"), "b\na\n").unwrap();
     run.asks(count()).await;
 
-    // Another policy: what was remembered has ended, also when the former one comes back.
+    // Another policy: what was remembered has ended, also when the earlier one comes back.
     let file = daemon.policy_dir().join("profile.yaml");
     let before = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, before.replace("[CI, PATH]", "[CI]")).unwrap();

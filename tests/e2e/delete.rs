@@ -89,7 +89,7 @@ async fn huge_file_is_deleted_for_good_with_consent() {
     let (approval, response) = run.consented(delete("huge")).await;
     assert_eq!(
         approval.preview,
-        "the run's trash has no room for it, so it will be GONE FOR GOOD: the file @project/huge, \
+        "the run's trash has no space for it, so it will be GONE FOR GOOD: the file @project/huge, \
          314572800 bytes, too many to be read\n"
     );
     let Some(Answer::Delete(deleted)) = response.kind().cloned() else {

@@ -197,7 +197,7 @@ async fn the_worst_output_and_the_worst_names_are_answered_or_fail_their_call_al
                 (Some(3), Ok(1_000_000 - MAX_OUTPUT))
             );
             let error = answer.error.clone().unwrap_or_default();
-            assert_eq!(error.reason, "", "{name} {byte}: the bound leaves room for the worst");
+            assert_eq!(error.reason, "", "{name} {byte}: the bound covers the worst case");
         }
     }
     // Names of control characters, which JSON makes six times as long, and lines of them.

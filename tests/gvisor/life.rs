@@ -20,7 +20,7 @@ async fn v5_a_run_outlives_a_killed_daemon_and_what_was_running_does_not() {
     daemon.launch().await;
     inside.run = RunHandle { clients: daemon.connect().await, ..inside.run };
     assert_eq!(inside.run.show().await.state(), v1::run::State::Ready, "{}", daemon.log());
-    // The former relay goes when it hears that its daemon has gone.
+    // The previous relay goes when it hears that its daemon has gone.
     let idle = async { while processes(&mut inside).await != IDLE {} };
     tokio::time::timeout(std::time::Duration::from_secs(20), idle)
         .await

@@ -54,7 +54,7 @@ async fn a_run_that_lives_is_given_another_token_which_outlives_the_daemon() {
             assert_eq!(opens(&mut run, token).await, expected, "{number}");
         }
     }
-    // A token gives no other, and a former one is no attempt at anything.
+    // A token gives no other, and a replaced one is no attempt at anything.
     let refused = run.clients.runs.issue_run_token(Bearer::new(&tokens[2]).shows(issue.clone())).await;
     assert_eq!(refused.unwrap_err().code(), Code::PermissionDenied);
     let states = run.clients.events(&id, "run_state").await;
@@ -82,7 +82,7 @@ async fn lease_restarts_with_the_next_daemon_and_expires() {
     assert_eq!(run.show().await.state(), State::Ready);
     let ended = run.ended().await;
     assert_eq!(ended.end_cause(), EndCause::Lease);
-    // Of the one that it had under the former daemon, six seconds were left at most.
+    // Of the one that it had under the previous daemon, six seconds were left at most.
     let lasted = ended.ended_at.unwrap().seconds - ended.adopted_at.unwrap().seconds;
     assert!(lasted > 7, "{lasted} s");
 }

@@ -1,5 +1,5 @@
 //! C4 for the disk: what one run takes of the daemon's disk is bounded, whether the kernel holds it or the daemon measures; its
-//! neighbours go on, and it can make room for itself. A kernel without the quota format that ext4 uses (CONFIG_QFMT_V2) cannot mount
+//! neighbours go on, and it can free space for itself. A kernel without the quota format that ext4 uses (CONFIG_QFMT_V2) cannot mount
 //! such a file system: there what is about the kernel says so and has nothing to try.
 
 use std::path::Path;
@@ -157,7 +157,7 @@ async fn one_fills_and_another_goes_on(by: By, overlay: bool) {
     }
     is_on_record(&mut filler).await;
     if by == By::Measuring {
-        // A command may make room. One that takes more instead was the last.
+        // A command may free space. One that takes more instead was the last.
         has_failed(&mut filler, "head -c 52428800 /dev/zero >/state/6; sleep 60").await;
         waits_for(&mut filler, Use::Locked).await;
         let refused = filler.call(calls::exec(&["true"])).await.unwrap_err();
@@ -244,7 +244,7 @@ async fn a_root_fills_and_another_goes_on(by: By) {
     assert_eq!(has.kernel, by == By::Kernel);
     assert_eq!(use_of(&mut neighbour).await.state(), Use::Within);
     is_on_record(&mut filler).await;
-    // It makes room by itself, and goes on.
+    // It frees space by itself, and goes on.
     assert_eq!(filler.ran(calls::shell("rm -f /usr/[1-5]")).await.exit_code, Some(0));
     waits_for(&mut filler, Use::Within).await;
     assert_eq!(filler.ran(calls::shell(grown)).await.stdout, "goes on\n");
@@ -347,7 +347,7 @@ async fn a_disk_that_fills_up_is_said_to_before_it_is_full_and_its_last_room_is_
     run.ok(calls::write("b.txt", "again\n")).await;
     let told: Vec<_> = run.clients.events("", "disk_space").await;
     let state = |event| record(event)["details"]["state"].as_str().unwrap().to_owned();
-    // The spool has a watch of its own, which may look while there is no room for it.
+    // The spool has a watch of its own, which may look while there is no space for it.
     let states: Vec<String> = told.iter().map(state).filter(|state| !state.starts_with("spool")).collect();
     assert_eq!(states, ["low", "full", "enough"]);
     assert!(run.clients.verify().await.intact);

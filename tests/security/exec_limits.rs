@@ -80,7 +80,7 @@ async fn x2_a_fork_bomb_keeps_no_other_call_of_its_run_from_working() {
             let found = look(&mut inside.run, calls::grep("@project", "needle")).await.unwrap();
             let v1::result::Kind::Grep(found) = found else { panic!("{found:?}") };
             assert_eq!(found.matches.len(), 1);
-            // There is no room for a process: the next one is refused with that, or squeezes in.
+            // The run is at its limit: the next process is refused for that reason, or still fits.
             let response = inside.run.call(Operation::Exec(exec(&["environment"]))).await.unwrap();
             if let Some(error) = response.error {
                 assert_eq!(error.reason, "OVERLOADED", "{error:?}");
@@ -90,7 +90,7 @@ async fn x2_a_fork_bomb_keeps_no_other_call_of_its_run_from_working() {
         }
         let result = bomb.await.unwrap();
         assert_eq!(why(&result), (EndedBy::Timeout, vec![Limit::Processes], true));
-        assert!(refused > 0, "there was room all the time");
+        assert!(refused > 0, "there was space all the time");
         as_before(&mut inside, agent).await;
     }
 }
@@ -246,7 +246,7 @@ async fn c4_a_full_workspace_is_told_and_harms_neither_daemon_nor_record() {
     as_before(&mut inside, agent).await;
 
     std::fs::remove_file(inside.workspace.join("full")).unwrap();
-    // Full of names now: there is room, and nothing can be made.
+    // Full of names now: there is space, and nothing can be made.
     let result = inside.exec(shell("i=0; while echo > f$i; do i=$((i+1)); done; exit 3")).await;
     assert_eq!(why(&result), (EndedBy::Unspecified, vec![Limit::ProjectSpace], true), "{result:?}");
     as_before(&mut inside, agent).await;

@@ -204,7 +204,7 @@ async fn s12_floods_of_a_run_stay_within_its_allowance() {
         run.send(id, Signal::Kill).await.unwrap();
         run.waited(id).await;
     }
-    // What has ended makes room.
+    // An ended process is evicted.
     run.start(command(&["true"])).await;
     let after = kept(&daemon, &run);
     assert!(after <= MOST * MIB + SLACK, "{after}");
@@ -263,7 +263,7 @@ async fn s12_a_start_without_room_is_refused_and_ended_processes_make_room() {
     assert_eq!(run.listed().await.len(), started.len(), "nothing is left of the one that was refused");
     run.exec(&["true"]).await;
 
-    // One that has ended makes room for the next, and so does each of these.
+    // An ended process is evicted for the next, and so is each of these.
     let last = started.pop().unwrap();
     run.send(&last, Signal::Kill).await.unwrap();
     run.waited(&last).await;
@@ -276,7 +276,7 @@ async fn s12_a_start_without_room_is_refused_and_ended_processes_make_room() {
     }
     let listed = run.listed().await;
     let living = listed.iter().filter(|process| process.state() == State::Running).count();
-    assert_eq!(living, started.len(), "none that lives has made room");
+    assert_eq!(living, started.len(), "none that lives was evicted");
     // Starts that fail leave nothing, however many.
     let before = kept(&daemon, &run);
     for _ in 0..50 {

@@ -136,8 +136,8 @@ async fn is_kept(stream: &mut TcpStream) -> bool {
     stream.read_exact(&mut [0; 9]).await.is_ok()
 }
 
-/// While one address has all of its connections and opens more, another one works. Of those that have proven nothing the oldest makes
-/// room for a new one, and none of those that have shown a good token; a place comes back with its connection.
+/// While one address has all of its connections and opens more, another one works. A new connection
+/// evicts the oldest one without a proven identity, and none that has shown a valid token. A closed connection frees its slot.
 #[tokio::test(flavor = "multi_thread")]
 async fn r2_an_address_has_its_own_connections_and_no_more() {
     const MOST: usize = 8;

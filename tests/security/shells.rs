@@ -19,7 +19,7 @@ async fn s7_output_forges_no_end_of_a_command() {
     let daemon = Daemon::start().await;
     for mut run in both(&daemon).await {
         let id = run.open().await;
-        // Marks of former commands, read from the session's own output, and guesses.
+        // Marks of earlier commands, read from the session's own output, and guesses.
         run.said(&id, "true").await;
         let shown = run.logs(&id).await.text();
         let marks: String = shown

@@ -213,11 +213,11 @@ def test_a_runs_own_token_reaches_its_processes_and_no_others(endpoint: str) -> 
             agent.commands.connect(others.process_id)
         assert not agent.commands.kill(others.process_id)
         assert others.info().state == "running"
-        stranger = Sandbox(agent.client, other.run_id, Options(), owns_client=False, delete_workspace=False)
+        foreign = Sandbox(agent.client, other.run_id, Options(), owns_client=False, delete_workspace=False)
         with pytest.raises((Denied, NotFound)):
-            stranger.commands.list()
+            foreign.commands.list()
         with pytest.raises((Denied, NotFound)):
-            stranger.commands.send_stdin(others.process_id, "x")
+            foreign.commands.send_stdin(others.process_id, "x")
         agent.close()
 
 

@@ -47,7 +47,7 @@ impl Couriers {
     }
 }
 
-/// Delivers each checkpoint to a place, if there is one, until `deliver` returns false.
+/// Delivers each checkpoint to one destination, if there is any, until `deliver` returns false.
 async fn follow<P>(
     place: Option<P>,
     mut checkpoints: watch::Receiver<Option<Signed>>,
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(expected[expected.len() - 2..], last);
     }
 
-    /// A place that does with each request what comes next, and gives what was sent.
+    /// A destination that gives each request the next answer, and returns the requests.
     async fn place(mut answers: Vec<Option<&'static str>>) -> (u16, mpsc::UnboundedReceiver<Value>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -259,7 +259,7 @@ mod tests {
             Some("503 No"),
         ])
         .await;
-        // Before a place is waited for: nothing else goes on while they are made.
+        // Before a destination is awaited, because nothing else runs while they are made.
         let [first, second, third] = [2, 3, 4].map(signed);
         let (sender, receiver) = watch::channel(Some(first.clone()));
         let run = tokio::spawn(couriers(port, Duration::from_millis(200)).run(receiver));

@@ -107,7 +107,7 @@ async fn a_log_whose_key_could_not_be_changed_goes_on_with_the_key_that_it_names
     let (_, before) = log.checkpoint().await.unwrap();
 
     // No file can replace a directory.
-    std::fs::rename(&key, directory.path().join("former")).unwrap();
+    std::fs::rename(&key, directory.path().join("moved")).unwrap();
     std::fs::create_dir(&key).unwrap();
     assert!(log.rotate().await.is_err());
     assert!(!log.is_available());

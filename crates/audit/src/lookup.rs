@@ -114,7 +114,7 @@ mod tests {
             let long = serde_json::json!({ "long": "x".repeat(batch * 200) });
             let events: Vec<Event> = (0..40).map(|n| call(n).details(long.clone())).collect();
             let records = writer.append_all(events).unwrap();
-            // What the writer says of its places is what a reader finds.
+            // The positions that the writer reports are those that a reader finds.
             let mut reader = Reader::from(dir.path(), records[0].sequence - 1);
             assert_eq!(reader.next_placed().unwrap().unwrap().1, writer.last_place());
         }

@@ -31,7 +31,7 @@ pub(super) enum CollectError {
     #[error("the run has more records than a bundle may hold")]
     TooLarge,
     #[error("the disk has too little space for a bundle, because some of it is reserved for the audit log")]
-    NoRoom,
+    NoSpace,
     #[error("the client no longer waits for the bundle")]
     Left,
 }
@@ -44,7 +44,7 @@ impl From<CollectError> for Refusal {
                 Reason::PreconditionFailed,
                 format!("{message} ({MOST_RECORDS} records, {LARGEST} bytes): export its records instead"),
             ),
-            CollectError::NoRoom => Self::new(Reason::Overloaded, message),
+            CollectError::NoSpace => Self::new(Reason::Overloaded, message),
             CollectError::Left => Self::new(Reason::Cancelled, message),
             CollectError::Log(_) | CollectError::File(_) | CollectError::Inconsistent => {
                 Self::internal("making a bundle", &chain(&error))
@@ -110,8 +110,8 @@ pub(super) fn read(
             if !tell(at) {
                 return Err(CollectError::Left);
             }
-            if !place.has_room(LOOK * 1024)? {
-                return Err(CollectError::NoRoom);
+            if !place.has_space(LOOK * 1024)? {
+                return Err(CollectError::NoSpace);
             }
         }
     }
@@ -176,8 +176,8 @@ pub(super) fn archive(
     if bytes > LARGEST {
         return Err(CollectError::TooLarge);
     }
-    if !place.has_room(bytes)? {
-        return Err(CollectError::NoRoom);
+    if !place.has_space(bytes)? {
+        return Err(CollectError::NoSpace);
     }
     let mut archive = MemberWriter::new(place.file()?);
     bundle::write(&mut archive, manifest, members, sealed)?;

@@ -143,12 +143,12 @@ async fn make(
         members.insert("run.json".to_owned(), Member::of(summary::run(record, &redactor)?));
     }
     let policies: Vec<_> = summary.policies().map(str::to_owned).collect();
-    let kept = bundles.store.with(move |store| store.policies(&policies)).await;
-    let kept = kept.map_err(|error| Refusal::internal("looking the policies up", &chain(&error)))?;
-    for (digest, canonical) in &kept {
+    let found = bundles.store.with(move |store| store.policies(&policies)).await;
+    let found = found.map_err(|error| Refusal::internal("looking the policies up", &chain(&error)))?;
+    for (digest, canonical) in &found {
         members.insert(bundle::policy_member(digest), Member::of(canonical.clone().into_bytes()));
     }
-    let missing: Vec<_> = summary.policies().filter(|digest| !kept.contains_key(*digest)).collect();
+    let missing: Vec<_> = summary.policies().filter(|digest| !found.contains_key(*digest)).collect();
     let text = summary.text(principal, record, &missing, &diff, log.removed());
     let notes = summary.notes(&missing, &diff, log.removed());
     members.insert("summary.json".to_owned(), Member::of(text));

@@ -6,7 +6,7 @@
 //!                         │ └─ask─► intent ─► approval ─deny, expire────┤
 //!                         │                      │ approve              │
 //!                         └─permit─► intent ─────┴──► execute ──────────┘
-//!             a former daemon's intent ─► resume ┘
+//!           an earlier daemon's intent ─► resume ┘
 //! ```
 //!
 //! Invariants:

@@ -182,15 +182,15 @@ impl Grants {
 
     /// Stores the permission, in place of an owed change of the same permission. Returns true if it is stored.
     async fn keep(&self, permission: &Permission, owed: &mut Vec<Permission>) -> bool {
-        let (kept, now) = (permission.clone(), UnixMillis::now());
-        let kept = self.store.with(move |store| store.put_permission(&kept, now)).await;
-        if let Err(error) = &kept {
+        let (copy, now) = (permission.clone(), UnixMillis::now());
+        let stored = self.store.with(move |store| store.put_permission(&copy, now)).await;
+        if let Err(error) = &stored {
             tracing::error!(permission = permission.id, error = %chain(error), "a permission was recorded but not stored");
         }
-        if kept.is_ok() {
+        if stored.is_ok() {
             owed.retain(|other| other.id != permission.id);
         }
-        kept.is_ok()
+        stored.is_ok()
     }
 
     /// Retries to keep owed changes, until `stop` and once more then.

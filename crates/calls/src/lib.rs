@@ -22,7 +22,7 @@ use store::spool::Spool;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use approvals::{Approvals, FormerApprovals};
+pub use approvals::{Approvals, WaitingApprovals};
 pub use call::{Events, call, call_until, download, limits, operation, resume, stream};
 pub use replay::{Replays, verdict};
 pub use table::{CallTable, Found};

@@ -265,7 +265,7 @@ fn patch_of(input: &Value) -> Result<Value, Unjudged> {
 
 /// Puts placeholders in place of text that the record lacks, if a verdict depends only on its size.
 fn fill(operation: &str, key: &str, value: &mut Value) -> Result<(), Unjudged> {
-    // Rules look at places, sizes and names, and not at the text that is written, searched for, or set.
+    // Rules examine paths, sizes and names, and not at the text that is written, searched for, or set.
     let counts = !matches!(
         (operation, key),
         ("write" | "edit", "content" | "oldStr" | "newStr" | "text")
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(
             restore("patch", &json!({ "unifiedDiff": cut(3_000) })),
             Err(Unjudged::Cut),
-            "of a former release"
+            "of an earlier release"
         );
         assert!(restore("git.commit", &json!({ "commit": { "message": cut(2_000) } })).is_ok());
         assert_eq!(restore("read", &json!({ "path": "[redacted:high-entropy]" })), Err(Unjudged::Redacted));

@@ -260,7 +260,7 @@ impl CallTable {
         Ok(stored.is_some() || self.table.lock().of_request(run, request_id).is_some())
     }
 
-    /// Restores a call that a former daemon has left waiting for an approval.
+    /// Restores a call that an earlier daemon left waiting for an approval.
     pub fn resume(&self, asker: &Asker) -> Arc<Call> {
         let Asker { call: id, run, .. } = *asker;
         let response = CallResponse {

@@ -155,7 +155,7 @@ fn output_is_printed_byte_for_byte_from_any_offset() {
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), OUTPUT));
     assert_eq!(
         String::from_utf8(output.stderr).unwrap(),
-        "cut short: 7 B at the end are not stored: the disk had no room\n"
+        "cut short: 7 B at the end are not stored: the disk had no space\n"
     );
     let output = prepared(&daemon, &["call", "output", CALL, "--offset", "3", "--follow"]).output().unwrap();
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &OUTPUT[3..]));

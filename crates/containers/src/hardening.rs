@@ -44,7 +44,7 @@ pub enum Root {
 }
 
 impl Root {
-    /// Returns the home of the run's user. On a read-only root, `/tmp` is the one place that every container can write to.
+    /// Returns the home of the run's user. On a read-only root, `/tmp` is the one directory that every container can write to.
     pub fn home(self) -> &'static str {
         match self {
             Self::ReadOnly => "/tmp",
@@ -230,7 +230,7 @@ pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<Container
 /// Returns the mount options of `/tmp`.
 ///
 /// Its files occupy memory that killing a process does not free. So `/tmp` may have half of the memory, and its inodes, about 1 KiB each,
-/// an eighth. A full `/tmp` leaves room for the next command.
+/// an eighth. A full `/tmp` leaves space for the next command.
 fn tmp_options(profile: &Hardening) -> String {
     let size = profile.tmp_bytes.min(profile.memory_bytes / 2);
     let files = (profile.memory_bytes / 8 / 1024).min(65_536);
@@ -241,7 +241,7 @@ fn tmp_options(profile: &Hardening) -> String {
     format!("rw,{exec},nosuid,nodev,mode=1777,size={size},nr_inodes={files}")
 }
 
-/// Returns the mount options of `/dev/shm`, which `shm_open` uses. It is bounded like `/tmp`, so that both together leave room for the next
+/// Returns the mount options of `/dev/shm`, which `shm_open` uses. It is bounded like `/tmp`, so that both together leave space for the next
 /// command.
 fn shm_options(profile: &Hardening) -> String {
     let size = profile.shm_bytes.min(profile.memory_bytes / 4);

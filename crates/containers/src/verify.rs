@@ -81,7 +81,7 @@ static UNREADABLE: Value = Value::String(String::new());
 
 /// Returns the fields of a specification.
 ///
-/// A struct with string keys always becomes an object. If it did not, the one field made here in its place would agree with none.
+/// A struct with string keys always becomes an object. If it did not, the one field made here instead would agree with none.
 fn fields(spec: &ContainerSpec) -> Map<String, Value> {
     match serde_json::to_value(spec) {
         Ok(Value::Object(fields)) => fields,

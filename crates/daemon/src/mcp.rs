@@ -46,7 +46,7 @@ impl Door for Front {
 
     fn turned_away(&self, shown: Option<&RunToken>) {
         // Clients whose run has ended come back a few times with its token, which was valid before.
-        if shown.is_some_and(|token| self.runs.is_former_token(token.reveal())) {
+        if shown.is_some_and(|token| self.runs.is_retired_token(token.reveal())) {
             return;
         }
         self.escalations.report(&Principal::anonymous(), None, Attempt::BadToken, TARGET);

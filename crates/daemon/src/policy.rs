@@ -77,14 +77,14 @@ impl Loader {
 /// If it cannot be stored, bundles report that it is missing.
 pub(crate) async fn keep(store: &Store, policy: &Policy) {
     let digest = policy.digest().to_owned();
-    let kept = match policy.canonical() {
+    let result = match policy.canonical() {
         Ok(canonical) => {
             let stored = store.with(move |store| store.put_policy(&digest, &canonical)).await;
             stored.map_err(|error| chain(&error))
         }
         Err(error) => Err(error.to_string()),
     };
-    if let Err(error) = kept {
+    if let Err(error) = result {
         tracing::warn!(error, "the policy could not be stored: bundles of runs under it will lack it");
     }
 }

@@ -56,7 +56,7 @@ const BEGIN: Duration = Duration::from_millis(500);
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// A process that outlives its call, with its keeper. Dropping the value leaves both running for the next daemon.
-pub struct Kept {
+pub struct AttachedProcess {
     pub link: Link,
     pub state: KeeperState,
     held: Held,
@@ -109,7 +109,7 @@ impl Link {
             }
             // It may send no message for hours.
             self.frames.rest();
-            if self.input.read_buf(self.frames.room()).await? == 0 {
+            if self.input.read_buf(self.frames.read_buffer()).await? == 0 {
                 return Err(KeeperLost::Ended);
             }
         }
@@ -165,7 +165,7 @@ impl Held {
     }
 }
 
-impl Kept {
+impl AttachedProcess {
     /// Splits the value into parts that are used at the same time.
     pub fn into_parts(self) -> (Link, KeeperState, Held) {
         (self.link, self.state, self.held)
@@ -181,7 +181,7 @@ impl Lanes {
         name: &str,
         process: ProcessRequest,
         bounds: &Bounds,
-    ) -> Result<Kept, ToolFailure> {
+    ) -> Result<AttachedProcess, ToolFailure> {
         let request = KeeperStart {
             process: Some(process),
             bounds: Some(bounds_to_wire(bounds)),
@@ -210,7 +210,7 @@ impl Lanes {
             }
         };
         match has_begun(&mut link, state).await {
-            Ok(state) => Ok(Kept { link, state, held }),
+            Ok(state) => Ok(AttachedProcess { link, state, held }),
             Err(failure) => {
                 end_start(held).await;
                 Err(failure)
@@ -281,9 +281,13 @@ impl Lanes {
     /// Finds a process that an earlier daemon started. `attach` describes the output that exists already.
     ///
     /// If the process is gone, the rest of it is ended, and the error contains the evidence.
-    pub async fn keep_on(&self, name: &str, attach: Attach) -> Result<Kept, (KeeperLost, KillEvidence)> {
+    pub async fn keep_on(
+        &self,
+        name: &str,
+        attach: Attach,
+    ) -> Result<AttachedProcess, (KeeperLost, KillEvidence)> {
         let Some((cgroup, _)) = self.guest.cgroup() else { return Err((KeeperLost::Ended, nothing_left())) };
-        let (leaf, keeper_leaf) = cgroup.former_process(name).unwrap_or_default();
+        let (leaf, keeper_leaf) = cgroup.process_leaves(name).unwrap_or_default();
         let Some(keeper) = keeper_leaf.as_ref().and_then(Leaf::only) else {
             let lost = KeeperLost::Ended;
             return Err((lost, end_leaves(cgroup, [leaf, keeper_leaf]).await));
@@ -294,7 +298,7 @@ impl Lanes {
         };
         match link.state(ANSWER).await {
             Ok(Ok(state)) if matches!(state.phase(), Phase::Running | Phase::Over) => {
-                Ok(Kept { link, state, held: Held { cgroup, keeper, keeper_leaf, leaf } })
+                Ok(AttachedProcess { link, state, held: Held { cgroup, keeper, keeper_leaf, leaf } })
             }
             Ok(_) => {
                 let lost = KeeperLost::Malformed("its process never ran");

@@ -166,7 +166,7 @@ impl Lanes {
         finished.unwrap_or_else(failed)
     }
 
-    /// Copies an uploaded file to the place where the container lane finds it.
+    /// Copies an uploaded file to the path where the container lane finds it.
     async fn stage(&self, spec: CallSpec<'_>, cancel: &CancellationToken) -> Result<(), ToolFailure> {
         let Operation::Write(write) = spec.operation else { return Ok(()) };
         let Some(staging) = write.staging() else { return Ok(()) };

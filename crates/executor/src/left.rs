@@ -31,7 +31,7 @@ pub struct Left {
 impl Left {
     /// Finds the processes that an earlier daemon kept under this name.
     pub(crate) fn find(cgroup: ContainerCgroup, name: &str, processes: u32) -> Self {
-        let (leaf, _) = cgroup.former_process(name).unwrap_or_default();
+        let (leaf, _) = cgroup.process_leaves(name).unwrap_or_default();
         Self { cgroup, leaf, processes }
     }
 

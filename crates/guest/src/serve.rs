@@ -243,7 +243,7 @@ impl Frames {
             if let Some(frame) = self.buffer.pop()? {
                 return Ok(Some(frame));
             }
-            if self.input.read_buf(self.buffer.room()).await? == 0 {
+            if self.input.read_buf(self.buffer.read_buffer()).await? == 0 {
                 return if self.buffer.is_empty() { Ok(None) } else { Err(Fault::Unexpected("a cut frame")) };
             }
         }

@@ -105,7 +105,7 @@ fn c4_a_small_disk_of_the_trash_keeps_every_file_where_it_is() {
     run(Command::new("umount").arg("-l").arg(&private));
     let failure = failure.unwrap_err();
     assert_eq!(failure.reason, Reason::WriteLimit);
-    assert!(failure.message.contains("too little room"), "{}", failure.message);
+    assert!(failure.message.contains("too little space"), "{}", failure.message);
     assert_eq!(fs::read(file).unwrap(), b"content");
 }
 

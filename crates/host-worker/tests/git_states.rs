@@ -138,7 +138,7 @@ impl Making {
         }
     }
 
-    /// Makes room for a file; false where a file stands in the way of its directory.
+    /// Makes way for a file; false where a file stands in the way of its directory.
     fn clear(&mut self, path: &Path) -> bool {
         let root = self.scratch.workspace();
         let above = path.ancestors().skip(1).take_while(|above| *above != root);

@@ -8,7 +8,7 @@ use crate::refusal::PathRefusal;
 use crate::rel::{Fault, RelPath};
 use text::excerpt;
 
-/// A place in a run: a mount and a normalised path beneath it. Displays as `@project/src/a.rs`, which parses back.
+/// A location in a run: a mount and a normalised path beneath it. Displays as `@project/src/a.rs`, which parses back.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SandboxPath {
     mount: Mount,

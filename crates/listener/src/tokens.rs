@@ -143,8 +143,8 @@ impl Tokens {
 
     async fn keep(&self, token: &ApiToken) -> Result<(), Refusal> {
         let token = token.clone();
-        let kept = self.store.with(move |store| store.put_api_token(&token, UnixMillis::now())).await;
-        kept.map_err(|error| Refusal::internal("keeping the token", &chain(&error)))
+        let stored = self.store.with(move |store| store.put_api_token(&token, UnixMillis::now())).await;
+        stored.map_err(|error| Refusal::internal("storing the token", &chain(&error)))
     }
 
     fn get(&self, id: TokenId) -> Option<Arc<Held>> {

@@ -93,7 +93,7 @@ impl Runs {
         spool: Arc<Spool>,
         bounds: RunBounds,
     ) -> Result<(Self, Vec<Record>), store::StoreError> {
-        let mut former = Vec::new();
+        let mut earlier = Vec::new();
         let mut ended = BTreeMap::new();
         let mut kept: BTreeMap<_, _> =
             store.workspaces()?.into_iter().map(|workspace| (workspace.id, workspace)).collect();
@@ -119,7 +119,7 @@ impl Runs {
             if record.state.has_ended() {
                 ended.insert(record.id, record);
             } else {
-                former.push(record);
+                earlier.push(record);
             }
         }
         let runs = Self {
@@ -140,7 +140,7 @@ impl Runs {
             gone: Notify::new(),
             max_ttl: bounds.max_ttl,
         };
-        Ok((runs, former))
+        Ok((runs, earlier))
     }
 
     /// Keeps the pool of warm containers until the daemon stops.
@@ -246,8 +246,8 @@ impl Runs {
 
     /// Returns true if this was the token of a run that has ended, or that was deleted or got another token lately.
     ///
-    /// A former token grants no access, and its use is no attack: MCP clients and the daemon's own endpoint for them do so.
-    pub fn is_former_token(&self, token: &str) -> bool {
+    /// A retired token grants no access, and its use is no attack: MCP clients and the daemon's own endpoint for them do so.
+    pub fn is_retired_token(&self, token: &str) -> bool {
         let hash = run_of_token(token)
             .and_then(|id| self.ended().get(&id).and_then(|record| record.token().cloned()));
         hash.is_some_and(|hash| hash.is_of(token)) || self.deleted_tokens.has(token)
@@ -327,7 +327,7 @@ impl Runs {
         self.spool.remove_run(id).await;
         let deleted = self.store.with(move |store| store.delete_run(id)).await;
         deleted.map_err(|error| Refusal::internal("forgetting the run", &chain(&error)))?;
-        // This order ensures that the token is always in at least one of the two places.
+        // This order ensures that the token is always in at least one of the two tables.
         self.deleted_tokens.keep(record.token().cloned());
         self.audit.redactor().forget(&run);
         self.ended().remove(&id);

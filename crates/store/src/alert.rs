@@ -166,7 +166,7 @@ impl Alert {
             Some(AnomalyRule::RateLimitAbuse) => "calls over a rate limit",
             Some(AnomalyRule::Loop) => "times the same call",
             Some(AnomalyRule::DiskQuota) => "times the run's quota of the daemon's disk was used up",
-            Some(AnomalyRule::DiskLow) => "times the daemon's disk had little room left",
+            Some(AnomalyRule::DiskLow) => "times the daemon's disk had little space left",
             None => "events",
         };
         format!("{} {what} within {} s", self.count, self.window_s)

@@ -152,7 +152,7 @@ mod tests {
         let small = Allowance::new(8);
         assert!(!small.take(Purpose::Recording, 9));
         small.enter(20);
-        assert!(!small.take(Purpose::Recording, 0), "a former daemon has left more than there may be");
+        assert!(!small.take(Purpose::Recording, 0), "an earlier daemon left more than there may be");
         small.give_back(30);
         assert_eq!(small.used(), 0);
         assert_eq!([0, 1, 4096, 4097].map(cost), [0, 4096, 4096, 8192]);

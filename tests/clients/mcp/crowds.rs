@@ -76,8 +76,8 @@ async fn r2_clients_with_half_a_head_lock_no_run_out() {
         }
     }
     // Those without a good token are unproven however often they ask.
-    let strangers = "GET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(3);
-    let _crowd = crowd(port, &strangers).await;
+    let unproven = "GET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(3);
+    let _crowd = crowd(port, &unproven).await;
     assert_eq!(client.lists().await, Some(200));
 }
 

@@ -168,7 +168,7 @@ async fn without_a_record_no_session_begins() {
     assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
     let mut sessions = Vec::new();
     let refused = loop {
-        // The last page of the log has room for a few more.
+        // The last page of the log has space for a few more.
         assert!(sessions.len() < 20, "sessions begin without a record");
         match Seat::running(&run, &["true"]).await {
             Ok(mut seat) => {

@@ -182,7 +182,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Handles a record whose line is not at its place in the index.
+    /// Handles a record whose line is not at its indexed position.
     ///
     /// That is normal if the record was removed meanwhile. Otherwise reading the log shows if the log or the index is damaged.
     fn missing(&self, sequence: u64) -> Result<(), IndexError> {

@@ -30,7 +30,7 @@ pub enum BundleError {
     /// The archive contains an entry that no bundle has.
     #[error("not a bundle: {0}")]
     Shape(String),
-    /// A required member is missing, or is in another place.
+    /// A required member is missing, or at another position.
     #[error("{0} is missing")]
     Missing(String),
     /// A member differs from its description in the manifest.

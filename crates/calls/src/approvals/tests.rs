@@ -17,7 +17,7 @@ use timestamp::{Clock, UnixMillis};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::reattach::FormerApprovals;
+use super::reattach::WaitingApprovals;
 use super::{Approvals, Asker, level};
 
 /// When each test begins, milliseconds since 1970; its calls have 300 seconds.
@@ -227,10 +227,10 @@ async fn an_approval_of_an_older_release_is_cancelled_and_says_so() {
     let stored = StoredApproval { approval: serde_json::to_vec(&head).unwrap(), ..stored };
     scene.store.insert_approval(&stored).unwrap();
 
-    let former = FormerApprovals::read(&scene.store, &scene.log).await.unwrap();
-    assert!(former.calls().is_empty(), "its intent is closed");
+    let found = WaitingApprovals::read(&scene.store, &scene.log).await.unwrap();
+    assert!(found.calls().is_empty(), "its intent is closed");
     let next = Gateway::new(Policy::builtin().unwrap(), scene.wall.clone());
-    assert!(former.restore(&scene.store, &next, |_| true).unwrap().is_empty(), "nothing waits for it");
+    assert!(found.restore(&scene.store, &next, |_| true).unwrap().is_empty(), "nothing waits for it");
     let shown = next.approval(id).unwrap();
     assert_eq!(shown.state, ApprovalState::Cancelled);
     assert!(shown.comment.contains("older release"), "{}", shown.comment);

@@ -119,7 +119,7 @@ impl Journal {
         }
     }
 
-    /// Takes over a call of a former daemon, whose intent is on record.
+    /// Takes over a call of an earlier daemon, whose intent is on record.
     pub(super) fn resumed(&mut self, approval: &Approval) {
         self.opened = true;
         self.asked = true;

@@ -1,4 +1,4 @@
-//! Resumes the calls that a former daemon has left waiting for a decision, each in a task.
+//! Resumes the calls that an earlier daemon left waiting for a decision, each in a task.
 //!
 //! A call's intent is on record and stays the only one; its receipt is written now.
 

@@ -168,7 +168,7 @@ fn patch_preview(patch: &PatchResult) -> String {
 fn delete_preview(delete: &DeleteResult) -> String {
     let path = shown(&delete.path);
     let whereto = if delete.gone_for_good {
-        "the run's trash has no room for it, so it will be GONE FOR GOOD"
+        "the run's trash has no space for it, so it will be GONE FOR GOOD"
     } else {
         "to the run's trash"
     };

@@ -1,4 +1,4 @@
-//! Computes the number of runs that a host has room for. It is pure arithmetic, and measures nothing.
+//! Computes the number of runs that fit on a host. It is pure arithmetic, and measures nothing.
 
 use serde::Serialize;
 
@@ -32,7 +32,7 @@ impl Host {
     }
 }
 
-/// Number of runs that a host has room for.
+/// Number of runs that fit on a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Fit {
     /// Resources that one run uses.
@@ -53,7 +53,7 @@ impl Fit {
         Self { run, runs: least.map(|(runs, _)| runs), binds: least.map(|(_, resource)| resource) }
     }
 
-    /// Returns the number of hosts of this size for `asked` runs, or `None` if such a host has no room for a single run.
+    /// Returns the number of hosts of this size for `asked` runs, or `None` if not even one run fits on such a host.
     pub(super) fn hosts(&self, asked: u64) -> Option<u64> {
         match self.runs {
             Some(0) => None,

@@ -69,7 +69,7 @@ struct Report<'r> {
 struct Load {
     #[serde(flatten)]
     fit: Fit,
-    /// Number of hosts for all runs. `None` if a host has no room for a single run.
+    /// Number of hosts for all runs. `None` if not even one run fits on a host.
     hosts: Option<u64>,
 }
 

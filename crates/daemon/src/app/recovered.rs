@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use audit_service::Escalations;
 use calls::grants::Grants;
 use calls::limits::Limits;
-use calls::{Approvals, CallTable, Calls, FormerApprovals, Upstreams};
+use calls::{Approvals, CallTable, Calls, Upstreams, WaitingApprovals};
 use gateway::Gateway;
 use identity::RunId;
 use processes::Processes;
@@ -47,25 +47,25 @@ impl Opened {
         let audit = self.log.audit.clone();
         let living = self.store.living_runs().map_err(broken_store)?;
         let open = recovery::look(&audit, &self.store, &living).await?;
-        let former_approvals = FormerApprovals::read(&self.store, &audit).await?;
+        let waiting_approvals = WaitingApprovals::read(&self.store, &audit).await?;
         self.record_start().await?;
 
         let Self { config, state, policy, directories, launcher, store, log, disk, .. } = self;
         let spool = startup::spool(&store, &config).await?;
         let opened = Runs::open(store.clone(), audit.clone(), launcher, spool.clone(), config.runs).await;
-        let (runs, former) = opened.map_err(broken_store)?;
+        let (runs, earlier) = opened.map_err(broken_store)?;
         let runs = Arc::new(runs);
-        let (settings, former_processes) = startup::processes(&store, &config)?;
+        let (settings, leftover_processes) = startup::processes(&store, &config)?;
         // No client can connect before this is done, so a client that asks for a run finds its current state.
-        let taken = runs.take_over(former, &policy, &open.used, former_processes.names()).await?;
-        open.close(&audit, &store, &directories, &taken, &former_approvals.calls()).await?;
+        let taken = runs.take_over(earlier, &policy, &open.used, leftover_processes.names()).await?;
+        open.close(&audit, &store, &directories, &taken, &waiting_approvals.calls()).await?;
         let cursor = Arc::new(RecoveryCursor::new(audit.clone(), store.clone()));
         terminals::remove_leftovers(&config.state_dir.join("sessions"), |run| runs.get(run).is_ok()).await;
         let gateway = Arc::new(Gateway::new(policy, Arc::new(SystemClock)));
         let grants = Grants::open(store.clone(), audit.clone(), gateway.clone()).map_err(broken_store)?;
         let limits = Limits::open(gateway.clone(), audit.clone(), &config.state_dir, config.calls).await?;
         let lives = |run: &str| RunId::parse(run).is_ok_and(|run| runs.living_run(run).is_ok());
-        let waiting = former_approvals.restore(&store, &gateway, lives)?;
+        let waiting = waiting_approvals.restore(&store, &gateway, lives)?;
         let (clock, longest, own) =
             (Arc::new(SystemClock), config.approval_timeout, config.allow_self_approval);
         let approvals = Approvals::new(gateway.clone(), audit.clone(), store.clone(), clock, longest, own);
@@ -92,7 +92,7 @@ impl Opened {
             stop,
         };
         let calls = Arc::new(parts.calls());
-        parts.processes.reattach(former_processes).await;
+        parts.processes.reattach(leftover_processes).await;
         // The lanes of the runs work by now. A client that asks for a waiting call finds it.
         calls::resume(&calls, waiting).await;
         Ok(Recovered {

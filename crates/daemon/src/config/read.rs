@@ -1,6 +1,6 @@
 //! Turns the document of the configuration into a [`Config`].
 //!
-//! Each problem is reported with the place of its value. A missing key has its default.
+//! Each problem is reported with the line of its value. A missing key has its default.
 
 #![expect(
     clippy::disallowed_methods,

@@ -99,7 +99,7 @@ mod tests {
             for record in Reader::from(place.path(), 0) {
                 whole.read(&record.unwrap());
             }
-            // From the place before, with what was open there; its own record is read again.
+            // From the previous position, with the calls that were open there; its own record is read again.
             let Some(before) = before else { continue };
             let mut part = Ends::with(&before.open);
             for record in Reader::from(place.path(), before.mark.sequence - 1) {

@@ -169,8 +169,8 @@ fn lost(call_id: CallId, run_id: RunId, event: &Event, why: String) -> Option<St
 }
 
 async fn keep(store: &Store, stored: StoredCall) -> anyhow::Result<()> {
-    let kept = store.with(move |store| store.insert_calls(&[stored])).await;
-    kept.map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))
+    let inserted = store.with(move |store| store.insert_calls(&[stored])).await;
+    inserted.map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))
 }
 
 #[cfg(test)]

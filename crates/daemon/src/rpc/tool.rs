@@ -154,8 +154,8 @@ impl ToolService for Service {
         // The call is read first: if it has finished, its output is complete.
         let found = self.found(id, &principal).await?;
         let asked = [request.stdout_offset, request.stderr_offset].into_iter().flatten().count();
-        let room = PIECES.saturating_sub(found.response.encoded_len()) / asked.max(1);
-        let most = most.min(room.max(LEAST_PIECE));
+        let share = PIECES.saturating_sub(found.response.encoded_len()) / asked.max(1);
+        let most = most.min(share.max(LEAST_PIECE));
         let stdout = self.output(&found, OutputStream::Stdout, request.stdout_offset, most).await?;
         let stderr = self.output(&found, OutputStream::Stderr, request.stderr_offset, most).await?;
         answer(v1::GetCallResponse { call: Some(found.response), stdout, stderr })

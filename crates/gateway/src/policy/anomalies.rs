@@ -35,7 +35,7 @@ pub enum AnomalyRule {
     Loop,
     /// A run has used up its quota of the daemon's disk.
     DiskQuota,
-    /// The daemon's disk has little room left.
+    /// The daemon's disk has little space left.
     DiskLow,
 }
 

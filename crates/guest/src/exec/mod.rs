@@ -343,7 +343,7 @@ pub(crate) fn not_forked(error: &io::Error) -> ToolFailure {
     )
 }
 
-/// Returns the limits of file systems that have no room left. A disk that does not answer is not reported as full.
+/// Returns the limits of file systems that have no space left. A disk that does not answer is not reported as full.
 async fn full(lane: &Lane) -> Vec<Limit> {
     let mounts = lane.mounts.clone();
     let looked = timeout(SPACE, lane.threads.run(move || space::full(&mounts))).await;

@@ -22,8 +22,8 @@ impl Output {
 
     pub(super) fn push_str(&mut self, text: &str) {
         // After a first omission nothing may follow the gap.
-        let room = if self.omitted > 0 { 0 } else { self.most - self.text.len() };
-        let kept = char_boundary(text, room);
+        let space = if self.omitted > 0 { 0 } else { self.most - self.text.len() };
+        let kept = char_boundary(text, space);
         self.text.push_str(&text[..kept]);
         self.omitted += (text.len() - kept) as u64;
     }

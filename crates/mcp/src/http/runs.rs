@@ -42,8 +42,8 @@ impl<D: Door> Runs<D> {
         let (run, replaced) = (token.run().to_owned(), self.door.replaced(&token));
         let endpoint = Arc::new(Endpoint::new(self.door.api(), token, &self.settings, &self.stop));
         endpoint.end_after(replaced);
-        if let Some(former) = by_run.insert(run, endpoint.clone()) {
-            former.end();
+        if let Some(old) = by_run.insert(run, endpoint.clone()) {
+            old.end();
         }
         Some(endpoint)
     }

@@ -6,8 +6,8 @@
 //!                                 │                                                     │
 //!                                 └─► low, full: record, alert                          ├─► record, alert
 //!                                                                                       └─► the run's commands end
-//!  call ─► Quotas::check ─► WRITE_LIMIT, unless it makes room
-//!  upload ─► Reservation: its room from its beginning to its end, or WRITE_LIMIT
+//!  call ─► Quotas::check ─► WRITE_LIMIT, unless it frees space
+//!  upload ─► Reservation: its space from its beginning to its end, or WRITE_LIMIT
 //! ```
 //!
 //! On a file system with project quotas the kernel enforces a run's quota at every moment, and the daemon only explains why writes fail.

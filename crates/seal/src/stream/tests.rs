@@ -172,7 +172,7 @@ fn a_writer_that_was_lost_is_followed_by_another_and_no_nonce_comes_back() {
     let mut tail = key(1).resume(PLACE, &file).unwrap();
     assert_eq!((tail.length(), file.metadata().unwrap().len()), (2 * PIECE, 2 * BLOCK));
     key(1).append(PLACE, &file, &mut tail, &data[8_108..]).1.unwrap();
-    assert_ne!(block(&file), before, "the same bytes at the same place");
+    assert_ne!(block(&file), before, "the same bytes at the same offset");
     let tail = key(1).resume(PLACE, &file).unwrap();
     key(1).end(PLACE, &file, &tail).unwrap();
     assert_eq!(whole(&key(1), &file).unwrap(), Read { data, length: 9_000, ended: true });

@@ -10,7 +10,7 @@ use super::{Store, StoreError};
 const OVER: u32 = 10_000;
 
 impl Store {
-    /// Adds a permission, or records its end. The oldest ended ones are removed to make room.
+    /// Adds a permission, or records its end. The oldest ended ones are removed if there are too many.
     pub fn put_permission(&self, permission: &Permission, now: UnixMillis) -> Result<(), StoreError> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;

@@ -169,7 +169,7 @@ CREATE TABLE run_secrets (
 ) STRICT;
 ";
 
-/// Drops values of the former form of sealing. Approvals, consents and secret variables that do not open are reported when they are read.
+/// Drops values of the earlier form of sealing. Approvals, consents and secret variables that do not open are reported when they are read.
 const SEALED_WITH_A_VERSION: &str = "DELETE FROM calls; DELETE FROM settled_approvals;";
 
 /// Takes the steps that the database has not had yet, all or none.

@@ -1,6 +1,6 @@
 //! Approvals whose calls are over. They are kept so that later daemons can show them, too.
 //!
-//! They are sealed like waiting ones, because a preview contains the data that was written. The oldest make room for new ones. Deleting a
+//! They are sealed like waiting ones, because a preview contains the data that was written. The oldest are evicted for new ones. Deleting a
 //! run deletes its approvals.
 
 use rusqlite::params;

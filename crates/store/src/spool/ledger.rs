@@ -56,7 +56,7 @@ impl Ledger {
         self.finish(key);
     }
 
-    /// Reserves room for `bytes` more of a stream.
+    /// Reserves space for `bytes` more of a stream.
     ///
     /// Returns the bytes that fit, and the finished calls whose files have to be removed for it. The ledger has already forgotten these
     /// calls.

@@ -206,7 +206,7 @@ async fn restart_keeps_known_output_and_removes_the_rest() {
         std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, [run.to_string(), "lost+found".to_owned()].map(std::ffi::OsString::from));
-    // What a former daemon kept is the oldest, and counts.
+    // What an earlier daemon kept is the oldest, and counts.
     let smaller = Bounds { max_total: 32 << 10, min_free: 0 };
     let spool = open(directory.path(), smaller, &[run], &[known]);
     let next = finished(&spool, run, 20_000).await;
@@ -271,7 +271,7 @@ async fn c4_a_full_disk_costs_what_it_would_have_kept() {
         end = offset + more.len() as u64;
     }
     assert_eq!((end, unkept.last().map(|piece| piece.at)), (data.len() as u64, Some(1)));
-    // With room again, the next call is kept.
+    // With space again, the next call is kept.
     spool.remove_run(run).await;
     let next = finished(&spool, run, 500_000).await;
     assert_eq!(kept(&spool, run, next).await, [500_000, 0]);

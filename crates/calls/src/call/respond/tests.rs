@@ -17,7 +17,7 @@ use operations::transport::MAX_SHOWN;
 use wire::v1::CallRequest;
 use wire::v1::call_request::Request;
 
-/// Texts that bytes can decode to, including those that take the most room in a message.
+/// Texts that bytes can decode to, including those that take the most space in a message.
 const TEXTS: [&str; 4] = ["\u{1}", "\n", "\"", "\u{fffd}"];
 
 fn forms() -> Vec<ResponseFormat> {

@@ -69,7 +69,7 @@ impl Shell {
             paused: self.paused,
         };
         let (say, said) = mpsc::channel(WAITING);
-        // The empty channel has room for the first message.
+        // The empty channel has capacity for the first message.
         let _ = say.try_send(OpenTerminalRequest { event: Some(Said::Start(start)) });
         let mut shown = client.terminals().open_terminal(ReceiverStream::new(said)).await?.into_inner();
         let opened = shown.message().await?.and_then(|response| response.event);

@@ -25,7 +25,7 @@ use plan::{Planned, plan};
 use report::report;
 
 use super::location::Location;
-use super::trash::{self, Kept};
+use super::trash::{self, TrashedFile};
 use super::when::{Undone, when};
 
 /// Applies the patch. A file that has changed since it was examined is examined again.
@@ -51,10 +51,10 @@ fn attempt(jail: &Jail, patch: &Patch, bounds: &Bounds) -> Result<OpResult, Undo
         Undone::Stale => Undone::Stale,
     })?;
     for (file, kept) in result.files.iter_mut().zip(&kept) {
-        file.trash_entry = kept.as_ref().map(Kept::entry).unwrap_or_default();
+        file.trash_entry = kept.as_ref().map(TrashedFile::entry).unwrap_or_default();
     }
     if let Err(failure) = carry_out(jail, planned, held_to.is_some()) {
-        kept.into_iter().flatten().for_each(Kept::forget);
+        kept.into_iter().flatten().for_each(TrashedFile::forget);
         return Err(failure);
     }
     Ok(OpResult::Patch(result))
@@ -83,14 +83,14 @@ fn bound(planned: &[Planned<'_>]) -> Result<Bound, ToolFailure> {
 }
 
 /// Copies the files that are deleted into the trash. Returns one item for each file of the patch, `None` if it is not deleted.
-fn keep(jail: &Jail, planned: &mut [Planned<'_>]) -> Result<Vec<Option<Kept>>, Undone> {
-    let mut all: Vec<Option<Kept>> = Vec::new();
+fn keep(jail: &Jail, planned: &mut [Planned<'_>]) -> Result<Vec<Option<TrashedFile>>, Undone> {
+    let mut all: Vec<Option<TrashedFile>> = Vec::new();
     for file in planned {
         let kept = if file.is_deletion() { keep_one(jail, file).map(Some) } else { Ok(None) };
         match kept {
             Ok(kept) => all.push(kept),
             Err(failure) => {
-                all.into_iter().flatten().for_each(Kept::forget);
+                all.into_iter().flatten().for_each(TrashedFile::forget);
                 return Err(failure);
             }
         }
@@ -102,7 +102,7 @@ fn change(place: Location<'_>, then: Then, held: bool) -> Change<'_> {
     if held { place.into_held_change(then) } else { place.into_change(then) }
 }
 
-fn keep_one(jail: &Jail, file: &mut Planned<'_>) -> Result<Kept, Undone> {
+fn keep_one(jail: &Jail, file: &mut Planned<'_>) -> Result<TrashedFile, Undone> {
     let seen = file.place.sha256_before();
     let found = file.place.reopen()?.ok_or(Undone::Stale)?;
     let kept = trash::keep(jail, file.path, &found).map_err(ToolFailure::from)?;

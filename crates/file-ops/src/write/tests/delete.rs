@@ -294,7 +294,7 @@ fn c4_no_consent_to_one_fate_is_one_to_the_other() {
     // The trash filled up while the reviewer looked: what was promised to be kept is.
     let failure = of(bin.delete_held("a", Some(to_the_trash))).unwrap_err();
     assert_eq!((failure.reason, bin.scene.get("a")), (Reason::PreconditionFailed, b"x".to_vec()));
-    // It has room again: nothing has to go.
+    // It has space again: nothing has to go.
     fs::remove_dir_all(bin.private.join("trash")).unwrap();
     let result = of(bin.delete_held("a", Some(for_good))).unwrap();
     assert!(!result.gone_for_good);

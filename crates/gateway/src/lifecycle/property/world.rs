@@ -387,7 +387,7 @@ impl World {
         }
     }
 
-    /// Another process with what the former one had on disk. Permits are in no file.
+    /// Another process with what the previous one had on disk. Permits are in no file.
     fn restart(&mut self, disk: &Disk) {
         self.restarts += 1;
         self.held = [const { None }; SLOTS];

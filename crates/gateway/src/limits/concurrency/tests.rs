@@ -142,7 +142,7 @@ fn blocked_waiter_does_not_hold_up_others() {
     let (_of_c, of_c) = enter(&reservations, "c", "p", &limits).unwrap();
     drop(first);
     assert!(of_b.unwrap().try_recv().is_err(), "its run is full");
-    of_c.unwrap().try_recv().expect("there was room for it");
+    of_c.unwrap().try_recv().expect("there was a slot for it");
 }
 
 #[test]

@@ -67,9 +67,9 @@ fn slot(slots: &Path, mount: Mount) -> PathBuf {
 }
 
 /// Finds the slot of a claimed container in which a previous daemon mounted a directory.
-pub(crate) fn former(slots: &Path, shown: &Shown<'_>) -> Result<Option<MountSlot>, MountError> {
+pub(crate) fn reattach_slot(slots: &Path, shown: &Shown<'_>) -> Result<Option<MountSlot>, MountError> {
     let slot = slots.join(&shown.target[1..]);
-    if goes_with_another(shown) { MountSlot::former(&slot) } else { MountSlot::former_covered(&slot) }
+    if goes_with_another(shown) { MountSlot::reattach(&slot) } else { MountSlot::reattach_covered(&slot) }
 }
 
 /// Returns true if the directory is mounted within the mount of another slot, and is unmounted with it.

@@ -8,7 +8,7 @@ use crate::run::RunRef;
 
 /// A local path, or a path in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Location {
     Local(PathBuf),
     Remote(Remote),
 }
@@ -20,7 +20,7 @@ pub(super) struct Remote {
     pub(super) path: String,
 }
 
-impl FromStr for Place {
+impl FromStr for Location {
     type Err = Infallible;
 
     /// Parses a path. As with `scp`, a colon before the first slash makes it a path in a run.
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn a_colon_before_the_first_slash_names_a_run() {
         let remote = |text: &str| match text.parse() {
-            Ok(Place::Remote(Remote { path, .. })) => Some(path),
+            Ok(Location::Remote(Remote { path, .. })) => Some(path),
             _ => None,
         };
         assert_eq!(remote("3f2a:src/a.rs").as_deref(), Some("src/a.rs"));
