@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use audit::{Event, Kind};
 use audit_service::AuditLog;
-use calls::{Approvals, Calls};
+use calls::Approvals;
 use gateway::{Gateway, Policy, Problems};
 use operations::Reason;
 use refusal::{Refusal, chain};
@@ -32,17 +32,13 @@ pub(crate) struct Loader {
 }
 
 impl Loader {
-    pub(crate) fn new(calls: &Calls, directory: Option<PathBuf>) -> Self {
-        let Calls { gateway, approvals, audit, store, .. } = calls;
-        let (gateway, approvals) = (gateway.clone(), approvals.clone());
-        Self {
-            directory,
-            gateway,
-            approvals,
-            audit: audit.clone(),
-            store: store.clone(),
-            turn: Mutex::default(),
-        }
+    pub(crate) fn new(
+        directory: Option<PathBuf>,
+        (gateway, approvals): (Arc<Gateway>, Arc<Approvals>),
+        audit: Arc<AuditLog>,
+        store: Store,
+    ) -> Self {
+        Self { directory, gateway, approvals, audit, store, turn: Mutex::default() }
     }
 
     /// Loads the policy on behalf of `principal`. Returns its digest, and true if it differs from the previous policy.

@@ -97,3 +97,13 @@ pub struct Refusal {
     /// Digest of the policy that was in force.
     pub policy_digest: String,
 }
+
+impl From<Refusal> for refusal::Refusal {
+    fn from(refused: Refusal) -> Self {
+        let refusal = Self::new(refused.reason, refused.message).with("rule", refused.rule);
+        match refused.retry_after {
+            Some(after) => refusal.retry_after(after),
+            None => refusal,
+        }
+    }
+}

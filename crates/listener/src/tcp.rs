@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use admission::{Addresses, ConnectionLimits, ShareLimits, Shares, Slot};
-use calls::{Attempt, Escalations};
+use audit_service::{Attempt, Escalations};
 use identity::Principal;
 use rustix::process::setpriority_process;
 use rustix::thread::gettid;

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use audit::{Event, Kind};
-use audit_service::AuditLog;
-use calls::Attempt;
+use audit_service::{Attempt, AuditLog};
 use identity::{ApiToken, ApiTokenEnded, ApiTokenRefused, TokenId, id_of_api_token};
 use operations::Reason;
 use parking_lot::RwLock;

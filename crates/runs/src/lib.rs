@@ -4,6 +4,7 @@
 #![allow(missing_docs)] // only the daemon calls it
 
 mod adopt;
+mod awaiting;
 mod boundary;
 mod changes;
 mod create;

@@ -170,9 +170,7 @@ async fn begin(terminals: &Terminals, principal: &Principal, start: &Start) -> R
     // An idle run must not end between this moment and the opening of its terminal.
     let busy = run.busy();
     let does_not_wait = |refused: Refusal| match refused.reason {
-        Reason::AwaitingApproval => {
-            calls::awaiting(&terminals.gateway, &run, "a terminal does not wait for that")
-        }
+        Reason::AwaitingApproval => run.awaiting(&terminals.gateway, "a terminal does not wait for that"),
         _ => refused,
     };
     run.lanes_resumed().await.map_err(does_not_wait)?;
@@ -186,7 +184,7 @@ async fn begin(terminals: &Terminals, principal: &Principal, start: &Start) -> R
         command: start.command.clone(),
     };
     let scope = run.scope();
-    let permit = terminals.gateway.admit_session(&scope, request).map_err(calls::refusal)?;
+    let permit = terminals.gateway.admit_session(&scope, request)?;
     let pause = if start.paused {
         Some(Pause::begin(terminals, start.run, session, principal).await.map_err(does_not_wait)?)
     } else {

@@ -17,7 +17,7 @@ use operations::{ExecResult, OpResult, Operation};
 use serde_json::{Value, json};
 use timestamp::micros;
 
-use super::decode::Decoded;
+use super::parse::Parsed;
 use super::{Close, input};
 
 /// The time that each part of a call took.
@@ -88,14 +88,14 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    pub(super) fn new(run: String, call: CallId, principal: &Principal, decoded: &Decoded) -> Self {
-        let operation = decoded.operation.as_ref().ok();
+    pub(super) fn new(run: String, call: CallId, principal: &Principal, parsed: &Parsed) -> Self {
+        let operation = parsed.operation.as_ref().ok();
         let mut common =
             Event::new(Kind::CallIntent).run(run).call(call.to_string()).principal(&principal.name);
-        common.dialect = decoded.form.name();
-        common.operation = operation.map(Operation::name).or(decoded.asked.operation).map(str::to_owned);
+        common.dialect = parsed.form.name();
+        common.operation = operation.map(Operation::name).or(parsed.asked.operation).map(str::to_owned);
         let mut details = json!({});
-        for (name, value) in [("task_id", &decoded.task_id), ("correlation_id", &decoded.correlation_id)] {
+        for (name, value) in [("task_id", &parsed.task_id), ("correlation_id", &parsed.correlation_id)] {
             if !value.is_empty() {
                 details[name] = value.as_str().into();
             }
@@ -107,9 +107,9 @@ impl Journal {
         }
         Self {
             common,
-            input: operation.map_or_else(|| decoded.asked.input(), input::of),
+            input: operation.map_or_else(|| parsed.asked.input(), input::of),
             details,
-            limit: decoded.limit,
+            limit: parsed.limit,
             has_effect: operation.is_some_and(Operation::has_effect),
             asked: false,
             decision: None,

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use anomaly::{Alerts, Detection};
 use anyhow::Context as _;
+use audit_service::Escalations;
 use calls::grants::Grants;
 use calls::limits::Limits;
-use calls::{Approvals, CallTable, Calls, Escalations, Upstreams, WaitingApprovals};
+use calls::{Approvals, CallTable, Calls, Upstreams, WaitingApprovals};
 use gateway::Gateway;
 use identity::RunId;
 use processes::Processes;
@@ -19,6 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use super::broken_store;
 use super::opened::{Log, Opened};
+use super::parts::Parts;
 use crate::config::Config;
 use crate::recovery::{self, RecoveryCursor};
 use crate::startup;
@@ -28,6 +30,7 @@ use crate::startup::StateDirectory;
 pub(super) struct Recovered {
     pub(super) config: Config,
     pub(super) state: StateDirectory,
+    pub(super) parts: Parts,
     pub(super) calls: Arc<Calls>,
     pub(super) grants: Arc<Grants>,
     pub(super) alerts: Arc<Alerts>,
@@ -71,26 +74,39 @@ impl Opened {
         let executions = execution_log::start(&audit, directories);
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let quotas = Quotas::open(&config.state_dir, config.disk).context("cannot look at state_dir")?;
-        let calls = Arc::new(Calls {
+        let parts = Parts {
             processes: Processes::new(settings, runs.clone(), audit.clone(), tasks.clone(), stop.clone()),
             escalations: Arc::new(Escalations::new(audit.clone())),
-            upstreams: Upstreams::new(audit.clone()),
+            upstreams: Arc::new(Upstreams::new(audit.clone())),
             audit,
             gateway,
             limits,
             approvals: Arc::new(approvals),
             runs,
-            table: CallTable::new(store.clone(), spool.clone()),
+            table: Arc::new(CallTable::new(store.clone(), spool.clone())),
             spool,
             quotas: Arc::new(quotas),
             store,
             tasks,
             on_stop: config.on_stop,
             stop,
-        });
-        calls.processes.reattach(leftover_processes).await;
+        };
+        let calls = Arc::new(parts.calls());
+        parts.processes.reattach(leftover_processes).await;
         // The lanes of the runs work by now. A client that asks for a waiting call finds it.
         calls::resume(&calls, waiting).await;
-        Ok(Recovered { config, state, calls, grants, alerts, detection, cursor, executions, log, disk })
+        Ok(Recovered {
+            config,
+            state,
+            parts,
+            calls,
+            grants,
+            alerts,
+            detection,
+            cursor,
+            executions,
+            log,
+            disk,
+        })
     }
 }

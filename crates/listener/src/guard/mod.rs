@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use admission::{Owner, Purpose, Share, ShareLimits, Shares};
-use calls::{Attempt, Escalations};
+use audit_service::{Attempt, Escalations};
 use futures_util::future::{BoxFuture, Either, Ready, ready};
 use identity::{Access, Credential, Principal, Role, Roles};
 use oidc::{Holder, Issuers, Refused};

@@ -8,8 +8,14 @@ use wire::worker::v1 as worker;
 use worker_protocol::convert::{bounds_to_wire, outcome_to_wire};
 use worker_protocol::frame::encode;
 
-use super::super::finished;
+use super::super::execute::finished;
+use super::super::parse::limits;
 use super::*;
+use gateway::Policy;
+use operations::CommandLimits;
+use operations::transport::MAX_SHOWN;
+use wire::v1::CallRequest;
+use wire::v1::call_request::Request;
 
 /// Texts that bytes can decode to, including those that take the most space in a message.
 const TEXTS: [&str; 4] = ["\u{1}", "\n", "\"", "\u{fffd}"];

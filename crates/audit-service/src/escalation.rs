@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use audit::{Event, Kind};
-use audit_service::AuditLog;
 use identity::{Principal, RunId};
 use parking_lot::Mutex;
 use serde_json::json;
+
+use crate::log::AuditLog;
 
 /// Most records of one principal, address and run within [`WINDOW`].
 const MOST: u32 = 30;
@@ -131,14 +132,12 @@ mod tests {
     use std::sync::Arc;
     use std::time::Instant;
 
-    use audit_service::AuditLog;
-
     use super::{APART, Escalations, MOST, WINDOW};
 
     #[test]
     fn a_flood_is_counted_and_not_written() {
         let directory = tempfile::tempdir().unwrap();
-        let (log, _, _) = AuditLog::open(directory.path(), audit_service::Settings::default()).unwrap();
+        let (log, _, _) = crate::AuditLog::open(directory.path(), crate::Settings::default()).unwrap();
         let escalations = Escalations::new(Arc::new(log));
         let now = Instant::now();
         let admit = |who: &str, at| escalations.admit((who.to_owned(), None, None), at);
