@@ -129,7 +129,7 @@ async fn requester_cannot_approve_own_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_is_cancelled_takes_its_approval_along() {
+async fn cancelling_a_call_cancels_its_approval() {
     let daemon = Daemon::start().await;
     let mut run = review(&daemon).await;
 
@@ -153,7 +153,7 @@ async fn a_call_that_is_cancelled_takes_its_approval_along() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn consent_covers_what_was_shown_and_nothing_else() {
+async fn consent_covers_only_the_shown_call() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[FILE, ("job.sh", "echo harmless\n")]);
     let mut run = daemon.run("review", &workspace).await;
@@ -200,7 +200,7 @@ async fn call_that_would_fail_asks_no_reviewer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_that_changes_meanwhile_is_asked_again() {
+async fn a_policy_that_changes_meanwhile_decides_again() {
     let review_policy = include_str!("../../crates/gateway/policies/review.yaml");
     let policy = vec![
         ("review.yaml", review_policy.to_owned()),

@@ -27,7 +27,7 @@ async fn all_refused(lines: &[&[&str]]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn find_does_not_run_what_is_denied() {
+async fn find_does_not_run_denied_programs() {
     all_refused(&[
         &["find", ".", "-exec", "rm", "{}", ";"],
         &["find", ".", "-execdir", "rm", "{}", "+"],

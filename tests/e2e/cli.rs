@@ -331,7 +331,7 @@ async fn the_doctor_says_what_this_host_can_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_record_is_shown_with_times_and_without_what_is_not_there() {
+async fn the_record_is_shown_with_times_and_without_missing_values() {
     let daemon = Daemon::start().await;
     let id = run(&daemon).await;
     out(&daemon, &["permission", "grant", "--agent", "alice", "--operation", "read", "--reason", "a try"])

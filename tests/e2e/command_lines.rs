@@ -207,7 +207,7 @@ fn in_directory(operation: v1::operation::Kind, directory: &str) -> v1::operatio
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plain_line_does_what_it_does_in_a_shell() {
+async fn a_plain_line_has_the_same_result_as_in_a_shell() {
     let daemon = Daemon::start().await;
     let mut differences = Vec::new();
     for profile in ["open", "harness"] {

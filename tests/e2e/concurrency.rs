@@ -181,7 +181,7 @@ async fn call_without_a_slot_is_refused_with_retry_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_place_comes_back_whatever_becomes_of_a_call() {
+async fn a_slot_is_returned_however_its_call_ends() {
     let daemon = Daemon::start_with(setup("{ run: 2, principal: 99, waiting: 9, wait_s: 300 }", "")).await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("p", &workspace).await;

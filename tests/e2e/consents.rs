@@ -98,7 +98,7 @@ async fn a_critical_call_needs_several_directors_and_one_denial_is_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_prefix_is_remembered_for_its_run_and_lets_through_what_begins_like_it() {
+async fn a_prefix_is_remembered_for_its_run_and_covers_commands_that_begin_with_it() {
     let daemon = Daemon::start_with(setup("{remember: [digest, prefix], freeze: false}", "")).await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("p", &workspace).await;

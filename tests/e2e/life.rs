@@ -153,7 +153,7 @@ async fn a_daemon_takes_as_many_runs_as_it_may_and_pages_them() {
 
 /// Several clients at once end a run that is ending anyway, at each moment of its end, and none of them is refused.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_is_ended_and_deleted_by_many_at_once_whatever_it_does() {
+async fn many_clients_end_and_delete_a_run_at_once() {
     let daemon = Daemon::start().await;
     let clients = daemon.connect().await;
     let cases = ["ready", "expires", "fails", "fails", "fails", "fails", "stops"];

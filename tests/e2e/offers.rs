@@ -98,7 +98,7 @@ fn of_run(found: &Rows, profile: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_container_offers_what_the_table_says_beside_a_plain_one() {
+async fn a_container_has_the_features_of_the_table_beside_a_plain_one() {
     let table = table();
     let beside = plain(&debian(), &harness::offers());
     let names: BTreeSet<&str> = beside.keys().map(String::as_str).collect();

@@ -24,7 +24,7 @@ const GRANTS: &str = "{ claim: groups, value: ml, roles: [orchestrator], profile
     { claim: groups, value: audit, roles: [auditor] }, { claim: sub, value: root, roles: [operator] }";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn j6_a_token_of_an_issuer_opens_what_its_claims_are_worth_and_is_on_record_by_its_subject() {
+async fn j6_a_token_of_an_issuer_opens_the_methods_of_its_claims_and_its_subject_is_on_record() {
     let (issuer, certificates) = (Issuer::default(), Certificates::make(&[]));
     let config = format!("log: {{ level: debug }}\n{}", issuer.config_with_file(GRANTS));
     let daemon =

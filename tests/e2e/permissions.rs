@@ -127,7 +127,7 @@ async fn a_permission_that_makes_no_sense_is_refused_and_leaves_no_trace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_explanation_says_what_a_call_then_meets() {
+async fn an_explanation_equals_the_decision_of_the_call() {
     let daemon = Daemon::start().await;
     let mut run = review(&daemon).await;
     for operation in [
@@ -161,7 +161,7 @@ async fn an_explanation_says_what_a_call_then_meets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replay_lists_what_would_change_and_says_what_it_cannot_judge() {
+async fn a_replay_lists_changed_decisions_and_calls_that_it_cannot_judge() {
     let daemon = Daemon::start().await;
     let mut run = review(&daemon).await;
     run.ok(calls::read("docs/a.md")).await;
@@ -243,7 +243,7 @@ async fn a_profile_that_is_silent_gives_the_least_role_and_a_policy_without_that
 
 /// What is said in POLICY.md: names are compared, and a link is another name.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_revocation_by_path_is_one_by_name_and_a_link_is_another() {
+async fn a_revocation_by_path_covers_the_name_and_not_another_link() {
     let daemon = Daemon::start().await;
     let mut run = review(&daemon).await;
     let revoked = Permission { path_pattern: "docs/**".into(), ..permission("") };

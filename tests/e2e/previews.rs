@@ -55,7 +55,7 @@ fn patch(change: Change) -> Operation {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_difference_that_is_shown_makes_of_what_was_there_what_is_there_afterwards() {
+async fn the_shown_diff_turns_the_old_state_into_the_new_one() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &FILES);
     let mut run = daemon.run("review", &workspace).await;

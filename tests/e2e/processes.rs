@@ -388,7 +388,7 @@ roles: { director: { allow: \"*\" } }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_requests_are_told_so_and_leave_nothing() {
+async fn bad_requests_are_refused_and_leave_nothing() {
     let daemon = Daemon::start().await;
     let mut run = harness_run(&daemon).await;
     for (request, expected) in [

@@ -98,7 +98,7 @@ async fn directory_variables_functions_and_jobs_last_in_ash() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repl_is_driven_by_what_it_is_expected_to_say() {
+async fn a_repl_is_driven_by_its_expected_output() {
     let daemon = Daemon::start().await;
     let request = CreateRunRequest { image: dev_image(), ..requests::managed("harness") };
     let mut run = daemon.run_on(request).await;
@@ -330,7 +330,7 @@ roles: { director: { allow: \"*\" } }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_requests_are_told_so() {
+async fn bad_requests_are_refused() {
     let daemon = Daemon::start().await;
     let mut run = harness_run(&daemon).await;
     let id = run.open().await;

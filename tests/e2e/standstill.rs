@@ -109,7 +109,7 @@ async fn approved_write_applies_to_the_previewed_file_under_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_runs_after_its_run_goes_on_and_what_was_changed_by_others_does_not() {
+async fn a_run_continues_after_an_approved_command_which_runs_only_on_unchanged_files() {
     let daemon = Daemon::start_with(setup("{freeze: true}")).await;
     let workspace = daemon.workspace("w", &[("job.sh", "echo harmless\n")]);
     let mut run = daemon.run("p", &workspace).await;

@@ -99,7 +99,7 @@ async fn programs_run_in_every_directory_that_was_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_layer_is_one_run_s_and_goes_with_it() {
+async fn the_layer_belongs_to_one_run_and_is_removed_with_it() {
     let daemon = Daemon::start().await;
     let mut one = harness_run(&daemon, &debian(), &["/logs"]).await;
     let mut other = harness_run(&daemon, &debian(), &["/logs"]).await;

@@ -33,7 +33,7 @@ async fn v2_a_timeout_ends_orphans() {
 }
 
 #[tokio::test]
-async fn v2_a_timeout_ends_those_that_ignore_sigterm() {
+async fn v2_a_timeout_ends_processes_that_ignore_sigterm() {
     ended("deaf", "stay").await;
 }
 

@@ -7,7 +7,7 @@ use crate::inside::{Inside, exec};
 use crate::{IDLE, enter, processes};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn v5_a_run_outlives_a_killed_daemon_and_what_was_running_does_not() {
+async fn v5_a_run_outlives_a_killed_daemon_and_its_commands_do_not() {
     let (mut daemon, mut inside) = enter().await;
     let mut working = inside.again(&daemon).await;
     let script = "(setsid sleep 1000 &) ; echo > begun; sleep 1000";

@@ -20,7 +20,7 @@ async fn ended(inside: &mut Inside) -> State {
 }
 
 #[tokio::test]
-async fn v4_the_limits_are_those_of_the_sandboxs_cgroup() {
+async fn v4_the_limits_are_the_sandboxs() {
     let (_daemon, inside) = enter_with(memory(200)).await;
     let report = inspect(&inside.run.run.container_id);
     assert_eq!(report["HostConfig"]["Runtime"], "runsc");

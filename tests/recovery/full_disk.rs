@@ -208,7 +208,7 @@ fn store(daemon: &Daemon) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn outcomes_fill_no_disk_and_a_request_that_is_repeated_is_not_made_again() {
+async fn outcomes_fill_no_disk_and_a_repeated_request_is_not_executed_again() {
     let (daemon, _small) = on_a_small_disk(64).await;
     let mut run = daemon.run_on(requests::managed("open")).await;
     run.ok(calls::write("big.txt", &"x".repeat(200_000))).await;
@@ -246,7 +246,7 @@ async fn outcomes_fill_no_disk_and_a_request_that_is_repeated_is_not_made_again(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_start_on_a_full_disk_can_make_room_and_goes_over_to_normal() {
+async fn a_start_on_a_full_disk_can_free_space_and_resumes_normal_operation() {
     let (mut daemon, small) = on_a_small_disk(64).await;
     let mut run = daemon.run_on(requests::managed("open")).await;
     run.ok(calls::write("a.txt", "before")).await;

@@ -133,7 +133,7 @@ impl Dice {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_host_worker_comes_when_it_is_needed_again_when_it_died_and_goes_with_its_run() {
+async fn the_host_worker_starts_on_demand_and_after_its_death_and_ends_with_its_run() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("open", &workspace).await;

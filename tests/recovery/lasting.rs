@@ -33,7 +33,7 @@ async fn a_run_keeps_its_variables_and_its_longer_ttl_under_the_next_daemon() {
 
 /// Another one may be had at any time, and then it alone opens the run, also under the next daemon.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_lives_is_given_another_token_which_outlives_the_daemon() {
+async fn a_living_run_gets_another_token_which_outlives_the_daemon() {
     let mut daemon = Daemon::start().await;
     let mut run = daemon.run_on(CreateRunRequest { issue_token: true, ..requests::managed("open") }).await;
     let id = run.id().to_owned();

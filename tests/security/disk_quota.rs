@@ -124,7 +124,7 @@ fn assert_ended(result: &v1::ExecResult, by: By) {
         By::Kernel => assert!(result.exit_code.is_some_and(|code| code != 0), "{result:?}"),
         By::Measuring => {
             assert_eq!((result.ended_by(), result.exit_code), (EndedBy::DiskQuota, Some(137)), "{result:?}");
-            assert!(result.hint.contains("used up what it may have on the disk"), "{result:?}");
+            assert!(result.hint.contains("used up its disk quota"), "{result:?}");
         }
     }
 }
@@ -291,7 +291,7 @@ async fn c4_files_without_content_count_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_that_fills_up_is_said_to_before_it_is_full_and_its_last_room_is_the_daemons() {
+async fn a_disk_is_reported_before_it_is_full_and_its_last_space_is_reserved() {
     let daemon = on_a_small_disk(By::Measuring).await.unwrap();
     let mut run = small_run(&daemon, requests::managed("open")).await;
     let mut runs = RunServiceClient::new(run.clients.channel.clone());

@@ -39,7 +39,7 @@ async fn x2_a_timeout_ends_orphans() {
 }
 
 #[tokio::test]
-async fn x2_a_timeout_ends_those_that_ignore_sigterm() {
+async fn x2_a_timeout_ends_processes_that_ignore_sigterm() {
     ended(&["tree", "deaf", "6", "stay"], BRANCHES).await;
 }
 

@@ -39,7 +39,7 @@ async fn as_before(inside: &mut Inside, agent: u32) {
 }
 
 #[tokio::test]
-async fn x2_a_fork_bomb_is_told_by_the_limit_that_it_met() {
+async fn x2_a_fork_bomb_is_reported_with_its_limit() {
     let (_daemon, runs) = enter(v1::Limits { pids: 64, cpu_millis: 1000, ..Default::default() }).await;
     for mut inside in runs {
         let agent = agent_pid(&inside);
@@ -96,7 +96,7 @@ async fn x2_a_fork_bomb_keeps_no_other_call_of_its_run_from_working() {
 }
 
 #[tokio::test]
-async fn c4_a_memory_hog_is_told_from_one_that_is_killed() {
+async fn c4_a_memory_hog_is_distinguished_from_a_killed_command() {
     let (_daemon, runs) = enter(v1::Limits { memory_bytes: 96 * MIB, ..Default::default() }).await;
     for mut inside in runs {
         let agent = agent_pid(&inside);
@@ -151,7 +151,7 @@ async fn c4_many_hogs_at_once_cost_the_run_neither_its_agent_nor_its_container()
 }
 
 #[tokio::test]
-async fn c4_a_full_tmp_is_told_and_leaves_room_for_the_next_command() {
+async fn c4_a_full_tmp_is_reported_and_leaves_memory_for_the_next_command() {
     // The profile's /tmp is much larger than this memory.
     let (_daemon, runs) = enter(v1::Limits { memory_bytes: 64 * MIB, ..Default::default() }).await;
     for mut inside in runs {
@@ -178,7 +178,7 @@ async fn c4_a_full_tmp_is_told_and_leaves_room_for_the_next_command() {
 }
 
 #[tokio::test]
-async fn c4_full_shared_memory_is_told_and_leaves_room_for_the_next_command() {
+async fn c4_full_shared_memory_is_reported_and_leaves_memory_for_the_next_command() {
     // A quarter is left for the guest and the command; of 64 MiB, that is too little for a guest that is not optimised.
     let (_daemon, runs) = enter(v1::Limits { memory_bytes: 128 * MIB, ..Default::default() }).await;
     for mut inside in runs {
@@ -227,7 +227,7 @@ async fn c4_a_file_over_its_limit_ends_the_command_with_its_reason() {
 }
 
 #[tokio::test]
-async fn c4_a_full_workspace_is_told_and_harms_neither_daemon_nor_record() {
+async fn c4_a_full_workspace_is_reported_and_harms_neither_daemon_nor_record() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("small", &[]);
     let mounted = Command::new("mount")

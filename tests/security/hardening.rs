@@ -23,7 +23,7 @@ fn limited() -> v1::CreateRunRequest {
 }
 
 #[tokio::test]
-async fn c2_a_ready_run_lists_what_is_in_force() {
+async fn c2_a_ready_run_lists_the_hardening_in_force() {
     let (daemon, runs) = both(limited()).await;
     for inside in runs {
         let facts: HashMap<&str, &str> =

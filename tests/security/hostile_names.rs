@@ -129,7 +129,7 @@ fn patterns(bytes: usize, make: impl Fn(usize) -> String) -> String {
 }
 
 #[tokio::test]
-async fn p4_ignore_files_cost_no_more_than_they_may() {
+async fn p4_ignore_files_stay_within_their_bounds() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("seen", "needle\n")]);
     let classes = |number: usize| format!("**/*[!a-y]{number}*?[b-z]*{{a,b}}*.o");

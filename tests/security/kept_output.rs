@@ -212,7 +212,7 @@ async fn s12_floods_of_a_run_stay_within_its_allowance() {
 
 /// What is not kept is not lost to a reader that is there: it gets every byte.
 #[tokio::test(flavor = "multi_thread")]
-async fn s12_a_reader_that_follows_gets_what_is_cut() {
+async fn s12_a_reader_that_follows_gets_output_that_is_not_stored() {
     const PIECE: u64 = 20_000;
     const ROUNDS: u64 = 60;
     let daemon = daemon(MOST).await;
@@ -243,7 +243,7 @@ async fn s12_a_reader_that_follows_gets_what_is_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s12_a_start_without_room_is_refused_and_ended_processes_make_room() {
+async fn s12_a_start_without_space_is_refused_and_ended_processes_are_evicted() {
     let daemon = daemon(8).await;
     let mut run = daemon.run_on(requests::managed("p")).await;
     let mut started = Vec::new();

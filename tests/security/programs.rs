@@ -15,7 +15,7 @@ fn script(workspace: &Path, name: &str, content: &str) {
 }
 
 #[tokio::test]
-async fn the_deny_list_follows_a_name_to_what_it_leads_to() {
+async fn the_deny_list_resolves_links() {
     let daemon = Daemon::start().await;
     let mut inside = Inside::enter(&daemon, "w").await;
     let workspace = inside.workspace.clone();

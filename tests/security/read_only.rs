@@ -65,7 +65,7 @@ fn tried(image: &str, lines: &[Line]) -> Vec<Came> {
 }
 
 #[tokio::test]
-async fn programs_do_with_every_command_line_what_the_gateway_thinks() {
+async fn programs_have_the_effects_of_the_gateways_table() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("open")).await;
     let default = inspect(&run.show().await.container_id)["Image"].as_str().unwrap().to_owned();
@@ -107,7 +107,7 @@ async fn refused(run: &mut RunHandle, command: &str, args: &[&str]) -> Option<(S
 }
 
 #[tokio::test]
-async fn bash_command_only_reads_and_only_inside_the_mounts_whatever_the_profile_allows() {
+async fn bash_command_only_reads_inside_the_mounts_under_every_profile() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n"), (".git/hooks/pre-commit", "#!/bin/sh\n")]);
     let mut run = daemon.run("open", &workspace).await;

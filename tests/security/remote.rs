@@ -139,7 +139,7 @@ async fn is_kept(stream: &mut TcpStream) -> bool {
 /// While one address has all of its connections and opens more, another one works. A new connection
 /// evicts the oldest one without a proven identity, and none that has shown a valid token. A closed connection frees its slot.
 #[tokio::test(flavor = "multi_thread")]
-async fn r2_an_address_has_its_own_connections_and_no_more() {
+async fn r2_connections_are_bounded_for_each_address() {
     const MOST: usize = 8;
     let daemon = plain("connections_per_address: 8, connections_per_second: 10000").await;
     let (_, secret) = daemon.token(auditor("a"), None).await;
@@ -254,7 +254,7 @@ async fn r2_a_principal_has_its_own_connections_by_certificate_or_token() {
 
 /// From all principals, and by how many connections. Another address has its own.
 #[tokio::test(flavor = "multi_thread")]
-async fn r2_an_address_has_its_own_requests_and_no_more() {
+async fn r2_requests_are_bounded_for_each_address() {
     let daemon = plain("streams_per_address: 3, streams_per_principal: 2").await;
     let (_, a) = daemon.token(auditor("a"), None).await;
     let (_, b) = daemon.token(auditor("b"), None).await;

@@ -335,7 +335,7 @@ async fn a5_secrets_are_in_no_approval() {
 }
 
 #[tokio::test]
-async fn a5_a_command_gets_what_it_was_given() {
+async fn a5_a_command_gets_its_secrets_unchanged() {
     let daemon = Daemon::start().await;
     let mut inside = Inside::enter(&daemon, "w").await;
     let secret = &secrets()[0];

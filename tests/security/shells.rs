@@ -57,7 +57,7 @@ async fn s7_output_forges_no_end_of_a_command() {
 
 /// Whatever a command makes of its shell, its output and its code are told, or that they cannot be.
 #[tokio::test(flavor = "multi_thread")]
-async fn s8_a_shell_that_is_changed_is_usable_or_said_to_be_broken() {
+async fn s8_a_changed_shell_is_usable_or_reported_as_broken() {
     let daemon = Daemon::start().await;
     let changes = [
         "echo() { :; }; printf() { :; }; eval() { :; }",

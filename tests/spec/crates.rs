@@ -195,7 +195,7 @@ fn no_crate_is_larger_than_it_may_be() {
 }
 
 #[test]
-fn modules_of_tests_are_told_from_others() {
+fn modules_of_tests_are_distinguished_from_others() {
     let text = "#[cfg(test)]\nmod tests;\n#[cfg(test)]\npub(crate) mod testing;\nmod real;\n#[cfg(test)]\nmod inline {\n}\n";
     assert_eq!(test_modules(text).collect::<Vec<_>>(), ["tests", "testing"]);
 }

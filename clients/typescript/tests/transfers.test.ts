@@ -260,7 +260,7 @@ test("a person is asked for an upload once, over daemons that are killed", async
   assert.equal(events.filter((event) => event.operation === "write").length, 1);
 });
 
-test("a tree goes up without what the daemon refuses", async () => {
+test("a tree is uploaded without the files that the daemon refuses", async () => {
   await using sandbox = await Sandbox.create({ profile: "harness" });
   const here = scratch();
   for (const [name, content] of Object.entries({ "sub/a": "a", "sub/.git/config": "x", "b c/\u{1f30a}": "b" })) {
@@ -305,7 +305,7 @@ test("a tree out of a hostile run leads nowhere", async () => {
   assert.deepEqual(readdirSync(here), ["t"]);
 });
 
-test("a tree is put beside what is there, and never through a link", async () => {
+test("a tree is merged into existing files, and never through a link", async () => {
   await using sandbox = await Sandbox.create({ profile: "harness" });
   await sandbox.commands.run("mkdir -p t/a t/b && echo new > t/a/x && echo new > t/b/y");
   const here = scratch();

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_place_that_fails_or_hangs_is_tried_again_and_given_up_until_the_next_checkpoint() {
+    async fn a_failing_or_hanging_destination_is_retried_and_given_up_until_the_next_checkpoint() {
         let (port, mut sent) = place(vec![
             Some("500 No"),
             None,
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn gone_webhook_gets_no_more_and_newer_checkpoint_replaces_failed_one() {
+    async fn a_gone_webhook_gets_nothing_further_and_a_newer_checkpoint_replaces_a_failed_one() {
         let (port, mut sent) = place(vec![Some("500 No"), Some("410 Gone")]).await;
         let (sender, receiver) = watch::channel(Some(signed(2)));
         let mut couriers = couriers(port, Duration::from_secs(5));

@@ -75,7 +75,7 @@ async fn a_follower_sees_everything_once_and_in_order() {
 
 /// The disk fails (the directory is gone), calls are refused, nothing that was taken is lost, and it comes back.
 #[tokio::test]
-async fn a_failed_log_says_so_keeps_what_it_took_and_recovers() {
+async fn a_failed_log_reports_it_keeps_accepted_events_and_recovers() {
     let directory = tempfile::tempdir().unwrap();
     let limit = audit::Limits { segment_bytes: 1, ..Default::default() };
     let settings = Settings { limits: limit, signing: None };

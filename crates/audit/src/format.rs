@@ -54,7 +54,7 @@ fn signed() -> (String, String) {
 }
 
 #[test]
-fn the_signed_vectors_are_what_is_written_and_hold() {
+fn the_signed_vectors_equal_the_written_log_and_verify() {
     let (text, last) = signed();
     assert_eq!(text, signed_vectors(), "{text}\n{last}");
     assert!(DOCUMENT.contains(&format!("```text\n{last}```")), "{last}");
@@ -102,7 +102,7 @@ fn events() -> [(&'static str, Event); 3] {
 }
 
 #[test]
-fn the_vectors_are_what_is_written() {
+fn the_vectors_equal_the_written_log() {
     let mut text = Vec::new();
     let mut previous = log_id().genesis();
     assert!(DOCUMENT.contains(&format!("`previous` of the first is `{previous}`")));

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_longer_than_the_longest_is_told() {
+    fn a_line_over_the_limit_is_reported() {
         for extra in [0, 1, 100_000] {
             let text = [vec![b'x'; MAX_LINE + extra], b"\nnext\n".to_vec()].concat();
             assert_eq!(Lines::new(&text[..], 0).next().unwrap(), Next::TooLong { offset: 0 });

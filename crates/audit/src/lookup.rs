@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn lookup_finds_no_line_at_wrong_places() {
+    fn lookup_finds_no_line_at_wrong_positions() {
         let dir = tempfile::tempdir().unwrap();
         let (mut writer, _) = Writer::open(dir.path()).unwrap();
         assert_eq!(

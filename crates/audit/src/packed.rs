@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn any_place_can_be_read_in_any_order() {
+    fn any_position_can_be_read_in_any_order() {
         for (chunks, more) in [(0, 0), (0, 100_000), (1, 0), (2, 0), (5, 1_000)] {
             let text = content(chunks, more);
             let (_dir, path) = packed(&text);

@@ -51,7 +51,7 @@ mod tests {
     use super::Location;
 
     #[test]
-    fn files_have_no_name_and_what_a_crash_left_goes() {
+    fn files_have_no_name_and_leftovers_of_a_crash_are_removed() {
         let parent = tempfile::tempdir().unwrap();
         let directory = parent.path().join("bundles");
         let place = Location::open(&directory, 0).unwrap();

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_grant_that_cannot_be_kept_is_not_in_force_and_the_record_says_so() {
+    async fn a_grant_that_cannot_be_stored_is_not_in_force_and_the_record_says_so() {
         let scene = Scene::new();
         scene.works(false);
         assert_eq!(scene.add(Effect::Grant).await.unwrap_err().reason, Reason::Internal);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_revocation_that_cannot_be_kept_is_in_force_and_kept_later() {
+    async fn a_revocation_that_cannot_be_stored_is_in_force_and_stored_later() {
         let scene = Scene::new();
         let grant = scene.add(Effect::Grant).await.unwrap();
         scene.works(false);

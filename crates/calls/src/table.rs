@@ -214,8 +214,7 @@ impl CallTable {
             if self.store.is_crowded() && self.table.lock().of_request(run, request_id).is_none() {
                 return Err(Refusal::new(
                     Reason::Overloaded,
-                    "request_id: the daemon has stored as many request ids as it may; try again later, or \
-                     leave it out",
+                    "request_id: the daemon has stored its maximum of request ids; try again later, or leave the id out",
                 ));
             }
         }
@@ -481,7 +480,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn memory_is_bounded_and_what_was_kept_is_found() {
+    async fn memory_is_bounded_and_stored_calls_are_found() {
         let (_directory, calls) = calls();
         let run = run(&calls);
         let mut first = None;
@@ -557,7 +556,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn outcomes_that_come_together_are_answered_first_and_kept_together() {
+    async fn outcomes_that_arrive_together_are_answered_first_and_stored_together() {
         let (_directory, calls) = calls();
         let run = run(&calls);
         let mut begun = Vec::new();

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_engine_of_an_old_distribution_is_told_plainly() {
+    fn an_engine_with_known_escapes_is_reported_plainly() {
         let found = advisories(&facts("20.10.24+dfsg1", "1.6.20~ds1", "1.1.5+ds1"));
         assert_eq!(found.len(), TABLE.len());
         assert_eq!(

@@ -308,7 +308,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_kernel_of_its_own_changes_the_first_processs_user_and_the_hosts_count() {
+    fn a_separate_kernel_changes_the_user_of_pid_1_and_the_host_process_count() {
         let profile = Hardening { boundary: Boundary::OwnKernel, ..Hardening::default() };
         let one = container_spec(&Hardening::default(), &facts()).unwrap();
         let mut own = container_spec(&profile, &facts()).unwrap();
@@ -331,7 +331,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn tmp_and_shared_memory_leave_room_in_memory() {
+    fn tmp_and_shared_memory_leave_memory_for_commands() {
         let of = |memory_bytes, bytes| {
             let profile =
                 Hardening { memory_bytes, tmp_bytes: bytes, shm_bytes: bytes, ..Hardening::default() };

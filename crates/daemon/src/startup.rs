@@ -121,7 +121,7 @@ fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
     let lock =
         File::create(path.join("lock")).with_context(|| format!("cannot write in state_dir {shown}"))?;
     if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-        bail!("another cofferd uses state_dir {shown}: stop it, or give this one a state_dir of its own");
+        bail!("another cofferd uses state_dir {shown}: stop it, or give this one a separate state_dir");
     }
     let instance = instance(&path.join("instance")).context("cannot keep this daemon's identity")?;
     Ok(StateDirectory { _lock: lock, instance })

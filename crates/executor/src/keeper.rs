@@ -199,12 +199,12 @@ impl Lanes {
                         name,
                         attempt,
                         why,
-                        "the keeper of a process did not come up, and is started again"
+                        "the keeper of a process did not start, and is started again"
                     );
                     attempt += 1;
                 }
                 Err(NotStarted::Lost(why)) => {
-                    tracing::error!(name, why, "the keeper of a process did not come up");
+                    tracing::error!(name, why, "the keeper of a process did not start");
                     return Err(not_up());
                 }
             }
@@ -339,7 +339,7 @@ async fn end_start(mut held: Held) {
 fn not_up() -> ToolFailure {
     ToolFailure::new(
         Reason::EngineUnavailable,
-        "the process was not started, because its keeper did not come up; start it again",
+        "the process was not started, because its keeper did not start; start the process again",
     )
 }
 
@@ -361,7 +361,7 @@ async fn start(
     }
     // The keeper's statement about its child is not needed: it has one, and no other process can be in its leaf.
     let child = held.keeper_leaf.as_ref().and_then(|leaf| leaf.other(&held.keeper));
-    let child = child.ok_or(KeeperLost::Malformed("there is no process beside it"))?;
+    let child = child.ok_or(KeeperLost::Malformed("no process in its cgroup"))?;
     let placed = held.cgroup.leaf(Group::Processes, name).and_then(|mut leaf| {
         if let Err(error) = child.goes_first() {
             tracing::debug!(error = %chain(&error), "a process is killed no sooner than its guest");
@@ -372,7 +372,7 @@ async fn start(
         Ok(leaf) => held.leaf = Some(leaf),
         Err(error) => {
             tracing::error!(error = %chain(&error), "a process could not be put into its cgroup");
-            let message = "the process could not be confined and was not run; the daemon's log says more";
+            let message = "the process could not be confined and was not run; see the daemon's log";
             return Ok(Err(ToolFailure::new(Reason::Internal, message)));
         }
     }
@@ -446,7 +446,7 @@ fn not_kept(lost: &KeeperLost) -> ToolFailure {
     tracing::error!(error = %chain(lost), "the keeper of a process was lost at its start");
     ToolFailure::new(
         Reason::Internal,
-        "the keeper of the process was lost while it started; nothing of it is left",
+        "the keeper of the process was lost during the start, and the process has ended; start it again",
     )
 }
 

@@ -160,7 +160,7 @@ impl Lanes {
                 self.host_worker.call(spec, Some(go), cancel).await.map_err(|error| failure(&error))
             }
             Lane::Container | Lane::Upstream => {
-                Err(ToolFailure::new(Reason::Internal, "only what the host lane does can be prepared"))
+                Err(ToolFailure::new(Reason::Internal, "only operations of the host lane can be prepared"))
             }
         };
         finished.unwrap_or_else(failed)
@@ -258,7 +258,7 @@ impl Lanes {
         let finished = self.guest.look(spec, CancellationToken::new()).await.map(results);
         match finished?.outcome? {
             OpResult::Read(read) => Ok(read.sha256),
-            _ => Err(ToolFailure::new(Reason::Internal, "the worker's answer is to another operation")),
+            _ => Err(ToolFailure::new(Reason::Internal, "the worker's answer belongs to another operation")),
         }
     }
 

@@ -104,5 +104,5 @@ pub fn request_of(operation: &Operation) -> ProcessRequest {
 
 /// Logs why background processes of a command are ended after all.
 pub(crate) fn not_kept(error: &CgroupError) {
-    tracing::warn!(error = %chain(error), "the background processes of a command could not be kept and are ended");
+    tracing::warn!(error = %chain(error), "the background processes of a command could not be registered and are ended");
 }

@@ -99,7 +99,9 @@ impl Lanes {
 
 fn not_started(error: &LaneError) -> Fault {
     Fault::Absent(match error {
-        LaneError::Busy => "this run has as many MCP servers as it may have".to_owned(),
+        LaneError::Busy => {
+            "this run has its maximum of MCP servers; end one first, or use another run".to_owned()
+        }
         LaneError::Lost(_) => "the run's worker is lost".to_owned(),
         _ => "it could not be started".to_owned(),
     })

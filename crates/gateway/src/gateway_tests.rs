@@ -267,7 +267,7 @@ fn scripts_are_for_profiles_that_turn_them_on() {
 }
 
 #[test]
-fn scripts_are_judged_by_what_can_be_seen_in_them() {
+fn scripts_are_judged_by_their_visible_commands() {
     use Verdict::{Allow, Ask, Deny};
     let policy = builtin_and(
         "profiles:\n  p:\n    operations: {shell: allow}\n    exec:\n      default: deny\n      deny: [curl]\n      env: [CI]\n      rules:\n        - {prefix: [git, push], decision: deny, justification: nothing leaves}\n        - {prefix: [git, fetch], decision: ask, justification: network}\n        - {prefix: [make], decision: allow, justification: it builds}\n  q: {operations: {shell: allow}, exec: {deny: [bash]}}\n  r: {operations: {shell: ask}, exec: {default: allow, rules: [{prefix: [make], decision: allow, justification: x}]}}\n",
@@ -429,7 +429,7 @@ fn refusals_are_stable_and_recorded_with_their_rule() {
 }
 
 #[test]
-fn a_permit_carries_what_the_lane_needs() {
+fn a_permit_carries_the_facts_for_its_lane() {
     let policy = builtin_and(
         "profiles: {p: {operations: {exec: allow}, exec: {default: allow, deny: [curl]}, bounds: {max_output_bytes: 999}, commit: {author_name: Bob}}}",
     );

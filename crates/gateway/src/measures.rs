@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn no_decision_becomes_milder_and_none_is_kept_beyond_the_bound() {
+    fn no_measure_makes_a_decision_milder_and_measures_are_bounded() {
         let measures = Measures::default();
         for count in 0..=MAX as u64 {
             measures

@@ -209,7 +209,7 @@ impl Walk<'_> {
         }
         let path = excerpt(&String::from_utf8_lossy(&self.path));
         let message = format!(
-            "{path} is being written all the time, so that no consent can be bound to it: end what writes it, or write elsewhere"
+            "{path} changes all the time, so no consent can be bound to it: end the process that writes it, or let it write to another file"
         );
         Err(ToolFailure::new(Reason::PreconditionFailed, message))
     }
@@ -301,7 +301,7 @@ fn unreadable(path: &[u8], errno: Errno) -> ToolFailure {
     let path = excerpt(&String::from_utf8_lossy(path));
     ToolFailure::new(
         Reason::PreconditionFailed,
-        format!("{path}: cannot be looked at now, so that consent cannot be bound to it: {errno}"),
+        format!("{path}: cannot be examined now, so no consent can be bound to it: {errno}"),
     )
 }
 

@@ -23,7 +23,7 @@ const STOP: Duration = Duration::from_millis(500);
 pub(crate) async fn run(call: &mut Call, lane: &Lane, read: Read) -> Outcome {
     // Each download uses a thread for as long as its reader takes.
     let Ok(_place) = lane.transfers.try_acquire() else {
-        let message = "this run has as many downloads at the same time as it may have; try again later";
+        let message = "this run has its maximum of simultaneous downloads; try again later";
         return Err(ToolFailure::new(Reason::Overloaded, message));
     };
     let (mounts, bounds) = (lane.mounts.clone(), call.bounds.clone());

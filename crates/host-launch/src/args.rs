@@ -246,12 +246,12 @@ fn work_tree(jail_mounts: &[JailMount], name: String) -> Result<String, BadArgs>
 fn value(line: &mut impl Iterator<Item = OsString>, name: &str) -> Result<OsString, BadArgs> {
     match line.next() {
         Some(given) if given == name => line.next().ok_or(BadArgs("an option without its value")),
-        _ => Err(BadArgs("an option is missing or out of its order")),
+        _ => Err(BadArgs("an option is missing or in the wrong order")),
     }
 }
 
 fn number(text: &OsStr) -> Result<u32, BadArgs> {
-    let id = text.to_str().and_then(|text| text.parse().ok()).ok_or(BadArgs("an id that is no number"))?;
+    let id = text.to_str().and_then(|text| text.parse().ok()).ok_or(BadArgs("an id is not a number"))?;
     // The kernel takes -1 for "leave it as it is": the host worker would stay root.
     if id == u32::MAX { Err(BadArgs("an id that means none")) } else { Ok(id) }
 }

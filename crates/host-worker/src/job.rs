@@ -40,7 +40,7 @@ impl Stop {
         outcome_to_wire(Err(match self {
             Self::TimedOut => ToolFailure::new(
                 Reason::TimedOut,
-                "the operation did not end by its deadline and was ended; a file is either as it was or as it was meant to be",
+                "the operation timed out and was ended; each file has either its old or its new content",
             ),
             Self::Cancelled => ToolFailure::new(Reason::Cancelled, "the operation was cancelled and ended"),
         }))

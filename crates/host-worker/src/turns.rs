@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_wait_for_those_before_them_that_share_a_path() {
+    fn calls_wait_for_earlier_calls_with_a_common_path() {
         let turn = |paths: &[&str]| Turn {
             repository: false,
             paths: paths.iter().map(|&path| path.to_owned()).collect(),

@@ -52,7 +52,7 @@ fn trashed_files_belong_to_the_owner() {
 }
 
 #[test]
-fn a_host_worker_killed_at_any_moment_leaves_each_file_in_its_place_or_in_the_trash() {
+fn a_host_worker_killed_at_any_moment_leaves_each_file_in_its_directory_or_in_the_trash() {
     const FILES: usize = 16;
     let scratch = Scratch::new();
     let (mut moment, mut between) = (1_u64, 0);

@@ -131,7 +131,7 @@ pub enum RemoveError {
     #[error("{path}: the directory is not empty")]
     NotEmpty { path: String },
     /// The file changed after it was examined.
-    #[error("{path}: changed by someone else in the meantime")]
+    #[error("{path}: changed by another process in the meantime")]
     Changed { path: String },
     /// The file *was* removed, but may reappear after a power loss.
     #[error("{path}: removed, but its directory could not be synced")]
@@ -155,7 +155,7 @@ pub enum WriteError {
     #[error("{path}: already exists")]
     Exists { path: String },
     /// The file changed after the write began.
-    #[error("{path}: changed by someone else in the meantime")]
+    #[error("{path}: changed by another process in the meantime")]
     Changed { path: String },
     /// Another file has the name of the temporary file.
     #[error("{path}: its directory was interfered with during the write")]

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn r2_another_connection_takes_the_place_of_one_that_is_not_proven() {
+    async fn r2_an_unproven_connection_is_evicted_for_another() {
         let (addresses, shares) = (addresses(1), shares(1));
         let connect = |certificate| {
             let (mut client, server) = UnixStream::pair().unwrap();
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_without_a_certificate_has_to_be_let_in_in_time() {
+    async fn a_client_without_a_certificate_has_to_be_admitted_in_time() {
         let client = remote(None, &shares(1));
         assert_eq!(after_patience(Peer::Remote(client.clone()), PREFACE).await, Err(ErrorKind::TimedOut));
         assert!(is_now_of(&client, "token:ci"));

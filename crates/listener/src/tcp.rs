@@ -66,7 +66,7 @@ impl Handshakes {
     fn start() -> io::Result<Self> {
         let lower_priority = || {
             if let Err(error) = setpriority_process(Some(gettid()), NICENESS) {
-                tracing::debug!(%error, "the thread of TLS handshakes keeps its priority");
+                tracing::debug!(%error, "the priority of the TLS handshake thread could not be lowered");
             }
         };
         let mut runtime = Builder::new_multi_thread();
@@ -192,7 +192,7 @@ impl Door {
     /// Returns the subject of the client's certificate, or `Some(None)` if the client has presented none.
     ///
     /// Returns `None` for a certificate that names no holder, or that is revoked.
-    #[expect(clippy::option_option, reason = "no certificate is one thing, and one of nobody another")]
+    #[expect(clippy::option_option, reason = "a missing certificate differs from one that names no holder")]
     fn certificate(
         &self,
         certificates: &Certificates,

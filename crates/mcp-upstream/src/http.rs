@@ -112,7 +112,7 @@ impl Http {
                 let body = Limited::new(response.into_body(), MAX_MESSAGE).collect().await;
                 match Incoming::read(&body.map_err(|error| cut(&*error))?.to_bytes())? {
                     Incoming::Answer { id: of, answer } if of == id => answer,
-                    _ => Err(broken("its answer is to another request")),
+                    _ => Err(broken("its answer belongs to another request")),
                 }
             }
             "text/event-stream" => self.follow(id, response.into_body()).await,

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_item_comes_through_and_others_are_refused() {
+    fn every_known_kind_of_item_passes_and_others_are_refused() {
         let items = json!([
             {"type": "text", "text": "a"},
             {"type": "image", "data": "YQ==", "mimeType": "image/png"},

@@ -82,7 +82,8 @@ impl Tools {
                         seen.insert(called.clone(), tool.digest.clone());
                         tools.offered.insert(called, Arc::new(tool));
                     } else {
-                        tools.withhold(&called, "the server has listed more tools in this run than are kept");
+                        tools
+                            .withhold(&called, "the server has listed more tools in this run than the limit");
                     }
                 }
             }
@@ -116,7 +117,7 @@ fn read(server: &str, entry: &Value) -> Result<Tool, String> {
     let said = harmless(text("description").or_else(|| text("title")).unwrap_or_default(), MAX_DESCRIPTION);
     Ok(Tool {
         description: format!(
-            "[Tool `{called}` of the MCP server `{server}`; what follows are that server's words.] {said}"
+            "[Tool `{called}` of the MCP server `{server}`; the following text is that server's.] {said}"
         ),
         input_schema: harmless_value(schema, MAX_DESCRIPTION),
         input,

@@ -116,7 +116,7 @@ async fn floods_and_endless_lines_end_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_is_cancelled_is_cancelled_at_a_server_which_is_then_asked_whether_it_lives() {
+async fn a_cancelled_call_is_cancelled_at_its_server_which_is_then_pinged() {
     let (program, mut messages) = program(|_, _| {});
     let (servers, cancel) = (Servers::default(), CancellationToken::new());
     let watch = async {

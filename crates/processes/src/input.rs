@@ -112,7 +112,7 @@ impl Input {
             .as_ref()
             .map_or(self.taken, |current| current.offset + current.given.data.len() as u64);
         if said.offset < self.taken || said.offset > sent {
-            return Err(KeeperLost::Malformed("it reports input that it was not sent"));
+            return Err(KeeperLost::Malformed("it acknowledges input that was not sent"));
         }
         (self.taken, self.open) = (said.offset, !said.close);
         self.go_on(link).await

@@ -58,7 +58,7 @@ impl Processes {
         let shared = self.shared();
         let files = ProcessFiles::new(&shared.root, run_id, id);
         if let Err(failure) = self.enter(run_id, id) {
-            tracing::warn!(run = %run_id, call = %id, why = failure.message, "what a call left running is ended");
+            tracing::warn!(run = %run_id, call = %id, why = failure.message, "the processes that a call left running are ended");
             return Err(end_left(left).await);
         }
         let (made, key, written) = (files.clone(), shared.key.clone(), known.clone());

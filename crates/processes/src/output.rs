@@ -147,7 +147,7 @@ impl Output {
             if let Some(recorded) = ends.map(|ends| ends[at]).filter(|recorded| *recorded != stream.end) {
                 tracing::warn!(
                     run = %files.run, process = %files.id, stream = STREAMS[at], recorded, found = stream.end,
-                    "the files of a process do not hold the end of its output: the disk was full, or they were cut"
+                    "the files of a process lack the end of its output: the disk was full, or they were cut"
                 );
                 stream.end = stream.end.max(recorded);
             }
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn without_room_for_the_least_nothing_is_started_and_the_least_is_enough_for_both_ends() {
+    fn nothing_is_started_without_space_for_the_minimum_which_holds_both_ends() {
         let root = tempfile::tempdir().unwrap();
         let files = files(root.path());
         let allowance = Allowance::new(2 * (KNOWN + 2 * LEAST));

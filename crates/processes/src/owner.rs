@@ -120,7 +120,7 @@ impl Owner {
         }
         if finish(&self.shared, &self.files, &self.known, &status).await {
             if let Err(error) = self.link.say(leave()).await {
-                tracing::debug!(%error, "a keeper was gone before its time");
+                tracing::debug!(%error, "a keeper ended early");
             }
             let _ = tokio::task::spawn_blocking(move || held.close()).await;
         }
@@ -300,7 +300,8 @@ impl Owner {
             }
             Why::Lost(lost) => {
                 status.set_state(State::Interrupted);
-                status.failure = format!("what keeps the process in the container was lost: {}", chain(lost));
+                status.failure =
+                    format!("the keeper of the process in the container was lost: {}", chain(lost));
                 EndedBy::Interrupted
             }
         };

@@ -471,7 +471,7 @@ async fn end_leftovers(lanes: &Lanes, name: &str, [stdout, stderr]: [u64; 2]) ->
     });
     let Ok((kill, held)) = ended.await else { return operations::KillEvidence::default() };
     if let Err(error) = link.say(leave()).await {
-        tracing::debug!(%error, "a keeper was gone before its time");
+        tracing::debug!(%error, "a keeper ended early");
     }
     let _ = tokio::task::spawn_blocking(move || held.close()).await;
     kill

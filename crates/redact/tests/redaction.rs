@@ -113,7 +113,7 @@ fn no_token_is_seen_again_in_any_setting() {
 }
 
 #[test]
-fn no_secret_is_seen_again_where_only_its_place_tells() {
+fn no_secret_is_visible_if_only_its_position_reveals_it() {
     let redactor = Redactor::default();
     let contexts = contexts();
     assert!(contexts.len() >= 60);

@@ -64,7 +64,7 @@ pub(crate) fn terms(
         return Err(format!("its {above} is above what profile {} now allows", spec.profile));
     }
     if !spec.secret_env.iter().eq(secrets.keys()) {
-        return Err("the values of its secret variables are gone".to_owned());
+        return Err("the values of its secret variables are no longer stored".to_owned());
     }
     let environment = variables::environment(spec, secrets);
     if variables::refused(profile, &environment).is_some() {

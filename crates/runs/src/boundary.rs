@@ -50,7 +50,7 @@ pub(crate) fn file_server(inspection: &Inspection, container: &ContainerId) -> R
 #[expect(clippy::disallowed_methods, reason = "the host's /proc")]
 pub(crate) fn has_no_network(pid: u32) -> Result<(), String> {
     let devices = std::fs::read_to_string(format!("/proc/{pid}/net/dev"))
-        .map_err(|_| "its network cannot be looked at".to_owned())?;
+        .map_err(|_| "its network cannot be examined".to_owned())?;
     // Two lines of headings.
     let strange =
         devices.lines().skip(2).filter_map(|line| line.split_once(':')).any(|(name, _)| name.trim() != "lo");

@@ -130,7 +130,7 @@ impl Runs {
     ) -> anyhow::Result<TakenOver> {
         let count = earlier.len();
         if count > 0 {
-            tracing::info!(runs = count, "looking at the runs of the previous daemon");
+            tracing::info!(runs = count, "reattaching the runs of the previous daemon");
         }
         let slots = Arc::new(Semaphore::new(AT_ONCE));
         let (mut looks, mut pending) = (JoinSet::new(), HashMap::new());

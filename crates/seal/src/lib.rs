@@ -164,7 +164,7 @@ mod tests {
     use super::Seal;
 
     #[test]
-    fn sealed_values_open_only_in_their_place_after_a_restart() {
+    fn sealed_values_open_only_in_their_context_after_a_restart() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("seal.key");
         let seal = Seal::open(&path).unwrap();

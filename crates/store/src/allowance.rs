@@ -128,7 +128,7 @@ mod tests {
     const KIB: u64 = 1024;
 
     #[test]
-    fn output_leaves_room_for_starts_and_both_leave_room_for_recordings() {
+    fn output_leaves_space_for_starts_and_both_leave_space_for_recordings() {
         let allowance = Allowance::new(64 * KIB);
         assert!(allowance.take(Purpose::Output, 48 * KIB));
         assert!(!allowance.take(Purpose::Output, 1));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn many_threads_together_take_no_more_than_there_is() {
+    fn many_threads_together_do_not_exceed_the_allowance() {
         let allowance = Allowance::new(4_000);
         let taken: u64 = std::thread::scope(|scope| {
             let take = || (0..1_000).filter(|_| allowance.take(Purpose::Output, 3)).count() as u64;

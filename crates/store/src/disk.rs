@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_without_room_gets_the_reserve_in_parts_and_then_the_oldest_outputs() {
+    fn a_start_without_space_frees_the_reserve_in_parts_and_then_the_oldest_outputs() {
         let place = tempfile::tempdir().unwrap();
         let disk = StateDisk::of(place.path());
         let reserve = place.path().join("reserve");

@@ -89,7 +89,10 @@ impl Terminals {
 }
 
 fn stopping() -> Refusal {
-    Refusal::new(Reason::Overloaded, "the daemon is stopping and opens no more sessions")
+    Refusal::new(
+        Reason::Overloaded,
+        "the daemon is stopping and opens no further sessions; try again after its start",
+    )
 }
 
 /// Runs a session from its beginning to its end.

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_made_as_a_frame_announces_it_within_bounds_and_given_back() {
+    fn the_buffer_grows_to_the_announced_frame_within_bounds_and_shrinks_again() {
         let capacity = |announced: u32| {
             let mut buffer = FrameBuffer::new();
             buffer.extend(&announced.to_be_bytes());

@@ -115,7 +115,7 @@ async fn r2_slow_bodies_of_one_run_cost_other_runs_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r2_the_connections_of_one_run_leave_room_for_those_of_others() {
+async fn r2_the_connections_of_one_run_leave_slots_for_other_runs() {
     let (daemon, port) = daemon(", connections: 64").await;
     let (many, other) = (Client::new(&daemon, port, "many").await, Client::new(&daemon, port, "other").await);
     let list = format!(

@@ -112,7 +112,7 @@ async fn a_session_that_cannot_begin_says_why_and_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_without_any_shell_is_told_to_the_operator() {
+async fn an_image_without_a_shell_is_reported_to_the_operator() {
     let image = Image::of_files("no-shell", &[("motd", "nothing\n")], &[]);
     let daemon = Daemon::start().await;
     let request = v1::CreateRunRequest { image: image.0.clone(), ..requests::managed("open") };
@@ -127,7 +127,7 @@ async fn an_image_without_any_shell_is_told_to_the_operator() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_says_what_it_must_not_ends_its_session() {
+async fn an_invalid_message_of_the_client_ends_its_session() {
     let daemon = Daemon::start().await;
     let run = run(&daemon).await;
     let signal = |kind| Said::Signal(v1::TerminalSignal { kind });

@@ -67,7 +67,7 @@ async fn an_operator_types_and_sees_and_all_of_it_is_on_record() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ctrl_c_and_signals_reach_what_runs_in_front() {
+async fn ctrl_c_and_signals_reach_the_foreground_program() {
     let daemon = Daemon::start().await;
     let run = run(&daemon).await;
     let mut seat = Seat::at(&run).await;

@@ -225,7 +225,7 @@ async fn p5_no_swap_of_a_file_that_is_to_be_changed_goes_through() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g7_no_swap_of_what_is_staged_or_committed_goes_through() {
+async fn g7_no_swap_of_staged_or_committed_content_succeeds() {
     none_goes_through(git::kinds()).await;
 }
 

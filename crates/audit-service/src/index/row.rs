@@ -155,7 +155,7 @@ mod tests {
     use super::Row;
 
     #[test]
-    fn a_row_says_what_the_whole_record_says() {
+    fn a_row_equals_the_parsed_record() {
         let directory = tempfile::tempdir().unwrap();
         let (mut writer, _) = Writer::open(directory.path()).unwrap();
         let odd = "a \"quoted\" \\ grüße\n\u{0}";

@@ -37,7 +37,7 @@ pub enum BundleError {
     #[error("{0} was changed: it does not match the manifest")]
     Changed(String),
     /// A member cannot be read.
-    #[error("{0} cannot be read: it was changed, or made by something else")]
+    #[error("{0} cannot be read: it was changed, or another program made it")]
     Malformed(&'static str),
     /// The manifest is not the one that is recorded in the log.
     #[error("manifest.json was changed: it differs from the one that the audit log recorded")]

@@ -232,7 +232,7 @@ fn a_policy_is_the_one_that_its_name_says() {
 }
 
 #[test]
-fn a_run_behind_removed_segments_is_proved_all_the_same() {
+fn a_run_after_removed_segments_can_be_proved() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("log");
     let limits = crate::Limits { segment_bytes: 4_000, ..crate::Limits::default() };

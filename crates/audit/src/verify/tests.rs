@@ -280,7 +280,7 @@ fn a_record_with_a_recomputed_hash_does_not_fit() {
 }
 
 #[test]
-fn a_kept_head_tells_rollback_and_rewriting() {
+fn a_noted_head_reveals_rollback_and_rewriting() {
     let dir = log(20);
     let head = check(dir.path()).head.unwrap();
     assert!(verify_against(dir.path(), head, &mut |_| ()).unwrap().is_intact());

@@ -239,7 +239,7 @@ async fn an_approval_of_an_older_release_is_cancelled_and_says_so() {
 
 /// A daemon that is killed in between has shown nobody what the next one will not know.
 #[tokio::test]
-async fn an_approval_is_seen_and_decided_on_only_when_it_is_kept() {
+async fn an_approval_is_visible_and_decided_only_when_it_is_stored() {
     let scene = Scene::new();
     let (ticket, asker) = scene.ticket();
     let id = uuid::Uuid::now_v7();

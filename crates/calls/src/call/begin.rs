@@ -72,7 +72,10 @@ pub(super) async fn begin(
     client.waits_for_approval = request.wait_for_approval;
     client.refuses_awaiting = request.refuse_awaiting_approval;
     if calls.life.stop.is_cancelled() {
-        return Err(Refusal::new(Reason::Overloaded, "the daemon is stopping and takes no more calls"));
+        return Err(Refusal::new(
+            Reason::Overloaded,
+            "the daemon is stopping and takes no further calls; try again after its start",
+        ));
     }
     calls.records.audit.check()?;
     match enter(calls, principal, &mut request).await {

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn pending_says_what_to_do() {
+    fn a_pending_call_shows_the_next_step() {
         let call = CallResponse { approval_id: "a".into(), ..call(Status::PendingApproval) };
         assert_eq!(exit(&call), Exit::AwaitingApproval);
         assert_eq!(

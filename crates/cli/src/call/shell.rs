@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_is_one_word() {
+    fn a_script_is_one_argument() {
         let line =
             ["shell", "r", "make && ls -l", "--cwd", "src", "--env", "A=1", "--timeout", "5s", "--wait"];
         let (_, _, options, request) = parse(&line).unwrap().request().unwrap();

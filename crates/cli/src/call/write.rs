@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_it_did() {
+    fn a_write_reports_its_result() {
         let mut result = WriteResult {
             path: "@project/a".into(),
             bytes_written: 3,

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_keeps_its_name_in_what_ends_with_a_slash() {
+    fn a_copy_keeps_its_name_in_a_destination_with_a_final_slash() {
         let beneath = |path: &str| Remote { run: RunRef::Environment, path: path.to_owned() }.beneath("x");
         assert_eq!([beneath(""), beneath("d/"), beneath("d")], ["x", "d/x", "d"]);
     }

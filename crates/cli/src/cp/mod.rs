@@ -64,7 +64,7 @@ impl Cp {
                 download::Download { client, run_id, path, wait }.to(context.ui, &to).await
             }
             (Location::Local(_), Location::Local(_)) | (Location::Remote(_), Location::Remote(_)) => {
-                Err(Failure::usage("one of the two has to be in a run: RUN:PATH"))
+                Err(Failure::usage("one of the two paths must be in a run, as RUN:PATH"))
             }
         }
     }

@@ -102,7 +102,7 @@ mod tests {
     use super::unread;
 
     #[test]
-    fn input_in_whose_place_another_client_wrote_is_not_taken_for_given() {
+    fn input_whose_offset_another_client_took_is_not_reported_as_given() {
         assert_eq!(unread(b"abcdef", 4, 10, 14).unwrap(), b"ef");
         assert_eq!(unread(b"abcdef", 4, 10, 11).unwrap(), b"bcdef");
         assert_eq!(unread(b"", 0, 10, 10).unwrap(), b"");

@@ -68,7 +68,7 @@ pub(super) fn locate(
             Err(Absent::NotInIt) => {}
             Err(Absent::Foreign) => reason = "the process is not in a cgroup of this container",
             Err(Absent::OutOfSight) => {
-                reason = "its cgroup lies outside what this process sees; share the host's cgroup namespace";
+                reason = "its cgroup is invisible to this process; share the host's cgroup namespace";
             }
         }
     }

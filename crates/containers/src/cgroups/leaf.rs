@@ -349,7 +349,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_chain_of_forks_is_counted_wherever_it_is_moved() {
+    fn a_chain_of_forks_is_counted_in_every_leaf() {
         const MOVES: usize = 50;
         for (hierarchy, root) in hierarchies() {
             let make = |name: &str| {

@@ -126,7 +126,7 @@ fn beside(commands: &Path, leaf: &Path) -> io::Result<PathBuf> {
 
 fn remove(dir: &Path) {
     if let Err(error) = fs::remove_dir(dir) {
-        tracing::debug!(%error, "the meter of a command was left behind");
+        tracing::debug!(%error, "the meter cgroup of a command was not removed");
     }
 }
 

@@ -109,7 +109,7 @@ fn slots_of_a_killed_daemon_are_cleaned() {
 }
 
 #[test]
-fn probing_leaves_nothing_behind_and_proc_cannot_be_mapped() {
+fn probing_leaves_nothing_and_proc_cannot_be_mapped() {
     let fixture = fixture();
     assert!(idmap_supported(opened(&fixture.source).as_fd()).expect(NEEDS_ROOT));
     assert!(!idmap_supported(opened(Path::new("/proc")).as_fd()).unwrap());
@@ -214,7 +214,7 @@ fn mounts_in_a_slot_of_another_namespace_propagate_to_host_binds() {
 }
 
 #[test]
-fn two_ids_change_places_and_all_others_stay() {
+fn two_ids_are_swapped_and_all_others_stay() {
     assert_eq!(exchanged(5, 5, &(0..0)), "0 0 5\n5 5 1\n6 6 4294967289\n");
     assert_eq!(exchanged(0, 1001, &(0..0)), "0 1001 1\n1 1 1000\n1001 0 1\n1002 1002 4294966293\n");
     assert_eq!(exchanged(1001, 1000, &(0..0)), "0 0 1000\n1000 1001 1\n1001 1000 1\n1002 1002 4294966293\n");

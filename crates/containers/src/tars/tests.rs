@@ -351,7 +351,7 @@ fn a_long_name_takes_bounded_memory() {
 }
 
 #[test]
-fn an_archive_is_of_one_image_with_parts_of_its_own() {
+fn an_archive_has_one_image_and_only_its_parts() {
     let one = |manifest: &str| archive(&saved(manifest, &small_layer()));
     let part = manifest();
     let inner = &part[1..part.len() - 1];

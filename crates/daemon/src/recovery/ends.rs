@@ -67,7 +67,7 @@ mod tests {
     use super::Ends;
 
     #[test]
-    fn reading_from_the_mark_comes_to_the_same_as_reading_all() {
+    fn reading_from_the_cursor_equals_reading_the_whole_log() {
         let place = tempfile::tempdir().unwrap();
         let (mut writer, _) = Writer::open_with(place.path(), Limits::default()).unwrap();
         let session = SessionId::new();

@@ -189,7 +189,7 @@ mod tests {
     use super::look;
 
     #[tokio::test]
-    async fn a_request_whose_outcome_was_not_kept_is_not_made_again() {
+    async fn a_request_whose_outcome_was_not_stored_is_not_executed_again() {
         let place = tempfile::tempdir().unwrap();
         let store = Store::open(&place.path().join("store.db"), store::OutcomeBounds::WIDE).unwrap();
         let (log, _, _) =

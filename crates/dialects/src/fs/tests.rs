@@ -380,7 +380,7 @@ fn details_are_in_camel_case() {
 }
 
 #[test]
-fn results_of_foreign_operations_are_valid_all_the_same() {
+fn results_of_foreign_operations_are_valid() {
     let exec = operations::ExecResult {
         stdout: "hi".into(),
         exit_code: Some(0),

@@ -208,7 +208,7 @@ fn member(
             }
             let bytes = sizes.of(target).ok_or_else(|| {
                 refused(&format!(
-                    "a second name, {}, of a file that does not come before it",
+                    "a hard link, {}, to a file that is not earlier in the archive",
                     jail::excerpt(name)
                 ))
             })?;

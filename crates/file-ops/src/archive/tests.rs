@@ -80,7 +80,7 @@ fn pax(records: &str) -> (Header, Vec<u8>) {
 }
 
 #[test]
-fn a_tree_comes_out_as_it_went_in() {
+fn a_tree_is_unpacked_as_it_was_packed() {
     let scene = Scene::new();
     let from = scene.inside.join("from");
     let long = format!("{}/{}", "d".repeat(120), "f".repeat(140));
@@ -213,7 +213,7 @@ fn a_link_of_the_archive_leads_no_other_member_anywhere() {
 }
 
 #[test]
-fn bits_that_change_who_runs_a_program_are_dropped_and_a_second_name_is_a_copy() {
+fn set_id_bits_are_dropped_and_a_hard_link_is_a_copy() {
     let scene = Scene::new();
     let members = [(header(EntryType::Regular, "a", 1), &b"x"[..]), (linked(EntryType::Link, "b", "a"), b"")];
     assert_eq!(scene.unpack(&archive(&members)).unwrap(), Unpacked { entries: 2, bytes: 2, left_out: 0 });

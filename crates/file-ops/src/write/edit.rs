@@ -155,7 +155,7 @@ fn failure(path: &SandboxPath, mismatch: Mismatch, bounds: &Bounds) -> ToolFailu
             let lines = join(lines.iter(), ", ");
             ToolFailure::new(
                 Reason::PreconditionFailed,
-                format!("the text to replace is {count} times in {shown} (lines {lines}{more}): give it with lines around it until it is unique"),
+                format!("the text to replace occurs {count} times in {shown} (lines {lines}{more}): include lines around it until it is unique"),
             )
             .hint(Hint::ReplaceAll)
             .with("count", count.to_string())

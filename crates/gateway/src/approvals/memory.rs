@@ -180,7 +180,7 @@ mod tests {
     use crate::testing::exec;
 
     #[test]
-    fn a_prefix_is_for_what_only_reads_whatever_comes_behind_it() {
+    fn a_prefix_is_offered_only_for_programs_that_always_read() {
         for argv in [
             &["cat", "a"][..],
             &["grep", "-rn", "x", "."],

@@ -202,7 +202,10 @@ impl Approvals {
         }
         if now >= approval.decided_at.unwrap_or(now).after(REDEEM_WITHIN) {
             approval.permit = PermitState::Withdrawn;
-            return refuse(Reason::ApprovalExpired, "the approval was given too long ago".to_owned());
+            return refuse(
+                Reason::ApprovalExpired,
+                "the approval was given too long ago: make the call again to ask for another".to_owned(),
+            );
         }
         Ok(())
     }
@@ -229,7 +232,7 @@ impl Approvals {
         }
         approval.permit = PermitState::Withdrawn;
         let what = if approval.policy_digest == policy.digest() {
-            "the call is not what the reviewer saw"
+            "the call differs from the one that the reviewer saw"
         } else {
             "the policy is not the one under which the reviewer was asked"
         };

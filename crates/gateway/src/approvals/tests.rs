@@ -81,7 +81,7 @@ impl Scene {
 }
 
 #[test]
-fn consent_gives_one_permit_for_what_was_shown() {
+fn a_consent_gives_one_permit_for_the_shown_call() {
     let scene = Scene::new();
     let (ticket, approval) = scene.asked("c");
     assert_eq!((approval.state, approval.permit), (ApprovalState::Pending, PermitState::None));
@@ -207,7 +207,7 @@ fn an_approval_is_for_one_call_and_nothing_else() {
 }
 
 #[test]
-fn the_permit_holds_the_effect_to_what_was_shown() {
+fn the_permit_binds_the_effect_to_the_shown_state() {
     let scene = Scene::new();
     let (ticket, id) = scene.approved("c");
     let permit = scene.gateway.redeem(&id, &ticket).unwrap();
@@ -285,7 +285,7 @@ fn reviewers_are_reminded_once_at_half_time() {
 }
 
 #[test]
-fn cancelling_ends_what_waits_and_voids_what_was_given() {
+fn cancelling_ends_waiting_calls_and_voids_consents() {
     let scene = Scene::new();
     let (pending, approval) = scene.asked("c");
     let (given, given_id) = scene.approved("d");

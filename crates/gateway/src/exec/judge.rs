@@ -164,7 +164,7 @@ pub(crate) fn judge_process(profile: &Profile, process: &Process) -> Option<Exec
             (judge_script(profile, &nothing), "sh")
         }
     };
-    let unseen = process.takes_input().then_some("input that it will be given later");
+    let unseen = process.takes_input().then_some("input that it gets later");
     not_seen_either(profile, ruling, program, unseen)
 }
 

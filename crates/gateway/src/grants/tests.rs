@@ -105,7 +105,7 @@ fn grep(at: &str) -> Operation {
 }
 
 #[test]
-fn a_grant_gives_what_the_role_lacks_and_the_profile_still_decides() {
+fn a_grant_extends_the_role_and_the_profile_still_decides() {
     let writing = || Operation::Write(write("a"));
     assert_eq!(verdict(&[], "open", "reader", writing()), Deny);
     let (given, _) = gateway([grant("write")]);
@@ -336,7 +336,7 @@ fn invalid_permissions_are_refused_with_their_field() {
 }
 
 #[test]
-fn permissions_are_bounded_and_expired_ones_make_room() {
+fn permissions_are_bounded_and_expired_ones_are_evicted() {
     let permissions = Permissions::of((0..MAX_IN_FORCE).map(|number| Permission {
         id: number.to_string(),
         subject: Subject::Agent(format!("agent-{number}")),

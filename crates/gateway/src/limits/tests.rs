@@ -179,7 +179,7 @@ fn a_call_that_asks_counts_once() {
 }
 
 #[test]
-fn a_new_policy_applies_at_once_to_what_was_counted() {
+fn a_new_policy_applies_at_once_to_counted_calls() {
     let clock = TestClock::new();
     let gateway = Gateway::new(policy(WIDE, WIDE), clock.clone());
     let alice = agent("alice", "run-1");
@@ -199,7 +199,7 @@ fn a_new_policy_applies_at_once_to_what_was_counted() {
 }
 
 #[test]
-fn sixty_four_callers_at_once_get_exactly_what_there_is() {
+fn sixty_four_simultaneous_callers_get_exactly_the_limit() {
     const LIMIT: u32 = 1_000;
     let limit = format!("{{minute: {LIMIT}, hour: {LIMIT}, day: {LIMIT}}}");
     for (read, run) in [(limit.as_str(), WIDE), (WIDE, limit.as_str())] {
@@ -464,7 +464,7 @@ fn a_copy_that_is_nonsense_harms_nothing() {
 }
 
 #[test]
-fn counters_are_shared_by_all_who_hold_the_gateway() {
+fn counters_are_shared_by_all_users_of_the_gateway() {
     let gateway = Arc::new(Gateway::new(policy("{minute: 1, hour: 1, day: 1}", WIDE), TestClock::new()));
     let other = Arc::clone(&gateway);
     std::thread::spawn(move || ask(&other, &agent("alice", "run-1"), reading()).unwrap()).join().unwrap();

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_of_the_section_is_named_with_its_place() {
+    fn every_problem_of_the_section_has_its_line() {
         let problems = load(
             "
       - { path: ../x, decision: allow, justification: x }

@@ -157,7 +157,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_rules_that_match_are_those_that_comparing_each_one_finds(
+        fn indexed_rules_equal_a_comparison_with_each_rule(
             prefixes in prop::collection::vec(prefix(), 0..30),
             commands in prop::collection::vec(command(), 0..4),
         ) {

@@ -96,7 +96,7 @@ fn the_shipped_profiles_are_in_force_as_they_were() {
 
 /// Only `strict`, of the profiles from before there were keys for a place to work in, has some: to show what holds without them.
 #[test]
-fn profiles_without_the_keys_for_a_place_to_work_in_are_strict_about_them() {
+fn profiles_without_workspace_keys_get_strict_values() {
     let strict = include_str!("../../policies/strict.yaml");
     let since = ["root: read-only", "tmp: noexec", "container_paths: deny", "deny_list: on"];
     let before = strict.lines().filter(|line| !since.contains(&line.trim())).collect::<Vec<_>>().join("\n");
@@ -116,7 +116,7 @@ fn profiles_without_the_keys_for_a_place_to_work_in_are_strict_about_them() {
 }
 
 #[test]
-fn a_deny_list_that_is_off_is_said_and_nothing_else_changes() {
+fn a_deny_list_that_is_off_is_shown_and_changes_nothing_else() {
     let yaml =
         |exec: &str| format!("{ROLES}profiles: {{p: {{operations: {{delete: allow}}, exec: {{{exec}}}}}}}");
     assert_eq!(
@@ -264,7 +264,7 @@ fn missing_profile_settings_are_strict() {
 }
 
 #[test]
-fn every_problem_is_reported_with_its_place() {
+fn every_problem_is_reported_with_its_line() {
     let yaml = "\
 roles:
   worker:
@@ -400,7 +400,7 @@ fn roles_inherit_across_files_and_never_themselves() {
 }
 
 #[test]
-fn a_directory_replaces_what_is_built_in() {
+fn a_directory_of_policies_replaces_the_shipped_ones() {
     let directory = tempfile::tempdir().unwrap();
     let place = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
     let load = || Policy::load_dir(directory.path());
@@ -501,7 +501,7 @@ fn a_rule_that_never_decides_is_named() {
 }
 
 #[test]
-fn teams_inherit_and_give_their_members_what_roles_do() {
+fn teams_inherit_and_grant_to_their_members_like_roles() {
     let policy = builtin_and(
         "roles: {asker: {ask: [git.commit]}}
 teams:
@@ -589,7 +589,7 @@ fn risk_is_lowered_only_where_the_operator_says_so() {
 }
 
 #[test]
-fn a_role_may_ask_for_more_than_its_profile_where_somebody_watches() {
+fn a_role_may_ask_for_consent_beyond_its_profile() {
     use crate::testing::{TestClock, caller, exec, run, write};
     use crate::{Admission, Gateway};
 

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_that_asks_about_what_it_cannot_hold_says_so() {
+    fn a_profile_that_asks_without_binding_consent_has_to_say_so() {
         let rule = "rules: [{prefix: [git], decision: ask, justification: text}]";
         for (profile, refused) in [
             ("operations: {process: ask, session: ask}", 2),

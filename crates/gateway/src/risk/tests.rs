@@ -99,7 +99,7 @@ fn reading_names_like_secrets_is_at_least_medium_risk() {
 }
 
 #[test]
-fn a_profile_raises_any_risk_and_lowers_what_is_marked() {
+fn a_profile_raises_any_risk_and_lowers_marked_ones() {
     let policy = builtin_and(
         "risk: {lowerable: [write, delete]}
 profiles:

@@ -137,7 +137,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_look_at_what_is_never_the_same_is_not_whole() {
+    fn a_scan_of_a_changing_tree_is_not_complete() {
         let unread = chased(2, u32::MAX);
         assert!(!unread.is_whole && unread.processes.is_empty(), "{unread:?}");
         let mut numbers = COMMAND..;

@@ -331,14 +331,14 @@ pub(crate) fn not_started(command: &str, errno: Errno) -> ToolFailure {
 
 pub(crate) fn not_forked(error: &io::Error) -> ToolFailure {
     let why = match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::AGAIN) => "the run has as many processes as it may",
+        Some(Errno::AGAIN) => "the run has its maximum of processes",
         Some(Errno::NOMEM) => "the run is out of memory",
         _ => &error.to_string(),
     };
     ToolFailure::new(
         Reason::Overloaded,
         format!(
-            "the command could not be started: {why}; wait for what runs to end, or cancel it, and try again"
+            "the command could not be started: {why}; wait until a running command ends, or cancel one, and try again"
         ),
     )
 }

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_multi_call_binary_is_what_it_is_called_by() {
+    fn a_multi_call_binary_is_judged_by_its_invoked_name() {
         let fixture = fixture();
         fixture.file("coreutils", 0o755);
         let reason = |command: &str, args: &[&str]| {

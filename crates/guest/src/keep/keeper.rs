@@ -264,7 +264,7 @@ impl Keeper {
                 let taken = match control {
                     Some(control) => control
                         .put(&line.data, line.if_read)
-                        .ok_or(Fault::Unexpected("more than a shell can be told"))?,
+                        .ok_or(Fault::Unexpected("too long for a shell"))?,
                     None => false,
                 };
                 self.write_control();

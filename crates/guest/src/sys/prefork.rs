@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_cannot_be_run_is_said() {
+    fn a_program_that_cannot_be_run_is_reported() {
         let spawned = Prefork::fork(&[]).unwrap().become_command(&plan(&["/no/such"], &[])).unwrap();
         let mut errno = Vec::new();
         File::from(spawned.fault).read_to_end(&mut errno).unwrap();

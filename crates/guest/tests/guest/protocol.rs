@@ -308,7 +308,7 @@ fn bit(signal: Signal) -> u64 {
 }
 
 #[tokio::test]
-async fn a_wrong_command_line_is_said() {
+async fn an_invalid_command_line_is_reported() {
     for args in [&[][..], &["run"], &["serve", "--root", "/"]] {
         let output = binary(args).output().await.unwrap();
         assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));

@@ -273,7 +273,7 @@ mod tests {
     const HASH: &str = "4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393";
 
     #[test]
-    fn a_pointer_is_what_its_specification_says() {
+    fn a_pointer_follows_its_specification() {
         let version = "version https://git-lfs.github.com/spec/v1\n";
         let good = format!("{version}oid sha256:{HASH}\nsize 12345\n");
         let pointer = Pointer::parse(good.as_bytes()).unwrap();

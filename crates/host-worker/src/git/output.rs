@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cuts_at_a_character_and_counts_what_is_missing() {
+    fn output_is_cut_at_a_character_and_omitted_bytes_are_counted() {
         for most in 0..12 {
             let mut output = Output::new(most);
             for part in ["aä€", "b\u{10348}", "c"] {

@@ -72,7 +72,7 @@ fn p1_no_number_of_notes_or_journals_hides_another() {
 }
 
 #[test]
-fn a_note_in_a_file_is_read_as_well() {
+fn a_note_in_a_file_is_also_read() {
     let (scene, private) = Scene::new().private(1);
     fs::create_dir(private.join("temporaries")).unwrap();
     fs::write(scene.inside.join(temporary()), "").unwrap();

@@ -116,7 +116,7 @@ impl Endpoint {
         }
         let _making = self.making.lock().await;
         if !self.makes_room().await {
-            let message = "this run has as many MCP sessions as it may have, and all of them are in use: end one with DELETE";
+            let message = "this run has its maximum of MCP sessions, and all are in use: end one with DELETE";
             return (plain(StatusCode::SERVICE_UNAVAILABLE, message), None);
         }
         let response = self.service.handle(request).await;
@@ -144,7 +144,7 @@ impl Endpoint {
             if let Some(id) = living.iter().find(|id| ***id == *idle)
                 && let Err(error) = self.sessions.close_session(id).await
             {
-                tracing::debug!(%error, "an MCP session did not end as it should");
+                tracing::debug!(%error, "an MCP session did not end in order");
             }
         }
     }

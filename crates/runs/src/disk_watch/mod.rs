@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_counts_by_how_much_room_the_run_has() {
+    fn a_loss_is_compared_with_the_free_quota_of_the_run() {
         let lost = |mib: u64, files: u64, room: u64| {
             let room = Amount { bytes: room << 20, files: 1 << 20 };
             is_worth_a_look(lost_between(free(1_000, 100_000), free(1_000 - mib, 100_000 - files)), room)
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn room_that_is_made_meanwhile_hides_no_loss() {
+    fn space_that_is_freed_meanwhile_hides_no_loss() {
         let mut lost = Amount::default();
         for (before, now) in [(1_000, 800), (800, 1_000), (1_000, 790)] {
             let fell = lost_between(free(before, 0), free(now, 0));

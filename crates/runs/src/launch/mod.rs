@@ -403,7 +403,7 @@ pub(crate) fn differs(run: &str, spec: &ContainerSpec, inspection: &Inspection) 
         return None;
     }
     let list: Vec<_> = mismatches.iter().map(ToString::to_string).collect();
-    tracing::error!(run, mismatches = ?list, "the hardening in force is not what was asked for");
+    tracing::error!(run, mismatches = ?list, "the hardening in force differs from the requested one");
     let fields: Vec<_> = mismatches.into_iter().map(|mismatch| mismatch.field).collect();
     Some(fields.join(", "))
 }

@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_goes_over_makes_room_and_goes_on() {
+    fn a_run_exceeds_its_quota_frees_space_and_continues() {
         let account = account();
         assert_eq!(takes(&account, found(64, 1_000)), (Standing::Within, false, false));
         assert_eq!(account.check(&write("@state/a")), Ok(()));

@@ -106,8 +106,7 @@ impl Quotas {
         if self.level() == Level::Full && (runs_something || account.adds(operation)) {
             return Err(Refusal::new(
                 Reason::WriteLimit,
-                "the daemon's disk is full, so writes and commands are refused until there is space: delete \
-                 what is not needed, or ask the operator",
+                "the daemon's disk is full, so writes and commands are refused until there is space: delete files that are not needed, or ask the operator",
             )
             .with("limit", "state-disk"));
         }

@@ -159,7 +159,7 @@ async fn abandoned_upload_is_removed() {
 }
 
 #[test]
-fn an_upload_goes_in_the_place_of_one_that_a_killed_daemon_left() {
+fn an_upload_replaces_one_that_a_killed_daemon_left() {
     let scene = Scene::new();
     let left = scene.begin(Some(ID), 0).unwrap().receive(said([data("left"), Piece::End]), 4).unwrap();
     left.leave();
@@ -171,7 +171,7 @@ fn an_upload_goes_in_the_place_of_one_that_a_killed_daemon_left() {
 }
 
 #[test]
-fn an_upload_has_its_room_of_the_quota_from_its_beginning_to_its_end() {
+fn an_upload_reserves_its_quota_from_its_beginning_to_its_end() {
     let scene = Scene::new();
     let begin = |id, size| scene.begin_of(&scene.owner, id, 0, size);
     assert_eq!(begin(None, 65 * MIB).err(), Some(Reason::WriteLimit));

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_of_any_version_comes_to_the_last_one_and_keeps_what_it_has() {
+    fn a_database_of_any_version_is_upgraded_and_keeps_its_data() {
         for had in 0..=last() {
             let mut connection = Connection::open_in_memory().unwrap();
             for step in &STEPS[..had as usize] {

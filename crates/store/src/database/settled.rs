@@ -82,7 +82,7 @@ mod tests {
     const MOST_BYTES: u32 = 10_000;
 
     #[test]
-    fn the_oldest_make_room_by_number_and_size_and_a_run_takes_its_own_along() {
+    fn the_oldest_are_evicted_by_number_and_size_and_those_of_a_run_with_it() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("store.db");
         let store = Store::open(&path, crate::database::OutcomeBounds::WIDE).unwrap();

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_that_are_over_make_room_and_none_that_counts() {
+    fn the_oldest_ended_tokens_are_evicted_and_no_valid_one() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(&directory.path().join("store.db"), OutcomeBounds::WIDE).unwrap();
         let (living, over) = (token(200), token(50));

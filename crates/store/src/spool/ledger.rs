@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn small_files_count_what_they_cost() {
+    fn small_files_count_as_whole_blocks() {
         let mut ledger = Ledger::new(10 * LEAST);
         let key = key(RunId::new());
         for (stream, bytes, used) in

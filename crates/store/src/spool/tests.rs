@@ -214,7 +214,7 @@ async fn restart_keeps_known_output_and_removes_the_rest() {
 }
 
 #[tokio::test]
-async fn the_oldest_finished_calls_make_room_and_those_that_run_do_not() {
+async fn the_oldest_finished_calls_are_evicted_and_no_running_one() {
     let (_directory, spool) = empty(Bounds { max_total: 4 << 20, min_free: 0 });
     let run = RunId::new();
     let (running, first) = (CallId::new(), RunId::new());
@@ -237,7 +237,7 @@ async fn the_oldest_finished_calls_make_room_and_those_that_run_do_not() {
 }
 
 #[tokio::test]
-async fn c4_a_full_disk_costs_what_it_would_have_kept() {
+async fn c4_a_full_disk_loses_only_spooled_output() {
     let small = Small::new(c"size=1m,mode=0700");
     let spool = open(small.0.path(), WIDE, &[], &[]);
     let run = RunId::new();
@@ -278,7 +278,7 @@ async fn c4_a_full_disk_costs_what_it_would_have_kept() {
 }
 
 #[tokio::test]
-async fn c4_no_inode_left_costs_what_it_would_have_kept() {
+async fn c4_a_disk_without_inodes_loses_only_spooled_output() {
     let small = Small::new(c"size=1m,nr_inodes=3,mode=0700");
     let spool = open(small.0.path(), WIDE, &[], &[]);
     let run = RunId::new();
@@ -287,7 +287,7 @@ async fn c4_no_inode_left_costs_what_it_would_have_kept() {
 }
 
 #[tokio::test]
-async fn others_on_the_same_disk_keep_their_room() {
+async fn the_spool_leaves_the_reserved_space_of_the_disk() {
     let small = Small::new(c"size=4m,mode=0700");
     let spool = open(small.0.path(), Bounds { max_total: 1 << 30, min_free: 3 << 20 }, &[], &[]);
     let run = RunId::new();
@@ -303,7 +303,7 @@ async fn others_on_the_same_disk_keep_their_room() {
 }
 
 #[tokio::test]
-async fn a_disk_that_fails_costs_what_it_would_have_kept() {
+async fn a_failing_disk_loses_only_spooled_output() {
     let (directory, spool) = empty(WIDE);
     let run = RunId::new();
     let (call, other) = (CallId::new(), RunId::new());
@@ -336,7 +336,7 @@ async fn a_disk_that_does_not_answer_holds_a_call_back_once() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_deleted_takes_its_spool_along() {
+async fn the_spool_of_a_deleted_run_is_removed() {
     let (directory, spool) = empty(WIDE);
     let (run, other) = (RunId::new(), RunId::new());
     finished(&spool, run, 10).await;

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_the_command_did_not_choose_is_said() {
+    fn an_end_with_the_run_is_reported() {
         assert!(closing(&closed(Reason::Exited, Some(7), None)).is_none());
         let said = closing(&closed(Reason::RunEnded, None, Some(9))).unwrap();
         assert_eq!(

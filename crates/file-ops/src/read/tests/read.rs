@@ -63,7 +63,7 @@ fn an_empty_file_has_no_lines() {
 }
 
 #[test]
-fn a_range_of_lines_says_which_and_how_many_there_are() {
+fn a_range_reports_its_lines_and_their_total() {
     let scene = Scene::new();
     scene.file("a", "1\n2\n3\n4\n");
     let result = found(&scene, &request("a", lines(2, Some(3))), 100);

@@ -40,7 +40,8 @@ pub(super) fn failure(
              the file"
         ),
         MismatchKind::NoContext => {
-            "it only adds, and nothing says where: give the lines before and after as context".to_owned()
+            "it only adds lines and has no context to find their position: include the lines before and after"
+                .to_owned()
         }
         MismatchKind::NoAnchor(anchor) => format!(
             "no line after the one before reads `{}`: an `@@` line repeats a whole line of the file",
@@ -50,7 +51,7 @@ pub(super) fn failure(
             let lines = join(lines);
             details.push(("lines", lines.clone()));
             format!(
-                "`{}` is several lines (lines {lines}): name what is around it in another `@@` line before",
+                "`{}` matches several lines (lines {lines}): name the enclosing block in another `@@` line before it",
                 excerpt(anchor)
             )
         }

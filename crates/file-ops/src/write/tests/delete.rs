@@ -107,7 +107,7 @@ fn of(outcome: Outcome) -> Result<DeleteResult, ToolFailure> {
 }
 
 #[test]
-fn a_file_goes_to_the_trash_with_what_it_was() {
+fn a_file_is_moved_to_the_trash_with_its_metadata() {
     let bin = Bin::new();
     fs::create_dir(bin.scene.inside.join("d")).unwrap();
     bin.scene.put("d/a.txt", b"one\0two");
@@ -283,7 +283,7 @@ fn c4_oversized_files_are_deleted_for_good_with_consent() {
 }
 
 #[test]
-fn c4_no_consent_to_one_fate_is_one_to_the_other() {
+fn c4_consent_to_the_trash_does_not_cover_permanent_deletion() {
     let bin = Bin::new();
     bin.scene.put("a", "x");
     let (kept, to_the_trash) = bin.foretell("a");

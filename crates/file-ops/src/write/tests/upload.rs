@@ -111,7 +111,7 @@ fn upload_is_previewed_by_size_and_bound_to_its_hash() {
 }
 
 #[test]
-fn a_large_one_is_written_whole_however_it_ends_and_whatever_the_file_system_can() {
+fn a_large_upload_is_written_whole_on_any_file_system() {
     const LARGE: usize = 16 * 1024 * 1024;
     // The second one is in memory, where the kernel has direct I/O or not.
     for place in [std::env::temp_dir(), PathBuf::from("/dev/shm")] {

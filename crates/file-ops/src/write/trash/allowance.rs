@@ -66,7 +66,7 @@ impl Allowance {
                 Reason::WriteLimit,
                 format!(
                     "the run's trash is full ({} bytes in {} files, of at most {MAX_BYTES} in {MAX_FILES}) until the \
-                     operator deletes the run, so nothing more is kept in it: {FOR_GOOD}",
+                     operator deletes the run, so it takes no further file: {FOR_GOOD}",
                     self.bytes, self.files
                 ),
             )
@@ -78,9 +78,7 @@ impl Allowance {
         if scarce {
             return Err(ToolFailure::new(
                 Reason::WriteLimit,
-                format!(
-                    "the disk of the run's trash has too little space, so nothing is kept in it: {FOR_GOOD}"
-                ),
+                format!("the disk of the run's trash has too little space, so it takes no file: {FOR_GOOD}"),
             ));
         }
         Ok(())
@@ -116,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_what_is_there() {
+    fn the_present_entries_are_counted() {
         let directory = tempfile::tempdir().unwrap();
         for (name, size) in [("1-1-0", 3), ("1-1-0.json", 4)] {
             std::fs::write(directory.path().join(name), vec![0; size]).unwrap();

@@ -26,7 +26,7 @@ pub(super) use sweep::sweep;
 const MAX_FILE: u64 = 256 * 1024 * 1024;
 const BLOCK: usize = 128 * 1024;
 /// Advice for a full trash.
-const FOR_GOOD: &str = "`delete` can delete it for good, with an approval that says so";
+const FOR_GOOD: &str = "`delete` can delete it permanently, with an approval that says so";
 
 /// Entry in the trash, synced to disk.
 #[derive(Debug)]
@@ -104,8 +104,7 @@ fn within_reach(path: &SandboxPath, size: u64) -> Result<(), NotTrashed> {
     let failure = ToolFailure::new(
         Reason::WriteLimit,
         format!(
-            "{} has {size} bytes, more than the {MAX_FILE} that the run's trash takes of one file, so it is not \
-             deleted: {FOR_GOOD}",
+            "{} has {size} bytes, more than the {MAX_FILE} that the run's trash takes for one file, so it was not deleted: {FOR_GOOD}",
             path.excerpt()
         ),
     );

@@ -37,7 +37,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn command_lines_do_what_the_table_says() {
+fn command_lines_have_the_effects_of_the_table() {
     let mut wrong = Vec::new();
     for Line { verdict, word, argv } in lines() {
         let found = effect(&argv[0], &argv[1..]);

@@ -194,7 +194,7 @@ proptest! {
     }
 
     #[test]
-    fn a_command_on_a_line_of_its_own_is_found_behind_any_whole_line(before in "[a-z =./-]{0,30}") {
+    fn a_command_on_a_separate_line_is_found_after_any_line(before in "[a-z =./-]{0,30}") {
         let script = format!("{before}\nrm x");
         prop_assert!(programs(&script).iter().any(|program| program == "rm"), "{script:?}");
     }

@@ -279,7 +279,7 @@ fn a_call_that_may_only_read_is_refused_when_it_does_more_in_every_profile() {
 
 /// A command may have put another program in its place.
 #[test]
-fn under_a_writable_root_no_command_is_taken_for_one_that_only_reads() {
+fn under_a_writable_root_no_command_counts_as_reading() {
     let policy = builtin();
     let judged = |profile: &str| judge(policy.profile(profile).unwrap(), &exec(&["cat", "a"]));
     assert!(judged("open").reads.is_some());
@@ -340,7 +340,7 @@ fn programs_in_node_modules_bin_are_refused() {
 }
 
 #[test]
-fn the_strictest_rule_wins_whatever_its_place() {
+fn the_strictest_rule_wins_in_any_order() {
     let policy = builtin_and(
         "profiles:\n  p:\n    operations: {exec: allow}\n    exec:\n      default: allow\n      deny: ['curl*']\n      read_only_commands: true\n      rules:\n        - {prefix: [git, push], decision: deny, justification: nothing leaves}\n        - {prefix: [git], decision: allow, justification: git}\n        - {prefix: [git, [fetch, pull]], decision: ask, justification: network}\n        - {prefix: [cat, secret], decision: ask, justification: secret}\n",
     );

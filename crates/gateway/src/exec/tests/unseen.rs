@@ -143,7 +143,7 @@ fn a_script_that_is_not_plain_words_asks_even_where_scripts_do_not() {
 }
 
 #[test]
-fn a_rule_allows_code_only_where_it_names_what_makes_it_so() {
+fn a_rule_allows_code_only_if_it_names_the_word_for_it() {
     let policy = builtin_and(
         "profiles:\n  p:\n    operations: {exec: allow}\n    exec:\n      default: ask\n      rules:\n        \
          - {prefix: [[git, python3, perl, awk, sed, find, make]], decision: allow, justification: text}\n        \

@@ -106,7 +106,7 @@ fn no_reservation_leaks_when_sixty_four_callers_give_up() {
 }
 
 #[test]
-fn a_refusal_names_what_is_full() {
+fn a_refusal_names_the_full_limit() {
     let clock = TestClock::new();
     let reservations = Reservations::new(Whole { running: 5, waiting: 1 }, clock.clone());
     let mut held = Vec::new();
@@ -146,7 +146,7 @@ fn blocked_waiter_does_not_hold_up_others() {
 }
 
 #[test]
-fn the_estimate_is_what_is_left_on_average_for_each_in_line() {
+fn the_estimate_is_the_average_remaining_time_for_each_waiting_call() {
     let clock = TestClock::new();
     let reservations = Reservations::new(WIDE, clock.clone());
     let limits = caps(2, 9, 3);

@@ -152,7 +152,7 @@ async fn the_sink_has_every_byte_before_the_call_returns() {
 }
 
 #[tokio::test]
-async fn credit_comes_back_as_the_sink_takes() {
+async fn credit_is_returned_as_the_sink_reads() {
     let (mut fake, client) = Fake::connected().await;
     let gate = Gate::new(0);
     let calling = watched(&client, gate.clone());
@@ -176,7 +176,7 @@ async fn credit_comes_back_as_the_sink_takes() {
 }
 
 #[tokio::test]
-async fn without_a_sink_credit_comes_back_by_itself() {
+async fn credit_is_returned_without_a_sink() {
     let (mut fake, client) = Fake::connected().await;
     let calling = call(&client, exec());
     let (id, _) = fake.started().await;
@@ -202,7 +202,7 @@ async fn more_than_the_window_breaks_the_protocol() {
 }
 
 #[tokio::test]
-async fn more_may_have_been_written_only_when_no_more_could_be_sent() {
+async fn more_output_than_was_sent_is_accepted_only_without_credit() {
     // In the last, credit is on its way: the worker cannot know of it yet.
     for (taken, sent, fits) in [(0, CHUNK, false), (0, WINDOW, true), (8, WINDOW, true)] {
         let (mut fake, client) = Fake::connected().await;

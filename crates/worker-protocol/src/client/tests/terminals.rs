@@ -240,7 +240,7 @@ async fn a_screen_that_is_frozen_does_not_keep_a_session_that_is_over() {
 }
 
 #[tokio::test]
-async fn terminals_have_places_of_their_own() {
+async fn terminals_have_separate_slots() {
     let (mut fake, client) = Fake::connected().await;
     let mut terminals: Vec<_> = (0..8).map(|_| open(&client, None).unwrap()).collect();
     assert_eq!(open(&client, None).err(), Some(LaneError::Busy));

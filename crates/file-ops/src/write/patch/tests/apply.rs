@@ -103,7 +103,7 @@ fn line_endings_and_marks_are_kept() {
 }
 
 #[test]
-fn the_envelope_finds_its_place_by_context_and_anchors() {
+fn the_envelope_finds_its_position_by_context_and_anchors() {
     let file = "class A:\n    def f():\n        x = 1\n    def g():\n        x = 1\nclass B:\n    def f():\n        x = 1\n";
     let change = "-        x = 1\n+        x = 2\n";
     let at = |line: usize| {

@@ -125,7 +125,7 @@ fn one_file_that_does_not_fit_stops_all() {
 }
 
 #[test]
-fn a_model_can_act_on_what_does_not_fit() {
+fn a_mismatch_names_the_expected_and_the_nearest_lines() {
     let scene = Scene::new();
     scene.put("f.py", "def f():\n    return 1\n\ndef g():\n    return 2\n");
     let failure = scene

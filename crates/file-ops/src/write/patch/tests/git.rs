@@ -203,7 +203,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
-    fn a_diff_applies_to_what_it_was_made_of(old in tree(), changes in edits(), form in 0_usize..5) {
+    fn a_diff_applies_to_its_original(old in tree(), changes in edits(), form in 0_usize..5) {
         let new = edited(old.clone(), &changes);
         let text = diff(&old, &new, form);
         if text.is_empty() || (form == 4 && only_adds(&text)) {
@@ -225,7 +225,7 @@ proptest! {
     }
 
     #[test]
-    fn on_another_tree_it_does_what_git_does_or_nothing(
+    fn a_diff_for_another_tree_has_the_effect_of_git_or_none(
         old in tree(),
         changes in edits(),
         others in edits(),
