@@ -184,7 +184,7 @@ async fn the_end_of_a_run_ends_an_upload_that_broke_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upload_that_breaks_off_goes_on_where_it_was() {
+async fn an_interrupted_upload_is_resumed_at_its_offset() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     let content = bytes(9 * MIB);

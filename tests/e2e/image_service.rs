@@ -159,7 +159,7 @@ async fn an_archive_of_the_engine_is_imported_under_the_given_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tars_that_lie_leave_nothing_and_are_on_record() {
+async fn false_tars_leave_nothing_and_are_on_record() {
     let config = "images: { max_size: 1MiB }\n".to_owned();
     let daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
     let mut clients = daemon.connect().await;

@@ -76,7 +76,7 @@ async fn a_longer_ttl_holds_from_the_answer_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn extensions_that_race_with_the_end_live_on_or_say_that_it_is_over() {
+async fn extensions_that_race_with_the_end_take_effect_or_report_the_end() {
     let daemon = Daemon::start().await;
     for round in 0..6_u32 {
         let run = daemon.run_on(lasting(SECOND)).await;

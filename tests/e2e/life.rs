@@ -120,7 +120,7 @@ async fn a_run_ends_when_it_is_old_or_idle() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_takes_as_many_runs_as_it_may_and_pages_them() {
+async fn runs_of_a_daemon_are_bounded_and_paged() {
     let config = "limits: { runs: 3 }\n".to_owned();
     let daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
     let mut runs = Vec::new();

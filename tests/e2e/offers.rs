@@ -127,7 +127,7 @@ async fn a_container_has_the_features_of_the_table_beside_a_plain_one() {
 
 /// An image without any file has less to write to, and nothing else less.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_of_nothing_offers_the_same() {
+async fn an_empty_image_offers_the_same() {
     let nothing = Image::of_files("offers-nothing", &[("motd", "x")], &[]);
     let linked = Image::of_links(
         "offers-links",

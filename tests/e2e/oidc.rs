@@ -217,7 +217,7 @@ async fn doctor(daemon: &Daemon) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn j7_the_doctor_tells_of_each_issuer_whether_its_keys_can_be_had() {
+async fn j7_the_doctor_reports_for_each_issuer_if_its_keys_can_be_fetched() {
     let issuer = Issuer::default();
     // It takes connections and says nothing.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -135,7 +135,7 @@ async fn a_run_continues_after_an_approved_command_which_runs_only_on_unchanged_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn however_an_approval_ends_its_run_goes_on() {
+async fn a_run_continues_however_its_approval_ends() {
     // Another profile, whose reviewers have next to no time.
     let mut setup = setup("{freeze: true}");
     let hasty = setup.policy[0].1.replace("  p:\n", "  hasty:\n");

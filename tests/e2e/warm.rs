@@ -312,7 +312,7 @@ async fn h5_concurrent_runs_have_separate_containers_and_workspaces() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h6_a_stop_leaves_nothing_that_waited() {
+async fn h6_a_stop_removes_waiting_containers() {
     for (config, left) in [("", 0), ("runs: { on_stop: leave }\n", 1)] {
         let config = format!("pool: [{{ profile: open, min: 3, max: 3 }}]\n{config}");
         let mut daemon = Daemon::start_with(Setup { config, ..Setup::default() }).await;

@@ -103,7 +103,7 @@ async fn v3_stopping_the_guest_is_noticed() {
 }
 
 #[tokio::test]
-async fn v3_no_set_id_bit_and_no_other_user_can_be_had() {
+async fn v3_no_set_id_bit_and_no_other_user_can_be_obtained() {
     let (_daemon, mut inside) = enter().await;
     let script = "cp probe s && chmod 6755 s; chmod 4755 s; stat -c %a s";
     let result = inside.run.ran(calls::shell(script)).await;

@@ -255,7 +255,7 @@ async fn an_orderly_stop_may_leave_the_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_whose_time_is_over_meanwhile_ends() {
+async fn a_run_whose_ttl_passes_without_a_daemon_ends() {
     let mut daemon = Daemon::start().await;
     let short = |ttl: bool| {
         let time = Some(wire::Duration { seconds: 3, nanos: 0 });

@@ -211,7 +211,7 @@ fn patch(from: u32, to: u32) -> Operation {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_patch_that_loses_its_host_worker_is_answered_when_nothing_of_it_is_half_done() {
+async fn a_patch_that_loses_its_host_worker_is_answered_after_its_repair() {
     let daemon = Daemon::start().await;
     let files: Vec<_> = (0..FILES).map(|n| (format!("p{n}"), "0\n")).collect();
     let files: Vec<_> = files.iter().map(|(name, content)| (name.as_str(), *content)).collect();

@@ -12,7 +12,7 @@ async fn c1_sockets_of_other_families_cannot_be_made() {
 }
 
 #[tokio::test]
-async fn c1_no_capability_and_no_other_user_can_be_had() {
+async fn c1_no_capability_and_no_other_user_can_be_obtained() {
     let (_daemon, runs) = every().await;
     for mut inside in runs {
         attempts::no_other_capability(&mut inside).await;

@@ -212,22 +212,22 @@ async fn is_on_record(run: &mut RunHandle) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn c4_a_managed_workspace_is_held_to_its_quota_by_the_kernel() {
+async fn c4_the_quota_of_a_managed_workspace_is_enforced_by_the_kernel() {
     one_fills_and_another_goes_on(By::Kernel, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn c4_a_managed_workspace_is_held_to_its_quota_by_measuring() {
+async fn c4_the_quota_of_a_managed_workspace_is_enforced_by_measuring() {
     one_fills_and_another_goes_on(By::Measuring, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn c4_an_overlay_is_held_to_its_quota_by_the_kernel() {
+async fn c4_the_quota_of_an_overlay_is_enforced_by_the_kernel() {
     one_fills_and_another_goes_on(By::Kernel, true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn c4_an_overlay_is_held_to_its_quota_by_measuring() {
+async fn c4_the_quota_of_an_overlay_is_enforced_by_measuring() {
     one_fills_and_another_goes_on(By::Measuring, true).await;
 }
 
@@ -258,12 +258,12 @@ async fn a_root_fills_and_another_goes_on(by: By) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn c4_a_writable_root_is_held_to_its_quota_by_the_kernel() {
+async fn c4_the_quota_of_a_writable_root_is_enforced_by_the_kernel() {
     a_root_fills_and_another_goes_on(By::Kernel).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn c4_a_writable_root_is_held_to_its_quota_by_measuring() {
+async fn c4_the_quota_of_a_writable_root_is_enforced_by_measuring() {
     a_root_fills_and_another_goes_on(By::Measuring).await;
 }
 

@@ -147,7 +147,7 @@ async fn find_that_deletes_asks_like_delete_under_open() {
 
 /// Their words are harmless, and what they lead to is not: it is looked at where the command runs, as `read` does.
 #[tokio::test(flavor = "multi_thread")]
-async fn links_to_elsewhere_are_not_read_unasked() {
+async fn links_to_other_directories_are_not_read_without_consent() {
     const AT_ONCE: usize = 16;
     let daemon = Daemon::start().await;
     let workspace = daemon.repository("w", &[("a.txt", "plain\n"), ("d/b.txt", "plain\n")]);

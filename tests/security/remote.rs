@@ -195,7 +195,7 @@ fn beyond(key: &str) -> (Code, String, String) {
 
 /// Each certificate's subject and each token's holder has so many connections, wherever they come from. One beyond them is told so.
 #[tokio::test(flavor = "multi_thread")]
-async fn r2_a_principal_has_its_own_connections_by_certificate_or_token() {
+async fn r2_connections_are_bounded_for_each_principal_by_certificate_or_token() {
     let certificates = Certificates::make(&["ci", "other"]);
     let config =
         "access: [{ certificate: ci, roles: [auditor] }, { certificate: other, roles: [auditor] }]\n";
@@ -319,7 +319,7 @@ fn over_tcp(daemon: &Daemon) -> Clients {
 /// By eight connections from its owner's own address, and by all of its owner's other runs. Each request that waits is counted for the
 /// token that it shows.
 #[tokio::test(flavor = "multi_thread")]
-async fn r2_the_tokens_of_runs_take_nothing_from_their_owner() {
+async fn r2_the_tokens_of_runs_use_no_share_of_their_owner() {
     let daemon = plain("connections_per_second: 10000").await;
     let mut owner = Owner::new(&daemon).await;
     let mut runs = Vec::new();

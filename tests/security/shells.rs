@@ -164,7 +164,7 @@ async fn s9_a_flood_is_bounded_and_the_session_goes_on() {
 
 /// Commands that read, wait, or leave something behind hold neither their session nor the daemon.
 #[tokio::test(flavor = "multi_thread")]
-async fn s10_reading_or_lingering_commands_hold_nothing_up() {
+async fn s10_reading_or_lingering_commands_delay_nothing() {
     let daemon = Daemon::start().await;
     for mut run in both(&daemon).await {
         let id = run.open().await;

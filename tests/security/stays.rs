@@ -107,7 +107,7 @@ async fn s3_escape_sequences_without_end_are_bytes() {
 
 /// Commands share the keeper's uid: they can kill it, which ends its process and nothing else, and they cannot speak for it.
 #[tokio::test(flavor = "multi_thread")]
-async fn s4_a_killed_keeper_costs_its_own_process_alone() {
+async fn s4_a_killed_keeper_ends_only_its_own_process() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     let other = run.start(ProcessRequest { stdin: true, ..command(&["cat"]) }).await.process_id;

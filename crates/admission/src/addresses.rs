@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_so_many_connections_and_others_have_theirs() {
+    fn connections_are_bounded_for_each_address_separately() {
         let addresses = Addresses::new(ConnectionLimits { connections: 5, per_address: 2, ..WIDE });
         let now = Instant::now();
         let enter = |text: &str| proven(addresses.enter(address(text), now));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_opens_so_many_in_a_second() {
+    fn new_connections_of_an_address_are_bounded_a_second() {
         let addresses = Addresses::new(ConnectionLimits { per_second: 10, ..WIDE });
         let start = Instant::now();
         let opened = |at: Duration| {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_without_end_take_no_memory_and_none_that_has_a_connection_is_forgotten() {
+    fn endless_addresses_use_no_memory_and_connected_ones_are_not_forgotten() {
         let addresses = Addresses::new(ConnectionLimits { per_address: 1, ..WIDE });
         let start = Instant::now();
         let _kept = proven(addresses.enter(address("192.0.2.1"), start)).unwrap();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn r4_networks_without_end_keep_no_other_address_out() {
+    fn r4_endless_networks_lock_out_no_other_address() {
         let addresses = Addresses::new(WIDE);
         let now = Instant::now();
         // Each network of a /48 connects once, all in one moment.
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn r2_the_oldest_unproven_connection_goes_first() {
+    fn r2_the_oldest_unproven_connection_is_evicted_first() {
         let limits = ConnectionLimits { connections: 4, per_address: 3, ..WIDE };
         let addresses = Addresses::new(limits);
         let now = Instant::now();

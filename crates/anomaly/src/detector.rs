@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_is_set_differently_starts_from_nothing_and_others_go_on() {
+    fn a_changed_rule_starts_empty_and_others_continue() {
         let rule = AnomalyRule::DeniedCommands;
         let mut detector = Detector::new(&only(rule, &shipped(rule)));
         let mut tape = Tape::default();

@@ -99,7 +99,7 @@ async fn a_failed_log_reports_it_keeps_accepted_events_and_recovers() {
 }
 
 #[tokio::test]
-async fn a_log_whose_key_could_not_be_changed_goes_on_with_the_key_that_it_names() {
+async fn a_log_whose_key_could_not_be_changed_continues_with_the_named_key() {
     let directory = tempfile::tempdir().unwrap();
     let (path, key) = (directory.path().join("log"), directory.path().join("audit.key"));
     let settings = Settings { signing: Some((key.clone(), u64::MAX)), ..Settings::default() };

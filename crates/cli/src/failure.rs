@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn says_when_to_try_again() {
+    fn a_refusal_shows_the_retry_time() {
         let mut details = ErrorDetails::with_retry_info(Some(Duration::from_secs(12)));
         details.set_error_info("RATE_LIMITED", "cofferdam", HashMap::new());
         let failure =

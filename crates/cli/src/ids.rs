@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_as_long_as_it_takes() {
+    fn shown_ends_of_ids_are_as_long_as_needed() {
         let neighbours = [A, B, "0198a1b2-0000-7000-8001-00000000bbbb", "x"];
         let end = ends(neighbours.into_iter());
         assert_eq!(neighbours.map(end), ["0000aaaa", "0-00000000bbbb", "1-00000000bbbb", "x"]);

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_token_it_says_how_to_get_one() {
+    fn a_missing_token_is_reported_with_the_way_to_get_one() {
         let failure = command(None).token(None).unwrap_err();
         assert!(failure.to_string().contains("--issue-token"), "{failure}");
         assert!(command(None).token(Some("nonsense")).unwrap_err().to_string().contains("--issue-token"));

@@ -164,7 +164,7 @@ fn output_is_printed_byte_for_byte_from_any_offset() {
 }
 
 #[test]
-fn a_call_that_waits_says_how_to_go_on() {
+fn a_waiting_call_shows_the_next_command() {
     let daemon = Daemon::start();
     let command = prepared(&daemon, &["call", "write", RUN_A, "a.txt", "-", "--wait"]);
     let (code, out, err) = fed(command, "from a pipe\n");
@@ -341,7 +341,7 @@ fn examined(mut command: Command) -> (i32, Vec<[String; 3]>) {
 }
 
 #[test]
-fn without_a_daemon_the_doctor_looks_at_this_host_and_misses_an_engine() {
+fn without_a_daemon_the_doctor_examines_this_host_and_reports_a_missing_engine() {
     let dir = tempfile::tempdir().unwrap();
     let nowhere = dir.path().join("nothing");
     let mut command = bare();

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn current_versions_have_nothing_against_them() {
+    fn current_versions_have_no_advisory() {
         assert_eq!(advisories(&facts("29.5.1", "2.2.0", "1.4.3")), []);
         assert_eq!(advisories(&facts("30.0.0", "v2.3.1", "1.5.0-rc.1")), []);
     }

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_as_asked_for_has_no_mismatch() {
+    fn a_container_as_requested_has_no_mismatch() {
         assert_eq!(verify(&spec(), &inspected(spec())), []);
         let report = report(&spec(), &inspected(spec()));
         assert!(report.lines.iter().all(|line| line.in_force));

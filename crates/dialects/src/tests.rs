@@ -205,7 +205,7 @@ fn names_fit_the_vendors() {
 }
 
 #[test]
-fn descriptions_say_the_limits_of_the_run() {
+fn descriptions_state_the_limits_of_the_run() {
     let limits = Limits {
         max_read_bytes: 7_001,
         max_write_bytes: 7_002,

@@ -36,7 +36,7 @@ fn admit(gateway: &Gateway, role: &str, name: &str) -> Result<Decision, Refusal>
 }
 
 #[test]
-fn tools_are_judged_by_the_key_that_says_most_and_are_of_high_risk() {
+fn tools_are_judged_by_the_most_specific_key_and_are_of_high_risk() {
     let gateway = Gateway::new(builtin_and(POLICY), TestClock::new());
     let of = |role, name| admit(&gateway, role, name).map(|decision| (decision.verdict, decision.risk));
     assert_eq!(of("director", "mcp.db.query").unwrap().1, Risk::High);

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn no_path_outside_of_the_mounts_passes_without_the_profile_s_word() {
+    fn no_path_outside_of_the_mounts_passes_without_the_profiles_permission() {
         let path = SandboxPath::parse_anywhere("/etc/hosts").unwrap();
         let write = Operation::Write(Write { path, ..writes("a") });
         assert_eq!(refused(&write), Some(Reason::SandboxViolation));

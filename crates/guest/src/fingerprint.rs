@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_is_bounded_in_depth_and_time_and_says_so() {
+    fn a_fingerprint_is_bounded_in_depth_and_time_and_reports_it() {
         let scratch = tempfile::tempdir().unwrap();
         let mut deep = scratch.path().to_owned();
         for _ in 0..=DEEPEST + 1 {

@@ -177,7 +177,7 @@ fn a_patch_killed_at_any_moment_is_there_as_a_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_patch_whose_host_worker_dies_is_put_right_before_the_next_call() {
+fn a_patch_whose_host_worker_dies_is_repaired_before_the_next_call() {
     let (scratch, mut dice) = (Scratch::new(), Dice(5));
     for n in 0..FILES {
         scratch.write(&format!("d{n}/f"), "0\n");

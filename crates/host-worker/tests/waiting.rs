@@ -43,7 +43,7 @@ fn written(outcome: Outcome) -> WriteResult {
 }
 
 #[test]
-fn a_write_is_prepared_and_takes_effect_only_after_its_word() {
+fn a_write_is_prepared_and_takes_effect_only_after_go() {
     let scratch = Scratch::new();
     let file = scratch.write("f", "old");
     let mut host_worker = scratch.host_worker();
@@ -107,7 +107,7 @@ fn operations_wait_for_the_go_ahead() {
 }
 
 #[test]
-fn a_write_that_never_gets_its_word_leaves_nothing() {
+fn a_write_that_never_gets_go_leaves_nothing() {
     let scratch = Scratch::new();
     let file = scratch.write("f", "old");
     let unchanged = || fs::read(&file).unwrap() == b"old" && nothing_left(&scratch);

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn each_role_opens_its_own_doors() {
+    fn each_role_opens_its_methods() {
         let may_call = |role, path: &str| {
             let method = method(&format!("/cofferdam.v1.{path}")).expect(path);
             Roles::none().with(role).has_any(method.roles)

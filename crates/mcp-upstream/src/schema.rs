@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_that_read_elsewhere_or_round_are_refused() {
+    fn schemas_with_outside_or_circular_references_are_refused() {
         for schema in [
             json!({"$ref": "https://evil.example/schema"}),
             json!({"$ref": "file:///etc/passwd"}),

@@ -137,7 +137,7 @@ async fn a_cancelled_call_is_cancelled_at_its_server_which_is_then_pinged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_so_many_calls_wait_and_one_server_takes_them_all() {
+async fn waiting_calls_are_bounded_and_one_server_may_use_all() {
     let (program, mut messages) = program(|_, _| {});
     let (servers, cancel) = (Servers::default(), CancellationToken::new());
     let calls = futures_util::future::join_all((0..70).map(|_| call(&servers, &program, &cancel)));

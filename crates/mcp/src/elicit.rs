@@ -270,7 +270,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_answer_approves_but_the_one_that_says_so(said in "\\PC{0,12}|approve|deny|leave|wait|cancel") {
+        fn only_the_approving_answer_approves(said in "\\PC{0,12}|approve|deny|leave|wait|cancel") {
             let waits = Question::whether_to_wait("t", "{}", "a");
             let decides = Question::whether_to_approve(&approval("x".to_owned()));
             let content = json!({"decision": said, "until_decided": said});

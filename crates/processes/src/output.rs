@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_torn_write_a_living_stream_goes_on_where_it_is_whole() {
+    fn after_a_torn_write_a_living_stream_continues_from_its_last_whole_piece() {
         let root = tempfile::tempdir().unwrap();
         let files = files(root.path());
         open(&files, 1 << 20).append(0, 0, &flood(0, 5_000));

@@ -167,7 +167,7 @@ fn secret(joined: &str) -> String {
 }
 
 #[test]
-fn no_secret_is_seen_again() {
+fn no_secret_is_visible_after_redaction() {
     let redactor = Redactor::default();
     let mut missed = Vec::new();
     for (around, joined) in SECRETS {

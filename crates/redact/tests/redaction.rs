@@ -64,7 +64,7 @@ fn check(
 }
 
 #[test]
-fn no_token_is_seen_again_in_any_setting() {
+fn no_token_is_visible_in_any_setting() {
     let redactor = Redactor::default();
     let tokens = tokens();
     assert!(tokens.len() >= 60);

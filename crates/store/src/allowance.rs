@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn all_or_nothing_is_taken_and_odd_sizes_overflow_nothing() {
+    fn a_share_is_taken_completely_or_not_and_odd_sizes_do_not_overflow() {
         let allowance = Allowance::new(u64::MAX);
         assert!(!allowance.take(Purpose::Output, u64::MAX));
         assert!(allowance.take(Purpose::Recording, u64::MAX) && !allowance.take(Purpose::Recording, 1));

@@ -50,7 +50,7 @@ async fn a_client_without_elicitation_gets_pending_and_learns_the_outcome_by_cal
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_at_the_client_waits_leaves_or_cancels_and_decides_nothing() {
+async fn a_user_at_the_client_can_wait_leave_or_cancel_but_not_decide() {
     let (daemon, port) = daemon_with_http("").await;
     for (mode, transport) in [("auto", "stdio"), ("legacy", "stdio"), ("auto", "http"), ("legacy", "http")] {
         let workspace = daemon.workspace(&format!("{mode}-{transport}"), &[("a.txt", "one\n")]);

@@ -82,7 +82,7 @@ async fn r2_clients_with_half_a_head_lock_no_run_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r2_slow_bodies_of_one_run_cost_other_runs_nothing() {
+async fn r2_slow_bodies_of_one_run_do_not_affect_other_runs() {
     let (daemon, port) = daemon(", connections: 512").await;
     let (slow, other) = (Client::new(&daemon, port, "slow").await, Client::new(&daemon, port, "other").await);
     let crowd = crowd(port, &slow.slow_body()).await;

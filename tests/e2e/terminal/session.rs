@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Seat, assert_idle, digest, events, recorded, recording, run, runs, text};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_types_and_sees_and_all_of_it_is_on_record() {
+async fn an_operators_input_and_output_are_on_record() {
     let daemon = Daemon::start().await;
     let mut run = run(&daemon).await;
     let start = v1::TerminalStart {

@@ -131,7 +131,7 @@ async fn seated(daemon: &Daemon, run: &RunHandle) -> (Desk, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_the_image_has_no_shell_coffer_says_so_and_leaves_the_terminal_as_it_was() {
+async fn coffer_reports_an_image_without_a_shell_and_restores_the_terminal() {
     let image = Image::of_files("no-shell-here", &[("motd", "nothing\n")], &[]);
     let daemon = Daemon::start().await;
     let request = v1::CreateRunRequest { image: image.0.clone(), ..requests::managed("open") };

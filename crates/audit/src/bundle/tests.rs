@@ -213,7 +213,7 @@ fn invalid_bundles_are_refused() {
 }
 
 #[test]
-fn a_policy_is_the_one_that_its_name_says() {
+fn a_policy_matches_the_digest_in_its_name() {
     let (bundle, key, _) = bundle();
     let other = b"{\"profiles\":{\"open\":1}}";
     // Whoever makes a bundle can put anything into its manifest, but not another policy under this digest.

@@ -317,7 +317,7 @@ fn signed_log(dir: &Path) -> (PathBuf, Writer, Signer) {
 }
 
 #[test]
-fn a_checkpoint_that_is_made_meanwhile_is_no_rollback() {
+fn a_checkpoint_that_is_made_during_verification_is_no_rollback() {
     let dir = tempfile::tempdir().unwrap();
     let (log, mut writer, signer) = signed_log(dir.path());
     let records = usize::try_from(writer.head().unwrap().sequence).unwrap();
@@ -337,7 +337,7 @@ fn a_checkpoint_that_is_made_meanwhile_is_no_rollback() {
 }
 
 #[test]
-fn a_checkpoint_that_is_removed_meanwhile_is_not_missed() {
+fn a_checkpoint_that_is_removed_during_verification_is_no_damage() {
     let dir = tempfile::tempdir().unwrap();
     let (log, ..) = signed_log(dir.path());
     // This name is in the directory, and its file is gone.

@@ -21,7 +21,7 @@ fn last_segment(dir: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn records_come_back_as_they_were_acknowledged() {
+fn records_are_read_back_as_acknowledged() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("deep/audit");
     let (mut writer, opened) = Writer::open_with(&log, small()).unwrap();

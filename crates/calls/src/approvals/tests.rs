@@ -134,7 +134,7 @@ fn asker(call: CallId, run: RunId) -> Asker {
 }
 
 #[tokio::test]
-async fn a_clock_that_goes_reminds_once_and_lets_expire_once() {
+async fn a_running_clock_reminds_once_and_expires_once() {
     let scene = Scene::new();
     let (approval, mut settled) = scene.asks().await;
     for seconds in [0, 144, 150, 156, 299] {
@@ -153,7 +153,7 @@ async fn a_clock_that_goes_reminds_once_and_lets_expire_once() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_forward_expires_without_a_reminder_and_for_good() {
+async fn a_clock_that_is_set_forward_expires_permanently_without_a_reminder() {
     let scene = Scene::new();
     let (approval, mut settled) = scene.asks().await;
     scene.set(86_400);
@@ -210,7 +210,7 @@ async fn approvals_notice_a_clock_jump() {
 }
 
 #[tokio::test]
-async fn an_approval_of_an_older_release_is_cancelled_and_says_so() {
+async fn an_approval_of_an_older_release_is_cancelled_with_its_reason() {
     let scene = Scene::new();
     let (approval, _settled) = scene.asks().await;
     let id = &approval.approval_id;

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receipt_says_how_it_ended() {
+    fn a_receipt_shows_the_end_of_its_call() {
         let mut event = Event::new(::audit::Kind::CallReceipt);
         event.outcome = Some(Outcome::new(Status::Succeeded).exit_code(3));
         event.duration_us = Some(1500);

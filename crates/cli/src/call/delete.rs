@@ -52,7 +52,7 @@ mod tests {
     use crate::output::Look;
 
     #[test]
-    fn says_where_it_is() {
+    fn the_location_is_printed() {
         let text = |result: &DeleteResult| {
             let mut page = Output::new(Look::PIPE);
             render(result, &mut page);

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn standard_input_is_taken_once() {
+    fn standard_input_is_read_once() {
         let both = parse(&["shell", "r", "-", "--stdin", "-"]).unwrap();
         assert!(both.surroundings.takes_stdin());
         assert_eq!(script("-".into(), true).unwrap_err().exit(), Exit::Usage);

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_taken_as_it_is() {
+    fn a_file_is_sent_unchanged() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), [0xff, 0]).unwrap();
         let source = Source { stdin: None, content: None, file: Some(file.path().into()) };

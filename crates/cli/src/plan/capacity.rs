@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_with_less_than_the_daemon_takes_holds_nothing() {
+    fn a_host_with_less_memory_than_the_daemon_holds_no_run() {
         for memory in [0, 99, 100, 109] {
             assert_eq!(fit(host(memory, 1, None, None), RUN), (Some(0), Some(Resource::Memory)), "{memory}");
         }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_more_cores_than_there_are_takes_all_of_them() {
+    fn a_limit_above_the_number_of_cores_counts_as_all_cores() {
         let small = host(1_000, 2, None, None);
         let busy = small.bounded(Amounts { cpu_micros: 4 * CORE, ..RUN });
         assert_eq!(busy.cpu_micros, 2 * CORE);

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_built_in_costs_are_whole_and_say_when_they_were_measured() {
+    fn the_built_in_costs_are_complete_and_dated() {
         let Costs { measured, base, run } = Costs::built_in().unwrap();
         assert_eq!(measured.date.len(), "2026-11-25".len());
         assert!(measured.runs >= 50 && !measured.engine.is_empty(), "{measured:?}");

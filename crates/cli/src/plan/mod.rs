@@ -299,7 +299,7 @@ costs  measured 2026-11-25 with 100 idle runs of an image: cofferd 0.1.0, engine
     }
 
     #[test]
-    fn more_runs_than_a_daemon_takes_are_noted() {
+    fn more_runs_than_one_daemon_holds_are_noted() {
         let host = Host { memory_bytes: 64 * GIB, cores: 64, pids: None, disk_bytes: None };
         let (costs, limits) = (costs(), Amounts::default());
         for (asked, noted) in [(256, false), (257, true)] {

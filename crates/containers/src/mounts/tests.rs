@@ -68,7 +68,7 @@ fn a_slot_is_nosuid_nodev_and_read_only_when_asked() {
 }
 
 #[test]
-fn dropping_takes_mount_and_directory_away() {
+fn dropping_removes_mount_and_directory() {
     let fixture = fixture();
     let path = fixture.slots.join("w");
     drop(
@@ -237,7 +237,7 @@ fn two_ids_are_swapped_and_all_others_stay() {
 }
 
 #[test]
-fn an_overlay_of_a_mapped_root_takes_files_of_no_other_of_its_users() {
+fn an_overlay_of_a_mapped_root_refuses_files_of_other_users() {
     let fixture = fixture();
     let users = UserMap::of_engine("/srv/100000.100000").unwrap();
     let map = IdMap { seen_uid: 100_000, seen_gid: 100_000, ..MAP };
@@ -453,7 +453,7 @@ fn a_root_shows_roots_files_as_the_users_without_set_id_bits_and_devices() {
 }
 
 #[test]
-fn a_root_needs_layers_that_can_be_seen() {
+fn a_root_needs_visible_layers() {
     let fixture = fixture();
     let layers = layers(&fixture);
     let layer = opened(&layers);

@@ -152,7 +152,7 @@ async fn an_exec_s_stdout_is_whole_and_unmixed() {
 
 /// Docker 20.10 puts its own words on stdout, framed as the program's: only a greeting proves that a program runs.
 #[tokio::test]
-async fn a_program_that_cannot_run_says_nothing_that_passes_for_a_greeting() {
+async fn a_program_that_cannot_run_sends_no_valid_greeting() {
     let test = TestContainer::start(no_mounts).await;
     let argv = ["/no/such/program".to_owned()];
     match test.engine().attach_exec(test.id(), &argv, RunUser::DEFAULT).await {

@@ -281,7 +281,7 @@ fn a_change_is_rendered_with_the_current_lines() {
 }
 
 #[test]
-fn matches_are_paths_or_lines_as_they_were_asked_for() {
+fn matches_are_paths_or_lines_as_requested() {
     let found = GrepMatch { path: "@project/a".into(), line: 3, text: "x".into(), ..GrepMatch::default() };
     let result = GrepResult { matches: vec![found], truncated: true, ..GrepResult::default() };
     let told = |arguments: Value| {

@@ -305,7 +305,7 @@ fn a_timeout_is_rendered_with_the_output_so_far() {
 }
 
 #[test]
-fn a_reading_is_clipped_at_16_kib_and_says_how_to_go_on() {
+fn a_read_is_clipped_at_16_kib_and_names_the_next_offset() {
     let line = "x".repeat(99) + "\n";
     let whole = ReadResult {
         content: line.repeat(200),

@@ -261,7 +261,7 @@ fn a_directory_is_entries_or_a_preview() {
 }
 
 #[test]
-fn matches_have_the_context_that_was_asked_for() {
+fn matches_have_the_requested_context() {
     let found = GrepMatch {
         path: "@project/a".into(),
         line: 2,
@@ -289,7 +289,7 @@ fn matches_have_the_context_that_was_asked_for() {
 }
 
 #[test]
-fn a_write_tells_size_and_hash() {
+fn a_write_reports_size_and_hash() {
     let result = WriteResult {
         path: "@state/a".into(),
         bytes_written: 3,
@@ -305,7 +305,7 @@ fn a_write_tells_size_and_hash() {
 }
 
 #[test]
-fn a_patch_of_one_file_tells_its_hashes_and_one_of_several_all() {
+fn a_patch_reports_the_hashes_of_all_its_files() {
     let file = |path: &str| PatchedFile {
         path: path.into(),
         change: FileChange::Updated.into(),

@@ -404,7 +404,7 @@ fn edits_show_their_diff_and_git_its_output() {
 }
 
 #[test]
-fn failures_and_waiting_calls_say_so_first() {
+fn failures_and_waiting_calls_begin_with_their_status() {
     for reason in Reason::ALL {
         assert_eq!(render(&Err(ToolFailure::new(reason, "no such file"))), "Error: no such file");
     }

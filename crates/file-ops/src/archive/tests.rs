@@ -225,7 +225,7 @@ fn set_id_bits_are_dropped_and_a_hard_link_is_a_copy() {
 }
 
 #[test]
-fn a_second_name_of_a_file_that_is_left_out_is_left_out_and_copies_nothing_that_was_there() {
+fn a_hard_link_to_an_omitted_file_is_omitted_and_copies_no_existing_file() {
     let scene = Scene::new();
     let hooks = scene.inside.join("to/.git/hooks");
     fs::create_dir_all(&hooks).unwrap();
@@ -273,7 +273,7 @@ fn an_endless_number_of_members_and_an_endless_header_end() {
 }
 
 #[test]
-fn a_link_stays_within_or_not_going_by_names() {
+fn a_link_is_judged_by_names_alone() {
     for (depth, target, stays) in [
         (0, "a", true),
         (0, "./a/../b", true),

@@ -159,7 +159,7 @@ fn self_approval_is_refused() {
 }
 
 #[test]
-fn decisions_on_nothing_or_with_too_many_words() {
+fn decisions_on_unknown_approvals_or_with_long_comments_are_refused() {
     let scene = Scene::new();
     assert_eq!(scene.decide("no such", Choice::Approve).unwrap_err(), DecideError::NotFound);
     let (_, approval) = scene.asked("c");

@@ -384,7 +384,7 @@ fn a_copy_and_the_intents_since_give_the_same_counters() {
 }
 
 #[test]
-fn a_clock_that_was_set_back_while_no_daemon_ran_forgives_nothing() {
+fn a_clock_that_was_set_back_without_a_daemon_resets_no_counter() {
     let clock = TestClock::new();
     clock.set(UnixMillis(1_700_000_000_000));
     let limits = Limits::new(clock.clone());
@@ -407,7 +407,7 @@ fn next_daemon(at: UnixMillis, set_by: i64) -> (Arc<TestClock>, Gateway) {
 }
 
 #[test]
-fn a_clock_that_is_set_while_no_daemon_runs_forgives_only_the_time_that_it_says() {
+fn a_clock_that_is_set_without_a_daemon_expires_only_that_time() {
     const DAY: i64 = 86_400;
     let clock = TestClock::new();
     clock.set(UnixMillis(1_700_000_000_000));
@@ -447,7 +447,7 @@ fn a_clock_that_is_set_while_no_daemon_runs_forgives_only_the_time_that_it_says(
 }
 
 #[test]
-fn a_copy_that_is_nonsense_harms_nothing() {
+fn an_invalid_copy_is_ignored() {
     let clock = TestClock::new();
     let limits = Limits::new(clock.clone());
     let far = UnixMillis(u64::MAX);

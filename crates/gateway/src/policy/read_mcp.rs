@@ -356,7 +356,7 @@ aliases: {http_get: mcp.web.get}
     }
 
     #[test]
-    fn urls_are_taken_apart() {
+    fn urls_are_parsed_into_parts() {
         let target = HttpTarget::parse("https://a.example:8443/mcp?x=1").unwrap();
         assert_eq!((target.host.as_str(), target.port, target.tls), ("a.example", 8_443, true));
         assert_eq!((target.path.as_str(), target.authority.as_str()), ("/mcp?x=1", "a.example:8443"));

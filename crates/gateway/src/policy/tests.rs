@@ -148,7 +148,7 @@ fn a_deny_list_that_is_off_is_shown_and_changes_nothing_else() {
 }
 
 #[test]
-fn a_writable_root_goes_with_no_rule_about_programs() {
+fn a_writable_root_excludes_rules_about_programs() {
     let yaml = |root: &str, exec: &str, approvals: &str| {
         format!(
             "{ROLES}profiles: {{p: {{root: {root}, operations: {{}}, exec: {{{exec}}}, approvals: {{{approvals}}}}}}}"
@@ -185,7 +185,7 @@ fn a_writable_root_goes_with_no_rule_about_programs() {
 }
 
 #[test]
-fn a_root_in_a_user_namespace_goes_with_a_writable_root_only() {
+fn a_root_in_a_user_namespace_requires_a_writable_root() {
     let yaml = |keys: &str| {
         let exec = "exec: {deny_list: off, default: allow}";
         format!("{ROLES}profiles: {{p: {{{keys}, operations: {{}}, {exec}}}}}")

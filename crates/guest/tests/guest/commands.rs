@@ -12,7 +12,7 @@ use worker_protocol::client::LaneError;
 use crate::harness::{Group, Guest, command, result, sh};
 
 #[tokio::test]
-async fn a_command_runs_and_says_how_it_ended() {
+async fn a_command_runs_and_reports_its_end() {
     let guest = Guest::start().await;
     let done = guest.ran(command(&["true"])).await;
     assert_eq!((done.exit_code, done.signal, done.timed_out), (Some(0), None, false));

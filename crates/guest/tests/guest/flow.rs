@@ -63,7 +63,7 @@ async fn watched(
 }
 
 #[tokio::test]
-async fn a_flood_through_a_slow_reader_is_whole_and_takes_no_memory() {
+async fn a_flood_through_a_slow_reader_is_whole_and_uses_no_memory() {
     const FLOOD: u64 = 1 << 30;
     let guest = Arc::new(Guest::start().await);
     let own = std::process::id();

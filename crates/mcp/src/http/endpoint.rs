@@ -200,7 +200,7 @@ mod tests {
     use super::says_initialize;
 
     #[test]
-    fn only_a_message_that_says_initialize_makes_a_session() {
+    fn only_initialize_creates_a_session() {
         assert!(says_initialize(br#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"x":[1]}}"#));
         assert!(says_initialize(br#"{"method":"\u0069nitialize"}"#));
         for other in [

@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_takes_more_locks_the_run() {
+    fn a_command_that_exceeds_the_quota_again_locks_the_run() {
         let account = account();
         takes(&account, found(1, 1));
         assert_eq!(takes(&account, Found { is_more: true, ..found(2, 1_001) }).0, Standing::Over);

@@ -116,7 +116,7 @@ fn the_shipped_profiles_are_within_the_bounds() {
 }
 
 #[test]
-fn an_answer_that_fits_only_once_is_sent_once_and_one_that_fits_nowhere_fails() {
+fn an_answer_is_sent_in_the_form_that_fits_or_fails() {
     let names = |count: usize| {
         let entry =
             operations::Entry { path: "\u{1}".repeat(100), name: "\u{1}".repeat(100), ..Default::default() };

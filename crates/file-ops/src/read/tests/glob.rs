@@ -88,7 +88,7 @@ fn paths_of_answers_and_names_in_full_are_patterns_that_find_them() {
 }
 
 #[test]
-fn everything_but_git_when_asked() {
+fn all_files_but_git_are_found_on_request() {
     let scene = tree();
     scene.file(".git/HEAD", "");
     scene.file("node_modules/m/i.js", "");

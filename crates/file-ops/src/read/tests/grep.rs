@@ -377,7 +377,7 @@ fn the_answer_is_that_of_a_search_file_by_file_however_many_search() {
 }
 
 #[test]
-fn a_file_is_searched_alike_whether_it_fits_into_a_block() {
+fn a_file_is_searched_alike_within_and_beyond_a_block() {
     let scene = Scene::new();
     for size in [65_535, 65_536, 65_537, 300_000] {
         let mut content = "line\n".repeat(size / 5);

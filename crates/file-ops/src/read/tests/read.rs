@@ -79,7 +79,7 @@ fn a_range_reports_its_lines_and_their_total() {
 }
 
 #[test]
-fn a_long_file_is_a_preview_that_says_how_to_go_on() {
+fn a_long_file_is_previewed_with_the_next_offset() {
     let scene = Scene::new();
     scene.file("a", "line\n".repeat(1000));
     let result = found(&scene, &request("a", ReadPart::Whole), 12);
@@ -106,7 +106,7 @@ fn a_cut_character_is_left_out_and_the_next_offset_is_exact() {
 }
 
 #[test]
-fn a_range_of_bytes_beyond_the_end_says_so() {
+fn a_range_beyond_the_end_is_reported() {
     let scene = Scene::new();
     scene.file("a", "abc");
     let result = found(&scene, &request("a", bytes(4, None)), 100);
@@ -204,7 +204,7 @@ fn a_file_that_takes_too_long_to_hash_is_refused_unread() {
 }
 
 #[test]
-fn a_cancelled_read_says_so() {
+fn a_cancelled_read_is_reported() {
     let scene = Scene::new();
     scene.file("a", "x");
     let cancel = Cancel::default();

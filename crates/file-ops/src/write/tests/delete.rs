@@ -146,7 +146,7 @@ fn the_same_name_again_is_another_entry() {
 }
 
 #[test]
-fn a_directory_goes_when_it_is_empty() {
+fn an_empty_directory_is_deleted() {
     let bin = Bin::new();
     fs::create_dir_all(bin.scene.inside.join("d/e")).unwrap();
     bin.scene.put("d/e/.hidden", "");
@@ -267,7 +267,7 @@ fn c4_a_file_that_the_trash_does_not_take_stays() {
 }
 
 #[test]
-fn c4_oversized_files_are_deleted_for_good_with_consent() {
+fn c4_oversized_files_are_deleted_permanently_with_consent() {
     let bin = Bin::new();
     bin.huge();
     bin.fill();
@@ -325,7 +325,7 @@ fn without_a_trash_nothing_is_deleted() {
 }
 
 #[test]
-fn a_copy_that_never_became_an_entry_goes_with_the_recovery() {
+fn a_copy_that_is_no_entry_is_removed_by_recovery() {
     let bin = Bin::new();
     bin.scene.put("a", "x");
     let whole = bin.delete("a").unwrap().trash_entry;

@@ -46,7 +46,7 @@ fn failure(scene: &Scene, request: &Edit) -> ToolFailure {
 }
 
 #[test]
-fn a_unique_text_is_replaced_and_the_diff_says_how() {
+fn a_unique_text_is_replaced_and_the_diff_shows_it() {
     let scene = Scene::new();
     scene.put("a.rs", "fn main() {\n    one();\n    two();\n}\n");
     let result = done(&scene, &replace("a.rs", "    one();\n    two();", "    three();"));

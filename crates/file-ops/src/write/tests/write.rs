@@ -104,7 +104,7 @@ fn a_name_cannot_forge_a_line_of_the_diff() {
 }
 
 #[test]
-fn a_long_diff_says_how_much_is_left_out() {
+fn a_long_diff_counts_the_omitted_bytes() {
     let scene = Scene::new();
     let bounds = Bounds { max_output_bytes: 100, ..Bounds::default() };
     let Ok(OpResult::Edit(result)) =
@@ -124,7 +124,7 @@ fn a_long_diff_says_how_much_is_left_out() {
 }
 
 #[test]
-fn too_much_is_refused_with_the_numbers() {
+fn an_excess_is_refused_with_the_numbers() {
     let scene = Scene::new();
     let failure = failure(&scene, &request("d/a", vec![b'x'; 100_001]));
     assert_eq!(failure.reason, Reason::WriteLimit);

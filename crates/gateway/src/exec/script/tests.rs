@@ -51,7 +51,7 @@ fn finds_every_command() {
 }
 
 #[test]
-fn sees_through_the_ways_to_write_a_word() {
+fn every_spelling_of_a_word_is_seen_through() {
     each(
         "rm",
         true,

@@ -307,7 +307,7 @@ fn rules_for_delete_hold_for_find() {
 }
 
 #[test]
-fn no_allow_rule_speaks_for_arguments_that_run_or_delete_something() {
+fn no_allow_rule_covers_arguments_that_run_or_delete() {
     let policy = builtin_and(
         "profiles:\n  p:\n    operations: {exec: allow, delete: ask}\n    exec:\n      default: ask\n      rules:\n        \
          - {prefix: [[find, sed, awk, sort, tar]], decision: allow, justification: text}\n",

@@ -225,7 +225,7 @@ async fn more_output_than_was_sent_is_accepted_only_without_credit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sink_that_takes_nothing_holds_no_call_for_ever() {
+async fn a_stalled_sink_does_not_keep_a_call_open() {
     let (mut fake, client) = Fake::connected().await;
     let began = Instant::now();
     let calling = watched(&client, Arc::new(Stuck));
@@ -239,7 +239,7 @@ async fn a_sink_that_takes_nothing_holds_no_call_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sink_that_takes_nothing_does_not_hold_up_the_end() {
+async fn a_stalled_sink_does_not_delay_the_end() {
     let (mut fake, client) = Fake::connected().await;
     let began = Instant::now();
     let (leaf, mut asked) = Leaf::new(None);
@@ -280,7 +280,7 @@ async fn output_before_a_lost_stream_is_delivered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_was_given_up_costs_others_nothing() {
+async fn a_call_that_was_given_up_does_not_affect_others() {
     let (mut fake, client) = Fake::connected().await;
     let calling = watched(&client, Gate::new(0));
     let (id, _) = fake.started().await;

@@ -29,7 +29,7 @@ fn call(client: &Client) -> (Calling, oneshot::Sender<bool>) {
 }
 
 #[tokio::test]
-async fn a_call_gets_its_word_once_or_is_cancelled() {
+async fn a_call_gets_go_once_or_is_cancelled() {
     let (mut fake, client) = Fake::connected().await;
     let (calling, word) = call(&client);
     let (id, start) = fake.started().await;
@@ -55,7 +55,7 @@ async fn a_call_gets_its_word_once_or_is_cancelled() {
 }
 
 #[tokio::test]
-async fn a_worker_that_did_it_before_the_word_is_not_believed() {
+async fn a_worker_that_reports_an_effect_before_go_is_rejected() {
     let (mut fake, client) = Fake::connected().await;
     let (calling, _word) = call(&client);
     let (id, _) = fake.started().await;

@@ -60,7 +60,7 @@ async fn commands_are_announced_once_and_with_a_process() {
 }
 
 #[tokio::test]
-async fn ends_come_once_and_after_the_beginning() {
+async fn ends_arrive_once_and_after_the_beginning() {
     breaks(At::Begun, vec![ended(false)], Violation::Ended).await;
     breaks(At::Cleared, vec![ended(true)], Violation::Ended).await;
 }

@@ -173,7 +173,7 @@ async fn typing_fails_when_the_terminal_is_lost() {
 }
 
 #[tokio::test]
-async fn input_is_taken_once_and_where_there_is_some() {
+async fn input_is_read_once_if_there_is_any() {
     for bodies in [
         vec![taken(1)],
         vec![taken(0)],

@@ -28,7 +28,7 @@ fn envelope(file: &str, body: &str) -> Result<String, MismatchKind> {
 }
 
 #[test]
-fn at_the_line_that_it_says_or_at_the_only_other_one() {
+fn a_hunk_applies_at_its_line_or_at_the_only_other_match() {
     let file = "a\nb\nc\nd\ne\nf\n";
     assert_eq!(unified(file, "@@ -2,3 +2,3 @@\n b\n-c\n+C\n d\n"), Ok(("a\nb\nC\nd\ne\nf\n".into(), vec![])));
     assert_eq!(
