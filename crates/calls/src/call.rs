@@ -31,6 +31,7 @@ mod slot;
 mod standstill;
 mod stream;
 mod surroundings;
+mod to_spool;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -47,8 +48,8 @@ use operations::transport::MAX_SHOWN;
 use operations::{Bound, Lane, OpResult, Operation, Outcome, Reason, ToolFailure};
 use processes::LeftBy;
 use refusal::Refusal;
+use runs::record::Spec;
 use runs::{OnStop, Run};
-use store::run::Spec;
 use timestamp::micros;
 use tokio_util::sync::DropGuard;
 use wire::v1::{CallRequest, CallResponse, Timings};
@@ -70,6 +71,7 @@ use record::{Journal, Times};
 use slot::Slot;
 use standstill::Standstill;
 use surroundings::Surroundings;
+use to_spool::ToSpool;
 
 /// Makes a call, or finds the one that the same request began, and waits for its answer.
 pub async fn call(
@@ -447,7 +449,7 @@ impl CallTask {
     /// Returns the sink for the output of an operation.
     fn output(&self, operation: &Operation) -> Result<Arc<dyn OutputSink>, ToolFailure> {
         match &self.client.download {
-            _ if !operation.is_download() => Ok(Arc::new(self.call.output.clone())),
+            _ if !operation.is_download() => Ok(Arc::new(ToSpool(self.call.output.clone()))),
             Some(download) => Ok(download.clone()),
             None => {
                 let message = "a download needs a connected client: call DownloadFile or DownloadArchive, and again after a restart of the daemon";
