@@ -54,7 +54,7 @@ const ARROWS: [(&str, &str); 38] = [
         "audit audit-service containers executor gateway host-launch identity jail operations redact refusal store timestamp wire",
     ),
     ("seal", ""),
-    ("store", "audit containers gateway host-launch identity refusal seal timestamp wire worker-protocol"),
+    ("store", "identity refusal seal timestamp"),
     (
         "terminals",
         "audit audit-service executor gateway identity operations refusal runs store timestamp wire worker-protocol",

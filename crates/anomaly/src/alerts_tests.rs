@@ -1,6 +1,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::alert::{Alert, ImposedState};
 use async_trait::async_trait;
 use audit::{Kind, Reader};
 use audit_service::AuditLog;
@@ -10,7 +11,6 @@ use operations::Reason;
 use parking_lot::Mutex;
 use serde_json::Value;
 use store::Store;
-use store::alert::{Alert, ImposedState};
 use timestamp::UnixMillis;
 
 use super::Alerts;

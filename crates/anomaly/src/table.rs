@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::alert::{Acknowledged, Alert, Delivery, DeliveryState, Imposed, ImposedState, Measure, Whom};
 use gateway::AnomalySetting;
 use identity::AlertId;
-use store::alert::{Acknowledged, Alert, Delivery, DeliveryState, Imposed, ImposedState, Measure, Whom};
 
 use super::detector::Firing;
 

@@ -1,5 +1,5 @@
+use crate::alert::{Acknowledged, Alert, DeliveryState, ImposedState};
 use gateway::{AnomalyAction, AnomalyRule, AnomalySetting, Severity};
-use store::alert::{Acknowledged, Alert, DeliveryState, ImposedState};
 
 use super::{AlertTable, Listener, MAX_ALERTS, MAX_DUE};
 use crate::detector::Firing;

@@ -7,8 +7,8 @@ use identity::Principal;
 use operations::{Bounds, Git, GitDiffFlag, OpResult, Operation};
 use redact::Redactor;
 use refusal::Refusal;
+use runs::record::Record;
 use serde_json::json;
-use store::run::Record;
 
 use super::Bundles;
 

@@ -21,9 +21,9 @@ use identity::{Principal, Role, RunId};
 use operations::Reason;
 use refusal::{Refusal, chain};
 use runs::Runs;
+use runs::record::Record;
 use serde_json::json;
 use store::Store;
-use store::run::Record;
 use tokio::sync::Semaphore;
 use wire::v1;
 

@@ -6,8 +6,8 @@ use audit::{Event, Kind, Record as AuditRecord, Status};
 use identity::Principal;
 use redact::Redactor;
 use refusal::Refusal;
+use runs::record::Record;
 use serde_json::{Value, json};
-use store::run::Record;
 
 use super::diff::Diff;
 

@@ -35,6 +35,7 @@ mod slot;
 mod standstill;
 mod stream;
 mod surroundings;
+mod to_spool;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ use identity::{Principal, RunId};
 use operations::Operation;
 use refusal::Refusal;
 use runs::Run;
-use store::run::Spec;
+use runs::record::Spec;
 use tokio_util::sync::DropGuard;
 use wire::v1::{CallRequest, CallResponse};
 use worker_protocol::client::OutputSink;

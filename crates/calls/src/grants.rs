@@ -14,7 +14,7 @@ use identity::PermissionId;
 use operations::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
-use store::{Store, StoreError};
+use store::{Ending, Store, StoreError};
 use timestamp::UnixMillis;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -39,7 +39,7 @@ pub struct Grants {
 impl Grants {
     /// Opens the permissions of the store and puts them into force.
     pub fn open(store: Store, audit: Arc<AuditLog>, gateway: Arc<Gateway>) -> Result<Arc<Self>, StoreError> {
-        gateway.set_permissions(Permissions::of(store.permissions_in_force(UnixMillis::now())?));
+        gateway.set_permissions(Permissions::of(parsed(&store.permissions_in_force(UnixMillis::now())?)?));
         Ok(Arc::new(Self { store, audit, gateway, changing: Mutex::default() }))
     }
 
@@ -119,8 +119,9 @@ impl Grants {
         most: usize,
     ) -> Result<Vec<Permission>, Refusal> {
         let since = (!include_ended).then(UnixMillis::now);
-        let listed = self.store.with(move |store| store.permissions(before.as_deref(), since, most)).await;
-        listed.map_err(|error| Refusal::internal("listing the permissions", &chain(&error)))
+        let listed =
+            self.store.with(move |store| parsed(&store.permissions(before.as_deref(), since, most)?));
+        listed.await.map_err(|error| Refusal::internal("listing the permissions", &chain(&error)))
     }
 
     async fn record(
@@ -183,14 +184,14 @@ impl Grants {
     /// Stores the permission, in place of an owed change of the same permission. Returns true if it is stored.
     async fn keep(&self, permission: &Permission, owed: &mut Vec<Permission>) -> bool {
         let (copy, now) = (permission.clone(), UnixMillis::now());
-        let stored = self.store.with(move |store| store.put_permission(&copy, now)).await;
-        if let Err(error) = &stored {
+        let kept = self.store.with(move |store| store.put_permission(&stored(&copy)?, now)).await;
+        if let Err(error) = &kept {
             tracing::error!(permission = permission.id, error = %chain(error), "a permission was recorded but not stored");
         }
-        if stored.is_ok() {
+        if kept.is_ok() {
             owed.retain(|other| other.id != permission.id);
         }
-        stored.is_ok()
+        kept.is_ok()
     }
 
     /// Retries to keep owed changes, until `stop` and once more then.
@@ -213,6 +214,20 @@ impl Grants {
             }
         }
     }
+}
+
+/// Returns the form of a permission in the store.
+fn stored(permission: &Permission) -> Result<Ending, StoreError> {
+    let end = permission.ended.as_ref().map(|ended| ended.at);
+    Ok(Ending {
+        id: permission.id.clone(),
+        ends_at: end.into_iter().chain(permission.expires_at).min(),
+        record: serde_json::to_string(permission)?,
+    })
+}
+
+fn parsed(records: &[String]) -> Result<Vec<Permission>, StoreError> {
+    records.iter().map(|record| Ok(serde_json::from_str(record)?)).collect()
 }
 
 #[cfg(test)]
@@ -319,7 +334,7 @@ mod tests {
         scene.works(true);
         assert_eq!(scene.stored(), 1, "the grant, which a restart would bring back");
         scene.grants.pay().await;
-        let kept = scene.grants.store.permissions_in_force(UnixMillis::now()).unwrap();
+        let kept = parsed(&scene.grants.store.permissions_in_force(UnixMillis::now()).unwrap()).unwrap();
         assert_eq!(kept.iter().map(|kept| kept.effect).collect::<Vec<_>>(), [Effect::Revocation]);
         assert!(scene.grants.changing.lock().await.is_empty());
     }

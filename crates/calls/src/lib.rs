@@ -4,6 +4,7 @@
 #![allow(missing_docs)] // the daemon alone calls it
 
 mod approvals;
+mod bare;
 mod call;
 pub mod grants;
 pub mod limits;
@@ -23,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use approvals::{Approvals, WaitingApprovals};
+pub use bare::bare;
 pub use call::{Events, call, call_until, download, limits, operation, resume, stream};
 pub use replay::{Replays, verdict};
 pub use table::{CallTable, Found};

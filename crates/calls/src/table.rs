@@ -17,12 +17,13 @@ use parking_lot::Mutex;
 use prost::Message as _;
 use refusal::{Refusal, chain};
 use store::spool::{Output, Spool};
-use store::{Store, StoreError, StoredCall};
+use store::{Bare, Store, StoreError, StoredCall};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use wire::v1::{CallResponse, call_response::Status};
 
 use crate::approvals::Asker;
+use crate::bare::bare;
 
 /// Most finished calls that are kept in memory.
 const FINISHED: usize = 2_048;
@@ -341,10 +342,10 @@ impl CallTable {
     async fn keep(
         &self,
         calls: Vec<StoredCall>,
-        insert: fn(&Store, &[StoredCall]) -> Result<(), StoreError>,
+        insert: fn(&Store, &[StoredCall], Bare) -> Result<(), StoreError>,
     ) {
         let ids: Vec<_> = calls.iter().map(|call| call.call_id).collect();
-        if let Err(error) = self.store.with(move |store| insert(store, &calls)).await {
+        if let Err(error) = self.store.with(move |store| insert(store, &calls, bare)).await {
             for call in ids {
                 tracing::error!(%call, error = %chain(&error), "a call's outcome was not kept");
             }
@@ -415,6 +416,8 @@ fn found(stored: &StoredCall) -> Result<Found, Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use futures_util::FutureExt as _;
     use identity::{Principal, RunId};
     use operations::Reason;
@@ -442,8 +445,8 @@ mod tests {
 
     /// A run that is in the store.
     fn run(calls: &CallTable) -> RunId {
-        let record = store::testing::record();
-        calls.store.insert_run(&record, None).unwrap();
+        let record = runs::testing::record();
+        runs::stored::insert(&calls.store, &record, None, &BTreeMap::new()).unwrap();
         record.id
     }
 

@@ -228,7 +228,7 @@ pub(crate) async fn spool(store: &Store, config: &Config) -> anyhow::Result<Arc<
     let directory = config.state_dir.join("spool");
     let bounds = Bounds { max_total: config.spool_max_total, min_free: config.spool_min_free };
     let opened = store.with(move |store| {
-        let runs = store.runs()?.iter().map(|record| record.id).collect();
+        let runs = runs::stored::all(store)?.iter().map(|record| record.id).collect();
         let key = store.stream_key("spool")?;
         Ok(Spool::open(directory, bounds, key, &runs, &store.call_ids()?))
     });

@@ -7,7 +7,7 @@ use executor::{KeeperLost, Link};
 use operations::{Reason, ToolFailure};
 use refusal::{Refusal, chain};
 use runs::Run;
-use store::recording::{Digest, Entry, Header, Recorder, Recording, RecordingError};
+use store::recording::{Digest, Entry, Header, Recorder, Recording, RecordingError, Size};
 use timestamp::UnixMillis;
 use tokio::time::Instant;
 use wire::v1::{self, signal_process_request::Signal as Wanted};
@@ -157,7 +157,7 @@ impl Input {
     pub(crate) async fn resized(&mut self, size: v1::TerminalSize) -> Result<(), Refusal> {
         let size = TerminalSize::new(size.rows, size.columns)
             .ok_or_else(|| Refusal::invalid("size", "is not that of a terminal"))?;
-        if self.record(Entry::Resize(size)).await { Ok(()) } else { Err(not_recorded()) }
+        if self.record(Entry::Resize(recorded(size))).await { Ok(()) } else { Err(not_recorded()) }
     }
 
     /// Records a signal. Returns an error if it must not be sent.
@@ -165,7 +165,7 @@ impl Input {
         let signal = TerminalSignal::from_number(i32::from(wanted).unsigned_abs());
         // A process without input has no recording.
         let Some(signal) = signal.filter(|_| self.recorder.is_some()) else { return Ok(()) };
-        if self.record(Entry::Signal(signal)).await {
+        if self.record(Entry::Signal(signal.number())).await {
             return Ok(());
         }
         // A full recording must not keep a client from ending a process.
@@ -234,7 +234,12 @@ pub(crate) async fn recording(
             .ok_or(std::io::ErrorKind::InvalidInput)
             .map_err(std::io::Error::from)?;
         let timestamp = UnixMillis::now().seconds();
-        Recording::begin(&path, &Header { size, term: "", timestamp, title: &title }, limit, &allowance)
+        Recording::begin(
+            &path,
+            &Header { size: recorded(size), term: "", timestamp, title: &title },
+            limit,
+            &allowance,
+        )
     });
     let failed = |why: String| {
         tracing::error!(why, "the recording of a process cannot begin");
@@ -248,4 +253,9 @@ pub(crate) async fn recording(
         RecordingError::NoRoom => run.no_room(NOTHING_STARTED).into(),
         error => failed(chain(&error)),
     })
+}
+
+/// Returns the size in the form of a recording.
+fn recorded(size: TerminalSize) -> Size {
+    Size { rows: size.rows(), columns: size.columns() }
 }

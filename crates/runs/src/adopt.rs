@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::record::{LaunchFingerprint, Layer, Linked, Ownership, Place, Record, Spec, Started};
 use containers::{
     Boundary, ContainerCgroup, ContainerId, ContainerState, Hardening, HostProcess, ImageReference,
     Inspection, LeftoversEnded, MountSlot, RunUser, UsableImage,
@@ -22,7 +23,6 @@ use gateway::{Policy, Profile};
 use host_launch::Owner;
 use jail::Mount;
 use refusal::chain;
-use store::run::{LaunchFingerprint, Layer, Linked, Ownership, Place, Record, Spec, Started};
 use tokio::task::block_in_place;
 
 use crate::boundary;

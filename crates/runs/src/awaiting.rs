@@ -1,9 +1,9 @@
 //! Message for a call that is not made, because its run is frozen while a reviewer is asked about another call.
 
+use crate::record::Hold;
 use gateway::{Approval, ApprovalState, Gateway};
 use operations::Reason;
 use refusal::Refusal;
-use store::run::Hold;
 
 use crate::run::Run;
 

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::record::{Record, Spec, Workspace};
 use audit::{Event, Kind};
 use gateway::Profile;
 use gateway::policy::{ContainerPaths, RootMode};
 use identity::{Principal, RunId};
 use operations::Reason;
 use refusal::{Refusal, chain};
-use store::run::{Record, Spec, Workspace};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::launch::wanted;
@@ -18,6 +18,7 @@ use crate::registry::{Runs, user_among};
 use crate::request::Parsed;
 use crate::run::Run;
 use crate::shared::Shared;
+use crate::stored;
 use crate::{task, variables};
 
 impl Runs {
@@ -80,7 +81,7 @@ impl Runs {
         let (id, inserted) = (record.id, record.clone());
         let stored = self.store.with(move |store| {
             let request = request.as_ref().map(|(id, digest)| (id.as_str(), digest.as_slice()));
-            store.insert_run_with(&inserted, request, &secrets)
+            stored::insert(store, &inserted, request, &secrets)
         });
         stored.await.map_err(|error| {
             if error.is_conflict() {

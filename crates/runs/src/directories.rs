@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use crate::record::{Record, Workspace};
 use identity::RunId;
 use jail::Keeps;
-use store::run::{Record, Workspace};
 
 use crate::remove::remove_tree;
 

@@ -5,16 +5,17 @@
 
 use std::time::Duration;
 
+use crate::record::Record;
 use identity::RunId;
 use operations::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
-use store::run::Record;
 
 use crate::registry::Runs;
 use crate::request::duration;
 use crate::run::{Command, Extend};
 use crate::shared::Shared;
+use crate::stored;
 
 impl Runs {
     /// Gives a run a longer `ttl`, counted from READY.
@@ -60,8 +61,7 @@ impl Shared {
             Some(has) if has == ttl => return Ok(record),
             Some(_) => record.extended = Some(ttl),
         }
-        let kept = record.clone();
-        let stored = self.runs.store.with(move |store| store.update_run(&kept)).await;
+        let stored = stored::update(&self.runs.store, &record).await;
         stored.map_err(|error| Refusal::internal("keeping the run's new ttl", &chain(&error)))?;
         self.record.send_modify(|record| record.extended = Some(ttl));
         let details = json!({ "state": record.state.as_str(), "ttl_s": ttl.as_secs(), "by": by });

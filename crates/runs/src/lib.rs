@@ -24,6 +24,7 @@ mod mounting;
 mod placed;
 mod quota;
 mod reattach;
+pub mod record;
 mod recover;
 mod registry;
 mod remove;
@@ -34,7 +35,10 @@ mod root_layer;
 mod run;
 mod shared;
 mod shown_token;
+pub mod stored;
 mod task;
+#[doc(hidden)]
+pub mod testing;
 mod token;
 mod trash;
 mod uploads;

@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use crate::record::Ownership;
 use containers::{
     Access, Boundary, EtcFiles, Hardening, HostUser, IdMap, MountError, MountSlot, MountSpec, Propagation,
     RunUser, UserMap,
@@ -13,7 +14,6 @@ use operations::Reason;
 use refusal::{Refusal, chain};
 use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, StatVfsMountFlags};
 use rustix::io::Errno;
-use store::run::Ownership;
 
 use crate::linked::InPlace;
 use crate::resources::RunResources;

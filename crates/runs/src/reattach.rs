@@ -18,12 +18,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::record::{EndCause, Record, State};
 use containers::{KillMethod, LeftoversEnded};
 use gateway::Policy;
 use identity::{CallId, RunId};
 use refusal::chain;
 use serde_json::json;
-use store::run::{EndCause, Record, State};
 use timestamp::{Timestamp, micros};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
@@ -35,6 +35,7 @@ use crate::registry::Runs;
 use crate::remove::remove_tree;
 use crate::run::Run;
 use crate::shared::Shared;
+use crate::stored;
 use crate::task;
 
 /// Runs that are checked, or containers that are removed, at the same time.
@@ -232,16 +233,17 @@ impl Runs {
         if let Some(failure) = &record.failure {
             details["failure"] = failure.as_str().into();
         }
-        let (kept, event) = (record.clone(), record.event(details));
+        let event = record.event(details);
         let stored = if unmade {
             tracing::warn!(run = %record.id, "a run whose creation was not finished before the restart is removed");
             let run = record.id.to_string();
             remove_tree(self.launcher.directories.run_state(&run)).await;
             remove_tree(self.launcher.directories.run_log(&run)).await;
             remove_tree(self.launcher.directories.private(&run)).await;
-            self.store.with(move |store| store.delete_run(kept.id)).await
+            let id = record.id;
+            self.store.with(move |store| store.delete_run(id)).await
         } else {
-            self.store.with(move |store| store.update_run(&kept)).await
+            stored::update(&self.store, &record).await
         };
         stored.map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
         if self.audit.enqueue(event).await.is_err() {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::record::{Kept, Record, Spec, State, Workspace};
 use audit_service::AuditLog;
 use gateway::Gateway;
 use identity::{DeletedTokens, Principal, RunId, run_of_token};
@@ -11,7 +12,6 @@ use operations::Reason;
 use parking_lot::{Mutex, MutexGuard};
 use refusal::{Refusal, chain};
 use store::Store;
-use store::run::{Kept, Record, Spec, State, Workspace};
 use store::spool::Spool;
 use tokio::sync::{Notify, Semaphore, broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -22,6 +22,7 @@ use crate::launch::Launcher;
 use crate::remove::remove_tree;
 use crate::run::{Command, Run};
 use crate::shown_token::ShownToken;
+use crate::stored;
 
 /// Changes of state that a slow watcher may miss before it has to list the runs again.
 const CHANGES: usize = 1_024;
@@ -96,8 +97,8 @@ impl Runs {
         let mut earlier = Vec::new();
         let mut ended = BTreeMap::new();
         let mut kept: BTreeMap<_, _> =
-            store.workspaces()?.into_iter().map(|workspace| (workspace.id, workspace)).collect();
-        for record in store.runs()? {
+            stored::workspaces(&store)?.into_iter().map(|workspace| (workspace.id, workspace)).collect();
+        for record in stored::all(&store)? {
             if !record.state.has_ended() && record.started.is_none() {
                 // The run was not completely made, and never used.
                 launcher.directories.remove_workspace(record.id).await;
@@ -113,7 +114,7 @@ impl Runs {
                 && !kept.contains_key(&record.id)
                 && launcher.directories.workspace(&record.id.to_string()).is_dir()
             {
-                store.insert_workspace(&workspace)?;
+                stored::insert_workspace(&store, &workspace)?;
                 kept.insert(record.id, workspace);
             }
             if record.state.has_ended() {

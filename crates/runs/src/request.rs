@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::record::{Limits, Spec, Workspace};
 use containers::MountSpec;
 use gateway::policy::RootMode;
 use gateway::{Policy, Profile};
@@ -11,7 +12,6 @@ use identity::{Principal, RunId};
 use operations::Reason;
 use redact::Redactor;
 use refusal::Refusal;
-use store::run::{Limits, Spec, Workspace};
 use timestamp::duration_from_wire;
 use wire::v1;
 

@@ -12,13 +12,13 @@ use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use crate::record::Place;
 use containers::{GROUP_PATH, HostUser, MountError, MountSlot, MountSpec, PASSWD_PATH, host_files};
 use host_launch::Owner;
 use operations::Reason;
 use refusal::Refusal;
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, StatVfsMountFlags, Uid};
 use rustix::io::Errno;
-use store::run::Place;
 use tokio::task::block_in_place;
 
 /// Most top directories of a root. No image has so many.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use crate::record::{Held, Hold, Record, Spec, State, Workspace};
 use executor::Lanes;
 use gateway::RunScope;
 use identity::TokenHash;
@@ -11,7 +12,6 @@ use operations::{Operation, Reason};
 use parking_lot::{Mutex, RwLock};
 use refusal::Refusal;
 use store::allowance::Allowance;
-use store::run::{Held, Hold, Record, Spec, State, Workspace};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::record::Spec;
 use gateway::Profile;
 use operations::{Environment, Reason};
 use refusal::Refusal;
-use store::run::Spec;
 
 /// Checks the limits of the variables in a request, each kind alone and both together.
 pub(crate) fn parse(

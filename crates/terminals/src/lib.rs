@@ -21,7 +21,7 @@ use identity::{Principal, Role, SessionId};
 use operations::Reason;
 use refusal::{Refusal, chain};
 use runs::{Busy, Run, Runs};
-use store::recording::{Header, Recorder, Recording, RecordingError};
+use store::recording::{Header, Recorder, Recording, RecordingError, Size};
 use timestamp::UnixMillis;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::Status;
 use wire::v1::{self, open_terminal_response::Event as Shown};
-use worker_protocol::client::{Finished, LaneError};
+use worker_protocol::client::{Finished, LaneError, TerminalSize};
 use worker_protocol::convert::Reply;
 
 use pause::Pause;
@@ -222,7 +222,7 @@ async fn record_at(
     let begun = tokio::task::spawn_blocking(move || {
         let timestamp = UnixMillis::now().seconds();
         let title = format!("session {session} in run {run}");
-        let header = Header { size, term: &term, timestamp, title: &title };
+        let header = Header { size: recorded(size), term: &term, timestamp, title: &title };
         Recording::begin(&path, &header, limit, &allowance)
     });
     let begun = begun.await.map_err(|error| Refusal::internal("beginning the recording", &error))?;
@@ -263,4 +263,9 @@ where
             End { cause, finished: Err(LaneError::Cancelled), metered: Metered::default() }
         }
     }
+}
+
+/// Returns the size in the form of a recording.
+fn recorded(size: TerminalSize) -> Size {
+    Size { rows: size.rows(), columns: size.columns() }
 }

@@ -1,5 +1,6 @@
 //! Approvals against a clock that is set forward and back while calls wait.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use gateway::{
 };
 use identity::{CallId, Role, Roles, RunId};
 use operations::{Operation, Write};
-use store::run::Record;
+use runs::record::Record;
 use store::{Store, StoredApproval};
 use timestamp::{Clock, UnixMillis};
 use tokio::sync::oneshot;
@@ -214,8 +215,8 @@ async fn an_approval_of_an_older_release_is_cancelled_with_its_reason() {
     let scene = Scene::new();
     let (approval, _settled) = scene.asks().await;
     let id = &approval.approval_id;
-    let run = Record { id: RunId::parse(&approval.run_id).unwrap(), ..store::testing::record() };
-    scene.store.insert_run(&run, None).unwrap();
+    let run = Record { id: RunId::parse(&approval.run_id).unwrap(), ..runs::testing::record() };
+    runs::stored::insert(&scene.store, &run, None, &BTreeMap::new()).unwrap();
     let stored = scene.store.approvals().unwrap().0.pop().unwrap();
     // As it was stored before approvals were bound to what a call uses.
     let mut head: serde_json::Value = serde_json::from_slice(&stored.approval).unwrap();

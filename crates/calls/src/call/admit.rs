@@ -9,7 +9,7 @@ use jail::Mount;
 use operations::{Lane, Reason};
 use refusal::Refusal;
 use runs::Run;
-use store::run::Spec;
+use runs::record::Spec;
 
 use super::beside::Patience;
 use super::parse::Parsed;

@@ -7,8 +7,8 @@ use gateway::limits::concurrency::Turn;
 use gateway::{Approval, ApprovalState, Form, Permit, Ticket};
 use operations::{Bound, Lane, Reason};
 use refusal::Refusal;
+use runs::record::State;
 use runs::{OnStop, Run};
-use store::run::State;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 

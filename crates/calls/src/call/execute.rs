@@ -14,6 +14,7 @@ use super::close::Close;
 use super::record::{Journal, Times};
 use super::respond::ResponseFormat;
 use super::surroundings::Surroundings;
+use super::to_spool::ToSpool;
 use super::{Admitted, CallTask};
 
 /// Wraps the outcome of an operation of a process. The process's own usage is counted when it ends.
@@ -118,7 +119,7 @@ impl CallTask {
     /// Returns the sink for the output of an operation.
     fn output(&self, operation: &Operation) -> Result<Arc<dyn OutputSink>, ToolFailure> {
         match &self.client.download {
-            _ if !operation.is_download() => Ok(Arc::new(self.call.output.clone())),
+            _ if !operation.is_download() => Ok(Arc::new(ToSpool(self.call.output.clone()))),
             Some(download) => Ok(download.clone()),
             None => {
                 let message = "a download needs a connected client: call DownloadFile or DownloadArchive, and again after a restart of the daemon";

@@ -13,7 +13,7 @@ use identity::Principal;
 use operations::Reason;
 use refusal::Refusal;
 use runs::Run;
-use store::run::Hold;
+use runs::record::Hold;
 use timestamp::UnixMillis;
 use tokio::sync::oneshot;
 

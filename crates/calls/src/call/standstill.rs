@@ -20,7 +20,7 @@ use identity::RunId;
 use operations::Reason;
 use refusal::Refusal;
 use runs::Run;
-use store::run::Hold;
+use runs::record::Hold;
 
 use crate::Calls;
 

@@ -30,7 +30,7 @@ pub fn show(
         ("", "") => return Err(Refusal::invalid("run_id", "give a run, or an agent")),
         ("", agent) => {
             identity::check_client_name("agent_id", agent)?;
-            let of_agent = |record: &store::run::Record| {
+            let of_agent = |record: &runs::record::Record| {
                 record.spec.agent_id == agent
                     && !record.state.has_ended()
                     && record.spec.principal == principal.name

@@ -45,7 +45,7 @@ impl Opened {
     /// Takes over the runs, approvals, processes and calls that an earlier daemon left.
     pub(super) async fn recover(self) -> anyhow::Result<Recovered> {
         let audit = self.log.audit.clone();
-        let living = self.store.living_runs().map_err(broken_store)?;
+        let living = runs::stored::living(&self.store).map_err(broken_store)?;
         let open = recovery::look(&audit, &self.store, &living).await?;
         let waiting_approvals = WaitingApprovals::read(&self.store, &audit).await?;
         self.record_start().await?;

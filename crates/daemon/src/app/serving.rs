@@ -13,6 +13,7 @@ use identity::Access;
 use listener::{Certificates, GuardLayer, Socket, Tokens};
 use oidc::Issuers;
 use runs::DiskWatch;
+use serde_json::json;
 use store::StateDisk;
 use store::spool::Spool;
 use tokio::signal::unix::{SignalKind, signal};
@@ -213,10 +214,14 @@ fn keep_log(parts: &Parts, maintenance: Maintenance, cursor: Arc<RecoveryCursor>
 
 /// Watches the spool, and records when command output can no longer be stored and when it can again.
 async fn watch_spool(spool: Arc<Spool>, audit: Arc<AuditLog>, stop: CancellationToken) {
-    let record = |event| {
+    let record = |why: Option<String>| {
         let audit = audit.clone();
+        let details = match why {
+            Some(why) => json!({ "state": "spool_off", "why": why }),
+            None => json!({ "state": "spool_on" }),
+        };
         async move {
-            let _ = audit.enqueue(event).await;
+            let _ = audit.enqueue(Event::new(Kind::DiskSpace).details(details)).await;
         }
     };
     spool.watch(record, stop).await;

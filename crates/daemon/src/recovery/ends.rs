@@ -2,9 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use audit::{Event, Kind, Record};
+use audit::{Event, Hash, Kind, Record};
 use identity::SessionId;
-use store::{Mark, Marked};
+
+/// A position in the log: the number and hash of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) sequence: u64,
+    pub(super) hash: Hash,
+}
+
+/// A position in the log and the records that opened what was open there, without their input.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Marked {
+    pub(super) mark: Mark,
+    pub(super) open: Vec<Event>,
+}
 
 /// Calls and sessions that have begun and not ended.
 #[derive(Default)]

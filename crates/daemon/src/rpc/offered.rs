@@ -10,7 +10,7 @@ use gateway::{
     EXEC_READ_ONLY, Effect, Gateway, Grant, McpServer, Permissions, Policy, Scope, Subject, Verdict, covers,
 };
 use operations::McpTool;
-use store::run::Spec;
+use runs::record::Spec;
 use timestamp::UnixMillis;
 
 /// The policy and permissions that hold for one agent now.

@@ -13,9 +13,9 @@ use operations::Reason;
 use processes::Processes;
 use prost::Message as _;
 use refusal::{Refusal, chain};
+use runs::record::{Hold, Record};
 use runs::{Parsed, Quotas, Runs, hide_secrets, parse_request};
 use sha2::{Digest as _, Sha256};
-use store::run::{Hold, Record};
 use timestamp::Timestamp;
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_util::sync::CancellationToken;
@@ -134,7 +134,7 @@ impl Service {
             return Ok(None);
         }
         let id = request_id.to_owned();
-        let found = self.runs.store.with(move |store| store.run_by_request(&id)).await;
+        let found = self.runs.store.with(move |store| runs::stored::by_request(store, &id)).await;
         match found.map_err(|error| Refusal::internal("looking a run up", &chain(&error)))? {
             None => Ok(None),
             Some((record, made)) if made == digest => match self.runs.launched(record.id).await {

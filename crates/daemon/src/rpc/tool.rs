@@ -10,11 +10,10 @@ use operations::transport::MESSAGE;
 use prost::Message as _;
 use refusal::{Refusal, chain};
 use runs::Runs;
-use store::spool::{Piece, Spool};
+use store::spool::{Piece, Spool, Stream};
 use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::tool_service_server::ToolService;
-use worker_protocol::client::OutputStream;
 
 use super::deadline::deadline;
 use super::offered::Offered;
@@ -94,7 +93,7 @@ impl Service {
     async fn output(
         &self,
         call: &Found,
-        stream: OutputStream,
+        stream: Stream,
         offset: Option<u64>,
         most: usize,
     ) -> Result<Option<v1::OutputChunk>, Refusal> {
@@ -156,8 +155,8 @@ impl ToolService for Service {
         let asked = [request.stdout_offset, request.stderr_offset].into_iter().flatten().count();
         let share = PIECES.saturating_sub(found.response.encoded_len()) / asked.max(1);
         let most = most.min(share.max(LEAST_PIECE));
-        let stdout = self.output(&found, OutputStream::Stdout, request.stdout_offset, most).await?;
-        let stderr = self.output(&found, OutputStream::Stderr, request.stderr_offset, most).await?;
+        let stdout = self.output(&found, Stream::Stdout, request.stdout_offset, most).await?;
+        let stderr = self.output(&found, Stream::Stderr, request.stderr_offset, most).await?;
         answer(v1::GetCallResponse { call: Some(found.response), stdout, stderr })
     }
 

@@ -5,9 +5,9 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::record::{Record, Workspace};
 use containers::{Amount, Commands, Group, Measured};
 use identity::RunId;
-use store::run::{Record, Workspace};
 
 use super::DiskWatch;
 use crate::quota::Found;

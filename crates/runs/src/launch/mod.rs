@@ -17,6 +17,7 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::record::{LaunchFingerprint, Layer, Limits, Ownership, Place, Record, Started, Workspace};
 use containers::{
     Access, Boundary, ContainerId, ContainerName, ContainerSpec, Engine, EngineFacts, EtcFiles, Hardening,
     ImageReference, ImageRefused, Inspection, MountSpec, Quota, Root, RunAs, RunFacts, RunUser, Tmp,
@@ -29,7 +30,6 @@ use host_launch::Owner;
 use identity::{Principal, RunId};
 use operations::{Environment, Reason};
 use refusal::Refusal;
-use store::run::{LaunchFingerprint, Layer, Limits, Ownership, Place, Record, Started, Workspace};
 use tokio::task::block_in_place;
 
 use crate::default_image::DefaultImageSource;

@@ -3,6 +3,7 @@
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 
+use crate::record::{Place, Record};
 use containers::{
     ContainerName, ContainerSpec, Hardening, HostUser, MountError, MountSpec, OverlayError, RunUser,
     UsableImage,
@@ -12,7 +13,6 @@ use host_launch::Owner;
 use identity::Principal;
 use operations::Reason;
 use refusal::{Refusal, chain};
-use store::run::{Place, Record};
 use tokio::task::block_in_place;
 
 use super::Launcher;

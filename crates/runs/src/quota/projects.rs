@@ -10,13 +10,13 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 
+use crate::record::{Record, Workspace};
 use containers::{Amount, ProjectId, ProjectQuotas, Quota};
 use identity::RunId;
 use parking_lot::{Mutex, MutexGuard};
 use refusal::chain;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
-use store::run::{Record, Workspace};
 use wire::v1;
 
 use super::account::Found;
@@ -104,7 +104,7 @@ impl Projects {
         match assigned {
             Ok(now) if now == Some(project) => {}
             Ok(_) => {
-                self.does_without(run, &io::Error::other("the directory's quota project could not be set"))
+                self.does_without(run, &io::Error::other("the directory's quota project could not be set"));
             }
             Err(error) => self.does_without(run, &error),
         }

@@ -76,7 +76,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::{SettledApproval, Store};
-    use crate::database::tests::record;
+    use crate::database::tests;
 
     const MOST: u32 = 10;
     const MOST_BYTES: u32 = 10_000;
@@ -86,15 +86,13 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("store.db");
         let store = Store::open(&path, crate::database::OutcomeBounds::WIDE).unwrap();
-        let (run, other) = (record(), record());
-        store.insert_run(&run, None).unwrap();
-        store.insert_run(&other, None).unwrap();
+        let (run, other) = (tests::run(&store), tests::run(&store));
         let settle = |run: &str, at: u64, approval: &[u8]| {
             let (approval_id, run_id) = (format!("{run} {at:06}"), run.to_owned());
             let settled = SettledApproval { approval_id, run_id, at, approval: approval.to_vec() };
             store.settle_within(&settled, MOST, MOST_BYTES).unwrap();
         };
-        let (id, other_id) = (run.id.to_string(), other.id.to_string());
+        let (id, other_id) = (run.to_string(), other.to_string());
         for number in 0..u64::from(MOST) + 5 {
             settle(&id, number, number.to_string().as_bytes());
         }
@@ -111,7 +109,7 @@ mod tests {
             let bytes = std::fs::read(entry.unwrap().path()).unwrap();
             assert!(!bytes.windows(7).any(|part| part == b"hunter2"));
         }
-        store.delete_run(other.id).unwrap();
+        store.delete_run(other).unwrap();
         assert_eq!(store.settled_approvals().unwrap(), [b"hunter2"]);
     }
 }

@@ -140,15 +140,14 @@ mod tests {
 
     use super::{MAX_SESSIONS, Taken, Turn};
     use crate::database::Store;
-    use crate::database::tests::record;
+    use crate::database::tests::run;
 
     fn store() -> (tempfile::TempDir, Store, RunId) {
         let directory = tempfile::tempdir().unwrap();
         let store =
             Store::open(&directory.path().join("store.db"), crate::database::OutcomeBounds::WIDE).unwrap();
-        let run = record();
-        store.insert_run(&run, None).unwrap();
-        (directory, store, run.id)
+        let run = run(&store);
+        (directory, store, run)
     }
 
     fn wanted(run: RunId, session: &str, max_turns: u32, request: Option<&str>) -> Turn {

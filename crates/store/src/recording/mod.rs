@@ -21,7 +21,7 @@ use sha2::{Digest as _, Sha256};
 use crate::allowance::{Allowance, Purpose, cost};
 use cast::Encoder;
 
-pub use cast::{Entry, Header};
+pub use cast::{Entry, Header, Size};
 
 /// Reason why an event was not recorded.
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +96,7 @@ impl Recording {
         match std::fs::remove_file(&self.path) {
             Ok(()) => self.allowance.give_back(cost(self.bytes)),
             Err(error) => {
-                tracing::warn!(%error, "the recording of a session that did not start was not removed")
+                tracing::warn!(%error, "the recording of a session that did not start was not removed");
             }
         }
     }
@@ -216,9 +216,8 @@ mod tests {
 
     use bytes::Bytes;
     use sha2::{Digest as _, Sha256};
-    use worker_protocol::client::{TerminalSignal, TerminalSize};
 
-    use super::{Entry, Header};
+    use super::{Entry, Header, Size};
     use super::{Recorder, Recording, RecordingError, digest_of, taken_by};
     use crate::allowance::Allowance;
 
@@ -233,8 +232,7 @@ mod tests {
         allowance: &Arc<Allowance>,
     ) -> (PathBuf, Result<Recording, RecordingError>) {
         let path = directory.join("sessions/run/session.cast");
-        let header =
-            Header { size: TerminalSize::new(24, 80).unwrap(), term: "xterm", timestamp: 0, title: "t" };
+        let header = Header { size: Size { rows: 24, columns: 80 }, term: "xterm", timestamp: 0, title: "t" };
         let recording = Recording::begin(&path, &header, limit, allowance);
         (path, recording)
     }
@@ -246,7 +244,7 @@ mod tests {
         let mut recorder = Recorder::new(recording);
         recorder.add(Entry::Input(Bytes::from_static(b"ls\r"))).await.unwrap();
         recorder.add(Entry::Output(Bytes::from_static(b"a\xe2"))).await.unwrap();
-        recorder.add(Entry::Signal(TerminalSignal::Int)).await.unwrap();
+        recorder.add(Entry::Signal(2)).await.unwrap();
         let digest = recorder.finish().await.unwrap();
         let content = std::fs::read(&path).unwrap();
         assert_eq!(digest.bytes, content.len() as u64);

@@ -9,11 +9,10 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use seal::StreamKey;
 use tempfile::TempDir;
 use tokio::time::Instant;
-use worker_protocol::client::OutputStream::{Stderr, Stdout};
-use worker_protocol::client::{OutputSink as _, OutputStream};
 
+use super::Stream::{Stderr, Stdout};
 use super::ledger::Key;
-use super::{Bounds, Output, Piece, Spool, Unkept, WRITERS};
+use super::{Bounds, Output, Piece, Spool, Stream, Unkept, WRITERS};
 
 const WIDE: Bounds = Bounds { max_total: 1 << 30, min_free: 0 };
 const MIB: usize = 1 << 20;
@@ -61,10 +60,10 @@ fn noise(length: usize) -> Bytes {
     (0..length).map(|_| next()).collect()
 }
 
-async fn write(output: &Output, stream: OutputStream, from: usize, data: &Bytes) {
+async fn write(output: &Output, stream: Stream, from: usize, data: &Bytes) {
     for (i, piece) in data.chunks(64 * 1024).enumerate() {
         let offset = (from + i * 64 * 1024) as u64;
-        output.take(stream, offset, data.slice_ref(piece)).await;
+        output.put(stream, offset, data.slice_ref(piece)).await;
     }
 }
 
@@ -229,7 +228,7 @@ async fn the_oldest_finished_calls_are_evicted_and_no_running_one() {
     write(&output, Stdout, FULL, &noise(5 * FULL)).await;
     assert_eq!(output.kept(), [4 * FULL as u64, 0]);
     assert_eq!(kept(&spool, run, new).await, [0, 0]);
-    output.take(Stderr, 0, noise(10)).await;
+    output.put(Stderr, 0, noise(10)).await;
     output.finish().await;
     assert_eq!(kept(&spool, run, running).await, [4 * FULL as u64, 0]);
     let next = finished(&spool, run, 10).await;
@@ -255,7 +254,7 @@ async fn c4_a_full_disk_loses_only_spooled_output() {
     });
     write(&output, Stdout, 0, &data).await;
     // Nothing is kept behind a gap, and no empty file is left.
-    output.take(Stderr, 0, noise(10)).await;
+    output.put(Stderr, 0, noise(10)).await;
     output.finish().await;
     let piece = spool.read(run, call, Stdout, 0, usize::MAX).await.unwrap();
     assert!((500_000..MIB as u64).contains(&piece.kept), "{}", piece.kept);
@@ -325,7 +324,7 @@ async fn a_disk_that_does_not_answer_holds_a_call_back_once() {
     let hung = spool.writers.clone().acquire_many_owned(WRITERS.try_into().unwrap()).await.unwrap();
     let began = Instant::now();
     for (stream, offset) in [(Stdout, 0), (Stdout, 10), (Stderr, 0)] {
-        output.take(stream, offset, noise(10)).await;
+        output.put(stream, offset, noise(10)).await;
     }
     assert_eq!(began.elapsed(), super::output::PATIENCE);
     output.finish().await;

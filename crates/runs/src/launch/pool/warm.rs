@@ -4,6 +4,7 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
+use crate::record::{Ownership, Record};
 use containers::{
     Access, Boundary, ContainerId, ContainerSpec, ContainerState, HostUser, IdMap, Inspection, MountError,
     MountSlot, MountSpec, Propagation, Root, RunUser, UsableImage,
@@ -13,7 +14,6 @@ use identity::RunId;
 use jail::Mount;
 use operations::{Environment, Reason};
 use refusal::{Refusal, chain};
-use store::run::{Ownership, Record};
 use tokio::task::block_in_place;
 
 use super::owner_maps::OwnerMaps;

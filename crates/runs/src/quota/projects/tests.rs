@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::*;
-use store::testing::record;
+use crate::testing::record;
 
 const MOST: Amount = Amount { bytes: 1 << 20, files: 100 };
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::run::{Limits, Record, Spec, Workspace};
+use crate::record::{Limits, Record, Spec, Workspace};
 use identity::RunId;
 
 /// A run that is about to be made.

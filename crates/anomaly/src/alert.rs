@@ -1,4 +1,4 @@
-//! An alert of an anomaly rule: its cause, the measure taken, and the deliveries. The store keeps it as JSON.
+//! An alert of an anomaly rule: its cause, the measure taken, and the deliveries. It is stored as JSON.
 //!
 //! ```text
 //!             condition holds again within the span: counted
