@@ -179,7 +179,7 @@ async fn r2_connections_are_bounded_for_each_address() {
         }
     };
     tokio::time::timeout(PATIENCE, again).await.expect("no place came back");
-    assert!(daemon.log().contains("connections were turned away"), "{}", daemon.log());
+    assert!(daemon.log().contains("connections were refused"), "{}", daemon.log());
 }
 
 /// What was refused for a limit, and the limit's key.
@@ -521,7 +521,7 @@ async fn r1_a_flood_of_handshakes_is_turned_away_and_every_read_succeeds() {
     eprintln!("{count} reads while {answered} of {handshakes} handshakes were answered, {grown} bytes more");
     // Those over the address's budget were ended without an answer, and counted.
     assert!(answered >= 50 && answered < handshakes, "{answered} answered");
-    assert!(daemon.log().contains("connections were turned away"), "{}", daemon.log());
+    assert!(daemon.log().contains("connections were refused"), "{}", daemon.log());
     assert!(grown < 128 << 20, "{grown} bytes more");
 }
 
