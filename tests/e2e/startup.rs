@@ -69,7 +69,7 @@ async fn a_bad_configuration_is_refused_with_every_problem_named() {
 }
 
 #[tokio::test]
-async fn without_an_engine_the_daemon_says_so_and_ends() {
+async fn a_daemon_without_an_engine_reports_it_and_ends() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().display();
     let config = written(
@@ -220,7 +220,7 @@ async fn a_hangup_loads_the_policy_again() {
 }
 
 #[tokio::test]
-async fn without_a_jail_the_daemon_says_so_and_ends() {
+async fn a_daemon_without_a_jail_reports_it_and_ends() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().display();
     let config = written(

@@ -69,7 +69,7 @@ async fn v2_a_process_that_is_never_the_same_ends_with_its_command_or_its_contai
 
 /// One command's end takes nothing of another that runs beside it.
 #[tokio::test]
-async fn v2_a_command_beside_it_goes_on() {
+async fn v2_a_command_beside_it_continues() {
     let (daemon, mut inside) = enter().await;
     let mut beside = inside.again(&daemon).await;
     let other = tokio::spawn(async move {

@@ -500,7 +500,7 @@ async fn shakes_hands(address: SocketAddr, times: u32) -> u32 {
 
 /// 2,000 handshakes, and 200,000 with `COFFERDAM_LONG`, while another client reads.
 #[tokio::test(flavor = "multi_thread")]
-async fn r1_a_flood_of_handshakes_is_turned_away_and_every_read_succeeds() {
+async fn r1_a_flood_of_handshakes_is_refused_and_every_read_succeeds() {
     let certificates = Certificates::make(&[]);
     let tcp = certificates.listen("tokens: {}");
     let daemon = Daemon::start_with(Setup { tcp, ..Default::default() }).await;

@@ -196,7 +196,7 @@ fn ready(host_worker: &Hand) -> String {
 }
 
 #[test]
-fn a_process_that_waits_serves_one_operation_and_its_death_costs_none() {
+fn a_waiting_process_serves_one_operation_and_its_death_costs_none() {
     let scratch = Scratch::new();
     let mut host_worker = scratch.host_worker();
     let mut served = Vec::new();

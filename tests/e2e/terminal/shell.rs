@@ -171,7 +171,7 @@ async fn coffer_ends_with_the_exit_code_of_the_shell() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn coffer_says_that_the_run_is_paused_for_its_terminal() {
+async fn coffer_reports_that_the_run_is_paused_for_its_terminal() {
     let daemon = Daemon::start().await;
     let mut run = run(&daemon).await;
     let mut desk = Desk::sit(&daemon, &[run.id(), "--paused"]);
