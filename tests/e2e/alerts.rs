@@ -1,4 +1,4 @@
-//! Anomalies, from the call that looks wrong to the webhook that says so.
+//! Tests anomaly detection, from the suspicious call to the webhook that reports it.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! How much at once: real commands in a real container, and places that come back whatever becomes of a call.
+//! Tests the number of calls at once: real commands in a real container, and slots that are returned however a call ends.
 
 use std::time::Duration;
 

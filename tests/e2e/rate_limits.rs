@@ -1,4 +1,4 @@
-//! How often: through the API, in an agent's dialect, shown, changed and imposed.
+//! Tests rate limits: through the API, in an agent's dialect, shown, changed and imposed.
 
 use std::time::Duration;
 

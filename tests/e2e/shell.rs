@@ -1,4 +1,4 @@
-//! Scripts: what runs them, how they end, and who may.
+//! Tests scripts: their shell, their end, and who may run them.
 
 use std::path::Path;
 use std::process::Stdio;

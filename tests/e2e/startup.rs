@@ -1,4 +1,4 @@
-//! The daemon's own beginning and end: what is missing is named, what is held by another is left alone.
+//! Tests start and stop of the daemon: it names missing things, and leaves things of others alone.
 
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What commands write: as it comes, at any pace, and afterwards by offset.
+//! Tests the output of commands: live, at any pace, and afterwards by offset.
 
 use std::path::Path;
 use std::time::Duration;

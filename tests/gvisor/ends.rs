@@ -1,4 +1,4 @@
-//! Nothing of a command is left when it is over: the sandbox's own table of processes says so.
+//! Tests that no process of a command is left after its end, by the sandbox's own table of processes.
 
 use harness::v1::kill_evidence::Method;
 use harness::{calls, until, v1};

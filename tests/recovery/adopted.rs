@@ -1,4 +1,4 @@
-//! Runs that outlive their daemon: taken over by the next one, in every respect what they were.
+//! Tests runs that outlive their daemon: the next daemon reattaches them unchanged.
 
 use harness::v1::call_response::Status;
 use harness::v1::run::State;

@@ -1,4 +1,4 @@
-//! What a run was given for all its life outlives the daemon: variables, secret ones among them, its ttl and its lease.
+//! Tests settings of a run that outlive the daemon: variables, secret ones among them, its ttl and its lease.
 
 use std::time::Duration;
 

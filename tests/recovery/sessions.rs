@@ -1,4 +1,4 @@
-//! Sessions that the next daemon goes on with.
+//! Tests sessions that the next daemon continues.
 
 use harness::session::{command, typed};
 use harness::v1::session::State as Session;

@@ -1,5 +1,5 @@
-//! X2, X3, C4: a command that wants more than there is ends with a reason that says what to change, and the next call
-//! works. What is not known is not said.
+//! X2, X3, C4: a command that exceeds a limit ends with a reason that says what to change, and the next call works. An unknown
+//! cause is not stated.
 
 use std::process::Command;
 use std::time::Duration;

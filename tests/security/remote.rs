@@ -1,4 +1,4 @@
-//! R1 to R3: clients over TCP that flood, dawdle, or show what does not count. The daemon serves everybody else meanwhile.
+//! R1 to R3: clients over TCP that flood, delay, or show invalid credentials. The daemon serves all others meanwhile.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

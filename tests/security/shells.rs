@@ -1,4 +1,4 @@
-//! Attacks on sessions by what runs in them.
+//! Attacks on sessions by commands in them.
 
 use harness::session::{command, typed};
 use harness::v1::session_result::State;

@@ -1,4 +1,4 @@
-//! C6: a root that commands can write to: what they plant there fools nobody but themselves.
+//! C6: a root that commands can write to: planted files deceive only the commands themselves.
 
 use std::collections::BTreeSet;
 use std::path::Path;

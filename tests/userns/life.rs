@@ -1,4 +1,4 @@
-//! How such a run lives and ends: its processes, its daemon.
+//! Tests the life and the end of such a run: its processes, its daemon.
 
 use harness::process::command;
 use harness::v1::run::State;

@@ -1,4 +1,4 @@
-//! What waits: the processes for the next operations, and an operation for the word that it may take effect.
+//! Tests waiting processes for the next operations, and operations that wait for `Go`.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // also outside of test functions
 
 mod support;

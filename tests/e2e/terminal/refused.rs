@@ -1,4 +1,4 @@
-//! Who gets no session, and what a client must not say.
+//! Tests refused sessions, and invalid messages of a client.
 
 use std::process::Command;
 use std::time::Duration;

@@ -159,13 +159,16 @@ async fn coffer_ends_with_the_exit_code_of_the_shell() {
     terminal.resize(9, 90);
     // The terminal is not coffer's controlling one, which the kernel would tell by itself.
     terminal.signal(Signal::WINCH);
-    terminal.types("while :; do case $(./probe window) in *' 9 90') break;; esac; done; echo si''zed\r").await;
+    terminal
+        .types("while :; do case $(./probe window) in *' 9 90') break;; esac; done; echo si''zed\r")
+        .await;
     terminal.sees("sized").await;
     terminal.types("exit 7\r").await;
     assert_eq!(terminal.ends(&plain()).await, 7);
     assert_idle(&run);
 
-    let mut terminal = OperatorTerminal::sit(&daemon, &[run.id(), "--cwd", "@state", "--", "sh", "-c", "pwd; kill -9 $$"]);
+    let mut terminal =
+        OperatorTerminal::sit(&daemon, &[run.id(), "--cwd", "@state", "--", "sh", "-c", "pwd; kill -9 $$"]);
     terminal.sees("/state").await;
     assert_eq!(terminal.ends(&plain()).await, 128 + 9);
 }

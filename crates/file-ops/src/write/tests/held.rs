@@ -1,4 +1,4 @@
-//! Effects that are held to what was seen: they happen to that, or not at all.
+//! Tests that an effect applies to the state that was shown, or not at all.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -1,4 +1,4 @@
-//! `write` of what was uploaded.
+//! Tests `write` of an uploaded file.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
