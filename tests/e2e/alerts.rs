@@ -1,4 +1,4 @@
-//! Anomalies, from the call that looks wrong to the webhook that says so.
+//! Tests anomaly detection, from the suspicious call to the webhook that reports it.
 
 use std::path::Path;
 
@@ -170,7 +170,7 @@ async fn restarted(daemon: &mut Daemon, run: RunHandle) -> RunHandle {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_loop_freezes_its_run_over_restarts_until_an_operator_lets_it_go() {
+async fn a_loop_freezes_its_run_over_restarts_until_an_operator_releases_it() {
     let (mut daemon, mut run) = daemon(LOOP_FREEZES, String::new()).await;
     let ticks = daemon.roots().join("w/ticks");
     let counted = || std::fs::read(&ticks).map_or(0, |ticks| ticks.len());
@@ -308,7 +308,7 @@ async fn a_webhook_that_always_fails_is_given_up_and_reported() {
 
 /// The detector waits for nobody, and nobody for it: calls are answered while the webhook's connection stays open.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_that_never_answers_holds_up_no_call() {
+async fn a_receiver_that_never_answers_delays_no_call() {
     let directory = tempfile::tempdir().unwrap();
     let (port, mut requests) = receiver().await;
     let config = webhook(port, &secret(directory.path()), ", timeout: 60s");

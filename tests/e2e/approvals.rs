@@ -1,4 +1,4 @@
-//! Consent: given once, by the right person, for exactly what was shown.
+//! Tests consent: given once, by the right person, for exactly the shown call.
 
 use harness::v1::approval::State;
 use harness::v1::call_response::Status;

@@ -1,4 +1,4 @@
-//! A line of one plain command does what it does in a shell, whichever way it is run.
+//! Tests that a line of one plain command has the same result as in a shell, in each way to run it.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Consent that several people give, and consent that is remembered: how far each goes, and no further.
+//! Tests consent by several people, and remembered consent: their exact extent.
 
 use harness::v1::approval::{Remember, State};
 use harness::v1::call_response::Status;

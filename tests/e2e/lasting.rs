@@ -139,7 +139,7 @@ async fn leases_and_ttls_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_paused_run_keeps_its_memory_and_its_ttl_goes_on() {
+async fn a_paused_run_keeps_its_memory_and_its_ttl_continues() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(lasting(600 * SECOND)).await;
     // What it holds is in its memory and nowhere else.

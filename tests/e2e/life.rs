@@ -1,4 +1,4 @@
-//! Runs while they live: what is mounted how, how many calls at once, and when they end by themselves.
+//! Tests living runs: their mounts, the number of calls at once, and their end by time.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};

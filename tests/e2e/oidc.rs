@@ -1,4 +1,4 @@
-//! Tokens of an issuer: who they name, what they open, and what becomes of them when its keys change.
+//! Tests tokens of an issuer: their principals, the methods that they open, and changes of the issuer's keys.
 
 use std::sync::Arc;
 use std::time::Duration;

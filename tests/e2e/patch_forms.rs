@@ -1,4 +1,4 @@
-//! Each form of a patch through the API: its reviewer sees what happens, and what does not fit asks nobody.
+//! Tests each form of a patch through the API: its reviewer sees the effect, and a patch that does not fit asks no reviewer.
 
 use std::fs;
 

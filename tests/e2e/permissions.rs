@@ -1,4 +1,4 @@
-//! Permissions given and taken at run time, and what policy says and would say.
+//! Tests permissions that are granted and revoked at run time, explanations and replays.
 
 use harness::v1::call_response::Status as CallStatus;
 use harness::v1::decide_approval_request::Decision;

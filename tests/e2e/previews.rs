@@ -1,5 +1,4 @@
-//! What a reviewer is shown is what happens: the shown difference, applied to what was there, gives what is there
-//! afterwards. Applied by the git command, which knows nothing of us.
+//! Tests that the effect equals the preview: the git command applies the shown diff to the old state, and gets the new one.
 
 use std::collections::BTreeMap;
 use std::fs;

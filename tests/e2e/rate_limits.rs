@@ -1,4 +1,4 @@
-//! How often: through the API, in an agent's tongue, shown, changed and imposed.
+//! Tests rate limits: through the API, in an agent's dialect, shown, changed and imposed.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ async fn sixty_four_callers_get_exactly_the_limit_and_the_others_a_retry_time() 
         );
     }
 
-    // In an agent's tongue it is an answer that a model can read.
+    // In an agent's dialect it is an answer that a model can read.
     let dialect = v1::DialectCall {
         dialect: "native".to_owned(),
         name: "read_file".to_owned(),

@@ -205,7 +205,7 @@ async fn a_timeout_leaves_the_session_usable() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_ends_says_how() {
+async fn a_session_that_ends_reports_the_cause() {
     let daemon = Daemon::start().await;
     for mut run in [harness_run(&daemon).await, bash_run(&daemon).await] {
         for (last, code) in [
@@ -238,7 +238,7 @@ async fn a_session_that_ends_says_how() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_a_limit_has_ended_has_failed_and_its_session_goes_on() {
+async fn a_command_that_a_limit_has_ended_has_failed_and_its_session_continues() {
     let daemon = Daemon::start().await;
     let limits = v1::Limits { memory_bytes: 96 << 20, file_size_bytes: 1 << 20, ..Default::default() };
     let request = CreateRunRequest { limits: Some(limits), image: debian(), ..requests::managed("harness") };

@@ -1,4 +1,4 @@
-//! Scripts: what runs them, how they end, and who may.
+//! Tests scripts: their shell, their end, and who may run them.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -95,7 +95,7 @@ async fn the_default_image_reads_no_startup_files_either() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_without_any_shell_says_so() {
+async fn an_image_without_a_shell_is_named_in_the_refusal() {
     let image = Image::of_files("shell-less", &[("motd", "nothing\n")], &[]);
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);

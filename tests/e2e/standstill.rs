@@ -1,4 +1,4 @@
-//! Runs that stand still while one of their calls waits for a reviewer: what was shown is what is there.
+//! Tests runs that are frozen while a reviewer decides on a call: the state stays as it was shown.
 
 use std::path::Path;
 use std::time::Duration;

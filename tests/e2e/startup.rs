@@ -1,4 +1,4 @@
-//! The daemon's own beginning and end: what is missing is named, what is held by another is left alone.
+//! Tests start and stop of the daemon: it names missing things, and leaves things of others alone.
 
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::Path;
@@ -69,7 +69,7 @@ async fn a_bad_configuration_is_refused_with_every_problem_named() {
 }
 
 #[tokio::test]
-async fn without_an_engine_the_daemon_says_so_and_ends() {
+async fn a_daemon_without_an_engine_reports_it_and_ends() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().display();
     let config = written(
@@ -220,7 +220,7 @@ async fn a_hangup_loads_the_policy_again() {
 }
 
 #[tokio::test]
-async fn without_a_jail_the_daemon_says_so_and_ends() {
+async fn a_daemon_without_a_jail_reports_it_and_ends() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().display();
     let config = written(

@@ -1,4 +1,4 @@
-//! What commands write: as it comes, at any pace, and afterwards by offset.
+//! Tests the output of commands: live, at any pace, and afterwards by offset.
 
 use std::path::Path;
 use std::time::Duration;
@@ -209,7 +209,7 @@ async fn calls_of_all_kinds_can_be_streamed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_waits_for_its_reviewer_says_so() {
+async fn a_call_that_waits_for_its_reviewer_reports_it() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);
     let mut run = daemon.run("review", &workspace).await;
@@ -468,7 +468,7 @@ async fn disconnecting_withdraws_the_approval() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn output_outlives_the_daemon_and_goes_with_its_run() {
+async fn output_outlives_the_daemon_and_is_removed_with_its_run() {
     let mut daemon = Daemon::start().await;
     let (mut run, blob) = with_blob(&daemon, MIB + 5).await;
     let request = CallRequest { request_id: "r".to_owned(), ..request(&["cat", "blob"]) };

@@ -1,4 +1,4 @@
-//! How long a command may take that is given no time: as long as its run's profile says.
+//! Tests commands without a timeout: they get the timeout of their run's profile.
 
 use harness::v1::call_response::Status;
 use harness::v1::exec_result::EndedBy;

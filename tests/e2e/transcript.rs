@@ -127,7 +127,7 @@ async fn a_repeated_step_is_the_same_turn_and_the_same_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_step_that_waits_for_consent_goes_on_when_it_is_given() {
+async fn a_step_that_waits_for_consent_continues_after_it() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);
     let mut run = daemon.run("review", &workspace).await;

@@ -149,7 +149,7 @@ async fn the_policy_limits_callers_tools_and_rates() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hostile_server_hurts_only_its_own_calls() {
+async fn a_hostile_server_fails_only_its_own_calls() {
     let (daemon, mut run) = start().await;
     // A neighbour that is called all the while.
     text(&mut run, call("other", "echo", &json!({}))).await;

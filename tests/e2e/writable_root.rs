@@ -1,4 +1,4 @@
-//! A root that commands can write to: what installs, what is shown of it, and what is left of it.
+//! Tests a root that commands can write to: installations, its visible parts, and its removal.
 
 use harness::v1::CreateRunRequest;
 use harness::v1::call_response::Status;

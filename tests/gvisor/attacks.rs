@@ -93,7 +93,7 @@ async fn the_run_survives(attack: &str) {
 }
 
 #[tokio::test]
-async fn v3_killing_the_guest_costs_only_the_runs_own_calls() {
+async fn v3_killing_the_guest_fails_only_the_calls_of_its_run() {
     the_run_survives(&format!("exec {PROBE} signal-all 9")).await;
 }
 

@@ -1,4 +1,4 @@
-//! A run's life with its daemon, and what it cannot have.
+//! Tests the life of a run across daemons, and features that it cannot have.
 
 use harness::{RunHandle, calls, reason, v1};
 use wire::v1::terminal_service_client::TerminalServiceClient;

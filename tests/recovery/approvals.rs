@@ -26,7 +26,7 @@ async fn intents_and_receipts(run: &mut RunHandle, call_id: &str) -> (usize, Vec
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_waits_goes_on_under_the_next_daemon_and_is_executed_once() {
+async fn a_waiting_call_continues_under_the_next_daemon_and_is_executed_once() {
     let mut daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("review", &workspace).await;
@@ -199,7 +199,7 @@ async fn a_call_is_bound_to_the_shown_state_under_the_next_daemon() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_whose_run_is_gone_is_cancelled_and_says_so() {
+async fn a_call_whose_run_is_gone_is_cancelled_with_that_reason() {
     let mut daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("review", &workspace).await;

@@ -1,5 +1,5 @@
-//! The audit log's file system is full, or that of the whole state directory, and has space again: nothing is admitted, nothing is
-//! lost, what frees space can be done, and it comes back.
+//! Fills the file system of the audit log, or of the whole state directory, and frees space again. Meanwhile no call is
+//! admitted and nothing is lost. Operations that free space work, and the daemon recovers.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -60,7 +60,7 @@ async fn a_killed_guest_costs_its_calls_and_is_started_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_guest_that_is_lost_too_often_ends_its_run() {
+async fn a_guest_that_is_lost_too_often_ends_its_run() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);
     let mut run = daemon.run("open", &workspace).await;

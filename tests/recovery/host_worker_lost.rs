@@ -1,5 +1,5 @@
-//! `kill -9` of the host worker, and of the daemon with it, at any moment of a write: each file is old or new, what was
-//! acknowledged is there, and nothing is left behind.
+//! Kills the host worker, and the daemon with it, at any moment of a write. Each file is old or new, acknowledged writes exist,
+//! and nothing is left.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What a run was given for all its life outlives the daemon: variables, secret ones among them, its ttl and its lease.
+//! Tests settings of a run that outlive the daemon: variables, secret ones among them, its ttl and its lease.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ async fn lease_restarts_with_the_next_daemon_and_expires() {
 
 /// What was sealed under another key is gone, and no run goes on with half its variables.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_whose_secrets_cannot_be_opened_ends_and_says_so() {
+async fn a_run_whose_secrets_cannot_be_opened_ends_with_that_reason() {
     let mut daemon = Daemon::start().await;
     let secret_env = [("KEY".to_owned(), "open sesame".to_owned())].into();
     let run = daemon.run_on(CreateRunRequest { secret_env, ..requests::managed("harness") }).await;

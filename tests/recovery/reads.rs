@@ -1,4 +1,5 @@
-//! Workers that are lost under calls which only look: the daemon asks the next one. And what is on record of a lost host worker.
+//! Tests workers that are lost during read-only calls, which the daemon repeats with the next worker, and the record of a lost
+//! host worker.
 
 use harness::v1::call_response::Status;
 use harness::v1::operation::Kind as Operation;

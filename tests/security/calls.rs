@@ -1,4 +1,4 @@
-//! C1: what commands may not ask of the kernel, whether their root is writable or not.
+//! C1: system calls that commands may not make, with and without a writable root.
 
 use crate::attempts::{self, REFUSED, all_refused, attempt};
 use crate::inside::every;

@@ -1,4 +1,4 @@
-//! C5: what can be written, reached and seen from inside of a run.
+//! C5: files, hosts and facts that commands in a run can write, reach and see.
 
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt as _;

@@ -1,4 +1,4 @@
-//! X2, X3: how commands end, and what of them is left.
+//! X2, X3: the ends of commands, and that nothing of them is left.
 
 use harness::memory;
 use harness::v1::exec_result::EndedBy;

@@ -1,5 +1,5 @@
-//! X2, X3, C4: a command that wants more than there is ends with a reason that says what to change, and the next call
-//! works. What is not known is not said.
+//! X2, X3, C4: a command that exceeds a limit ends with a reason that says what to change, and the next call works. An unknown
+//! cause is not stated.
 
 use std::process::Command;
 use std::time::Duration;
@@ -135,7 +135,7 @@ async fn c4_a_memory_hog_is_distinguished_from_a_killed_command() {
 }
 
 #[tokio::test]
-async fn c4_many_hogs_at_once_cost_the_run_neither_its_agent_nor_its_container() {
+async fn c4_many_hogs_at_once_end_neither_the_guest_nor_the_container() {
     let (_daemon, runs) = enter(v1::Limits { memory_bytes: 64 * MIB, ..Default::default() }).await;
     for mut inside in runs {
         let agent = agent_pid(&inside);

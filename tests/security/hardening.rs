@@ -1,4 +1,4 @@
-//! What a run says about its container, against what the engine says.
+//! Compares the hardening that a run reports with the engine's report.
 
 use std::collections::HashMap;
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! P2, P4 and the bounds of list, glob and grep: trees that are wide, deep, round, or full of what is no file.
+//! P2, P4 and the bounds of list, glob and grep: trees that are wide, deep, circular, or full of special files.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;

@@ -1,4 +1,4 @@
-//! What a run keeps on the host of its processes, sessions and terminals is bounded for all of them together.
+//! Tests that the data which the host stores of a run's processes, sessions and terminals is bounded in total.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Overlays against an agent that makes its changes for whoever looks at them, or accepts them.
+//! Attacks through overlays: changes that an agent makes to harm whoever shows or accepts them.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 

@@ -1,4 +1,5 @@
-//! What a program's name leads to in a run: links, interpreters, binaries that are many programs. The deny list follows.
+//! Tests the resolution of program names in a run: links, interpreters, multi-call binaries. The deny list applies to the
+//! result.
 
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::Path;

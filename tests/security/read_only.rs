@@ -1,5 +1,5 @@
-//! Commands that run unasked because they only read: what the gateway thinks of a command line is held against what programs do
-//! with it, and what it refuses is refused end to end.
+//! Compares the gateway's judgement of command lines that run without consent with the effects of the programs, and tests the
+//! refusals end to end.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;

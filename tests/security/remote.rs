@@ -1,4 +1,4 @@
-//! R1 to R3: clients over TCP that flood, dawdle, or show what does not count. The daemon serves everybody else meanwhile.
+//! R1 to R3: clients over TCP that flood, delay, or show invalid credentials. The daemon serves all others meanwhile.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -179,7 +179,7 @@ async fn r2_connections_are_bounded_for_each_address() {
         }
     };
     tokio::time::timeout(PATIENCE, again).await.expect("no place came back");
-    assert!(daemon.log().contains("connections were turned away"), "{}", daemon.log());
+    assert!(daemon.log().contains("connections were refused"), "{}", daemon.log());
 }
 
 /// What was refused for a limit, and the limit's key.
@@ -500,7 +500,7 @@ async fn shakes_hands(address: SocketAddr, times: u32) -> u32 {
 
 /// 2,000 handshakes, and 200,000 with `COFFERDAM_LONG`, while another client reads.
 #[tokio::test(flavor = "multi_thread")]
-async fn r1_a_flood_of_handshakes_is_turned_away_and_every_read_succeeds() {
+async fn r1_a_flood_of_handshakes_is_refused_and_every_read_succeeds() {
     let certificates = Certificates::make(&[]);
     let tcp = certificates.listen("tokens: {}");
     let daemon = Daemon::start_with(Setup { tcp, ..Default::default() }).await;
@@ -521,7 +521,7 @@ async fn r1_a_flood_of_handshakes_is_turned_away_and_every_read_succeeds() {
     eprintln!("{count} reads while {answered} of {handshakes} handshakes were answered, {grown} bytes more");
     // Those over the address's budget were ended without an answer, and counted.
     assert!(answered >= 50 && answered < handshakes, "{answered} answered");
-    assert!(daemon.log().contains("connections were turned away"), "{}", daemon.log());
+    assert!(daemon.log().contains("connections were refused"), "{}", daemon.log());
     assert!(grown < 128 << 20, "{grown} bytes more");
 }
 

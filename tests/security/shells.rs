@@ -1,4 +1,4 @@
-//! Attacks on sessions by what runs in them.
+//! Attacks on sessions by commands in them.
 
 use harness::session::{command, typed};
 use harness::v1::session_result::State;
@@ -122,7 +122,7 @@ async fn s8_a_changed_shell_is_usable_or_reported_as_broken() {
 
 /// Floods are cut in their middle and counted, and cost the daemon no memory.
 #[tokio::test(flavor = "multi_thread")]
-async fn s9_a_flood_is_bounded_and_the_session_goes_on() {
+async fn s9_a_flood_is_bounded_and_the_session_continues() {
     let daemon = Daemon::start().await;
     for mut run in both(&daemon).await {
         let id = run.open().await;

@@ -1,4 +1,4 @@
-//! What `tests/bench` stores: its baseline, its trace, and how it judges by the first.
+//! Checks the stored data of `tests/bench`: its baseline, its trace, and the judgement by the baseline.
 
 use std::collections::BTreeMap;
 

@@ -85,7 +85,7 @@ impl Addresses {
             return Some(Slot { addresses: self.clone(), address, number, evicted });
         }
         if let Some(count) = table.turned_away.add(now) {
-            tracing::warn!(%address, count, "connections were turned away: too many at once, or too fast");
+            tracing::warn!(%address, count, "connections were refused: too many at once, or too many in a second");
         }
         None
     }

@@ -49,15 +49,15 @@ impl Couriers {
 
 /// Delivers each checkpoint to one destination, if there is any, until `deliver` returns false.
 async fn follow<P>(
-    place: Option<P>,
+    destination: Option<P>,
     mut checkpoints: watch::Receiver<Option<Signed>>,
     deliver: impl AsyncFn(&P, Signed, &mut watch::Receiver<Option<Signed>>) -> bool,
 ) {
-    let Some(place) = place else { return };
+    let Some(destination) = destination else { return };
     loop {
         let signed = checkpoints.borrow_and_update().clone();
         if let Some(signed) = signed
-            && !deliver(&place, signed, &mut checkpoints).await
+            && !deliver(&destination, signed, &mut checkpoints).await
         {
             return;
         }
@@ -194,7 +194,7 @@ mod tests {
     }
 
     /// A destination that gives each request the next answer, and returns the requests.
-    async fn place(mut answers: Vec<Option<&'static str>>) -> (u16, mpsc::UnboundedReceiver<Value>) {
+    async fn destination(mut answers: Vec<Option<&'static str>>) -> (u16, mpsc::UnboundedReceiver<Value>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (sent, received) = mpsc::unbounded_channel();
@@ -250,7 +250,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_failing_or_hanging_destination_is_retried_and_given_up_until_the_next_checkpoint() {
-        let (port, mut sent) = place(vec![
+        let (port, mut sent) = destination(vec![
             Some("500 No"),
             None,
             Some("204 No Content"),
@@ -285,7 +285,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_gone_webhook_gets_nothing_further_and_a_newer_checkpoint_replaces_a_failed_one() {
-        let (port, mut sent) = place(vec![Some("500 No"), Some("410 Gone")]).await;
+        let (port, mut sent) = destination(vec![Some("500 No"), Some("410 Gone")]).await;
         let (sender, receiver) = watch::channel(Some(signed(2)));
         let mut couriers = couriers(port, Duration::from_secs(5));
         couriers.webhook.as_mut().unwrap().0.first_retry = Duration::from_secs(600);

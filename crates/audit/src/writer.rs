@@ -123,7 +123,7 @@ impl Writer {
     }
 
     /// Returns the position in their segment where these lines begin, in bytes. All of them are in the same segment.
-    pub fn last_place(&self) -> u64 {
+    pub fn last_position(&self) -> u64 {
         let end = self.tail.as_ref().map_or(0, |tail| tail.length);
         end.saturating_sub(self.lines.len() as u64)
     }

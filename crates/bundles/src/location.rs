@@ -54,8 +54,8 @@ mod tests {
     fn files_have_no_name_and_leftovers_of_a_crash_are_removed() {
         let parent = tempfile::tempdir().unwrap();
         let directory = parent.path().join("bundles");
-        let place = Location::open(&directory, 0).unwrap();
-        let mut file = place.file().unwrap();
+        let location = Location::open(&directory, 0).unwrap();
+        let mut file = location.file().unwrap();
         file.write_all(b"abc").unwrap();
         assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
         let mut text = String::new();
@@ -63,10 +63,10 @@ mod tests {
         file.read_to_string(&mut text).unwrap();
         assert_eq!(text, "abc");
         std::fs::write(directory.join("left"), "x").unwrap();
-        let place = Location::open(&directory, 0).unwrap();
+        let location = Location::open(&directory, 0).unwrap();
         assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
-        assert!(place.has_space(1).unwrap());
-        assert!(!place.has_space(u64::MAX).unwrap());
+        assert!(location.has_space(1).unwrap());
+        assert!(!location.has_space(u64::MAX).unwrap());
         assert!(!Location::open(&directory, u64::MAX).unwrap().has_space(0).unwrap());
     }
 }

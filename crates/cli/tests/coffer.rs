@@ -1,4 +1,4 @@
-//! The real `coffer` against a daemon with canned answers: what goes to which stream, and how it ends.
+//! Tests the real `coffer` against a daemon with canned answers: the stream of each output, and the exit codes.
 // A test program: a panic is its way to fail, and the services' messages are many.
 #![allow(missing_docs, clippy::unwrap_used, clippy::wildcard_imports)]
 

@@ -455,7 +455,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_start_that_does_not_end_holds_up_others_for_one_turn() {
+    async fn a_start_that_does_not_end_delays_others_by_one_turn() {
         let turns = Semaphore::new(1);
         let endless = async { within(turns.acquire().await, std::future::pending::<()>()).await };
         let next = async { within(turns.acquire().await, Box::pin(async { 7 })).await };

@@ -117,7 +117,7 @@ fn ended(finished: &Result<Finished<Reply>, LaneError>) -> Fault {
         Ok(Ok(_)) => Fault::Lost("its program ended".to_owned()),
         Ok(Err(failure)) => Fault::Absent(format!("its program could not be run: {}", failure.message)),
         Err(LaneError::TimedOut) => {
-            Fault::Lost("it reached the longest time of a server and was ended".to_owned())
+            Fault::Lost("it reached the maximum lifetime of a server and was ended".to_owned())
         }
         Err(_) => Fault::Lost("the run's worker is lost".to_owned()),
     }

@@ -59,7 +59,7 @@ impl Work {
 
 /// Does the work and ends the process.
 ///
-/// `number` is the job's, and `result` takes the outcome. If the call awaits the word that it may take effect, the word comes over
+/// `number` is the job's, and `result` takes the outcome. If the call waits for `Go`, that comes over
 /// `orders`.
 pub(crate) fn run(
     (work, orders): (Work, Option<OwnedFd>),
@@ -193,7 +193,7 @@ fn execute(start: Start, number: u64, orders: Option<&OwnedFd>) -> wire::worker:
     }
 }
 
-/// Waits for the word that the call may take effect.
+/// Waits for `Go`: the call may take effect.
 fn await_go(orders: &OwnedFd) -> Result<(), ToolFailure> {
     match retry_on_intr(|| rustix::io::read(orders, &mut [0; 1])) {
         Ok(1) => Ok(()),

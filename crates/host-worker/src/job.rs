@@ -72,7 +72,7 @@ pub(crate) struct Job {
     pipe: Option<OwnedFd>,
     result: Vec<u8>,
     stopped: Option<Stop>,
-    /// The pipe for the word that it may take effect, while it awaits that.
+    /// Pipe for `Go`, while the operation waits for it.
     orders: Option<OwnedFd>,
 }
 
@@ -125,7 +125,7 @@ impl Job {
         }
     }
 
-    /// Returns true if it still awaits the word that it may take effect.
+    /// Returns true if the operation still waits for `Go`.
     pub(crate) fn awaits_go(&self) -> bool {
         self.orders.is_some()
     }

@@ -134,7 +134,7 @@ fn c4_wherever_the_disk_of_the_trash_fails_the_file_stays_and_no_entry_does() {
                 deleted.join().unwrap()
             });
             assert_eq!(failure.reason, reason, "{call}: {}", failure.message);
-            assert!(failure.message.contains("so it is not deleted"), "{}", failure.message);
+            assert!(failure.message.contains("so it was not deleted"), "{}", failure.message);
             assert_eq!(fs::read(&file).unwrap(), b"content");
             assert_eq!(trash(&scratch), (BTreeMap::new(), 0));
         }

@@ -1,4 +1,4 @@
-//! A disk that is full, over its quota, read-only or broken: said clearly, the old content intact, nothing left behind.
+//! Tests a disk that is full, over its quota, read-only or broken: a clear message, the old content intact, no leftovers.
 //!
 //! What this machine's file systems cannot do is injected: a filter that the host worker inherits from the thread that starts
 //! it answers one system call with one error.

@@ -1,4 +1,4 @@
-//! Layers as no overlay would make them, beside directories that their owner changes: what is shown, and what is done.
+//! Tests layers that no overlay would make, beside directories that their owner changes: the shown and the applied changes.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // also outside of test functions
 
 mod support;

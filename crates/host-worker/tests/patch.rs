@@ -1,5 +1,5 @@
-//! Patches in the real jail: what they need of it is there, and killed at any moment each is there as a whole or not at
-//! all, and its answer says which.
+//! Tests patches in the real jail. A patch that is killed at any moment is applied completely or not at all, and its answer
+//! says which.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // also outside of test functions
 
 mod support;

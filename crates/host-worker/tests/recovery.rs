@@ -1,4 +1,4 @@
-//! Killed at any moment: each file is old or new, and nothing stays behind.
+//! Kills host workers and operations at any moment. Each file is old or new, and nothing is left.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // also outside of test functions
 
 mod support;

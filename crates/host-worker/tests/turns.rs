@@ -73,7 +73,7 @@ fn changes_of_different_lines_of_one_file_at_once_are_all_made() {
                 }
             })
             .collect();
-        // Each gets its word while it waits or when it has begun, the last one first.
+        // Each gets `Go` while it waits or when it has begun, the last one first.
         let ids: Vec<_> = operations.iter().map(|operation| host_worker.begin_awaiting(operation)).collect();
         ids.iter().rev().for_each(|id| host_worker.go(*id));
         for id in ids {

@@ -1,4 +1,4 @@
-//! What waits: the processes for the next operations, and an operation for the word that it may take effect.
+//! Tests waiting processes for the next operations, and operations that wait for `Go`.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // also outside of test functions
 
 mod support;
@@ -196,7 +196,7 @@ fn ready(host_worker: &Hand) -> String {
 }
 
 #[test]
-fn a_process_that_waits_serves_one_operation_and_its_death_costs_none() {
+fn a_waiting_process_serves_one_operation_and_its_death_costs_none() {
     let scratch = Scratch::new();
     let mut host_worker = scratch.host_worker();
     let mut served = Vec::new();

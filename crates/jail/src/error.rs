@@ -65,7 +65,7 @@ pub enum OpenErrorKind {
     #[error("no space left (disk, quota or size limit)")]
     NoSpace,
     /// The run's private directory could not store a note of the file, which would not be found after a crash.
-    #[error("not begun, because the daemon could not write its recovery note (in state_dir): {0}")]
+    #[error("not started, because the daemon could not write its recovery note (in state_dir): {0}")]
     Unnoted(#[source] io::Error),
     /// The directories in the path changed faster than they could be walked.
     #[error("the path kept changing while it was resolved; try again")]
@@ -158,7 +158,7 @@ pub enum WriteError {
     #[error("{path}: changed by another process in the meantime")]
     Changed { path: String },
     /// Another file has the name of the temporary file.
-    #[error("{path}: its directory was interfered with during the write")]
+    #[error("{path}: another process changed its directory during the write")]
     Interfered { path: String },
     /// The file *was* replaced, but may have its old content again after a power loss.
     #[error("{path}: written, but its directory could not be synced")]

@@ -250,6 +250,6 @@ fn token(path: &Path) -> Result<HeaderValue, Fault> {
     };
     tokio::task::block_in_place(read).map_err(|error| {
         tracing::error!(path = %path.display(), error, "the token of an MCP server cannot be read");
-        Fault::Absent("its token cannot be read; the daemon's log says more".to_owned())
+        Fault::Absent("its token cannot be read; see the daemon's log".to_owned())
     })
 }

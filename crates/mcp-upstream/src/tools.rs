@@ -70,7 +70,7 @@ impl Tools {
             match before.filter(|before| **before != tool.digest) {
                 Some(before) => {
                     let why = match pinned {
-                        Some(_) => "its definition is not the one that is pinned",
+                        Some(_) => "its definition differs from the pinned one",
                         None => "its definition has changed since this run first saw it",
                     };
                     tools.changed.push((called.clone(), before.clone(), tool.digest.clone()));

@@ -101,7 +101,7 @@ impl Input {
         if self.open || !is_new {
             return Ok(());
         }
-        let message = "the process reads nothing more: its standard input is closed";
+        let message = "the process reads no further input: its standard input is closed";
         Err(Refusal::new(Reason::PreconditionFailed, message).with("offset", self.taken.to_string()))
     }
 

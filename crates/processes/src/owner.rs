@@ -249,7 +249,7 @@ impl Owner {
         };
         let end = self.process.output.ends()[at];
         if written.data.len() > MOST || written.offset < end {
-            return Err(KeeperLost::Malformed("output that was there, or too much of it"));
+            return Err(KeeperLost::Malformed("output that was sent before, or too much of it"));
         }
         if let Some(session) = self.process.session.as_ref().filter(|_| at == 0) {
             session.saw(&written.data);

@@ -264,7 +264,7 @@ impl Processes {
             }
             (Ok(_), None) => {}
             (Err((why, kill)), _) => {
-                let why = format!("the daemon was restarted, and the process was not found again: {why}");
+                let why = format!("the daemon was restarted, and the process could not be reattached: {why}");
                 self.interrupted(files, &known, status, output, (why, kill)).await;
             }
         }

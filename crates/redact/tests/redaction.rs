@@ -1,5 +1,4 @@
-//! The corpus: no secret is ever seen again, in any setting; what only looks like one mostly stays, and how often it does
-//! not is said.
+//! The corpus: no secret is visible in any setting, and most look-alikes stay.
 
 #![allow(clippy::unwrap_used)]
 

@@ -33,8 +33,7 @@ impl Runs {
             let Some(run) = made_as(&container) else {
                 tracing::warn!(
                     container = container.name,
-                    "not removing a container that has this daemon's label, but a name that the daemon \
-                     never gives"
+                    "a container has this daemon's label but a foreign name, and is not removed"
                 );
                 continue;
             };

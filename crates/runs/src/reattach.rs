@@ -284,7 +284,7 @@ impl Runs {
         match taken.map_err(std::io::Error::other).and_then(|taken| taken) {
             Ok(bytes) => run.allowance.enter(bytes),
             Err(error) => {
-                tracing::error!(run = %id, error = %chain(&error), "the recordings of a run cannot be counted: it records nothing more");
+                tracing::error!(run = %id, error = %chain(&error), "the recordings of a run cannot be counted: it records no further input or output");
                 run.allowance.enter(run.allowance.most());
             }
         }

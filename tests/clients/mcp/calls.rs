@@ -1,4 +1,4 @@
-//! What happens to a call on its way: progress, cancellation, resources.
+//! Tests progress, cancellation and resources of calls.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Who gets no session, and what a client must not say.
+//! Tests refused sessions, and invalid messages of a client.
 
 use std::process::Command;
 use std::time::Duration;
@@ -65,7 +65,7 @@ async fn a_run_has_places_for_four() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_cannot_begin_says_why_and_leaves_nothing() {
+async fn a_session_that_cannot_begin_reports_the_reason_and_leaves_nothing() {
     let daemon = Daemon::start().await;
     let mut run = run(&daemon).await;
     let run_id = run.id().to_owned();

@@ -1,4 +1,4 @@
-//! What a session can do, and what is left of it in the record.
+//! Tests the functions of a session, and its recording.
 
 use harness::v1::open_terminal_request::Event as Said;
 use harness::v1::terminal_closed::Reason;

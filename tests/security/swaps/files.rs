@@ -1,4 +1,4 @@
-//! What the host lane changes.
+//! Swaps of files that the host lane changes.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,4 @@
-//! A process that never stops changing what a call will use.
+//! Attacks by a process that constantly changes the files of a call.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What git stages and commits.
+//! Swaps of content that git stages and commits.
 
 use std::fs;
 use std::os::unix::fs::symlink;

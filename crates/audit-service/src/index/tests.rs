@@ -272,14 +272,14 @@ async fn missing_stale_or_damaged_index_is_rebuilt() {
                 file.set_len(file.metadata().unwrap().len() / 2).unwrap();
             }),
         ),
-        ("with places within lines", true, Box::new(run("UPDATE events SET place = place + 1"))),
+        ("with positions within lines", true, Box::new(run("UPDATE events SET place = place + 1"))),
         (
-            "with the place of another record",
+            "with the position of another record",
             true,
             Box::new(run("UPDATE events SET place = 0 WHERE sequence = 17")),
         ),
         (
-            "with a place that no file has",
+            "with a position beyond every file",
             true,
             Box::new(run("UPDATE events SET place = -1 WHERE sequence = 9")),
         ),

@@ -1,4 +1,4 @@
-//! Damage of every kind at every kind of place: each is found, and the first bad record is the right one.
+//! Damage of every kind at every kind of position: each is found, and the first bad record is the right one.
 
 use std::fs;
 use std::io::Write as _;

@@ -89,7 +89,7 @@ pub(super) fn status(call: &CallResponse, talk: &mut Output) {
         Status::PendingApproval => pending(call, talk),
         Status::Unspecified => {
             talk.styled(Style::Red, "failed")
-                .own(": the daemon gave a status that this coffer does not know\n");
+                .own(": the daemon gave a status that this version of coffer does not know\n");
         }
     }
 }

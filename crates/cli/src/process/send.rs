@@ -92,7 +92,7 @@ fn unread(rest: &[u8], piece: usize, offset: u64, taken: u64) -> Result<&[u8], F
     let given = taken.checked_sub(offset).and_then(|given| usize::try_from(given).ok());
     given.filter(|given| *given <= piece).and_then(|given| rest.get(given..)).ok_or_else(|| {
         Failure::failed(
-            "another client wrote to the process at the same time: some of this input was not given",
+            "another client wrote to the process at the same time: some of this input was not sent",
         )
     })
 }

@@ -212,7 +212,7 @@ fn ambiguous_tars_are_refused() {
         (magic, "neither POSIX's nor GNU's"),
         (prefix, "more fields"),
         (sized, "is not a file"),
-        (typed, "its mode contradicts"),
+        (typed, "contradict each other"),
         (sparse, "sparse"),
     ] {
         let refused = [filesystem(&tar).unwrap_err(), archive(&saved(&manifest(), &tar)).unwrap_err()];

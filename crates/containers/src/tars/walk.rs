@@ -215,7 +215,7 @@ impl Extensions {
         }
         let is_typed = [0, kind.mode_bits()].contains(&(fields.mode & !0o7_777));
         if !is_typed && kind != Kind::HardLink {
-            return refused("has a type in its header that its mode contradicts");
+            return refused("has a type and a mode in its header that contradict each other");
         }
         let link = self.link.or_else(|| records.link.clone()).unwrap_or(fields.link);
         Ok(Member {

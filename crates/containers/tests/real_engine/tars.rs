@@ -1,4 +1,4 @@
-//! Generated tars, in order and odd ones: what is let through is to the engine what it is here.
+//! Tests generated tars, valid and unusual ones: the engine reads each accepted tar as this crate does.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -196,14 +196,14 @@ fn a_file_is_content_or_a_preview() {
         render(&Ok(OpResult::Read(cut))),
         json!({
             "ok": true, "path": "@project/a", "contentPreview": "one\ntwo\n", "truncated": true,
-            "hint": "the file has 900 lines; read on with startLine=2 and an endLine, or find the place with fs.search",
+            "hint": "the file has 900 lines; read on with startLine=2 and an endLine, or search the file with fs.search",
             "bytes": 8, "sha256": "ab", "startLine": 1, "endLine": 2,
         })
     );
     let one_line = ReadResult { truncated: true, end_line: 1, ..whole.clone() };
     assert_eq!(
         render(&Ok(OpResult::Read(one_line)))["hint"],
-        "the file has 2 lines; this line alone is too long to be shown whole; find the place with fs.search"
+        "the file has 2 lines; this line alone is too long to be shown whole; search the file with fs.search"
     );
     let beyond = ReadResult { content: String::new(), start_line: 0, end_line: 0, ..whole.clone() };
     assert_eq!(

@@ -234,7 +234,7 @@ impl Approvals {
         let what = if approval.policy_digest == policy.digest() {
             "the call differs from the one that the reviewer saw"
         } else {
-            "the policy is not the one under which the reviewer was asked"
+            "the policy has changed since the reviewer was asked: make the call again"
         };
         self.forget_oldest();
         Err(refusal(policy, Reason::PreconditionFailed, format!("{what}; ask again"), "approvals"))

@@ -40,7 +40,7 @@ pub(super) fn paths(exec: &Exec, protection: Protection) -> Result<Vec<SandboxPa
     };
     // Any variable may change the effect of a program, and none is needed to read a file.
     if !exec.env.is_empty() {
-        return Err(not("where only reading is allowed no environment variable may be set"));
+        return Err(not("a read-only command must not set environment variables"));
     }
     given.into_iter().map(|path| in_mounts(&exec.cwd, path, protection)).collect()
 }

@@ -232,7 +232,7 @@ fn operations(at: &At<'_>, deny_list: DenyList, risk: &BTreeMap<String, Risk>) -
         let critical = !risk.contains_key(&known) && default_risk(&known, deny_list) == Risk::Critical;
         if verdict == Verdict::Allow && critical {
             value.problem_hint(
-                format!("`{known}` is critical, and nothing critical runs without consent"),
+                format!("`{known}` is critical, and critical operations need consent"),
                 Some("write `ask`".to_owned()),
             );
         }

@@ -1,4 +1,4 @@
-//! What a command gets, gives, and may not do.
+//! Tests the environment, the results and the restrictions of commands.
 
 use std::fs;
 use std::os::unix::fs::symlink;

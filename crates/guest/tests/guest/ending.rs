@@ -1,4 +1,4 @@
-//! Nothing of a command is left, whatever it does about it.
+//! Tests that no process of a command is left, whatever it does.
 
 use std::fs;
 use std::sync::Arc;

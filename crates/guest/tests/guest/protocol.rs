@@ -1,4 +1,4 @@
-//! The guest's own side of the stream: what it answers, and what it does not.
+//! Tests the guest's side of the stream: the messages that it answers, and those that it refuses.
 
 use std::time::Duration;
 

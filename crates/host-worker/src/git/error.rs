@@ -52,7 +52,7 @@ pub(super) enum GitError {
     #[error("cannot commit: these files have unresolved conflicts; resolve and add them first:\n{0}")]
     Conflicts(String),
     #[error(
-        "another process moved the branch at the same time, so nothing was committed; look at it and try again"
+        "another process moved the branch at the same time, so nothing was committed; check the branch and try again"
     )]
     Moved,
     #[error(

@@ -72,11 +72,11 @@ impl fmt::Display for Left {
 
 fn after(left: &[Left], undone: bool) -> String {
     match (undone, left) {
-        (false, _) => "; all files of it were changed, but a loss of power may undo that".to_owned(),
+        (false, _) => "; all of its files were changed, but a loss of power may undo that".to_owned(),
         (true, []) => "; no file was changed".to_owned(),
         (true, left) => {
             let left: Vec<String> = left.iter().map(ToString::to_string).collect();
-            format!("; all files are as they were, but for these: {}", left.join("; "))
+            format!("; all files are unchanged, except these: {}", left.join("; "))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a writer that was killed leaves, and that nothing else is taken for it.
+//! Tests that the sweep removes the leftovers of a killed writer and nothing else.
 
 use std::fs;
 use std::os::unix::fs::symlink;

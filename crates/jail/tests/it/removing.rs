@@ -1,4 +1,4 @@
-//! Removing beneath a root: what may go, and what changed before it went.
+//! Tests removal beneath a root: which files may be removed, and files that change before.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -333,7 +333,7 @@ async fn tell_level(watch: &DiskWatch, level: Level, free: Free) {
             state,
             free_bytes = free.bytes,
             free_files = free.files,
-            "the state disk has little space: `coffer doctor` says which runs hold it"
+            "the state disk has little space: `coffer doctor` says which runs use it"
         ),
     }
     let details = json!({ "state": state, "free_bytes": free.bytes, "free_files": free.files });

@@ -254,7 +254,7 @@ impl Account {
         };
         let how = match seen.standing {
             Standing::Locked => "delete files one by one, or ask the operator",
-            _ => "delete files in @state, or in a workspace of the run's own; a command may delete them",
+            _ => "delete files in @state, or in a managed workspace; a command may delete them",
         };
         let message = format!(
             "this run uses {has} of at most {may} on the daemon's disk, {what}. To free space, {how}; the \

@@ -107,10 +107,10 @@ fn closing(closed: &TerminalClosed) -> Option<Failure> {
         Reason::Exited => return None,
         Reason::Disconnected => "the daemon considered the connection lost",
         Reason::RunEnded => "the run ended, or the daemon was stopped",
-        Reason::TimedOut => "it was idle for too long, or reached the longest time of a session",
+        Reason::TimedOut => "it was idle for too long, or reached the maximum lifetime of a session",
         Reason::RecordingFull => "its recording is full, and a session must be recorded: open another one",
         Reason::Lost => "the worker in the run crashed and is restarting: open another session",
-        Reason::Unspecified => "for a reason that this version does not know",
+        Reason::Unspecified => "for a reason that this version of coffer does not know",
     };
     Some(Failure::failed(format!("the session ended: {why}")))
 }

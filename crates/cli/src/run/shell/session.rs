@@ -122,7 +122,7 @@ impl Session {
 }
 
 fn event(response: Result<Option<OpenTerminalResponse>, Status>) -> Result<Shown, Failure> {
-    let broken = || Failure::unreachable("the connection to the daemon broke, and with it the session");
+    let broken = || Failure::unreachable("the connection to the daemon broke, which ended the session");
     response?.and_then(|response| response.event).ok_or_else(broken)
 }
 

@@ -87,7 +87,7 @@ fn a_long_file_is_previewed_with_the_next_offset() {
     assert_eq!((result.size_bytes, result.total_lines), (5000, 1000));
     assert_eq!(
         result.hint,
-        "content ends in line 3, the file has 5000 bytes in 1000 lines: go on with line 3, or search for the place"
+        "content ends in line 3, the file has 5000 bytes in 1000 lines: continue with line 3, or search the file"
     );
     let result = found(&scene, &request("a", lines(3, None)), 10);
     assert_eq!((result.start_line, result.end_line, result.truncated), (3, 4, true));

@@ -33,7 +33,7 @@ pub(super) fn failure(
                 HunkPosition::Stated { .. } => "correct the line numbers of its `@@` line",
                 HunkPosition::Anchored { .. } => "name the function or class around it in an `@@` line",
             };
-            format!("its lines are in several places (lines {lines}): add context lines, or {remedy}")
+            format!("its lines occur several times (lines {lines}): add context lines, or {remedy}")
         }
         MismatchKind::OutOfOrder(line) => format!(
             "its lines are at line {line}, before those of an earlier hunk: put the hunks into the order of \
@@ -44,7 +44,7 @@ pub(super) fn failure(
                 .to_owned()
         }
         MismatchKind::NoAnchor(anchor) => format!(
-            "no line after the one before reads `{}`: an `@@` line repeats a whole line of the file",
+            "no later line equals `{}`: an `@@` line must repeat a whole line of the file",
             excerpt(anchor)
         ),
         MismatchKind::AmbiguousAnchor(anchor, lines) => {

@@ -1,4 +1,4 @@
-//! The pure half of an edit against the standard library, and the diff against what it describes.
+//! Compares the pure half of an edit with the standard library, and the diff with the change.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What may be deleted, what is in the trash afterwards, and what stays where it is.
+//! Tests which files may be deleted, the contents of the trash afterwards, and which files stay.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};

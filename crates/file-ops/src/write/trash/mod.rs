@@ -210,12 +210,12 @@ fn failure(path: &SandboxPath, error: &io::Error) -> NotTrashed {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
             NotTrashed::NoSpace(ToolFailure::new(
                 Reason::WriteLimit,
-                format!("{path}: the disk of the run's trash is full, so it is not deleted: {FOR_GOOD}"),
+                format!("{path}: the disk of the run's trash is full, so it was not deleted: {FOR_GOOD}"),
             ))
         }
         _ => NotTrashed::Failed(ToolFailure::new(
             Reason::Internal,
-            format!("{path}: cannot be put into the run's trash, so it is not deleted: {error}"),
+            format!("{path}: cannot be put into the run's trash, so it was not deleted: {error}"),
         )),
     }
 }

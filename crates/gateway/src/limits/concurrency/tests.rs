@@ -132,7 +132,7 @@ fn a_refusal_names_the_full_limit() {
 }
 
 #[test]
-fn blocked_waiter_does_not_hold_up_others() {
+fn blocked_waiter_does_not_delay_others() {
     let reservations = Reservations::new(Whole { running: 2, waiting: 9 }, TestClock::new());
     let limits = caps(1, 9, 9);
     let (first, _) = enter(&reservations, "a", "p", &limits).unwrap();

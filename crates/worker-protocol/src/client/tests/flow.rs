@@ -1,4 +1,4 @@
-//! Output and credit: what a slow reader costs, and whom.
+//! Tests output and credit: the effects of a slow reader.
 
 use std::future::pending;
 use std::pin::Pin;

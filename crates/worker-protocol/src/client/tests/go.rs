@@ -1,4 +1,4 @@
-//! Calls that take effect only after a word.
+//! Calls that take effect only after `Go`.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::convert::Reply;
 
 type Calling = JoinHandle<Result<Finished<Reply>, LaneError>>;
 
-/// A call, and the word that it awaits.
+/// A call, and the `Go` that it waits for.
 fn call(client: &Client) -> (Calling, oneshot::Sender<bool>) {
     let (word, awaited) = oneshot::channel();
     let client = client.clone();

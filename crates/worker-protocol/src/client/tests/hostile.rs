@@ -1,4 +1,4 @@
-//! What a worker must not say, and when.
+//! Tests messages that a worker must not send.
 
 use operations::Bounds;
 use tokio_util::sync::CancellationToken;

@@ -1,4 +1,4 @@
-//! Terminals: what is said to the worker, how much, and what it may say back.
+//! Tests terminals: messages to the worker, their bounds, and the messages that it may send.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Against `git apply`: what git makes of a diff is what we make of it, or we refuse. A diff on the very tree that it was
-//! made from always applies.
+//! Compares patches with `git apply`: a diff has the same result as with git, or is refused. A diff always applies to the tree
+//! that it was made from.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -220,7 +220,7 @@ proptest! {
                 prop_assert!(result.notes.is_empty(), "{:?}\n{}", result.notes, text);
             }
             // In equal lines, git's place for lines at the end can be another one.
-            Err(message) => prop_assert!(message.contains("several places"), "{}\n{}", message, text),
+            Err(message) => prop_assert!(message.contains("occur several times"), "{}\n{}", message, text),
         }
     }
 
