@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway::Severity;
 use identity::AlertId;
+use policy::Severity;
 use store::alert::{Delivery, DeliveryState};
 use timestamp::UnixMillis;
 use tokio_util::sync::CancellationToken;

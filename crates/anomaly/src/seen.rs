@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gateway::AnomalyRule;
+use policy::AnomalyRule;
 use sha2::{Digest as _, Sha256};
 use store::alert::Whom;
 

@@ -1,4 +1,4 @@
-use gateway::{AnomalyAction, AnomalyRule, AnomalySetting, Severity};
+use policy::{AnomalyAction, AnomalyRule, AnomalySetting, Severity};
 use store::alert::{Acknowledged, Alert, DeliveryState, ImposedState};
 
 use super::{AlertTable, Listener, MAX_ALERTS, MAX_DUE};

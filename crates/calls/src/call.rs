@@ -39,11 +39,12 @@ use std::time::{Duration, Instant};
 use dialects::{Facts, Limits, ProcessView};
 use futures_util::FutureExt as _;
 use gateway::limits::concurrency::Turn;
-use gateway::{Admission, Caller, Permit, Policy};
+use gateway::{Admission, Permit};
 use identity::{Principal, RunId};
 use jail::Mount;
 use operations::transport::MAX_SHOWN;
 use operations::{Bound, Lane, OpResult, Operation, Outcome, Reason, ToolFailure};
+use policy::{Caller, Policy};
 use processes::LeftBy;
 use refusal::Refusal;
 use runs::{OnStop, Run};
@@ -433,7 +434,7 @@ impl CallTask {
     fn has_processes(&self, run: &Run) -> bool {
         let policy = self.calls.gateway.policy();
         let verdict = policy.profile(&run.spec().profile).and_then(|profile| profile.operation("process"));
-        verdict.is_some_and(|(_, verdict)| verdict < gateway::Verdict::Deny)
+        verdict.is_some_and(|(_, verdict)| verdict < policy::Verdict::Deny)
     }
 
     /// Returns the admission of a call that needs no reviewer.

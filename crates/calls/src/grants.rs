@@ -218,7 +218,8 @@ impl Grants {
 #[cfg(test)]
 mod tests {
     use audit::Kind;
-    use gateway::{Policy, Scope, Subject};
+    use gateway::{Scope, Subject};
+    use policy::Policy;
     use rusqlite::Connection;
     use timestamp::SystemClock;
 

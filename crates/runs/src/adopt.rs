@@ -18,9 +18,9 @@ use containers::{
     ImageReference, Inspection, MountSlot, RunUser, UsableImage,
 };
 use executor::{Directory, GuestLane, HostWorkerLane, Lanes, sweep};
-use gateway::{Policy, Profile};
 use host_launch::Owner;
 use jail::Mount;
+use policy::{Policy, Profile};
 use refusal::chain;
 use store::run::{LaunchFingerprint, Layer, Linked, Ownership, Place, Record, Spec, Started};
 use tokio::task::block_in_place;

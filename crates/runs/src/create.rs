@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use audit::{Event, Kind};
-use gateway::Profile;
-use gateway::policy::{ContainerPaths, RootMode};
 use identity::{Principal, RunId};
 use operations::Reason;
+use policy::{ContainerPaths, Profile, RootMode};
 use refusal::{Refusal, chain};
 use store::run::{Record, Spec, Workspace};
 use tokio::sync::{mpsc, oneshot, watch};

@@ -1,8 +1,8 @@
 //! Workspaces that a run without a deny list may use: those that can be thrown away. An operator's own directory needs the configuration's
 //! permission.
 
-use gateway::Profile;
 use operations::Reason;
+use policy::Profile;
 use refusal::Refusal;
 use store::run::Workspace;
 
@@ -39,7 +39,7 @@ impl HarnessOnBind {
 
 #[cfg(test)]
 mod tests {
-    use gateway::Policy;
+    use policy::Policy;
 
     use super::*;
 

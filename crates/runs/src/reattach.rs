@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use containers::{FormerEnded, KillMethod};
-use gateway::Policy;
 use identity::{CallId, RunId};
+use policy::Policy;
 use refusal::chain;
 use serde_json::json;
 use store::run::{EndCause, Record, State};

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use containers::MountSpec;
-use gateway::policy::RootMode;
-use gateway::{Policy, Profile};
 use identity::{Principal, RunId};
 use operations::Reason;
+use policy::{Policy, Profile, RootMode};
 use redact::Redactor;
 use refusal::Refusal;
 use store::run::{Limits, Spec, Workspace};

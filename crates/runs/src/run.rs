@@ -5,10 +5,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use executor::Lanes;
-use gateway::RunScope;
 use identity::TokenHash;
 use operations::{Operation, Reason};
 use parking_lot::{Mutex, RwLock};
+use policy::RunScope;
 use refusal::Refusal;
 use store::allowance::Allowance;
 use store::run::{Held, Hold, Record, Spec, State, Workspace};

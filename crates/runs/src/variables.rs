@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use gateway::Profile;
 use operations::{Environment, Reason};
+use policy::Profile;
 use refusal::Refusal;
 use store::run::Spec;
 

@@ -18,8 +18,9 @@ use std::time::{Duration, Instant};
 
 use dialects::Limits;
 use gateway::limits::concurrency::Turn;
-use gateway::{Approval, ApprovalState, Caller, Gateway, Permit};
+use gateway::{Approval, ApprovalState, Gateway, Permit};
 use operations::{Operation, Reason};
+use policy::Caller;
 use refusal::Refusal;
 use runs::{Readiness, Run};
 use store::run::Hold;

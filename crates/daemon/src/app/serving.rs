@@ -76,7 +76,7 @@ impl Recovered {
         )?;
         let server = tokio::spawn(rpc::serve(services, socket, tcp, guard));
         let mut watches = Vec::from(watches(&calls, grants, disk, workers));
-        calls.runs.keep_pool(calls.gateway.clone(), calls.stop.clone());
+        calls.runs.keep_pool(calls.gateway.in_force().clone(), calls.stop.clone());
         let anomalies = detection.spawn(&calls.stop);
         keep_log(&calls, config.audit.maintenance.clone(), cursor.clone());
         watches.push(tokio::spawn(cursor.clone().keep(calls.stop.clone())));

@@ -1,7 +1,6 @@
 //! The bounds that a policy may set, against the messages and frames on their way.
 
 use call_response::Status;
-use gateway::policy;
 use operations::transport::{MAX_COMMAND, MAX_OUTPUT, MAX_READ, MAX_UPSTREAM, MAX_WRITE, MESSAGE};
 use operations::{Bounds, ExecResult, ListResult, McpContent, McpResult, ReadResult};
 use wire::worker::v1 as worker;
