@@ -201,10 +201,10 @@ async fn call_that_would_fail_asks_no_reviewer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_that_changes_meanwhile_decides_again() {
-    let review_policy = include_str!("../../crates/gateway/policies/review.yaml");
+    let review_policy = include_str!("../../crates/policy/policies/review.yaml");
     let policy = vec![
         ("review.yaml", review_policy.to_owned()),
-        ("roles.yaml", include_str!("../../crates/gateway/policies/roles.yaml").to_owned()),
+        ("roles.yaml", include_str!("../../crates/policy/policies/roles.yaml").to_owned()),
     ];
     let daemon = Daemon::start_with(Setup { policy, ..Default::default() }).await;
     let mut run = review(&daemon).await;

@@ -450,7 +450,7 @@ async fn processes_with_the_longest_arguments_are_found_by_their_tags() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_uses_the_limits_of_the_daemons_profile_and_the_costs_of_a_file() {
     let profile = "profiles: {tiny: {operations: {read: allow}, limits: {memory_mib: 64, cpu_millis: 250, pids: 16, disk_mib: 8}}}\n";
-    let roles = include_str!("../../crates/gateway/policies/roles.yaml").to_owned();
+    let roles = include_str!("../../crates/policy/policies/roles.yaml").to_owned();
     let policy = vec![("tiny.yaml", profile.to_owned()), ("roles.yaml", roles)];
     let daemon = Daemon::start_with(Setup { policy, ..Default::default() }).await;
     let host = ["--cores", "8", "--memory", "64G", "--pids", "100000", "--disk", "1T"];

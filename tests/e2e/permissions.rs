@@ -229,7 +229,7 @@ async fn a_profile_that_is_silent_gives_the_least_role_and_a_policy_without_that
     };
     let unnamed = v1::CreateRunRequest { role: String::new(), ..requests::managed("p") };
 
-    let shipped = include_str!("../../crates/gateway/policies/roles.yaml");
+    let shipped = include_str!("../../crates/policy/policies/roles.yaml");
     let daemon = Daemon::start_with(roles(shipped)).await;
     let mut run = daemon.run_on(unnamed.clone()).await;
     assert_eq!(run.run.role, "worker");

@@ -184,8 +184,8 @@ async fn two_daemons_on_one_engine_leave_each_other_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hangup_loads_the_policy_again() {
-    let review = include_str!("../../crates/gateway/policies/review.yaml");
-    let roles = include_str!("../../crates/gateway/policies/roles.yaml").to_owned();
+    let review = include_str!("../../crates/policy/policies/review.yaml");
+    let roles = include_str!("../../crates/policy/policies/roles.yaml").to_owned();
     let policy = vec![("review.yaml", review.to_owned()), ("roles.yaml", roles)];
     let daemon = Daemon::start_with(Setup { policy, ..Default::default() }).await;
     let mut clients = daemon.connect().await;

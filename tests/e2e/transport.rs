@@ -18,7 +18,7 @@ const MESSAGE: usize = 4 * 1024 * 1024;
 
 /// A daemon whose `harness` shows as much output as a policy may ask for.
 async fn widest() -> Daemon {
-    let profile = include_str!("../../crates/gateway/policies/harness.yaml");
+    let profile = include_str!("../../crates/policy/policies/harness.yaml");
     let profile = profile.replace("max_output_bytes: 65536", &format!("max_output_bytes: {MAX_OUTPUT}"));
     let policy =
         vec![("harness.yaml", profile), ("roles.yaml", "roles: {director: {allow: \"*\"}}\n".to_owned())];

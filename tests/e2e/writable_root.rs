@@ -268,8 +268,8 @@ async fn u2_an_engine_that_maps_no_users_refuses_such_a_run_and_nothing_is_left(
     let shipped = |name, text: &str| (name, text.to_owned());
     let policy = vec![
         shipped("p.yaml", profile),
-        shipped("harness.yaml", include_str!("../../crates/gateway/policies/harness.yaml")),
-        shipped("roles.yaml", include_str!("../../crates/gateway/policies/roles.yaml")),
+        shipped("harness.yaml", include_str!("../../crates/policy/policies/harness.yaml")),
+        shipped("roles.yaml", include_str!("../../crates/policy/policies/roles.yaml")),
     ];
     let daemon = Daemon::start_with(Setup { policy, ..Default::default() }).await;
     let refused = daemon.run_with(requests::managed("rooted")).await.map(|_| ()).unwrap_err();

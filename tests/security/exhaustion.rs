@@ -165,9 +165,9 @@ async fn c4_full_tmp_does_not_harm_others() {
         assert_ne!(policy, text);
         policy
     };
-    let open = small(include_str!("../../crates/gateway/policies/open.yaml"), "tmp_mib: 1024");
-    let harness = small(include_str!("../../crates/gateway/policies/harness.yaml"), "tmp_mib: 2048");
-    let roles = include_str!("../../crates/gateway/policies/roles.yaml").to_owned();
+    let open = small(include_str!("../../crates/policy/policies/open.yaml"), "tmp_mib: 1024");
+    let harness = small(include_str!("../../crates/policy/policies/harness.yaml"), "tmp_mib: 2048");
+    let roles = include_str!("../../crates/policy/policies/roles.yaml").to_owned();
     let policy = vec![("open.yaml", open), ("harness.yaml", harness), ("roles.yaml", roles)];
     let config = "harness_on_bind: allow\n".to_owned();
     let daemon = Daemon::start_with(Setup { policy, config, ..Default::default() }).await;

@@ -9,7 +9,7 @@ use harness::{Daemon, RunHandle, calls, debian, inspect, requests, v1};
 use serde_json::json;
 
 /// The gateway's own tests hold its table against the same lines.
-const LINES: &str = include_str!("../../crates/gateway/testdata/command_lines.txt");
+const LINES: &str = include_str!("../../crates/command-rules/testdata/command_lines.txt");
 const DRIVER: &str = include_str!("command_lines.sh");
 
 struct Line {

@@ -9,8 +9,8 @@
 //!                                           └► FAILED (the run has ended, …)
 //! ```
 
-use gateway::{AnomalyAction, AnomalyRule, AnomalySetting, Severity};
 use identity::AlertId;
+use policy::{AnomalyAction, AnomalyRule, AnomalySetting, Severity};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -54,7 +54,7 @@ impl GrantExpansion {
 
 #[cfg(test)]
 mod tests {
-    use gateway::AnomalyRule;
+    use policy::AnomalyRule;
 
     use super::*;
     use crate::detector::Detector;

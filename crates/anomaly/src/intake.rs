@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use audit::{Event, Kind as Kept, Status};
-use gateway::{AnomalyRule, looks_secret};
+use gateway::looks_secret;
 use jail::SandboxPath;
 use operations::{Effect, Operation};
+use policy::AnomalyRule;
 use serde_json::Value;
 
 use super::recent::Recent;

@@ -1,5 +1,5 @@
 use crate::alert::{Acknowledged, Alert, DeliveryState, ImposedState};
-use gateway::{AnomalyAction, AnomalyRule, AnomalySetting, Severity};
+use policy::{AnomalyAction, AnomalyRule, AnomalySetting, Severity};
 
 use super::{AlertTable, Listener, MAX_ALERTS, MAX_DUE};
 use crate::detector::Firing;

@@ -43,9 +43,10 @@ use std::time::Instant;
 
 use dialects::Limits;
 use futures_util::FutureExt as _;
-use gateway::{Caller, Permit, Policy};
+use gateway::Permit;
 use identity::{Principal, RunId};
 use operations::Operation;
+use policy::{Caller, Policy};
 use refusal::Refusal;
 use runs::Run;
 use runs::record::Spec;

@@ -233,7 +233,8 @@ fn parsed(records: &[String]) -> Result<Vec<Permission>, StoreError> {
 #[cfg(test)]
 mod tests {
     use audit::Kind;
-    use gateway::{Policy, Scope, Subject};
+    use gateway::{Scope, Subject};
+    use policy::Policy;
     use rusqlite::Connection;
     use timestamp::SystemClock;
 

@@ -13,9 +13,10 @@ use std::sync::Arc;
 
 use audit::{Event, Kind};
 use audit_service::AuditLog;
-use gateway::{Caller, Gateway, Policy, RunScope};
+use gateway::Gateway;
 use identity::RunId;
 use operations::{CommandLimits, Operation, Reason};
+use policy::{Caller, Policy, RunScope};
 use refusal::Refusal;
 use runs::Runs;
 use serde_json::{Value, json};
@@ -171,9 +172,9 @@ impl Replay<'_> {
         let by_policy = !was_rule.starts_with("anomaly ")
             && decision.reason.as_deref() != Some(Reason::RateLimited.as_str());
         let was = match decision.outcome {
-            audit::Verdict::Allow => gateway::Verdict::Allow,
-            audit::Verdict::Ask => gateway::Verdict::Ask,
-            audit::Verdict::Deny => gateway::Verdict::Deny,
+            audit::Verdict::Allow => policy::Verdict::Allow,
+            audit::Verdict::Ask => policy::Verdict::Ask,
+            audit::Verdict::Deny => policy::Verdict::Deny,
             audit::Verdict::Unknown => return Err(Unjudged::Unreadable),
         };
         if !by_policy {
@@ -303,11 +304,11 @@ fn is_cut(fields: &serde_json::Map<String, Value>) -> bool {
 }
 
 /// Returns a verdict as the API has it.
-pub fn verdict(verdict: gateway::Verdict) -> v1::Verdict {
+pub fn verdict(verdict: policy::Verdict) -> v1::Verdict {
     match verdict {
-        gateway::Verdict::Allow => v1::Verdict::Allow,
-        gateway::Verdict::Ask => v1::Verdict::Ask,
-        gateway::Verdict::Deny => v1::Verdict::Deny,
+        policy::Verdict::Allow => v1::Verdict::Allow,
+        policy::Verdict::Ask => v1::Verdict::Ask,
+        policy::Verdict::Deny => v1::Verdict::Deny,
     }
 }
 

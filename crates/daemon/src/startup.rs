@@ -9,9 +9,9 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
+use ::policy::Policy;
 use anyhow::{Context as _, bail};
 use containers::{DefaultImage, Engine, EngineFacts};
-use gateway::Policy;
 use processes::{Leftovers, Settings};
 use refusal::chain;
 use runs::DefaultImageSource;

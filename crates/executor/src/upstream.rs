@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use gateway::McpStdio;
 use jail::SandboxPath;
 use mcp_upstream::{Fault, Output, Pipes};
 use operations::{Bounds, Exec, Exit};
+use policy::McpStdio;
 use tokio::sync::mpsc;
 use worker_protocol::client::{Finished, LaneError, OutputSink, OutputStream, TerminalSize, TerminalSpec};
 use worker_protocol::convert::Reply;

@@ -6,10 +6,8 @@ use operations::{Bound, McpTool, Operation, Reason};
 use serde_json::json;
 
 use crate::testing::{TestClock, builtin_and, caller, limited, run};
-use crate::{
-    Admission, Ballot, Choice, Decision, Gateway, Level, McpTransport, Permit, Refusal, Review, Reviewer,
-    Risk, Verdict,
-};
+use crate::{Admission, Ballot, Choice, Decision, Gateway, Permit, Refusal, Review, Reviewer};
+use policy::{Level, McpTransport, Risk, Verdict};
 
 const POLICY: &str = "
 mcp_servers: {db: {stdio: {command: [/bin/db]}}, web: {http: {url: \"https://a.example/mcp\"}}}

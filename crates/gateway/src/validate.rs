@@ -7,7 +7,7 @@
 use jail::{Access, PathRefusal, SandboxPath};
 use operations::{Effect, Operation, Reason};
 
-use crate::policy::{ContainerPaths, Profile};
+use policy::{ContainerPaths, Profile};
 
 /// Reason why a call is rejected before any rule is considered.
 #[derive(Debug, PartialEq, Eq)]

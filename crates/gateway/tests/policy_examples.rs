@@ -5,10 +5,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cofferdam_gateway::policy::ContainerPaths;
-use cofferdam_gateway::{Caller, Gateway, Policy, RunScope, Verdict};
+use cofferdam_gateway::Gateway;
 use jail::SandboxPath;
 use operations::{Delete, Encoding, Exec, Git, Grep, Mcp, McpTool, Operation, Read, ReadPart, Shell, Write};
+use policy::{Caller, ContainerPaths, Policy, RunScope, Verdict};
 use timestamp::SystemClock;
 
 fn path(text: &str) -> SandboxPath {
@@ -179,7 +179,7 @@ fn the_strict_profile_shows_every_key_and_its_default() {
     );
     let bare = Policy::from_files([("bare.yaml", &bare)]).unwrap();
     let silent = bare.profile("strict").unwrap();
-    let expected = cofferdam_gateway::Profile {
+    let expected = policy::Profile {
         description: strict.description.clone(),
         default_role: strict.default_role.clone(),
         allowed_images: strict.allowed_images.clone(),

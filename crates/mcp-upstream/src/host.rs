@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use gateway::McpStdio;
+use policy::McpStdio;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_rustls::rustls::ClientConfig;

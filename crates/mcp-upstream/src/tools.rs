@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gateway::McpServer;
 use operations::McpTool;
+use policy::McpServer;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -166,7 +166,7 @@ fn sorted(value: &Value, out: &mut String) {
 
 #[cfg(test)]
 pub(super) fn server(pins: &[(&str, &str)]) -> McpServer {
-    use gateway::{McpStdio, McpTransport};
+    use policy::{McpStdio, McpTransport};
 
     McpServer {
         description: String::new(),

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cofferdam_mcp_upstream::{Fault, Host, Output, Pipes, Servers, Subject};
-use gateway::{McpServer, McpStdio, McpTransport};
 use operations::{Mcp, McpTool, Outcome, Reason};
+use policy::{McpServer, McpStdio, McpTransport};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio_rustls::rustls::ClientConfig;

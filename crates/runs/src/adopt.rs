@@ -19,9 +19,9 @@ use containers::{
     Inspection, LeftoversEnded, MountSlot, RunUser, UsableImage,
 };
 use executor::{Directory, GuestLane, HostWorkerLane, Lanes, sweep};
-use gateway::{Policy, Profile};
 use host_launch::Owner;
 use jail::Mount;
+use policy::{Policy, Profile};
 use refusal::chain;
 use tokio::task::block_in_place;
 

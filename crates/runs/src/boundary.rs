@@ -1,9 +1,8 @@
 //! Checks for a container with its own kernel, whose processes the host cannot see.
 
 use containers::{Boundary, ContainerCgroup, ContainerId, EngineFacts, Inspection};
-use gateway::Profile;
-use gateway::policy::has_own_kernel;
 use operations::Reason;
+use policy::{Profile, has_own_kernel};
 use refusal::{Refusal, chain};
 
 /// Returns the boundary that a profile asks for.

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use crate::record::{Record, Spec, Workspace};
 use audit::{Event, Kind};
-use gateway::Profile;
-use gateway::policy::{ContainerPaths, RootMode};
 use identity::{Principal, RunId};
 use operations::Reason;
+use policy::{ContainerPaths, Profile, RootMode};
 use refusal::{Refusal, chain};
 use tokio::sync::{mpsc, oneshot, watch};
 

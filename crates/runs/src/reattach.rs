@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use crate::record::{EndCause, Record, State};
 use containers::{KillMethod, LeftoversEnded};
-use gateway::Policy;
 use identity::{CallId, RunId};
+use policy::Policy;
 use refusal::chain;
 use serde_json::json;
 use timestamp::{Timestamp, micros};

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::record::{Kept, Record, Spec, State, Workspace};
 use audit_service::AuditLog;
-use gateway::Gateway;
 use identity::{DeletedTokens, Principal, RunId, run_of_token};
 use operations::Reason;
 use parking_lot::{Mutex, MutexGuard};
+use policy::InForce;
 use refusal::{Refusal, chain};
 use store::Store;
 use store::spool::Spool;
@@ -145,10 +145,10 @@ impl Runs {
     }
 
     /// Keeps the pool of warm containers until the daemon stops.
-    pub fn keep_pool(self: &Arc<Self>, gateway: Arc<Gateway>, stop: CancellationToken) {
+    pub fn keep_pool(self: &Arc<Self>, in_force: InForce, stop: CancellationToken) {
         let runs = self.clone();
         let is_busy = move || runs.living().values().any(|run| run.is_waited_for());
-        self.tasks.spawn(self.launcher.clone().keep_pool(gateway, is_busy, stop));
+        self.tasks.spawn(self.launcher.clone().keep_pool(in_force, is_busy, stop));
     }
 
     /// Waits until a run is gone. Several that go before the next wait count as one.

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use crate::record::{Limits, Spec, Workspace};
 use containers::MountSpec;
-use gateway::policy::RootMode;
-use gateway::{Policy, Profile};
 use identity::{Principal, RunId};
 use operations::Reason;
+use policy::{Policy, Profile, RootMode};
 use redact::Redactor;
 use refusal::Refusal;
 use timestamp::duration_from_wire;

@@ -170,7 +170,9 @@ async fn begin(terminals: &Terminals, principal: &Principal, start: &Start) -> R
     // An idle run must not end between this moment and the opening of its terminal.
     let busy = run.busy();
     let does_not_wait = |refused: Refusal| match refused.reason {
-        Reason::AwaitingApproval => run.awaiting(&terminals.gateway, "a terminal does not wait for that"),
+        Reason::AwaitingApproval => {
+            terminals.gateway.awaiting(&run.awaited_approvals(), "a terminal does not wait for that")
+        }
         _ => refused,
     };
     run.lanes_resumed().await.map_err(does_not_wait)?;

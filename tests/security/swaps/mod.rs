@@ -130,13 +130,13 @@ const PROFILE: &str = "review";
 
 /// With that profile as it is shipped, but for how often it may be tried.
 fn review() -> Setup {
-    let shipped = include_str!("../../../crates/gateway/policies/review.yaml");
+    let shipped = include_str!("../../../crates/policy/policies/review.yaml");
     let lines = shipped.lines().map(|line| {
         let limit = line.find("{ minute: ").filter(|_| line.ends_with(" }"));
         limit.map_or_else(|| line.to_owned(), |at| line[..at].to_owned() + UNLIMITED)
     });
     let review = lines.collect::<Vec<_>>().join("\n");
-    let roles = include_str!("../../../crates/gateway/policies/roles.yaml").to_owned();
+    let roles = include_str!("../../../crates/policy/policies/roles.yaml").to_owned();
     Setup { policy: vec![("review.yaml", review), ("roles.yaml", roles)], ..Default::default() }
 }
 

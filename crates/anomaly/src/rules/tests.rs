@@ -1,6 +1,6 @@
 //! Of each rule: what fires it, and what comes near and does not.
 
-use gateway::{AnomalyRule, AnomalySetting};
+use policy::{AnomalyRule, AnomalySetting};
 
 use super::testing::{Tape, ended, of_file, shipped, with_input};
 use crate::seen::{Denial, Ended, Ending, Kind, What};

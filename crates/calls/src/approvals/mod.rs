@@ -21,11 +21,11 @@ use std::time::Duration;
 
 use audit::Kind;
 use audit_service::AuditLog;
-use gateway::policy::{DecisionTime, Terms};
-use gateway::{Approval, ApprovalState, Ballot, DecideError, Gateway, Level, Review, Reviewer, Ticket};
+use gateway::{Approval, ApprovalState, Ballot, DecideError, Gateway, Review, Reviewer, Ticket};
 use identity::{Principal, Role, Roles};
 use operations::Reason;
 use parking_lot::Mutex;
+use policy::{DecisionTime, Level, Terms};
 use refusal::{Refusal, chain};
 use store::Store;
 use timestamp::Clock;

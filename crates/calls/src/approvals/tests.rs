@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use audit_service::AuditLog;
 use gateway::{
-    Admission, Approval, ApprovalFilter, ApprovalState, Ballot, Caller, Choice, DecideError, Gateway, Level,
-    Policy, Review, Reviewer, RunScope, Ticket,
+    Admission, Approval, ApprovalFilter, ApprovalState, Ballot, Choice, DecideError, Gateway, Review,
+    Reviewer, Ticket,
 };
 use identity::{CallId, Role, Roles, RunId};
 use operations::{Operation, Write};
+use policy::{Caller, Level, Policy, RunScope};
 use runs::record::Record;
 use store::{Store, StoredApproval};
 use timestamp::{Clock, UnixMillis};

@@ -17,9 +17,10 @@
 use std::time::{Duration, Instant};
 
 use dialects::Limits;
+use gateway::Permit;
 use gateway::limits::concurrency::Turn;
-use gateway::{Caller, Permit};
 use operations::{Operation, Reason};
+use policy::Caller;
 use refusal::Refusal;
 use runs::{Readiness, Run};
 
@@ -83,13 +84,15 @@ impl CallTask {
         }
         let gateway = &self.calls.control.gateway;
         if patience.refuses {
-            return Err(run.awaiting(gateway, "the call asked not to wait for that"));
+            return Err(gateway.awaiting(&run.awaited_approvals(), "the call asked not to wait for that"));
         }
         if matches!(operation, Operation::Process(_) | Operation::Session(_)) {
-            return Err(run.awaiting(gateway, "processes and sessions do not wait for that"));
+            return Err(
+                gateway.awaiting(&run.awaited_approvals(), "processes and sessions do not wait for that")
+            );
         }
         let queued = self.calls.control.limits.wait_beside(caller, &run.spec().profile).map_err(|full| {
-            let metadata = run.awaiting(gateway, "").metadata;
+            let metadata = gateway.awaiting(&run.awaited_approvals(), "").metadata;
             let full = metadata.into_iter().fold(full, |full, (name, value)| full.with(name, value));
             full.retry_after(TRY_AGAIN).with("retry_after_is", "estimated")
         })?;
@@ -166,7 +169,7 @@ impl CallTask {
                     "this call waited for {:.1} s, as long as its timeout allows",
                     waited.as_secs_f64()
                 );
-                run.awaiting(&self.calls.control.gateway, &why)
+                self.calls.control.gateway.awaiting(&run.awaited_approvals(), &why)
             }
             Readiness::Held(refused) | Readiness::Over(refused) => refused,
         };

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway::limits::concurrency::Turn;
-use gateway::{Approval, ApprovalState, Form, Permit, Ticket};
+use gateway::{Approval, ApprovalState, Permit, Ticket};
 use operations::{Bound, Lane, Reason};
+use policy::Form;
 use refusal::Refusal;
 use runs::record::State;
 use runs::{OnStop, Run};

@@ -113,7 +113,7 @@ impl CallTask {
     fn has_processes(&self, run: &Run) -> bool {
         let policy = self.calls.control.gateway.policy();
         let verdict = policy.profile(&run.spec().profile).and_then(|profile| profile.operation("process"));
-        verdict.is_some_and(|(_, verdict)| verdict < gateway::Verdict::Deny)
+        verdict.is_some_and(|(_, verdict)| verdict < policy::Verdict::Deny)
     }
 
     /// Returns the sink for the output of an operation.

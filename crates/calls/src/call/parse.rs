@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dialects::{Dialect, Limits, ParseFailure};
-use gateway::policy::ContainerPaths;
-use gateway::{Policy, Profile};
 use identity::check_client_name;
 use operations::transport::MAX_SHOWN;
 use operations::{CommandLimits, Operation, Reason};
+use policy::{ContainerPaths, Policy, Profile};
 use prost::Message as _;
 use refusal::Refusal;
 use sha2::{Digest as _, Sha256};

@@ -11,9 +11,10 @@ use audit_service::{AuditLog, Unavailable};
 use dialects::ProcessView;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
-use gateway::{Approval, Caller};
+use gateway::Approval;
 use identity::{CallId, Principal};
 use operations::{ExecResult, OpResult, Operation};
+use policy::Caller;
 use serde_json::{Value, json};
 use timestamp::micros;
 
@@ -139,9 +140,9 @@ impl Journal {
 
     pub(super) fn decided(&mut self, decision: &gateway::Decision) {
         let outcome = match decision.verdict {
-            gateway::Verdict::Allow => Verdict::Allow,
-            gateway::Verdict::Ask => Verdict::Ask,
-            gateway::Verdict::Deny => Verdict::Deny,
+            policy::Verdict::Allow => Verdict::Allow,
+            policy::Verdict::Ask => Verdict::Ask,
+            policy::Verdict::Deny => Verdict::Deny,
         };
         self.details["risk"] = decision.risk.as_str().into();
         self.decision = Some(

@@ -79,7 +79,7 @@ async fn look(lanes: &Lanes, ticket: &Ticket) -> Result<(Bound, Option<OpResult>
 
 /// Returns the states of the files that a command names.
 async fn files(lanes: &Lanes, operation: &Operation) -> Result<FileStates, Refusal> {
-    let named = gateway::named_files(operation);
+    let named = command_rules::named_files(operation);
     if named.len() > NAMES {
         return Err(Refusal::new(
             Reason::InvalidArgument,

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use executor::Lanes;
 use futures_util::FutureExt as _;
-use gateway::Caller;
 use gateway::limits::concurrency::{Reservation, Turn};
 use operations::{Lane, Operation, Reason};
+use policy::Caller;
 use refusal::Refusal;
 use runs::{Readiness, Run};
 use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard};

@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use gateway::Caller;
 use operations::Reason;
 use parking_lot::Mutex;
+use policy::Caller;
 use refusal::Refusal;
 
 use super::Limits;
@@ -85,7 +85,7 @@ impl Limits {
 mod tests {
     use std::sync::Arc;
 
-    use gateway::Caller;
+    use policy::Caller;
 
     use super::Waiting;
 

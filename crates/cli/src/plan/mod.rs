@@ -8,7 +8,7 @@ mod this_host;
 use std::path::PathBuf;
 
 use clap::Args;
-use gateway::Policy;
+use policy::Policy;
 use serde::Serialize;
 use wire::v1::GetPolicyRequest;
 

@@ -86,7 +86,7 @@ impl Recovered {
         )?;
         let server = tokio::spawn(rpc::serve(services, socket, tcp, guard));
         let mut watches = Vec::from(watches(&parts, grants, disk, workers));
-        parts.runs.keep_pool(parts.gateway.clone(), parts.stop.clone());
+        parts.runs.keep_pool(parts.gateway.in_force().clone(), parts.stop.clone());
         let anomalies = detection.spawn(&parts.stop);
         keep_log(&parts, config.audit.maintenance.clone(), cursor.clone());
         watches.push(tokio::spawn(cursor.clone().keep(parts.stop.clone())));

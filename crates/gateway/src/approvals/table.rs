@@ -12,7 +12,7 @@ use super::memory;
 use crate::admission::Ticket;
 use crate::decision::Refusal;
 use crate::permission::refusal;
-use crate::policy::{DecisionTime, Policy};
+use policy::{DecisionTime, Policy};
 
 /// Most open approvals of one run.
 pub(super) const MAX_OPEN_PER_RUN: usize = 64;

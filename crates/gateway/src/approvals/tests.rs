@@ -11,10 +11,9 @@ use super::{
     Reviewer,
 };
 use crate::admission::{Admission, Ticket};
-use crate::caller::{Caller, RunScope};
-use crate::consent::Level;
 use crate::gateway::Gateway;
 use crate::testing::{TestClock, builtin, builtin_and, caller, path, run, write};
+use policy::{Caller, Level, RunScope};
 
 struct Scene {
     gateway: Gateway,
@@ -239,7 +238,7 @@ fn a_policy_that_changed_meanwhile_voids_it() {
     scene.gateway.reload(builtin());
     let (ticket, id) = scene.approved("d");
     let denies = "profiles: {review: {operations: {read: allow}}}\nroles: {director: {allow: '*'}}";
-    scene.gateway.reload(crate::policy::Policy::from_files([("p.yaml", denies)]).unwrap());
+    scene.gateway.reload(policy::Policy::from_files([("p.yaml", denies)]).unwrap());
     assert_eq!(scene.redeem(&id, &ticket), Err(Reason::PermissionDenied));
     scene.gateway.reload(builtin());
     assert_eq!(scene.redeem(&id, &ticket), Err(Reason::Cancelled));

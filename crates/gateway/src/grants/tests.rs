@@ -7,10 +7,10 @@ use timestamp::{Clock as _, UnixMillis};
 use super::{BadPermission, Effect, MAX_IN_FORCE, PathPattern, Permission, Permissions, Scope, Subject};
 use crate::admission::Admission;
 use crate::approvals::{Ballot, Choice, Review, Reviewer};
-use crate::consent::Level;
-use crate::decision::Verdict::{self, Allow, Ask, Deny};
 use crate::gateway::Gateway;
 use crate::testing::{TestClock, builtin, builtin_and, caller, delete, exec, path, run, shell, write};
+use policy::Level;
+use policy::Verdict::{self, Allow, Ask, Deny};
 
 const NOW: UnixMillis = UnixMillis(1_000_000);
 

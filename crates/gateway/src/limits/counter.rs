@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::quota::{Limit, Quota, Span};
 use super::series::Series;
+use policy::{Limit, Quota, Span};
 
 /// The calls that a counter counts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -26,7 +26,6 @@ pub mod concurrency;
 mod counter;
 mod keep;
 mod key;
-mod quota;
 mod series;
 mod shard;
 mod table;
@@ -44,14 +43,12 @@ use std::time::Duration;
 
 pub use counter::{Agent, Scope};
 pub use keep::{Counted, Kept, KeptCounters, Replay};
-pub use quota::{Limit, Quota, RateLimits, Span};
-pub(crate) use quota::{STRICT_PRINCIPAL, STRICT_RUN, strict};
 pub use throttle::{Throttle, ThrottleSource};
 pub use usage::{Usage, Window};
 
-use crate::caller::Caller;
 use counter::{Counter, Full};
 use key::Key;
+use policy::{Caller, Quota, RateLimits, Span};
 use table::{NotCounted, Table};
 use throttle::Throttles;
 use timestamp::Clock;

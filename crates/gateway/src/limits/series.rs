@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 
-use super::quota::{Limit, Span};
+use policy::{Limit, Span};
 
 /// Number of parts of a window. The calls of one part share an entry.
 pub(super) const GRAINS: u64 = 32;

@@ -7,7 +7,8 @@ use timestamp::{Clock as _, UnixMillis};
 
 use super::{Agent, Counted, KeptCounters, Limits, Scope, Span, Throttle, ThrottleSource};
 use crate::testing::{TestClock, caller, limited, path, run, write};
-use crate::{Admission, Caller, Choice, Gateway, Policy, Refusal, Review, Reviewer};
+use crate::{Admission, Choice, Gateway, Refusal, Review, Reviewer};
+use policy::{Caller, Policy};
 
 /// A profile whose `read` may be called `read` times a minute, and whose runs have `run` calls.
 fn policy(read: &str, run: &str) -> Policy {
@@ -168,7 +169,7 @@ fn a_call_that_asks_counts_once() {
     let review = Review { operation_json: "{}".into(), preview: "+hi".into(), ..Review::default() };
     let approval = gateway.request_approval(&ticket, review, None).unwrap();
     let reviewer =
-        Reviewer { principal: "uid:1".into(), level: crate::consent::Level::Approver, may_decide_own: false };
+        Reviewer { principal: "uid:1".into(), level: policy::Level::Approver, may_decide_own: false };
     gateway
         .decide(&approval.approval_id, &reviewer, &crate::approvals::Ballot::once(Choice::Approve, ""))
         .unwrap();

@@ -1,7 +1,7 @@
 //! The use of rate limits, for display.
 
-use super::quota::{Limit, Quota, RateLimits, Span};
 use super::{Agent, Limits, Scope};
+use policy::{Limit, Quota, RateLimits, Span};
 use timestamp::UnixMillis;
 
 /// One window of one scope.

@@ -24,11 +24,10 @@ use containers::{
     UsableImage,
 };
 use executor::{Directory, GuestLane, HostWorkerLane, Lanes, engine_refusal};
-use gateway::Profile;
-use gateway::policy::{RootMode, TmpMode, WorkspaceMode};
 use host_launch::Owner;
 use identity::{Principal, RunId};
 use operations::{Environment, Reason};
+use policy::{Profile, RootMode, TmpMode, WorkspaceMode};
 use refusal::Refusal;
 use tokio::task::block_in_place;
 

@@ -1,7 +1,6 @@
 //! The bounds that a policy may set, against the messages and frames on their way.
 
 use call_response::Status;
-use gateway::policy;
 use operations::transport::{MAX_COMMAND, MAX_OUTPUT, MAX_READ, MAX_UPSTREAM, MAX_WRITE, MESSAGE};
 use operations::{Bounds, ExecResult, ListResult, McpContent, McpResult, ReadResult};
 use wire::worker::v1 as worker;
@@ -11,9 +10,9 @@ use worker_protocol::frame::encode;
 use super::super::execute::finished;
 use super::super::parse::limits;
 use super::*;
-use gateway::Policy;
 use operations::CommandLimits;
 use operations::transport::MAX_SHOWN;
+use policy::Policy;
 use wire::v1::CallRequest;
 use wire::v1::call_request::Request;
 

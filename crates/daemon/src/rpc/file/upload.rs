@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use gateway::{Caller, Verdict};
 use identity::{Principal, RunId, check_client_name};
 use operations::{Operation, Reason, UploadId};
+use policy::{Caller, Verdict};
 use refusal::Refusal;
 use runs::{Broken, Content, Piece, UploadOwner};
 use tokio::sync::{mpsc, oneshot};

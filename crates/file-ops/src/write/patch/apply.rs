@@ -13,7 +13,7 @@ use super::locate::Index;
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// Most positions that a failure names.
-const MAX_placeS: usize = 20;
+const MAX_PLACES: usize = 20;
 
 /// File after the patch.
 #[derive(Debug, PartialEq, Eq)]
@@ -275,5 +275,5 @@ fn ambiguous(found: &[usize]) -> MismatchKind {
 }
 
 fn numbers(found: &[usize]) -> Vec<u64> {
-    found.iter().take(MAX_placeS).map(|&at| at as u64 + 1).collect()
+    found.iter().take(MAX_PLACES).map(|&at| at as u64 + 1).collect()
 }

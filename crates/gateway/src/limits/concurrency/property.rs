@@ -6,7 +6,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
-use super::{Caps, Count, Reservation, Reservations, Turn, Whole};
+use policy::Caps;
+
+use super::{Count, Reservation, Reservations, Turn, Whole};
 use crate::testing::TestClock;
 
 #[derive(Debug, Clone)]
