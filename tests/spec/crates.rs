@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 38] = [
+const ARROWS: [(&str, &str); 40] = [
     ("admission", ""),
     ("anomaly", "audit audit-service gateway identity jail operations refusal runs store timestamp webhook"),
     ("audit", "redact text timestamp"),
@@ -15,16 +15,17 @@ const ARROWS: [(&str, &str); 38] = [
     ("bundles", "audit audit-service identity operations redact refusal runs store wire"),
     (
         "calls",
-        "audit audit-service dialects executor gateway identity jail mcp-upstream operations processes redact refusal runs store timestamp webhook wire worker-protocol",
+        "audit audit-service dialects disk-quotas executor gateway identity jail mcp-upstream operations processes redact refusal runs store timestamp webhook wire worker-protocol",
     ),
     ("cli", "audit cofferdam-client doctor file-ops gateway jail mcp operations text timestamp wire"),
     ("cofferdam-client", "wire"),
     ("containers", "text"),
     (
         "daemon",
-        "admission anomaly audit audit-service bundles calls containers dialects doctor document executor gateway host-launch identity jail listener mcp oidc operations processes redact refusal runs store terminals timestamp webhook wire worker-protocol",
+        "admission anomaly audit audit-service bundles calls containers dialects disk-quotas doctor document executor gateway host-launch identity jail listener mcp oidc operations processes redact refusal runs store terminals timestamp uploads webhook wire worker-protocol",
     ),
     ("dialects", "jail operations text wire"),
+    ("disk-quotas", "containers identity jail operations refusal wire"),
     ("doctor", ""),
     ("document", ""),
     (
@@ -51,7 +52,7 @@ const ARROWS: [(&str, &str); 38] = [
     ("refusal", "operations wire"),
     (
         "runs",
-        "audit audit-service containers executor gateway host-launch identity jail operations redact refusal store timestamp wire",
+        "audit audit-service containers disk-quotas executor gateway host-launch identity jail operations redact refusal store timestamp wire",
     ),
     ("seal", ""),
     ("store", "identity refusal seal timestamp"),
@@ -61,6 +62,7 @@ const ARROWS: [(&str, &str); 38] = [
     ),
     ("text", ""),
     ("timestamp", ""),
+    ("uploads", "disk-quotas identity jail operations refusal"),
     ("webhook", ""),
     ("wire", ""),
     ("worker-protocol", "jail operations text wire"),

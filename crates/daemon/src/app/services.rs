@@ -1,6 +1,7 @@
 //! Builds the services of the API.
 
 use std::sync::Arc;
+use uploads::Uploads;
 
 use anomaly::Alerts;
 use anyhow::Context as _;
@@ -10,7 +11,6 @@ use calls::grants::Grants;
 use calls::{Calls, Replays};
 use listener::Tokens;
 use oidc::Issuers;
-use runs::Uploads;
 use terminals::{Sessions, Terminals};
 
 use crate::config::Config;
@@ -57,7 +57,7 @@ pub(super) fn services(
         session: rpc::session::Service { calls: calls.clone() },
         file: rpc::file::Service {
             calls: calls.clone(),
-            uploads: Arc::new(Uploads::new(calls.runs.launcher.directories.clone())),
+            uploads: Arc::new(Uploads::new(calls.runs.launcher.directories.privates())),
         },
         approval: rpc::approval::Service {
             approvals: approvals.clone(),

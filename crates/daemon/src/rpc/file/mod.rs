@@ -4,12 +4,12 @@ mod download;
 mod upload;
 
 use std::sync::Arc;
+use uploads::Uploads;
 
 use bytes::Bytes;
 use calls::Calls;
 use identity::RunId;
 use operations::UploadId;
-use runs::Uploads;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use wire::v1::file_service_server::FileService;
