@@ -18,7 +18,7 @@ const ARROWS: [(&str, &str); 40] = [
     ("bundles", "audit audit-service identity operations redact refusal runs store wire"),
     (
         "calls",
-        "audit audit-service command-rules dialects executor gateway identity jail mcp-upstream operations policy processes redact refusal runs store timestamp webhook wire worker-protocol",
+        "audit audit-service command-rules dialects disk-quotas executor gateway identity jail mcp-upstream operations policy processes redact refusal runs store timestamp webhook wire worker-protocol",
     ),
     ("cli", "audit cofferdam-client doctor file-ops jail mcp operations policy text timestamp wire"),
     ("cofferdam-client", "wire"),
@@ -26,9 +26,10 @@ const ARROWS: [(&str, &str); 40] = [
     ("containers", "text"),
     (
         "daemon",
-        "admission anomaly audit audit-service bundles calls containers dialects doctor document executor gateway host-launch identity jail listener mcp oidc operations policy processes redact refusal runs store terminals timestamp webhook wire worker-protocol",
+        "admission anomaly audit audit-service bundles calls containers dialects disk-quotas doctor document executor gateway host-launch identity jail listener mcp oidc operations policy processes redact refusal runs store terminals timestamp uploads webhook wire worker-protocol",
     ),
     ("dialects", "jail operations text wire"),
+    ("disk-quotas", "containers identity jail operations refusal wire"),
     ("doctor", ""),
     ("document", ""),
     (
@@ -56,7 +57,7 @@ const ARROWS: [(&str, &str); 40] = [
     ("refusal", "operations wire"),
     (
         "runs",
-        "audit audit-service containers executor host-launch identity jail operations policy redact refusal store timestamp wire",
+        "audit audit-service containers disk-quotas executor host-launch identity jail operations policy redact refusal store timestamp wire",
     ),
     ("seal", ""),
     ("store", "identity refusal seal timestamp"),
@@ -66,6 +67,7 @@ const ARROWS: [(&str, &str); 40] = [
     ),
     ("text", ""),
     ("timestamp", ""),
+    ("uploads", "disk-quotas identity jail operations refusal"),
     ("webhook", ""),
     ("wire", ""),
     ("worker-protocol", "jail operations text wire"),

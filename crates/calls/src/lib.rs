@@ -16,9 +16,10 @@ mod upstream;
 use std::sync::Arc;
 
 use audit_service::{AuditLog, Escalations};
+use disk_quotas::Quotas;
 use gateway::Gateway;
 use processes::Processes;
-use runs::{OnStop, Quotas, Runs};
+use runs::{OnStop, Runs};
 use store::spool::Spool;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use crate::record::{Held, Hold, Record, Spec, State, Workspace};
+use disk_quotas::Account;
 use executor::Lanes;
 use identity::TokenHash;
 use operations::{Operation, Reason};
@@ -17,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::held::{takes_no_call, takes_no_calls};
 use crate::lease::Lease;
-use crate::quota::Account;
 
 /// A run, as all code except its task sees it.
 pub struct Run {

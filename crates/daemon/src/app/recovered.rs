@@ -1,5 +1,6 @@
 //! The second phase: the runs and calls of an earlier daemon are taken over, and no client can connect yet.
 
+use disk_quotas::Quotas;
 use std::sync::Arc;
 
 use anomaly::{Alerts, Detection};
@@ -11,7 +12,7 @@ use calls::{Approvals, CallTable, Calls, Upstreams, WaitingApprovals};
 use gateway::Gateway;
 use identity::RunId;
 use processes::Processes;
-use runs::{Quotas, Runs, execution_log};
+use runs::{Runs, execution_log};
 use store::StateDisk;
 use timestamp::SystemClock;
 use tokio::task::JoinHandle;

@@ -1,6 +1,7 @@
 //! Builds the services of the API.
 
 use std::sync::Arc;
+use uploads::Uploads;
 
 use anomaly::Alerts;
 use anyhow::Context as _;
@@ -10,7 +11,6 @@ use calls::grants::Grants;
 use calls::{Calls, Replays, Transcripts};
 use listener::Tokens;
 use oidc::Issuers;
-use runs::Uploads;
 use terminals::{Sessions, Terminals};
 
 use super::parts::Parts;
@@ -74,7 +74,7 @@ pub(super) fn services(
             table: table.clone(),
             gateway: gateway(),
             runs: runs(),
-            uploads: Arc::new(Uploads::new(runs().launcher.directories.clone())),
+            uploads: Arc::new(Uploads::new(runs().launcher.directories.privates())),
             tasks: tasks(),
         },
         approval: rpc::approval::Service {

@@ -7,6 +7,7 @@
     reason = "directories that the configuration names; nothing in them is opened"
 )]
 
+use disk_quotas::Thresholds;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,6 @@ use containers::Endpoint;
 use document::{At, Fields};
 use gateway::limits::concurrency::Whole;
 use host_launch::WeakerForm;
-use runs::Thresholds;
 use runs::{HarnessOnBind, OnStop, RunBounds};
 use store::OutcomeBounds;
 use terminals::Limits;

@@ -1,5 +1,6 @@
 //! Serves `RunService`.
 
+use disk_quotas::Quotas;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use processes::Processes;
 use prost::Message as _;
 use refusal::{Refusal, chain};
 use runs::record::{Hold, Record};
-use runs::{Parsed, Quotas, Runs, hide_secrets, parse_request};
+use runs::{Parsed, Runs, hide_secrets, parse_request};
 use sha2::{Digest as _, Sha256};
 use timestamp::Timestamp;
 use tokio_stream::wrappers::BroadcastStream;

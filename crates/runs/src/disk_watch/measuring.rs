@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use crate::record::{Record, Workspace};
 use containers::{Amount, Commands, Group, Measured};
+use disk_quotas::Found;
 use identity::RunId;
 
 use super::DiskWatch;
-use crate::quota::Found;
 use crate::root_layer;
 use crate::run::Run;
 

@@ -26,13 +26,13 @@ use std::time::{Duration, Instant};
 use audit::{Event, Kind};
 use audit_service::AuditLog;
 use containers::Amount;
+use disk_quotas::{Found, Free, Level, Quotas, Verdict};
 use identity::RunId;
 use refusal::chain;
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::quota::{Found, Free, Level, Quotas, Verdict};
 use crate::registry::Runs;
 use crate::run::Run;
 use still::Still;

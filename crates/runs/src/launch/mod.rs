@@ -23,6 +23,7 @@ use containers::{
     ImageReference, ImageRefused, Inspection, MountSpec, Quota, Root, RunAs, RunFacts, RunUser, Tmp,
     UsableImage,
 };
+use disk_quotas::Projects;
 use executor::{Directory, GuestLane, HostWorkerLane, Lanes, engine_refusal};
 use host_launch::Owner;
 use identity::{Principal, RunId};
@@ -35,7 +36,6 @@ use crate::default_image::DefaultImageSource;
 use crate::directories::Directories;
 use crate::mounting::{Opened, Shown, arrived, mount};
 use crate::placed::{self, GuestBinary};
-use crate::quota::Projects;
 use crate::resources::RunResources;
 use crate::root_layer::RootLayer;
 use crate::workspace::{self, Purpose, Roots};
@@ -202,7 +202,11 @@ impl Launcher {
             }
             None => None,
         };
-        block_in_place(|| self.projects.allot(record, record.spec.limits.disk()));
+        let continued = match record.spec.workspace {
+            Workspace::Kept { workspace } => Some(workspace),
+            _ => None,
+        };
+        block_in_place(|| self.projects.allot(record.id, continued, record.spec.limits.disk()));
         let seen = wanted.hardening.run_as.user().on_host(self.host.user_map);
         let Source { directory: workspace, layer, linked } =
             self.workspace(record, seen, principal, resources).await?;

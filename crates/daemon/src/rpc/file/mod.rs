@@ -4,13 +4,14 @@ mod download;
 mod upload;
 
 use std::sync::Arc;
+use uploads::Uploads;
 
 use bytes::Bytes;
 use calls::{CallTable, Calls};
 use gateway::Gateway;
 use identity::RunId;
 use operations::UploadId;
-use runs::{Runs, Uploads};
+use runs::Runs;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status, Streaming};

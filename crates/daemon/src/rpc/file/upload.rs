@@ -13,13 +13,13 @@
 
 use std::sync::Arc;
 use std::time::Duration;
+use uploads::{Broken, Content, Owner, Piece};
 
 use bytes::Bytes;
 use identity::{Principal, RunId, check_client_name};
 use operations::{Operation, Reason, UploadId};
 use policy::{Caller, Verdict};
 use refusal::Refusal;
-use runs::{Broken, Content, Piece, UploadOwner};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tonic::Streaming;
@@ -117,12 +117,7 @@ impl Service {
     }
 
     /// Returns the maximum size of the upload and the owner that it counts for; `None` if its call would be refused.
-    fn admits(
-        &self,
-        principal: &Principal,
-        run: RunId,
-        outline: &v1::WriteRequest,
-    ) -> Option<(u64, UploadOwner)> {
+    fn admits(&self, principal: &Principal, run: RunId, outline: &v1::WriteRequest) -> Option<(u64, Owner)> {
         let living = self.runs.living_run(run).ok()?;
         let (spec, policy) = (living.spec(), self.gateway.policy());
         let profile = policy.profile(&spec.profile)?;
@@ -135,7 +130,7 @@ impl Service {
             run_id: run.to_string(),
         };
         let explanation = self.gateway.explain(&policy, &living.scope(), &caller, &operation);
-        let owner = UploadOwner {
+        let owner = Owner {
             account: living.disk.clone(),
             ended: living.ended.clone(),
             writes_count: living.disk.adds(&operation),
@@ -147,7 +142,7 @@ impl Service {
     async fn receive<M: Into<Said>>(
         &self,
         stream: &mut Streaming<M>,
-        (run, owner): (RunId, UploadOwner),
+        (run, owner): (RunId, Owner),
         id: Option<UploadId>,
         begin: &v1::BeginUpload,
         most: u64,

@@ -27,21 +27,21 @@ const MOST_ROOM: u64 = 64 << 20;
 
 /// Space that was found for a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Found {
-    pub(crate) amount: Amount,
+pub struct Found {
+    pub amount: Amount,
     /// The measure stopped before everything was counted.
-    pub(crate) is_more: bool,
+    pub is_more: bool,
     /// Uploads that are on the disk, in addition to `amount`. The kernel includes them in `amount`.
-    pub(crate) uploads: Amount,
+    pub uploads: Amount,
     /// Directories are nested too deep to be counted.
-    pub(crate) is_too_deep: bool,
+    pub is_too_deep: bool,
     /// The kernel counted this, and it also enforces the run's quota.
-    pub(crate) by_kernel: bool,
+    pub by_kernel: bool,
 }
 
 /// State of a run with regard to its quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub enum Standing {
     Within,
     Over,
     /// A command took more although no space was left.
@@ -50,7 +50,7 @@ pub(crate) enum Standing {
 
 impl Standing {
     /// Returns the name for the audit log.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Within => "within",
             Self::Over => "over",
@@ -69,12 +69,12 @@ impl Standing {
 
 /// Consequences of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Verdict {
-    pub(crate) standing: Standing,
+pub struct Verdict {
+    pub standing: Standing,
     /// The standing has changed.
-    pub(crate) is_new: bool,
+    pub is_new: bool,
     /// The run's commands have to be ended.
-    pub(crate) ends_commands: bool,
+    pub ends_commands: bool,
 }
 
 /// Account of a live run.
@@ -106,7 +106,7 @@ struct Seen {
 
 impl Account {
     /// Makes the account of a run with this quota. With `has_workspace` its workspace, which the daemon made, counts too.
-    pub(crate) fn new(most: Amount, has_workspace: bool) -> Self {
+    pub fn new(most: Amount, has_workspace: bool) -> Self {
         let seen = Seen {
             found: None,
             standing: Standing::Within,
@@ -122,17 +122,17 @@ impl Account {
     }
 
     /// Returns the quota.
-    pub(crate) fn most(&self) -> Amount {
+    pub fn most(&self) -> Amount {
         self.most
     }
 
     /// Returns true if the workspace counts.
-    pub(crate) fn has_workspace(&self) -> bool {
+    pub fn has_workspace(&self) -> bool {
         self.has_workspace
     }
 
     /// Returns how much of the run's space a look has to count.
-    pub(crate) fn worth_counting(&self) -> Amount {
+    pub fn worth_counting(&self) -> Amount {
         match self.seen.lock().standing {
             Standing::Within => self.most,
             // Count everything, to find out whether it grows or has space again.
@@ -141,7 +141,7 @@ impl Account {
     }
 
     /// Returns the free quota of the run. `None` if it is over its quota or was never measured.
-    pub(crate) fn room(&self) -> Option<Amount> {
+    pub fn room(&self) -> Option<Amount> {
         let seen = self.seen.lock();
         let found = seen.found.filter(|_| seen.standing == Standing::Within)?;
         Some(Amount {
@@ -151,7 +151,7 @@ impl Account {
     }
 
     /// Returns the space that may have been added since the last look before the run can be over its quota.
-    pub(crate) fn may_take(&self) -> Amount {
+    pub fn may_take(&self) -> Amount {
         match self.room() {
             Some(room) => room,
             None if self.is_over() => Amount::default(),
@@ -172,7 +172,7 @@ impl Account {
     }
 
     /// Records the result of a look that began at this moment.
-    pub(crate) fn take(&self, found: Found, began: Instant) -> Verdict {
+    pub fn take(&self, found: Found, began: Instant) -> Verdict {
         let mut seen = self.seen.lock();
         let before = seen.standing;
         let (found, others) = found.with_uploads(seen.reserved);
@@ -213,12 +213,12 @@ impl Account {
     }
 
     /// Records that the run's commands are being ended because of the disk, whatever this run has.
-    pub(crate) fn commands_end(&self) {
+    pub fn commands_end(&self) {
         self.seen.lock().end();
     }
 
     /// Records that the ended commands are gone.
-    pub(crate) fn commands_are_gone(&self) {
+    pub fn commands_are_gone(&self) {
         let mut seen = self.seen.lock();
         (seen.ends, seen.gone) = (false, Some(Instant::now()));
     }
@@ -231,7 +231,7 @@ impl Account {
     }
 
     /// Refuses an operation that would add to a run over its quota.
-    pub(crate) fn check(&self, operation: &Operation) -> Result<(), Refusal> {
+    pub fn check(&self, operation: &Operation) -> Result<(), Refusal> {
         let seen = self.seen.lock();
         let (Some(found), true) = (seen.found, seen.standing != Standing::Within) else { return Ok(()) };
         let runs_something = operation.effect() == Effect::Runs;
@@ -272,7 +272,7 @@ impl Account {
 
     /// Reserves space for an upload, which the caller has to release. `copies` is the number of files with this content that will count at
     /// the same time.
-    pub(crate) fn reserve(&self, more: Amount, copies: u64) -> Result<(), Refusal> {
+    pub fn reserve(&self, more: Amount, copies: u64) -> Result<(), Refusal> {
         let mut seen = self.seen.lock();
         let uploads = most_of(seen.found.unwrap_or_default().uploads, seen.reserved);
         let has = plus(plus(seen.others, uploads), seen.to_write);
@@ -300,7 +300,7 @@ impl Account {
     }
 
     /// Releases space that was reserved with this number of copies.
-    pub(crate) fn release(&self, less: Amount, copies: u64) {
+    pub fn release(&self, less: Amount, copies: u64) {
         let mut seen = self.seen.lock();
         seen.reserved = minus(seen.reserved, less);
         seen.to_write = minus(seen.to_write, times(less, copies.saturating_sub(1)));
@@ -362,7 +362,7 @@ impl Found {
     }
 
     /// Returns the message without a standing.
-    pub(crate) fn to_wire(self) -> v1::DiskUse {
+    pub fn to_wire(self) -> v1::DiskUse {
         v1::DiskUse {
             used_bytes: self.amount.bytes,
             used_files: self.amount.files,

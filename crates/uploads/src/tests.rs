@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use containers::Amount;
 
 use super::*;
-use crate::quota::Found;
+use disk_quotas::Found;
 
 struct Scene {
     top: tempfile::TempDir,
@@ -24,14 +24,14 @@ fn owner(most: u64) -> Owner {
 impl Scene {
     fn new() -> Self {
         let top = tempfile::tempdir().unwrap();
-        let directories = Directories { state: top.path().to_owned() };
         let run = RunId::new();
-        fs::create_dir_all(directories.private(&run.to_string())).unwrap();
-        Self { top, uploads: Uploads::new(directories), run, owner: owner(64 * MIB) }
+        fs::create_dir(top.path().join(run.to_string())).unwrap();
+        let uploads = Uploads::new(top.path().to_owned());
+        Self { top, uploads, run, owner: owner(64 * MIB) }
     }
 
     fn directory(&self) -> PathBuf {
-        self.top.path().join("host-worker").join(self.run.to_string()).join("uploads")
+        self.top.path().join(self.run.to_string()).join("uploads")
     }
 
     fn files(&self) -> usize {
@@ -49,7 +49,7 @@ impl Scene {
 
     /// Breaks off an upload of another run after this was sent.
     fn break_off(&self, run: RunId, owner: &Owner, sent: &'static str) -> UploadId {
-        fs::create_dir_all(self.uploads.directories.private(&run.to_string())).unwrap();
+        fs::create_dir_all(self.uploads.privates.join(run.to_string())).unwrap();
         let id = UploadId::parse("id", &CallId::new().to_string()).unwrap();
         let upload = self.uploads.begin(run, owner.clone(), Some(id.clone()), 0, 0).unwrap();
         assert!(matches!(upload.receive(said([data(sent)]), 9), Err(Broken::Gone)));
@@ -163,7 +163,7 @@ fn an_upload_replaces_one_that_a_killed_daemon_left() {
     let scene = Scene::new();
     let left = scene.begin(Some(ID), 0).unwrap().receive(said([data("left"), Piece::End]), 4).unwrap();
     left.leave();
-    let next = Uploads::new(Directories { state: scene.top.path().to_owned() });
+    let next = Uploads::new(scene.top.path().to_owned());
     let id = UploadId::parse("id", ID).unwrap();
     let upload = next.begin(scene.run, scene.owner.clone(), Some(id), 0, 0).unwrap();
     let content = upload.receive(said([data("new"), Piece::End]), 3).unwrap();

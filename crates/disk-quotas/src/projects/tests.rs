@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::*;
-use crate::testing::record;
 
 const MOST: Amount = Amount { bytes: 1 << 20, files: 100 };
 
@@ -36,7 +35,7 @@ impl Scene {
             }
             assert!(output.status.success(), "as root: {why}");
         }
-        for directory in scene.directories().counted() {
+        for directory in scene.counted() {
             fs::create_dir(directory).unwrap();
         }
         Some(scene)
@@ -46,12 +45,12 @@ impl Scene {
         self.place.path().join("state")
     }
 
-    fn directories(&self) -> Directories {
-        Directories { state: self.state() }
+    fn counted(&self) -> Vec<PathBuf> {
+        ["runs", "workspaces"].map(|name| self.state().join(name)).into()
     }
 
     fn open(&self) -> Projects {
-        Projects::open(self.directories()).unwrap()
+        Projects::open(&self.state(), self.counted()).unwrap()
     }
 }
 
@@ -61,21 +60,13 @@ impl Drop for Scene {
     }
 }
 
-/// A run on this workspace.
-fn run(workspace: Workspace) -> Record {
-    let mut run = record();
-    run.spec.workspace = workspace;
-    run
-}
-
-/// Makes what a run has, in its project.
-fn make(projects: &Projects, record: &Record) {
-    projects.allot(record, MOST);
-    for path in projects.directories.counted_of(record) {
-        if !path.exists() {
-            fs::create_dir(&path).unwrap();
-            projects.assign(record.id, fs::File::open(&path).unwrap().as_fd());
-        }
+/// Makes what a run has in these directories, in its project.
+fn make(projects: &Projects, run: RunId, continued: Option<RunId>, parents: &[PathBuf]) {
+    projects.allot(run, continued, MOST);
+    for parent in parents {
+        let path = parent.join(run.to_string());
+        fs::create_dir(&path).unwrap();
+        projects.assign(run, fs::File::open(&path).unwrap().as_fd());
     }
 }
 
@@ -88,33 +79,34 @@ fn a_project_belongs_to_one_run_outlives_the_daemon_and_ends_with_its_files() {
     let Some(scene) = Scene::new() else { return };
     let projects = scene.open();
     assert!(projects.are_held());
-    let (one, other) = (run(Workspace::Managed), run(Workspace::Bind { path: "/".into() }));
-    make(&projects, &one);
-    make(&projects, &other);
-    assert_ne!(of(&projects, one.id), of(&projects, other.id));
-    assert_eq!(projects.used(one.id).unwrap().unwrap().files, 2, "state and workspace together");
+    let (one, other) = (RunId::new(), RunId::new());
+    let counted = scene.counted();
+    make(&projects, one, None, &counted);
+    make(&projects, other, None, &counted[..1]);
+    assert_ne!(of(&projects, one), of(&projects, other));
+    assert_eq!(projects.used(one).unwrap().unwrap().files, 2, "state and workspace together");
 
     let again = scene.open();
     assert_eq!(*again.table.lock(), *projects.table.lock());
 
-    // A run that goes on in its workspace has its project, and nobody else's.
-    let next = run(Workspace::Kept { workspace: one.id });
-    make(&again, &next);
-    assert_eq!(of(&again, next.id), of(&again, one.id));
-    assert_eq!(again.used(next.id).unwrap().unwrap().files, 3);
+    // A run that goes on in its workspace has its project, and no other run's.
+    let next = RunId::new();
+    make(&again, next, Some(one), &counted[..1]);
+    assert_eq!(of(&again, next), of(&again, one));
+    assert_eq!(again.used(next).unwrap().unwrap().files, 3);
 
-    let project = of(&again, one.id).unwrap();
+    let project = of(&again, one).unwrap();
     let quotas = again.quotas.as_ref().unwrap();
-    for path in again.directories.counted_of(&one) {
-        again.settle(one.id);
-        assert!(of(&again, one.id).is_some(), "something is left");
-        fs::remove_dir(path).unwrap();
+    for parent in &counted {
+        again.settle(one);
+        assert!(of(&again, one).is_some(), "something is left");
+        fs::remove_dir(parent.join(one.to_string())).unwrap();
     }
-    again.settle(one.id);
-    assert_eq!(of(&again, one.id), None);
+    again.settle(one);
+    assert_eq!(of(&again, one), None);
     assert!(!quotas.is_free(project).unwrap(), "the next one has it");
-    fs::remove_dir(again.directories.run_state(&next.id.to_string())).unwrap();
-    again.settle(next.id);
+    fs::remove_dir(counted[0].join(next.to_string())).unwrap();
+    again.settle(next);
     assert!(quotas.is_free(project).unwrap());
 }
 
@@ -123,32 +115,31 @@ fn project_number_in_use_is_not_taken() {
     let Some(scene) = Scene::new() else { return };
     let projects = scene.open();
     let quotas = projects.quotas.as_ref().unwrap();
-    let one = run(Workspace::Managed);
-    let wanted = ProjectId::from_any(one.id.low_bits());
+    let one = RunId::new();
+    let wanted = ProjectId::from_any(one.low_bits());
     // Another daemon's, and one of ours that has nothing so far.
     quotas.limit(wanted, Some(MOST)).unwrap();
-    projects.table.lock().insert(run(Workspace::Managed).id, wanted.next());
-    make(&projects, &one);
-    assert_eq!(of(&projects, one.id), Some(wanted.next().next()));
+    projects.table.lock().insert(RunId::new(), wanted.next());
+    make(&projects, one, None, &scene.counted());
+    assert_eq!(of(&projects, one), Some(wanted.next().next()));
 }
 
 #[test]
 fn a_workspace_without_a_project_is_left_as_it_is() {
     let Some(scene) = Scene::new() else { return };
     let projects = scene.open();
-    let old = run(Workspace::Managed);
-    fs::create_dir(projects.directories.workspace(&old.id.to_string())).unwrap();
-    let next = run(Workspace::Kept { workspace: old.id });
-    make(&projects, &next);
-    assert!(projects.used(next.id).is_none(), "the daemon measures it");
+    let (old, next) = (RunId::new(), RunId::new());
+    fs::create_dir(scene.counted()[1].join(old.to_string())).unwrap();
+    make(&projects, next, Some(old), &scene.counted()[..1]);
+    assert!(projects.used(next).is_none(), "the daemon measures it");
 }
 
 #[test]
 fn other_file_systems_have_no_projects() {
     let place = tempfile::tempdir_in("/dev/shm").unwrap();
-    let projects = Projects::open(Directories { state: place.path().to_owned() }).unwrap();
-    let one = run(Workspace::Managed);
-    projects.allot(&one, MOST);
-    assert!(projects.used(one.id).is_none() && !projects.are_held());
-    projects.settle(one.id);
+    let projects = Projects::open(place.path(), Vec::new()).unwrap();
+    let one = RunId::new();
+    projects.allot(one, None, MOST);
+    assert!(projects.used(one).is_none() && !projects.are_held());
+    projects.settle(one);
 }

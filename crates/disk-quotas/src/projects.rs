@@ -8,9 +8,8 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::record::{Record, Workspace};
 use containers::{Amount, ProjectId, ProjectQuotas, Quota};
 use identity::RunId;
 use parking_lot::{Mutex, MutexGuard};
@@ -19,15 +18,15 @@ use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
 use wire::v1;
 
-use super::account::Found;
-use crate::directories::Directories;
+use crate::account::Found;
 
 /// Numbers that are tried before a run has no project.
 const TRIES: usize = 1_000;
 
 /// Projects of the runs' directories.
 pub struct Projects {
-    directories: Directories,
+    /// Directories whose contents count. Each has one subdirectory for each run, named by the run's id.
+    counted: Vec<PathBuf>,
     quotas: Option<ProjectQuotas>,
     table: Mutex<BTreeMap<RunId, ProjectId>>,
     /// Space of runs that have ended, if it was measured.
@@ -35,21 +34,22 @@ pub struct Projects {
 }
 
 impl Projects {
-    /// Opens the project quotas of the state directory's file system, and reads the projects of all existing directories.
-    pub fn open(directories: Directories) -> io::Result<Self> {
-        let state = open(&directories.state)?;
+    /// Opens the project quotas of the state directory's file system, and reads the projects of all existing directories of runs, which are
+    /// in the directories of `counted`.
+    pub fn open(state: &Path, counted: Vec<PathBuf>) -> io::Result<Self> {
+        let state = open(state)?;
         let quotas = ProjectQuotas::of(state.as_fd())?;
         let mut table = BTreeMap::new();
         if let Some(quotas) = &quotas {
-            for parent in directories.counted() {
-                for (run, directory) in runs_in(&parent)? {
+            for parent in &counted {
+                for (run, directory) in runs_in(parent)? {
                     if let Some(project) = quotas.project_of(directory.as_fd())? {
                         table.insert(run, project);
                     }
                 }
             }
         }
-        Ok(Self { directories, quotas, table: Mutex::new(table), left: Mutex::default() })
+        Ok(Self { counted, quotas, table: Mutex::new(table), left: Mutex::default() })
     }
 
     /// Returns true if the kernel can enforce the quotas of runs here.
@@ -58,39 +58,41 @@ impl Projects {
     }
 
     /// Returns the mechanism that holds runs to their quotas here by default.
-    pub(crate) fn quota(&self) -> Quota {
+    pub fn quota(&self) -> Quota {
         if self.are_held() { Quota::Kernel } else { Quota::Measured }
     }
 
     /// Returns the mechanism that holds this run to its quota.
-    pub(crate) fn quota_of(&self, run: RunId) -> Quota {
+    pub fn quota_of(&self, run: RunId) -> Quota {
         if self.of(run).is_some() { Quota::Kernel } else { Quota::Measured }
     }
 
     /// Assigns a project with this quota to the directories of a new run. If that fails the run is measured.
-    pub(crate) fn allot(&self, record: &Record, most: Amount) {
-        if let Err(error) = self.try_allot(record, most) {
-            self.does_without(record.id, &error);
+    ///
+    /// `continued` is the run whose workspace it continues in.
+    pub fn allot(&self, run: RunId, continued: Option<RunId>, most: Amount) {
+        if let Err(error) = self.try_allot(run, continued, most) {
+            self.does_without(run, &error);
         }
     }
 
-    fn try_allot(&self, record: &Record, most: Amount) -> io::Result<()> {
+    fn try_allot(&self, run: RunId, continued: Option<RunId>, most: Amount) -> io::Result<()> {
         let Some(quotas) = &self.quotas else { return Ok(()) };
         let mut table = self.table.lock();
-        let project = match record.spec.workspace {
+        let project = match continued {
             // A workspace that was made without a project gets none now, because every file in it would need one.
-            Workspace::Kept { workspace } => table.get(&workspace).copied(),
-            _ => Some(free(quotas, record.id, &table)?),
+            Some(before) => table.get(&before).copied(),
+            None => Some(free(quotas, run, &table)?),
         };
         if let Some(project) = project {
             quotas.limit(project, Some(most))?;
-            table.insert(record.id, project);
+            table.insert(run, project);
         }
         Ok(())
     }
 
     /// Sets the quota of a run that an earlier daemon made.
-    pub(crate) fn limit_again(&self, run: RunId, most: Amount) {
+    pub fn limit_again(&self, run: RunId, most: Amount) {
         let Some((quotas, project)) = self.of(run) else { return };
         if let Err(error) = quotas.limit(project, Some(most)) {
             tracing::error!(%run, error = %chain(&error), "a run's quota was not set");
@@ -98,7 +100,7 @@ impl Projects {
     }
 
     /// Assigns an empty directory to the run's project, if it has one.
-    pub(crate) fn assign(&self, run: RunId, directory: BorrowedFd<'_>) {
+    pub fn assign(&self, run: RunId, directory: BorrowedFd<'_>) {
         let Some((quotas, project)) = self.of(run) else { return };
         let assigned = quotas.assign(directory, project).and_then(|()| quotas.project_of(directory));
         match assigned {
@@ -117,18 +119,17 @@ impl Projects {
     }
 
     /// Returns the kernel's count for the run. `None` if the kernel does not enforce the run's quota.
-    pub(crate) fn used(&self, run: RunId) -> Option<io::Result<Amount>> {
+    pub fn used(&self, run: RunId) -> Option<io::Result<Amount>> {
         self.of(run).map(|(quotas, project)| quotas.used(project))
     }
 
     /// Updates the table after a removal. If the run has no directory left, its project becomes free, unless another run shares it.
-    pub(crate) fn settle(&self, run: RunId) {
+    pub fn settle(&self, run: RunId) {
         self.left().remove(&run);
         let Some(quotas) = &self.quotas else { return };
         let left = self
-            .directories
-            .counted()
-            .into_iter()
+            .counted
+            .iter()
             .any(|parent| !matches!(rustix::fs::lstat(parent.join(run.to_string())), Err(Errno::NOENT)));
         let mut table = self.table.lock();
         if left {
@@ -148,7 +149,7 @@ impl Projects {
         self.left().get(&run).map(|found| found.to_wire())
     }
 
-    pub(crate) fn left(&self) -> MutexGuard<'_, BTreeMap<RunId, Found>> {
+    pub fn left(&self) -> MutexGuard<'_, BTreeMap<RunId, Found>> {
         self.left.lock()
     }
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use containers::Amount;
 use refusal::Refusal;
 
-use super::Account;
+use crate::account::Account;
 
 /// Bytes by which an upload of unknown length extends its reservation.
 const STEP: u64 = 1 << 20;
 
 /// Reserved space, which is released when this value is dropped.
-pub(crate) struct Reservation {
+pub struct Reservation {
     account: Arc<Account>,
     amount: Amount,
     copies: u64,
@@ -20,14 +20,14 @@ pub(crate) struct Reservation {
 impl Reservation {
     /// Reserves space for a file of this size. `copies` is the number of files with its content, including itself, that will count at the
     /// same time.
-    pub(crate) fn new(account: Arc<Account>, bytes: u64, copies: u64) -> Result<Self, Refusal> {
+    pub fn new(account: Arc<Account>, bytes: u64, copies: u64) -> Result<Self, Refusal> {
         let amount = Amount { bytes, files: 1 };
         account.reserve(amount, copies)?;
         Ok(Self { account, amount, copies })
     }
 
     /// Extends the reservation to at least this size.
-    pub(crate) fn grow_to(&mut self, bytes: u64) -> Result<(), Refusal> {
+    pub fn grow_to(&mut self, bytes: u64) -> Result<(), Refusal> {
         if bytes <= self.amount.bytes {
             return Ok(());
         }

@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags, fstatvfs};
 use tokio::sync::Notify;
 use wire::v1;
 
-use super::account::Account;
+use crate::account::Account;
 
 /// Free space that the daemon wants on its disk, in bytes. On a small disk it wants less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,18 +24,18 @@ pub struct Thresholds {
 
 /// Free space on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Free {
-    pub(crate) bytes: u64,
-    pub(crate) total_bytes: u64,
+pub struct Free {
+    pub bytes: u64,
+    pub total_bytes: u64,
     /// Free inodes. `None` if the file system has no fixed number of inodes.
-    pub(crate) files: Option<u64>,
-    pub(crate) total_files: u64,
+    pub files: Option<u64>,
+    pub total_files: u64,
 }
 
 /// Classification of the free space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub(crate) enum Level {
+pub enum Level {
     Enough,
     Low,
     Full,
@@ -43,7 +43,7 @@ pub(crate) enum Level {
 
 impl Level {
     /// Returns the name for the audit log.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Enough => "enough",
             Self::Low => "low",
@@ -70,11 +70,11 @@ pub struct Quotas {
     thresholds: Thresholds,
     level: AtomicU8,
     /// Notified when a caller waits for a look.
-    pub(crate) look: Notify,
+    pub look: Notify,
     /// True while the watch looks seldom, because no command runs.
     rests: AtomicBool,
     /// Notified when a command begins in that time.
-    pub(crate) begins: Notify,
+    pub begins: Notify,
 }
 
 impl Quotas {
@@ -119,12 +119,12 @@ impl Quotas {
     }
 
     /// Makes the next command wake the watch. The watch calls this before it checks which runs are in use.
-    pub(crate) fn rest(&self) {
+    pub fn rest(&self) {
         self.rests.store(true, Ordering::SeqCst);
     }
 
     /// Records that the watch looks often, so that commands need not wake it.
-    pub(crate) fn watches(&self) {
+    pub fn watches(&self) {
         self.rests.store(false, Ordering::SeqCst);
     }
 
@@ -140,7 +140,7 @@ impl Quotas {
         })
     }
 
-    pub(crate) fn free(&self) -> io::Result<Free> {
+    pub fn free(&self) -> io::Result<Free> {
         let found = fstatvfs(self.directory.as_fd())?;
         Ok(Free {
             bytes: found.f_bavail.saturating_mul(found.f_frsize),
@@ -150,12 +150,12 @@ impl Quotas {
         })
     }
 
-    pub(crate) fn level(&self) -> Level {
+    pub fn level(&self) -> Level {
         Level::from_number(self.level.load(Ordering::Relaxed))
     }
 
     /// Records the free space. Returns the level, and true if it has changed.
-    pub(crate) fn take(&self, free: Free) -> (Level, bool) {
+    pub fn take(&self, free: Free) -> (Level, bool) {
         let before = self.level();
         let level = self.thresholds.level(free, before);
         self.level.store(level as u8, Ordering::Relaxed);

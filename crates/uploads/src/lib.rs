@@ -1,33 +1,21 @@
-//! Uploads: parts of a file or an archive that clients have sent, until it is complete and a call takes it.
-//!
-//! ```text
-//! begin ──► receive ──► End ──────────────────► Content, for one call ─► removed
-//!              ├──── broken, with an id ─► kept for an hour ─► begin again
-//!              ├──── broken, without ────► removed
-//!              └──── the run ended ──────► removed, kept or not
-//! ```
-//!
-//! An upload counts against the quota of its run from its beginning to its end. Uploads that are kept for their clients are also limited
-//! over all runs: the run that has most of them loses its oldest one.
-//!
-//! The daemon writes the bytes into the run's private directory. The container cannot see them there, and the host worker can read them. A
-//! file lives as long as the value that owns it. Files of a daemon that was killed are removed when they are a day old, because a call may
-//! still wait for its approval. All are removed with the run's record.
-//!
-//! Trust boundary: a hostile repository that has taken over a process of the host worker may have made any file there. So this code makes
-//! each file anew or fails, and never opens an existing file.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+#![allow(missing_docs)] // only the daemon calls it
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use disk_quotas::{Account, Reservation};
 use identity::{CallId, RunId};
 use jail::{Keeps, Private};
 use operations::{Reason, UploadId};
@@ -38,9 +26,6 @@ use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-
-use crate::directories::Directories;
-use crate::quota::{Account, Reservation};
 
 /// Most uploads of a run that are under way or kept.
 const MOST: usize = 8;
@@ -66,7 +51,8 @@ type Key = (RunId, UploadId);
 
 /// Uploads of all runs.
 pub struct Uploads {
-    directories: Directories,
+    /// Parent of the private directories of all runs, which have the runs' ids as their names.
+    privates: PathBuf,
     table: Arc<Table>,
 }
 
@@ -139,11 +125,9 @@ struct Place {
     stays: bool,
 }
 
-impl Table {}
-
 impl Uploads {
-    pub fn new(directories: Directories) -> Self {
-        Self { directories, table: Arc::default() }
+    pub fn new(privates: PathBuf) -> Self {
+        Self { privates, table: Arc::default() }
     }
 
     /// Returns the number of bytes of an upload that waits for its client.
@@ -227,7 +211,7 @@ impl Uploads {
 
     fn make(&self, key: &Key, size: u64) -> io::Result<Result<(OwnedFd, File), Refusal>> {
         let (run, id) = key;
-        let private = Private::open(&self.directories.private(&run.to_string()), 0)?;
+        let private = Private::open(&self.privates.join(run.to_string()), 0)?;
         let owner = fstat(&private)?;
         let (uid, gid) = (Some(Uid::from_raw(owner.st_uid)), Some(Gid::from_raw(owner.st_gid)));
         let directory = private.directory(Keeps::Uploads)?;
