@@ -90,7 +90,7 @@ impl CallTask {
         if patience.refuses {
             return Err(awaiting(gateway, run, "the call asked not to wait for that"));
         }
-        if matches!(operation, Operation::Process(_) | Operation::Session(_)) {
+        if operation.delivery().outlives_call() {
             return Err(awaiting(gateway, run, "processes and sessions do not wait for that"));
         }
         let queued = self.calls.limits.wait_beside(caller, &run.spec().profile).map_err(|full| {

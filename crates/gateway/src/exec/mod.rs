@@ -41,7 +41,7 @@ mod unseen;
 mod tests;
 
 pub(crate) use effects::only_reads;
-pub(crate) use judge::{Applied, ExecRuling, judge, judge_process, judge_script, judge_session};
+pub(crate) use judge::{Applied, ExecRuling, judge_operation};
 pub use named::named_files;
 pub(crate) use plain::plain_argv;
 pub(crate) use sight::Sight;

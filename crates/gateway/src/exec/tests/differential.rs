@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 use crate::decision::Verdict::Deny;
-use crate::exec::judge_script;
+use crate::exec::judge::judge_script;
 use crate::exec::script::not_plain;
 use crate::testing::{builtin, shell};
 

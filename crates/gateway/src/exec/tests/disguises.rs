@@ -4,7 +4,7 @@ use operations::{Exec, Reason};
 
 use super::verdict;
 use crate::decision::Verdict::{Allow, Deny};
-use crate::exec::judge;
+use crate::exec::judge::judge;
 use crate::testing::{builtin, exec};
 
 /// Command lines, each a list of words.

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::quote;
 use crate::decision::Verdict::Deny;
-use crate::exec::judge;
+use crate::exec::judge::judge;
 use crate::policy::Profile;
 use crate::testing::{builtin, exec};
 

@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use operations::deny::{NAMES, base_name, is_denied};
 use operations::{Exec, Reason, Shell};
 
+use super::judge::{judge, judge_script};
 use super::see_through::{TooIntricate, see_through};
-use super::{judge, judge_script};
 use crate::decision::Verdict::{self, Allow, Ask, Deny};
 use crate::policy::Policy;
 use crate::testing::{builtin, builtin_and, exec, path, shell};

@@ -4,7 +4,7 @@ use operations::{Exec, Shell};
 
 use super::{verdict_in, words};
 use crate::decision::Verdict::{self, Allow, Ask, Deny};
-use crate::exec::{judge, judge_script};
+use crate::exec::judge::{judge, judge_script};
 use crate::policy::Policy;
 use crate::testing::{builtin, builtin_and, exec, shell};
 
