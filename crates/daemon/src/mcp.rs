@@ -3,7 +3,6 @@
 //! The endpoint is a client like any other. Each of its calls passes the guard of the API, so it can do only what the
 //! tokens of its clients open. It runs inside the daemon only to save operators a second process.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use admission::Owner;
@@ -11,8 +10,7 @@ use anyhow::Context as _;
 use audit_service::{Attempt, Escalations};
 use identity::Principal;
 use listener::GuardLayer;
-use mcp::http::Door;
-use mcp::{Api, RunToken};
+use mcp::http::{Access, Opened};
 use runs::Runs;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -24,36 +22,28 @@ use crate::rpc::{self, tool};
 /// Target that the record of a bad token names.
 const TARGET: &str = "MCP over HTTP";
 
-pub(crate) struct Front {
-    pub(crate) runs: Arc<Runs>,
-    pub(crate) escalations: Arc<Escalations>,
-    pub(crate) tools: tool::Service,
-    pub(crate) guard: GuardLayer,
-}
-
-impl Door for Front {
-    fn opens(&self, token: &RunToken) -> Option<Vec<Owner>> {
-        let shown = self.runs.of_token(token.reveal())?;
-        Some(Owner::of_run_token(shown.run, shown.principal))
-    }
-
-    fn replaced(&self, token: &RunToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        match self.runs.of_token(token.reveal()) {
-            Some(shown) => Box::pin(shown.replaced()),
-            None => Box::pin(std::future::ready(())),
-        }
-    }
-
-    fn turned_away(&self, shown: Option<&RunToken>) {
-        // Clients whose run has ended come back a few times with its token, which was valid before.
-        if shown.is_some_and(|token| self.runs.is_retired_token(token.reveal())) {
-            return;
-        }
-        self.escalations.report(&Principal::anonymous(), None, Attempt::BadToken, TARGET);
-    }
-
-    fn api(&self) -> Api {
-        mcp::api(rpc::tools(self.tools.clone(), &self.guard))
+/// Returns the access of clients: what a token opens, the record of one that opens nothing, and the tools.
+pub(crate) fn access(
+    runs: Arc<Runs>,
+    escalations: Arc<Escalations>,
+    tools: tool::Service,
+    guard: &GuardLayer,
+) -> Access {
+    let opening = runs.clone();
+    Access {
+        api: mcp::api(rpc::tools(tools, guard)),
+        opens: Box::new(move |token| {
+            let shown = opening.of_token(token.reveal())?;
+            let owners = Owner::of_run_token(shown.run, shown.principal.clone());
+            Some(Opened { owners, replaced: Box::pin(shown.replaced()) })
+        }),
+        turned_away: Box::new(move |shown| {
+            // Clients whose run has ended come back a few times with its token, which was valid before.
+            if shown.is_some_and(|token| runs.is_retired_token(token.reveal())) {
+                return;
+            }
+            escalations.report(&Principal::anonymous(), None, Attempt::BadToken, TARGET);
+        }),
     }
 }
 
@@ -61,7 +51,7 @@ impl Door for Front {
 ///
 /// The stop waits for it, which takes a second at most.
 pub(crate) async fn start(
-    front: Front,
+    access: Access,
     http: Option<&Http>,
     (tasks, stop): (&TaskTracker, CancellationToken),
 ) -> anyhow::Result<()> {
@@ -69,6 +59,6 @@ pub(crate) async fn start(
     let listener =
         TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} for MCP"))?;
     tracing::info!("MCP over HTTP: http://{}/mcp", listener.local_addr()?);
-    tasks.spawn(mcp::http::serve(listener, Arc::new(front), settings.clone(), stop));
+    tasks.spawn(mcp::http::serve(listener, access, settings.clone(), stop));
     Ok(())
 }

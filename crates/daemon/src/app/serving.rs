@@ -68,13 +68,9 @@ impl Recovered {
         let tcp = listen_elsewhere(config.tcp.as_ref(), certificates.clone(), &parts).await?;
         let bearers = (tokens(&config, &parts)?, issuers(&config, &parts)?);
         let guard = guard(&config, &parts, bearers.clone());
-        let front = mcp::Front {
-            runs: parts.runs.clone(),
-            escalations: parts.escalations.clone(),
-            tools: tools(&calls, &parts),
-            guard: guard.clone(),
-        };
-        mcp::start(front, config.mcp.as_ref(), (&parts.tasks, parts.stop.clone())).await?;
+        let access =
+            mcp::access(parts.runs.clone(), parts.escalations.clone(), tools(&calls, &parts), &guard);
+        mcp::start(access, config.mcp.as_ref(), (&parts.tasks, parts.stop.clone())).await?;
         let judges = (parts.gateway.clone(), parts.approvals.clone());
         let loader = Loader::new(config.policy_dir.clone(), judges, parts.audit.clone(), parts.store.clone());
         let loader = Arc::new(loader);

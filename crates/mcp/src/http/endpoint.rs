@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::codegen::http::request::Parts;
 use tonic::codegen::http::{HeaderMap, Method, Request, Response, StatusCode};
 
-use super::door::{Refused, plain};
+use super::access::{Refused, plain};
 use super::held::{Held, ResponseBody};
 use super::sessions::{Busy, Sessions};
 use super::settings::{LARGEST_BODY, Settings};

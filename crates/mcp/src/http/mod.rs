@@ -17,7 +17,7 @@
 //!
 //! This speaks plain HTTP/1.1: for this host, or behind a proxy that does TLS.
 
-mod door;
+mod access;
 mod endpoint;
 mod held;
 mod host;
@@ -26,6 +26,6 @@ mod serve;
 mod sessions;
 mod settings;
 
-pub use door::Door;
+pub use access::{Access, Opened};
 pub use serve::serve;
 pub use settings::Settings;

@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use tonic::codegen::http::header::{AUTHORIZATION, CONNECTION, HeaderValue};
 use tonic::codegen::http::{Request, Response, StatusCode};
 
-use super::door::{Door, Refused, admit, plain};
+use super::access::{Access, Refused, admit, plain};
 use super::held::{Held, ResponseBody};
 use super::host::Hosts;
 use super::runs::Runs;
@@ -38,16 +38,12 @@ const AGAIN: Duration = Duration::from_millis(100);
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Serves until the stop.
-pub async fn serve<D: Door>(
-    listener: TcpListener,
-    door: Arc<D>,
-    settings: Settings,
-    stop: CancellationToken,
-) {
+pub async fn serve(listener: TcpListener, access: Access, settings: Settings, stop: CancellationToken) {
+    let access = Arc::new(access);
     let addresses = Addresses::new(connection_limits(settings.connections));
     let shares = Shares::new(share_limits(settings.connections));
     let hosts = Arc::new(Hosts::new(&settings.hosts));
-    let runs = Arc::new(Runs::new(door.clone(), settings, stop.clone()));
+    let runs = Arc::new(Runs::new(access.clone(), settings, stop.clone()));
     let tasks = TaskTracker::new();
     let sweeper = runs.clone();
     tasks.spawn(async move { sweeper.sweep().await });
@@ -63,8 +59,8 @@ pub async fn serve<D: Door>(
             continue;
         };
         let client = Client { slot, share: CurrentShare::none_of(shares.clone()) };
-        let (hosts, door, runs) = (hosts.clone(), door.clone(), runs.clone());
-        let front = Front { hosts, door, runs, client };
+        let (hosts, access, runs) = (hosts.clone(), access.clone(), runs.clone());
+        let front = Front { hosts, access, runs, client };
         tasks.spawn(converse(stream, front, stop.clone()));
     }
     tasks.close();
@@ -104,7 +100,7 @@ async fn accept(listener: &TcpListener, addresses: &Addresses) -> Option<(TcpStr
 }
 
 /// Answers one connection, until it ends, another replaces it, or the server stops.
-async fn converse<D: Door>(stream: TcpStream, front: Front<D>, stop: CancellationToken) {
+async fn converse(stream: TcpStream, front: Front, stop: CancellationToken) {
     let _ = stream.set_nodelay(true);
     let (front, evicted) = (&front, front.client.slot.evicted());
     let service = service_fn(|request| async move { Ok::<_, Infallible>(front.respond(request).await) });
@@ -123,10 +119,10 @@ async fn converse<D: Door>(stream: TcpStream, front: Front<D>, stop: Cancellatio
 }
 
 /// Answers the requests of one connection.
-struct Front<D> {
+struct Front {
     hosts: Arc<Hosts>,
-    door: Arc<D>,
-    runs: Arc<Runs<D>>,
+    access: Arc<Access>,
+    runs: Arc<Runs>,
     client: Client,
 }
 
@@ -147,7 +143,7 @@ impl Client {
     }
 }
 
-impl<D: Door> Front<D> {
+impl Front {
     async fn respond(&self, request: Request<Incoming>) -> Response<Held> {
         let free = |response: Response<ResponseBody>| response.map(|body| Held::new(body, None));
         if let Err((status, message)) = self.hosts.check(request.uri(), request.headers()) {
@@ -156,7 +152,7 @@ impl<D: Door> Front<D> {
         if request.uri().path() != PATH {
             return free(plain(StatusCode::NOT_FOUND, "MCP is at /mcp"));
         }
-        let (token, owners) = match admit(&*self.door, request.headers()) {
+        let (token, owners) = match admit(&self.access, request.headers()) {
             Ok(admitted) => admitted,
             Err(refused) => return free(refused.into()),
         };

@@ -12,34 +12,40 @@ use super::held::ResponseBody;
 use crate::api::Api;
 use crate::token::RunToken;
 
+type Opens = dyn Fn(&RunToken) -> Option<Opened> + Send + Sync;
+type TurnedAway = dyn Fn(Option<&RunToken>) + Send + Sync;
+
 /// The daemon's part of the endpoint.
-pub trait Door: Send + Sync + 'static {
-    /// Returns the owners to which the connections of this token's holder count, if its run lives. Called for each request.
-    fn opens(&self, token: &RunToken) -> Option<Vec<Owner>>;
-
-    /// Resolves when this token is no longer valid because its run has another one.
-    fn replaced(&self, token: &RunToken) -> Pin<Box<dyn Future<Output = ()> + Send>>;
-
+pub struct Access {
+    /// Access to the API that identifies its client by the token alone.
+    pub api: Api,
+    /// Returns what a token opens, if its run lives. Called for each request.
+    pub opens: Box<Opens>,
     /// Notes that a client has sent an invalid token; `None` if it is malformed.
-    fn turned_away(&self, shown: Option<&RunToken>);
+    pub turned_away: Box<TurnedAway>,
+}
 
-    /// Returns access to the API that identifies its client by the token alone.
-    fn api(&self) -> Api;
+/// The holder of a valid token.
+pub struct Opened {
+    /// Owners to which the holder's connections count.
+    pub owners: Vec<Owner>,
+    /// Resolves when the token is no longer valid because its run has another one.
+    pub replaced: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 /// Returns the token of a request, if it is valid (RFC 6750), and the owners to which the connection counts.
-pub(super) fn admit<D: Door>(door: &D, headers: &HeaderMap) -> Result<(RunToken, Vec<Owner>), Refused> {
+pub(super) fn admit(access: &Access, headers: &HeaderMap) -> Result<(RunToken, Vec<Owner>), Refused> {
     let mut shown = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (shown.next(), shown.next()) else {
         return Err(Refused("Bearer realm=\"cofferdam\""));
     };
     let token = value.to_str().ok().and_then(bearer).and_then(|token| RunToken::parse(token).ok());
     if let Some(token) = &token
-        && let Some(owners) = door.opens(token)
+        && let Some(opened) = (access.opens)(token)
     {
-        return Ok((token.clone(), owners));
+        return Ok((token.clone(), opened.owners));
     }
-    door.turned_away(token.as_ref());
+    (access.turned_away)(token.as_ref());
     Err(Refused::bad_token())
 }
 
