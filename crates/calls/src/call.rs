@@ -23,6 +23,7 @@ mod begin;
 mod beside;
 mod close;
 mod consent;
+mod end;
 mod execute;
 mod facts;
 mod input;
@@ -64,7 +65,7 @@ pub use resume::resume;
 pub use stream::{Events, stream};
 
 use begin::{CallOptions, Lookup};
-use close::Close;
+use end::CallEnd;
 use parse::Parsed;
 use record::{Journal, Times};
 use slot::Slot;
@@ -205,11 +206,11 @@ impl CallTask {
         profile.unwrap_or_default()
     }
 
-    async fn make(&self, parsed: Parsed, journal: &mut Journal, times: &mut Times) -> Close {
+    async fn make(&self, parsed: Parsed, journal: &mut Journal, times: &mut Times) -> CallEnd {
         let form = parsed.form.clone();
         match self.admit(parsed, journal, times).await {
             Ok(admitted) => self.execute(admitted, &form, journal, times).await,
-            Err(refusal) => Close::Refused(refusal),
+            Err(refusal) => CallEnd::Refused(refusal),
         }
     }
 

@@ -15,7 +15,7 @@ use wire::v1::signal_process_request::Signal;
 use wire::v1::{self, CallRequest};
 
 use super::record::{Journal, Times};
-use super::{CallTask, Close, is_for_another};
+use super::{CallEnd, CallTask, is_for_another};
 
 /// Time that the answer to an input waits for the process's reply.
 const REPLY: Duration = Duration::from_secs(1);
@@ -37,10 +37,10 @@ impl CallTask {
         agent_id: &str,
         journal: &mut Journal,
         times: &mut Times,
-    ) -> Close {
+    ) -> CallEnd {
         match self.accessed(access, agent_id, journal, times).await {
-            Ok(view) => Close::Accessed(Box::new(view)),
-            Err(refusal) => Close::Refused(refusal),
+            Ok(view) => CallEnd::Accessed(Box::new(view)),
+            Err(refusal) => CallEnd::Refused(refusal),
         }
     }
 

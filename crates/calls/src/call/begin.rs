@@ -14,7 +14,7 @@ use wire::v1::{CallRequest, CallResponse, call_request, call_response};
 use worker_protocol::detach_on_drop::DetachOnDrop;
 
 use super::record::{Journal, Times};
-use super::{CallTask, Client, Close, parse};
+use super::{CallEnd, CallTask, Client, parse};
 use crate::Calls;
 use crate::table::{Begun, Call, Found, Keep};
 
@@ -142,7 +142,7 @@ async fn turned_away(
     {
         journal.caller(&super::caller(&principal, run, &record.spec));
     }
-    let close = Close::Refused(refusal.clone());
+    let close = CallEnd::Refused(refusal.clone());
     match journal.close(&calls.records.audit, &close, &mut Times::begin(taken)).await {
         Ok(()) => refusal,
         Err(unavailable) => unavailable.into(),

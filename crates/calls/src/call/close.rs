@@ -2,44 +2,23 @@
 
 use std::time::Duration;
 
-use dialects::{Facts, ProcessView};
-use operations::{OpResult, Reason};
+use dialects::Facts;
+use operations::Reason;
 use refusal::Refusal;
 use timestamp::micros;
 use wire::v1::Timings;
-use worker_protocol::client::Finished;
 
+use super::end::CallEnd;
 use super::record::{Journal, Times};
 use super::respond::ResponseFormat;
 use super::{CallTask, facts};
 use crate::table::Keep;
 
-/// The end of a refused or executed call.
-pub(super) enum Close {
-    Executed(Box<Finished>),
-    /// The answer of a process that an earlier call started.
-    Accessed(Box<ProcessView>),
-    Refused(Refusal),
-    /// The daemon failed on the way.
-    Broken(Refusal),
-}
-
-impl Close {
-    /// Returns the number of bytes that the command wrote beyond the `kept` ones.
-    fn output_beyond(&self, kept: [u64; 2]) -> u64 {
-        let Self::Executed(finished) = self else { return 0 };
-        let command = finished.outcome.as_ref().ok().and_then(OpResult::command);
-        command.map_or(0, |command| {
-            command.stdout_bytes.saturating_sub(kept[0]) + command.stderr_bytes.saturating_sub(kept[1])
-        })
-    }
-}
-
 impl CallTask {
     /// Writes the receipt, gives the answer and keeps the outcome. `made` is `None` when the call panicked.
     pub(super) async fn close(
         self,
-        made: Option<Close>,
+        made: Option<CallEnd>,
         form: &ResponseFormat,
         mut journal: Journal,
         mut times: Times,
@@ -53,14 +32,14 @@ impl CallTask {
             close
         } else {
             self.calls.control.approvals.cancel(&id.to_string()).await;
-            Close::Broken(Refusal::new(
+            CallEnd::Broken(Refusal::new(
                 Reason::Internal,
                 "the call failed with an internal error and may have taken effect; see the daemon's log",
             ))
         };
         let refusal = match &close {
-            Close::Refused(refusal) | Close::Broken(refusal) => Some(refusal.clone()),
-            Close::Executed(_) | Close::Accessed(_) => None,
+            CallEnd::Refused(refusal) | CallEnd::Broken(refusal) => Some(refusal.clone()),
+            CallEnd::Executed(_) | CallEnd::Accessed(_) => None,
         };
         let kept = self.call.output.kept();
         journal.kept(kept);

@@ -10,7 +10,7 @@ use processes::LeftBy;
 use runs::{OnStop, Run};
 use worker_protocol::client::{Finished, OutputSink, Usage};
 
-use super::close::Close;
+use super::end::CallEnd;
 use super::record::{Journal, Times};
 use super::respond::ResponseFormat;
 use super::surroundings::Surroundings;
@@ -32,7 +32,7 @@ impl CallTask {
         form: &ResponseFormat,
         journal: &mut Journal,
         times: &mut Times,
-    ) -> Close {
+    ) -> CallEnd {
         let Admitted { run, mut permit, slot, mut still } = admitted;
         if form.is_dialect() {
             permit.read_at_most(MAX_SHOWN);
@@ -81,7 +81,7 @@ impl CallTask {
         if let Some(intent) = intent
             && let Err(unavailable) = intent.await
         {
-            return Close::Refused(unavailable.into());
+            return CallEnd::Refused(unavailable.into());
         }
         if run.disk.is_over() {
             self.calls.control.quotas.look_again();
@@ -94,7 +94,7 @@ impl CallTask {
         if let Err(failure) = &finished.outcome
             && operations::is_void(failure)
         {
-            return Close::Refused(failure.clone().into());
+            return CallEnd::Refused(failure.clone().into());
         }
         let command = finished.outcome.as_ref().ok().and_then(OpResult::command);
         if let Some(command) = command
@@ -103,7 +103,7 @@ impl CallTask {
             // No process may continue unseen. If a command's processes cannot be ended, the run fails and its container is ended.
             run.fail(format!("{left} processes of a command could not be ended")).await;
         }
-        Close::Executed(Box::new(finished))
+        CallEnd::Executed(Box::new(finished))
     }
 
     /// Returns true if the run's profile allows background processes.

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use timestamp::micros;
 
 use super::parse::Parsed;
-use super::{Close, input};
+use super::{CallEnd, input};
 
 /// The time that each part of a call took.
 pub(super) struct Times {
@@ -242,7 +242,7 @@ impl Journal {
     pub(super) async fn close(
         &mut self,
         log: &AuditLog,
-        close: &Close,
+        close: &CallEnd,
         times: &mut Times,
     ) -> Result<(), Unavailable> {
         if !self.opened {
@@ -257,7 +257,7 @@ impl Journal {
         event.kind = Kind::CallReceipt;
         event.outcome = Some(outcome(close, self.kept));
         event.duration_us = Some(micros(times.taken.elapsed()));
-        if let Close::Executed(finished) = close {
+        if let CallEnd::Executed(finished) = close {
             event.usage = Some(Usage {
                 cpu_us: finished.usage.cpu_time_us,
                 peak_memory_bytes: finished.usage.peak_memory_bytes,
@@ -266,7 +266,7 @@ impl Journal {
                 bytes_out: finished.bytes_out,
             });
         }
-        let executed = !matches!(close, Close::Refused(_));
+        let executed = !matches!(close, CallEnd::Refused(_));
         // The receipt of a call that waited for a reviewer is synced, since its approval is kept until then.
         let recorded = if self.has_effect && executed || self.asked {
             log.record(event).await.map(drop)
@@ -278,18 +278,18 @@ impl Journal {
     }
 }
 
-fn outcome(close: &Close, kept: [u64; 2]) -> Outcome {
+fn outcome(close: &CallEnd, kept: [u64; 2]) -> Outcome {
     let finished = match close {
-        Close::Refused(refusal) => {
+        CallEnd::Refused(refusal) => {
             return Outcome::new(Status::Denied).reason(refusal.reason.as_str()).message(&refusal.message);
         }
-        Close::Broken(refusal) => {
+        CallEnd::Broken(refusal) => {
             return Outcome::new(Status::Interrupted)
                 .reason(refusal.reason.as_str())
                 .message(&refusal.message);
         }
-        Close::Accessed(view) => return accessed(view),
-        Close::Executed(finished) => finished,
+        CallEnd::Accessed(view) => return accessed(view),
+        CallEnd::Executed(finished) => finished,
     };
     match &finished.outcome {
         Err(failure) => {

@@ -8,7 +8,7 @@ use operations::{OpResult, Operation, Outcome, ProcessResult, Reason, ToolFailur
 use prost::Message as _;
 use wire::v1::{self, CallResponse, call_response};
 
-use super::close::Close;
+use super::end::CallEnd;
 
 /// Most bytes of an answer. The rest of its message is for timings and for pieces of output.
 const MAX_ANSWER: usize = CONTENT + 64 * 1024;
@@ -56,19 +56,24 @@ impl ResponseFormat {
     }
 
     /// Returns the answer to a call that is over. If it is too large for a message, `close` becomes a failure.
-    pub(super) fn respond(&self, before: CallResponse, close: &mut Close, mut facts: Facts) -> CallResponse {
+    pub(super) fn respond(
+        &self,
+        before: CallResponse,
+        close: &mut CallEnd,
+        mut facts: Facts,
+    ) -> CallResponse {
         use call_response::Status;
         let (outcome, status, usage) = match &*close {
-            Close::Accessed(view) => {
+            CallEnd::Accessed(view) => {
                 let response = self.accessed(before.clone(), view);
                 if response.encoded_len() <= MAX_ANSWER {
                     return response;
                 }
                 (Err(too_large(response.encoded_len())), Status::Failed, None)
             }
-            Close::Refused(refusal) => (Err(ToolFailure::from(refusal.clone())), Status::Denied, None),
-            Close::Broken(refusal) => (Err(ToolFailure::from(refusal.clone())), Status::Failed, None),
-            Close::Executed(finished) => {
+            CallEnd::Refused(refusal) => (Err(ToolFailure::from(refusal.clone())), Status::Denied, None),
+            CallEnd::Broken(refusal) => (Err(ToolFailure::from(refusal.clone())), Status::Failed, None),
+            CallEnd::Executed(finished) => {
                 let done = finished.outcome.is_ok() && unfinished(&finished.outcome).is_none();
                 let status = if done { Status::Succeeded } else { Status::Failed };
                 let usage = v1::Usage {
@@ -102,7 +107,7 @@ impl ResponseFormat {
             self.leave_out(&mut response);
         }
         let bytes = response.encoded_len();
-        if let Close::Executed(finished) = close
+        if let CallEnd::Executed(finished) = close
             && bytes > MAX_ANSWER
         {
             finished.outcome = Err(too_large(bytes));

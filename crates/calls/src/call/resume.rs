@@ -23,7 +23,7 @@ use super::consent::Waiting;
 use super::parse::Parsed;
 use super::record::{Journal, Times};
 use super::respond::ResponseFormat;
-use super::{CallTask, Client, Close};
+use super::{CallEnd, CallTask, Client};
 use crate::Calls;
 use crate::approvals::Pending;
 
@@ -97,15 +97,15 @@ impl CallTask {
         (approval, settled): Waiting,
         journal: &mut Journal,
         times: &mut Times,
-    ) -> Close {
+    ) -> CallEnd {
         let form = parsed.form.clone();
         let operation = match parsed.operation {
             Ok(operation) => operation,
-            Err(refusal) => return Close::Refused(refusal),
+            Err(refusal) => return CallEnd::Refused(refusal),
         };
         let Some(run) = self.living() else {
             self.calls.control.approvals.cancel(&approval.call_id).await;
-            return Close::Refused(Refusal::new(
+            return CallEnd::Refused(Refusal::new(
                 Reason::Cancelled,
                 "the run did not survive a restart of the daemon, so the call was not executed",
             ));
@@ -117,12 +117,12 @@ impl CallTask {
             Ok(still) => still,
             Err(refusal) => {
                 self.calls.control.approvals.cancel(&approval.call_id).await;
-                return Close::Refused(refusal);
+                return CallEnd::Refused(refusal);
             }
         };
         match self.decided(run, &ticket, (approval, settled), still, times).await {
             Ok(admitted) => self.execute(admitted, &form, journal, times).await,
-            Err(refusal) => Close::Refused(refusal),
+            Err(refusal) => CallEnd::Refused(refusal),
         }
     }
 

@@ -29,10 +29,10 @@ fn forms() -> Vec<ResponseFormat> {
 }
 
 fn answered(form: &ResponseFormat, result: OpResult) -> (CallResponse, Outcome) {
-    let mut close = Close::Executed(Box::new(finished(Ok(result))));
+    let mut close = CallEnd::Executed(Box::new(finished(Ok(result))));
     let response = form.respond(CallResponse::default(), &mut close, Facts::default());
     assert!(response.encoded_len() <= MAX_ANSWER);
-    let Close::Executed(finished) = close else { unreachable!() };
+    let CallEnd::Executed(finished) = close else { unreachable!() };
     (response, finished.outcome)
 }
 
