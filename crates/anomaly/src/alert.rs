@@ -9,8 +9,8 @@
 //!                                           └► FAILED (the run has ended, …)
 //! ```
 
-use gateway::{AnomalyAction, AnomalyRule, AnomalySetting, Severity};
 use identity::AlertId;
+use policy::{AnomalyAction, AnomalyRule, AnomalySetting, Severity};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -158,15 +158,17 @@ impl Alert {
                 "times reading, writing and deleting within five calls"
             }
             Some(AnomalyRule::GrantThenExec) => "commands right after a grant",
-            Some(AnomalyRule::SecretThenExec) => "commands right after what looks like a secret was read",
+            Some(AnomalyRule::SecretThenExec) => {
+                "commands directly after a read of something that looks like a secret"
+            }
             Some(AnomalyRule::Denials) => "calls were denied",
             Some(AnomalyRule::DeniedCommands) => "denied commands were tried",
-            Some(AnomalyRule::EscapeAttempts) => "attempts to leave what the run may touch",
-            Some(AnomalyRule::PermissionEscalation) => "attempts to have what was not given",
+            Some(AnomalyRule::EscapeAttempts) => "attempts to access files outside of the run",
+            Some(AnomalyRule::PermissionEscalation) => "attempts to use rights that were not granted",
             Some(AnomalyRule::RateLimitAbuse) => "calls over a rate limit",
             Some(AnomalyRule::Loop) => "times the same call",
             Some(AnomalyRule::DiskQuota) => "times the run's quota of the daemon's disk was used up",
-            Some(AnomalyRule::DiskLow) => "times the daemon's disk had little room left",
+            Some(AnomalyRule::DiskLow) => "times the daemon's disk had little space left",
             None => "events",
         };
         format!("{} {what} within {} s", self.count, self.window_s)

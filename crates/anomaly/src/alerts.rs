@@ -91,7 +91,7 @@ impl Alerts {
     /// Handles a rule that fired at a record of `at` milliseconds.
     ///
     /// Returns true if that raised an alert, and false if it is a further occurrence of an existing one.
-    pub(super) fn fire(&self, firing: &Firing, setting: &gateway::AnomalySetting, at: u64) -> bool {
+    pub(super) fn fire(&self, firing: &Firing, setting: &policy::AnomalySetting, at: u64) -> bool {
         let raised = self.table.lock().fire(firing, setting, at, &self.listeners);
         if let Some(alert) = &raised {
             tracing::warn!(

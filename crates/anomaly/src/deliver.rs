@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::alert::{Delivery, DeliveryState};
-use gateway::Severity;
 use identity::AlertId;
+use policy::Severity;
 use timestamp::UnixMillis;
 use tokio_util::sync::CancellationToken;
 use webhook::{Endpoint, Failed, MAX_WAIT, Sender, backoff};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::alert::Whom;
-use gateway::AnomalyRule;
+use policy::AnomalyRule;
 use sha2::{Digest as _, Sha256};
 
 /// Milliseconds on a timeline that never goes back, see [`super::timeline`].

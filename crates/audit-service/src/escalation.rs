@@ -147,7 +147,7 @@ mod tests {
         for _ in 0..5 {
             assert_eq!(admit("a", now), None);
         }
-        assert_eq!(admit("b", now), Some(0), "another one has a place of its own");
+        assert_eq!(admit("b", now), Some(0), "another one has a separate slot");
         assert_eq!(admit("a", now + WINDOW), Some(5));
         for number in 0..2 * APART {
             let _ = admit(&format!("c{number}"), now + WINDOW);

@@ -106,7 +106,7 @@ impl Summary {
         }
         if !missing_policies.is_empty() {
             notes.push(format!(
-                "no longer kept, and so not included: the policies {}",
+                "not included, because they are no longer stored: the policies {}",
                 missing_policies.join(" ")
             ));
         }

@@ -183,11 +183,8 @@ impl Grants {
 
     /// Stores the permission, in place of an owed change of the same permission. Returns true if it is stored.
     async fn keep(&self, permission: &Permission, owed: &mut Vec<Permission>) -> bool {
-        let permission_to_keep = permission.clone();
-        let kept = self
-            .store
-            .with(move |store| store.put_permission(&stored(&permission_to_keep)?, UnixMillis::now()));
-        let kept = kept.await;
+        let (copy, now) = (permission.clone(), UnixMillis::now());
+        let kept = self.store.with(move |store| store.put_permission(&stored(&copy)?, now)).await;
         if let Err(error) = &kept {
             tracing::error!(permission = permission.id, error = %chain(error), "a permission was recorded but not stored");
         }
@@ -236,7 +233,8 @@ fn parsed(records: &[String]) -> Result<Vec<Permission>, StoreError> {
 #[cfg(test)]
 mod tests {
     use audit::Kind;
-    use gateway::{Policy, Scope, Subject};
+    use gateway::{Scope, Subject};
+    use policy::Policy;
     use rusqlite::Connection;
     use timestamp::SystemClock;
 
@@ -307,7 +305,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_grant_that_cannot_be_kept_is_not_in_force_and_the_record_says_so() {
+    async fn a_grant_that_cannot_be_stored_is_not_in_force_and_the_record_says_so() {
         let scene = Scene::new();
         scene.works(false);
         assert_eq!(scene.add(Effect::Grant).await.unwrap_err().reason, Reason::Internal);
@@ -324,7 +322,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_revocation_that_cannot_be_kept_is_in_force_and_kept_later() {
+    async fn a_revocation_that_cannot_be_stored_is_in_force_and_stored_later() {
         let scene = Scene::new();
         let grant = scene.add(Effect::Grant).await.unwrap();
         scene.works(false);

@@ -215,8 +215,7 @@ impl CallTable {
             if self.store.is_crowded() && self.table.lock().of_request(run, request_id).is_none() {
                 return Err(Refusal::new(
                     Reason::Overloaded,
-                    "request_id: the daemon has stored as many request ids as it may; try again later, or \
-                     leave it out",
+                    "request_id: the daemon has stored its maximum of request ids; try again later, or leave the id out",
                 ));
             }
         }
@@ -261,7 +260,7 @@ impl CallTable {
         Ok(stored.is_some() || self.table.lock().of_request(run, request_id).is_some())
     }
 
-    /// Restores a call that a former daemon has left waiting for an approval.
+    /// Restores a call that an earlier daemon left waiting for an approval.
     pub fn resume(&self, asker: &Asker) -> Arc<Call> {
         let Asker { call: id, run, .. } = *asker;
         let response = CallResponse {
@@ -484,7 +483,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn memory_is_bounded_and_what_was_kept_is_found() {
+    async fn memory_is_bounded_and_stored_calls_are_found() {
         let (_directory, calls) = calls();
         let run = run(&calls);
         let mut first = None;
@@ -560,7 +559,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn outcomes_that_come_together_are_answered_first_and_kept_together() {
+    async fn outcomes_that_arrive_together_are_answered_first_and_stored_together() {
         let (_directory, calls) = calls();
         let run = run(&calls);
         let mut begun = Vec::new();

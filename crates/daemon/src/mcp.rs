@@ -7,46 +7,62 @@ use std::sync::Arc;
 
 use admission::Owner;
 use anyhow::Context as _;
-use audit_service::Attempt;
-use calls::Calls;
+use audit_service::{Attempt, Escalations};
 use identity::Principal;
 use listener::GuardLayer;
 use mcp::http::{Access, Opened};
+use runs::Runs;
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::config::Http;
-use crate::rpc;
+use crate::rpc::{self, tool};
 
 /// Target that the record of a bad token names.
 const TARGET: &str = "MCP over HTTP";
 
-fn access(calls: &Arc<Calls>, guard: &GuardLayer) -> Access {
-    let (opening, refusing) = (calls.clone(), calls.clone());
-    Access {
-        api: mcp::api(rpc::tools(calls.clone(), guard)),
-        opens: Box::new(move |token| {
-            let shown = opening.runs.of_token(token.reveal())?;
-            let owners = Owner::of_run_token(shown.run, shown.principal.clone());
-            Some(Opened { owners, replaced: Box::pin(shown.replaced()) })
-        }),
-        turned_away: Box::new(move |shown| {
-            // Clients whose run has ended come back a few times with its token, which was valid before.
-            if shown.is_some_and(|token| refusing.runs.is_former_token(token.reveal())) {
-                return;
-            }
-            refusing.escalations.report(&Principal::anonymous(), None, Attempt::BadToken, TARGET);
-        }),
+pub(crate) struct Front {
+    pub(crate) runs: Arc<Runs>,
+    pub(crate) escalations: Arc<Escalations>,
+    pub(crate) tools: tool::Service,
+    pub(crate) guard: GuardLayer,
+}
+
+impl Front {
+    fn access(self) -> Access {
+        let Self { runs, escalations, tools, guard } = self;
+        let known = runs.clone();
+        Access {
+            api: mcp::api(rpc::tools(tools, &guard)),
+            opens: Box::new(move |token| {
+                let shown = runs.of_token(token.reveal())?;
+                let owners = Owner::of_run_token(shown.run, shown.principal.clone());
+                Some(Opened { owners, replaced: Box::pin(shown.replaced()) })
+            }),
+            turned_away: Box::new(move |shown| {
+                // Clients whose run has ended come back a few times with its token, which was valid before.
+                if shown.is_some_and(|token| known.is_retired_token(token.reveal())) {
+                    return;
+                }
+                escalations.report(&Principal::anonymous(), None, Attempt::BadToken, TARGET);
+            }),
+        }
     }
 }
 
 /// Starts the endpoint if the configuration has one. It serves until the daemon stops.
 ///
 /// The stop waits for it, which takes a second at most.
-pub(crate) async fn start(calls: &Arc<Calls>, guard: &GuardLayer, http: Option<&Http>) -> anyhow::Result<()> {
+pub(crate) async fn start(
+    front: Front,
+    http: Option<&Http>,
+    (tasks, stop): (&TaskTracker, CancellationToken),
+) -> anyhow::Result<()> {
     let Some(Http { address, settings, .. }) = http else { return Ok(()) };
     let listener =
         TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} for MCP"))?;
     tracing::info!("MCP over HTTP: http://{}/mcp", listener.local_addr()?);
-    calls.tasks.spawn(mcp::http::serve(listener, access(calls, guard), settings.clone(), calls.stop.clone()));
+    tasks.spawn(mcp::http::serve(listener, front.access(), settings.clone(), stop));
     Ok(())
 }

@@ -20,9 +20,9 @@ use wire::v1;
 const UNCHANGED: Amount = Amount { bytes: 1 << 20, files: 128 };
 /// Time after which ended commands count as gone, however long their end takes.
 const GONE: Duration = Duration::from_secs(5);
-/// Room below which a run has none, if the kernel enforces its quota.
+/// Space below which a run has none, if the kernel enforces its quota.
 const NO_ROOM: Amount = Amount { bytes: 64 << 10, files: 1 };
-/// Most bytes of its quota that a run over its quota has to free before it has room again.
+/// Most bytes of its quota that a run over its quota has to free before it may write again.
 const MOST_ROOM: u64 = 64 << 20;
 
 /// Space that was found for a run.
@@ -44,7 +44,7 @@ pub struct Found {
 pub enum Standing {
     Within,
     Over,
-    /// A command took more although no room was left.
+    /// A command took more although no space was left.
     Locked,
 }
 
@@ -135,12 +135,12 @@ impl Account {
     pub fn worth_counting(&self) -> Amount {
         match self.seen.lock().standing {
             Standing::Within => self.most,
-            // Count everything, to find out whether it grows or has room again.
+            // Count everything, to find out whether it grows or has space again.
             Standing::Over | Standing::Locked => Amount { bytes: u64::MAX, files: u64::MAX },
         }
     }
 
-    /// Returns the room of the run. `None` if it is over its quota or was never measured.
+    /// Returns the free quota of the run. `None` if it is over its quota or was never measured.
     pub fn room(&self) -> Option<Amount> {
         let seen = self.seen.lock();
         let found = seen.found.filter(|_| seen.standing == Standing::Within)?;
@@ -254,10 +254,10 @@ impl Account {
         };
         let how = match seen.standing {
             Standing::Locked => "delete files one by one, or ask the operator",
-            _ => "delete files in @state, or in a workspace of the run's own; a command may delete them",
+            _ => "delete files in @state, or in a managed workspace; a command may delete them",
         };
         let message = format!(
-            "this run uses {has} of at most {may} on the daemon's disk, {what}. To make room, {how}; the \
+            "this run uses {has} of at most {may} on the daemon's disk, {what}. To free space, {how}; the \
              run can continue at {} in {} files or less",
             mib(below.bytes),
             below.files
@@ -270,7 +270,7 @@ impl Account {
             .with("max_files", self.most.files.to_string()))
     }
 
-    /// Reserves room for an upload, which the caller has to release. `copies` is the number of files with this content that will count at
+    /// Reserves space for an upload, which the caller has to release. `copies` is the number of files with this content that will count at
     /// the same time.
     pub fn reserve(&self, more: Amount, copies: u64) -> Result<(), Refusal> {
         let mut seen = self.seen.lock();
@@ -299,7 +299,7 @@ impl Account {
         Ok(())
     }
 
-    /// Releases room that was reserved with this number of copies.
+    /// Releases space that was reserved with this number of copies.
     pub fn release(&self, less: Amount, copies: u64) {
         let mut seen = self.seen.lock();
         seen.reserved = minus(seen.reserved, less);
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_goes_over_makes_room_and_goes_on() {
+    fn a_run_exceeds_its_quota_frees_space_and_continues() {
         let account = account();
         assert_eq!(takes(&account, found(64, 1_000)), (Standing::Within, false, false));
         assert_eq!(account.check(&write("@state/a")), Ok(()));
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_takes_more_locks_the_run() {
+    fn a_command_that_exceeds_the_quota_again_locks_the_run() {
         let account = account();
         takes(&account, found(1, 1));
         assert_eq!(takes(&account, Found { is_more: true, ..found(2, 1_001) }).0, Standing::Over);

@@ -105,7 +105,9 @@ impl Projects {
         let assigned = quotas.assign(directory, project).and_then(|()| quotas.project_of(directory));
         match assigned {
             Ok(now) if now == Some(project) => {}
-            Ok(_) => self.does_without(run, &io::Error::other("the directory did not take its project")),
+            Ok(_) => {
+                self.does_without(run, &io::Error::other("the directory's quota project could not be set"));
+            }
             Err(error) => self.does_without(run, &error),
         }
     }

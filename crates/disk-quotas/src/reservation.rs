@@ -1,4 +1,4 @@
-//! Room of a run's quota that an upload has from its beginning to its end.
+//! Space of a run's quota that an upload has from its beginning to its end.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::account::Account;
 /// Bytes by which an upload of unknown length extends its reservation.
 const STEP: u64 = 1 << 20;
 
-/// Reserved room, which is released when this value is dropped.
+/// Reserved space, which is released when this value is dropped.
 pub struct Reservation {
     account: Arc<Account>,
     amount: Amount,
@@ -18,7 +18,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Reserves room for a file of this size. `copies` is the number of files with its content, including itself, that will count at the
+    /// Reserves space for a file of this size. `copies` is the number of files with its content, including itself, that will count at the
     /// same time.
     pub fn new(account: Arc<Account>, bytes: u64, copies: u64) -> Result<Self, Refusal> {
         let amount = Amount { bytes, files: 1 };

@@ -91,7 +91,7 @@ impl Quotas {
         })
     }
 
-    /// Refuses an operation that would add to the disk of a run without room, or to a disk without room.
+    /// Refuses an operation that would add to the disk of a run whose quota is used up, or to a full disk.
     pub fn check(&self, account: &Account, operation: &Operation) -> Result<(), Refusal> {
         let checked = account.check(operation);
         if checked.is_err() {
@@ -106,8 +106,7 @@ impl Quotas {
         if self.level() == Level::Full && (runs_something || account.adds(operation)) {
             return Err(Refusal::new(
                 Reason::WriteLimit,
-                "the daemon's disk is full, so writes and commands are refused until there is room: delete \
-                 what is not needed, or ask the operator",
+                "the daemon's disk is full, so writes and commands are refused until there is space: delete files that are not needed, or ask the operator",
             )
             .with("limit", "state-disk"));
         }

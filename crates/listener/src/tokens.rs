@@ -147,8 +147,9 @@ impl Tokens {
 
     async fn keep(&self, token: &ApiToken) -> Result<(), Refusal> {
         let token = token.clone();
-        let kept = self.store.with(move |store| store.put_api_token(&stored(&token)?, UnixMillis::now()));
-        kept.await.map_err(|error| Refusal::internal("keeping the token", &chain(&error)))
+        let kept =
+            self.store.with(move |store| store.put_api_token(&stored(&token)?, UnixMillis::now())).await;
+        kept.map_err(|error| Refusal::internal("storing the token", &chain(&error)))
     }
 
     fn get(&self, id: TokenId) -> Option<Arc<Held>> {

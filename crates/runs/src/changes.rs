@@ -193,7 +193,7 @@ impl Runs {
         recorded.map(drop).map_err(|_| audit_service::Unavailable.into())
     }
 
-    /// Records a deletion. On a full disk the deletion makes room for this record.
+    /// Records a deletion. On a full disk the deletion frees space for this record.
     pub(crate) async fn tell_of_removal(
         &self,
         run: RunId,

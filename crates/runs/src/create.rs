@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use crate::record::{Record, Spec, Workspace};
 use audit::{Event, Kind};
-use gateway::Profile;
-use gateway::policy::{ContainerPaths, RootMode};
 use identity::{Principal, RunId};
 use operations::Reason;
+use policy::{ContainerPaths, Profile, RootMode};
 use refusal::{Refusal, chain};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -113,7 +112,10 @@ impl Runs {
 
     fn admit(&self, id: RunId, run: &Arc<Run>) -> Result<(), Refusal> {
         if self.tasks.is_closed() {
-            return Err(Refusal::new(Reason::Overloaded, "the daemon is stopping and makes no more runs"));
+            return Err(Refusal::new(
+                Reason::Overloaded,
+                "the daemon is stopping and creates no further runs; try again after its start",
+            ));
         }
         let mut living = self.living();
         if living.len() >= self.limit {

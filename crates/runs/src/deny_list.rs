@@ -2,8 +2,8 @@
 //! permission.
 
 use crate::record::Workspace;
-use gateway::Profile;
 use operations::Reason;
+use policy::Profile;
 use refusal::Refusal;
 
 /// Setting for `bind` workspaces under profiles whose deny list is off.
@@ -39,7 +39,7 @@ impl HarnessOnBind {
 
 #[cfg(test)]
 mod tests {
-    use gateway::Policy;
+    use policy::Policy;
 
     use super::*;
 

@@ -53,10 +53,10 @@ impl Shared {
         let mut record = self.record.borrow().clone();
         let refused = |message: String| Err(Refusal::new(Reason::PreconditionFailed, message));
         match record.ttl() {
-            None => return refused("ttl: the run has none, so it needs no longer one".to_owned()),
+            None => return refused("ttl: the run has no ttl, so there is none to extend".to_owned()),
             Some(has) if has > ttl => {
                 let has = has.as_secs();
-                return refused(format!("ttl: the run has {has} seconds, and this would be less"));
+                return refused(format!("ttl: the run already has {has} seconds, which is longer"));
             }
             Some(has) if has == ttl => return Ok(record),
             Some(_) => record.extended = Some(ttl),

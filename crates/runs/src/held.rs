@@ -64,7 +64,7 @@ mod tests {
     use super::takes_no_call;
 
     #[test]
-    fn a_refusal_names_who_holds_the_run_and_how_it_goes_on() {
+    fn a_refusal_names_the_holder_of_the_run_and_how_it_continues() {
         let held = |hold, by: Option<&str>| Held { hold, by: by.map(str::to_owned), since: Timestamp::now() };
         let operator = || held(Hold::Operator, Some("uid:7"));
         let alert = || held(Hold::Alert("a1".to_owned()), None);

@@ -4,7 +4,6 @@
 #![allow(missing_docs)] // only the daemon calls it
 
 mod adopt;
-mod awaiting;
 mod boundary;
 mod changes;
 mod create;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::record::{Kept, Record, Spec, State, Workspace};
 use audit_service::AuditLog;
-use gateway::Gateway;
 use identity::{DeletedTokens, Principal, RunId, run_of_token};
 use operations::Reason;
 use parking_lot::{Mutex, MutexGuard};
+use policy::InForce;
 use refusal::{Refusal, chain};
 use store::Store;
 use store::spool::Spool;
@@ -94,7 +94,7 @@ impl Runs {
         spool: Arc<Spool>,
         bounds: RunBounds,
     ) -> Result<(Self, Vec<Record>), store::StoreError> {
-        let mut former = Vec::new();
+        let mut earlier = Vec::new();
         let mut ended = BTreeMap::new();
         let mut kept: BTreeMap<_, _> =
             stored::workspaces(&store)?.into_iter().map(|workspace| (workspace.id, workspace)).collect();
@@ -120,7 +120,7 @@ impl Runs {
             if record.state.has_ended() {
                 ended.insert(record.id, record);
             } else {
-                former.push(record);
+                earlier.push(record);
             }
         }
         let runs = Self {
@@ -141,14 +141,14 @@ impl Runs {
             gone: Notify::new(),
             max_ttl: bounds.max_ttl,
         };
-        Ok((runs, former))
+        Ok((runs, earlier))
     }
 
     /// Keeps the pool of warm containers until the daemon stops.
-    pub fn keep_pool(self: &Arc<Self>, gateway: Arc<Gateway>, stop: CancellationToken) {
+    pub fn keep_pool(self: &Arc<Self>, in_force: InForce, stop: CancellationToken) {
         let runs = self.clone();
         let is_busy = move || runs.living().values().any(|run| run.is_waited_for());
-        self.tasks.spawn(self.launcher.clone().keep_pool(gateway, is_busy, stop));
+        self.tasks.spawn(self.launcher.clone().keep_pool(in_force, is_busy, stop));
     }
 
     /// Waits until a run is gone. Several that go before the next wait count as one.
@@ -247,8 +247,8 @@ impl Runs {
 
     /// Returns true if this was the token of a run that has ended, or that was deleted or got another token lately.
     ///
-    /// A former token grants no access, and its use is no attack: MCP clients and the daemon's own endpoint for them do so.
-    pub fn is_former_token(&self, token: &str) -> bool {
+    /// A retired token grants no access, and its use is no attack: MCP clients and the daemon's own endpoint for them do so.
+    pub fn is_retired_token(&self, token: &str) -> bool {
         let hash = run_of_token(token)
             .and_then(|id| self.ended().get(&id).and_then(|record| record.token().cloned()));
         hash.is_some_and(|hash| hash.is_of(token)) || self.deleted_tokens.has(token)
@@ -328,7 +328,7 @@ impl Runs {
         self.spool.remove_run(id).await;
         let deleted = self.store.with(move |store| store.delete_run(id)).await;
         deleted.map_err(|error| Refusal::internal("forgetting the run", &chain(&error)))?;
-        // This order ensures that the token is always in at least one of the two places.
+        // This order ensures that the token is always in at least one of the two tables.
         self.deleted_tokens.keep(record.token().cloned());
         self.audit.redactor().forget(&run);
         self.ended().remove(&id);

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use crate::record::{Limits, Spec, Workspace};
 use containers::MountSpec;
-use gateway::policy::RootMode;
-use gateway::{Policy, Profile};
 use identity::{Principal, RunId};
 use operations::Reason;
+use policy::{Policy, Profile, RootMode};
 use redact::Redactor;
 use refusal::Refusal;
 use timestamp::duration_from_wire;
@@ -146,7 +145,7 @@ pub fn hide_secrets(request: &mut v1::CreateRunRequest, redactor: &Redactor) -> 
     let secrets = request.secret_env.keys().map(|name| ("secret_env", name));
     for (field, name) in labels.chain(secrets).chain([("agent_id", &request.agent_id)]) {
         if redactor.whole(name).1 > 0 {
-            let message = "a name looks like a secret; names are kept and shown, so choose another one";
+            let message = "a name looks like a secret; names are stored and shown, so choose another one";
             return Err(Refusal::invalid(field, message));
         }
     }

@@ -104,9 +104,7 @@ impl RootLayer {
             if !is_same || !flags.contains(StatVfsMountFlags::NOSUID | StatVfsMountFlags::NODEV) {
                 return Err(Refusal::new(
                     Reason::EngineUnavailable,
-                    format!(
-                        "the engine shows something else than the run's root at /{name}; see deploy/README.md"
-                    ),
+                    format!("the engine does not show the run's root at /{name}; see deploy/README.md"),
                 ));
             }
         }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::record::Spec;
-use gateway::Profile;
 use operations::{Environment, Reason};
+use policy::Profile;
 use refusal::Refusal;
 
 /// Checks the limits of the variables in a request, each kind alone and both together.

@@ -89,7 +89,10 @@ impl Terminals {
 }
 
 fn stopping() -> Refusal {
-    Refusal::new(Reason::Overloaded, "the daemon is stopping and opens no more sessions")
+    Refusal::new(
+        Reason::Overloaded,
+        "the daemon is stopping and opens no further sessions; try again after its start",
+    )
 }
 
 /// Runs a session from its beginning to its end.
@@ -108,7 +111,7 @@ async fn run_session<R>(
         Err(refusal) => return drop(answer.send(Err(refusal))),
     };
     // The slot and the run's busy mark are kept until everything in the session has ended.
-    let Begun { run, permit, pause, recording, mut chapter, place: _place, busy: _busy } = begun;
+    let Begun { run, permit, pause, recording, mut chapter, slot: _slot, busy: _busy } = begun;
     let (screen, shown) = mpsc::channel(SCREEN);
     let opened = v1::TerminalOpened { session_id: chapter.session.to_string(), paused: pause.is_some() };
     let _ = screen.try_send(Ok(v1::OpenTerminalResponse { event: Some(Shown::Opened(opened)) }));
@@ -155,7 +158,7 @@ struct Begun {
     pause: Option<Pause>,
     recording: Recording,
     chapter: Chapter,
-    place: SessionSlot,
+    slot: SessionSlot,
     busy: Busy,
 }
 
@@ -167,11 +170,13 @@ async fn begin(terminals: &Terminals, principal: &Principal, start: &Start) -> R
     // An idle run must not end between this moment and the opening of its terminal.
     let busy = run.busy();
     let does_not_wait = |refused: Refusal| match refused.reason {
-        Reason::AwaitingApproval => run.awaiting(&terminals.gateway, "a terminal does not wait for that"),
+        Reason::AwaitingApproval => {
+            terminals.gateway.awaiting(&run.awaited_approvals(), "a terminal does not wait for that")
+        }
         _ => refused,
     };
     run.lanes_resumed().await.map_err(does_not_wait)?;
-    let place = terminals.sessions.enter(start.run)?;
+    let slot = terminals.sessions.enter(start.run)?;
     let session = SessionId::new();
     let request = SessionRequest {
         session_id: session.to_string(),
@@ -201,7 +206,7 @@ async fn begin(terminals: &Terminals, principal: &Principal, start: &Start) -> R
         let _ = terminals.audit.enqueue(chapter.closed(&record::Closing::refused(unavailable.into()))).await;
         return Err(unavailable.into());
     }
-    Ok(Begun { run, permit, pause, recording, chapter, place, busy })
+    Ok(Begun { run, permit, pause, recording, chapter, slot, busy })
 }
 
 /// Begins the recording of a session.
@@ -225,8 +230,8 @@ async fn record_at(
     let begun = begun.await.map_err(|error| Refusal::internal("beginning the recording", &error))?;
     begun.map_err(|error| match error {
         RecordingError::NoRoom => of.no_room(
-            "no terminal can be opened, because its recording would have no room: end a process to make \
-             room; recordings are kept until the run is deleted",
+            "no terminal can be opened, because its recording would have no space: end a process to free \
+             space; recordings are kept until the run is deleted",
         ),
         error => Refusal::internal("beginning the recording", &chain(&error)),
     })

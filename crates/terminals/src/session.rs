@@ -138,9 +138,9 @@ impl<R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Unpin> Session<
                 () = sleep_until(active + self.limits.idle_timeout) => {
                     Happening::Cut(Cause::TimedOut("the session was idle for too long"))
                 }
-                place = self.screen.reserve(), if pending.is_some() => {
-                    if let (Ok(place), Some(bytes)) = (place, pending.take()) {
-                        place.send(Ok(output_message(&bytes)));
+                slot = self.screen.reserve(), if pending.is_some() => {
+                    if let (Ok(slot), Some(bytes)) = (slot, pending.take()) {
+                        slot.send(Ok(output_message(&bytes)));
                     }
                     Happening::Progress
                 }

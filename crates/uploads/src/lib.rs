@@ -315,7 +315,7 @@ impl Upload {
         self.place.reservation.grow_to(self.received)?;
         if before / LOOK != self.received / LOOK {
             has_room(&self.place.directory, 0)
-                .map_err(|error| Refusal::internal("asking for room on the disk", &error))??;
+                .map_err(|error| Refusal::internal("reading the free space of the disk", &error))??;
         }
         self.file.write_all(data).map_err(|error| match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
@@ -422,7 +422,7 @@ fn has_room(directory: &OwnedFd, size: u64) -> io::Result<Result<(), Refusal>> {
 }
 
 fn no_room() -> Refusal {
-    Refusal::new(Reason::WriteLimit, "the daemon's disk has no room for the upload; ask the operator")
+    Refusal::new(Reason::WriteLimit, "the daemon's disk has no space for the upload; ask the operator")
         .with("limit", "state-disk")
 }
 

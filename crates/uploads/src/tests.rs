@@ -159,7 +159,7 @@ async fn abandoned_upload_is_removed() {
 }
 
 #[test]
-fn an_upload_goes_in_the_place_of_one_that_a_killed_daemon_left() {
+fn an_upload_replaces_one_that_a_killed_daemon_left() {
     let scene = Scene::new();
     let left = scene.begin(Some(ID), 0).unwrap().receive(said([data("left"), Piece::End]), 4).unwrap();
     left.leave();
@@ -171,7 +171,7 @@ fn an_upload_goes_in_the_place_of_one_that_a_killed_daemon_left() {
 }
 
 #[test]
-fn an_upload_has_its_room_of_the_quota_from_its_beginning_to_its_end() {
+fn an_upload_reserves_its_quota_from_its_beginning_to_its_end() {
     let scene = Scene::new();
     let begin = |id, size| scene.begin_of(&scene.owner, id, 0, size);
     assert_eq!(begin(None, 65 * MIB).err(), Some(Reason::WriteLimit));
@@ -187,7 +187,7 @@ fn an_upload_has_its_room_of_the_quota_from_its_beginning_to_its_end() {
     assert_eq!(scene.owner.account.to_wire().unwrap().used_bytes, 41 * MIB);
     let both = begin(None, 20 * MIB).unwrap();
     drop((both, scene.begin(Some(ID), 2).unwrap()));
-    assert!(begin(None, 63 * MIB).is_ok(), "the room is given back");
+    assert!(begin(None, 63 * MIB).is_ok(), "the space is given back");
     // The written file needs as much again.
     let counted = Owner { writes_count: true, ..scene.owner.clone() };
     assert_eq!(scene.begin_of(&counted, None, 0, 40 * MIB).err(), Some(Reason::WriteLimit));
@@ -200,7 +200,7 @@ fn an_upload_has_its_room_of_the_quota_from_its_beginning_to_its_end() {
     );
     assert!(scene.begin_of(&counted, None, 0, 10 * MIB).is_ok());
     drop(one);
-    assert!(scene.begin_of(&counted, None, 0, 30 * MIB).is_ok(), "the room of both is given back");
+    assert!(scene.begin_of(&counted, None, 0, 30 * MIB).is_ok(), "the space of both is given back");
 }
 
 #[test]
@@ -213,7 +213,10 @@ fn an_upload_of_unknown_length_reserves_as_it_grows() {
     assert!(matches!(refused, Err(Broken::Refused(refusal)) if refusal.reason == Reason::WriteLimit));
     assert_eq!(scene.files(), 0);
     let upload = scene.begin_of(&small, None, 0, 0).unwrap();
-    assert!(upload.receive(said([piece(), piece(), Piece::End]), u64::MAX).is_ok(), "the room is given back");
+    assert!(
+        upload.receive(said([piece(), piece(), Piece::End]), u64::MAX).is_ok(),
+        "the space is given back"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,18 +7,19 @@ use std::time::Duration;
 
 use audit_service::AuditLog;
 use gateway::{
-    Admission, Approval, ApprovalFilter, ApprovalState, Ballot, Caller, Choice, DecideError, Gateway, Level,
-    Policy, Review, Reviewer, RunScope, Ticket,
+    Admission, Approval, ApprovalFilter, ApprovalState, Ballot, Choice, DecideError, Gateway, Review,
+    Reviewer, Ticket,
 };
 use identity::{CallId, Role, Roles, RunId};
 use operations::{Operation, Write};
+use policy::{Caller, Level, Policy, RunScope};
 use runs::record::Record;
 use store::{Store, StoredApproval};
 use timestamp::{Clock, UnixMillis};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::reattach::FormerApprovals;
+use super::reattach::WaitingApprovals;
 use super::{Approvals, Asker, level};
 
 /// When each test begins, milliseconds since 1970; its calls have 300 seconds.
@@ -135,7 +136,7 @@ fn asker(call: CallId, run: RunId) -> Asker {
 }
 
 #[tokio::test]
-async fn a_clock_that_goes_reminds_once_and_lets_expire_once() {
+async fn a_running_clock_reminds_once_and_expires_once() {
     let scene = Scene::new();
     let (approval, mut settled) = scene.asks().await;
     for seconds in [0, 144, 150, 156, 299] {
@@ -154,7 +155,7 @@ async fn a_clock_that_goes_reminds_once_and_lets_expire_once() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_forward_expires_without_a_reminder_and_for_good() {
+async fn a_clock_that_is_set_forward_expires_permanently_without_a_reminder() {
     let scene = Scene::new();
     let (approval, mut settled) = scene.asks().await;
     scene.set(86_400);
@@ -211,7 +212,7 @@ async fn approvals_notice_a_clock_jump() {
 }
 
 #[tokio::test]
-async fn an_approval_of_an_older_release_is_cancelled_and_says_so() {
+async fn an_approval_of_an_older_release_is_cancelled_with_its_reason() {
     let scene = Scene::new();
     let (approval, _settled) = scene.asks().await;
     let id = &approval.approval_id;
@@ -228,10 +229,10 @@ async fn an_approval_of_an_older_release_is_cancelled_and_says_so() {
     let stored = StoredApproval { approval: serde_json::to_vec(&head).unwrap(), ..stored };
     scene.store.insert_approval(&stored).unwrap();
 
-    let former = FormerApprovals::read(&scene.store, &scene.log).await.unwrap();
-    assert!(former.calls().is_empty(), "its intent is closed");
+    let found = WaitingApprovals::read(&scene.store, &scene.log).await.unwrap();
+    assert!(found.calls().is_empty(), "its intent is closed");
     let next = Gateway::new(Policy::builtin().unwrap(), scene.wall.clone());
-    assert!(former.restore(&scene.store, &next, |_| true).unwrap().is_empty(), "nothing waits for it");
+    assert!(found.restore(&scene.store, &next, |_| true).unwrap().is_empty(), "nothing waits for it");
     let shown = next.approval(id).unwrap();
     assert_eq!(shown.state, ApprovalState::Cancelled);
     assert!(shown.comment.contains("older release"), "{}", shown.comment);
@@ -240,7 +241,7 @@ async fn an_approval_of_an_older_release_is_cancelled_and_says_so() {
 
 /// A daemon that is killed in between has shown nobody what the next one will not know.
 #[tokio::test]
-async fn an_approval_is_seen_and_decided_on_only_when_it_is_kept() {
+async fn an_approval_is_visible_and_decided_only_when_it_is_stored() {
     let scene = Scene::new();
     let (ticket, asker) = scene.ticket();
     let id = uuid::Uuid::now_v7();

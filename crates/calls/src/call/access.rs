@@ -51,7 +51,7 @@ impl CallTask {
         journal: &mut Journal,
         times: &mut Times,
     ) -> Result<ProcessView, Refusal> {
-        let run = self.calls.runs.get(self.call.run)?;
+        let run = self.calls.workers.runs.get(self.call.run)?;
         if !is_for_another(agent_id, &run.spec) {
             journal.caller(&self.caller(&run.spec));
         }
@@ -61,10 +61,10 @@ impl CallTask {
         }
         times.queued();
         let process = match access.process_id() {
-            Some(id) => Some(self.calls.processes.get(self.call.run, id)?),
+            Some(id) => Some(self.calls.workers.processes.get(self.call.run, id)?),
             None => None,
         };
-        journal.open(&self.calls.audit, times).await?;
+        journal.open(&self.calls.records.audit, times).await?;
         let cancelled = self.call.cancel.clone();
         let view = cancelled.run_until_cancelled(self.speak(process, access)).await;
         times.executed();
@@ -77,7 +77,7 @@ impl CallTask {
         access: ProcessAccess,
     ) -> Result<ProcessView, Refusal> {
         let Some(process) = process else {
-            return Ok(ProcessView::All(self.calls.processes.list(self.call.run, "")));
+            return Ok(ProcessView::All(self.calls.workers.processes.list(self.call.run, "")));
         };
         let now = process.now();
         let until_now = [now.stdout_bytes, now.stderr_bytes];

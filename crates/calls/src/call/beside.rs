@@ -17,9 +17,10 @@
 use std::time::{Duration, Instant};
 
 use dialects::Limits;
+use gateway::Permit;
 use gateway::limits::concurrency::Turn;
-use gateway::{Caller, Permit};
 use operations::{Operation, Reason};
+use policy::Caller;
 use refusal::Refusal;
 use runs::{Readiness, Run};
 
@@ -81,15 +82,17 @@ impl CallTask {
             Readiness::Held(refused) if refused.reason == Reason::AwaitingApproval => {}
             Readiness::Held(refused) | Readiness::Over(refused) => return Err(refused),
         }
-        let gateway = &self.calls.gateway;
+        let gateway = &self.calls.control.gateway;
         if patience.refuses {
-            return Err(run.awaiting(gateway, "the call asked not to wait for that"));
+            return Err(gateway.awaiting(&run.awaited_approvals(), "the call asked not to wait for that"));
         }
         if matches!(operation, Operation::Process(_) | Operation::Session(_)) {
-            return Err(run.awaiting(gateway, "processes and sessions do not wait for that"));
+            return Err(
+                gateway.awaiting(&run.awaited_approvals(), "processes and sessions do not wait for that")
+            );
         }
-        let queued = self.calls.limits.wait_beside(caller, &run.spec().profile).map_err(|full| {
-            let metadata = run.awaiting(gateway, "").metadata;
+        let queued = self.calls.control.limits.wait_beside(caller, &run.spec().profile).map_err(|full| {
+            let metadata = gateway.awaiting(&run.awaited_approvals(), "").metadata;
             let full = metadata.into_iter().fold(full, |full, (name, value)| full.with(name, value));
             full.retry_after(TRY_AGAIN).with("retry_after_is", "estimated")
         })?;
@@ -141,8 +144,8 @@ impl CallTask {
         journal: &mut Journal,
     ) -> Result<Permit, Refusal> {
         let (calls, spec) = (&self.calls, run.spec());
-        calls.runs.check_deny_list(&spec, calls.gateway.policy().profile(&spec.profile))?;
-        match calls.gateway.renew(permit, &run.scope()) {
+        calls.workers.runs.check_deny_list(&spec, calls.control.gateway.policy().profile(&spec.profile))?;
+        match calls.control.gateway.renew(permit, &run.scope()) {
             Ok(permit) => {
                 journal.decided(permit.decision());
                 Ok(permit)
@@ -166,7 +169,7 @@ impl CallTask {
                     "this call waited for {:.1} s, as long as its timeout allows",
                     waited.as_secs_f64()
                 );
-                run.awaiting(&self.calls.gateway, &why)
+                self.calls.control.gateway.awaiting(&run.awaited_approvals(), &why)
             }
             Readiness::Held(refused) | Readiness::Over(refused) => refused,
         };

@@ -11,13 +11,14 @@ use audit_service::{AuditLog, Unavailable};
 use dialects::ProcessView;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
-use gateway::{Approval, Caller};
+use gateway::Approval;
 use identity::{CallId, Principal};
 use operations::{ExecResult, OpResult, Operation};
+use policy::Caller;
 use serde_json::{Value, json};
 use timestamp::micros;
 
-use super::decode::Decoded;
+use super::parse::Parsed;
 use super::{Close, input};
 
 /// The time that each part of a call took.
@@ -88,14 +89,14 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    pub(super) fn new(run: String, call: CallId, principal: &Principal, decoded: &Decoded) -> Self {
-        let operation = decoded.operation.as_ref().ok();
+    pub(super) fn new(run: String, call: CallId, principal: &Principal, parsed: &Parsed) -> Self {
+        let operation = parsed.operation.as_ref().ok();
         let mut common =
             Event::new(Kind::CallIntent).run(run).call(call.to_string()).principal(&principal.name);
-        common.dialect = decoded.form.name();
-        common.operation = operation.map(Operation::name).or(decoded.asked.operation).map(str::to_owned);
+        common.dialect = parsed.form.name();
+        common.operation = operation.map(Operation::name).or(parsed.asked.operation).map(str::to_owned);
         let mut details = json!({});
-        for (name, value) in [("task_id", &decoded.task_id), ("correlation_id", &decoded.correlation_id)] {
+        for (name, value) in [("task_id", &parsed.task_id), ("correlation_id", &parsed.correlation_id)] {
             if !value.is_empty() {
                 details[name] = value.as_str().into();
             }
@@ -107,9 +108,9 @@ impl Journal {
         }
         Self {
             common,
-            input: operation.map_or_else(|| decoded.asked.input(), input::of),
+            input: operation.map_or_else(|| parsed.asked.input(), input::of),
             details,
-            limit: decoded.limit,
+            limit: parsed.limit,
             has_effect: operation.is_some_and(Operation::has_effect),
             asked: false,
             decision: None,
@@ -119,7 +120,7 @@ impl Journal {
         }
     }
 
-    /// Takes over a call of a former daemon, whose intent is on record.
+    /// Takes over a call of an earlier daemon, whose intent is on record.
     pub(super) fn resumed(&mut self, approval: &Approval) {
         self.opened = true;
         self.asked = true;
@@ -139,9 +140,9 @@ impl Journal {
 
     pub(super) fn decided(&mut self, decision: &gateway::Decision) {
         let outcome = match decision.verdict {
-            gateway::Verdict::Allow => Verdict::Allow,
-            gateway::Verdict::Ask => Verdict::Ask,
-            gateway::Verdict::Deny => Verdict::Deny,
+            policy::Verdict::Allow => Verdict::Allow,
+            policy::Verdict::Ask => Verdict::Ask,
+            policy::Verdict::Deny => Verdict::Deny,
         };
         self.details["risk"] = decision.risk.as_str().into();
         self.decision = Some(

@@ -47,7 +47,7 @@ pub async fn stream(
 ) -> Result<Events, Refusal> {
     let options = CallOptions::of(&request);
     let taken = begin::begin(calls, principal, request, Client { deadline, ..Client::default() }).await?;
-    let teller = Teller::new(calls.spool.clone(), taken, options);
+    let teller = Teller::new(calls.records.spool.clone(), taken, options);
     Ok(Box::pin(stream::unfold(teller, |mut teller| async move {
         let event = teller.next().await?;
         Some((event.map_err(Status::from), teller))

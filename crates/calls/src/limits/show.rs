@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use gateway::limits::concurrency::{Caps, Count, Reservations, Together};
+use gateway::limits::concurrency::{Count, Reservations, Together};
 use gateway::limits::{Agent, Scope, Throttle, Usage};
 use identity::{Principal, RunId};
 use operations::Reason;
+use policy::Caps;
 use refusal::Refusal;
 use runs::Runs;
 use serde_json::json;

@@ -4,11 +4,11 @@ use disk_quotas::Projects;
 use std::sync::Arc;
 use std::thread;
 
+use ::policy::Policy;
 use anyhow::Context as _;
 use audit::{Event, Kind};
 use audit_service::{AuditLog, Index};
 use containers::DefaultImage;
-use gateway::Policy;
 use refusal::chain;
 use runs::{ColdStarts, Directories, Launcher, Pool, Roots, Turns};
 use store::{StateDisk, Store};

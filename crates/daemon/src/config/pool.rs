@@ -2,8 +2,7 @@
 
 use containers::ImageReference;
 use document::{At, Fields};
-use gateway::Policy;
-use gateway::policy::{RootMode, has_own_kernel};
+use policy::{Policy, RootMode, has_own_kernel};
 use runs::PoolEntry;
 use serde_json::{Value, json};
 
@@ -109,7 +108,7 @@ pub(crate) fn check(entries: &[PoolEntry], policy: &Policy) -> anyhow::Result<()
 
 #[cfg(test)]
 mod tests {
-    use gateway::Policy;
+    use policy::Policy;
 
     use super::super::testing::{keys, parse};
     use super::check;

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_start_reads_from_the_mark_and_knows_what_was_open_there() {
+    async fn a_start_reads_from_the_cursor_and_knows_its_open_calls() {
         use Kind::{CallIntent, CallReceipt};
         let place = tempfile::tempdir().unwrap();
         let store = Store::open(&place.path().join("store.db"), store::OutcomeBounds::WIDE).unwrap();

@@ -80,7 +80,7 @@ mod tests {
     use super::Ends;
 
     #[test]
-    fn reading_from_the_mark_comes_to_the_same_as_reading_all() {
+    fn reading_from_the_cursor_equals_reading_the_whole_log() {
         let place = tempfile::tempdir().unwrap();
         let (mut writer, _) = Writer::open_with(place.path(), Limits::default()).unwrap();
         let session = SessionId::new();
@@ -112,7 +112,7 @@ mod tests {
             for record in Reader::from(place.path(), 0) {
                 whole.read(&record.unwrap());
             }
-            // From the place before, with what was open there; its own record is read again.
+            // From the previous position, with the calls that were open there; its own record is read again.
             let Some(before) = before else { continue };
             let mut part = Ends::with(&before.open);
             for record in Reader::from(place.path(), before.mark.sequence - 1) {

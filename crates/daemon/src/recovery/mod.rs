@@ -169,8 +169,8 @@ fn lost(call_id: CallId, run_id: RunId, event: &Event, why: String) -> Option<St
 }
 
 async fn keep(store: &Store, stored: StoredCall) -> anyhow::Result<()> {
-    let kept = store.with(move |store| store.insert_calls(&[stored], calls::bare)).await;
-    kept.map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))
+    let inserted = store.with(move |store| store.insert_calls(&[stored], calls::bare)).await;
+    inserted.map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))
 }
 
 #[cfg(test)]
@@ -189,7 +189,7 @@ mod tests {
     use super::look;
 
     #[tokio::test]
-    async fn a_request_whose_outcome_was_not_kept_is_not_made_again() {
+    async fn a_request_whose_outcome_was_not_stored_is_not_executed_again() {
         let place = tempfile::tempdir().unwrap();
         let store = Store::open(&place.path().join("store.db"), store::OutcomeBounds::WIDE).unwrap();
         let (log, _, _) =

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use anomaly::Alerts;
 use audit_service::AuditLog;
-use calls::Calls;
+use calls::CallTable;
 use futures_util::{Stream, StreamExt as _, stream};
 use gateway::Gateway;
 use identity::{AlertId, Principal, Role, RunId, check_client_name, issue_token};
 use operations::Reason;
+use processes::Processes;
 use prost::Message as _;
 use refusal::{Refusal, chain};
 use runs::record::{Hold, Record};
@@ -35,7 +36,8 @@ const MAX_DIFF: u32 = 1024 * 1024;
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) runs: Arc<Runs>,
-    pub(crate) calls: Arc<Calls>,
+    pub(crate) processes: Processes,
+    pub(crate) table: Arc<CallTable>,
     pub(crate) audit: Arc<AuditLog>,
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) alerts: Arc<Alerts>,
@@ -321,8 +323,8 @@ impl RunService for Service {
         let deleted =
             tokio::spawn(async move { service.runs.delete(id, with_workspace, &principal).await }).await;
         deleted.map_err(|error| Refusal::internal("deleting the run", &error))??;
-        self.calls.processes.forget_run(id);
-        self.calls.table.forget_run(id);
+        self.processes.forget_run(id);
+        self.table.forget_run(id);
         Ok(Response::new(v1::DeleteRunResponse {}))
     }
 

@@ -75,7 +75,7 @@ fn of(projects: &Projects, run: RunId) -> Option<ProjectId> {
 }
 
 #[test]
-fn a_project_is_one_runs_outlives_the_daemon_and_ends_with_what_is_left() {
+fn a_project_belongs_to_one_run_outlives_the_daemon_and_ends_with_its_files() {
     let Some(scene) = Scene::new() else { return };
     let projects = scene.open();
     assert!(projects.are_held());

@@ -246,7 +246,7 @@ impl Gate {
                 Reason::PermissionDenied,
                 "unknown token: a run's token ends with its run; every token is shown once, when it is created",
             );
-            if self.runs.is_former_token(token) {
+            if self.runs.is_retired_token(token) {
                 return Err(refusal);
             }
             return Err(self.refuse(&caller, Attempt::BadToken, path, refusal));

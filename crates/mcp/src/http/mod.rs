@@ -1,7 +1,7 @@
 //! Serves MCP over streamable HTTP.
 //!
 //! ```text
-//!  connection ─► head (timed) ─► Host ─► token ─► place of the run ─► body (bounded, timed) ─► the run's own endpoint ─► Bridge
+//!  connection ─► head (timed) ─► Host ─► token ─► slot of the run ─► body (bounded, timed) ─► the run's own endpoint ─► Bridge
 //! ```
 //!
 //! Connections are counted by address, and by the token that they send. If there is no other space, a connection without a valid

@@ -42,8 +42,8 @@ impl Runs {
         let run = token.run().to_owned();
         let endpoint = Arc::new(Endpoint::new(self.access.api.clone(), token, &self.settings, &self.stop));
         endpoint.end_after(replaced);
-        if let Some(former) = by_run.insert(run, endpoint.clone()) {
-            former.end();
+        if let Some(old) = by_run.insert(run, endpoint.clone()) {
+            old.end();
         }
         Some(endpoint)
     }

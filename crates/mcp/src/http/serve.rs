@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use admission::{Addresses, ConnectionLimits, CurrentShare, Owner, Place, Purpose, ShareLimits, Shares};
+use admission::{Addresses, ConnectionLimits, CurrentShare, Owner, Purpose, ShareLimits, Shares, Slot};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -53,12 +53,12 @@ pub async fn serve(listener: TcpListener, access: Access, settings: Settings, st
             () = stop.cancelled() => break,
             accepted = accept(&listener, &addresses) => accepted,
         };
-        let Some((stream, place)) = accepted else {
+        let Some((stream, slot)) = accepted else {
             // Other work goes first: a flood is rejected with the processor time that is left.
             yield_now().await;
             continue;
         };
-        let client = Client { place, share: CurrentShare::none_of(shares.clone()) };
+        let client = Client { slot, share: CurrentShare::none_of(shares.clone()) };
         let (hosts, access, runs) = (hosts.clone(), access.clone(), runs.clone());
         let front = Front { hosts, access, runs, client };
         tasks.spawn(converse(stream, front, stop.clone()));
@@ -84,11 +84,11 @@ fn most_of_address(connections: usize) -> usize {
 }
 
 /// Returns the next connection, if there is space for it.
-async fn accept(listener: &TcpListener, addresses: &Addresses) -> Option<(TcpStream, Place)> {
+async fn accept(listener: &TcpListener, addresses: &Addresses) -> Option<(TcpStream, Slot)> {
     match listener.accept().await {
         Ok((stream, address)) => {
-            let place = addresses.enter(address.ip().to_canonical(), Instant::now())?;
-            Some((stream, place))
+            let slot = addresses.enter(address.ip().to_canonical(), Instant::now())?;
+            Some((stream, slot))
         }
         Err(error) => {
             // Probably out of descriptors: another attempt would fail at once.
@@ -102,7 +102,7 @@ async fn accept(listener: &TcpListener, addresses: &Addresses) -> Option<(TcpStr
 /// Answers one connection, until it ends, another replaces it, or the server stops.
 async fn converse(stream: TcpStream, front: Front, stop: CancellationToken) {
     let _ = stream.set_nodelay(true);
-    let (front, evicted) = (&front, front.client.place.evicted());
+    let (front, evicted) = (&front, front.client.slot.evicted());
     let service = service_fn(|request| async move { Ok::<_, Infallible>(front.respond(request).await) });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -128,7 +128,7 @@ struct Front {
 
 /// The client of one connection.
 struct Client {
-    place: Place,
+    slot: Slot,
     share: CurrentShare,
 }
 
@@ -137,7 +137,7 @@ impl Client {
     fn belongs_to(&self, owners: Vec<Owner>) -> bool {
         let belongs = self.share.belongs_to(owners, Purpose::Other).is_ok();
         if belongs {
-            self.place.prove();
+            self.slot.prove();
         }
         belongs
     }
@@ -161,7 +161,7 @@ impl Front {
             return free(closing(plain(StatusCode::TOO_MANY_REQUESTS, message)));
         }
         let Some(endpoint) = self.runs.of(token) else { return free(Refused::bad_token().into()) };
-        let Some(place) = endpoint.enter() else {
+        let Some(slot) = endpoint.enter() else {
             let message = "this run has too many requests at the same time: wait for one to end";
             return free(closing(plain(StatusCode::TOO_MANY_REQUESTS, message)));
         };
@@ -169,7 +169,7 @@ impl Front {
         // The endpoint does not need it.
         head.headers.remove(AUTHORIZATION);
         match timeout(BODY, Limited::new(body, LARGEST_BODY).collect()).await {
-            Ok(Ok(body)) => endpoint.answer(place, head, body.to_bytes()).await,
+            Ok(Ok(body)) => endpoint.answer(slot, head, body.to_bytes()).await,
             Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
                 free(plain(StatusCode::PAYLOAD_TOO_LARGE, "the message is larger than 4 MiB"))
             }

@@ -25,11 +25,10 @@ use containers::{
 };
 use disk_quotas::Projects;
 use executor::{Directory, GuestLane, HostWorkerLane, Lanes, engine_refusal};
-use gateway::Profile;
-use gateway::policy::{RootMode, TmpMode, WorkspaceMode};
 use host_launch::Owner;
 use identity::{Principal, RunId};
 use operations::{Environment, Reason};
+use policy::{Profile, RootMode, TmpMode, WorkspaceMode};
 use refusal::Refusal;
 use tokio::task::block_in_place;
 
@@ -407,7 +406,7 @@ pub(crate) fn differs(run: &str, spec: &ContainerSpec, inspection: &Inspection) 
         return None;
     }
     let list: Vec<_> = mismatches.iter().map(ToString::to_string).collect();
-    tracing::error!(run, mismatches = ?list, "the hardening in force is not what was asked for");
+    tracing::error!(run, mismatches = ?list, "the hardening in force differs from the requested one");
     let fields: Vec<_> = mismatches.into_iter().map(|mismatch| mismatch.field).collect();
     Some(fields.join(", "))
 }

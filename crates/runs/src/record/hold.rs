@@ -98,7 +98,7 @@ mod tests {
     use super::Hold;
 
     #[test]
-    fn each_hold_leaves_running_what_it_is_for_and_nothing_else() {
+    fn each_hold_leaves_only_its_own_subject_running() {
         let running =
             |hold: &Hold| Group::ALL.into_iter().filter(|group| !hold.stills(*group)).collect::<Vec<_>>();
         let [operator, alert, approval, terminal] = all();

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use audit::{Event, Kind};
 use containers::Amount;
-use gateway::policy::ContainerLimits;
 use host_launch::Owner;
 use identity::{Principal, RunId, TokenHash};
+use policy::ContainerLimits;
 use serde::{Deserialize, Serialize};
 use timestamp::Timestamp;
 use wire::v1;

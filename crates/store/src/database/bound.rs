@@ -1,8 +1,8 @@
 //! Limits on the number and age of the stored outcomes of finished calls.
 //!
 //! ```text
-//!  settled ─► whole ──no room: oldest first──► gone                       nobody was promised it
-//!  settled ─► whole ──no room──► bare ──the promise is over──► gone       it has a request id, or a reviewer was asked
+//!  settled ─► whole ──no space: oldest first─► gone                       nobody was promised it
+//!  settled ─► whole ──no space─► bare ──the promise is over──► gone       it has a request id, or a reviewer was asked
 //! ```
 //!
 //! A client may repeat a request, or ask for the outcome of a call that waited for a reviewer. It finds the call for the promised time, if
@@ -223,7 +223,7 @@ impl Room<'_> {
         Ok(())
     }
 
-    /// Makes room for an outcome.
+    /// Frees space for an outcome.
     ///
     /// Returns the sealed response to store, which may lack its result, and the part that must be kept. `None` if it is not stored.
     pub(super) fn make(

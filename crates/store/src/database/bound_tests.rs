@@ -79,7 +79,7 @@ impl Bench {
 }
 
 #[test]
-fn the_database_stays_within_its_bound_and_the_oldest_make_room() {
+fn the_database_stays_within_its_bound_and_evicts_the_oldest() {
     let mut bench = Bench::new(BOUNDS);
     let calls: Vec<_> = (0..1_000).map(|_| bench.keep(false, 32 * KIB)).collect();
     bench.check();
@@ -167,7 +167,7 @@ fn free_pages_go_back_to_the_disk_in_a_database_of_any_release() {
 }
 
 #[test]
-fn a_call_that_is_kept_again_takes_the_place_of_what_was_kept() {
+fn a_call_that_is_stored_again_replaces_the_earlier_outcome() {
     let mut bench = Bench::new(BOUNDS);
     let call = bench.keep(true, KIB);
     let stored = bench.store.call(call).unwrap().unwrap();

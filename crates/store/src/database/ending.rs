@@ -21,12 +21,12 @@ pub struct Ending {
 }
 
 impl Store {
-    /// Adds a permission, or replaces it. The oldest ended ones are removed to make room.
+    /// Adds a permission, or replaces it. The oldest ended ones are removed if there are too many.
     pub fn put_permission(&self, permission: &Ending, now: UnixMillis) -> Result<(), StoreError> {
         self.put(("permissions", "permission_id"), permission, now)
     }
 
-    /// Adds an API token, or replaces it. The oldest ended ones are removed to make room.
+    /// Adds an API token, or replaces it. The oldest ended ones are removed if there are too many.
     pub fn put_api_token(&self, token: &Ending, now: UnixMillis) -> Result<(), StoreError> {
         self.put(("api_tokens", "token_id"), token, now)
     }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_that_are_over_make_room_and_none_that_counts() {
+    fn the_oldest_ended_tokens_are_evicted_and_no_valid_one() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(&directory.path().join("store.db"), OutcomeBounds::WIDE).unwrap();
         let (living, over) = (ending("a", Some(200)), ending("b", Some(50)));

@@ -160,7 +160,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn jobs_are_done_in_their_order_whatever_becomes_of_their_callers_and_none_takes_a_thread() {
+    async fn jobs_run_in_order_without_their_callers_and_without_a_waiting_thread() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(&directory.path().join("store.db"), OutcomeBounds::WIDE).unwrap();
         let (go, wait) = mpsc::channel::<()>();

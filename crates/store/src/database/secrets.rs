@@ -64,7 +64,7 @@ mod tests {
     use super::super::{OutcomeBounds, Store};
 
     #[test]
-    fn secrets_are_sealed_outlive_the_daemon_and_go_with_their_run() {
+    fn secrets_are_sealed_outlive_the_daemon_and_are_removed_with_their_run() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("store.db");
         let secrets = BTreeMap::from([("TOKEN".to_owned(), "hunter2-hunter2".to_owned())]);

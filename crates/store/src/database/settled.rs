@@ -1,6 +1,6 @@
 //! Approvals whose calls are over. They are kept so that later daemons can show them, too.
 //!
-//! They are sealed like waiting ones, because a preview contains the data that was written. The oldest make room for new ones. Deleting a
+//! They are sealed like waiting ones, because a preview contains the data that was written. The oldest are evicted for new ones. Deleting a
 //! run deletes its approvals.
 
 use rusqlite::params;
@@ -82,7 +82,7 @@ mod tests {
     const MOST_BYTES: u32 = 10_000;
 
     #[test]
-    fn the_oldest_make_room_by_number_and_size_and_a_run_takes_its_own_along() {
+    fn the_oldest_are_evicted_by_number_and_size_and_those_of_a_run_with_it() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("store.db");
         let store = Store::open(&path, crate::database::OutcomeBounds::WIDE).unwrap();

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_has_a_bounded_number_of_sessions_and_takes_them_along() {
+    fn a_run_has_a_bounded_number_of_sessions_which_are_removed_with_it() {
         let (_directory, store, run) = store();
         for session in 0..MAX_SESSIONS {
             store.take_turn(&wanted(run, &session.to_string(), 0, None)).unwrap();

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_may_come_in_pieces_and_the_other_direction_meanwhile() {
+    fn a_character_may_arrive_in_pieces_between_the_other_direction() {
         let mut encoder = Encoder::default();
         let pump = Bytes::from_static("💧".as_bytes());
         let output = |part| Entry::Output(pump.slice(part));

@@ -95,7 +95,9 @@ impl Recording {
     pub fn discard(self) {
         match std::fs::remove_file(&self.path) {
             Ok(()) => self.allowance.give_back(cost(self.bytes)),
-            Err(error) => tracing::warn!(%error, "the recording of what did not begin was not removed"),
+            Err(error) => {
+                tracing::warn!(%error, "the recording of a session that did not start was not removed");
+            }
         }
     }
 
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_digest_is_that_of_the_file_which_is_the_daemons_alone() {
+    async fn the_digest_is_that_of_the_file_and_only_the_daemon_can_read_it() {
         let place = tempfile::tempdir().unwrap();
         let (path, recording) = begin(place.path(), 10_000);
         let mut recorder = Recorder::new(recording);
@@ -266,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_never_takes_anothers_place() {
+    fn a_recording_never_replaces_another() {
         let place = tempfile::tempdir().unwrap();
         let allowance = Allowance::new(u64::MAX);
         let (path, first) = begin_of(place.path(), 1_000, &allowance);
@@ -278,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn recordings_of_a_run_take_no_more_together_than_it_may_keep() {
+    fn recordings_of_a_run_stay_within_its_allowance() {
         let place = tempfile::tempdir().unwrap();
         let allowance = Allowance::new(16 << 10);
         let (path, recording) = begin_of(place.path(), 1 << 20, &allowance);

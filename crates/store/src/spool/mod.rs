@@ -1,7 +1,7 @@
 //! The whole output of commands, stored on the host, outside of the container.
 //!
 //! ```text
-//! worker ─► Output (one a call) ─► ledger: is there room? ─► state_dir/spool/RUN/CALL.*.pieces
+//! worker ─► Output (one a call) ─► ledger: is there space? ─► state_dir/spool/RUN/CALL.*.pieces
 //!                                     │ the oldest finished         │
 //!                                     ▼ calls go first              ▼
 //!                                  removed             CallStream, GetCall by offset
@@ -141,7 +141,7 @@ impl Spool {
         }
     }
 
-    /// Checks whether there is any room. Blocks on the disk.
+    /// Checks whether there is any space. Blocks on the disk.
     fn look(&self) {
         match self.files.shortage(LEAST) {
             Ok(short) if short > self.ledger.lock().evictable() => self.is_off(&NotKept::Scarce),
@@ -222,7 +222,7 @@ impl Spool {
         }
     }
 
-    /// Reserves room for `bytes` more of a stream that has `length`. Returns the bytes that fit, at least one.
+    /// Reserves space for `bytes` more of a stream that has `length`. Returns the bytes that fit, at least one.
     fn make_room(&self, key: Key, stream: usize, length: u64, bytes: u64) -> Result<u64, NotKept> {
         let (granted, gone) = self.ledger.lock().reserve(key, stream, bytes);
         for oldest in gone {
@@ -253,7 +253,7 @@ impl Spool {
     }
 
     fn remove(&self, key: Key) {
-        tracing::debug!(call = %key.call, "a call's spool goes to make room");
+        tracing::debug!(call = %key.call, "the output of a call is removed to free space");
         if let Err(error) = self.files.remove(key) {
             tracing::warn!(call = %key.call, error = %chain(&error), "a call's spool was not removed");
         }

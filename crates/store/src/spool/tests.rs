@@ -205,7 +205,7 @@ async fn restart_keeps_known_output_and_removes_the_rest() {
         std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, [run.to_string(), "lost+found".to_owned()].map(std::ffi::OsString::from));
-    // What a former daemon kept is the oldest, and counts.
+    // What an earlier daemon kept is the oldest, and counts.
     let smaller = Bounds { max_total: 32 << 10, min_free: 0 };
     let spool = open(directory.path(), smaller, &[run], &[known]);
     let next = finished(&spool, run, 20_000).await;
@@ -213,7 +213,7 @@ async fn restart_keeps_known_output_and_removes_the_rest() {
 }
 
 #[tokio::test]
-async fn the_oldest_finished_calls_make_room_and_those_that_run_do_not() {
+async fn the_oldest_finished_calls_are_evicted_and_no_running_one() {
     let (_directory, spool) = empty(Bounds { max_total: 4 << 20, min_free: 0 });
     let run = RunId::new();
     let (running, first) = (CallId::new(), RunId::new());
@@ -236,7 +236,7 @@ async fn the_oldest_finished_calls_make_room_and_those_that_run_do_not() {
 }
 
 #[tokio::test]
-async fn c4_a_full_disk_costs_what_it_would_have_kept() {
+async fn c4_a_full_disk_loses_only_spooled_output() {
     let small = Small::new(c"size=1m,mode=0700");
     let spool = open(small.0.path(), WIDE, &[], &[]);
     let run = RunId::new();
@@ -270,14 +270,14 @@ async fn c4_a_full_disk_costs_what_it_would_have_kept() {
         end = offset + more.len() as u64;
     }
     assert_eq!((end, unkept.last().map(|piece| piece.at)), (data.len() as u64, Some(1)));
-    // With room again, the next call is kept.
+    // With space again, the next call is kept.
     spool.remove_run(run).await;
     let next = finished(&spool, run, 500_000).await;
     assert_eq!(kept(&spool, run, next).await, [500_000, 0]);
 }
 
 #[tokio::test]
-async fn c4_no_inode_left_costs_what_it_would_have_kept() {
+async fn c4_a_disk_without_inodes_loses_only_spooled_output() {
     let small = Small::new(c"size=1m,nr_inodes=3,mode=0700");
     let spool = open(small.0.path(), WIDE, &[], &[]);
     let run = RunId::new();
@@ -286,7 +286,7 @@ async fn c4_no_inode_left_costs_what_it_would_have_kept() {
 }
 
 #[tokio::test]
-async fn others_on_the_same_disk_keep_their_room() {
+async fn the_spool_leaves_the_reserved_space_of_the_disk() {
     let small = Small::new(c"size=4m,mode=0700");
     let spool = open(small.0.path(), Bounds { max_total: 1 << 30, min_free: 3 << 20 }, &[], &[]);
     let run = RunId::new();
@@ -302,7 +302,7 @@ async fn others_on_the_same_disk_keep_their_room() {
 }
 
 #[tokio::test]
-async fn a_disk_that_fails_costs_what_it_would_have_kept() {
+async fn a_failing_disk_loses_only_spooled_output() {
     let (directory, spool) = empty(WIDE);
     let run = RunId::new();
     let (call, other) = (CallId::new(), RunId::new());
@@ -335,7 +335,7 @@ async fn a_disk_that_does_not_answer_holds_a_call_back_once() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_deleted_takes_its_spool_along() {
+async fn the_spool_of_a_deleted_run_is_removed() {
     let (directory, spool) = empty(WIDE);
     let (run, other) = (RunId::new(), RunId::new());
     finished(&spool, run, 10).await;
