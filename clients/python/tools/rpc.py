@@ -8,20 +8,13 @@ import sys
 import textwrap
 from pathlib import Path
 
-from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet, MethodOptions
 
 PACKAGE = "cofferdam.v1"
 # Where the first path of a method's comment leads: file → service → method.
 SERVICE, METHOD = 6, 2
 # Of the transport, by whether the client and the daemon send streams.
 KINDS = {(False, False): "unary", (False, True): "stream", (True, False): "client_stream", (True, True): "duplex"}
-# These change nothing, or come to the same if they are done twice: input has its offset, a terminal one size, a run one end
-# and one token.
-REPEATABLE = re.compile(
-    r"(Get|List|Query|Watch|Stream|Explain|Examine|Verify|Diff|Read|Accept|Discard)[A-Z]"
-    r"|(AttachProcess|WaitProcess|WriteStdin|ResizeTerminal|CloseSession|KeepAliveRun|ExtendRun|IssueRunToken"
-    r"|StopRun|DeleteRun)$"
-)
 
 
 def comments(file: FileDescriptorProto) -> dict[tuple[int, ...], str]:
@@ -57,7 +50,7 @@ def service(file: FileDescriptorProto, at: int) -> str:
         declared = "def" if method.server_streaming else "async def"
         result = f"AsyncGenerator[{answered}, None]" if method.server_streaming else answered
         awaited = "" if method.server_streaming else "await "
-        repeat = bool(REPEATABLE.match(method.name))
+        repeat = method.options.idempotency_level != MethodOptions.IDEMPOTENCY_UNKNOWN
         body += f"\n    {declared} {snake(method.name)}(\n"
         body += f"        self, {argument}: {taken}, *, timeout: float | None = None\n    ) -> {result}:\n"
         body += doc(texts.get((SERVICE, at, METHOD, index), method.name), 8)

@@ -10,6 +10,7 @@ import {
   type MessageShape,
   toBinary,
 } from "@bufbuild/protobuf";
+import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
 import {
   Client as Channel,
   type ClientDuplexStream,
@@ -33,14 +34,15 @@ export interface RequestOptions {
 /** A method with messages of these types. */
 export type Method<I extends DescMessage, O extends DescMessage> = DescMethod & { input: I; output: O };
 
-// Methods that change nothing, or come to the same if they are done twice: input has its offset, a terminal one size, a run
-// one end and one token. Others are repeated by their request id only.
-const REPEATABLE =
-  /^(Get|List|Query|Watch|Stream|Explain|Examine|Verify|Diff|Read|Accept|Discard)[A-Z]|^(WaitProcess|WriteStdin|ResizeTerminal|CloseSession|KeepAliveRun|ExtendRun|IssueRunToken|StopRun|DeleteRun)$/;
 // How long `close` waits for the work that cancelled calls have begun, seconds.
 const LAST_WAIT = 5;
 // How often a channel that connects is looked at, seconds.
 const CONNECTING = 0.01;
+
+/** Whether the proto file says that the method changes nothing, or comes to the same if it is done twice. */
+export function mayRepeat(method: DescMethod): boolean {
+  return method.idempotency !== MethodOptions_IdempotencyLevel.IDEMPOTENCY_UNKNOWN;
+}
 
 /** A call with a stream of answers. */
 type Answers<M> = ClientReadableStream<M> | ClientDuplexStream<never, M>;
@@ -57,7 +59,10 @@ export class Transport {
     this.settings = settings;
   }
 
-  /** One answer. Repeated while the daemon is gone if nothing can happen twice by it, or the caller says so. */
+  /**
+   * One answer. Repeated while the daemon is gone if nothing can happen twice by it: the proto file, a request id or the
+   * caller says so.
+   */
   async unary<I extends DescMessage, O extends DescMessage>(
     method: Method<I, O>,
     init: MessageInitShape<I>,
@@ -65,9 +70,9 @@ export class Transport {
   ): Promise<MessageShape<O>> {
     const request = create(method.input, init);
     const named = "requestId" in request && Boolean(request.requestId);
-    const mayRepeat = named || (options.repeatable ?? REPEATABLE.test(method.name));
+    const repeats = named || (options.repeatable ?? mayRepeat(method));
     let patience: Patience | null = null;
-    if (!mayRepeat) {
+    if (!repeats) {
       await this.#reconnected(options.signal);
     }
     for (;;) {
@@ -80,7 +85,7 @@ export class Transport {
         options.signal?.throwIfAborted();
         const refusal = refused(error);
         patience ??= this.patience();
-        const pause = mayRepeat && this.isLost(refusal) ? patience.pause() : null;
+        const pause = repeats && this.isLost(refusal) ? patience.pause() : null;
         if (pause === null) {
           throw refusal;
         }

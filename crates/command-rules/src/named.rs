@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use jail::SandboxPath;
+use jail::{Mount, RelPath, SandboxPath};
 use operations::Operation;
 use operations::deny::base_name;
 
@@ -22,19 +22,10 @@ const MAX_FILES: usize = 16_384;
 /// A reviewer's consent is bound to these files, so that a script that is swapped meanwhile does not run. A path that a
 /// program assembles is not among them.
 pub fn named_files(operation: &Operation) -> BTreeSet<SandboxPath> {
-    let (seen, cwd) = match operation {
-        Operation::Exec(exec) => (Seen::of_command(exec), &exec.cwd),
-        Operation::Shell(shell) => (Seen::of_script(shell), &shell.cwd),
-        Operation::Process(process) => (Seen::of_process(process), process.cwd()),
-        Operation::Session(session) => match session.script() {
-            Some(script) => return named_files(&Operation::Shell(script)),
-            None => return BTreeSet::new(),
-        },
-        _ => return BTreeSet::new(),
-    };
     // A command that is too intricate is refused, so no reviewer is asked about it.
-    let seen = seen.unwrap_or_default();
-    let directories = directories(cwd, &seen);
+    let seen = Seen::of(operation).unwrap_or_default();
+    let project = SandboxPath::new(Mount::Project, RelPath::root());
+    let directories = directories(operation.cwd().unwrap_or(&project), &seen);
     let words: BTreeSet<&str> =
         seen.words().flat_map(|word| [Some(word), value_of(word), file_of(word)]).flatten().collect();
     let named = words.into_iter().filter(|word| !word.is_empty() && !word.starts_with('-'));

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::mem::take;
 
-use operations::{Exec, Process, ProcessProgram, Session, Shell};
+use operations::{Exec, Operation, Process, ProcessProgram, Session, Shell};
 
 use super::by_kind::inner;
 use super::effects::{Effect, effect};
@@ -37,6 +37,17 @@ pub struct Seen {
 pub struct TooIntricate;
 
 impl Seen {
+    /// Reads the program of an operation. One that runs nothing has no commands.
+    pub fn of(operation: &Operation) -> Result<Self, TooIntricate> {
+        match operation {
+            Operation::Exec(exec) => Self::of_command(exec),
+            Operation::Shell(shell) => Self::of_script(shell),
+            Operation::Process(process) => Self::of_process(process),
+            Operation::Session(session) => Self::of_session(session),
+            _ => Ok(Self::default()),
+        }
+    }
+
     /// Reads a command and its wrappers.
     pub fn of_command(exec: &Exec) -> Result<Self, TooIntricate> {
         see_through(argv(exec), &exec.stdin)
@@ -48,7 +59,7 @@ impl Seen {
     }
 
     /// Reads the program of a process. Its later input is not seen.
-    pub fn of_process(process: &Process) -> Result<Self, TooIntricate> {
+    fn of_process(process: &Process) -> Result<Self, TooIntricate> {
         match &process.program {
             ProcessProgram::Command(exec) => Self::of_command(exec),
             ProcessProgram::Script(shell) => Self::of_script(shell),
@@ -57,7 +68,7 @@ impl Seen {
     }
 
     /// Reads the input of a session. Functions and aliases that its shell has by then are not seen.
-    pub fn of_session(session: &Session) -> Result<Self, TooIntricate> {
+    fn of_session(session: &Session) -> Result<Self, TooIntricate> {
         session.script().map_or_else(|| Ok(Self::default()), |script| Self::of_script(&script))
     }
 

@@ -52,6 +52,15 @@ impl Limits {
         Duration::from_secs(self.max_timeout_s).max(operations::Exec::MAX_TIMEOUT)
     }
 
+    /// Returns the limits of a canonical command.
+    pub fn canonical(&self) -> operations::CommandLimits {
+        operations::CommandLimits {
+            default_timeout: Duration::from_secs(self.default_timeout_s),
+            longest_timeout: self.longest_timeout(),
+            ..self.command
+        }
+    }
+
     /// Returns the timeout of a command in milliseconds, or the default if it sets none.
     pub(crate) fn timeout_ms(&self, given: Option<NonZeroU64>) -> u64 {
         given.map_or(self.default_timeout_s.saturating_mul(1_000), NonZeroU64::get)

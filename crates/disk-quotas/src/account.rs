@@ -418,27 +418,11 @@ mod tests {
     }
 
     fn write(path: &str) -> Operation {
-        Operation::Write(operations::Write {
-            path: SandboxPath::parse(path).unwrap(),
-            content: b"x".to_vec(),
-            uploaded: None,
-            mode: None,
-            if_match_sha256: None,
-            create_only: false,
-        })
+        Operation::Write(operations::Write::new(SandboxPath::parse(path).unwrap(), "x"))
     }
 
     fn exec() -> Operation {
-        Operation::Exec(operations::Exec {
-            command: "true".to_owned(),
-            args: Vec::new(),
-            cwd: SandboxPath::parse("@project").unwrap(),
-            env: std::collections::BTreeMap::new(),
-            stdin: Vec::new(),
-            stdin_file: None,
-            timeout: Duration::from_secs(1),
-            only_reads: false,
-        })
+        Operation::Exec(operations::Exec::new("true", [""; 0]))
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use containers::{Commands, Group};
 use gateway::Permit;
-use operations::{Bound, Effect, Lane, OpResult, Operation, Preview, Reason, ToolFailure};
+use operations::{Bound, Delivery, Lane, OpResult, Operation, Preview, Reason, ToolFailure};
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{CallSpec, Finished, Go, OutputSink, Placement, Usage};
 use worker_protocol::convert::Reply;
@@ -17,14 +17,6 @@ use crate::host_worker::HostWorkerLane;
 use crate::left::{self, Left};
 use crate::placement::LeafPlacement;
 use crate::prefork::Ready;
-
-/// Time limit of operations that name no timeout themselves.
-const FILE_DEADLINE: Duration = Duration::from_secs(30);
-
-/// Time limit of uploads, which the host lane only copies.
-const UPLOAD_DEADLINE: Duration = Duration::from_secs(600);
-/// Time limit of downloads, which last as long as their clients take.
-const DOWNLOAD_DEADLINE: Duration = Duration::from_secs(3_600);
 
 /// The two lanes of a run.
 pub struct Lanes {
@@ -64,9 +56,8 @@ impl Lanes {
         context: &dyn CommandContext,
     ) -> Finished {
         let parts = permit.into_parts();
-        let is_command = parts.operation.command_timeout().is_some();
-        let downloads = parts.operation.is_download();
-        let output = Some(output).filter(|_| is_command || downloads);
+        let delivery = parts.operation.delivery();
+        let output = Some(output).filter(|_| matches!(delivery, Delivery::Command | Delivery::Stream));
         let deadline = deadline(&parts.operation, limit);
         let spec = CallSpec {
             operation: &parts.operation,
@@ -78,20 +69,23 @@ impl Lanes {
         if parts.operation.lane() == Lane::Container {
             cancel.run_until_cancelled(self.guest.restarted()).await;
         }
-        let finished = match parts.operation.lane() {
-            // Not to be repeated: its reader has what was sent.
-            Lane::Container if downloads => self.guest.call(spec, None, cancel).await.map(results),
-            Lane::Container if !parts.operation.has_effect() => {
-                self.guest.look(spec, cancel).await.map(results)
+        let finished = match (parts.operation.lane(), delivery) {
+            (_, Delivery::Process | Delivery::Session | Delivery::Upstream) | (Lane::Upstream, _) => {
+                Err(ToolFailure::new(Reason::Internal, "no lane of the run does this"))
             }
+            (Lane::Host, _) => {
+                self.host_worker.call(spec, None, cancel).await.map_err(|error| failure(&error))
+            }
+            (Lane::Container, Delivery::Stream) => self.guest.call(spec, None, cancel).await.map(results),
+            (Lane::Container, Delivery::Look) => self.guest.look(spec, cancel).await.map(results),
             // A file outside of the mounts.
-            Lane::Container if !is_command => match self.stage(spec, &cancel).await {
+            (Lane::Container, Delivery::Effect) => match self.stage(spec, &cancel).await {
                 Ok(()) => self.guest.call(spec, None, cancel).await.map(results),
                 Err(failure) => Err(failure),
             },
-            Lane::Container => Ok(self.command(&parts.call_id, spec, cancel, context).await),
-            Lane::Host => self.host_worker.call(spec, None, cancel).await.map_err(|error| failure(&error)),
-            Lane::Upstream => Err(ToolFailure::new(Reason::Internal, "no lane of the run calls MCP servers")),
+            (Lane::Container, Delivery::Command) => {
+                Ok(self.command(&parts.call_id, spec, cancel, context).await)
+            }
         };
         finished.unwrap_or_else(failed)
     }
@@ -136,10 +130,8 @@ impl Lanes {
                 offers_processes: context.offers_processes(),
             };
             let result = command_end(report, known).into();
-            Ok(match spec.operation {
-                Operation::Shell(_) => OpResult::Shell(result),
-                _ => OpResult::Exec(result),
-            })
+            let not_one = || ToolFailure::new(Reason::Internal, "the operation is no command");
+            spec.operation.ended(result).ok_or_else(not_one)
         })
     }
 
@@ -168,9 +160,7 @@ impl Lanes {
 
     /// Copies an uploaded file to the path where the container lane finds it.
     async fn stage(&self, spec: CallSpec<'_>, cancel: &CancellationToken) -> Result<(), ToolFailure> {
-        let Operation::Write(write) = spec.operation else { return Ok(()) };
-        let Some(staging) = write.staging() else { return Ok(()) };
-        let operation = Operation::Write(staging);
+        let Some(operation) = spec.operation.staging() else { return Ok(()) };
         let spec = CallSpec { operation: &operation, ..spec };
         let staged =
             self.host_worker.call(spec, None, cancel.clone()).await.map_err(|error| failure(&error))?;
@@ -224,13 +214,14 @@ impl Lanes {
         operation: &Operation,
         bounds: &operations::Bounds,
     ) -> Result<Option<Preview>, ToolFailure> {
-        let spec = CallSpec { operation, bounds, deadline: FILE_DEADLINE, preview: true, output: None };
+        let deadline = Operation::FILE_TIME;
+        let spec = CallSpec { operation, bounds, deadline, preview: true, output: None };
         let looked = match operation.lane() {
             Lane::Host => {
                 let looked = self.host_worker.call(spec, None, CancellationToken::new()).await;
                 looked.map_err(|error| failure(&error))
             }
-            Lane::Container if operation.effect() == Effect::Runs && !operation.binds_words() => {
+            Lane::Container if operation.delivery() == Delivery::Command => {
                 self.guest.look(spec, CancellationToken::new()).await.map(results)
             }
             Lane::Container | Lane::Upstream => return Ok(None),
@@ -251,7 +242,7 @@ impl Lanes {
         let spec = CallSpec {
             operation: &operation,
             bounds: &bounds,
-            deadline: FILE_DEADLINE,
+            deadline: Operation::FILE_TIME,
             preview: false,
             output: None,
         };
@@ -274,12 +265,7 @@ impl Lanes {
 
 /// Returns the time limit of an operation in its lane.
 fn deadline(operation: &Operation, limit: Option<Duration>) -> Duration {
-    let own =
-        operation.command_timeout().unwrap_or(match (operation.is_download(), operation.is_transfer()) {
-            (true, _) => DOWNLOAD_DEADLINE,
-            (false, true) => UPLOAD_DEADLINE,
-            (false, false) => FILE_DEADLINE,
-        });
+    let own = operation.time_limit();
     limit.map_or(own, |limit| limit.min(own))
 }
 

@@ -7,10 +7,8 @@ use std::io;
 use std::time::Duration;
 
 use containers::{CgroupError, ContainerCgroup, Group, HostProcess, Leaf};
-use operations::{KillEvidence, Operation};
+use operations::KillEvidence;
 use refusal::chain;
-use wire::v1::ProcessRequest;
-use wire::v1::operation::Kind;
 
 use crate::ending::{end, nothing_left};
 use crate::metered::Metered;
@@ -84,22 +82,6 @@ impl Left {
 /// Returns the name of the leaf for a call's background processes.
 pub(crate) fn name(call: &str) -> String {
     format!("process-{call}")
-}
-
-/// Returns the command in the form of the list of processes.
-pub fn request_of(operation: &Operation) -> ProcessRequest {
-    match operation.message().kind {
-        Some(Kind::Exec(exec)) => ProcessRequest {
-            command: exec.command,
-            args: exec.args,
-            cwd: exec.cwd,
-            ..ProcessRequest::default()
-        },
-        Some(Kind::Shell(shell)) => {
-            ProcessRequest { script: shell.script, cwd: shell.cwd, ..ProcessRequest::default() }
-        }
-        _ => ProcessRequest::default(),
-    }
 }
 
 /// Logs why background processes of a command are ended after all.

@@ -31,7 +31,7 @@ pub use host_worker::{HostWorkerLane, clone_repository};
 pub use keeper::{AttachedProcess, Held, KeeperLost, Link, leave};
 pub use lanes::Lanes;
 pub use launcher::{launcher, set_host_worker};
-pub use left::{Left, request_of};
+pub use left::Left;
 pub use loss::Loss;
 pub use metered::Metered;
 pub use relay::sweep;

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use jail::SandboxPath;
 use mcp_upstream::{Fault, Output, Pipes};
 use operations::{Bounds, Exec, Exit};
 use policy::McpStdio;
@@ -47,22 +46,11 @@ impl Lanes {
     /// Starts a server's program in the workspace, and in a leaf cgroup named after `name`.
     pub fn speak(&self, name: &str, program: &McpStdio, pipes: Pipes) -> Result<(), Fault> {
         let Pipes { mut input, output, end } = pipes;
-        let (Some((command, args)), Ok(cwd), Some(size)) =
-            (program.command.split_first(), SandboxPath::parse("."), TerminalSize::new(1, 1))
+        let (Some((command, args)), Some(size)) = (program.command.split_first(), TerminalSize::new(1, 1))
         else {
             return Err(Fault::Absent("it has no program".to_owned()));
         };
-        let exec = Exec {
-            command: command.clone(),
-            args: args.to_vec(),
-            cwd,
-            env: program.env.clone(),
-            stdin: Vec::new(),
-            stdin_file: None,
-            // Required, but without a meaning for a program with pipes.
-            timeout: Duration::from_secs(120),
-            only_reads: false,
-        };
+        let exec = Exec { env: program.env.clone(), ..Exec::new(command, args) };
         let spec = TerminalSpec {
             exec: &exec,
             login_shell: false,

@@ -87,16 +87,7 @@ fn path(text: &str) -> SandboxPath {
 }
 
 fn exec(argv: &[String]) -> Operation {
-    Operation::Exec(Exec {
-        command: argv[0].clone(),
-        args: argv[1..].to_vec(),
-        cwd: path("."),
-        env: [].into(),
-        stdin: Vec::new(),
-        stdin_file: None,
-        timeout: Duration::from_secs(30),
-        only_reads: false,
-    })
+    Operation::Exec(Exec::new(&argv[0], &argv[1..]))
 }
 
 /// What an agent does: half of it reads, the rest are commands under some rule, read-only commands, and writes.

@@ -239,9 +239,9 @@ fn unseen(policy: &Policy, decision: &Decision, operation: &Operation) -> Result
 
 /// Returns the server that a call goes to, as this policy defines it.
 fn upstream(policy: &Policy, operation: &Operation) -> Result<Option<McpServer>, Refusal> {
-    let Operation::Mcp(mcp) = operation else { return Ok(None) };
-    let server = policy.mcp_server(mcp.tool.server()).ok_or_else(|| {
-        let message = format!("there is no MCP server `{}`", mcp.tool.server());
+    let Some(tool) = operation.tool() else { return Ok(None) };
+    let server = policy.mcp_server(tool.server()).ok_or_else(|| {
+        let message = format!("there is no MCP server `{}`", tool.server());
         refusal(policy, Reason::NotFound, message, "mcp_servers")
     })?;
     Ok(Some(server.clone()))

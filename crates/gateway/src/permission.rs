@@ -90,13 +90,7 @@ pub(crate) fn weigh<'q>(question: &Question<'q>) -> Result<Weighed<'q>, Refusal>
         let message = format!("the role `{}` is not in the policy", excerpt(&caller.role));
         return Err(refusal(policy, Reason::PermissionDenied, message, "role"));
     };
-    let command = match operation {
-        Operation::Exec(exec) => Some(exec::judge(profile, exec)),
-        Operation::Shell(shell) => exec::judge_script(profile, shell),
-        Operation::Process(process) => exec::judge_process(profile, process),
-        Operation::Session(session) => exec::judge_session(profile, session),
-        _ => None,
-    };
+    let command = exec::judge_operation(profile, operation);
     let reads = command.as_ref().and_then(|ruling| ruling.reads.as_deref());
     let read_only = reads.is_some();
     let read = reads.unwrap_or_default().to_vec();
@@ -112,9 +106,7 @@ pub(crate) fn weigh<'q>(question: &Question<'q>) -> Result<Weighed<'q>, Refusal>
     let of_profile = of_profile(profile, question.profile, operation);
     // A refusal of the operation hides rulings on the script: "not this command" would invite the agent to try another.
     let no_operation = of_role.0 == Verdict::Deny || of_profile.0 == Verdict::Deny;
-    let no_script = no_operation
-        && matches!(operation, Operation::Shell(_) | Operation::Process(_) | Operation::Session(_));
-    let command = command.filter(|_| !no_script);
+    let command = command.filter(|_| !no_operation || operation.command().is_some());
     let beside = command.as_ref().map_or_else(Vec::new, |ruling| {
         ruling.applied.iter().filter(|applied| applied.rule != ruling.rule).cloned().collect()
     });

@@ -104,11 +104,8 @@ impl Gateway {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::sync::Arc;
-    use std::time::Duration;
 
-    use jail::SandboxPath;
     use operations::{Exec, Reason};
     use timestamp::SystemClock;
 
@@ -117,16 +114,7 @@ mod tests {
     use policy::{Policy, RunScope, Verdict};
 
     fn request(is_operator: bool) -> SessionRequest {
-        let shell = Exec {
-            command: "sh".to_owned(),
-            args: vec!["-l".to_owned()],
-            cwd: SandboxPath::parse("@project").unwrap(),
-            env: BTreeMap::new(),
-            stdin: Vec::new(),
-            stdin_file: None,
-            timeout: Duration::from_secs(1),
-            only_reads: false,
-        };
+        let shell = Exec::new("sh", ["-l"]);
         SessionRequest {
             session_id: "s".to_owned(),
             run_id: "r".to_owned(),

@@ -77,38 +77,15 @@ pub(crate) fn path(text: &str) -> SandboxPath {
 }
 
 pub(crate) fn exec(argv: &[&str]) -> Exec {
-    Exec {
-        command: argv[0].to_owned(),
-        args: argv[1..].iter().map(ToString::to_string).collect(),
-        cwd: path("."),
-        env: [].into(),
-        stdin: Vec::new(),
-        stdin_file: None,
-        timeout: Duration::from_secs(30),
-        only_reads: false,
-    }
+    Exec::new(argv[0], argv[1..].iter().copied())
 }
 
 pub(crate) fn shell(script: &str) -> Shell {
-    Shell {
-        script: script.to_owned(),
-        cwd: path("."),
-        env: [].into(),
-        stdin: Vec::new(),
-        stdin_file: None,
-        timeout: Duration::from_secs(30),
-    }
+    Shell::new(script)
 }
 
 pub(crate) fn write(to: &str) -> Write {
-    Write {
-        path: path(to),
-        content: b"hi\n".to_vec(),
-        uploaded: None,
-        mode: None,
-        if_match_sha256: None,
-        create_only: false,
-    }
+    Write::new(path(to), "hi\n")
 }
 
 pub(crate) fn delete(at: &str) -> Delete {

@@ -63,7 +63,7 @@ fn timeout(profile: &Profile, operation: &Operation) -> Checked {
 
 /// Rejects input from a file if commands are judged. Input can change what a command does, so the judge has to see it.
 fn input(profile: &Profile, operation: &Operation) -> Checked {
-    if !operation.unseen_input() || profile.exec.is_blind() {
+    if operation.input_file().is_none() || profile.exec.is_blind() {
         return Ok(());
     }
     let message = "stdin_file: this profile judges commands, and the content of a file cannot be judged: give it as standard input";
@@ -73,7 +73,8 @@ fn input(profile: &Profile, operation: &Operation) -> Checked {
 fn write_bytes(profile: &Profile, operation: &Operation) -> Checked {
     let bytes = operation.written_bytes();
     let bounds = &profile.bounds;
-    let most = if operation.is_transfer() { bounds.max_transfer_bytes } else { bounds.max_write_bytes };
+    let most =
+        if operation.transfer().is_some() { bounds.max_transfer_bytes } else { bounds.max_write_bytes };
     if bytes as u64 <= most {
         return Ok(());
     }

@@ -52,16 +52,7 @@ fn operation(call: &str) -> Operation {
         "git.commit" => Operation::Git(Git::Commit { message: "x".into() }),
         "exec" => {
             let mut words = rest.split(' ').map(str::to_owned);
-            Operation::Exec(Exec {
-                command: words.next().unwrap(),
-                args: words.collect(),
-                cwd: path("."),
-                env: [].into(),
-                stdin: Vec::new(),
-                stdin_file: None,
-                timeout: seconds(),
-                only_reads: false,
-            })
+            Operation::Exec(Exec::new(words.next().unwrap(), words))
         }
         "shell" => Operation::Shell(Shell {
             script: rest.to_owned(),

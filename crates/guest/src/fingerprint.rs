@@ -15,9 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use file_ops::Cancel;
 use jail::{Mount, RUN_LOG, excerpt};
-use operations::{
-    Binder, Bound, ExecResult, Held, OpResult, Operation, Preview, Reason, ToolFailure, changed,
-};
+use operations::{Binder, Bound, ExecResult, Held, Operation, Preview, Reason, ToolFailure, changed};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat, statfs};
 use rustix::io::Errno;
 
@@ -44,14 +42,10 @@ pub(crate) async fn preview(
     lane: &Lane,
     operation: &Operation,
 ) -> Result<Preview, ToolFailure> {
-    let result = match operation {
-        Operation::Exec(_) => OpResult::Exec(ExecResult::default()),
-        Operation::Shell(_) => OpResult::Shell(ExecResult::default()),
-        other => {
-            let message = format!("{}: only commands have a preview here", other.name());
-            return Err(ToolFailure::new(Reason::InvalidArgument, message));
-        }
-    };
+    let result = operation.ended(ExecResult::default()).ok_or_else(|| {
+        let message = format!("{}: only commands have a preview here", operation.name());
+        ToolFailure::new(Reason::InvalidArgument, message)
+    })?;
     let (mounts, stop) = (lane.mounts.clone(), Cancel::new(Some(call.deadline.into_std())));
     let asked = stop.clone();
     let looked = lane.threads.run(move || take(&trees(&mounts, &image()), &asked));

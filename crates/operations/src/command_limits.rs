@@ -1,6 +1,10 @@
 //! Limits of a command that a profile sets. An operation that one profile allows may exceed those of another.
 
-/// Largest inputs of one command.
+use std::time::Duration;
+
+use crate::Exec;
+
+/// Limits of one command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommandLimits {
     /// Arguments.
@@ -11,6 +15,10 @@ pub struct CommandLimits {
     pub script_bytes: usize,
     /// Bytes of standard input, in the request.
     pub stdin_bytes: usize,
+    /// Timeout of a command that sets none.
+    pub default_timeout: Duration,
+    /// Longest timeout, never more than [`Exec::LONGEST_TIMEOUT`].
+    pub longest_timeout: Duration,
     /// True if files outside of the mounts may be named.
     pub container_paths: bool,
 }
@@ -22,6 +30,8 @@ impl CommandLimits {
         argv_bytes: 128 * 1024,
         script_bytes: 64 * 1024,
         stdin_bytes: 1024 * 1024,
+        default_timeout: Exec::DEFAULT_TIMEOUT,
+        longest_timeout: Exec::LONGEST_TIMEOUT,
         container_paths: false,
     };
     /// Limits that no profile may exceed. The kernel accepts 2 MiB of arguments in all and 128 KiB in each; a script is one argument.
@@ -31,6 +41,7 @@ impl CommandLimits {
         script_bytes: 128 * 1024 - 1,
         stdin_bytes: 3 * 1024 * 1024,
         container_paths: true,
+        ..Self::USUAL
     };
 
     /// Returns the limits of a profile that allows this many bytes of arguments and of standard input.

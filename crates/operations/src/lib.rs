@@ -38,10 +38,10 @@ pub use limits::{cause, is_space};
 pub use malformed::Malformed;
 pub use mcp::{McpTool, is_mcp_server};
 pub use operation::{
-    Delete, Edit, EditChange, Effect, Encoding, Exec, Git, GitDiffFlag, GitFormat, GitLogFlag, GitRevision,
-    GitRevisions, Glob, Grep, Lane, List, Mcp, Operation, Part, Process, ProcessProgram, Read, ReadPart,
-    Session, SessionInput, Shell, TerminalSize, Transfer, UploadId, Uploaded, Write, answers, check_answer,
-    facts, sketch,
+    Delete, Delivery, Edit, EditChange, Effect, Encoding, Exec, Git, GitDiffFlag, GitFormat, GitLogFlag,
+    GitRevision, GitRevisions, Glob, Grep, Lane, List, Mcp, Operation, Part, Process, ProcessProgram, Read,
+    ReadPart, Session, SessionInput, Shell, TerminalSize, Transfer, UploadId, Uploaded, Write, answers,
+    check_answer, facts, output_bytes, sketch,
 };
 pub use outcome::{EntryType, FileChange, OpResult, Outcome, ToolFailure, cut_short, not_ended, unfinished};
 pub use patch::{FrontMatter, Patch, PatchChange};

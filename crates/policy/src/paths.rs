@@ -3,9 +3,7 @@
 use document::At;
 use jail::{Access, SandboxPath};
 use operations::deny::base_name;
-use operations::{
-    Effect, Exec, Git, Operation, PathPattern, PathRule, PathRules, RuledAccess, RuledPaths, Shell,
-};
+use operations::{Effect, Operation, PathPattern, PathRule, PathRules, RuledAccess, RuledPaths};
 use serde::Serialize;
 
 use crate::Verdict;
@@ -54,7 +52,7 @@ pub fn judge<'p>(
     }
     let named = named(operation, reads);
     let accesses = accesses(operation);
-    let walks = matches!(operation, Operation::Exec(exec) if base_name(&exec.command) == "find");
+    let walks = operation.command().is_some_and(|exec| base_name(&exec.command) == "find");
     let covers = |rule: &ProfilePathRule, path: &SandboxPath| {
         accesses.iter().any(|access| {
             rule.paths.cover(path, *access) || walks && rule.paths.may_cover_beneath(path, *access)
@@ -70,27 +68,16 @@ pub fn judge<'p>(
 
 /// Returns the paths that a call names.
 pub fn named(operation: &Operation, reads: &[SandboxPath]) -> Vec<SandboxPath> {
-    let stdin = match operation {
-        Operation::Exec(Exec { stdin_file, .. }) | Operation::Shell(Shell { stdin_file, .. }) => {
-            stdin_file.as_ref()
-        }
-        _ => None,
-    };
     let own = if operation.effect() == Effect::Runs { Vec::new() } else { operation.paths() };
-    own.into_iter().chain(reads).chain(stdin).cloned().collect()
+    own.into_iter().chain(reads).chain(operation.input_file()).cloned().collect()
 }
 
 /// Returns the kinds of access that a call has to the paths that it names.
 fn accesses(operation: &Operation) -> &'static [Access] {
-    match operation {
-        // Answers show lines of the file, and a repository gets the content of a file that is added.
-        Operation::Edit(_) | Operation::Patch(_) | Operation::Git(Git::Add { .. }) => {
-            &[Access::Read, Access::Write]
-        }
-        other => match other.effect() {
-            Effect::Writes | Effect::Deletes | Effect::Commits => &[Access::Write],
-            Effect::Looks | Effect::Reads | Effect::Runs | Effect::Foreign => &[Access::Read],
-        },
+    match operation.effect() {
+        _ if operation.shows_changed() => &[Access::Read, Access::Write],
+        Effect::Writes | Effect::Deletes | Effect::Commits => &[Access::Write],
+        Effect::Looks | Effect::Reads | Effect::Runs | Effect::Foreign => &[Access::Read],
     }
 }
 

@@ -18,9 +18,9 @@ use store::allowance::{Allowance, Share};
 use timestamp::{Timestamp, UnixMillis};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use wire::v1;
 use wire::v1::process::State;
 use wire::v1::signal_process_request::Signal;
-use wire::v1::{self, operation::Kind};
 use wire::worker::v1::Attach;
 
 use crate::cut::cut;
@@ -87,9 +87,7 @@ impl Processes {
         let (Operation::Process(wanted), Ok(id)) = (&parts.operation, CallId::parse(&parts.call_id)) else {
             return Err(ToolFailure::new(Reason::Internal, "not a process"));
         };
-        let Some(Kind::Process(request)) = parts.operation.message().kind else {
-            return Err(ToolFailure::new(Reason::Internal, "not a process"));
-        };
+        let request = wanted.request();
         let run_id = run.record().id;
         self.enter(run_id, id)?;
         let (shown, request_cut) = cut(&request);

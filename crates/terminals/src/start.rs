@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gateway::SessionCommand;
 use identity::RunId;
-use operations::{Malformed, Operation};
+use operations::{CommandLimits, Exec, Malformed};
 use refusal::Refusal;
 use wire::v1::open_terminal_request::Event as WireEvent;
 use wire::v1::{self, terminal_signal::Kind};
@@ -120,10 +120,8 @@ fn command(words: Vec<String>, cwd: String, term: &str, paused: bool) -> Result<
         let field = if malformed.field == "exec.cwd" { "start.cwd" } else { "start.command" };
         Refusal::from(Malformed { field: field.to_owned(), ..malformed })
     };
-    match Operation::try_from(request).map_err(malformed)? {
-        Operation::Exec(exec) => Ok(SessionCommand { exec, login_shell }),
-        _ => Err(Refusal::invalid("start.command", "is no command")),
-    }
+    let exec = Exec::parse_within(request, CommandLimits::USUAL).map_err(malformed)?;
+    Ok(SessionCommand { exec, login_shell })
 }
 
 #[cfg(test)]

@@ -91,3 +91,40 @@ pub mod worker {
 
 /// The encoded `FileDescriptorSet` of all proto files, for server reflection and JSON.
 pub const DESCRIPTORS: &[u8] = include_bytes!("generated/descriptors.bin");
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use prost::Message as _;
+    use prost_types::FileDescriptorSet;
+    use prost_types::method_options::IdempotencyLevel;
+
+    /// Clients repeat a request by itself if its method has a level, and any other by its request id.
+    #[test]
+    fn methods_that_may_be_repeated_take_neither_a_stream_nor_a_request_id() {
+        let files = FileDescriptorSet::decode(super::DESCRIPTORS).unwrap().file;
+        let messages = files.iter().flat_map(|file| {
+            let has_id = |message: &&prost_types::DescriptorProto| {
+                message.field.iter().any(|field| field.name() == "request_id")
+            };
+            let name =
+                |message: &prost_types::DescriptorProto| format!(".{}.{}", file.package(), message.name());
+            file.message_type.iter().filter(has_id).map(name)
+        });
+        let by_id: BTreeSet<String> = messages.collect();
+        assert!(by_id.contains(".cofferdam.v1.CallRequest"), "{by_id:?}");
+        let methods = files.iter().flat_map(|file| &file.service).flat_map(|service| &service.method);
+        let (marked, others): (Vec<_>, Vec<_>) = methods.partition(|method| {
+            let level = method.options.as_ref().map(prost_types::MethodOptions::idempotency_level);
+            level.is_some_and(|level| level != IdempotencyLevel::IdempotencyUnknown)
+        });
+        for method in &marked {
+            assert!(!method.client_streaming() && !by_id.contains(method.input_type()), "{}", method.name());
+        }
+        for looks in ["Get", "List", "Watch", "Query"] {
+            assert!(others.iter().all(|method| !method.name().starts_with(looks)), "{looks}");
+        }
+        assert!(!marked.is_empty() && !others.is_empty());
+    }
+}

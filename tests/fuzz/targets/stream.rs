@@ -300,14 +300,5 @@ fn write() -> Operation {
 }
 
 fn exec() -> Exec {
-    Exec {
-        command: "true".to_owned(),
-        args: Vec::new(),
-        cwd: path("."),
-        env: [].into(),
-        stdin: Vec::new(),
-        stdin_file: None,
-        timeout: Duration::from_secs(1),
-        only_reads: false,
-    }
+    Exec { timeout: Duration::from_secs(1), ..Exec::new("true", [""; 0]) }
 }

@@ -11,7 +11,7 @@ Response = TypeVar("Response", bound=Message)
 class Method(Generic[Request, Response]):
     """Its path, its request and its response.
 
-    `repeatable`: it changes nothing, or comes to the same if it is done twice. Others are repeated only if the request
+    `repeatable`: the proto file gives it an `idempotency_level`. Others are repeated only if the request
     has a `request_id`.
     """
 

@@ -86,7 +86,7 @@ impl CallTask {
         if patience.refuses {
             return Err(gateway.awaiting(&run.awaited_approvals(), "the call asked not to wait for that"));
         }
-        if matches!(operation, Operation::Process(_) | Operation::Session(_)) {
+        if operation.delivery().outlives_call() {
             return Err(
                 gateway.awaiting(&run.awaited_approvals(), "processes and sessions do not wait for that")
             );

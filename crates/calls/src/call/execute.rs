@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use futures_util::FutureExt as _;
 use operations::transport::MAX_SHOWN;
-use operations::{Bound, Lane, OpResult, Operation, Outcome, Reason, ToolFailure};
+use operations::{Bound, Delivery, Lane, OpResult, Operation, Outcome, Reason, ToolFailure};
 use processes::LeftBy;
 use runs::{OnStop, Run};
 use worker_protocol::client::{Finished, OutputSink, Usage};
@@ -20,10 +20,7 @@ use super::{Admitted, CallTask};
 /// Wraps the outcome of an operation of a process. The process's own usage is counted when it ends.
 pub(super) fn finished(outcome: Outcome) -> Finished {
     let usage = Usage::default();
-    let bytes_out = match &outcome {
-        Ok(OpResult::Session(result)) => result.output_bytes,
-        _ => 0,
-    };
+    let bytes_out = outcome.as_ref().map_or(0, operations::output_bytes);
     Finished { outcome, bound: Bound::default(), usage, bytes_in: 0, bytes_out }
 }
 
@@ -45,7 +42,7 @@ impl CallTask {
         let limit = journal.limit();
         let began = Instant::now();
         let intent = journal.begun();
-        let leaves = permit.bounds().keep_background.then(|| executor::request_of(permit.operation()));
+        let leaves = permit.bounds().keep_background.then(|| permit.operation().process());
         let caller = permit.caller().clone();
         let surroundings = Surroundings {
             processes: &self.calls.workers.processes,
@@ -59,21 +56,21 @@ impl CallTask {
             began,
             offers_processes: self.has_processes(&run),
         };
-        let mut finished = match (permit.operation().lane(), &intent) {
-            (Lane::Host, Some(intent)) => {
+        let mut finished = match (permit.operation().delivery(), permit.operation().lane(), &intent) {
+            (Delivery::Upstream, ..) => {
+                self.calls.workers.upstreams.execute(&run, &slot.lanes, permit, limit, &cancel).await
+            }
+            (Delivery::Process, ..) => {
+                finished(self.calls.workers.processes.start(&run, &slot.lanes, permit).await)
+            }
+            (Delivery::Session, ..) => {
+                finished(self.calls.workers.processes.perform(&run, permit, &cancel).await)
+            }
+            (_, Lane::Host, Some(intent)) => {
                 let go = intent.clone().map(|recorded| recorded.is_ok()).boxed();
                 slot.lanes.execute_after(permit, limit, go, cancel).await
             }
-            (Lane::Upstream, _) => {
-                self.calls.workers.upstreams.execute(&run, &slot.lanes, permit, limit, &cancel).await
-            }
-            _ if matches!(permit.operation(), Operation::Process(_)) => {
-                finished(self.calls.workers.processes.start(&run, &slot.lanes, permit).await)
-            }
-            _ if matches!(permit.operation(), Operation::Session(_)) => {
-                finished(self.calls.workers.processes.perform(&run, permit, &cancel).await)
-            }
-            (Lane::Container | Lane::Host, _) => match self.output(permit.operation()) {
+            _ => match self.output(permit.operation()) {
                 Ok(output) => slot.lanes.execute(permit, limit, output, cancel, &surroundings).await,
                 Err(failure) => finished(Err(failure)),
             },

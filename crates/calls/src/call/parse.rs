@@ -110,22 +110,7 @@ fn limit(timeout: Option<&wire::Duration>, limits: &Limits) -> Result<Option<Dur
 }
 
 fn canonical(operation: v1::Operation, limits: &Limits) -> Result<Operation, Refusal> {
-    let operation = Operation::parse_within(with_time(operation, limits), limits.command)?;
-    operation.check_timeout(limits.longest_timeout())?;
-    Ok(operation)
-}
-
-/// Gives a command without a timeout the profile's.
-fn with_time(mut operation: v1::Operation, limits: &Limits) -> v1::Operation {
-    use v1::operation::Kind;
-    let timeout_ms = match &mut operation.kind {
-        Some(Kind::Exec(request)) => &mut request.timeout_ms,
-        Some(Kind::Shell(request)) => &mut request.timeout_ms,
-        Some(Kind::Session(request)) => &mut request.timeout_ms,
-        _ => return operation,
-    };
-    timeout_ms.get_or_insert(limits.default_timeout_s.saturating_mul(1_000));
-    operation
+    Ok(Operation::parse_within(operation, limits.canonical())?)
 }
 
 fn dialect(
@@ -172,14 +157,8 @@ fn tool_call(
 
 /// Puts the call's own limit into the operation: dialects tell their models after which time a command was ended.
 fn within(mut operation: Operation, limit: Option<Duration>) -> Operation {
-    let timeout = match &mut operation {
-        Operation::Exec(exec) => Some(&mut exec.timeout),
-        Operation::Shell(shell) => Some(&mut shell.timeout),
-        Operation::Session(session) => Some(&mut session.timeout),
-        _ => None,
-    };
-    if let (Some(timeout), Some(limit)) = (timeout, limit) {
-        *timeout = limit.min(*timeout);
+    if let Some(limit) = limit {
+        operation.shorten(limit);
     }
     operation
 }

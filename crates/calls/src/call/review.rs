@@ -15,8 +15,8 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use gateway::{Review, Ticket};
 use jail::SandboxPath;
 use operations::{
-    Bound, Bounds, DeleteResult, EntryType, FileChange, FileState, FileStates, Git, GitResult, Lane,
-    OpResult, Operation, PatchResult, Preview, Reason, ToolFailure,
+    Bound, Bounds, DeleteResult, EntryType, FileChange, FileState, FileStates, GitResult, Lane, OpResult,
+    Operation, Part, PatchResult, Preview, Reason, ToolFailure,
 };
 use redact::Redactor;
 use refusal::Refusal;
@@ -192,10 +192,12 @@ fn git_preview(operation: &Operation, git: &GitResult, bound: &Bound) -> String 
     for remark in &bound.remarks {
         let _ = writeln!(text, "{}", shown(remark));
     }
-    if let Operation::Git(Git::Commit { message }) = operation {
-        text.push_str("commit message:\n");
-        quote(&mut text, message);
-        text.push_str("\nto be committed:\n");
+    for part in operation.parts() {
+        if let Part::Text(name, message) = part {
+            let _ = writeln!(text, "{name}:");
+            quote(&mut text, &String::from_utf8_lossy(message));
+            text.push_str("\nto be committed:\n");
+        }
     }
     text.push_str(&git.output);
     if git.truncated {

@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use operations::{Exec, Git, Operation};
+use operations::{Effect, Exec};
 use timestamp::UnixMillis;
 use uuid::Uuid;
 
@@ -26,17 +26,15 @@ use policy::{Form, Risk, Words};
 
 /// Returns the forms in which a consent to this call may be remembered.
 pub(super) fn offers(ticket: &Ticket) -> Vec<Form> {
-    let possible = |form: &Form| match &ticket.operation {
+    let operation = &ticket.operation;
+    let possible = |form: &Form| match (operation.command(), operation.effect()) {
         _ if ticket.decision.risk == Risk::Critical => false,
-        Operation::Shell(_)
-        | Operation::Process(_)
-        | Operation::Session(_)
-        | Operation::Git(Git::Add { .. } | Git::Commit { .. }) => false,
-        Operation::Exec(exec) => match form {
+        (Some(exec), _) => match form {
             Form::Digest => rememberable(exec).is_some(),
             Form::Prefix => prefixable(exec).is_some(),
         },
-        _ => *form == Form::Digest,
+        (None, Effect::Runs | Effect::Commits) => false,
+        (None, _) => *form == Form::Digest,
     };
     ticket.terms.remember.iter().copied().filter(possible).collect()
 }
@@ -137,10 +135,7 @@ impl Memory {
     /// its command.
     pub(crate) fn find(&self, ticket: &Ticket, digest: &str, policy_digest: &str) -> Option<&Consent> {
         let offered = offers(ticket);
-        let argv = match &ticket.operation {
-            Operation::Exec(exec) => prefixable(exec),
-            _ => None,
-        };
+        let argv = ticket.operation.command().and_then(prefixable);
         self.all.values().find(|consent| {
             consent.run_id == ticket.caller.run_id
                 && consent.policy_digest == policy_digest

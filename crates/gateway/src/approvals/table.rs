@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use operations::{Bound, Held, Operation, Reason};
+use operations::{Bound, Held, Reason};
 use timestamp::UnixMillis;
 use uuid::Uuid;
 
@@ -81,10 +81,7 @@ impl Approvals {
             freeze: ticket.terms.freeze,
             offers: memory::offers(ticket),
             consent_digest: ticket.consent_digest(&ticket.decision.policy_digest, &bound),
-            argv: match &ticket.operation {
-                Operation::Exec(exec) => memory::prefixable(exec).unwrap_or_default(),
-                _ => Vec::new(),
-            },
+            argv: ticket.operation.command().and_then(memory::prefixable).unwrap_or_default(),
             held: bound.held(),
             files: bound.files.iter().map(|(path, state)| (path.to_string(), state.clone())).collect(),
             remembered: None,

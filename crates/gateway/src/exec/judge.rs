@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jail::{Access, PathRefusal, SandboxPath};
-use operations::{Exec, Process, ProcessProgram, Reason, Session, SessionInput, Shell};
+use operations::{Exec, Operation, Process, ProcessProgram, Reason, Session, SessionInput, Shell};
 
 use command_rules::{DoesMore, Effect, Seen, effect, read_only};
 use policy::environment::{not_allowed, redirected};
@@ -50,6 +50,17 @@ impl ExecRuling {
 
     fn deny_command(rule: &str, program: &str) -> Self {
         Self::deny(Reason::CommandNotAllowed, rule, format!("Command not allowed: {}", excerpt(program)))
+    }
+}
+
+/// Judges the program of an operation by a profile. Returns `None` if it runs none, or if no rule speaks about it.
+pub(crate) fn judge_operation(profile: &Profile, operation: &Operation) -> Option<ExecRuling> {
+    match operation {
+        Operation::Exec(exec) => Some(judge(profile, exec)),
+        Operation::Shell(shell) => judge_script(profile, shell),
+        Operation::Process(process) => judge_process(profile, process),
+        Operation::Session(session) => judge_session(profile, session),
+        _ => None,
     }
 }
 
@@ -155,9 +166,7 @@ pub(crate) fn judge_process(profile: &Profile, process: &Process) -> Option<Exec
         ProcessProgram::Command(exec) => (Some(judge(profile, exec)), exec.command.as_str()),
         ProcessProgram::Script(shell) => (judge_script(profile, shell), "sh"),
         ProcessProgram::Session { cwd, env } => {
-            let (script, stdin, timeout) = (":".to_owned(), Vec::new(), Exec::DEFAULT_TIMEOUT);
-            let (cwd, env) = (cwd.clone(), env.clone());
-            let nothing = Shell { script, cwd, env, stdin, stdin_file: None, timeout };
+            let nothing = Shell { cwd: cwd.clone(), env: env.clone(), ..Shell::new(":") };
             (judge_script(profile, &nothing), "sh")
         }
     };

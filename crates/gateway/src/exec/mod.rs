@@ -23,5 +23,5 @@ mod sight;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use judge::{Applied, ExecRuling, judge, judge_process, judge_script, judge_session};
+pub(crate) use judge::{Applied, ExecRuling, judge_operation};
 pub(crate) use sight::{Sight, plain_argv};

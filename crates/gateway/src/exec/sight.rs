@@ -27,9 +27,9 @@ impl<'o> Sight<'o> {
     ///
     /// It may have no wrapper, and no variable that turns its program into another one.
     pub(crate) fn begins_plainly(&self, words: Words<'_>) -> bool {
-        let Operation::Exec(exec @ Exec { args, env, .. }) = self.operation else { return false };
-        words.begin_exactly(&exec.program(), args)
-            && !env.keys().any(|name| redirects(name))
+        let Some(exec) = self.operation.command() else { return false };
+        words.begin_exactly(&exec.program(), &exec.args)
+            && !exec.env.keys().any(|name| redirects(name))
             && self.seen().is_ok_and(|seen| seen.is_plain_to(words.count()))
     }
 
@@ -44,14 +44,7 @@ impl<'o> Sight<'o> {
     }
 
     fn seen(&self) -> Result<&Seen, &TooIntricate> {
-        let seen = self.seen.get_or_init(|| match self.operation {
-            Operation::Exec(exec) => Seen::of_command(exec),
-            Operation::Shell(shell) => Seen::of_script(shell),
-            Operation::Process(process) => Seen::of_process(process),
-            Operation::Session(session) => Seen::of_session(session),
-            _ => Ok(Seen::default()),
-        });
-        seen.as_ref()
+        self.seen.get_or_init(|| Seen::of(self.operation)).as_ref()
     }
 }
 

@@ -5,8 +5,8 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
+use operations::Operation;
 use operations::deny::base_name;
-use operations::{Exec, Operation};
 
 use super::permission::{Effect, Permission};
 use policy::EXEC_READ_ONLY;
@@ -26,10 +26,7 @@ const _: () = assert!(Operation::NAMES.len() < u32::BITS as usize, "more operati
 
 impl About {
     pub(super) fn call(operation: &Operation, hasher: &RandomState) -> Self {
-        let program = match operation {
-            Operation::Exec(Exec { command, .. }) => Some(hasher.hash_one(base_name(command))),
-            _ => None,
-        };
+        let program = operation.command().map(|exec| hasher.hash_one(base_name(&exec.command)));
         Self { operations: bit(operation.name()), program }
     }
 

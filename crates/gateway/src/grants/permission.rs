@@ -4,7 +4,7 @@ use std::fmt;
 
 use jail::SandboxPath;
 use operations::deny::is_denied;
-use operations::{Git, Operation, PathPattern};
+use operations::{Operation, PathPattern};
 use serde::{Deserialize, Serialize};
 use timestamp::UnixMillis;
 
@@ -249,20 +249,13 @@ fn may_wrap(program: &str) -> bool {
 
 /// Returns true if a call may touch a path that matches: one that it names, or one beneath a directory that it searches.
 fn touches(operation: &Operation, pattern: &PathPattern) -> bool {
-    let root = || SandboxPath::parse("@project").ok();
-    match operation {
-        Operation::Exec(_) | Operation::Shell(_) | Operation::Process(_) | Operation::Session(_) => {
-            named_files(operation).iter().any(|path| pattern.matches(path))
-        }
-        Operation::Grep(grep) => pattern.matches(&grep.path) || pattern.may_be_beneath(&grep.path),
-        Operation::Git(Git::Diff { .. } | Git::Log { .. } | Git::Show { .. } | Git::Add { .. }) => {
-            let paths = operation.paths();
-            // Without paths it covers the whole repository.
-            let whole = if paths.is_empty() { root() } else { None };
-            paths.into_iter().chain(&whole).any(|path| pattern.matches(path) || pattern.may_be_beneath(path))
-        }
-        other => other.paths().into_iter().any(|path| pattern.matches(path)),
+    if operation.effect() == operations::Effect::Runs {
+        return named_files(operation).iter().any(|path| pattern.matches(path));
     }
+    let (paths, beneath) = (operation.paths(), operation.searches_beneath());
+    let whole = if beneath && paths.is_empty() { SandboxPath::parse("@project").ok() } else { None };
+    let touches = |path| pattern.matches(path) || beneath && pattern.may_be_beneath(path);
+    paths.into_iter().chain(&whole).any(touches)
 }
 
 impl fmt::Display for Subject {

@@ -1,17 +1,13 @@
-use jail::SandboxPath;
 use operations::{Encoding, Exec, Git, Glob, Grep, Operation, Read, ReadPart};
 
-use crate::exec::judge;
+use crate::exec::judge_operation;
 use crate::testing::{builtin, builtin_and, delete, exec, path, write};
 use policy::Policy;
 use policy::Risk::{self, Critical, High, Low, Medium};
 
 fn risk_in(policy: &Policy, profile: &str, operation: &Operation) -> Risk {
     let profile = policy.profile(profile).unwrap();
-    let reads: Option<Vec<SandboxPath>> = match operation {
-        Operation::Exec(exec) => judge(profile, exec).reads,
-        _ => None,
-    };
+    let reads = judge_operation(profile, operation).and_then(|ruling| ruling.reads);
     super::risk_of(profile, operation, reads.as_deref())
 }
 

@@ -222,7 +222,7 @@ pub(crate) fn of_script(shell: Shell, run: &Environment) -> Result<Exec, ToolFai
     let command = program::login_shell()?.to_owned();
     let home = env.get("HOME").map(String::as_str).or_else(|| run.get("HOME"));
     let option = program::script_option(home.unwrap_or(plan::home())).to_owned();
-    Ok(Exec { command, args: vec![option, script], cwd, env, stdin, stdin_file, timeout, only_reads: false })
+    Ok(Exec { cwd, env, stdin, stdin_file, timeout, ..Exec::new(command, [option, script]) })
 }
 
 /// Returns the command for the shell of a session: an interactive shell without a prompt.
@@ -235,9 +235,7 @@ pub(crate) fn of_session(cwd: SandboxPath, mut env: BTreeMap<String, String>) ->
     for (name, value) in [("PS1", ""), ("PS2", ""), ("ENV", "/dev/null")] {
         env.insert(name.to_owned(), value.to_owned());
     }
-    let args = options.iter().copied().map(str::to_owned).collect();
-    let timeout = Exec::LONGEST_TIMEOUT;
-    Ok(Exec { command, args, cwd, env, stdin: Vec::new(), stdin_file: None, timeout, only_reads: false })
+    Ok(Exec { cwd, env, timeout: Exec::LONGEST_TIMEOUT, ..Exec::new(command, options.iter().copied()) })
 }
 
 impl Running {

@@ -4,12 +4,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use operations::{CommandLimits, Environment, Operation, Reason, ToolFailure};
+use operations::{CommandLimits, Environment, Process as Wanted, ToolFailure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use seccompiler::BpfProgram;
-use wire::v1;
 use wire::worker::v1::keeper_state::Phase;
 use wire::worker::v1::{
     Attach, Drained, Heard, KeeperStart, KeeperState, Output as Written, Stdin, ToKeeper, from_keeper,
@@ -287,15 +286,12 @@ impl Keeper {
     fn start(&mut self, start: KeeperStart) -> Result<(), Fault> {
         let bounds = bounds_from_wire(start.bounds);
         let environment = Environment::from_daemon(start.environment);
-        let request = v1::operation::Kind::Process(start.process.unwrap_or_default());
-        let made = match Operation::parse_within(v1::Operation { kind: Some(request) }, CommandLimits::WIDEST)
-        {
-            Ok(Operation::Process(wanted)) => {
+        let made = match Wanted::parse_within(start.process.unwrap_or_default(), CommandLimits::WIDEST) {
+            Ok(wanted) => {
                 self.input = Input::new(wanted.stdin || wanted.terminal.is_some());
                 let deadline = Instant::now() + PREPARE;
                 Process::make(wanted, &bounds, &Mounts::default(), &environment, &self.filters, deadline)
             }
-            Ok(_) => Err(ToolFailure::new(Reason::Internal, "not a process")),
             Err(malformed) => Err(ToolFailure::new(malformed.reason, malformed.to_string())),
         };
         match made {

@@ -1,6 +1,5 @@
 //! A guest with a workspace of its own.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -9,7 +8,6 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jail::SandboxPath;
 use operations::{
     Bounds, CommandEnd, CommandReport, EndedBy, Exec, ExecResult, KillEvidence, KillMethod, Operation, Stop,
     ToolFailure,
@@ -125,16 +123,7 @@ pub(crate) fn made(report: CommandReport) -> ExecResult {
 }
 
 pub(crate) fn command(argv: &[&str]) -> Exec {
-    Exec {
-        command: argv[0].to_owned(),
-        args: argv[1..].iter().map(|arg| (*arg).to_owned()).collect(),
-        cwd: SandboxPath::parse("@project").unwrap(),
-        env: BTreeMap::new(),
-        stdin: Vec::new(),
-        stdin_file: None,
-        timeout: Duration::from_secs(30),
-        only_reads: false,
-    }
+    Exec::new(argv[0], argv[1..].iter().copied())
 }
 
 pub(crate) fn sh(script: &str) -> Exec {

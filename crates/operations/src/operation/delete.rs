@@ -6,7 +6,7 @@ use wire::v1::{DeleteRequest, DeleteResult};
 
 use super::check::{known, required_path, sha256};
 use super::{Answer, Class, Describe, Effect, Lane, Request, Sketch};
-use crate::{EntryType, Malformed};
+use crate::{CommandLimits, EntryType, Malformed};
 
 pub(super) const CLASS: Class = Class { name: "delete", lane: Lane::Host, effect: Effect::Deletes };
 
@@ -22,7 +22,7 @@ pub struct Delete {
 impl Request for Delete {
     type Message = DeleteRequest;
 
-    fn parse(message: DeleteRequest) -> Result<Self, Malformed> {
+    fn parse(message: DeleteRequest, _: CommandLimits) -> Result<Self, Malformed> {
         let path = required_path("delete.path", &message.path)?;
         if path.rel().is_root() {
             return Err(Malformed::new("delete.path", "is a mount itself, which cannot be removed"));

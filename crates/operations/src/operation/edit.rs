@@ -7,7 +7,7 @@ use wire::v1::{CreateFile, EditRequest, EditResult, InsertText, StrReplace};
 
 use super::check::{any_path, content, sha256};
 use super::{Answer, Class, Describe, Effect, Lane, Request, Sketch, stands_for};
-use crate::Malformed;
+use crate::{CommandLimits, Malformed};
 
 pub(super) const CLASS: Class = Class { name: "edit", lane: Lane::Host, effect: Effect::Writes };
 
@@ -51,7 +51,7 @@ pub enum EditChange {
 impl Request for Edit {
     type Message = EditRequest;
 
-    fn parse(message: EditRequest) -> Result<Self, Malformed> {
+    fn parse(message: EditRequest, _: CommandLimits) -> Result<Self, Malformed> {
         let EditRequest { path, change, if_match_sha256 } = message;
         let change =
             change.ok_or_else(|| Malformed::new("edit", "needs one of strReplace, create, insert"))?;
@@ -116,6 +116,10 @@ impl Describe for Edit {
 
     fn paths(&self) -> Vec<&SandboxPath> {
         vec![&self.path]
+    }
+
+    fn shows_changed(&self) -> bool {
+        true
     }
 
     fn written_bytes(&self) -> usize {

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jail::SandboxPath;
+use jail::{Mount, RelPath, SandboxPath};
 use serde_json::{Value, json};
-use wire::v1::{ExecRequest, ExecResult};
+use wire::v1::{ExecRequest, ExecResult, ProcessRequest};
 
 use super::check::{path_or_root, required_path, text};
 use super::record::preview;
 use super::{Answer, Class, Describe, Effect, Lane, Part, Request, Sketch};
-use crate::{CommandLimits, Limit, Malformed};
+use crate::{CommandLimits, Limit, Malformed, OpResult};
 
 pub(super) const CLASS: Class = Class { name: "exec", lane: Lane::Container, effect: Effect::Runs };
 
@@ -43,8 +43,22 @@ pub struct Exec {
 }
 
 impl Exec {
+    /// Creates a command in the project, with the default timeout.
+    pub fn new<A: Into<String>>(command: impl Into<String>, args: impl IntoIterator<Item = A>) -> Self {
+        Self {
+            command: command.into(),
+            args: args.into_iter().map(Into::into).collect(),
+            cwd: SandboxPath::new(Mount::Project, RelPath::root()),
+            env: BTreeMap::new(),
+            stdin: Vec::new(),
+            stdin_file: None,
+            timeout: Self::DEFAULT_TIMEOUT,
+            only_reads: false,
+        }
+    }
+
     /// Validates a request against the limits of a profile.
-    pub(super) fn parse_within(message: ExecRequest, limits: CommandLimits) -> Result<Self, Malformed> {
+    pub fn parse_within(message: ExecRequest, limits: CommandLimits) -> Result<Self, Malformed> {
         let ExecRequest { command, args, cwd, env, stdin, timeout_ms, only_reads, stdin_file } = message;
         text("exec.command", &command, 1, MAX_COMMAND)?;
         check_args(&args, limits)?;
@@ -58,7 +72,7 @@ impl Exec {
             env,
             stdin,
             stdin_file,
-            timeout: timeout("exec.timeout_ms", timeout_ms)?,
+            timeout: timeout("exec.timeout_ms", timeout_ms, limits)?,
             only_reads,
         })
     }
@@ -93,8 +107,8 @@ impl Exec {
 impl Request for Exec {
     type Message = ExecRequest;
 
-    fn parse(message: ExecRequest) -> Result<Self, Malformed> {
-        Self::parse_within(message, CommandLimits::USUAL)
+    fn parse(message: ExecRequest, limits: CommandLimits) -> Result<Self, Malformed> {
+        Self::parse_within(message, limits)
     }
 
     fn message(&self) -> ExecRequest {
@@ -178,9 +192,13 @@ pub(super) fn check_stdin_file(
     required_path(&format!("{kind}.stdin_file"), file).map(Some)
 }
 
-pub(super) fn timeout(field: &str, timeout_ms: Option<u64>) -> Result<Duration, Malformed> {
-    let timeout = timeout_ms.map_or(Exec::DEFAULT_TIMEOUT, Duration::from_millis);
-    check_timeout(field, timeout, Exec::LONGEST_TIMEOUT)?;
+pub(super) fn timeout(
+    field: &str,
+    timeout_ms: Option<u64>,
+    limits: CommandLimits,
+) -> Result<Duration, Malformed> {
+    let timeout = timeout_ms.map_or(limits.default_timeout, Duration::from_millis);
+    check_timeout(field, timeout, limits.longest_timeout.min(Exec::LONGEST_TIMEOUT))?;
     Ok(timeout)
 }
 
@@ -211,8 +229,16 @@ impl Describe for Exec {
         [&self.cwd].into_iter().chain(&self.stdin_file).collect()
     }
 
-    fn unseen_input(&self) -> bool {
-        self.stdin_file.is_some()
+    fn command(&self) -> Option<&Exec> {
+        Some(self)
+    }
+
+    fn cwd(&self) -> Option<&SandboxPath> {
+        Some(&self.cwd)
+    }
+
+    fn input_file(&self) -> Option<&SandboxPath> {
+        self.stdin_file.as_ref()
     }
 
     /// Policy checks the file that a command reads as its input.
@@ -222,6 +248,19 @@ impl Describe for Exec {
 
     fn timeout(&self) -> Option<Duration> {
         Some(self.timeout)
+    }
+
+    fn timeout_mut(&mut self) -> Option<&mut Duration> {
+        Some(&mut self.timeout)
+    }
+
+    fn ended(&self, result: ExecResult) -> Option<OpResult> {
+        Some(OpResult::Exec(result))
+    }
+
+    fn process(&self) -> ProcessRequest {
+        let ExecRequest { command, args, cwd, .. } = self.message();
+        ProcessRequest { command, args, cwd, ..ProcessRequest::default() }
     }
 
     /// Leaves out `only_reads`, which is decided before a reviewer is asked.

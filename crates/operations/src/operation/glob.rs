@@ -6,7 +6,7 @@ use wire::v1::{GlobRequest, GlobResult};
 
 use super::check::{MAX_GLOB, searched, text, within};
 use super::{Answer, Class, Describe, Effect, Lane, Request, Sketch};
-use crate::Malformed;
+use crate::{CommandLimits, Malformed};
 
 pub(super) const CLASS: Class = Class { name: "glob", lane: Lane::Container, effect: Effect::Looks };
 
@@ -26,7 +26,7 @@ pub struct Glob {
 impl Request for Glob {
     type Message = GlobRequest;
 
-    fn parse(message: GlobRequest) -> Result<Self, Malformed> {
+    fn parse(message: GlobRequest, _: CommandLimits) -> Result<Self, Malformed> {
         let GlobRequest { path, pattern, include_ignored, max_results } = message;
         text("glob.pattern", &pattern, 1, MAX_GLOB)?;
         Ok(Self {

@@ -6,7 +6,7 @@ use wire::v1::{GrepRequest, GrepResult};
 
 use super::check::{MAX_GLOB, searched, text, within};
 use super::{Answer, Class, Describe, Effect, Lane, Request, Sketch};
-use crate::Malformed;
+use crate::{CommandLimits, Malformed};
 
 pub(super) const CLASS: Class = Class { name: "grep", lane: Lane::Container, effect: Effect::Reads };
 
@@ -41,7 +41,7 @@ pub struct Grep {
 impl Request for Grep {
     type Message = GrepRequest;
 
-    fn parse(message: GrepRequest) -> Result<Self, Malformed> {
+    fn parse(message: GrepRequest, _: CommandLimits) -> Result<Self, Malformed> {
         text("grep.pattern", &message.pattern, 1, MAX_PATTERN)?;
         text("grep.glob", &message.glob, 0, MAX_GLOB)?;
         let (pattern, regex, case_insensitive) = match slashed(&message.pattern) {
@@ -110,6 +110,10 @@ impl Describe for Grep {
 
     fn paths(&self) -> Vec<&SandboxPath> {
         vec![&self.path]
+    }
+
+    fn searches_beneath(&self) -> bool {
+        true
     }
 
     fn sought(&self) -> (Vec<&SandboxPath>, Option<&str>) {

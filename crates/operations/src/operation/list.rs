@@ -6,7 +6,7 @@ use wire::v1::{ListRequest, ListResult};
 
 use super::check::{any_path_or_root, known, within};
 use super::{Answer, Class, Describe, Effect, Lane, Request, Sketch};
-use crate::{EntryType, Malformed};
+use crate::{CommandLimits, EntryType, Malformed};
 
 pub(super) const CLASS: Class = Class { name: "list", lane: Lane::Container, effect: Effect::Looks };
 
@@ -28,7 +28,7 @@ pub struct List {
 impl Request for List {
     type Message = ListRequest;
 
-    fn parse(message: ListRequest) -> Result<Self, Malformed> {
+    fn parse(message: ListRequest, _: CommandLimits) -> Result<Self, Malformed> {
         let ListRequest { path, depth, include_hidden, include_symlinks, max_entries } = message;
         Ok(Self {
             path: any_path_or_root("list.path", &path)?,

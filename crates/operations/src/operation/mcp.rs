@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use wire::v1::{McpRequest, McpResult};
 
 use super::{Answer, Class, Describe, Effect, Lane, Part, Request, Sketch};
-use crate::{Malformed, McpTool};
+use crate::{CommandLimits, Malformed, McpTool};
 
 const CLASS: Class = Class { name: "mcp", lane: Lane::Upstream, effect: Effect::Foreign };
 
@@ -26,7 +26,7 @@ pub struct Mcp {
 impl Request for Mcp {
     type Message = McpRequest;
 
-    fn parse(message: McpRequest) -> Result<Self, Malformed> {
+    fn parse(message: McpRequest, _: CommandLimits) -> Result<Self, Malformed> {
         let tool = McpTool::new(&message.server, &message.tool)?;
         Ok(Self { tool, arguments: arguments(&message.arguments_json)? })
     }
@@ -62,6 +62,10 @@ impl Describe for Mcp {
 
     fn paths(&self) -> Vec<&SandboxPath> {
         Vec::new()
+    }
+
+    fn tool(&self) -> Option<&McpTool> {
+        Some(&self.tool)
     }
 
     fn take_apart(&self, message: &mut Value) {

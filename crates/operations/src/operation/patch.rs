@@ -9,7 +9,7 @@ use wire::v1::{PatchRequest, PatchResult, UpdateFrontmatter, patched_file};
 
 use super::check::{content, known, required_path, sha256, text};
 use super::{Answer, Class, Describe, Effect, Lane, Request, Sketch, stands_for};
-use crate::{FrontMatter, Malformed, Patch, PatchChange};
+use crate::{CommandLimits, FrontMatter, Malformed, Patch, PatchChange};
 
 pub(super) const CLASS: Class = Class { name: "patch", lane: Lane::Host, effect: Effect::Writes };
 
@@ -21,7 +21,7 @@ const MAX_ITEM: usize = 64 * 1024;
 impl Request for Patch {
     type Message = PatchRequest;
 
-    fn parse(message: PatchRequest) -> Result<Self, Malformed> {
+    fn parse(message: PatchRequest, _: CommandLimits) -> Result<Self, Malformed> {
         let change = message.change.ok_or_else(|| {
             Malformed::new("patch", "needs one of unifiedDiff, envelope, updateFrontmatter")
         })?;
@@ -138,6 +138,10 @@ impl Describe for Patch {
 
     fn paths(&self) -> Vec<&SandboxPath> {
         Patch::paths(self).iter().collect()
+    }
+
+    fn shows_changed(&self) -> bool {
+        true
     }
 
     fn hide_contents(&self, message: &mut Value) {

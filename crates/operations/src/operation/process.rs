@@ -9,7 +9,7 @@ use wire::v1::{self, ExecRequest, ProcessRequest, ShellRequest};
 
 use super::check::path_or_root;
 use super::exec::{check_env, milliseconds};
-use super::{Answer, Class, Describe, Effect, Exec, Lane, Part, Request, Shell, Sketch};
+use super::{Answer, Class, Delivery, Describe, Effect, Exec, Lane, Part, Request, Shell, Sketch};
 use crate::{CommandLimits, Malformed, ProcessResult};
 
 pub(super) const CLASS: Class = Class { name: "process", lane: Lane::Container, effect: Effect::Runs };
@@ -70,7 +70,7 @@ impl TerminalSize {
 
 impl Process {
     /// Validates a request against the limits of a profile.
-    pub(super) fn parse_within(message: ProcessRequest, limits: CommandLimits) -> Result<Self, Malformed> {
+    pub fn parse_within(message: ProcessRequest, limits: CommandLimits) -> Result<Self, Malformed> {
         let ProcessRequest { command, args, script, cwd, env, stdin, terminal, tag, timeout_ms, session } =
             message;
         let program = match (command.is_empty(), script.is_empty()) {
@@ -79,14 +79,14 @@ impl Process {
                 ProcessProgram::Session { cwd: path_or_root("process.cwd", &cwd)?, env }
             }
             (false, true) if !session => {
-                let timeout_ms = Some(milliseconds(Exec::LONGEST_TIMEOUT));
-                let exec = ExecRequest { command, args, cwd, env, timeout_ms, ..Default::default() };
-                ProcessProgram::Command(Exec::parse_within(exec, limits).map_err(of_process)?)
+                let exec = ExecRequest { command, args, cwd, env, ..Default::default() };
+                let exec = Exec::parse_within(exec, limits).map_err(of_process)?;
+                ProcessProgram::Command(Exec { timeout: Exec::LONGEST_TIMEOUT, ..exec })
             }
             (true, false) if args.is_empty() && !session => {
-                let timeout_ms = Some(milliseconds(Exec::LONGEST_TIMEOUT));
-                let shell = ShellRequest { script, cwd, env, timeout_ms, ..Default::default() };
-                ProcessProgram::Script(Shell::parse_within(shell, limits).map_err(of_process)?)
+                let shell = ShellRequest { script, cwd, env, ..Default::default() };
+                let shell = Shell::parse_within(shell, limits).map_err(of_process)?;
+                ProcessProgram::Script(Shell { timeout: Exec::LONGEST_TIMEOUT, ..shell })
             }
             (true, false) if !session => {
                 return Err(Malformed::new("process.args", "are for a command, not for a script"));
@@ -115,8 +115,8 @@ impl Process {
 impl Request for Process {
     type Message = ProcessRequest;
 
-    fn parse(message: ProcessRequest) -> Result<Self, Malformed> {
-        Self::parse_within(message, CommandLimits::USUAL)
+    fn parse(message: ProcessRequest, limits: CommandLimits) -> Result<Self, Malformed> {
+        Self::parse_within(message, limits)
     }
 
     fn message(&self) -> ProcessRequest {
@@ -158,6 +158,11 @@ fn of_process(malformed: Malformed) -> Malformed {
 }
 
 impl Process {
+    /// Returns the canonical message.
+    pub fn request(&self) -> ProcessRequest {
+        self.message()
+    }
+
     /// Returns true if the process accepts input after its start.
     pub fn takes_input(&self) -> bool {
         self.stdin || self.terminal.is_some()
@@ -183,6 +188,14 @@ impl Process {
 impl Describe for Process {
     fn class(&self) -> Class {
         CLASS
+    }
+
+    fn delivery(&self) -> Delivery {
+        Delivery::Process
+    }
+
+    fn cwd(&self) -> Option<&SandboxPath> {
+        Some(self.cwd())
     }
 
     fn paths(&self) -> Vec<&SandboxPath> {

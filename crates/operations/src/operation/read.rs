@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use wire::v1::{self, ContentEncoding, ReadRequest, ReadResult};
 
 use super::check::{any_path, known};
-use super::{Answer, Class, Describe, Effect, Encoding, Lane, Request, Sketch};
-use crate::Malformed;
+use super::{Answer, Class, Delivery, Describe, Effect, Encoding, Lane, Request, Sketch};
+use crate::{CommandLimits, Malformed};
 
 pub(super) const CLASS: Class = Class { name: "read", lane: Lane::Container, effect: Effect::Reads };
 
@@ -23,7 +23,7 @@ pub struct Read {
     pub transfer: Option<Transfer>,
 }
 
-/// Kind of a download.
+/// Kind of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transfer {
     File,
@@ -56,7 +56,7 @@ pub enum ReadPart {
 impl Request for Read {
     type Message = ReadRequest;
 
-    fn parse(message: ReadRequest) -> Result<Self, Malformed> {
+    fn parse(message: ReadRequest, _: CommandLimits) -> Result<Self, Malformed> {
         let (part, transfer) = (part(&message)?, transfer(message.transfer)?);
         let whole = matches!(part, ReadPart::Whole | ReadPart::Bytes { offset: 0, limit: None });
         let from = matches!(part, ReadPart::Bytes { limit: None, .. });
@@ -143,8 +143,12 @@ impl Describe for Read {
         vec![&self.path]
     }
 
-    fn is_transfer(&self) -> bool {
-        self.transfer.is_some()
+    fn delivery(&self) -> Delivery {
+        if self.transfer.is_some() { Delivery::Stream } else { Delivery::Look }
+    }
+
+    fn transfer(&self) -> Option<Transfer> {
+        self.transfer
     }
 }
 

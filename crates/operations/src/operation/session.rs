@@ -1,9 +1,8 @@
 //! `session`: a command for a shell that keeps running, or input for the program that runs in it.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jail::{Mount, RelPath, SandboxPath};
+use jail::SandboxPath;
 use serde_json::{Value, json};
 use wire::v1::SessionRequest;
 
@@ -11,8 +10,8 @@ use super::check::text;
 use super::exec::{milliseconds, timeout};
 use super::record::preview;
 use super::shell::MAX_SCRIPT;
-use super::{Answer, Class, Describe, Effect, Lane, Part, Request, Shell, Sketch};
-use crate::{Malformed, SessionResult};
+use super::{Answer, Class, Delivery, Describe, Effect, Lane, Part, Request, Shell, Sketch};
+use crate::{CommandLimits, Malformed, SessionResult};
 
 pub(super) const CLASS: Class = Class { name: "session", lane: Lane::Container, effect: Effect::Runs };
 
@@ -46,14 +45,7 @@ impl Session {
     /// Returns the session's command as a separate script, if it has one. The shell's working directory at that time is unknown.
     pub fn script(&self) -> Option<Shell> {
         let SessionInput::Command(script) = &self.input else { return None };
-        Some(Shell {
-            script: script.clone(),
-            cwd: SandboxPath::new(Mount::Project, RelPath::root()),
-            env: BTreeMap::new(),
-            stdin: Vec::new(),
-            stdin_file: None,
-            timeout: self.timeout,
-        })
+        Some(Shell { timeout: self.timeout, ..Shell::new(script) })
     }
 
     /// Refuses too many patterns, and patterns that are too long.
@@ -68,7 +60,7 @@ impl Session {
 impl Request for Session {
     type Message = SessionRequest;
 
-    fn parse(message: SessionRequest) -> Result<Self, Malformed> {
+    fn parse(message: SessionRequest, limits: CommandLimits) -> Result<Self, Malformed> {
         let SessionRequest { session_id, command, input, expect, timeout_ms } = message;
         text("session.session_id", &session_id, 1, MAX_ID)?;
         let input = match (command.is_empty(), input.is_empty()) {
@@ -89,7 +81,7 @@ impl Request for Session {
             }
         };
         Self::check_patterns("session.expect", &expect)?;
-        Ok(Self { session_id, input, expect, timeout: timeout("session.timeout_ms", timeout_ms)? })
+        Ok(Self { session_id, input, expect, timeout: timeout("session.timeout_ms", timeout_ms, limits)? })
     }
 
     fn message(&self) -> SessionRequest {
@@ -118,12 +110,20 @@ impl Describe for Session {
         CLASS
     }
 
+    fn delivery(&self) -> Delivery {
+        Delivery::Session
+    }
+
     fn paths(&self) -> Vec<&SandboxPath> {
         Vec::new()
     }
 
     fn timeout(&self) -> Option<Duration> {
         Some(self.timeout)
+    }
+
+    fn timeout_mut(&mut self) -> Option<&mut Duration> {
+        Some(&mut self.timeout)
     }
 
     fn parts(&self) -> Vec<Part<'_>> {
@@ -144,6 +144,10 @@ impl Describe for Session {
 }
 
 impl Answer for SessionResult {
+    fn output_bytes(&self) -> u64 {
+        self.output_bytes
+    }
+
     fn facts(&self) -> Value {
         json!({
             "state": self.state().as_str_name(), "matched": self.matched,
@@ -162,7 +166,9 @@ mod tests {
 
     #[test]
     fn at_most_one_input_is_given() {
-        let given = |request: SessionRequest| Session::parse(request).map(|session| session.input);
+        let given = |request: SessionRequest| {
+            Session::parse(request, CommandLimits::USUAL).map(|session| session.input)
+        };
         let command = "cd x\nmake".to_owned();
         assert_eq!(
             given(SessionRequest { command: command.clone(), ..request() }),
@@ -183,7 +189,9 @@ mod tests {
 
     #[test]
     fn patterns_are_few_and_short() {
-        let of = |expect: Vec<String>| Session::parse(SessionRequest { expect, ..request() });
+        let of = |expect: Vec<String>| {
+            Session::parse(SessionRequest { expect, ..request() }, CommandLimits::USUAL)
+        };
         assert!(of(vec!["x".repeat(MAX_PATTERN); MAX_PATTERNS]).is_ok());
         assert!(of(vec!["x".to_owned(); MAX_PATTERNS + 1]).is_err());
         assert!(of(vec![String::new()]).is_err() && of(vec!["x".repeat(MAX_PATTERN + 1)]).is_err());
@@ -197,7 +205,7 @@ mod tests {
             timeout_ms: Some(7),
             ..request()
         };
-        let session = Session::parse(whole.clone()).unwrap();
+        let session = Session::parse(whole.clone(), CommandLimits::USUAL).unwrap();
         assert_eq!(session.message(), whole);
     }
 }

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jail::SandboxPath;
+use jail::{Mount, RelPath, SandboxPath};
 use serde_json::json;
-use wire::v1::ShellRequest;
+use wire::v1::{ExecResult, ProcessRequest, ShellRequest};
 
 use super::check::{path_or_root, text};
 use super::exec::{check_env, check_stdin, check_stdin_file, milliseconds, surroundings, timeout};
-use super::{Class, Describe, Effect, Lane, Part, Request, Sketch};
-use crate::{CommandLimits, Malformed};
+use super::{Class, Describe, Effect, Exec, Lane, Part, Request, Sketch};
+use crate::{CommandLimits, Malformed, OpResult};
 
 pub(super) const CLASS: Class = Class { name: "shell", lane: Lane::Container, effect: Effect::Runs };
 
@@ -23,17 +23,29 @@ pub struct Shell {
     pub script: String,
     /// Working directory.
     pub cwd: SandboxPath,
-    /// Additional environment, as for [`super::Exec`].
+    /// Additional environment, as for [`Exec`].
     pub env: BTreeMap<String, String>,
     /// Standard input, within [`CommandLimits`].
     pub stdin: Vec<u8>,
     /// A file whose content is the standard input in place of `stdin`.
     pub stdin_file: Option<SandboxPath>,
-    /// Time until all of its processes are ended. More than zero, at most [`super::Exec::LONGEST_TIMEOUT`].
+    /// Time until all of its processes are ended. More than zero, at most [`Exec::LONGEST_TIMEOUT`].
     pub timeout: Duration,
 }
 
 impl Shell {
+    /// Creates a script that runs in the project, with the default timeout.
+    pub fn new(script: impl Into<String>) -> Self {
+        Self {
+            script: script.into(),
+            cwd: SandboxPath::new(Mount::Project, RelPath::root()),
+            env: BTreeMap::new(),
+            stdin: Vec::new(),
+            stdin_file: None,
+            timeout: Exec::DEFAULT_TIMEOUT,
+        }
+    }
+
     /// Validates a request against the limits of a profile.
     pub(super) fn parse_within(message: ShellRequest, limits: CommandLimits) -> Result<Self, Malformed> {
         let ShellRequest { script, cwd, env, stdin, timeout_ms, stdin_file } = message;
@@ -45,7 +57,7 @@ impl Shell {
         check_stdin("shell.stdin", &stdin, limits)?;
         let stdin_file = check_stdin_file("shell", &stdin, &stdin_file)?;
         Ok(Self {
-            timeout: timeout("shell.timeout_ms", timeout_ms)?,
+            timeout: timeout("shell.timeout_ms", timeout_ms, limits)?,
             cwd: path_or_root("shell.cwd", &cwd)?,
             script,
             env,
@@ -58,8 +70,8 @@ impl Shell {
 impl Request for Shell {
     type Message = ShellRequest;
 
-    fn parse(message: ShellRequest) -> Result<Self, Malformed> {
-        Self::parse_within(message, CommandLimits::USUAL)
+    fn parse(message: ShellRequest, limits: CommandLimits) -> Result<Self, Malformed> {
+        Self::parse_within(message, limits)
     }
 
     fn message(&self) -> ShellRequest {
@@ -87,12 +99,29 @@ impl Describe for Shell {
         [&self.cwd].into_iter().chain(&self.stdin_file).collect()
     }
 
-    fn unseen_input(&self) -> bool {
-        self.stdin_file.is_some()
+    fn cwd(&self) -> Option<&SandboxPath> {
+        Some(&self.cwd)
+    }
+
+    fn input_file(&self) -> Option<&SandboxPath> {
+        self.stdin_file.as_ref()
     }
 
     fn timeout(&self) -> Option<Duration> {
         Some(self.timeout)
+    }
+
+    fn timeout_mut(&mut self) -> Option<&mut Duration> {
+        Some(&mut self.timeout)
+    }
+
+    fn ended(&self, result: ExecResult) -> Option<OpResult> {
+        Some(OpResult::Shell(result))
+    }
+
+    fn process(&self) -> ProcessRequest {
+        let ShellRequest { script, cwd, .. } = self.message();
+        ProcessRequest { script, cwd, ..ProcessRequest::default() }
     }
 
     fn parts(&self) -> Vec<Part<'_>> {

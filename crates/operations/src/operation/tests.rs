@@ -9,13 +9,13 @@ use wire::v1::git_request::Command;
 use wire::v1::operation::Kind;
 use wire::v1::{
     self, EditRequest, ExecRequest, GitAdd, GitCommit, GitDiff, GitLog, GitRequest, GitShow, GrepRequest,
-    ListRequest, McpRequest, PatchRequest, ReadRequest, ShellRequest, StrReplace, UpdateFrontmatter,
-    WriteRequest, patch_request,
+    ListRequest, McpRequest, PatchRequest, ProcessRequest, ReadRequest, SessionRequest, ShellRequest,
+    StrReplace, UpdateFrontmatter, WriteRequest, patch_request,
 };
 
 use crate::{
-    Encoding, Exec, Git, GitDiffFlag, GitFormat, GitLogFlag, GitRevision, GitRevisions, Grep, Malformed,
-    Operation, Read, ReadPart, Reason, Write,
+    CommandLimits, Encoding, Exec, Git, GitDiffFlag, GitFormat, GitLogFlag, GitRevision, GitRevisions, Grep,
+    Malformed, Operation, Process, Read, ReadPart, Reason, Write,
 };
 
 fn path(text: &str) -> SandboxPath {
@@ -212,7 +212,47 @@ fn defaults_equal_the_documentation() {
     assert_eq!(found.path, path("@project"));
     let exec = ExecRequest { command: "true".into(), ..Default::default() };
     let Ok(Operation::Exec(exec)) = parse_kind(Kind::Exec(exec)) else { panic!("not an exec") };
+    assert_eq!(exec, Exec::new("true", [""; 0]));
     assert_eq!((exec.timeout, exec.cwd), (Duration::from_secs(30), path("@project")));
+}
+
+#[test]
+fn each_command_gets_the_time_that_its_limits_set() {
+    let (default, longest) = (Duration::from_secs(7), Duration::from_secs(9));
+    let limits = CommandLimits { default_timeout: default, longest_timeout: longest, ..CommandLimits::USUAL };
+    let of = |timeout_ms| {
+        let session = SessionRequest { session_id: "s".into(), timeout_ms, ..Default::default() };
+        [
+            Kind::Exec(ExecRequest { command: "true".into(), timeout_ms, ..Default::default() }),
+            Kind::Shell(ShellRequest { script: "true".into(), timeout_ms, ..Default::default() }),
+            Kind::Session(session),
+        ]
+        .map(|kind| Operation::parse_within(v1::Operation { kind: Some(kind) }, limits))
+    };
+    for mut operation in of(None).map(Result::unwrap) {
+        assert_eq!(operation.time_limit(), default);
+        operation.shorten(longest);
+        assert_eq!(operation.command_timeout(), Some(default));
+        operation.shorten(Duration::from_secs(1));
+        assert_eq!(operation.command_timeout(), Some(Duration::from_secs(1)));
+    }
+    assert!(of(Some(9_000)).iter().all(Result::is_ok));
+    assert!(
+        of(Some(9_001)).iter().all(|parsed| parsed.as_ref().is_err_and(|bad| bad.message.ends_with("9000")))
+    );
+    let process = ProcessRequest { command: "true".into(), ..Default::default() };
+    let process = Process::parse_within(process, limits).unwrap();
+    assert_eq!(Process::parse_within(process.request(), CommandLimits::USUAL), Ok(process.clone()));
+    assert_eq!(Operation::Process(process).command_timeout(), None);
+}
+
+#[test]
+fn a_request_without_an_operation_is_refused_with_all_of_them() {
+    let refused = Operation::parse(v1::Operation { kind: None }).unwrap_err();
+    assert!(refused.message.starts_with("is missing: set exactly one of read, list, "), "{refused}");
+    for name in Operation::NAMES.into_iter().chain(["mcp.SERVER.TOOL"]) {
+        assert!(refused.message.contains(name.split('.').next().unwrap()), "{name}");
+    }
 }
 
 #[test]

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use wire::v1::{UploadedContent, WriteRequest, WriteResult};
 
 use super::check::{any_path, content, permissions, sha256};
-use super::{Answer, Class, Describe, Effect, Encoding, Lane, Request, Sketch, stands_for};
-use crate::{Malformed, decode_base64, encode_base64};
+use super::{Answer, Class, Describe, Effect, Encoding, Lane, Request, Sketch, Transfer, stands_for};
+use crate::{CommandLimits, Malformed, decode_base64, encode_base64};
 
 pub(super) const CLASS: Class = Class { name: "write", lane: Lane::Host, effect: Effect::Writes };
 
@@ -99,13 +99,10 @@ impl Uploaded {
 }
 
 impl Write {
-    /// Returns the operation that the host lane has to execute first if the container lane is to write uploaded content.
-    pub fn staging(&self) -> Option<Self> {
-        let uploaded = self.uploaded.clone().filter(|_| self.path.mount() == Mount::Container)?;
-        let path = uploaded.id.staged()?;
-        let uploaded = Some(Uploaded { archive: false, ..uploaded });
-        let (content, mode) = (Vec::new(), Some(0o600));
-        Some(Self { path, content, uploaded, mode, if_match_sha256: None, create_only: false })
+    /// Creates or overwrites a file without conditions.
+    pub fn new(path: SandboxPath, content: impl Into<Vec<u8>>) -> Self {
+        let content = content.into();
+        Self { path, content, uploaded: None, mode: None, if_match_sha256: None, create_only: false }
     }
 
     /// Returns the number of bytes of the content or of the archive.
@@ -117,7 +114,7 @@ impl Write {
 impl Request for Write {
     type Message = WriteRequest;
 
-    fn parse(message: WriteRequest) -> Result<Self, Malformed> {
+    fn parse(message: WriteRequest, _: CommandLimits) -> Result<Self, Malformed> {
         let path = any_path("write.path", &message.path)?;
         let bytes = match Encoding::parse("write.encoding", message.encoding)? {
             Encoding::Utf8 => message.content.into_bytes(),
@@ -181,8 +178,21 @@ impl Describe for Write {
         usize::try_from(self.size()).unwrap_or(usize::MAX)
     }
 
-    fn is_transfer(&self) -> bool {
-        self.uploaded.is_some()
+    fn transfer(&self) -> Option<Transfer> {
+        let kind = |uploaded: &Uploaded| if uploaded.archive { Transfer::Archive } else { Transfer::File };
+        self.uploaded.as_ref().map(kind)
+    }
+
+    fn staging(&self) -> Option<Write> {
+        let uploaded = self.uploaded.clone().filter(|_| self.path.mount() == Mount::Container)?;
+        let path = uploaded.id.staged()?;
+        let uploaded = Some(Uploaded { archive: false, ..uploaded });
+        Some(Self { uploaded, mode: Some(0o600), ..Self::new(path, Vec::new()) })
+    }
+
+    /// The preview of a write is the difference that it would make.
+    fn preview_kind(&self) -> &'static str {
+        super::edit::CLASS.name
     }
 
     fn hide_contents(&self, message: &mut Value) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use operations::{Bounds, OpResult, Read, Transfer};
+use operations::{Bounds, OpResult, Transfer};
 use wire::worker::v1::{self, output::Stream};
 
 use crate::client::backlog::Backlog;
@@ -23,8 +23,8 @@ pub(super) struct Download {
 }
 
 impl Download {
-    pub(super) fn new(read: &Read, bounds: &Bounds, backlog: Arc<Backlog>) -> Self {
-        let beside = if read.transfer == Some(Transfer::Archive) { FRAME_OF_ARCHIVE } else { 0 };
+    pub(super) fn new(kind: Transfer, bounds: &Bounds, backlog: Arc<Backlog>) -> Self {
+        let beside = if kind == Transfer::Archive { FRAME_OF_ARCHIVE } else { 0 };
         let limit = bounds.max_transfer_bytes.saturating_add(beside + DOWNLOAD_HEADER as u64);
         Self { received: 0, limit, window: Window::new(), backlog }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use operations::KillEvidence;
+use operations::{Delivery, KillEvidence};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -72,7 +72,7 @@ impl Driver {
     /// Adds the call to the table.
     pub(super) fn new(shared: &Arc<Shared>, request: Request<'_>) -> Result<Self, LaneError> {
         let Request { spec, terminal, placement, prepared, go, cancel, slot } = request;
-        let is_command = spec.operation.command_timeout().is_some();
+        let is_command = spec.operation.delivery() == Delivery::Command;
         let has_output = is_command || spec.operation.is_download();
         let placement = placement.filter(|_| is_command);
         let prepared = prepared.filter(|_| is_command);

@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use operations::{Bound, Bounds, KillEvidence, Operation, ToolFailure, answers};
+use operations::{Bound, Bounds, Delivery, KillEvidence, ToolFailure, answers};
 use prost::Message;
 use tokio::sync::mpsc;
 use wire::worker::v1::{self, FromWorker, from_worker::Body};
@@ -103,24 +103,14 @@ impl Table {
     pub(super) fn begin(&mut self, id: u64, call: &Beginning<'_>) -> mpsc::Receiver<Event> {
         let Beginning { spec, placed, prepared, awaits_go, bytes_in, backlog, line } = *call;
         let (events, receiver) = mpsc::channel(EVENTS);
-        let command = spec
-            .operation
-            .command_timeout()
-            // A preview runs no command.
-            .filter(|_| !spec.preview)
-            .map(|_| Command::new(spec.bounds, placed, Arc::clone(backlog), line.map(Arc::clone)))
+        let delivery = spec.operation.delivery();
+        // A preview runs no command.
+        let command = (delivery == Delivery::Command && !spec.preview)
+            .then(|| Command::new(spec.bounds, placed, Arc::clone(backlog), line.map(Arc::clone)))
             .map(|command| if prepared { command.prepared() } else { command });
-        let operation = match spec.operation {
-            // The preview of a write is the difference that it would make.
-            Operation::Write(_) if spec.preview => "edit",
-            operation => operation.kind(),
-        };
-        let download = match spec.operation {
-            Operation::Read(read) if spec.operation.is_download() => {
-                Some(Download::new(read, spec.bounds, Arc::clone(backlog)))
-            }
-            _ => None,
-        };
+        let operation = spec.operation.answer_kind(spec.preview);
+        let download = spec.operation.transfer().filter(|_| delivery == Delivery::Stream);
+        let download = download.map(|kind| Download::new(kind, spec.bounds, Arc::clone(backlog)));
         let entry = Entry::begun(operation, command, events, bytes_in);
         self.calls.insert(id, Entry { preview: spec.preview, awaits_go, download, ..entry });
         receiver

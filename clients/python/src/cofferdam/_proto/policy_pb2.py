@@ -15,13 +15,17 @@ _sym_db = _symbol_database.Default()
 from cofferdam._proto import explain_pb2 as cofferdam_dot_v1_dot_explain__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x63offerdam/v1/policy.proto\x12\x0c\x63offerdam.v1\x1a\x1a\x63offerdam/v1/explain.proto\"\x12\n\x10GetPolicyRequest\"R\n\x11GetPolicyResponse\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x10\n\x08profiles\x18\x02 \x03(\t\x12\r\n\x05roles\x18\x03 \x03(\t\x12\x0c\n\x04yaml\x18\x04 \x01(\t\"\x15\n\x13ReloadPolicyRequest\"7\n\x14ReloadPolicyResponse\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08\x32\xe5\x02\n\rPolicyService\x12L\n\tGetPolicy\x12\x1e.cofferdam.v1.GetPolicyRequest\x1a\x1f.cofferdam.v1.GetPolicyResponse\x12U\n\x0cReloadPolicy\x12!.cofferdam.v1.ReloadPolicyRequest\x1a\".cofferdam.v1.ReloadPolicyResponse\x12X\n\rExplainPolicy\x12\".cofferdam.v1.ExplainPolicyRequest\x1a#.cofferdam.v1.ExplainPolicyResponse\x12U\n\x0cReplayPolicy\x12!.cofferdam.v1.ReplayPolicyRequest\x1a\".cofferdam.v1.ReplayPolicyResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x63offerdam/v1/policy.proto\x12\x0c\x63offerdam.v1\x1a\x1a\x63offerdam/v1/explain.proto\"\x12\n\x10GetPolicyRequest\"R\n\x11GetPolicyResponse\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x10\n\x08profiles\x18\x02 \x03(\t\x12\r\n\x05roles\x18\x03 \x03(\t\x12\x0c\n\x04yaml\x18\x04 \x01(\t\"\x15\n\x13ReloadPolicyRequest\"7\n\x14ReloadPolicyResponse\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08\x32\xef\x02\n\rPolicyService\x12Q\n\tGetPolicy\x12\x1e.cofferdam.v1.GetPolicyRequest\x1a\x1f.cofferdam.v1.GetPolicyResponse\"\x03\x90\x02\x01\x12U\n\x0cReloadPolicy\x12!.cofferdam.v1.ReloadPolicyRequest\x1a\".cofferdam.v1.ReloadPolicyResponse\x12]\n\rExplainPolicy\x12\".cofferdam.v1.ExplainPolicyRequest\x1a#.cofferdam.v1.ExplainPolicyResponse\"\x03\x90\x02\x01\x12U\n\x0cReplayPolicy\x12!.cofferdam.v1.ReplayPolicyRequest\x1a\".cofferdam.v1.ReplayPolicyResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'cofferdam._proto.policy_pb2', _globals)
 if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
+  _globals['_POLICYSERVICE'].methods_by_name['GetPolicy']._options = None
+  _globals['_POLICYSERVICE'].methods_by_name['GetPolicy']._serialized_options = b'\220\002\001'
+  _globals['_POLICYSERVICE'].methods_by_name['ExplainPolicy']._options = None
+  _globals['_POLICYSERVICE'].methods_by_name['ExplainPolicy']._serialized_options = b'\220\002\001'
   _globals['_GETPOLICYREQUEST']._serialized_start=71
   _globals['_GETPOLICYREQUEST']._serialized_end=89
   _globals['_GETPOLICYRESPONSE']._serialized_start=91
@@ -31,5 +35,5 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_RELOADPOLICYRESPONSE']._serialized_start=198
   _globals['_RELOADPOLICYRESPONSE']._serialized_end=253
   _globals['_POLICYSERVICE']._serialized_start=256
-  _globals['_POLICYSERVICE']._serialized_end=613
+  _globals['_POLICYSERVICE']._serialized_end=623
 # @@protoc_insertion_point(module_scope)

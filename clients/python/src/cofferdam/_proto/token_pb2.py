@@ -16,13 +16,15 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x63offerdam/v1/token.proto\x12\x0c\x63offerdam.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaa\x02\n\x05Token\x12\x10\n\x08token_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\r\n\x05roles\x18\x03 \x03(\t\x12\x10\n\x08profiles\x18\x04 \x03(\t\x12\x0f\n\x07run_ids\x18\x05 \x03(\t\x12\x17\n\x0fsource_networks\x18\x06 \x03(\t\x12.\n\nexpires_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ncreated_by\x18\x08 \x01(\t\x12.\n\ncreated_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nrevoked_by\x18\n \x01(\t\x12.\n\nrevoked_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"e\n\x12\x43reateTokenRequest\x12\"\n\x05token\x18\x01 \x01(\x0b\x32\x13.cofferdam.v1.Token\x12+\n\x08lifetime\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"I\n\x13\x43reateTokenResponse\x12\"\n\x05token\x18\x01 \x01(\x0b\x32\x13.cofferdam.v1.Token\x12\x0e\n\x06secret\x18\x02 \x01(\t\"Q\n\x11ListTokensRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x15\n\rinclude_ended\x18\x03 \x01(\x08\"R\n\x12ListTokensResponse\x12#\n\x06tokens\x18\x01 \x03(\x0b\x32\x13.cofferdam.v1.Token\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"&\n\x12RevokeTokenRequest\x12\x10\n\x08token_id\x18\x01 \x01(\t\"9\n\x13RevokeTokenResponse\x12\"\n\x05token\x18\x01 \x01(\x0b\x32\x13.cofferdam.v1.Token2\x87\x02\n\x0cTokenService\x12R\n\x0b\x43reateToken\x12 .cofferdam.v1.CreateTokenRequest\x1a!.cofferdam.v1.CreateTokenResponse\x12O\n\nListTokens\x12\x1f.cofferdam.v1.ListTokensRequest\x1a .cofferdam.v1.ListTokensResponse\x12R\n\x0bRevokeToken\x12 .cofferdam.v1.RevokeTokenRequest\x1a!.cofferdam.v1.RevokeTokenResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x63offerdam/v1/token.proto\x12\x0c\x63offerdam.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaa\x02\n\x05Token\x12\x10\n\x08token_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\r\n\x05roles\x18\x03 \x03(\t\x12\x10\n\x08profiles\x18\x04 \x03(\t\x12\x0f\n\x07run_ids\x18\x05 \x03(\t\x12\x17\n\x0fsource_networks\x18\x06 \x03(\t\x12.\n\nexpires_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ncreated_by\x18\x08 \x01(\t\x12.\n\ncreated_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nrevoked_by\x18\n \x01(\t\x12.\n\nrevoked_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"e\n\x12\x43reateTokenRequest\x12\"\n\x05token\x18\x01 \x01(\x0b\x32\x13.cofferdam.v1.Token\x12+\n\x08lifetime\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"I\n\x13\x43reateTokenResponse\x12\"\n\x05token\x18\x01 \x01(\x0b\x32\x13.cofferdam.v1.Token\x12\x0e\n\x06secret\x18\x02 \x01(\t\"Q\n\x11ListTokensRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x15\n\rinclude_ended\x18\x03 \x01(\x08\"R\n\x12ListTokensResponse\x12#\n\x06tokens\x18\x01 \x03(\x0b\x32\x13.cofferdam.v1.Token\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"&\n\x12RevokeTokenRequest\x12\x10\n\x08token_id\x18\x01 \x01(\t\"9\n\x13RevokeTokenResponse\x12\"\n\x05token\x18\x01 \x01(\x0b\x32\x13.cofferdam.v1.Token2\x8c\x02\n\x0cTokenService\x12R\n\x0b\x43reateToken\x12 .cofferdam.v1.CreateTokenRequest\x1a!.cofferdam.v1.CreateTokenResponse\x12T\n\nListTokens\x12\x1f.cofferdam.v1.ListTokensRequest\x1a .cofferdam.v1.ListTokensResponse\"\x03\x90\x02\x01\x12R\n\x0bRevokeToken\x12 .cofferdam.v1.RevokeTokenRequest\x1a!.cofferdam.v1.RevokeTokenResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'cofferdam._proto.token_pb2', _globals)
 if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
+  _globals['_TOKENSERVICE'].methods_by_name['ListTokens']._options = None
+  _globals['_TOKENSERVICE'].methods_by_name['ListTokens']._serialized_options = b'\220\002\001'
   _globals['_TOKEN']._serialized_start=108
   _globals['_TOKEN']._serialized_end=406
   _globals['_CREATETOKENREQUEST']._serialized_start=408
@@ -38,5 +40,5 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_REVOKETOKENRESPONSE']._serialized_start=793
   _globals['_REVOKETOKENRESPONSE']._serialized_end=850
   _globals['_TOKENSERVICE']._serialized_start=853
-  _globals['_TOKENSERVICE']._serialized_end=1116
+  _globals['_TOKENSERVICE']._serialized_end=1121
 # @@protoc_insertion_point(module_scope)

@@ -16,13 +16,17 @@ from cofferdam._proto import operation_pb2 as cofferdam_dot_v1_dot_operation__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x63offerdam/v1/trash.proto\x12\x0c\x63offerdam.v1\x1a\x1c\x63offerdam/v1/operation.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"I\n\x10ListTrashRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"W\n\x11ListTrashResponse\x12)\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x18.cofferdam.v1.TrashEntry\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xb2\x01\n\nTrashEntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12&\n\x04type\x18\x03 \x01(\x0e\x32\x18.cofferdam.v1.Entry.Type\x12\x12\n\nsize_bytes\x18\x04 \x01(\x04\x12\x0e\n\x06sha256\x18\x05 \x01(\t\x12\x0c\n\x04mode\x18\x06 \x01(\r\x12.\n\ndeleted_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"T\n\x10ReadTrashRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\r\n\x05\x65ntry\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\x11\n\tmax_bytes\x18\x04 \x01(\r\"J\n\x11ReadTrashResponse\x12\'\n\x05\x65ntry\x18\x01 \x01(\x0b\x32\x18.cofferdam.v1.TrashEntry\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x32\xaa\x01\n\x0cTrashService\x12L\n\tListTrash\x12\x1e.cofferdam.v1.ListTrashRequest\x1a\x1f.cofferdam.v1.ListTrashResponse\x12L\n\tReadTrash\x12\x1e.cofferdam.v1.ReadTrashRequest\x1a\x1f.cofferdam.v1.ReadTrashResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x63offerdam/v1/trash.proto\x12\x0c\x63offerdam.v1\x1a\x1c\x63offerdam/v1/operation.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"I\n\x10ListTrashRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"W\n\x11ListTrashResponse\x12)\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x18.cofferdam.v1.TrashEntry\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xb2\x01\n\nTrashEntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12&\n\x04type\x18\x03 \x01(\x0e\x32\x18.cofferdam.v1.Entry.Type\x12\x12\n\nsize_bytes\x18\x04 \x01(\x04\x12\x0e\n\x06sha256\x18\x05 \x01(\t\x12\x0c\n\x04mode\x18\x06 \x01(\r\x12.\n\ndeleted_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"T\n\x10ReadTrashRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\r\n\x05\x65ntry\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\x11\n\tmax_bytes\x18\x04 \x01(\r\"J\n\x11ReadTrashResponse\x12\'\n\x05\x65ntry\x18\x01 \x01(\x0b\x32\x18.cofferdam.v1.TrashEntry\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x32\xb4\x01\n\x0cTrashService\x12Q\n\tListTrash\x12\x1e.cofferdam.v1.ListTrashRequest\x1a\x1f.cofferdam.v1.ListTrashResponse\"\x03\x90\x02\x01\x12Q\n\tReadTrash\x12\x1e.cofferdam.v1.ReadTrashRequest\x1a\x1f.cofferdam.v1.ReadTrashResponse\"\x03\x90\x02\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'cofferdam._proto.trash_pb2', _globals)
 if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
+  _globals['_TRASHSERVICE'].methods_by_name['ListTrash']._options = None
+  _globals['_TRASHSERVICE'].methods_by_name['ListTrash']._serialized_options = b'\220\002\001'
+  _globals['_TRASHSERVICE'].methods_by_name['ReadTrash']._options = None
+  _globals['_TRASHSERVICE'].methods_by_name['ReadTrash']._serialized_options = b'\220\002\001'
   _globals['_LISTTRASHREQUEST']._serialized_start=105
   _globals['_LISTTRASHREQUEST']._serialized_end=178
   _globals['_LISTTRASHRESPONSE']._serialized_start=180
@@ -34,5 +38,5 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_READTRASHRESPONSE']._serialized_start=536
   _globals['_READTRASHRESPONSE']._serialized_end=610
   _globals['_TRASHSERVICE']._serialized_start=613
-  _globals['_TRASHSERVICE']._serialized_end=783
+  _globals['_TRASHSERVICE']._serialized_end=793
 # @@protoc_insertion_point(module_scope)

@@ -106,12 +106,9 @@ mod tests {
 
     fn shell(script: &str) -> Operation {
         Operation::Shell(Shell {
-            script: script.to_owned(),
             cwd: SandboxPath::parse("src").unwrap(),
             env: [("CI".to_owned(), "1".to_owned())].into(),
-            stdin: Vec::new(),
-            stdin_file: None,
-            timeout: Duration::from_secs(30),
+            ..Shell::new(script)
         })
     }
 
@@ -157,14 +154,10 @@ mod tests {
         let shown = described(&shell("curl -u me:hunter2hunter2 x\nexport DB_PASSWORD='hunter2hunter2'\n"));
         assert!(!shown.contains("hunter2") && shown.contains("[redacted:"), "{shown}");
         let exec = Operation::Exec(Exec {
-            command: "tool".to_owned(),
-            args: ["--password", "hunter2hunter2", "a b"].map(str::to_owned).to_vec(),
-            cwd: SandboxPath::parse(".").unwrap(),
             env: [("API_TOKEN".to_owned(), "hunter2hunter2".to_owned())].into(),
             stdin: b"password: hunter2hunter2\n".to_vec(),
-            stdin_file: None,
             timeout: Duration::from_millis(1_500),
-            only_reads: false,
+            ..Exec::new("tool", ["--password", "hunter2hunter2", "a b"])
         });
         let shown = described(&exec);
         assert!(!shown.contains("hunter2"), "{shown}");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use operations::{Exec, Reason, Shell};
 
-use super::{judge, judge_script};
+use super::judge::{judge, judge_script};
 use crate::testing::{builtin, builtin_and, exec, path, shell};
 use policy::Policy;
 use policy::Verdict::{self, Allow, Ask, Deny};

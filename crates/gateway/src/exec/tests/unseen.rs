@@ -3,7 +3,7 @@
 use operations::{Exec, Shell};
 
 use super::{quote, verdict_in, words};
-use crate::exec::{judge, judge_script};
+use crate::exec::judge::{judge, judge_script};
 use crate::testing::{builtin, builtin_and, exec, shell};
 use policy::Policy;
 use policy::Verdict::{self, Allow, Ask, Deny};

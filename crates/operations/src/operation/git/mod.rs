@@ -8,8 +8,8 @@ use wire::v1::git_request::Command;
 use wire::v1::{GitAdd, GitCommit, GitDiff, GitLog, GitRequest, GitResult, GitShow, GitStatus};
 
 use super::check::{required_path, text, within};
-use super::{Answer, Class, Describe, Effect, Lane, Request, Sketch};
-use crate::Malformed;
+use super::{Answer, Class, Describe, Effect, Lane, Part, Request, Sketch};
+use crate::{CommandLimits, Malformed};
 
 pub use names::{GitDiffFlag, GitFormat, GitLogFlag, GitRevision, GitRevisions};
 
@@ -78,7 +78,7 @@ pub enum Git {
 impl Request for Git {
     type Message = GitRequest;
 
-    fn parse(message: GitRequest) -> Result<Self, Malformed> {
+    fn parse(message: GitRequest, _: CommandLimits) -> Result<Self, Malformed> {
         let command = message
             .command
             .ok_or_else(|| Malformed::new("git", "needs one of status, diff, log, show, add, commit"))?;
@@ -175,6 +175,23 @@ impl Describe for Git {
             }
             Self::Show { file, paths, .. } => file.iter().chain(paths).collect(),
             Self::Status | Self::Commit { .. } => Vec::new(),
+        }
+    }
+
+    /// Without paths these commands cover the whole repository.
+    fn searches_beneath(&self) -> bool {
+        !matches!(self, Self::Status | Self::Commit { .. })
+    }
+
+    /// A repository gets the content of a file that is added.
+    fn shows_changed(&self) -> bool {
+        matches!(self, Self::Add { .. })
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        match self {
+            Self::Commit { message } => vec![Part::Text("commit message", message.as_bytes())],
+            _ => Vec::new(),
         }
     }
 }

@@ -335,24 +335,8 @@ impl World {
                 include_symlinks: false,
                 max_entries: 10,
             }),
-            Kind::Write | Kind::Preview => Operation::Write(Write {
-                path,
-                content: Vec::new(),
-                uploaded: None,
-                mode: None,
-                if_match_sha256: None,
-                create_only: false,
-            }),
-            Kind::Exec | Kind::Terminal => Operation::Exec(Exec {
-                command: "true".to_owned(),
-                args: Vec::new(),
-                cwd: path,
-                env: [].into(),
-                stdin: Vec::new(),
-                stdin_file: None,
-                timeout: Duration::from_secs(1),
-                only_reads: false,
-            }),
+            Kind::Write | Kind::Preview => Operation::Write(Write::new(path, "")),
+            Kind::Exec | Kind::Terminal => Operation::Exec(Exec::new("true", [""; 0])),
         };
         let bounds = Bounds { max_output_bytes: KEPT, max_spool_bytes: limit, ..Bounds::default() };
         let (backlog, line) = (Arc::new(Backlog::default()), Arc::new(Line::new(false)));

@@ -1,6 +1,5 @@
 //! A worker that a test controls.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,16 +112,7 @@ pub(super) fn list() -> Operation {
 }
 
 pub(super) fn exec() -> Operation {
-    Operation::Exec(Exec {
-        command: "true".to_owned(),
-        args: Vec::new(),
-        cwd: SandboxPath::parse("@project").unwrap(),
-        env: BTreeMap::new(),
-        stdin: Vec::new(),
-        stdin_file: None,
-        timeout: Duration::from_secs(1),
-        only_reads: false,
-    })
+    Operation::Exec(Exec { timeout: Duration::from_secs(1), ..Exec::new("true", [""; 0]) })
 }
 
 /// Calls in a task of its own, with these bounds.

@@ -1,0 +1,233 @@
+//! The properties by which the other crates tell operations apart, and the traits that each operation implements.
+
+use std::time::Duration;
+
+use jail::SandboxPath;
+use serde_json::{Map, Value};
+use wire::v1::{ExecResult, ProcessRequest};
+
+use super::{Exec, Transfer, Write};
+use crate::{CommandLimits, Malformed, McpTool, OpResult};
+
+/// Executor of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// `coffer-guest`, in the container.
+    Container,
+    /// `coffer-host-worker`, jailed on the host.
+    Host,
+    /// An MCP server that the operator has configured.
+    Upstream,
+}
+
+/// Kind of effect of an operation. It determines risk, protection of paths, quotas and the durability of receipts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// Shows names and states, and leaves out protected ones.
+    Looks,
+    /// Reads files that it names.
+    Reads,
+    /// Runs a program of the container.
+    Runs,
+    /// Adds to files.
+    Writes,
+    /// Removes files.
+    Deletes,
+    /// Adds to the repository of the workspace.
+    Commits,
+    /// Has an effect that only an upstream server knows.
+    Foreign,
+}
+
+/// Way in which the daemon carries out an operation and gets its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Delivery {
+    /// Content that is sent as output, piece by piece. It is not repeated, because its reader has a part of it.
+    Stream,
+    /// A look without an effect. It is repeated if its worker was lost.
+    Look,
+    /// A change of files or of the repository, made once.
+    Effect,
+    /// A command with its output, its limits and its process tree.
+    Command,
+    /// The start of a process that outlives the call.
+    Process,
+    /// Input for a process that an earlier call started.
+    Session,
+    /// A request to an upstream server.
+    Upstream,
+}
+
+impl Delivery {
+    /// Returns true if programs of the container run after the call.
+    pub fn outlives_call(self) -> bool {
+        matches!(self, Self::Process | Self::Session)
+    }
+}
+
+/// Properties that all operations of one name share.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Class {
+    pub(super) name: &'static str,
+    pub(super) lane: Lane,
+    pub(super) effect: Effect,
+}
+
+/// Encoding of a file's bytes in a string.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Encoding {
+    /// Text.
+    #[default]
+    Utf8,
+    /// RFC 4648 base64, with padding.
+    Base64,
+}
+
+/// Part of the description that a reviewer sees of an operation.
+///
+/// It may contain secrets. The caller redacts each part before showing it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Part<'o> {
+    /// Text that the agent chose, with its name.
+    Line(String),
+    /// Values that the agent chose, with their name.
+    Argv(&'o str, &'o [String]),
+    /// A text that the agent chose, under its name.
+    Text(&'static str, &'o [u8]),
+    /// Values that the agent chose, under their name.
+    Values(&'static str, &'o Map<String, Value>),
+}
+
+/// Conversion between a message of the API and an operation.
+pub(super) trait Request: Sized {
+    /// The message of the API.
+    type Message;
+
+    /// Validates a message. The limits are those of a profile for its commands.
+    fn parse(message: Self::Message, limits: CommandLimits) -> Result<Self, Malformed>;
+
+    /// Returns the canonical message, which parses to this operation.
+    fn message(&self) -> Self::Message;
+
+    /// Returns the message without large file contents, which the record does not keep.
+    fn outline(&self) -> Self::Message {
+        self.message()
+    }
+
+    fn sketch(message: &Self::Message) -> Sketch;
+}
+
+/// Properties of an operation. [`super::Operation`] documents each method.
+pub(super) trait Describe {
+    fn class(&self) -> Class;
+
+    fn name(&self) -> &str {
+        self.class().name
+    }
+
+    fn family(&self) -> &str {
+        self.class().name
+    }
+
+    fn paths(&self) -> Vec<&SandboxPath>;
+
+    fn sought(&self) -> (Vec<&SandboxPath>, Option<&str>) {
+        (self.paths(), None)
+    }
+
+    fn written_bytes(&self) -> usize {
+        0
+    }
+
+    fn delivery(&self) -> Delivery {
+        match self.class().effect {
+            Effect::Looks | Effect::Reads => Delivery::Look,
+            Effect::Runs => Delivery::Command,
+            Effect::Writes | Effect::Deletes | Effect::Commits => Delivery::Effect,
+            Effect::Foreign => Delivery::Upstream,
+        }
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        None
+    }
+
+    fn timeout_mut(&mut self) -> Option<&mut Duration> {
+        None
+    }
+
+    fn transfer(&self) -> Option<Transfer> {
+        None
+    }
+
+    fn staging(&self) -> Option<Write> {
+        None
+    }
+
+    fn command(&self) -> Option<&Exec> {
+        None
+    }
+
+    fn tool(&self) -> Option<&McpTool> {
+        None
+    }
+
+    fn cwd(&self) -> Option<&SandboxPath> {
+        None
+    }
+
+    fn input_file(&self) -> Option<&SandboxPath> {
+        None
+    }
+
+    fn searches_beneath(&self) -> bool {
+        false
+    }
+
+    fn shows_changed(&self) -> bool {
+        false
+    }
+
+    fn preview_kind(&self) -> &'static str {
+        self.class().name
+    }
+
+    fn ended(&self, _: ExecResult) -> Option<OpResult> {
+        None
+    }
+
+    fn process(&self) -> ProcessRequest {
+        ProcessRequest::default()
+    }
+
+    /// Parses texts that hold JSON and puts the values into the JSON of the message.
+    fn take_apart(&self, _message: &mut Value) {}
+
+    /// Replaces file contents by their size and SHA-256 in the JSON of the outline.
+    fn hide_contents(&self, _message: &mut Value) {}
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        Vec::new()
+    }
+}
+
+/// Processing of an operation's result.
+pub(super) trait Answer {
+    /// Refuses a result that no worker of this project sends, and removes texts that only the daemon may set.
+    fn check(&mut self) -> Result<(), Malformed> {
+        Ok(())
+    }
+
+    /// Returns the facts that the record keeps: sizes, hashes and counts.
+    fn facts(&self) -> Value;
+
+    /// Returns the number of bytes that a program wrote, if the result has them.
+    fn output_bytes(&self) -> u64 {
+        0
+    }
+}
+
+/// Summary of a message that has not been validated: its operation's name, empty if missing, and its texts about paths and targets.
+///
+/// The texts are keyed by name. File content is never included.
+pub(super) type Sketch = (&'static str, Value);
