@@ -73,14 +73,15 @@ const ARROWS: [(&str, &str); 42] = [
     ("worker-protocol", "jail operations text wire"),
 ];
 
-/// Production lines that a crate may have.
-const MOST: usize = 12_000;
+/// Production lines that a library may have, and a program.
+const MOST: usize = 9_000;
+const MOST_OF_PROGRAM: usize = 12_000;
 
 /// Crates in the longest chain of arrows. Each crate of it waits for the next to be compiled.
-const LONGEST: usize = 11;
+const LONGEST: usize = 10;
 
 /// Crates that may have an arrow to `gateway`: a change of the policy engine compiles them again, and all above.
-const MOST_USERS_OF_GATEWAY: usize = 7;
+const MOST_USERS_OF_GATEWAY: usize = 6;
 
 /// What users of the API depend on is not beside what the daemon is made of.
 const CLIENT: (&str, &str) = ("cofferdam-client", "clients/rust");
@@ -194,10 +195,11 @@ fn no_more_crates_know_the_gateway_than_may() {
 #[test]
 fn no_crate_is_larger_than_it_may_be() {
     for name in manifests().keys() {
-        let sources = sources(&directory(name).join("src"), &[]);
-        let lines: usize = sources.values().map(|text| text.lines().count()).sum();
+        let directory = directory(name).join("src");
+        let lines: usize = sources(&directory, &[]).values().map(|text| text.lines().count()).sum();
+        let most = if directory.join("lib.rs").exists() { MOST } else { MOST_OF_PROGRAM };
 
-        assert!(lines <= MOST, "{name} has {lines} lines: divide it");
+        assert!(lines <= most, "{name} has {lines} lines: divide it");
     }
 }
 
