@@ -168,6 +168,10 @@ struct CallTask {
     call: Arc<Call>,
     taken: Instant,
     client: Client,
+    /// The policy in force when the call began, for its decoding and its first decision.
+    ///
+    /// A call that has waited is decided again under the policy that is in force by then: see `renew` and `redeem` of the gateway.
+    policy: Arc<Policy>,
 }
 
 /// A call that may be executed now.
@@ -211,7 +215,7 @@ impl CallTask {
     async fn run(self, request: CallRequest) {
         let id = self.call.id;
         let access = access::of(&request);
-        let mut decoded = decode::decode(request, &self.limits(), &self.calls.gateway.policy());
+        let mut decoded = decode::decode(request, &self.limits(), &self.policy);
         if let Some(access) = &access {
             decoded.asked.operation = Some(access.name());
         }
@@ -233,8 +237,7 @@ impl CallTask {
     /// Returns the limits of the run's profile. A run that is gone has the defaults, because it gets no further call.
     fn limits(&self) -> Limits {
         let run = self.calls.runs.living_run(self.call.run);
-        let policy = self.calls.gateway.policy();
-        let profile = run.ok().and_then(|run| policy.profile(&run.spec().profile).map(limits));
+        let profile = run.ok().and_then(|run| self.policy.profile(&run.spec().profile).map(limits));
         profile.unwrap_or_default()
     }
 
@@ -336,7 +339,7 @@ impl CallTask {
         // Refused before the policy is asked, but recorded with its caller.
         let operation = decoded.operation?;
         self.check_agent(&decoded.agent_id, &spec)?;
-        self.calls.runs.check_deny_list(&spec, self.calls.gateway.policy().profile(&spec.profile))?;
+        self.calls.runs.check_deny_list(&spec, self.policy.profile(&spec.profile))?;
         // Calls that wait for a reviewer do not keep further calls from asking. Any other hold on the run does.
         run.check_asking()?;
         // Checked here, since the container has this directory even without a package.
@@ -345,7 +348,8 @@ impl CallTask {
         }
         times.queued();
 
-        let admission = self.calls.gateway.admit(&run.scope(), &caller, &self.call.id.to_string(), operation);
+        let call_id = self.call.id.to_string();
+        let admission = self.calls.gateway.admit(&self.policy, &run.scope(), &caller, &call_id, operation);
         times.decided();
         match admission {
             Admission::Refuse(refused) => {
@@ -426,7 +430,7 @@ impl CallTask {
         caller(&self.principal, self.call.run, spec)
     }
 
-    /// Returns true if the run's profile allows background processes.
+    /// Returns true if the run's profile allows background processes now, for the caller's next call.
     fn has_processes(&self, run: &Run) -> bool {
         let policy = self.calls.gateway.policy();
         let verdict = policy.profile(&run.spec().profile).and_then(|profile| profile.operation("process"));

@@ -93,11 +93,12 @@ impl CallTask {
         if operation.delivery().outlives_call() {
             return Err(awaiting(gateway, run, "processes and sessions do not wait for that"));
         }
-        let queued = self.calls.limits.wait_beside(caller, &run.spec().profile).map_err(|full| {
-            let metadata = awaiting(gateway, run, "").metadata;
-            let full = metadata.into_iter().fold(full, |full, (name, value)| full.with(name, value));
-            full.retry_after(TRY_AGAIN).with("retry_after_is", "estimated")
-        })?;
+        let queued =
+            self.calls.limits.wait_beside(&self.policy, caller, &run.spec().profile).map_err(|full| {
+                let metadata = awaiting(gateway, run, "").metadata;
+                let full = metadata.into_iter().fold(full, |full, (name, value)| full.with(name, value));
+                full.retry_after(TRY_AGAIN).with("retry_after_is", "estimated")
+            })?;
         Ok(Some(queued))
     }
 

@@ -214,7 +214,7 @@ mod tests {
 
     fn said(policy: &Policy, operation: Operation) -> (&'static str, String) {
         let gateway = Gateway::new(policy.clone(), TestClock::new());
-        match gateway.admit(&run("p"), &caller("worker"), "call", operation) {
+        match gateway.admit(&gateway.policy(), &run("p"), &caller("worker"), "call", operation) {
             Admission::Permit(permit) => {
                 let rules = permit.into_parts().bounds.path_rules.rules.len();
                 ("allow", rules.to_string())
@@ -277,7 +277,13 @@ mod tests {
       - { path: 'private/**', decision: ask, justification: Notes. }";
         let policy = load(rules).unwrap();
         let gateway = Gateway::new(policy, TestClock::new());
-        let asked = |operation| match gateway.admit(&run("p"), &caller("worker"), "call", operation) {
+        let asked = |operation| match gateway.admit(
+            &gateway.policy(),
+            &run("p"),
+            &caller("worker"),
+            "call",
+            operation,
+        ) {
             Admission::Ask(ticket) => ticket,
             other => panic!("{other:?}"),
         };

@@ -600,6 +600,7 @@ profiles: {p: {operations: {exec: allow, write: allow}, exec: {read_only_command
     );
     let gateway = Gateway::new(policy, TestClock::new());
     let rule = |profile: &str, role: &str, operation| match gateway.admit(
+        &gateway.policy(),
         &run(profile),
         &caller(role),
         "c",
