@@ -19,7 +19,7 @@ const ARROWS: [(&str, &str); 38] = [
     ),
     ("cli", "audit cofferdam-client doctor file-ops gateway jail mcp operations text timestamp wire"),
     ("cofferdam-client", "wire"),
-    ("containers", "text"),
+    ("containers", "jail text"),
     (
         "daemon",
         "admission anomaly audit audit-service bundles calls containers dialects doctor document executor gateway host-launch identity jail listener mcp oidc operations processes redact refusal runs store terminals timestamp webhook wire worker-protocol",

@@ -4,7 +4,7 @@
 //! [`weigh`] is the one place that judges this. A decision uses it, an explanation shows all of it, and a proposed
 //! policy is tried with it.
 
-use jail::SandboxPath;
+use jail::{RootMode, SandboxPath};
 use operations::{Operation, Reason};
 use timestamp::UnixMillis;
 
@@ -12,7 +12,7 @@ use crate::caller::Caller;
 use crate::decision::{Decision, Refusal, Risk, Verdict};
 use crate::exec::{self, Applied, ExecRuling};
 use crate::grants::{Holders, Permissions, Standing};
-use crate::policy::{Grant, Policy, Profile, Role, RootMode, Team, paths};
+use crate::policy::{Grant, Policy, Profile, Role, Team, paths};
 use crate::risk::risk_of;
 use crate::ruling::{Holder, How, Ruling, Says};
 use text::excerpt;

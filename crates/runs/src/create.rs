@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use audit::{Event, Kind};
 use gateway::Profile;
-use gateway::policy::{ContainerPaths, RootMode};
+use gateway::policy::ContainerPaths;
 use identity::{Principal, RunId};
+use jail::RootMode;
 use operations::Reason;
 use refusal::{Refusal, chain};
 use store::run::{Record, Spec, Workspace};

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use containers::MountSpec;
-use gateway::policy::RootMode;
 use gateway::{Policy, Profile};
 use identity::{Principal, RunId};
+use jail::RootMode;
 use operations::Reason;
 use redact::Redactor;
 use refusal::Refusal;

@@ -3,7 +3,8 @@
 use containers::ImageReference;
 use document::{At, Fields};
 use gateway::Policy;
-use gateway::policy::{RootMode, has_own_kernel};
+use gateway::policy::has_own_kernel;
+use jail::RootMode;
 use runs::PoolEntry;
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jail::{Access, PathRefusal, SandboxPath};
+use jail::{Access, PathRefusal, RootMode, SandboxPath};
 use operations::{Exec, Operation, Process, ProcessProgram, Reason, Session, SessionInput, Shell};
 
 use super::effects::{Effect, effect};
@@ -10,7 +10,7 @@ use super::environment::{not_allowed, redirected};
 use super::read_only::{self, DoesMore};
 use super::see_through::Seen;
 use crate::decision::Verdict;
-use crate::policy::{ExecRule, Profile, RootMode};
+use crate::policy::{ExecRule, Profile};
 use text::excerpt;
 
 /// Ruling of a profile's `exec` section on one command.

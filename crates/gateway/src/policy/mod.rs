@@ -41,10 +41,7 @@ use sha2::{Digest, Sha256};
 
 pub use anomalies::{Anomalies, AnomalyAction, AnomalyRule, AnomalySetting, Severity};
 pub use holding::{EXEC_READ_ONLY, Grant};
-pub use model::{
-    Author, CallBounds, ContainerLimits, ContainerPaths, ExecPolicy, Profile, RootMode, TmpMode,
-    WorkspaceMode,
-};
+pub use model::{Author, CallBounds, ContainerLimits, ContainerPaths, ExecPolicy, Profile};
 pub use own_kernel::has_own_kernel;
 pub(crate) use own_risk::default_risk;
 pub use paths::ProfilePathRule;

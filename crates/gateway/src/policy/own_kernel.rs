@@ -1,6 +1,8 @@
 //! Runtimes that give a container a separate kernel, and the settings that they do not support.
 
-use super::model::{Background, ContainerPaths, Profile, RootMode};
+use jail::RootMode;
+
+use super::model::{Background, ContainerPaths, Profile};
 use crate::decision::Verdict;
 use document::At;
 

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use jail::{MountMode, RootMode, TmpMode};
 use operations::deny::DenyList;
 use operations::{Bounds, CommandLimits, Exec, transport};
 
 use super::holding::EXEC_READ_ONLY;
-use super::model::{
-    Author, Background, CallBounds, ContainerLimits, ContainerPaths, ExecPolicy, Profile, RootMode, TmpMode,
-    WorkspaceMode,
-};
+use super::model::{Author, Background, CallBounds, ContainerLimits, ContainerPaths, ExecPolicy, Profile};
 use super::names;
 use super::own_risk::default_risk;
 use super::paths;
@@ -61,7 +59,7 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
         "approvals",
         "commit",
     ]);
-    let modes = [("read-only", WorkspaceMode::ReadOnly), ("read-write", WorkspaceMode::ReadWrite)];
+    let modes = [("read-only", MountMode::ReadOnly), ("read-write", MountMode::ReadWrite)];
     let risk = fields.get("risk").map_or_else(BTreeMap::new, risks);
     let exec = exec(&section(&fields, "exec", &EXEC), fields.get("exec"));
     let approvals = approvals(fields.get("approvals"));
@@ -78,10 +76,7 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
             .get("allowed_images")
             .map_or_else(Vec::new, |at| at.items().iter().filter_map(|item| reference(item, true)).collect()),
         runtime: fields.get("runtime").and_then(|at| reference(at, false)),
-        workspace: fields
-            .get("workspace")
-            .and_then(|at| at.one_of(&modes))
-            .unwrap_or(WorkspaceMode::ReadOnly),
+        workspace: fields.get("workspace").and_then(|at| at.one_of(&modes)).unwrap_or(MountMode::ReadOnly),
         root,
         root_in_user_namespace: fields.flag_or("root_in_user_namespace", false),
         tmp: fields.get("tmp").and_then(|at| at.one_of(&TMP)).unwrap_or_default(),
