@@ -159,7 +159,7 @@ pub struct ExecPolicy {
     pub background: Background,
     /// Time after which a command is ended if its call sets none, seconds.
     pub default_timeout_s: u64,
-    /// Longest time that a call may set, seconds; never more than [`operations::Exec::LONGEST_TIMEOUT`].
+    /// Longest time that a call may set, seconds; never more than [`operations::CommandLimits::LONGEST_TIMEOUT`].
     pub max_timeout_s: u64,
 }
 

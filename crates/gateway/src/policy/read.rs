@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jail::{MountMode, RootMode, TmpMode};
 use operations::deny::DenyList;
-use operations::{Bounds, CommandLimits, Exec, transport};
+use operations::{Bounds, CommandLimits, transport};
 
 use super::holding::EXEC_READ_ONLY;
 use super::model::{Author, Background, CallBounds, ContainerLimits, ContainerPaths, ExecPolicy, Profile};
@@ -272,8 +272,9 @@ fn exec(section: &Section<'_>, at: Option<&At<'_>>) -> ExecPolicy {
     };
     let env = variables("env", true, "must be the name of an environment variable, or \"*\" for any");
     let env_paths = variables("env_paths", false, "must be the name of an environment variable");
-    let (longest, default) = (Exec::LONGEST_TIMEOUT.as_secs(), Exec::DEFAULT_TIMEOUT.as_secs());
-    let max_timeout_s = section.number_or("max_timeout_s", 1..=longest, Exec::MAX_TIMEOUT.as_secs());
+    let (longest, default) =
+        (CommandLimits::LONGEST_TIMEOUT.as_secs(), CommandLimits::DEFAULT_TIMEOUT.as_secs());
+    let max_timeout_s = section.number_or("max_timeout_s", 1..=longest, CommandLimits::MAX_TIMEOUT.as_secs());
     let default_timeout_s = section.number_or("default_timeout_s", 1..=longest, default.min(max_timeout_s));
     if let Some(at) = at.filter(|_| default_timeout_s > max_timeout_s) {
         at.problem(format!(
