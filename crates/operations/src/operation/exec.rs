@@ -239,7 +239,7 @@ impl Describe for Exec {
         (Vec::new(), None)
     }
 
-    fn timeout(&self) -> Option<Duration> {
+    fn command_timeout(&self) -> Option<Duration> {
         Some(self.timeout)
     }
 

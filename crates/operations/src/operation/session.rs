@@ -118,7 +118,7 @@ impl Describe for Session {
         Vec::new()
     }
 
-    fn timeout(&self) -> Option<Duration> {
+    fn command_timeout(&self) -> Option<Duration> {
         Some(self.timeout)
     }
 

@@ -107,7 +107,7 @@ impl Describe for Shell {
         self.stdin_file.as_ref()
     }
 
-    fn timeout(&self) -> Option<Duration> {
+    fn command_timeout(&self) -> Option<Duration> {
         Some(self.timeout)
     }
 
