@@ -34,7 +34,7 @@ cargo_tool() {
 ensure_python_tools() {
     if [[ -x $PYTHON_TOOLS/bin/buf ]] && grpcurl_binary >/dev/null; then return 0; fi
     if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
-        install_packages "A private place for Python tools" python3-venv || return 1
+        install_packages "A private environment for Python tools" python3-venv || return 1
     fi
     step "Installing buf and grpcurl" make_python_tools
 }
@@ -86,7 +86,7 @@ ensure_node20() {
 ensure_packages() {
     if cmp -s "$3" "$2/requirements.txt"; then return 0; fi
     if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
-        install_packages "A private place for Python packages" python3-venv || return 1
+        install_packages "A private environment for Python packages" python3-venv || return 1
     fi
     step "Installing $1" make_packages "$2" "$3" "${4:-python3}" && return 0
     complain "PyPI, or the index that pip is configured for, did not give the packages of $3."

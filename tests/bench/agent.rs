@@ -1,4 +1,4 @@
-//! What the agent costs while nobody calls it.
+//! Measures the guest while no call uses it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The audit log: what the writer takes, what a call pays for it, and how quickly a long log is found through.
+//! Measures the audit log: the writer's throughput, its share of a call's time, and queries of a long log.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What every part of the benchmark plays on: a daemon, one run, and what is in its workspace.
+//! The stage of every part of the benchmark: a daemon, one run, and the contents of its workspace.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,4 +1,4 @@
-//! What is said of ratios beside those of a baseline, and where one is stored.
+//! Judges ratios against those of a baseline, and names the file of each baseline.
 
 #[path = "runs/baseline.rs"]
 mod baseline;

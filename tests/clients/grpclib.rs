@@ -1,4 +1,4 @@
-//! The real grpclib, which speaks HTTP/2 by itself and not by gRPC's own library, with default options.
+//! Tests the real grpclib, which implements HTTP/2 without gRPC's own library, with default options.
 
 use harness::{Certificates, Daemon, RunHandle, Setup, v1};
 

@@ -1,4 +1,4 @@
-//! The real `grpcurl`: what it lists, and calls in the JSON form that the API promises to keep.
+//! Tests the real `grpcurl`: its lists, and calls in the JSON form that the API promises to keep.
 
 use std::path::{Path, PathBuf};
 

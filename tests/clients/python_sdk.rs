@@ -56,7 +56,7 @@ async fn the_scenarios_of_all_sdks_hold_blocking_and_asynchronous() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_status_becomes_the_error_that_fits() {
+async fn each_status_becomes_its_error() {
     pass("errors").await;
 }
 

@@ -131,7 +131,7 @@ async fn files_and_directories_of_any_size_outlive_connections_and_daemons() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_archive_out_of_a_run_that_lies_leads_nowhere() {
+async fn a_false_archive_from_a_run_leads_nowhere() {
     pass("archive").await;
 }
 

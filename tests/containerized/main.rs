@@ -86,7 +86,7 @@ fn the_main_job_is_done_between_containers() {
 }
 
 #[test]
-fn clients_are_told_apart_by_their_user() {
+fn clients_are_identified_by_their_user() {
     let mut stack = Stack::up();
     let create = &["run", "create", "--profile", "review", "--managed"];
     for client in [REVIEWER, 4999] {

@@ -185,7 +185,7 @@ async fn every_cell_of_methods_and_roles_and_transports_is_as_the_table_says() {
 
 /// In the clear, on this host alone: tokens of all kinds and no other credential.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_cell_of_methods_and_roles_is_as_the_table_says_in_the_clear_as_well() {
+async fn every_cell_of_methods_and_roles_is_as_the_table_says_in_the_clear() {
     let (names, issuer) = (all_roles(), Issuer::default());
     let config = issuer.config_with_file(&grants(&names));
     let tcp = "address: '127.0.0.1:0', plaintext: true, tokens: {}".to_owned();
@@ -205,7 +205,7 @@ async fn every_cell_of_methods_and_roles_is_as_the_table_says_in_the_clear_as_we
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_listener_takes_what_its_configuration_names() {
+async fn a_listener_accepts_the_configured_credentials() {
     let certificates = Certificates::make(&["ci"]);
     let config = "access: [{ certificate: ci, roles: [auditor] }]\n";
     // Certificates alone: nobody without one has a connection, and no token is accepted.

@@ -1,4 +1,4 @@
-//! Anomalies, from the call that looks wrong to the webhook that says so.
+//! Tests anomaly detection, from the suspicious call to the webhook that reports it.
 
 use std::path::Path;
 
@@ -170,7 +170,7 @@ async fn restarted(daemon: &mut Daemon, run: RunHandle) -> RunHandle {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_loop_freezes_its_run_over_restarts_until_an_operator_lets_it_go() {
+async fn a_loop_freezes_its_run_over_restarts_until_an_operator_releases_it() {
     let (mut daemon, mut run) = daemon(LOOP_FREEZES, String::new()).await;
     let ticks = daemon.roots().join("w/ticks");
     let counted = || std::fs::read(&ticks).map_or(0, |ticks| ticks.len());
@@ -237,7 +237,7 @@ async fn repeat(run: &mut RunHandle) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_webhook_is_told_with_a_valid_signature_again_after_failures_and_across_a_restart() {
+async fn a_webhook_gets_signed_alerts_after_failures_and_across_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let (port, mut requests) = receiver().await;
     let config = webhook(port, &secret(directory.path()), "");
@@ -288,7 +288,7 @@ async fn alert_now(clients: &mut Clients, is: impl Fn(&v1::Alert) -> bool) -> v1
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_webhook_that_never_works_is_given_up_and_said_to_be() {
+async fn a_webhook_that_always_fails_is_given_up_and_reported() {
     let directory = tempfile::tempdir().unwrap();
     let (port, mut requests) = receiver().await;
     let config = webhook(port, &secret(directory.path()), ", attempts: 2");
@@ -308,7 +308,7 @@ async fn a_webhook_that_never_works_is_given_up_and_said_to_be() {
 
 /// The detector waits for nobody, and nobody for it: calls are answered while the webhook's connection stays open.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_that_never_answers_holds_up_no_call() {
+async fn a_receiver_that_never_answers_delays_no_call() {
     let directory = tempfile::tempdir().unwrap();
     let (port, mut requests) = receiver().await;
     let config = webhook(port, &secret(directory.path()), ", timeout: 60s");
@@ -359,7 +359,7 @@ async fn a_reload_changes_the_rules_and_a_bad_one_does_not() {
 
 /// What a role does not have, what a team denies and what was revoked; and calls that go on over a limit.
 #[tokio::test(flavor = "multi_thread")]
-async fn asking_for_what_is_not_held_and_going_on_over_a_limit_raise_alerts() {
+async fn attempted_escalations_and_calls_over_a_limit_raise_alerts() {
     let text = "
 profiles:
   p:
@@ -400,7 +400,7 @@ anomalies:
     }
     let raised = alert(&mut run.clients, |alert| alert.rule == "permission_escalation").await;
     assert_eq!((raised.count, raised.severity()), (3, v1::alert::Severity::High), "{raised:?}");
-    let agent = raised.summary.contains("attempts to have what was not given");
+    let agent = raised.summary.contains("attempts to use rights that were not granted");
     assert!(agent, "{}", raised.summary);
 
     run.ok(calls::read("a.txt")).await;

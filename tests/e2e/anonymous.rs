@@ -1,4 +1,4 @@
-//! Who may call what: nobody but root and the daemon's own user, unless the operator says so.
+//! Tests callers without a role: only root and the daemon's own user may call methods, unless the operator says otherwise.
 
 use harness::{Clients, Daemon, Setup, as_user, reason, v1};
 use prost::Message as _;

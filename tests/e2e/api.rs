@@ -1,4 +1,4 @@
-//! What every gRPC client expects to find: health, and reflection in both versions.
+//! Tests the services that every gRPC client expects: health, and reflection in both versions.
 
 use harness::{Daemon, requests, v1};
 use tonic_health::pb::HealthCheckRequest;

@@ -1,4 +1,4 @@
-//! Consent: given once, by the right person, for exactly what was shown.
+//! Tests consent: given once, by the right person, for exactly the shown call.
 
 use harness::v1::approval::State;
 use harness::v1::call_response::Status;
@@ -129,7 +129,7 @@ async fn requester_cannot_approve_own_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_is_cancelled_takes_its_approval_along() {
+async fn cancelling_a_call_cancels_its_approval() {
     let daemon = Daemon::start().await;
     let mut run = review(&daemon).await;
 
@@ -153,7 +153,7 @@ async fn a_call_that_is_cancelled_takes_its_approval_along() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn consent_covers_what_was_shown_and_nothing_else() {
+async fn consent_covers_only_the_shown_call() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[FILE, ("job.sh", "echo harmless\n")]);
     let mut run = daemon.run("review", &workspace).await;
@@ -200,11 +200,11 @@ async fn call_that_would_fail_asks_no_reviewer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_that_changes_meanwhile_is_asked_again() {
-    let review_policy = include_str!("../../crates/gateway/policies/review.yaml");
+async fn a_policy_that_changes_meanwhile_decides_again() {
+    let review_policy = include_str!("../../crates/policy/policies/review.yaml");
     let policy = vec![
         ("review.yaml", review_policy.to_owned()),
-        ("roles.yaml", include_str!("../../crates/gateway/policies/roles.yaml").to_owned()),
+        ("roles.yaml", include_str!("../../crates/policy/policies/roles.yaml").to_owned()),
     ];
     let daemon = Daemon::start_with(Setup { policy, ..Default::default() }).await;
     let mut run = review(&daemon).await;

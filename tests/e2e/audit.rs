@@ -1,4 +1,4 @@
-//! The audit log as its readers have it: found by what it says, exported, followed by many.
+//! Tests the audit log for its readers: queries, exports, and many followers.
 
 use harness::v1::query_events_request::Order;
 use harness::v1::result::Kind as Answer;

@@ -249,7 +249,7 @@ async fn names_that_nothing_has_are_not_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_is_too_large_is_refused_and_the_next_one_taken() {
+async fn a_message_that_is_too_large_is_refused_and_the_next_one_accepted() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("open")).await;
     let status = run.call(calls::write("big.txt", &"x".repeat(5 << 20))).await.unwrap_err();

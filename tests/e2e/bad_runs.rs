@@ -1,4 +1,4 @@
-//! Runs that cannot be made: each a clear error with a stable reason, and nothing half-made left behind.
+//! Tests runs that cannot be created: each is a clear error with a stable reason, and leaves nothing.
 
 use harness::v1::{self, CreateRunRequest};
 use harness::{Daemon, Image, Setup, calls, reason, record, requests};

@@ -210,7 +210,7 @@ async fn a_waiting_call_ends_with_its_client_its_run_and_within_its_bounds() {
     assert!(full.get_details_retry_info().unwrap().retry_delay.is_some());
     assert_eq!(full.get_details_error_info().unwrap().metadata["approval_id"], asked.approval_id);
 
-    // A client that goes away takes its call along if it said so, and makes room.
+    // A client that disconnects cancels its call if it said so, and frees a slot.
     leaving.abort();
     assert_eq!(run.outcome(&of_leaving).await.error.unwrap().reason, "CANCELLED");
     let cancelled = begin(&run, touch("cancelled"));

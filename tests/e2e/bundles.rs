@@ -59,7 +59,7 @@ fn python(key: &str, files: &[&Path]) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bundle_goes_round_and_bending_any_member_is_found() {
+async fn a_bundle_verifies_and_tampering_with_any_member_is_found() {
     let daemon = Daemon::start().await;
     let workspace = daemon.repository("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("open", &workspace).await;

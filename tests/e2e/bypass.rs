@@ -27,7 +27,7 @@ async fn all_refused(lines: &[&[&str]]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn find_does_not_run_what_is_denied() {
+async fn find_does_not_run_denied_programs() {
     all_refused(&[
         &["find", ".", "-exec", "rm", "{}", ";"],
         &["find", ".", "-execdir", "rm", "{}", "+"],
@@ -38,7 +38,7 @@ async fn find_does_not_run_what_is_denied() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrapper_hides_nothing() {
+async fn wrapped_commands_are_seen() {
     all_refused(&[
         &["env", "rm", "keep.txt"],
         &["env", "-S", "rm keep.txt"],
@@ -61,7 +61,7 @@ async fn a_name_is_known_in_any_case_and_at_any_path() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_binary_of_many_programs_is_seen_through() {
+async fn a_multi_call_binary_is_seen_through() {
     all_refused(&[
         &["busybox", "rm", "keep.txt"],
         &["busybox", "env", "RM", "keep.txt"],

@@ -82,7 +82,7 @@ async fn a_file_that_grows_while_it_is_packed_has_the_length_that_it_had() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_becomes_shorter_while_it_is_packed_ends_the_archive_with_words() {
+async fn a_file_that_shrinks_while_it_is_packed_ends_the_archive_with_an_error() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     tree(&mut run).await;
@@ -131,7 +131,7 @@ fn honest() -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_lies_about_its_size_is_refused_and_leaves_nothing() {
+async fn a_member_with_a_false_size_is_refused_and_leaves_nothing() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     let text = b"some text that is longer than a block, ".repeat(100);

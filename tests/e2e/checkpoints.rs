@@ -80,7 +80,7 @@ async fn checkpoints_are_signed_sent_rotated_and_tell_a_rollback() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn checkpoints_are_posted_until_they_are_taken_the_last_one_at_the_stop() {
+async fn checkpoints_are_posted_until_they_are_accepted_and_the_last_one_at_the_stop() {
     let elsewhere = tempfile::tempdir().unwrap();
     let (port, mut posts) = receiver().await;
     let webhook = format!(

@@ -331,7 +331,7 @@ async fn the_doctor_says_what_this_host_can_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_record_is_shown_with_times_and_without_what_is_not_there() {
+async fn the_record_is_shown_with_times_and_without_missing_values() {
     let daemon = Daemon::start().await;
     let id = run(&daemon).await;
     out(&daemon, &["permission", "grant", "--agent", "alice", "--operation", "read", "--reason", "a try"])
@@ -448,9 +448,9 @@ async fn processes_with_the_longest_arguments_are_found_by_their_tags() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_takes_the_limits_of_the_daemon_s_own_profile_and_the_costs_of_a_file() {
+async fn a_plan_uses_the_limits_of_the_daemons_profile_and_the_costs_of_a_file() {
     let profile = "profiles: {tiny: {operations: {read: allow}, limits: {memory_mib: 64, cpu_millis: 250, pids: 16, disk_mib: 8}}}\n";
-    let roles = include_str!("../../crates/gateway/policies/roles.yaml").to_owned();
+    let roles = include_str!("../../crates/policy/policies/roles.yaml").to_owned();
     let policy = vec![("tiny.yaml", profile.to_owned()), ("roles.yaml", roles)];
     let daemon = Daemon::start_with(Setup { policy, ..Default::default() }).await;
     let host = ["--cores", "8", "--memory", "64G", "--pids", "100000", "--disk", "1T"];

@@ -1,4 +1,4 @@
-//! A line of one plain command does what it does in a shell, whichever way it is run.
+//! Tests that a line of one plain command has the same result as in a shell, in each way to run it.
 
 use std::path::Path;
 
@@ -207,7 +207,7 @@ fn in_directory(operation: v1::operation::Kind, directory: &str) -> v1::operatio
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plain_line_does_what_it_does_in_a_shell() {
+async fn a_plain_line_has_the_same_result_as_in_a_shell() {
     let daemon = Daemon::start().await;
     let mut differences = Vec::new();
     for profile in ["open", "harness"] {

@@ -1,4 +1,4 @@
-//! How much at once: real commands in a real container, and places that come back whatever becomes of a call.
+//! Tests the number of calls at once: real commands in a real container, and slots that are returned however a call ends.
 
 use std::time::Duration;
 
@@ -149,7 +149,7 @@ async fn call_without_a_slot_is_refused_with_retry_time() {
     assert_eq!(metadata["retry_after_is"], "estimated");
     assert!(refused.message().contains("2 calls of this run run already"), "{}", refused.message());
 
-    // In an agent's tongue it is an answer that a model can read.
+    // In an agent's dialect it is an answer that a model can read.
     let dialect = v1::DialectCall {
         dialect: "native".to_owned(),
         name: "read_file".to_owned(),
@@ -181,7 +181,7 @@ async fn call_without_a_slot_is_refused_with_retry_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_place_comes_back_whatever_becomes_of_a_call() {
+async fn a_slot_is_returned_however_its_call_ends() {
     let daemon = Daemon::start_with(setup("{ run: 2, principal: 99, waiting: 9, wait_s: 300 }", "")).await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("p", &workspace).await;

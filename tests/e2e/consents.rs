@@ -1,4 +1,4 @@
-//! Consent that several people give, and consent that is remembered: how far each goes, and no further.
+//! Tests consent by several people, and remembered consent: their exact extent.
 
 use harness::v1::approval::{Remember, State};
 use harness::v1::call_response::Status;
@@ -98,7 +98,7 @@ async fn a_critical_call_needs_several_directors_and_one_denial_is_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_prefix_is_remembered_for_its_run_and_lets_through_what_begins_like_it() {
+async fn a_prefix_is_remembered_for_its_run_and_covers_commands_that_begin_with_it() {
     let daemon = Daemon::start_with(setup("{remember: [digest, prefix], freeze: false}", "")).await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("p", &workspace).await;
@@ -166,7 +166,7 @@ async fn exactly_this_is_remembered_until_a_file_or_the_policy_changes_or_the_ru
     std::fs::write(workspace.join("data"), "b\na\n").unwrap();
     run.asks(count()).await;
 
-    // Another policy: what was remembered has ended, also when the former one comes back.
+    // Another policy: what was remembered has ended, also when the earlier one comes back.
     let file = daemon.policy_dir().join("profile.yaml");
     let before = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, before.replace("[CI, PATH]", "[CI]")).unwrap();

@@ -202,7 +202,7 @@ async fn once_the_busybox_is_there_runs_start_without_another_daemon() {
 
 /// As `docker image prune --all` does when no run uses it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_default_image_that_the_engine_has_lost_is_made_again() {
+async fn a_default_image_that_the_engine_has_lost_is_imported_again() {
     let directory = tempfile::tempdir().unwrap();
     let busybox = directory.path().join("busybox");
     let own = [std::fs::read(BUSYBOX).unwrap(), std::process::id().to_ne_bytes().to_vec()].concat();

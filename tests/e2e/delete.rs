@@ -77,7 +77,7 @@ async fn a_deleted_file_is_in_the_trash_until_the_run_is_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn huge_file_is_deleted_for_good_with_consent() {
+async fn huge_file_is_deleted_permanently_with_consent() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("huge", "")]);
     fs::File::options()
@@ -89,7 +89,7 @@ async fn huge_file_is_deleted_for_good_with_consent() {
     let (approval, response) = run.consented(delete("huge")).await;
     assert_eq!(
         approval.preview,
-        "the run's trash has no room for it, so it will be GONE FOR GOOD: the file @project/huge, \
+        "the run's trash has no space for it, so it will be GONE FOR GOOD: the file @project/huge, \
          314572800 bytes, too many to be read\n"
     );
     let Some(Answer::Delete(deleted)) = response.kind().cloned() else {

@@ -1,4 +1,4 @@
-//! The image of `images/dev`: what is in it, and what must not be.
+//! Tests the contents of the image of `images/dev`.
 
 use std::process::Command;
 

@@ -358,7 +358,7 @@ fn arguments_of(dialect: &str, tool: &str) -> &'static [&'static str] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_its_time_has_ended_is_told_with_that_time() {
+async fn a_command_that_timed_out_is_rendered_with_its_timeout() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run("open", &daemon.workspace("w", &[])).await;
     for (dialect, tool, arguments) in [

@@ -108,7 +108,7 @@ async fn transfers_refuse_like_write_and_read_and_are_recorded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_lies_leaves_nothing_and_changes_nothing() {
+async fn a_false_stream_leaves_nothing_and_changes_nothing() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     run.upload("f", b"old").await;
@@ -149,7 +149,7 @@ async fn a_stream_that_lies_leaves_nothing_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upload_that_ends_early_in_order_is_not_taken_for_the_whole() {
+async fn an_upload_that_ends_early_is_not_accepted_as_whole() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     let content = bytes(3 * MIB);
@@ -184,7 +184,7 @@ async fn the_end_of_a_run_ends_an_upload_that_broke_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upload_that_breaks_off_goes_on_where_it_was() {
+async fn an_interrupted_upload_is_resumed_at_its_offset() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     let content = bytes(9 * MIB);

@@ -9,7 +9,7 @@ fn timed(argv: &[&str], timeout_ms: u64) -> Operation {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_deny_list_is_off_in_both_places_and_the_record_is_whole() {
+async fn the_deny_list_is_off_in_gateway_and_guest_and_the_record_is_whole() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     run.ok(calls::write("a.txt", "a")).await;
@@ -46,7 +46,7 @@ async fn the_deny_list_is_off_in_both_places_and_the_record_is_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_leaves_something_is_told_of_processes_where_there_are_any() {
+async fn a_command_that_leaves_processes_gets_a_hint_if_the_profile_has_processes() {
     let stays = "profiles:\n  stays:\n    workspace: read-write\n    operations: { shell: allow, process: allow }\n    \
         exec: { default: allow }\n  none:\n    workspace: read-write\n    operations: { shell: allow }\n    \
         exec: { default: allow }\nroles: { director: { allow: \"*\" } }\n";

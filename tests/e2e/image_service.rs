@@ -110,7 +110,7 @@ async fn run_in(daemon: &Daemon, image: &Image) -> Result<RunHandle, Status> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_root_file_system_becomes_an_image_that_is_listed_and_on_record() {
+async fn a_root_file_system_becomes_a_listed_and_recorded_image() {
     let daemon = Daemon::start().await;
     let mut clients = daemon.connect().await;
     let image = named("rootfs");
@@ -144,7 +144,7 @@ async fn a_root_file_system_becomes_an_image_that_is_listed_and_on_record() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_archive_of_the_engine_comes_back_under_the_one_name() {
+async fn an_archive_of_the_engine_is_imported_under_the_given_name() {
     let daemon = Daemon::start().await;
     let mut clients = daemon.connect().await;
     let original = Image::of_files("saved", &[("motd", "saved\n")], &[]);
@@ -159,7 +159,7 @@ async fn an_archive_of_the_engine_comes_back_under_the_one_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tars_that_lie_leave_nothing_and_are_on_record() {
+async fn false_tars_leave_nothing_and_are_on_record() {
     let config = "images: { max_size: 1MiB }\n".to_owned();
     let daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
     let mut clients = daemon.connect().await;

@@ -67,7 +67,7 @@ async fn the_run_s_user_has_a_name_and_git_an_identity_in_every_image() {
 /// Where an image has a link there, the engine follows it within the container, and nothing of the host's or the workspace's is
 /// touched.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_s_links_lead_the_accounts_nowhere_else() {
+async fn links_of_an_image_do_not_redirect_the_account_files() {
     let image =
         Image::of_links("links", &[("etc/passwd", "../accounts/users"), ("etc/group", "/accounts/groups")]);
     let daemon = Daemon::start().await;

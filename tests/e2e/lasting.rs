@@ -76,7 +76,7 @@ async fn a_longer_ttl_holds_from_the_answer_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn extensions_that_race_with_the_end_live_on_or_say_that_it_is_over() {
+async fn extensions_that_race_with_the_end_take_effect_or_report_the_end() {
     let daemon = Daemon::start().await;
     for round in 0..6_u32 {
         let run = daemon.run_on(lasting(SECOND)).await;
@@ -139,7 +139,7 @@ async fn leases_and_ttls_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_paused_run_keeps_its_memory_and_its_ttl_goes_on() {
+async fn a_paused_run_keeps_its_memory_and_its_ttl_continues() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(lasting(600 * SECOND)).await;
     // What it holds is in its memory and nowhere else.

@@ -1,4 +1,4 @@
-//! Runs while they live: what is mounted how, how many calls at once, and when they end by themselves.
+//! Tests living runs: their mounts, the number of calls at once, and their end by time.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
@@ -120,7 +120,7 @@ async fn a_run_ends_when_it_is_old_or_idle() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_takes_as_many_runs_as_it_may_and_pages_them() {
+async fn runs_of_a_daemon_are_bounded_and_paged() {
     let config = "limits: { runs: 3 }\n".to_owned();
     let daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
     let mut runs = Vec::new();
@@ -153,7 +153,7 @@ async fn a_daemon_takes_as_many_runs_as_it_may_and_pages_them() {
 
 /// Several clients at once end a run that is ending anyway, at each moment of its end, and none of them is refused.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_is_ended_and_deleted_by_many_at_once_whatever_it_does() {
+async fn many_clients_end_and_delete_a_run_at_once() {
     let daemon = Daemon::start().await;
     let clients = daemon.connect().await;
     let cases = ["ready", "expires", "fails", "fails", "fails", "fails", "stops"];

@@ -13,7 +13,7 @@ const WITHIN: Duration = Duration::from_secs(60);
 
 /// Forty runs, a hundred with `COFFERDAM_LONG`.
 #[tokio::test(flavor = "multi_thread")]
-async fn memory_is_given_back_when_a_crowd_of_runs_has_gone() {
+async fn memory_is_returned_after_a_crowd_of_runs() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("open")).await;
     run.exec(&["true"]).await;

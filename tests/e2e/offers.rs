@@ -98,7 +98,7 @@ fn of_run(found: &Rows, profile: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_container_offers_what_the_table_says_beside_a_plain_one() {
+async fn a_container_has_the_features_of_the_table_beside_a_plain_one() {
     let table = table();
     let beside = plain(&debian(), &harness::offers());
     let names: BTreeSet<&str> = beside.keys().map(String::as_str).collect();
@@ -127,7 +127,7 @@ async fn a_container_offers_what_the_table_says_beside_a_plain_one() {
 
 /// An image without any file has less to write to, and nothing else less.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_of_nothing_offers_the_same() {
+async fn an_empty_image_offers_the_same() {
     let nothing = Image::of_files("offers-nothing", &[("motd", "x")], &[]);
     let linked = Image::of_links(
         "offers-links",

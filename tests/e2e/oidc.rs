@@ -1,4 +1,4 @@
-//! Tokens of an issuer: who they name, what they open, and what becomes of them when its keys change.
+//! Tests tokens of an issuer: their principals, the methods that they open, and changes of the issuer's keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const GRANTS: &str = "{ claim: groups, value: ml, roles: [orchestrator], profile
     { claim: groups, value: audit, roles: [auditor] }, { claim: sub, value: root, roles: [operator] }";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn j6_a_token_of_an_issuer_opens_what_its_claims_are_worth_and_is_on_record_by_its_subject() {
+async fn j6_a_token_of_an_issuer_opens_the_methods_of_its_claims_and_its_subject_is_on_record() {
     let (issuer, certificates) = (Issuer::default(), Certificates::make(&[]));
     let config = format!("log: {{ level: debug }}\n{}", issuer.config_with_file(GRANTS));
     let daemon =
@@ -217,7 +217,7 @@ async fn doctor(daemon: &Daemon) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn j7_the_doctor_tells_of_each_issuer_whether_its_keys_can_be_had() {
+async fn j7_the_doctor_reports_for_each_issuer_if_its_keys_can_be_fetched() {
     let issuer = Issuer::default();
     // It takes connections and says nothing.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! Each form of a patch through the API: its reviewer sees what happens, and what does not fit asks nobody.
+//! Tests each form of a patch through the API: its reviewer sees the effect, and a patch that does not fit asks no reviewer.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ async fn with_consent(run: &mut RunHandle, change: Change) -> (String, v1::Patch
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_form_of_a_patch_changes_what_its_reviewer_saw() {
+async fn each_form_of_a_patch_has_the_effect_that_its_reviewer_saw() {
     let daemon = Daemon::start().await;
     let files =
         [("a.txt", "one\ntwo\n"), ("gone.txt", "bye\n"), ("w.md", "---\ntitle: t # kept\n---\nbody\n")];

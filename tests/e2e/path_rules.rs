@@ -105,7 +105,7 @@ fn with_input(path: &str) -> Operation {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_operation_is_held_to_the_rules_by_each_name_of_a_file() {
+async fn rules_apply_to_each_operation_by_each_name_of_a_file() {
     let (_daemon, mut run) = start().await;
     let mut wrong = Vec::new();
     for (operation, expected) in [

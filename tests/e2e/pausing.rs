@@ -152,7 +152,7 @@ async fn a_paused_run_that_is_stopped_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reviewer_s_answer_waits_until_the_run_goes_on() {
+async fn a_reviewers_answer_waits_until_the_run_resumes() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("review", &workspace).await;
@@ -170,7 +170,7 @@ async fn a_reviewer_s_answer_waits_until_the_run_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_its_run_takes_along_has_failed() {
+async fn a_command_that_ends_with_its_run_has_failed() {
     let daemon = Daemon::start().await;
     for paused in [false, true] {
         let workspace = daemon.workspace(if paused { "paused" } else { "ready" }, &[]);

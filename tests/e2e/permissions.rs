@@ -1,4 +1,4 @@
-//! Permissions given and taken at run time, and what policy says and would say.
+//! Tests permissions that are granted and revoked at run time, explanations and replays.
 
 use harness::v1::call_response::Status as CallStatus;
 use harness::v1::decide_approval_request::Decision;
@@ -127,7 +127,7 @@ async fn a_permission_that_makes_no_sense_is_refused_and_leaves_no_trace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_explanation_says_what_a_call_then_meets() {
+async fn an_explanation_equals_the_decision_of_the_call() {
     let daemon = Daemon::start().await;
     let mut run = review(&daemon).await;
     for operation in [
@@ -161,7 +161,7 @@ async fn an_explanation_says_what_a_call_then_meets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replay_lists_what_would_change_and_says_what_it_cannot_judge() {
+async fn a_replay_lists_changed_decisions_and_calls_that_it_cannot_judge() {
     let daemon = Daemon::start().await;
     let mut run = review(&daemon).await;
     run.ok(calls::read("docs/a.md")).await;
@@ -229,7 +229,7 @@ async fn a_profile_that_is_silent_gives_the_least_role_and_a_policy_without_that
     };
     let unnamed = v1::CreateRunRequest { role: String::new(), ..requests::managed("p") };
 
-    let shipped = include_str!("../../crates/gateway/policies/roles.yaml");
+    let shipped = include_str!("../../crates/policy/policies/roles.yaml");
     let daemon = Daemon::start_with(roles(shipped)).await;
     let mut run = daemon.run_on(unnamed.clone()).await;
     assert_eq!(run.run.role, "worker");
@@ -243,7 +243,7 @@ async fn a_profile_that_is_silent_gives_the_least_role_and_a_policy_without_that
 
 /// What is said in POLICY.md: names are compared, and a link is another name.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_revocation_by_path_is_one_by_name_and_a_link_is_another() {
+async fn a_revocation_by_path_covers_the_name_and_not_another_link() {
     let daemon = Daemon::start().await;
     let mut run = review(&daemon).await;
     let revoked = Permission { path_pattern: "docs/**".into(), ..permission("") };

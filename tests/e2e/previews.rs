@@ -1,5 +1,4 @@
-//! What a reviewer is shown is what happens: the shown difference, applied to what was there, gives what is there
-//! afterwards. Applied by the git command, which knows nothing of us.
+//! Tests that the effect equals the preview: the git command applies the shown diff to the old state, and gets the new one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -55,7 +54,7 @@ fn patch(change: Change) -> Operation {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_difference_that_is_shown_makes_of_what_was_there_what_is_there_afterwards() {
+async fn the_shown_diff_turns_the_old_state_into_the_new_one() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &FILES);
     let mut run = daemon.run("review", &workspace).await;

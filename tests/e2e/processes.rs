@@ -262,7 +262,7 @@ async fn readers_see_the_same_bytes_at_their_own_pace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_of_output_holds_up_neither_input_nor_signals() {
+async fn a_flood_of_output_delays_neither_input_nor_signals() {
     let daemon = Daemon::start().await;
     let mut run = harness_run(&daemon).await;
     let flood = "trap 'echo heard >&2' USR1; yes & read line; kill $!; wait; exit 3";
@@ -388,7 +388,7 @@ roles: { director: { allow: \"*\" } }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_requests_are_told_so_and_leave_nothing() {
+async fn bad_requests_are_refused_and_leave_nothing() {
     let daemon = Daemon::start().await;
     let mut run = harness_run(&daemon).await;
     for (request, expected) in [

@@ -1,4 +1,4 @@
-//! How often: through the API, in an agent's tongue, shown, changed and imposed.
+//! Tests rate limits: through the API, in an agent's dialect, shown, changed and imposed.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn used(limits: &v1::GetRateLimitsResponse, scope: Scope, name: &str) -> u32 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sixty_four_callers_get_what_there_is_and_the_others_are_told_when() {
+async fn sixty_four_callers_get_exactly_the_limit_and_the_others_a_retry_time() {
     let daemon = start(policy(20)).await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("p", &workspace).await;
@@ -68,7 +68,7 @@ async fn sixty_four_callers_get_what_there_is_and_the_others_are_told_when() {
         );
     }
 
-    // In an agent's tongue it is an answer that a model can read.
+    // In an agent's dialect it is an answer that a model can read.
     let dialect = v1::DialectCall {
         dialect: "native".to_owned(),
         name: "read_file".to_owned(),

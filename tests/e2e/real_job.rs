@@ -69,9 +69,9 @@ async fn an_agent_repairs_a_python_project() {
 
 /// The built-in profile for unattended work, in which edits and commits ask.
 fn setup() -> Setup {
-    let build = include_str!("../../crates/gateway/policies/build.yaml");
+    let build = include_str!("../../crates/policy/policies/build.yaml");
     let asks = build.replace("edit: allow", "edit: ask").replace("git.commit: allow", "git.commit: ask");
-    let roles = include_str!("../../crates/gateway/policies/roles.yaml").to_owned();
+    let roles = include_str!("../../crates/policy/policies/roles.yaml").to_owned();
     Setup { policy: vec![("build.yaml", asks), ("roles.yaml", roles)], ..Default::default() }
 }
 

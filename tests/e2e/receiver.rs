@@ -1,4 +1,4 @@
-//! A receiver of webhooks, and what it holds their signatures against.
+//! A receiver of webhooks, which checks their signatures.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

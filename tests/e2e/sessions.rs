@@ -98,7 +98,7 @@ async fn directory_variables_functions_and_jobs_last_in_ash() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repl_is_driven_by_what_it_is_expected_to_say() {
+async fn a_repl_is_driven_by_its_expected_output() {
     let daemon = Daemon::start().await;
     let request = CreateRunRequest { image: dev_image(), ..requests::managed("harness") };
     let mut run = daemon.run_on(request).await;
@@ -205,7 +205,7 @@ async fn a_timeout_leaves_the_session_usable() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_ends_says_how() {
+async fn a_session_that_ends_reports_the_cause() {
     let daemon = Daemon::start().await;
     for mut run in [harness_run(&daemon).await, bash_run(&daemon).await] {
         for (last, code) in [
@@ -238,7 +238,7 @@ async fn a_session_that_ends_says_how() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_a_limit_has_ended_has_failed_and_its_session_goes_on() {
+async fn a_command_that_a_limit_has_ended_has_failed_and_its_session_continues() {
     let daemon = Daemon::start().await;
     let limits = v1::Limits { memory_bytes: 96 << 20, file_size_bytes: 1 << 20, ..Default::default() };
     let request = CreateRunRequest { limits: Some(limits), image: debian(), ..requests::managed("harness") };
@@ -330,7 +330,7 @@ roles: { director: { allow: \"*\" } }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_requests_are_told_so() {
+async fn bad_requests_are_refused() {
     let daemon = Daemon::start().await;
     let mut run = harness_run(&daemon).await;
     let id = run.open().await;

@@ -1,4 +1,4 @@
-//! Scripts: what runs them, how they end, and who may.
+//! Tests scripts: their shell, their end, and who may run them.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -66,7 +66,7 @@ async fn a_script_runs_with_all_that_makes_a_shell_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bash_runs_it_where_there_is_one_as_a_login_shell_of_the_image() {
+async fn a_script_runs_in_a_login_bash_if_the_image_has_one() {
     let profile = ("etc/profile", "export FROM_PROFILE=yes\n");
     let image = Image::of_program("bash", Path::new("/bin/bash"), &[profile]);
     let daemon = Daemon::start().await;
@@ -95,7 +95,7 @@ async fn the_default_image_reads_no_startup_files_either() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_without_any_shell_says_so() {
+async fn an_image_without_a_shell_is_named_in_the_refusal() {
     let image = Image::of_files("shell-less", &[("motd", "nothing\n")], &[]);
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);
@@ -155,7 +155,7 @@ async fn long_output_is_cut_to_head_and_tail_with_exact_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn profiles_without_it_refuse_and_say_what_to_try() {
+async fn profiles_without_shell_refuse_it_and_name_an_alternative() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);
     for profile in ["review", "strict"] {

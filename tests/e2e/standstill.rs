@@ -1,4 +1,4 @@
-//! Runs that stand still while one of their calls waits for a reviewer: what was shown is what is there.
+//! Tests runs that are frozen while a reviewer decides on a call: the state stays as it was shown.
 
 use std::path::Path;
 use std::time::Duration;
@@ -109,7 +109,7 @@ async fn approved_write_applies_to_the_previewed_file_under_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_runs_after_its_run_goes_on_and_what_was_changed_by_others_does_not() {
+async fn a_run_continues_after_an_approved_command_which_runs_only_on_unchanged_files() {
     let daemon = Daemon::start_with(setup("{freeze: true}")).await;
     let workspace = daemon.workspace("w", &[("job.sh", "echo harmless\n")]);
     let mut run = daemon.run("p", &workspace).await;
@@ -135,7 +135,7 @@ async fn a_command_runs_after_its_run_goes_on_and_what_was_changed_by_others_doe
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn however_an_approval_ends_its_run_goes_on() {
+async fn a_run_continues_however_its_approval_ends() {
     // Another profile, whose reviewers have next to no time.
     let mut setup = setup("{freeze: true}");
     let hasty = setup.policy[0].1.replace("  p:\n", "  hasty:\n");

@@ -1,4 +1,4 @@
-//! The daemon's own beginning and end: what is missing is named, what is held by another is left alone.
+//! Tests start and stop of the daemon: it names missing things, and leaves things of others alone.
 
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::Path;
@@ -69,7 +69,7 @@ async fn a_bad_configuration_is_refused_with_every_problem_named() {
 }
 
 #[tokio::test]
-async fn without_an_engine_the_daemon_says_so_and_ends() {
+async fn a_daemon_without_an_engine_reports_it_and_ends() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().display();
     let config = written(
@@ -184,8 +184,8 @@ async fn two_daemons_on_one_engine_leave_each_other_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hangup_loads_the_policy_again() {
-    let review = include_str!("../../crates/gateway/policies/review.yaml");
-    let roles = include_str!("../../crates/gateway/policies/roles.yaml").to_owned();
+    let review = include_str!("../../crates/policy/policies/review.yaml");
+    let roles = include_str!("../../crates/policy/policies/roles.yaml").to_owned();
     let policy = vec![("review.yaml", review.to_owned()), ("roles.yaml", roles)];
     let daemon = Daemon::start_with(Setup { policy, ..Default::default() }).await;
     let mut clients = daemon.connect().await;
@@ -220,7 +220,7 @@ async fn a_hangup_loads_the_policy_again() {
 }
 
 #[tokio::test]
-async fn without_a_jail_the_daemon_says_so_and_ends() {
+async fn a_daemon_without_a_jail_reports_it_and_ends() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().display();
     let config = written(

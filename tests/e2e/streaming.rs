@@ -1,4 +1,4 @@
-//! What commands write: as it comes, at any pace, and afterwards by offset.
+//! Tests the output of commands: live, at any pace, and afterwards by offset.
 
 use std::path::Path;
 use std::time::Duration;
@@ -135,7 +135,7 @@ fn exec(call: &CallResponse) -> &v1::ExecResult {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn output_is_told_while_the_command_runs() {
+async fn output_is_streamed_while_the_command_runs() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);
     let mut run = daemon.run("open", &workspace).await;
@@ -209,7 +209,7 @@ async fn calls_of_all_kinds_can_be_streamed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_waits_for_its_reviewer_says_so() {
+async fn a_call_that_waits_for_its_reviewer_reports_it() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);
     let mut run = daemon.run("review", &workspace).await;
@@ -376,7 +376,7 @@ async fn output_is_streamed_when_the_disk_is_full() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_room_a_reader_that_does_not_read_is_not_waited_for() {
+async fn without_space_a_reader_that_does_not_read_is_dropped() {
     let daemon = Daemon::start_with(without_room()).await;
     let mut run = daemon.run("open", &daemon.workspace("w", &[])).await;
     let mut idle = RunHandle { run: run.run.clone(), clients: daemon.connect().await };
@@ -411,7 +411,7 @@ async fn receipt(events: &mut Streaming<v1::StreamEventsResponse>) -> serde_json
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_leaves_ends_its_call_when_it_said_so_and_only_then() {
+async fn a_client_that_disconnects_ends_its_call_only_on_request() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);
     let mut run = daemon.run("open", &workspace).await;
@@ -453,7 +453,7 @@ async fn a_client_that_leaves_ends_its_call_when_it_said_so_and_only_then() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leaving_withdraws_what_was_asked_of_a_reviewer() {
+async fn disconnecting_withdraws_the_approval() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);
     let mut run = daemon.run("review", &workspace).await;
@@ -468,7 +468,7 @@ async fn leaving_withdraws_what_was_asked_of_a_reviewer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn output_outlives_the_daemon_and_goes_with_its_run() {
+async fn output_outlives_the_daemon_and_is_removed_with_its_run() {
     let mut daemon = Daemon::start().await;
     let (mut run, blob) = with_blob(&daemon, MIB + 5).await;
     let request = CallRequest { request_id: "r".to_owned(), ..request(&["cat", "blob"]) };
@@ -504,7 +504,7 @@ async fn output_outlives_the_daemon_and_goes_with_its_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn new_output_takes_the_room_of_old() {
+async fn new_output_evicts_old_output() {
     let config = "spool: { max_total: 4MiB }\n".to_owned();
     let daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
     let (mut run, blob) = with_blob(&daemon, MIB + MIB / 2).await;
@@ -541,7 +541,7 @@ impl Coffer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_command_line_shows_output_as_it_comes_and_later() {
+async fn the_command_line_shows_output_live_and_later() {
     let daemon = Daemon::start().await;
     let (mut run, blob) = with_blob(&daemon, 2 * MIB).await;
     let id = run.id().to_owned();

@@ -1,4 +1,4 @@
-//! Streams: nothing skipped, nothing twice, whoever reads from wherever.
+//! Tests streams: no record is skipped or doubled, for any reader from any position.
 
 use harness::v1::{self, AuditEvent, EventFilter, StreamEventsRequest, run::State};
 use harness::{Clients, Daemon, calls, reason, requests};

@@ -1,4 +1,4 @@
-//! How long a command may take that is given no time: as long as its run's profile says.
+//! Tests commands without a timeout: they get the timeout of their run's profile.
 
 use harness::v1::call_response::Status;
 use harness::v1::exec_result::EndedBy;
@@ -67,7 +67,7 @@ roles: { director: { allow: \"*\" } }
 
 /// A program may hear SIGTERM and end with 0. It was cut short all the same.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_ends_well_because_it_was_told_to_end_has_failed() {
+async fn a_command_that_exits_with_zero_at_its_timeout_has_failed() {
     let profile = "profiles:
   p:
     workspace: read-write

@@ -29,7 +29,7 @@ async fn shows(daemon: &Daemon, certificates: &Certificates) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn new_certificates_are_taken_by_signal_or_by_themselves_and_no_stream_ends() {
+async fn new_certificates_are_loaded_by_signal_or_on_change_and_no_stream_ends() {
     let certificates = Certificates::make(&["ci", "other"]);
     let config = "access: [{ certificate: ci, roles: [auditor, orchestrator] }, { certificate: other, roles: [auditor] }]\n";
     let tcp = certificates.listen("");

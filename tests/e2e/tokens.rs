@@ -337,7 +337,7 @@ async fn end_of<T>(mut stream: tonic::Streaming<T>) -> tonic::Status {
 
 /// The same principal on two connections; another one is not held up.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_principal_has_so_many_requests_at_the_same_time() {
+async fn simultaneous_requests_of_a_principal_are_bounded() {
     let certificates = Certificates::make(&[]);
     let daemon = daemon(&certificates, "streams_per_principal: 3").await;
     let (_, secret) = daemon.token(token("a", &["auditor"]), None).await;

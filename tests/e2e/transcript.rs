@@ -67,7 +67,7 @@ async fn a_model_goes_from_turn_to_turn_until_it_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_has_so_many_turns_and_a_restart_gives_it_no_more() {
+async fn the_turns_of_a_session_are_bounded_over_a_restart() {
     let mut daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("open", &workspace).await;
@@ -127,7 +127,7 @@ async fn a_repeated_step_is_the_same_turn_and_the_same_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_step_that_waits_for_consent_goes_on_when_it_is_given() {
+async fn a_step_that_waits_for_consent_continues_after_it() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);
     let mut run = daemon.run("review", &workspace).await;
@@ -149,7 +149,7 @@ async fn a_step_that_waits_for_consent_goes_on_when_it_is_given() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shell_goes_through_a_transcript_as_well() {
+async fn a_shell_also_works_through_a_transcript() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let run = daemon.run("open", &workspace).await;

@@ -18,7 +18,7 @@ const MESSAGE: usize = 4 * 1024 * 1024;
 
 /// A daemon whose `harness` shows as much output as a policy may ask for.
 async fn widest() -> Daemon {
-    let profile = include_str!("../../crates/gateway/policies/harness.yaml");
+    let profile = include_str!("../../crates/policy/policies/harness.yaml");
     let profile = profile.replace("max_output_bytes: 65536", &format!("max_output_bytes: {MAX_OUTPUT}"));
     let policy =
         vec![("harness.yaml", profile), ("roles.yaml", "roles: {director: {allow: \"*\"}}\n".to_owned())];
@@ -197,7 +197,7 @@ async fn the_worst_output_and_the_worst_names_are_answered_or_fail_their_call_al
                 (Some(3), Ok(1_000_000 - MAX_OUTPUT))
             );
             let error = answer.error.clone().unwrap_or_default();
-            assert_eq!(error.reason, "", "{name} {byte}: the bound leaves room for the worst");
+            assert_eq!(error.reason, "", "{name} {byte}: the bound covers the worst case");
         }
     }
     // Names of control characters, which JSON makes six times as long, and lines of them.

@@ -135,7 +135,7 @@ async fn a_tool_that_needs_consent_runs_once_when_it_is_given() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn policy_says_who_may_call_which_tool_how_often() {
+async fn the_policy_limits_callers_tools_and_rates() {
     let (_daemon, mut run) = start().await;
     assert_eq!(reason(&run.call(db("fail")).await.unwrap_err()), "PERMISSION_DENIED");
     assert_eq!(reason(&run.call(call("secret", "echo", &json!({}))).await.unwrap_err()), "PERMISSION_DENIED");
@@ -149,7 +149,7 @@ async fn policy_says_who_may_call_which_tool_how_often() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hostile_server_hurts_only_its_own_calls() {
+async fn a_hostile_server_fails_only_its_own_calls() {
     let (daemon, mut run) = start().await;
     // A neighbour that is called all the while.
     text(&mut run, call("other", "echo", &json!({}))).await;

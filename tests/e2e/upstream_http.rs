@@ -175,7 +175,7 @@ fn get(server: &str) -> Operation {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn servers_answer_by_json_or_events_and_those_that_do_not_hurt_only_themselves() {
+async fn servers_answer_by_json_or_events_and_invalid_ones_fail_alone() {
     let seen = Arc::new(Seen::default());
     let directory = tempfile::tempdir().unwrap();
     let (daemon, mut run) = start(&seen, &directory.path().join("token")).await;

@@ -1,4 +1,4 @@
-//! What calls use: figures of the kernel's, in the answer and on record; and what cannot be told is left out.
+//! Tests the usage of calls: the kernel's figures, in the answer and on record. Usage that cannot be separated is left out.
 
 use harness::v1::{CallResponse, Usage};
 use harness::{Daemon, RunHandle, calls, record};

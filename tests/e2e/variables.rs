@@ -51,7 +51,7 @@ async fn variables_of_a_run_reach_all_that_runs_in_it_and_a_call_overrides_them(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_guest_that_was_lost_comes_back_with_the_variables() {
+async fn the_guest_after_a_lost_one_has_the_variables() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(with(&[("MODE", "kept")], &[("KEY", "too")])).await;
     let container = run.run.container_id.clone();
@@ -79,7 +79,7 @@ async fn refused(daemon: &Daemon, request: CreateRunRequest) -> (String, String)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn variables_that_no_command_could_have_and_those_without_leave_are_refused() {
+async fn impossible_variables_and_unpermitted_ones_are_refused() {
     let daemon = Daemon::start().await;
     let long = "x".repeat(1 << 20);
     let many: Vec<(String, String)> = (0..10_000).map(|n| (format!("V{n}"), String::new())).collect();

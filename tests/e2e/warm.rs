@@ -138,7 +138,7 @@ async fn h1_a_warm_run_is_in_every_respect_as_a_cold_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h2_a_warm_container_is_one_run_s_and_the_next_sees_nothing_of_it() {
+async fn h2_a_warm_container_serves_one_run_and_the_next_sees_nothing_of_it() {
     let daemon = pooled("[{ profile: open, min: 1, max: 2 }]").await;
     daemon.pool_is_full(1).await;
     let mut one = daemon.run_on(requests::managed("open")).await;
@@ -164,7 +164,7 @@ async fn h2_a_warm_container_is_one_run_s_and_the_next_sees_nothing_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h3_a_run_for_which_none_waits_is_cold_and_makes_some_wait_for_the_next() {
+async fn h3_a_run_without_a_waiting_container_is_cold_and_fills_the_pool() {
     let daemon = pooled("[{ profile: open, min: 0, max: 1 }]").await;
     let mut cold = daemon.run_on(requests::managed("open")).await;
     assert_eq!(cold.run.start_kind(), StartKind::Cold);
@@ -186,7 +186,7 @@ async fn h3_a_run_for_which_none_waits_is_cold_and_makes_some_wait_for_the_next(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h3_a_run_that_asks_for_another_container_than_those_that_wait_is_cold() {
+async fn h3_a_run_that_needs_another_container_is_cold() {
     let daemon = pooled(ONE).await;
     daemon.pool_is_full(1).await;
     let package = daemon.workspace("package", &[("p.txt", "p\n")]);
@@ -312,7 +312,7 @@ async fn h5_concurrent_runs_have_separate_containers_and_workspaces() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h6_a_stop_leaves_nothing_that_waited() {
+async fn h6_a_stop_removes_waiting_containers() {
     for (config, left) in [("", 0), ("runs: { on_stop: leave }\n", 1)] {
         let config = format!("pool: [{{ profile: open, min: 3, max: 3 }}]\n{config}");
         let mut daemon = Daemon::start_with(Setup { config, ..Setup::default() }).await;
@@ -334,7 +334,7 @@ async fn h6_a_stop_leaves_nothing_that_waited() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h7_a_policy_that_changes_the_container_replaces_what_waits() {
+async fn h7_a_policy_that_changes_the_container_replaces_waiting_ones() {
     let policy = |pids: u32| {
         format!(
             "profiles: {{ p: {{ operations: {{ read: allow, list: allow }}, limits: {{ pids: {pids} }} }} }}\nroles: {{ director: {{ allow: '*' }} }}\n"
@@ -415,7 +415,7 @@ async fn h9_a_pool_that_the_policy_cannot_have_is_refused_at_the_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h9_an_image_that_is_not_there_is_told_once_and_harms_no_other_pool() {
+async fn h9_a_missing_image_is_reported_once_and_harms_no_other_pool() {
     let daemon = pooled(
         "[{ profile: open, image: 'cofferdam-none:1', min: 1, max: 1 }, { profile: open, min: 1, max: 1 }]",
     )

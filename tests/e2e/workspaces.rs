@@ -1,4 +1,4 @@
-//! What the daemon keeps when runs have ended: listed, used again, and deleted when somebody says so.
+//! Tests workspaces that outlive their runs: listed, used again, and deleted on request.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! A root that commands can write to: what installs, what is shown of it, and what is left of it.
+//! Tests a root that commands can write to: installations, its visible parts, and its removal.
 
 use harness::v1::CreateRunRequest;
 use harness::v1::call_response::Status;
@@ -99,7 +99,7 @@ async fn programs_run_in_every_directory_that_was_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_layer_is_one_run_s_and_goes_with_it() {
+async fn the_layer_belongs_to_one_run_and_is_removed_with_it() {
     let daemon = Daemon::start().await;
     let mut one = harness_run(&daemon, &debian(), &["/logs"]).await;
     let mut other = harness_run(&daemon, &debian(), &["/logs"]).await;
@@ -268,8 +268,8 @@ async fn u2_an_engine_that_maps_no_users_refuses_such_a_run_and_nothing_is_left(
     let shipped = |name, text: &str| (name, text.to_owned());
     let policy = vec![
         shipped("p.yaml", profile),
-        shipped("harness.yaml", include_str!("../../crates/gateway/policies/harness.yaml")),
-        shipped("roles.yaml", include_str!("../../crates/gateway/policies/roles.yaml")),
+        shipped("harness.yaml", include_str!("../../crates/policy/policies/harness.yaml")),
+        shipped("roles.yaml", include_str!("../../crates/policy/policies/roles.yaml")),
     ];
     let daemon = Daemon::start_with(Setup { policy, ..Default::default() }).await;
     let refused = daemon.run_with(requests::managed("rooted")).await.map(|_| ()).unwrap_err();

@@ -93,7 +93,7 @@ async fn the_run_survives(attack: &str) {
 }
 
 #[tokio::test]
-async fn v3_killing_the_guest_costs_only_the_runs_own_calls() {
+async fn v3_killing_the_guest_fails_only_the_calls_of_its_run() {
     the_run_survives(&format!("exec {PROBE} signal-all 9")).await;
 }
 
@@ -103,7 +103,7 @@ async fn v3_stopping_the_guest_is_noticed() {
 }
 
 #[tokio::test]
-async fn v3_no_set_id_bit_and_no_other_user_can_be_had() {
+async fn v3_no_set_id_bit_and_no_other_user_can_be_obtained() {
     let (_daemon, mut inside) = enter().await;
     let script = "cp probe s && chmod 6755 s; chmod 4755 s; stat -c %a s";
     let result = inside.run.ran(calls::shell(script)).await;

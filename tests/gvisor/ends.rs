@@ -1,4 +1,4 @@
-//! Nothing of a command is left when it is over: the sandbox's own table of processes says so.
+//! Tests that no process of a command is left after its end, by the sandbox's own table of processes.
 
 use harness::v1::kill_evidence::Method;
 use harness::{calls, until, v1};
@@ -33,7 +33,7 @@ async fn v2_a_timeout_ends_orphans() {
 }
 
 #[tokio::test]
-async fn v2_a_timeout_ends_those_that_ignore_sigterm() {
+async fn v2_a_timeout_ends_processes_that_ignore_sigterm() {
     ended("deaf", "stay").await;
 }
 
@@ -69,7 +69,7 @@ async fn v2_a_process_that_is_never_the_same_ends_with_its_command_or_its_contai
 
 /// One command's end takes nothing of another that runs beside it.
 #[tokio::test]
-async fn v2_a_command_beside_it_goes_on() {
+async fn v2_a_command_beside_it_continues() {
     let (daemon, mut inside) = enter().await;
     let mut beside = inside.again(&daemon).await;
     let other = tokio::spawn(async move {

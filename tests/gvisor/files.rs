@@ -14,7 +14,7 @@ fn bytes(length: usize) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn v1_files_go_in_and_come_out_as_they_were() {
+async fn v1_files_are_transferred_unchanged() {
     let (_daemon, mut inside) = enter().await;
     let content = bytes((20 << 20) + 17);
     let hash = sha256(&content);

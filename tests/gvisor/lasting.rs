@@ -21,7 +21,7 @@ for process in /proc/[0-9]*; do
 done; exit 0"#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn v6_secret_variables_reach_commands_and_lie_open_nowhere() {
+async fn v6_secret_variables_reach_commands_and_are_visible_nowhere() {
     let secret_env = [("KEY".to_owned(), SECRET.to_owned())].into();
     let env = [("MODE".to_owned(), "a b".to_owned())].into();
     let (daemon, mut inside) = enter_with(CreateRunRequest { env, secret_env, ..Default::default() }).await;

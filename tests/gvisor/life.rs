@@ -1,4 +1,4 @@
-//! A run's life with its daemon, and what it cannot have.
+//! Tests the life of a run across daemons, and features that it cannot have.
 
 use harness::{RunHandle, calls, reason, v1};
 use wire::v1::terminal_service_client::TerminalServiceClient;
@@ -7,7 +7,7 @@ use crate::inside::{Inside, exec};
 use crate::{IDLE, enter, processes};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn v5_a_run_outlives_a_killed_daemon_and_what_was_running_does_not() {
+async fn v5_a_run_outlives_a_killed_daemon_and_its_commands_do_not() {
     let (mut daemon, mut inside) = enter().await;
     let mut working = inside.again(&daemon).await;
     let script = "(setsid sleep 1000 &) ; echo > begun; sleep 1000";
@@ -20,7 +20,7 @@ async fn v5_a_run_outlives_a_killed_daemon_and_what_was_running_does_not() {
     daemon.launch().await;
     inside.run = RunHandle { clients: daemon.connect().await, ..inside.run };
     assert_eq!(inside.run.show().await.state(), v1::run::State::Ready, "{}", daemon.log());
-    // The former relay goes when it hears that its daemon has gone.
+    // The previous relay goes when it hears that its daemon has gone.
     let idle = async { while processes(&mut inside).await != IDLE {} };
     tokio::time::timeout(std::time::Duration::from_secs(20), idle)
         .await

@@ -20,7 +20,7 @@ async fn ended(inside: &mut Inside) -> State {
 }
 
 #[tokio::test]
-async fn v4_the_limits_are_those_of_the_sandboxs_cgroup() {
+async fn v4_the_limits_are_the_sandboxs() {
     let (_daemon, inside) = enter_with(memory(200)).await;
     let report = inspect(&inside.run.run.container_id);
     assert_eq!(report["HostConfig"]["Runtime"], "runsc");
@@ -35,7 +35,7 @@ async fn v4_the_limits_are_those_of_the_sandboxs_cgroup() {
 }
 
 #[tokio::test]
-async fn v4_a_memory_hog_costs_its_run_and_no_other() {
+async fn v4_a_memory_hog_harms_only_its_run() {
     let (daemon, mut inside) = enter_with(memory(128)).await;
     let mut bystander = Inside::enter(&daemon, "bystander").await;
     let response = inside.run.call(v1::operation::Kind::Exec(exec(&["memory"]))).await.unwrap();
@@ -48,7 +48,7 @@ async fn v4_a_memory_hog_costs_its_run_and_no_other() {
 }
 
 #[tokio::test]
-async fn v4_a_fork_bomb_costs_its_run_and_no_other() {
+async fn v4_a_fork_bomb_harms_only_its_run() {
     let (daemon, mut inside) = enter().await;
     let mut bystander = Inside::enter(&daemon, "bystander").await;
     let request = v1::ExecRequest { timeout_ms: Some(20_000), ..exec(&["bomb"]) };

@@ -38,7 +38,7 @@ const POLICY: &str = "profiles:
 ";
 
 async fn daemon() -> Daemon {
-    let roles = include_str!("../../crates/gateway/policies/roles.yaml").to_owned();
+    let roles = include_str!("../../crates/policy/policies/roles.yaml").to_owned();
     let policy = vec![("open.yaml", POLICY.to_owned()), ("roles.yaml", roles)];
     Daemon::start_with(Setup { policy, ..Setup::default() }).await
 }

@@ -136,7 +136,7 @@ impl Daemon {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        // The former one, if there is any, has been ended.
+        // The previous daemon, if there was one, has ended.
         if let Some(leash) = self.leash.take() {
             leash.release();
         }

@@ -1,4 +1,4 @@
-//! Which engine a test uses: the one of the `docker` command, or one beside it that maps the users of its containers.
+//! Selects the engine of a test: that of the `docker` command, or one that maps the users of its containers.
 
 use std::fs::File;
 use std::process::{Command, Stdio};

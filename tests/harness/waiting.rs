@@ -1,4 +1,4 @@
-//! What comes about after an answer, and no event tells.
+//! Waits for states that follow an answer without an event.
 
 use std::time::{Duration, Instant};
 

@@ -20,17 +20,17 @@ pub fn rows() {
     const NAME: &CStr = c"offers";
     let at = |text: &'static CStr| text.as_ptr().expose_provenance().cast_signed() as i64;
     let mut memory = [0_u64; 64];
-    let room = (&raw mut memory).expose_provenance().cast_signed() as i64;
+    let buffer = (&raw mut memory).expose_provenance().cast_signed() as i64;
     let processor = [1_u64];
     let first = (&raw const processor).expose_provenance().cast_signed() as i64;
     let _ = std::fs::write("/tmp/offers-call", "x");
     const AT_CWD: i64 = -100;
     let made: [(&str, i64, [i64; 6]); 71] = [
-        ("io_uring_setup", 425, [8, room, 0, 0, 0, 0]),
-        ("io_setup", pick(206, 0), [8, room, 0, 0, 0, 0]),
+        ("io_uring_setup", 425, [8, buffer, 0, 0, 0, 0]),
+        ("io_setup", pick(206, 0), [8, buffer, 0, 0, 0, 0]),
         ("userfaultfd", pick(323, 282), [1, 0, 0, 0, 0, 0]),
-        ("perf_event_open", pick(298, 241), [room, 0, -1, -1, 0, 0]),
-        ("bpf", pick(321, 280), [0, room, 72, 0, 0, 0]),
+        ("perf_event_open", pick(298, 241), [buffer, 0, -1, -1, 0, 0]),
+        ("bpf", pick(321, 280), [0, buffer, 72, 0, 0, 0]),
         ("keyctl", pick(250, 219), [0, -3, 0, 0, 0, 0]),
         ("ptrace", pick(101, 117), [16, 9_999_999, 0, 0, 0, 0]),
         ("process_vm_readv", pick(310, 270), [1, 0, 0, 0, 0, 0]),
@@ -45,27 +45,27 @@ pub fn rows() {
         ("sethostname", pick(170, 161), [at(NAME), 6, 0, 0, 0, 0]),
         ("name_to_handle_at", pick(303, 264), [AT_CWD, at(EMPTY), 0, 0, 0, 0]),
         ("membarrier", pick(324, 283), [0, 0, 0, 0, 0, 0]),
-        ("mlock", pick(149, 228), [room, 64, 0, 0, 0, 0]),
+        ("mlock", pick(149, 228), [buffer, 64, 0, 0, 0, 0]),
         ("memfd_create", pick(319, 279), [at(NAME), 0, 0, 0, 0, 0]),
         ("memfd_secret", 447, [0, 0, 0, 0, 0, 0]),
         ("pidfd_open", 434, [i64::from(std::process::id()), 0, 0, 0, 0, 0]),
         ("close_range", 436, [1_000_000, 1_000_000, 0, 0, 0, 0]),
-        ("openat2", 437, [AT_CWD, at(FILE), room, 24, 0, 0]),
+        ("openat2", 437, [AT_CWD, at(FILE), buffer, 24, 0, 0]),
         ("faccessat2", 439, [AT_CWD, at(FILE), 0, 0, 0, 0]),
-        ("statx", pick(332, 291), [AT_CWD, at(FILE), 0, 0x7ff, room, 0]),
+        ("statx", pick(332, 291), [AT_CWD, at(FILE), 0, 0x7ff, buffer, 0]),
         ("file without a name (O_TMPFILE)", pick(257, 56), [AT_CWD, at(c"/tmp"), 0o20_200_002, 0o600, 0, 0]),
-        ("getrandom", pick(318, 278), [room, 8, 0, 0, 0, 0]),
-        ("extended attribute", pick(188, 5), [at(FILE), at(c"user.offers"), room, 1, 0, 0]),
+        ("getrandom", pick(318, 278), [buffer, 8, 0, 0, 0, 0]),
+        ("extended attribute", pick(188, 5), [at(FILE), at(c"user.offers"), buffer, 1, 0, 0]),
         ("flock", pick(73, 32), [1, 1, 0, 0, 0, 0]),
         ("inotify_init1", pick(294, 26), [0, 0, 0, 0, 0, 0]),
         ("fanotify_init", pick(300, 262), [0x200, 0, 0, 0, 0, 0]),
         ("eventfd2", pick(290, 19), [0, 0, 0, 0, 0, 0]),
         ("timerfd_create", pick(283, 85), [1, 0, 0, 0, 0, 0]),
         ("epoll_create1", pick(291, 20), [0, 0, 0, 0, 0, 0]),
-        ("timer_create", pick(222, 107), [1, 0, room, 0, 0, 0]),
-        ("vmsplice", pick(278, 75), [1, room, 0, 0, 0, 0]),
+        ("timer_create", pick(222, 107), [1, 0, buffer, 0, 0, 0]),
+        ("vmsplice", pick(278, 75), [1, buffer, 0, 0, 0, 0]),
         ("sched_setaffinity", pick(203, 122), [0, 8, first, 0, 0, 0]),
-        ("sched_setscheduler, batch", pick(144, 119), [0, 3, room, 0, 0, 0]),
+        ("sched_setscheduler, batch", pick(144, 119), [0, 3, buffer, 0, 0, 0]),
         ("setpriority, lower", pick(141, 140), [0, 0, 1, 0, 0, 0]),
         ("setpriority, higher", pick(141, 140), [0, 0, -5, 0, 0, 0]),
         ("ioprio_set", pick(251, 30), [1, 0, 0x4004, 0, 0, 0]),
@@ -76,10 +76,10 @@ pub fn rows() {
         ("System V semaphores", pick(64, 190), [0, 1, 0o600, 0, 0, 0]),
         ("System V messages", pick(68, 186), [0, 0o600, 0, 0, 0, 0]),
         ("landlock_create_ruleset", 444, [0, 0, 1, 0, 0, 0]),
-        ("seccomp", pick(317, 277), [2, 0, room, 0, 0, 0]),
+        ("seccomp", pick(317, 277), [2, 0, buffer, 0, 0, 0]),
         ("sync", pick(162, 81), [0, 0, 0, 0, 0, 0]),
-        ("adjtimex", pick(159, 171), [room, 0, 0, 0, 0, 0]),
-        ("clock_settime", pick(227, 112), [0, room, 0, 0, 0, 0]),
+        ("adjtimex", pick(159, 171), [buffer, 0, 0, 0, 0, 0]),
+        ("clock_settime", pick(227, 112), [0, buffer, 0, 0, 0, 0]),
         ("quotactl", pick(179, 60), [0, 0, 0, 0, 0, 0]),
         ("syslog", pick(103, 116), [10, 0, 0, 0, 0, 0]),
         ("FIFO in /tmp", pick(259, 33), [AT_CWD, at(c"/tmp/offers-fifo"), 0o010_600, 0, 0, 0]),
@@ -100,7 +100,7 @@ pub fn rows() {
     ];
     for (name, number, [a, b, c, d, e, f]) in made {
         memory.fill(0);
-        // SAFETY: pointers are to texts and to room that outlive the call, or are null, which the kernel refuses.
+        // SAFETY: pointers are to texts and to buffer that outlive the call, or are null, which the kernel refuses.
         let result = check(unsafe { syscall(number, a, b, c, d, e, f) });
         row(name, word(result));
     }

@@ -1,4 +1,4 @@
-//! Changes in a workspace, ordinary ones and hostile ones: what an overlay has to take.
+//! Makes changes in a workspace, ordinary ones and hostile ones, for an overlay.
 
 use std::ffi::CString;
 use std::fs::{self, Permissions};

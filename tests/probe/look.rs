@@ -1,4 +1,4 @@
-//! What can be seen and what can be written.
+//! Lists visible and writable files.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Traps for those who open what lies in a workspace.
+//! Sets traps for programs that open files of a workspace.
 
 use std::ffi::CString;
 use std::io;

@@ -1,4 +1,4 @@
-//! Runs that outlive their daemon: taken over by the next one, in every respect what they were.
+//! Tests runs that outlive their daemon: the next daemon reattaches them unchanged.
 
 use harness::v1::call_response::Status;
 use harness::v1::run::State;
@@ -29,7 +29,7 @@ async fn last_state(run: &mut RunHandle) -> serde_json::Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_idle_run_goes_on_in_both_lanes() {
+async fn an_idle_run_continues_in_both_lanes() {
     let mut daemon = Daemon::start().await;
     let workspace = daemon.repository("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("open", &workspace).await;
@@ -72,7 +72,7 @@ async fn an_idle_run_goes_on_in_both_lanes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn commands_of_a_daemon_that_died_end_and_their_run_goes_on() {
+async fn commands_of_a_dead_daemon_end_and_their_run_continues() {
     let mut daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);
     let run = daemon.run("open", &workspace).await;
@@ -171,7 +171,7 @@ async fn a_run_outlives_ten_daemons() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_kind_of_workspace_is_taken_over() {
+async fn every_kind_of_workspace_is_reattached() {
     let mut daemon = Daemon::start().await;
     let pkg = daemon.workspace("pkg", &[("shown.txt", "shown\n")]);
     let repository = daemon.repository("r", &[("a.txt", "one\n")]);
@@ -255,7 +255,7 @@ async fn an_orderly_stop_may_leave_the_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_whose_time_is_over_meanwhile_ends() {
+async fn a_run_whose_ttl_passes_without_a_daemon_ends() {
     let mut daemon = Daemon::start().await;
     let short = |ttl: bool| {
         let time = Some(wire::Duration { seconds: 3, nanos: 0 });
@@ -280,7 +280,7 @@ async fn a_run_whose_time_is_over_meanwhile_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_runs_are_taken_over_before_clients_connect() {
+async fn many_runs_are_reattached_before_clients_connect() {
     const RUNS: usize = 20;
     let mut daemon = Daemon::start().await;
     let mut runs = Vec::new();

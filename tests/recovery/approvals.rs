@@ -26,7 +26,7 @@ async fn intents_and_receipts(run: &mut RunHandle, call_id: &str) -> (usize, Vec
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_waits_goes_on_under_the_next_daemon_and_is_executed_once() {
+async fn a_waiting_call_continues_under_the_next_daemon_and_is_executed_once() {
     let mut daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("review", &workspace).await;
@@ -68,7 +68,7 @@ async fn a_call_that_waits_goes_on_under_the_next_daemon_and_is_executed_once() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upload_that_waits_is_asked_for_once_and_written_once_whatever_is_killed() {
+async fn a_waiting_upload_is_asked_and_written_once_over_kills() {
     let mut daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);
     let run = daemon.run("review", &workspace).await;
@@ -122,7 +122,7 @@ async fn an_upload_that_waits_is_asked_for_once_and_written_once_whatever_is_kil
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_was_made_with_a_run_s_token_is_one_under_the_next_daemon_too() {
+async fn a_call_made_with_a_run_token_stays_one_under_the_next_daemon() {
     let mut daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut clients = daemon.connect().await;
@@ -152,7 +152,7 @@ async fn a_call_that_was_made_with_a_run_s_token_is_one_under_the_next_daemon_to
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_orderly_stop_leaves_what_waits_where_it_leaves_the_runs() {
+async fn an_orderly_stop_that_leaves_the_runs_leaves_waiting_calls() {
     let config = "runs: { on_stop: leave }\n".to_owned();
     let mut daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
@@ -174,7 +174,7 @@ async fn an_orderly_stop_leaves_what_waits_where_it_leaves_the_runs() {
 
 /// What was bound under one daemon is bound under the next, whatever happened to the files meanwhile.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_is_held_to_what_was_seen_under_the_next_daemon_too() {
+async fn a_call_is_bound_to_the_shown_state_under_the_next_daemon() {
     let mut daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n"), ("job.sh", "echo GOOD\n")]);
     let mut run = daemon.run("review", &workspace).await;
@@ -199,7 +199,7 @@ async fn a_call_is_held_to_what_was_seen_under_the_next_daemon_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_whose_run_is_gone_is_cancelled_and_says_so() {
+async fn a_call_whose_run_is_gone_is_cancelled_with_that_reason() {
     let mut daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("review", &workspace).await;

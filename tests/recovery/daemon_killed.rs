@@ -120,7 +120,7 @@ async fn a_daemon_that_dies_again_and_again_starts_again_and_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_create_that_was_killed_midway_is_made_when_it_is_asked_for_again() {
+async fn a_repeated_create_completes_after_a_kill() {
     let mut daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut tries = 0;

@@ -99,7 +99,7 @@ async fn c7_no_container_keeps_a_daemon_from_serving() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn c7_a_launch_that_the_engine_does_not_answer_keeps_no_other_waiting() {
+async fn c7_a_launch_that_the_engine_does_not_answer_delays_no_other() {
     let (between, proxy) = Between::new();
     let daemon = Daemon::start_with(between.setup()).await;
     let image = Image::of_files("silent", &[("motd", "x")], &[]);

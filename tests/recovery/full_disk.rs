@@ -1,5 +1,5 @@
-//! The audit log's file system is full, or that of the whole state directory, and has room again: nothing is admitted, nothing is
-//! lost, what makes room can be done, and it comes back.
+//! Fills the file system of the audit log, or of the whole state directory, and frees space again. Meanwhile no call is
+//! admitted and nothing is lost. Operations that free space work, and the daemon recovers.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -126,7 +126,7 @@ async fn a_full_disk_stops_every_call_and_costs_no_record() {
         "what was refused was not begun"
     );
 
-    // Full at an orderly stop: what is owed is written when there is room again, within the stop's patience.
+    // Full at an orderly stop: what is owed is written when there is space again, within the stop's patience.
     small.fill();
     while run.call(calls::write("a.txt", "full")).await.is_ok() {}
     let freed = std::thread::spawn({
@@ -158,7 +158,7 @@ async fn a_write_whose_intent_reaches_no_disk_has_no_effect_and_leaves_nothing()
         small.fill_up();
         let mut last = std::fs::read_to_string(workspace.join("a.txt")).unwrap();
         let refused = loop {
-            // The log may have room for a call in the last page of its file system.
+            // The log may have space for a call in the last page of its file system.
             let content = format!("{last} {round}");
             match run.call(calls::write("a.txt", &content)).await {
                 Ok(_) => last = content,
@@ -188,7 +188,7 @@ async fn on_a_small_disk(mib: u64) -> (Daemon, Small) {
     let mut daemon = Daemon::start().await;
     daemon.stop().await;
     let state = daemon.state_dir();
-    // As large as on a disk that has room: it is made anew.
+    // As large as on a disk that has space: it is made anew.
     std::fs::remove_file(state.join("reserve")).unwrap();
     let aside = tempfile::tempdir().unwrap();
     assert!(Command::new("cp").arg("-a").arg(&state).arg(aside.path()).status().unwrap().success());
@@ -208,7 +208,7 @@ fn store(daemon: &Daemon) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn outcomes_fill_no_disk_and_a_request_that_is_repeated_is_not_made_again() {
+async fn outcomes_fill_no_disk_and_a_repeated_request_is_not_executed_again() {
     let (daemon, _small) = on_a_small_disk(64).await;
     let mut run = daemon.run_on(requests::managed("open")).await;
     run.ok(calls::write("big.txt", &"x".repeat(200_000))).await;
@@ -235,7 +235,7 @@ async fn outcomes_fill_no_disk_and_a_request_that_is_repeated_is_not_made_again(
     let again = run.call_with(first).await.unwrap();
     assert_eq!((&again.call_id, again.status()), (&made.call_id, Status::Succeeded));
     let old = run.call_with(request(1, calls::read("big.txt"))).await.unwrap();
-    assert!(old.result_dropped && old.result.is_none(), "the oldest long result made room");
+    assert!(old.result_dropped && old.result.is_none(), "the oldest long result was dropped");
     let Ok(read) = run.call_with(request(399, calls::read("big.txt"))).await else { panic!("forgotten") };
     assert!(!read.result_dropped, "the newest did not");
     let content = match run.ok(calls::read("once.txt")).await {
@@ -246,12 +246,12 @@ async fn outcomes_fill_no_disk_and_a_request_that_is_repeated_is_not_made_again(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_start_on_a_full_disk_can_make_room_and_goes_over_to_normal() {
+async fn a_start_on_a_full_disk_can_free_space_and_resumes_normal_operation() {
     let (mut daemon, small) = on_a_small_disk(64).await;
     let mut run = daemon.run_on(requests::managed("open")).await;
     run.ok(calls::write("a.txt", "before")).await;
-    let room = run.exec(&["head", "-c", "16000000", "/dev/zero"]).await;
-    assert_eq!(room.exit_code, Some(0));
+    let output = run.exec(&["head", "-c", "16000000", "/dev/zero"]).await;
+    assert_eq!(output.exit_code, Some(0));
     run.ok(calls::shell("head -c 16000000 /dev/zero > ballast")).await;
 
     for round in 0..2 {

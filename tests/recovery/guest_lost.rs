@@ -60,7 +60,7 @@ async fn a_killed_guest_costs_its_calls_and_is_started_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_guest_that_is_lost_too_often_ends_its_run() {
+async fn a_guest_that_is_lost_too_often_ends_its_run() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);
     let mut run = daemon.run("open", &workspace).await;
@@ -91,7 +91,7 @@ async fn an_guest_that_is_lost_too_often_ends_its_run() {
 
 /// Four workers are killed, which ends a run, but two of them under a read that the daemon repeats.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_read_that_is_repeated_counts_one_loss_and_no_cgroup_comes_twice() {
+async fn a_repeated_read_counts_one_loss_and_reuses_no_cgroup() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     // A pattern that no table of states holds is searched for in it for longer than a read may last.

@@ -1,5 +1,5 @@
-//! `kill -9` of the host worker, and of the daemon with it, at any moment of a write: each file is old or new, what was
-//! acknowledged is there, and nothing is left behind.
+//! Kills the host worker, and the daemon with it, at any moment of a write. Each file is old or new, acknowledged writes exist,
+//! and nothing is left.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -133,7 +133,7 @@ impl Dice {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_host_worker_comes_when_it_is_needed_again_when_it_died_and_goes_with_its_run() {
+async fn the_host_worker_starts_on_demand_and_after_its_death_and_ends_with_its_run() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("open", &workspace).await;
@@ -211,7 +211,7 @@ fn patch(from: u32, to: u32) -> Operation {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_patch_that_loses_its_host_worker_is_answered_when_nothing_of_it_is_half_done() {
+async fn a_patch_that_loses_its_host_worker_is_answered_after_its_repair() {
     let daemon = Daemon::start().await;
     let files: Vec<_> = (0..FILES).map(|n| (format!("p{n}"), "0\n")).collect();
     let files: Vec<_> = files.iter().map(|(name, content)| (name.as_str(), *content)).collect();

@@ -1,4 +1,4 @@
-//! What a run was given for all its life outlives the daemon: variables, secret ones among them, its ttl and its lease.
+//! Tests settings of a run that outlive the daemon: variables, secret ones among them, its ttl and its lease.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn a_run_keeps_its_variables_and_its_longer_ttl_under_the_next_daemon() {
 
 /// Another one may be had at any time, and then it alone opens the run, also under the next daemon.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_lives_is_given_another_token_which_outlives_the_daemon() {
+async fn a_living_run_gets_another_token_which_outlives_the_daemon() {
     let mut daemon = Daemon::start().await;
     let mut run = daemon.run_on(CreateRunRequest { issue_token: true, ..requests::managed("open") }).await;
     let id = run.id().to_owned();
@@ -54,7 +54,7 @@ async fn a_run_that_lives_is_given_another_token_which_outlives_the_daemon() {
             assert_eq!(opens(&mut run, token).await, expected, "{number}");
         }
     }
-    // A token gives no other, and a former one is no attempt at anything.
+    // A token gives no other, and a replaced one is no attempt at anything.
     let refused = run.clients.runs.issue_run_token(Bearer::new(&tokens[2]).shows(issue.clone())).await;
     assert_eq!(refused.unwrap_err().code(), Code::PermissionDenied);
     let states = run.clients.events(&id, "run_state").await;
@@ -82,14 +82,14 @@ async fn lease_restarts_with_the_next_daemon_and_expires() {
     assert_eq!(run.show().await.state(), State::Ready);
     let ended = run.ended().await;
     assert_eq!(ended.end_cause(), EndCause::Lease);
-    // Of the one that it had under the former daemon, six seconds were left at most.
+    // Of the one that it had under the previous daemon, six seconds were left at most.
     let lasted = ended.ended_at.unwrap().seconds - ended.adopted_at.unwrap().seconds;
     assert!(lasted > 7, "{lasted} s");
 }
 
 /// What was sealed under another key is gone, and no run goes on with half its variables.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_whose_secrets_cannot_be_opened_ends_and_says_so() {
+async fn a_run_whose_secrets_cannot_be_opened_ends_with_that_reason() {
     let mut daemon = Daemon::start().await;
     let secret_env = [("KEY".to_owned(), "open sesame".to_owned())].into();
     let run = daemon.run_on(CreateRunRequest { secret_env, ..requests::managed("harness") }).await;

@@ -1,4 +1,4 @@
-//! What is left when something dies: nothing that runs on unseen, and a record that says what is known.
+//! Tests the state after a process dies: no process runs on unseen, and the record has the known facts.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // what cannot be set up fails its test
 

@@ -1,4 +1,4 @@
-//! SIGTERM: refuse, end what lives, write it down, go.
+//! Tests SIGTERM: the daemon refuses calls, ends living runs, records it and exits.
 
 use harness::v1::{self, run::State};
 use harness::{Daemon, calls, reason, record};

@@ -1,4 +1,4 @@
-//! `kill -9` of the daemon while an overlay has changes that nobody has settled.
+//! Kills the daemon while an overlay has changes that are neither accepted nor discarded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

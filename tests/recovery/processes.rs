@@ -9,7 +9,7 @@ use harness::{Daemon, RunHandle, Setup, pid_of, processes, reason, record, reque
 use crate::adopted::{IDLE, outlives};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn process_that_is_not_found_again_is_interrupted() {
+async fn process_that_cannot_be_reattached_is_interrupted() {
     let mut daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     let id = run.start(script("setsid sleep 1000 & echo up; sleep 1000")).await.process_id;

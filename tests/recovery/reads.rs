@@ -1,4 +1,5 @@
-//! Workers that are lost under calls which only look: the daemon asks the next one. And what is on record of a lost host worker.
+//! Tests workers that are lost during read-only calls, which the daemon repeats with the next worker, and the record of a lost
+//! host worker.
 
 use harness::v1::call_response::Status;
 use harness::v1::operation::Kind as Operation;
@@ -22,7 +23,7 @@ async fn next(events: &mut Streaming<v1::StreamEventsResponse>) -> v1::AuditEven
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_that_only_look_are_made_once_more_when_their_worker_is_lost() {
+async fn read_only_calls_are_repeated_once_after_a_lost_worker() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("open", &workspace).await;

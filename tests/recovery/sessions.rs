@@ -1,4 +1,4 @@
-//! Sessions that the next daemon goes on with.
+//! Tests sessions that the next daemon continues.
 
 use harness::session::{command, typed};
 use harness::v1::session::State as Session;
@@ -9,7 +9,7 @@ use harness::{Daemon, debian, processes, requests};
 use crate::adopted::{IDLE, outlives};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_goes_on_under_the_next_daemon() {
+async fn a_session_continues_under_the_next_daemon() {
     let mut daemon = Daemon::start().await;
     for image in [String::new(), debian()] {
         let mut run = daemon.run_on(CreateRunRequest { image, ..requests::managed("harness") }).await;

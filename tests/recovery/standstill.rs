@@ -1,4 +1,4 @@
-//! Runs that stood still when their daemon ended: held by a reviewer's wait or by an operator, they still do.
+//! Tests runs that were frozen when their daemon ended, for a reviewer or by an operator: they stay frozen.
 
 use std::path::Path;
 use std::time::Duration;

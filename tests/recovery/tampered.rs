@@ -1,4 +1,4 @@
-//! What somebody did to a run while no daemon watched: such a run ends, whatever else would still work in it.
+//! Tests runs that were changed while no daemon watched: such a run ends, even if everything else in it would work.
 
 use std::os::unix::fs::{chown, symlink};
 use std::path::Path;

@@ -38,7 +38,7 @@ async fn a_torn_tail_is_cut_and_the_cut_is_on_record() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_changed_record_is_found_and_the_daemon_says_where() {
+async fn a_changed_record_is_found_and_reported_with_its_position() {
     let mut daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("open")).await;
     run.ok(calls::write("a.txt", "x")).await;

@@ -10,7 +10,7 @@ async fn pooled(pool: &str) -> Daemon {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h10_a_warm_run_outlives_its_daemon_and_what_waited_does_not() {
+async fn h10_a_warm_run_outlives_its_daemon_and_waiting_containers_do_not() {
     let mut daemon = pooled("[{ profile: open, min: 1, max: 2 }]").await;
     let workspace = daemon.repository("w", &[("a.txt", "one\n")]);
     let beneath = daemon.workspace("o", &[("a.txt", "one\n")]);
@@ -53,7 +53,7 @@ async fn h10_a_warm_run_outlives_its_daemon_and_what_waited_does_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h10_a_warm_run_whose_mounts_were_changed_meanwhile_is_not_taken_over() {
+async fn h10_a_warm_run_whose_mounts_were_changed_is_not_reattached() {
     let mut daemon = pooled("[{ profile: open, min: 1, max: 1 }]").await;
     daemon.pool_is_full(1).await;
     let run = daemon.run_on(requests::managed("open")).await;

@@ -45,7 +45,7 @@ async fn a_run_with_a_writable_root_outlives_its_daemon_and_leaves_nothing() {
 
 /// The end of a run is told before its layer is removed. Whatever the daemon dies in, the next one sees to the rest.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_layer_that_was_being_removed_goes_with_the_next_daemon() {
+async fn a_layer_whose_removal_was_interrupted_is_removed_by_the_next_daemon() {
     let mut daemon = Daemon::start().await;
     for pause_ms in [0, 30, 100] {
         let mut run = run_in(&daemon).await;
@@ -65,7 +65,7 @@ async fn a_layer_that_was_being_removed_goes_with_the_next_daemon() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_layer_of_a_run_that_is_not_taken_over_goes() {
+async fn the_layer_of_a_run_that_is_not_reattached_is_removed() {
     let mut daemon = Daemon::start().await;
     let mut run = run_in(&daemon).await;
     script(&mut run, "echo one >/etc/kept").await;

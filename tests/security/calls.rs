@@ -1,4 +1,4 @@
-//! C1: what commands may not ask of the kernel, whether their root is writable or not.
+//! C1: system calls that commands may not make, with and without a writable root.
 
 use crate::attempts::{self, REFUSED, all_refused, attempt};
 use crate::inside::every;
@@ -12,7 +12,7 @@ async fn c1_sockets_of_other_families_cannot_be_made() {
 }
 
 #[tokio::test]
-async fn c1_no_capability_and_no_other_user_can_be_had() {
+async fn c1_no_capability_and_no_other_user_can_be_obtained() {
     let (_daemon, runs) = every().await;
     for mut inside in runs {
         attempts::no_other_capability(&mut inside).await;

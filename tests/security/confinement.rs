@@ -1,4 +1,4 @@
-//! C5: what can be written, reached and seen from inside of a run.
+//! C5: files, hosts and facts that commands in a run can write, reach and see.
 
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt as _;
@@ -35,10 +35,10 @@ async fn c5_only_places_of_the_run_are_writable() {
 
 #[tokio::test]
 async fn c5_a_read_only_workspace_cannot_be_written_by_commands() {
-    let open = include_str!("../../crates/gateway/policies/open.yaml");
+    let open = include_str!("../../crates/policy/policies/open.yaml");
     let policy = open.replace("workspace: read-write", "workspace: read-only");
     assert_ne!(policy, open);
-    let roles = include_str!("../../crates/gateway/policies/roles.yaml").to_owned();
+    let roles = include_str!("../../crates/policy/policies/roles.yaml").to_owned();
     let setup =
         harness::Setup { policy: vec![("open.yaml", policy), ("roles.yaml", roles)], ..Default::default() };
     let daemon = Daemon::start_with(setup).await;

@@ -242,7 +242,7 @@ async fn race(inside: &mut Inside) {
 
 /// Both lanes read files of the same sizes, and what is refused for its size costs no thread its time.
 #[tokio::test(flavor = "multi_thread")]
-async fn f9_many_reads_of_a_hole_hold_up_no_other_read() {
+async fn f9_many_reads_of_a_hole_delay_no_other_read() {
     let daemon = lenient().await;
     let mut inside = Inside::harness(&daemon, "w", v1::CreateRunRequest::default()).await;
     let run = &mut inside.run;

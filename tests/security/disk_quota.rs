@@ -1,5 +1,5 @@
 //! C4 for the disk: what one run takes of the daemon's disk is bounded, whether the kernel holds it or the daemon measures; its
-//! neighbours go on, and it can make room for itself. A kernel without the quota format that ext4 uses (CONFIG_QFMT_V2) cannot mount
+//! neighbours go on, and it can free space for itself. A kernel without the quota format that ext4 uses (CONFIG_QFMT_V2) cannot mount
 //! such a file system: there what is about the kernel says so and has nothing to try.
 
 use std::path::Path;
@@ -124,7 +124,7 @@ fn assert_ended(result: &v1::ExecResult, by: By) {
         By::Kernel => assert!(result.exit_code.is_some_and(|code| code != 0), "{result:?}"),
         By::Measuring => {
             assert_eq!((result.ended_by(), result.exit_code), (EndedBy::DiskQuota, Some(137)), "{result:?}");
-            assert!(result.hint.contains("used up what it may have on the disk"), "{result:?}");
+            assert!(result.hint.contains("used up its disk quota"), "{result:?}");
         }
     }
 }
@@ -157,7 +157,7 @@ async fn one_fills_and_another_goes_on(by: By, overlay: bool) {
     }
     is_on_record(&mut filler).await;
     if by == By::Measuring {
-        // A command may make room. One that takes more instead was the last.
+        // A command may free space. One that takes more instead was the last.
         has_failed(&mut filler, "head -c 52428800 /dev/zero >/state/6; sleep 60").await;
         waits_for(&mut filler, Use::Locked).await;
         let refused = filler.call(calls::exec(&["true"])).await.unwrap_err();
@@ -212,22 +212,22 @@ async fn is_on_record(run: &mut RunHandle) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn c4_a_managed_workspace_is_held_to_its_quota_by_the_kernel() {
+async fn c4_the_quota_of_a_managed_workspace_is_enforced_by_the_kernel() {
     one_fills_and_another_goes_on(By::Kernel, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn c4_a_managed_workspace_is_held_to_its_quota_by_measuring() {
+async fn c4_the_quota_of_a_managed_workspace_is_enforced_by_measuring() {
     one_fills_and_another_goes_on(By::Measuring, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn c4_an_overlay_is_held_to_its_quota_by_the_kernel() {
+async fn c4_the_quota_of_an_overlay_is_enforced_by_the_kernel() {
     one_fills_and_another_goes_on(By::Kernel, true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn c4_an_overlay_is_held_to_its_quota_by_measuring() {
+async fn c4_the_quota_of_an_overlay_is_enforced_by_measuring() {
     one_fills_and_another_goes_on(By::Measuring, true).await;
 }
 
@@ -244,7 +244,7 @@ async fn a_root_fills_and_another_goes_on(by: By) {
     assert_eq!(has.kernel, by == By::Kernel);
     assert_eq!(use_of(&mut neighbour).await.state(), Use::Within);
     is_on_record(&mut filler).await;
-    // It makes room by itself, and goes on.
+    // It frees space by itself, and goes on.
     assert_eq!(filler.ran(calls::shell("rm -f /usr/[1-5]")).await.exit_code, Some(0));
     waits_for(&mut filler, Use::Within).await;
     assert_eq!(filler.ran(calls::shell(grown)).await.stdout, "goes on\n");
@@ -258,12 +258,12 @@ async fn a_root_fills_and_another_goes_on(by: By) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn c4_a_writable_root_is_held_to_its_quota_by_the_kernel() {
+async fn c4_the_quota_of_a_writable_root_is_enforced_by_the_kernel() {
     a_root_fills_and_another_goes_on(By::Kernel).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn c4_a_writable_root_is_held_to_its_quota_by_measuring() {
+async fn c4_the_quota_of_a_writable_root_is_enforced_by_measuring() {
     a_root_fills_and_another_goes_on(By::Measuring).await;
 }
 
@@ -291,7 +291,7 @@ async fn c4_files_without_content_count_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_that_fills_up_is_said_to_before_it_is_full_and_its_last_room_is_the_daemons() {
+async fn a_disk_is_reported_before_it_is_full_and_its_last_space_is_reserved() {
     let daemon = on_a_small_disk(By::Measuring).await.unwrap();
     let mut run = small_run(&daemon, requests::managed("open")).await;
     let mut runs = RunServiceClient::new(run.clients.channel.clone());
@@ -347,7 +347,7 @@ async fn a_disk_that_fills_up_is_said_to_before_it_is_full_and_its_last_room_is_
     run.ok(calls::write("b.txt", "again\n")).await;
     let told: Vec<_> = run.clients.events("", "disk_space").await;
     let state = |event| record(event)["details"]["state"].as_str().unwrap().to_owned();
-    // The spool has a watch of its own, which may look while there is no room for it.
+    // The spool has a watch of its own, which may look while there is no space for it.
     let states: Vec<String> = told.iter().map(state).filter(|state| !state.starts_with("spool")).collect();
     assert_eq!(states, ["low", "full", "enough"]);
     assert!(run.clients.verify().await.intact);

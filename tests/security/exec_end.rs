@@ -1,4 +1,4 @@
-//! X2, X3: how commands end, and what of them is left.
+//! X2, X3: the ends of commands, and that nothing of them is left.
 
 use harness::memory;
 use harness::v1::exec_result::EndedBy;
@@ -39,7 +39,7 @@ async fn x2_a_timeout_ends_orphans() {
 }
 
 #[tokio::test]
-async fn x2_a_timeout_ends_those_that_ignore_sigterm() {
+async fn x2_a_timeout_ends_processes_that_ignore_sigterm() {
     ended(&["tree", "deaf", "6", "stay"], BRANCHES).await;
 }
 

@@ -1,5 +1,5 @@
-//! X2, X3, C4: a command that wants more than there is ends with a reason that says what to change, and the next call
-//! works. What is not known is not said.
+//! X2, X3, C4: a command that exceeds a limit ends with a reason that says what to change, and the next call works. An unknown
+//! cause is not stated.
 
 use std::process::Command;
 use std::time::Duration;
@@ -39,7 +39,7 @@ async fn as_before(inside: &mut Inside, agent: u32) {
 }
 
 #[tokio::test]
-async fn x2_a_fork_bomb_is_told_by_the_limit_that_it_met() {
+async fn x2_a_fork_bomb_is_reported_with_its_limit() {
     let (_daemon, runs) = enter(v1::Limits { pids: 64, cpu_millis: 1000, ..Default::default() }).await;
     for mut inside in runs {
         let agent = agent_pid(&inside);
@@ -61,7 +61,7 @@ async fn x2_a_fork_bomb_is_told_by_the_limit_that_it_met() {
 }
 
 #[tokio::test]
-async fn x2_a_fork_bomb_keeps_no_other_call_of_its_run_from_working() {
+async fn x2_other_calls_of_the_run_work_during_a_fork_bomb() {
     let (daemon, runs) = enter(v1::Limits { pids: 64, ..Default::default() }).await;
     for mut inside in runs {
         std::fs::write(inside.workspace.join("file"), "needle\n").unwrap();
@@ -80,7 +80,7 @@ async fn x2_a_fork_bomb_keeps_no_other_call_of_its_run_from_working() {
             let found = look(&mut inside.run, calls::grep("@project", "needle")).await.unwrap();
             let v1::result::Kind::Grep(found) = found else { panic!("{found:?}") };
             assert_eq!(found.matches.len(), 1);
-            // There is no room for a process: the next one is refused with that, or squeezes in.
+            // The run is at its limit: the next process is refused for that reason, or still fits.
             let response = inside.run.call(Operation::Exec(exec(&["environment"]))).await.unwrap();
             if let Some(error) = response.error {
                 assert_eq!(error.reason, "OVERLOADED", "{error:?}");
@@ -90,13 +90,13 @@ async fn x2_a_fork_bomb_keeps_no_other_call_of_its_run_from_working() {
         }
         let result = bomb.await.unwrap();
         assert_eq!(why(&result), (EndedBy::Timeout, vec![Limit::Processes], true));
-        assert!(refused > 0, "there was room all the time");
+        assert!(refused > 0, "there was space all the time");
         as_before(&mut inside, agent).await;
     }
 }
 
 #[tokio::test]
-async fn c4_a_memory_hog_is_told_from_one_that_is_killed() {
+async fn c4_a_memory_hog_is_distinguished_from_a_killed_command() {
     let (_daemon, runs) = enter(v1::Limits { memory_bytes: 96 * MIB, ..Default::default() }).await;
     for mut inside in runs {
         let agent = agent_pid(&inside);
@@ -135,7 +135,7 @@ async fn c4_a_memory_hog_is_told_from_one_that_is_killed() {
 }
 
 #[tokio::test]
-async fn c4_many_hogs_at_once_cost_the_run_neither_its_agent_nor_its_container() {
+async fn c4_many_hogs_at_once_end_neither_the_guest_nor_the_container() {
     let (_daemon, runs) = enter(v1::Limits { memory_bytes: 64 * MIB, ..Default::default() }).await;
     for mut inside in runs {
         let agent = agent_pid(&inside);
@@ -151,7 +151,7 @@ async fn c4_many_hogs_at_once_cost_the_run_neither_its_agent_nor_its_container()
 }
 
 #[tokio::test]
-async fn c4_a_full_tmp_is_told_and_leaves_room_for_the_next_command() {
+async fn c4_a_full_tmp_is_reported_and_leaves_memory_for_the_next_command() {
     // The profile's /tmp is much larger than this memory.
     let (_daemon, runs) = enter(v1::Limits { memory_bytes: 64 * MIB, ..Default::default() }).await;
     for mut inside in runs {
@@ -178,7 +178,7 @@ async fn c4_a_full_tmp_is_told_and_leaves_room_for_the_next_command() {
 }
 
 #[tokio::test]
-async fn c4_full_shared_memory_is_told_and_leaves_room_for_the_next_command() {
+async fn c4_full_shared_memory_is_reported_and_leaves_memory_for_the_next_command() {
     // A quarter is left for the guest and the command; of 64 MiB, that is too little for a guest that is not optimised.
     let (_daemon, runs) = enter(v1::Limits { memory_bytes: 128 * MIB, ..Default::default() }).await;
     for mut inside in runs {
@@ -227,7 +227,7 @@ async fn c4_a_file_over_its_limit_ends_the_command_with_its_reason() {
 }
 
 #[tokio::test]
-async fn c4_a_full_workspace_is_told_and_harms_neither_daemon_nor_record() {
+async fn c4_a_full_workspace_is_reported_and_harms_neither_daemon_nor_record() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("small", &[]);
     let mounted = Command::new("mount")
@@ -246,7 +246,7 @@ async fn c4_a_full_workspace_is_told_and_harms_neither_daemon_nor_record() {
     as_before(&mut inside, agent).await;
 
     std::fs::remove_file(inside.workspace.join("full")).unwrap();
-    // Full of names now: there is room, and nothing can be made.
+    // Full of names now: there is space, and nothing can be made.
     let result = inside.exec(shell("i=0; while echo > f$i; do i=$((i+1)); done; exit 3")).await;
     assert_eq!(why(&result), (EndedBy::Unspecified, vec![Limit::ProjectSpace], true), "{result:?}");
     as_before(&mut inside, agent).await;

@@ -42,7 +42,7 @@ async fn c4_processes_end_at_the_limit() {
         assert_eq!((u64::from(kill.ended + kill.running), kill.left), (forks, 0), "{kill:?}");
         inside.end_left().await;
         inside.assert_idle();
-        assert_eq!(inside.probe(&["environment"]).await.len(), VARIABLES, "the next command has room");
+        assert_eq!(inside.probe(&["environment"]).await.len(), VARIABLES, "the next command has space");
     }
 }
 
@@ -160,14 +160,14 @@ async fn c4_files_end_at_their_limit() {
 
 #[tokio::test]
 async fn c4_full_tmp_does_not_harm_others() {
-    let small = |text: &str, room: &str| {
-        let policy = text.replace(room, "tmp_mib: 8");
+    let small = |text: &str, size: &str| {
+        let policy = text.replace(size, "tmp_mib: 8");
         assert_ne!(policy, text);
         policy
     };
-    let open = small(include_str!("../../crates/gateway/policies/open.yaml"), "tmp_mib: 1024");
-    let harness = small(include_str!("../../crates/gateway/policies/harness.yaml"), "tmp_mib: 2048");
-    let roles = include_str!("../../crates/gateway/policies/roles.yaml").to_owned();
+    let open = small(include_str!("../../crates/policy/policies/open.yaml"), "tmp_mib: 1024");
+    let harness = small(include_str!("../../crates/policy/policies/harness.yaml"), "tmp_mib: 2048");
+    let roles = include_str!("../../crates/policy/policies/roles.yaml").to_owned();
     let policy = vec![("open.yaml", open), ("harness.yaml", harness), ("roles.yaml", roles)];
     let config = "harness_on_bind: allow\n".to_owned();
     let daemon = Daemon::start_with(Setup { policy, config, ..Default::default() }).await;
@@ -223,7 +223,7 @@ async fn c4_full_spool_does_no_harm() {
         assert_eq!(chunk.data.len() as u64, recorded);
         kept.push(recorded);
     }
-    assert!(kept[0] >= 512 << 10, "what there was room for is kept: {kept:?}");
+    assert!(kept[0] >= 512 << 10, "what there was space for is kept: {kept:?}");
     // Neither the daemon nor its record, nor the commands after.
     assert_eq!(inside.probe(&["file", "/workspace/still", "10"]).await, ["file ok", "size 10"]);
     inside.run.ok(harness::calls::write("a.txt", "one\n")).await;
@@ -231,7 +231,7 @@ async fn c4_full_spool_does_no_harm() {
     let said = daemon.log().matches("the output of a command is no longer stored").count();
     assert!((1..=2).contains(&said), "{said} lines of the log for 4 commands");
 
-    // With its run it goes, and the next has room again.
+    // With its run it goes, and the next has space again.
     inside.run.stop().await;
     inside.run.delete().await;
     let mut next = Inside::enter(&daemon, "next").await;

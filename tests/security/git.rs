@@ -1,5 +1,5 @@
-//! G3, G9: what a repository plants to be run, and what it redirects. The attacks on libgit2 itself have their tests
-//! beside the host worker.
+//! G3, G9: programs that a repository plants, and redirections. The attacks on libgit2 itself have their tests beside the host
+//! worker.
 
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};

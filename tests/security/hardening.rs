@@ -1,4 +1,4 @@
-//! What a run says about its container, against what the engine says.
+//! Compares the hardening that a run reports with the engine's report.
 
 use std::collections::HashMap;
 use std::process::Stdio;
@@ -23,7 +23,7 @@ fn limited() -> v1::CreateRunRequest {
 }
 
 #[tokio::test]
-async fn c2_a_ready_run_lists_what_is_in_force() {
+async fn c2_a_ready_run_lists_the_hardening_in_force() {
     let (daemon, runs) = both(limited()).await;
     for inside in runs {
         let facts: HashMap<&str, &str> =

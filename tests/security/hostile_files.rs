@@ -22,7 +22,7 @@ fn sha256(path: &Path) -> String {
 }
 
 #[tokio::test]
-async fn p2_a_file_of_terabytes_is_refused_and_holds_up_no_look() {
+async fn p2_a_file_of_terabytes_is_refused_and_delays_no_search() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("small", "needle\n")]);
     let size = 4 << 40;
@@ -80,7 +80,7 @@ async fn p2_a_file_over_the_read_limit_is_a_preview_of_a_whole_that_is_measured(
 }
 
 #[tokio::test]
-async fn p2_a_line_without_an_end_is_cut_and_the_search_goes_on_elsewhere() {
+async fn p2_a_line_without_an_end_is_cut_and_the_search_continues_in_other_files() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("after", "needle\n")]);
     let mut file = File::create(workspace.join("endless")).unwrap();

@@ -160,7 +160,7 @@ fn median(mut took: Vec<Duration>) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn c7_files_of_an_image_in_the_wrong_places_hang_nothing() {
+async fn c7_unexpected_file_types_of_an_image_delay_nothing() {
     let daemon = Daemon::start().await;
     let before = median(cold_starts(daemon.connect().await, async || true).await);
     let hostile_is_over = Arc::new(AtomicBool::new(false));

@@ -41,7 +41,7 @@ async fn rendered(run: &mut RunHandle, dialect: &str, name: &str, arguments: &st
 }
 
 #[tokio::test]
-async fn p4_hostile_names_are_named_whole_and_act_on_nothing() {
+async fn p4_hostile_names_are_shown_in_full_and_without_effect() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);
     let long = "n".repeat(255);
@@ -129,7 +129,7 @@ fn patterns(bytes: usize, make: impl Fn(usize) -> String) -> String {
 }
 
 #[tokio::test]
-async fn p4_ignore_files_cost_no_more_than_they_may() {
+async fn p4_ignore_files_stay_within_their_bounds() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("seen", "needle\n")]);
     let classes = |number: usize| format!("**/*[!a-y]{number}*?[b-z]*{{a,b}}*.o");

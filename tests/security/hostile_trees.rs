@@ -1,4 +1,4 @@
-//! P2, P4 and the bounds of list, glob and grep: trees that are wide, deep, round, or full of what is no file.
+//! P2, P4 and the bounds of list, glob and grep: trees that are wide, deep, circular, or full of special files.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -44,7 +44,7 @@ async fn p2_a_directory_of_100_000_entries_is_listed_found_and_searched_in_bound
 }
 
 #[tokio::test]
-async fn p2_the_longest_names_there_are_take_no_more_memory() {
+async fn p2_the_longest_names_use_no_additional_memory() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);
     // The most names of the greatest length that one call looks at.

@@ -146,7 +146,7 @@ impl Gate {
 }
 
 /// A shipped profile under which commands need nobody's consent, with all that differs in what is promised about its containers.
-/// Beside it, `harness` has no deny list, longer timeouts and more room.
+/// Beside it, `harness` has no deny list, longer timeouts and larger limits.
 #[derive(Debug)]
 pub(crate) struct Profile {
     /// As a request names it.

@@ -1,4 +1,4 @@
-//! What a run keeps on the host of its processes, sessions and terminals is bounded for all of them together.
+//! Tests that the data which the host stores of a run's processes, sessions and terminals is bounded in total.
 
 use std::path::Path;
 
@@ -204,7 +204,7 @@ async fn s12_floods_of_a_run_stay_within_its_allowance() {
         run.send(id, Signal::Kill).await.unwrap();
         run.waited(id).await;
     }
-    // What has ended makes room.
+    // An ended process is evicted.
     run.start(command(&["true"])).await;
     let after = kept(&daemon, &run);
     assert!(after <= MOST * MIB + SLACK, "{after}");
@@ -212,7 +212,7 @@ async fn s12_floods_of_a_run_stay_within_its_allowance() {
 
 /// What is not kept is not lost to a reader that is there: it gets every byte.
 #[tokio::test(flavor = "multi_thread")]
-async fn s12_a_reader_that_follows_gets_what_is_cut() {
+async fn s12_a_reader_that_follows_gets_output_that_is_not_stored() {
     const PIECE: u64 = 20_000;
     const ROUNDS: u64 = 60;
     let daemon = daemon(MOST).await;
@@ -243,7 +243,7 @@ async fn s12_a_reader_that_follows_gets_what_is_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s12_a_start_without_room_is_refused_and_ended_processes_make_room() {
+async fn s12_a_start_without_space_is_refused_and_ended_processes_are_evicted() {
     let daemon = daemon(8).await;
     let mut run = daemon.run_on(requests::managed("p")).await;
     let mut started = Vec::new();
@@ -263,7 +263,7 @@ async fn s12_a_start_without_room_is_refused_and_ended_processes_make_room() {
     assert_eq!(run.listed().await.len(), started.len(), "nothing is left of the one that was refused");
     run.exec(&["true"]).await;
 
-    // One that has ended makes room for the next, and so does each of these.
+    // An ended process is evicted for the next, and so is each of these.
     let last = started.pop().unwrap();
     run.send(&last, Signal::Kill).await.unwrap();
     run.waited(&last).await;
@@ -276,7 +276,7 @@ async fn s12_a_start_without_room_is_refused_and_ended_processes_make_room() {
     }
     let listed = run.listed().await;
     let living = listed.iter().filter(|process| process.state() == State::Running).count();
-    assert_eq!(living, started.len(), "none that lives has made room");
+    assert_eq!(living, started.len(), "none that lives was evicted");
     // Starts that fail leave nothing, however many.
     let before = kept(&daemon, &run);
     for _ in 0..50 {

@@ -1,5 +1,4 @@
-//! Looking at what is hostile: every call has an answer or an error with words by its deadline, and the agent stays
-//! small meanwhile.
+//! Reads hostile files: every call has an answer or an explained error by its deadline, and the guest stays small.
 
 use std::path::Path;
 use std::process::Command;

@@ -75,7 +75,7 @@ fn hides_layers(line: &Line) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn c5_the_table_of_mounts_names_no_more_of_the_host_than_the_kernel_insists_on() {
+async fn c5_the_mount_table_names_only_the_mounted_directories_of_the_host() {
     let daemon = lenient().await;
     for profile in PROFILES {
         let profile = profile.name;

@@ -1,4 +1,4 @@
-//! Overlays against an agent that makes its changes for whoever looks at them, or accepts them.
+//! Attacks through overlays: changes that an agent makes to harm whoever shows or accepts them.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 
@@ -70,7 +70,7 @@ async fn c5_files_planted_in_an_overlay_have_no_effect_outside() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn c5_an_overlay_is_seen_by_its_run_alone_and_is_settled_by_those_who_may() {
+async fn c5_an_overlay_is_visible_to_its_run_alone_and_settled_by_permitted_users() {
     let daemon = Daemon::start().await;
     let beneath = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut one = daemon.run_on(requests::overlay("open", &beneath)).await;

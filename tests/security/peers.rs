@@ -9,7 +9,7 @@ use crate::attempts;
 use crate::inside::{Inside, PROBE, VARIABLES, both, every, exec, outcomes};
 
 #[tokio::test]
-async fn x1_the_agent_can_be_neither_read_nor_forged() {
+async fn x1_the_guest_can_be_neither_read_nor_forged() {
     let (_daemon, runs) = every().await;
     for mut inside in runs {
         attempts::no_way_to_the_agent(&mut inside).await;
@@ -71,7 +71,7 @@ async fn the_run_survives(attack: &str, why: &str) {
 const KILLED: &str = "ended by signal 9, probably by a command of this run";
 
 #[tokio::test]
-async fn x1_killing_the_agent_costs_only_the_run_s_own_calls() {
+async fn x1_killing_the_guest_fails_only_the_calls_of_its_run() {
     the_run_survives(&format!("exec {PROBE} signal-agent 9"), KILLED).await;
 }
 
@@ -82,13 +82,13 @@ async fn x1_a_command_that_kills_all_others_without_end_costs_one_worker() {
 }
 
 #[tokio::test]
-async fn x1_stopping_the_agent_is_noticed() {
+async fn x1_stopping_the_guest_is_noticed() {
     let why = "ended because it did not answer; a command of this run may have stopped it";
     the_run_survives(&format!("exec {PROBE} signal-all 19"), why).await;
 }
 
 #[tokio::test]
-async fn x1_a_run_that_keeps_killing_its_worker_ends_and_says_so() {
+async fn x1_a_run_that_keeps_killing_its_worker_ends_with_that_reason() {
     let (daemon, runs) = Box::pin(both(v1::CreateRunRequest::default())).await;
     let mut bystander = Box::pin(Inside::enter(&daemon, "bystander")).await;
     for mut inside in runs {

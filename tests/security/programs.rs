@@ -1,4 +1,5 @@
-//! What a program's name leads to in a run: links, interpreters, binaries that are many programs. The deny list follows.
+//! Tests the resolution of program names in a run: links, interpreters, multi-call binaries. The deny list applies to the
+//! result.
 
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::Path;
@@ -15,7 +16,7 @@ fn script(workspace: &Path, name: &str, content: &str) {
 }
 
 #[tokio::test]
-async fn the_deny_list_follows_a_name_to_what_it_leads_to() {
+async fn the_deny_list_resolves_links() {
     let daemon = Daemon::start().await;
     let mut inside = Inside::enter(&daemon, "w").await;
     let workspace = inside.workspace.clone();

@@ -1,5 +1,5 @@
-//! Commands that run unasked because they only read: what the gateway thinks of a command line is held against what programs do
-//! with it, and what it refuses is refused end to end.
+//! Compares the gateway's judgement of command lines that run without consent with the effects of the programs, and tests the
+//! refusals end to end.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use harness::{Daemon, RunHandle, calls, debian, inspect, requests, v1};
 use serde_json::json;
 
 /// The gateway's own tests hold its table against the same lines.
-const LINES: &str = include_str!("../../crates/gateway/testdata/command_lines.txt");
+const LINES: &str = include_str!("../../crates/command-rules/testdata/command_lines.txt");
 const DRIVER: &str = include_str!("command_lines.sh");
 
 struct Line {
@@ -65,7 +65,7 @@ fn tried(image: &str, lines: &[Line]) -> Vec<Came> {
 }
 
 #[tokio::test]
-async fn programs_do_with_every_command_line_what_the_gateway_thinks() {
+async fn programs_have_the_effects_of_the_gateways_table() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("open")).await;
     let default = inspect(&run.show().await.container_id)["Image"].as_str().unwrap().to_owned();
@@ -107,7 +107,7 @@ async fn refused(run: &mut RunHandle, command: &str, args: &[&str]) -> Option<(S
 }
 
 #[tokio::test]
-async fn bash_command_only_reads_and_only_inside_the_mounts_whatever_the_profile_allows() {
+async fn bash_command_only_reads_inside_the_mounts_under_every_profile() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n"), (".git/hooks/pre-commit", "#!/bin/sh\n")]);
     let mut run = daemon.run("open", &workspace).await;
@@ -147,7 +147,7 @@ async fn find_that_deletes_asks_like_delete_under_open() {
 
 /// Their words are harmless, and what they lead to is not: it is looked at where the command runs, as `read` does.
 #[tokio::test(flavor = "multi_thread")]
-async fn links_to_elsewhere_are_not_read_unasked() {
+async fn links_to_other_directories_are_not_read_without_consent() {
     const AT_ONCE: usize = 16;
     let daemon = Daemon::start().await;
     let workspace = daemon.repository("w", &[("a.txt", "plain\n"), ("d/b.txt", "plain\n")]);

@@ -1,4 +1,4 @@
-//! R1 to R3: clients over TCP that flood, dawdle, or show what does not count. The daemon serves everybody else meanwhile.
+//! R1 to R3: clients over TCP that flood, delay, or show invalid credentials. The daemon serves all others meanwhile.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -136,10 +136,10 @@ async fn is_kept(stream: &mut TcpStream) -> bool {
     stream.read_exact(&mut [0; 9]).await.is_ok()
 }
 
-/// While one address has all of its connections and opens more, another one works. Of those that have proven nothing the oldest makes
-/// room for a new one, and none of those that have shown a good token; a place comes back with its connection.
+/// While one address has all of its connections and opens more, another one works. A new connection
+/// evicts the oldest one without a proven identity, and none that has shown a valid token. A closed connection frees its slot.
 #[tokio::test(flavor = "multi_thread")]
-async fn r2_an_address_has_its_own_connections_and_no_more() {
+async fn r2_connections_are_bounded_for_each_address() {
     const MOST: usize = 8;
     let daemon = plain("connections_per_address: 8, connections_per_second: 10000").await;
     let (_, secret) = daemon.token(auditor("a"), None).await;
@@ -179,7 +179,7 @@ async fn r2_an_address_has_its_own_connections_and_no_more() {
         }
     };
     tokio::time::timeout(PATIENCE, again).await.expect("no place came back");
-    assert!(daemon.log().contains("connections were turned away"), "{}", daemon.log());
+    assert!(daemon.log().contains("connections were refused"), "{}", daemon.log());
 }
 
 /// What was refused for a limit, and the limit's key.
@@ -195,7 +195,7 @@ fn beyond(key: &str) -> (Code, String, String) {
 
 /// Each certificate's subject and each token's holder has so many connections, wherever they come from. One beyond them is told so.
 #[tokio::test(flavor = "multi_thread")]
-async fn r2_a_principal_has_its_own_connections_by_certificate_or_token() {
+async fn r2_connections_are_bounded_for_each_principal_by_certificate_or_token() {
     let certificates = Certificates::make(&["ci", "other"]);
     let config =
         "access: [{ certificate: ci, roles: [auditor] }, { certificate: other, roles: [auditor] }]\n";
@@ -254,7 +254,7 @@ async fn r2_a_principal_has_its_own_connections_by_certificate_or_token() {
 
 /// From all principals, and by how many connections. Another address has its own.
 #[tokio::test(flavor = "multi_thread")]
-async fn r2_an_address_has_its_own_requests_and_no_more() {
+async fn r2_requests_are_bounded_for_each_address() {
     let daemon = plain("streams_per_address: 3, streams_per_principal: 2").await;
     let (_, a) = daemon.token(auditor("a"), None).await;
     let (_, b) = daemon.token(auditor("b"), None).await;
@@ -319,7 +319,7 @@ fn over_tcp(daemon: &Daemon) -> Clients {
 /// By eight connections from its owner's own address, and by all of its owner's other runs. Each request that waits is counted for the
 /// token that it shows.
 #[tokio::test(flavor = "multi_thread")]
-async fn r2_the_tokens_of_runs_take_nothing_from_their_owner() {
+async fn r2_the_tokens_of_runs_use_no_share_of_their_owner() {
     let daemon = plain("connections_per_second: 10000").await;
     let mut owner = Owner::new(&daemon).await;
     let mut runs = Vec::new();
@@ -500,7 +500,7 @@ async fn shakes_hands(address: SocketAddr, times: u32) -> u32 {
 
 /// 2,000 handshakes, and 200,000 with `COFFERDAM_LONG`, while another client reads.
 #[tokio::test(flavor = "multi_thread")]
-async fn r1_a_flood_of_handshakes_is_turned_away_and_every_read_succeeds() {
+async fn r1_a_flood_of_handshakes_is_refused_and_every_read_succeeds() {
     let certificates = Certificates::make(&[]);
     let tcp = certificates.listen("tokens: {}");
     let daemon = Daemon::start_with(Setup { tcp, ..Default::default() }).await;
@@ -521,7 +521,7 @@ async fn r1_a_flood_of_handshakes_is_turned_away_and_every_read_succeeds() {
     eprintln!("{count} reads while {answered} of {handshakes} handshakes were answered, {grown} bytes more");
     // Those over the address's budget were ended without an answer, and counted.
     assert!(answered >= 50 && answered < handshakes, "{answered} answered");
-    assert!(daemon.log().contains("connections were turned away"), "{}", daemon.log());
+    assert!(daemon.log().contains("connections were refused"), "{}", daemon.log());
     assert!(grown < 128 << 20, "{grown} bytes more");
 }
 

@@ -198,7 +198,7 @@ async fn a5_secrets_given_to_calls_are_not_stored() {
 
 /// Values that no net would know by their looks: the daemon knows them because it was given them as secrets.
 #[tokio::test]
-async fn a5_secret_variables_of_a_run_lie_nowhere_open_and_are_never_answered() {
+async fn a5_secret_variables_of_a_run_are_visible_nowhere_and_in_no_answer() {
     let daemon = talkative().await;
     let secrets = ["seven green bottles".to_owned(), "standing on a wall".to_owned()];
     let names = ["FIRST", "SECOND"].map(str::to_owned);
@@ -335,7 +335,7 @@ async fn a5_secrets_are_in_no_approval() {
 }
 
 #[tokio::test]
-async fn a5_a_command_gets_what_it_was_given() {
+async fn a5_a_command_gets_its_secrets_unchanged() {
     let daemon = Daemon::start().await;
     let mut inside = Inside::enter(&daemon, "w").await;
     let secret = &secrets()[0];

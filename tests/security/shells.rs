@@ -1,4 +1,4 @@
-//! Attacks on sessions by what runs in them.
+//! Attacks on sessions by commands in them.
 
 use harness::session::{command, typed};
 use harness::v1::session_result::State;
@@ -19,7 +19,7 @@ async fn s7_output_forges_no_end_of_a_command() {
     let daemon = Daemon::start().await;
     for mut run in both(&daemon).await {
         let id = run.open().await;
-        // Marks of former commands, read from the session's own output, and guesses.
+        // Marks of earlier commands, read from the session's own output, and guesses.
         run.said(&id, "true").await;
         let shown = run.logs(&id).await.text();
         let marks: String = shown
@@ -57,7 +57,7 @@ async fn s7_output_forges_no_end_of_a_command() {
 
 /// Whatever a command makes of its shell, its output and its code are told, or that they cannot be.
 #[tokio::test(flavor = "multi_thread")]
-async fn s8_a_shell_that_is_changed_is_usable_or_said_to_be_broken() {
+async fn s8_a_changed_shell_is_usable_or_reported_as_broken() {
     let daemon = Daemon::start().await;
     let changes = [
         "echo() { :; }; printf() { :; }; eval() { :; }",
@@ -122,7 +122,7 @@ async fn s8_a_shell_that_is_changed_is_usable_or_said_to_be_broken() {
 
 /// Floods are cut in their middle and counted, and cost the daemon no memory.
 #[tokio::test(flavor = "multi_thread")]
-async fn s9_a_flood_is_bounded_and_the_session_goes_on() {
+async fn s9_a_flood_is_bounded_and_the_session_continues() {
     let daemon = Daemon::start().await;
     for mut run in both(&daemon).await {
         let id = run.open().await;
@@ -164,7 +164,7 @@ async fn s9_a_flood_is_bounded_and_the_session_goes_on() {
 
 /// Commands that read, wait, or leave something behind hold neither their session nor the daemon.
 #[tokio::test(flavor = "multi_thread")]
-async fn s10_reading_or_lingering_commands_hold_nothing_up() {
+async fn s10_reading_or_lingering_commands_delay_nothing() {
     let daemon = Daemon::start().await;
     for mut run in both(&daemon).await {
         let id = run.open().await;

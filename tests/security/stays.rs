@@ -107,7 +107,7 @@ async fn s3_escape_sequences_without_end_are_bytes() {
 
 /// Commands share the keeper's uid: they can kill it, which ends its process and nothing else, and they cannot speak for it.
 #[tokio::test(flavor = "multi_thread")]
-async fn s4_a_killed_keeper_costs_its_own_process_alone() {
+async fn s4_a_killed_keeper_ends_only_its_own_process() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     let other = run.start(ProcessRequest { stdin: true, ..command(&["cat"]) }).await.process_id;
@@ -172,7 +172,7 @@ async fn s5_input_and_signals_do_not_reach_other_processes() {
 /// A number that was a process's is made another's, by force: what is said to the one that has ended reaches no other, nor does its
 /// time, nor what a terminal remembers of a group that is gone. The next daemon is as careful.
 #[tokio::test(flavor = "multi_thread")]
-async fn s5_a_number_that_is_used_again_is_nobodys_to_end() {
+async fn s5_a_reused_number_gets_no_signal_of_its_earlier_owner() {
     let mut daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     let container = run.run.container_id.clone();

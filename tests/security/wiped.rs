@@ -55,7 +55,7 @@ fn pieces(content: &[u8], value: &[u8]) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn a_piece_of_a_value_is_found_wherever_it_begins() {
+fn a_piece_of_a_value_is_found_at_any_offset() {
     let value = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+-";
     for start in 0..=value.len() - PIECE {
         let content = [b"....".as_slice(), &value[start..start + PIECE], b"....."].concat();

@@ -1,4 +1,4 @@
-//! C6: a root that commands can write to: what they plant there fools nobody but themselves.
+//! C6: a root that commands can write to: planted files deceive only the commands themselves.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -155,7 +155,7 @@ async fn c6_links_of_an_image_to_its_users_are_replaced() {
 }
 
 #[tokio::test]
-async fn c6_a_layer_that_is_hard_to_remove_goes_with_its_run() {
+async fn c6_a_layer_that_is_hard_to_remove_is_removed_with_its_run() {
     let daemon = lenient().await;
     let mut inside = enter(&daemon, "w", &debian()).await;
     let plant = "cd /opt; B=/workspace/busybox; $B mkdir closed; echo x >closed/file; $B chmod 0 closed

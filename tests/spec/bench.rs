@@ -1,4 +1,4 @@
-//! What `tests/bench` stores: its baseline, its trace, and how it judges by the first.
+//! Checks the stored data of `tests/bench`: its baseline, its trace, and the judgement by the baseline.
 
 use std::collections::BTreeMap;
 
@@ -75,7 +75,7 @@ fn a_ratio_beyond_the_margin_is_named_with_both_numbers() {
 }
 
 #[test]
-fn a_baseline_that_does_not_fit_what_is_measured_is_stale() {
+fn a_baseline_that_does_not_fit_the_measurements_is_stale() {
     let said = objections(&[("a / b", 1.0), ("e / f", 1.0)]);
     assert_eq!(said, ["e / f: not in the baseline", "c / d: not measured"]);
     let baseline = Baseline::parse(STORED).unwrap();

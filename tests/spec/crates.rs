@@ -7,45 +7,48 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 38] = [
+const ARROWS: [(&str, &str); 42] = [
     ("admission", ""),
-    ("anomaly", "audit audit-service gateway identity jail operations refusal runs store timestamp webhook"),
+    (
+        "anomaly",
+        "audit audit-service gateway identity jail operations policy refusal runs store timestamp webhook",
+    ),
     ("audit", "redact text timestamp"),
-    ("audit-service", "audit operations redact refusal timestamp webhook wire"),
+    ("audit-service", "audit identity operations redact refusal timestamp webhook wire"),
     ("bundles", "audit audit-service identity operations redact refusal runs store wire"),
     (
         "calls",
-        "audit audit-service dialects executor gateway identity jail mcp-upstream operations processes redact refusal runs store timestamp webhook wire worker-protocol",
+        "audit audit-service command-rules dialects disk-quotas executor gateway identity jail mcp-upstream operations policy processes redact refusal runs store timestamp webhook wire worker-protocol",
     ),
-    ("cli", "audit cofferdam-client doctor file-ops gateway jail mcp operations text timestamp wire"),
+    ("cli", "audit cofferdam-client doctor file-ops jail mcp operations policy text timestamp wire"),
     ("cofferdam-client", "wire"),
+    ("command-rules", "jail operations text"),
     ("containers", "jail text"),
     (
         "daemon",
-        "admission anomaly audit audit-service bundles calls containers dialects doctor document executor gateway host-launch identity jail listener mcp oidc operations processes redact refusal runs store terminals timestamp webhook wire worker-protocol",
+        "admission anomaly audit audit-service bundles calls containers dialects disk-quotas doctor document executor gateway host-launch identity jail listener mcp oidc operations policy processes redact refusal runs store terminals timestamp uploads webhook wire worker-protocol",
     ),
     ("dialects", "jail operations text wire"),
+    ("disk-quotas", "containers identity jail operations refusal wire"),
     ("doctor", ""),
     ("document", ""),
     (
         "executor",
-        "containers gateway host-launch jail mcp-upstream operations refusal timestamp wire worker-protocol",
+        "containers gateway host-launch jail mcp-upstream operations policy refusal timestamp wire worker-protocol",
     ),
     ("file-ops", "jail operations text"),
-    ("gateway", "document jail operations text timestamp"),
+    ("gateway", "command-rules document jail operations policy refusal text timestamp"),
     ("guest", "file-ops jail operations text wire worker-protocol"),
     ("host-launch", "wire"),
     ("host-worker", "file-ops host-launch jail operations text wire worker-protocol"),
     ("identity", "operations refusal seal timestamp"),
     ("jail", "text"),
-    (
-        "listener",
-        "admission audit audit-service calls identity oidc operations refusal runs store timestamp wire",
-    ),
+    ("listener", "admission audit audit-service identity oidc operations refusal runs store timestamp wire"),
     ("mcp", "admission text wire"),
-    ("mcp-upstream", "gateway operations text wire"),
+    ("mcp-upstream", "operations policy text wire"),
     ("oidc", "identity webhook"),
     ("operations", "jail wire"),
+    ("policy", "document jail operations text"),
     (
         "processes",
         "audit audit-service executor gateway identity operations refusal runs seal store text timestamp wire worker-protocol",
@@ -54,16 +57,17 @@ const ARROWS: [(&str, &str); 38] = [
     ("refusal", "operations wire"),
     (
         "runs",
-        "audit audit-service containers executor gateway host-launch identity jail operations redact refusal store timestamp wire",
+        "audit audit-service containers disk-quotas executor host-launch identity jail operations policy redact refusal store timestamp wire",
     ),
     ("seal", ""),
-    ("store", "audit containers gateway host-launch identity refusal seal timestamp wire worker-protocol"),
+    ("store", "identity refusal seal timestamp"),
     (
         "terminals",
-        "audit audit-service calls executor gateway identity operations refusal runs store timestamp wire worker-protocol",
+        "audit audit-service executor gateway identity operations refusal runs store timestamp wire worker-protocol",
     ),
     ("text", ""),
     ("timestamp", ""),
+    ("uploads", "disk-quotas identity jail operations refusal"),
     ("webhook", ""),
     ("wire", ""),
     ("worker-protocol", "jail operations text wire"),
@@ -76,7 +80,7 @@ const MOST: usize = 12_000;
 const LONGEST: usize = 11;
 
 /// Crates that may have an arrow to `gateway`: a change of the policy engine compiles them again, and all above.
-const MOST_USERS_OF_GATEWAY: usize = 10;
+const MOST_USERS_OF_GATEWAY: usize = 7;
 
 /// What users of the API depend on is not beside what the daemon is made of.
 const CLIENT: (&str, &str) = ("cofferdam-client", "clients/rust");
@@ -198,7 +202,7 @@ fn no_crate_is_larger_than_it_may_be() {
 }
 
 #[test]
-fn modules_of_tests_are_told_from_others() {
+fn modules_of_tests_are_distinguished_from_others() {
     let text = "#[cfg(test)]\nmod tests;\n#[cfg(test)]\npub(crate) mod testing;\nmod real;\n#[cfg(test)]\nmod inline {\n}\n";
     assert_eq!(test_modules(text).collect::<Vec<_>>(), ["tests", "testing"]);
 }

@@ -25,7 +25,7 @@ async fn enter_small() -> (Daemon, Inside) {
 }
 
 #[tokio::test]
-async fn u3_mapped_root_has_no_more_kernel_access_than_other_users() {
+async fn u3_mapped_root_has_the_kernel_access_of_other_users() {
     let (_daemon, mut inside) = enter_small().await;
     attempts::no_special_file(&mut inside).await;
     attempts::no_other_socket(&mut inside).await;

@@ -1,4 +1,4 @@
-//! How such a run lives and ends: its processes, its daemon.
+//! Tests the life and the end of such a run: its processes, its daemon.
 
 use harness::process::command;
 use harness::v1::run::State;
@@ -68,7 +68,7 @@ async fn u5_a_run_outlives_its_daemon_as_root_of_its_namespace() {
 
 /// The runtime would open them for the next daemon's guest, which takes no call meanwhile.
 #[tokio::test(flavor = "multi_thread")]
-async fn u5_run_whose_passwd_or_group_is_not_a_file_is_not_taken_over() {
+async fn u5_run_whose_passwd_or_group_is_not_a_file_is_not_reattached() {
     let mut daemon = daemon().await;
     let plant = |how: &str| format!("rm /etc/group && {how}");
     let mut waiting = Vec::new();

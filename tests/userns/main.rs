@@ -38,9 +38,9 @@ const POLICY: &str = "profiles:
 
 fn setup() -> Setup {
     let shipped = [
-        ("roles.yaml", include_str!("../../crates/gateway/policies/roles.yaml")),
-        ("open.yaml", include_str!("../../crates/gateway/policies/open.yaml")),
-        ("harness.yaml", include_str!("../../crates/gateway/policies/harness.yaml")),
+        ("roles.yaml", include_str!("../../crates/policy/policies/roles.yaml")),
+        ("open.yaml", include_str!("../../crates/policy/policies/open.yaml")),
+        ("harness.yaml", include_str!("../../crates/policy/policies/harness.yaml")),
         ("rooted.yaml", POLICY),
     ];
     let policy = shipped.map(|(name, text)| (name, text.to_owned())).to_vec();

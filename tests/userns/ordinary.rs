@@ -1,4 +1,4 @@
-//! All other profiles on such an engine: commands are the same user, who is nobody on the host either.
+//! Tests all other profiles on such an engine: commands are the same user, who is unprivileged on the host.
 
 use std::os::unix::fs::MetadataExt as _;
 

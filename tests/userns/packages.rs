@@ -1,4 +1,4 @@
-//! What the profile is for: packages of the image's distribution, installed by root.
+//! Tests the purpose of the profile: root installs packages of the image's distribution.
 
 use harness::{calls, pid_of, requests};
 

@@ -1,4 +1,4 @@
-//! Whose files are on disk what root inside writes.
+//! Tests the owner on disk of files that root inside writes.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;

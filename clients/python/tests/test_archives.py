@@ -44,7 +44,7 @@ def test_links_are_copied_as_links_and_none_is_followed_out(tmp_path: Path) -> N
     assert os.access(tmp_path / "back" / "in" / "script", os.X_OK)
 
 
-def test_a_directory_of_a_hostile_sandbox_stays_in_its_place(image: str, tmp_path: Path) -> None:
+def test_a_directory_of_a_hostile_sandbox_stays_in_its_destination(image: str, tmp_path: Path) -> None:
     """From inside a real container, as root of its own directories."""
     outside = tmp_path / "outside"
     outside.mkdir()

@@ -101,7 +101,7 @@ def test_a_run_is_made_once(proxy: Proxy) -> None:
             assert [run.run_id for run in Sandbox.list(metadata={"test": "once"}, client=client)] == [sandbox.run_id]
 
 
-def test_no_daemon_is_said_at_once(tmp_path: Path) -> None:
+def test_a_missing_daemon_is_reported_at_once(tmp_path: Path) -> None:
     begun = time.monotonic()
     with pytest.raises(DaemonUnreachable, match="COFFERDAM_ENDPOINT"):
         Sandbox.create(profile="open", endpoint=f"unix:{tmp_path}/none.sock")
@@ -150,7 +150,7 @@ async def test_the_asynchronous_half_sends_it_too(mortal: Daemon) -> None:
         relaunch.join()
 
 
-def test_a_command_that_loses_its_daemon_says_so_and_the_sandbox_goes_on(mortal: Daemon) -> None:
+def test_a_command_reports_a_lost_daemon_and_the_sandbox_continues(mortal: Daemon) -> None:
     with Sandbox.create(profile="open", endpoint=mortal.endpoint) as sandbox:
         first = threading.Event()
 
@@ -265,7 +265,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_the_end_of_a_sandbox_is_no_error_whatever_its_run_does(mortal: Daemon, end: str) -> None:
+async def test_the_end_of_a_sandbox_is_no_error_in_any_state_of_its_run(mortal: Daemon, end: str) -> None:
     timeout = 2 if end == "expires" else None
     for _ in range(2):
         with Sandbox.create(profile="harness", timeout=timeout, endpoint=mortal.endpoint) as sandbox:

@@ -82,7 +82,7 @@ def test_a_reason_of_a_later_daemon_is_an_error_like_any_other() -> None:
     "trailers",
     [None, (), ((DETAILS, b"\xff\xff\xff"),), packed(ErrorInfo(reason="NOT_FOUND", domain="example.org"))],
 )
-def test_a_status_without_our_reason_goes_by_its_code(
+def test_a_status_without_a_reason_is_mapped_by_its_code(
     code: grpc.StatusCode, kind: type[errors.CofferdamError], trailers: tuple[tuple[str, bytes], ...] | None
 ) -> None:
     error = refused(Failed(code, trailers))

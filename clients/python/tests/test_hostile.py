@@ -52,7 +52,7 @@ def test_a_bad_token_is_refused_although_the_user_may_do_all(token: str) -> None
         Sandbox.create(profile="open", token=token)
 
 
-def test_a_runs_own_token_does_its_calls_and_nothing_else() -> None:
+def test_a_run_token_makes_the_calls_of_its_run_and_nothing_else() -> None:
     with Sandbox.create(profile="open", issue_token=True) as sandbox, Sandbox.create(profile="open") as other:
         assert sandbox.token is not None
         assert other.token is None

@@ -71,7 +71,7 @@ def test_path_problems_raise_the_matching_python_errors(sandbox: Sandbox) -> Non
             posix.write(path, b"x")
 
 
-def test_a_model_is_told_both_streams_in_order_and_what_was_ended(sandbox: Sandbox) -> None:
+def test_a_model_gets_both_streams_in_order_and_the_cause_of_the_end(sandbox: Sandbox) -> None:
     done = said(sandbox.commands.run(merged("echo a; echo b >&2; echo c; exit 4")))
     assert (done.output, done.exit_code) == ("a\nb\nc\n", 4)
     with pytest.raises(CommandTimedOut) as ended:
@@ -106,7 +106,7 @@ async def test_a_session_tells_each_command_from_the_next(harness: AsyncSandbox)
     await session.close()
 
 
-async def test_a_session_goes_on_after_what_was_interrupted(harness: AsyncSandbox) -> None:
+async def test_a_session_continues_after_an_interrupted_command(harness: AsyncSandbox) -> None:
     session = await BashSession.open(harness)
     await session.run("sleep 1000 &")
     shown = await session.run("echo first; sleep 100", timeout=3)

@@ -97,12 +97,12 @@ def test_senders_at_the_same_time_take_turns(sandbox: Sandbox) -> None:
     assert sorted(handle.wait().stdout.splitlines(keepends=True)) == lines
 
 
-def test_a_command_need_not_read_what_it_is_given(sandbox: Sandbox) -> None:
+def test_a_command_need_not_read_its_input(sandbox: Sandbox) -> None:
     result = sandbox.commands.run(["true"], background=True, stdin=b"x" * 5_000_000).wait()
     assert (result.exit_code, result.stdout) == (0, "")
 
 
-def test_output_beyond_what_is_kept_is_counted(sandbox: Sandbox) -> None:
+def test_output_beyond_the_stored_part_is_counted(sandbox: Sandbox) -> None:
     size = 150_000_000
     result = sandbox.commands.run(f"head -c {size} /dev/zero", background=True).wait()
     assert result.omitted_bytes > 0
@@ -175,7 +175,7 @@ def test_closing_a_client_ends_callbacks(endpoint: str) -> None:
     sandbox.kill()
 
 
-def test_a_block_that_is_left_ends_its_command(sandbox: Sandbox) -> None:
+def test_leaving_a_block_ends_its_command(sandbox: Sandbox) -> None:
     with sandbox.commands.run(["sleep", "1000"], background=True) as handle:
         assert handle.info().state == "running"
     assert handle.wait(timeout=20).exit_code == 137
@@ -199,7 +199,7 @@ def test_readers_of_a_process_are_limited(sandbox: Sandbox) -> None:
     pytest.fail("they still read")
 
 
-def test_a_runs_own_token_reaches_its_processes_and_no_others(endpoint: str) -> None:
+def test_a_run_token_reaches_the_processes_of_its_run_and_no_others(endpoint: str) -> None:
     with (
         Sandbox.create(profile="harness", endpoint=endpoint, issue_token=True) as sandbox,
         Sandbox.create(profile="harness", endpoint=endpoint) as other,
@@ -213,11 +213,11 @@ def test_a_runs_own_token_reaches_its_processes_and_no_others(endpoint: str) -> 
             agent.commands.connect(others.process_id)
         assert not agent.commands.kill(others.process_id)
         assert others.info().state == "running"
-        stranger = Sandbox(agent.client, other.run_id, Options(), owns_client=False, delete_workspace=False)
+        foreign = Sandbox(agent.client, other.run_id, Options(), owns_client=False, delete_workspace=False)
         with pytest.raises((Denied, NotFound)):
-            stranger.commands.list()
+            foreign.commands.list()
         with pytest.raises((Denied, NotFound)):
-            stranger.commands.send_stdin(others.process_id, "x")
+            foreign.commands.send_stdin(others.process_id, "x")
         agent.close()
 
 

@@ -139,7 +139,7 @@ def ended(client: Client, run_id: str) -> str:
         return info.end_cause
 
 
-def test_a_lease_is_renewed_in_the_background_until_its_sandbox_is_let_go(tmp_path: Path) -> None:
+def test_a_lease_is_renewed_in_the_background_until_its_sandbox_is_released(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="lease"):
         Sandbox.create(profile="open", keep_alive=True)
     with Client() as client:

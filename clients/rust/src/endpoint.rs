@@ -9,10 +9,10 @@ use thiserror::Error;
 
 /// A daemon's address, as people write it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint(Place);
+pub struct Endpoint(Target);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum Target {
     Socket(PathBuf),
     /// Host and port, over TLS.
     Tls(String),
@@ -22,18 +22,18 @@ enum Place {
 
 impl Default for Endpoint {
     fn default() -> Self {
-        Self(Place::Socket("/run/cofferdam/cofferd.sock".into()))
+        Self(Target::Socket("/run/cofferdam/cofferd.sock".into()))
     }
 }
 
 impl Endpoint {
     /// Returns the path of its socket, if it is one.
     pub fn socket(&self) -> Option<&Path> {
-        if let Place::Socket(socket) = &self.0 { Some(socket) } else { None }
+        if let Target::Socket(socket) = &self.0 { Some(socket) } else { None }
     }
 
     pub(crate) fn is_tls(&self) -> bool {
-        matches!(self.0, Place::Tls(_))
+        matches!(self.0, Target::Tls(_))
     }
 }
 
@@ -60,19 +60,19 @@ impl FromStr for Endpoint {
     fn from_str(text: &str) -> Result<Self, BadEndpoint> {
         if let Some(authority) = text.strip_prefix("https://") {
             let (_, authority) = host_and_port(authority)?;
-            return Ok(Self(Place::Tls(authority)));
+            return Ok(Self(Target::Tls(authority)));
         }
         if let Some(authority) = text.strip_prefix("http://") {
             let (host, authority) = host_and_port(authority)?;
             let is_local = host == "localhost" || host.parse().is_ok_and(|host: IpAddr| host.is_loopback());
-            return if is_local { Ok(Self(Place::Plain(authority))) } else { Err(BadEndpoint::InTheClear) };
+            return if is_local { Ok(Self(Target::Plain(authority))) } else { Err(BadEndpoint::InTheClear) };
         }
         let path = text.strip_prefix("unix:").ok_or(BadEndpoint::Unknown)?;
         let path = path.strip_prefix("//").unwrap_or(path);
         if !path.starts_with('/') {
             return Err(BadEndpoint::Relative);
         }
-        Ok(Self(Place::Socket(path.into())))
+        Ok(Self(Target::Socket(path.into())))
     }
 }
 
@@ -96,9 +96,9 @@ fn host_and_port(text: &str) -> Result<(&str, String), BadEndpoint> {
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Place::Socket(socket) => write!(f, "unix:{}", socket.display()),
-            Place::Tls(authority) => write!(f, "https://{authority}"),
-            Place::Plain(authority) => write!(f, "http://{authority}"),
+            Target::Socket(socket) => write!(f, "unix:{}", socket.display()),
+            Target::Tls(authority) => write!(f, "https://{authority}"),
+            Target::Plain(authority) => write!(f, "http://{authority}"),
         }
     }
 }

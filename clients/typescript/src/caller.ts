@@ -316,7 +316,7 @@ export class Caller {
     succeeded(response, kind !== "git" && kind !== "process");
     const result = present(response.result).kind;
     if (result.case !== kind) {
-      const message = "the call has succeeded, but the daemon has dropped its result to make room";
+      const message = "the call has succeeded, but the daemon has dropped its result to free space";
       throw new CofferdamError(message, { callId: response.callId });
     }
     return result.value as Value<K>;

@@ -163,12 +163,12 @@ export class Interrupted extends Cancelled {
 
 /** The audit log, the container engine or an upstream server does not work; nothing was done. */
 export class Unavailable extends CofferdamError {
-  protected static override readonly HINT = "`coffer doctor` says more.";
+  protected static override readonly HINT = "Run `coffer doctor`.";
 }
 
 /** A fault of the daemon or of its host. */
 export class InternalError extends CofferdamError {
-  protected static override readonly HINT = "The daemon's log says more.";
+  protected static override readonly HINT = "See the daemon's log.";
 }
 
 /** A command did not end as it should. `result` has its output. */

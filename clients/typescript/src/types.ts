@@ -501,7 +501,7 @@ export type CallResult =
 export interface CallInfo {
   callId: string;
   status: CallStatus;
-  /** As the method that made it returns it; null until it has succeeded, and when it was dropped to make room. */
+  /** As the method that made it returns it; null until it has succeeded, and when it was dropped to free space. */
   result: CallResult;
   /** For the model. */
   text: string;

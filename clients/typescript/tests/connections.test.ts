@@ -92,7 +92,7 @@ test("a run is made once", async () => {
   );
 });
 
-test("no daemon is said at once", async () => {
+test("a missing daemon is reported at once", async () => {
   const begun = Date.now();
   await assert.rejects(Sandbox.create({ profile: "open", endpoint: `unix:${place}/none.sock` }), (error) => {
     assert(error instanceof DaemonUnreachable);

@@ -87,7 +87,7 @@ test("senders at the same time take turns", async () => {
   assert.deepEqual((await handle.wait()).stdout.match(/.*\n/g)?.sort(), [...lines].sort());
 });
 
-test("a command need not read what it is given", async () => {
+test("a command need not read its input", async () => {
   await using sandbox = await Sandbox.create({ profile: "harness" });
   const stdin = new Uint8Array(5_000_000);
   const handle = await sandbox.commands.run(["true"], { background: true, stdin });

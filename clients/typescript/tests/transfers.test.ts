@@ -40,7 +40,7 @@ let places = 0;
 after(() => rmSync(place, { recursive: true }));
 
 /** A new directory of this host. */
-function room(): string {
+function scratch(): string {
   places += 1;
   const made = join(place, String(places));
   mkdirSync(made);
@@ -56,7 +56,7 @@ function bytes(length: number): Buffer {
 test("an upload goes on under the next daemon, and so does a download", async () => {
   await using mortal = await Daemon.start();
   await using sandbox = await Sandbox.create({ profile: "harness", endpoint: mortal.endpoint });
-  const here = room();
+  const here = scratch();
   const content = bytes(30 * MIB);
   writeFileSync(join(here, "large"), content);
   const restarts: Promise<void>[] = [];
@@ -81,7 +81,7 @@ test("an upload goes on under the next daemon, and so does a download", async ()
 test("an upload whose answer is lost is written once", async () => {
   await using proxy = await BreakableProxy.start(join(place, "answers.sock"), endpoint);
   await using sandbox = await Sandbox.create({ profile: "harness", endpoint: proxy.endpoint });
-  const here = room();
+  const here = scratch();
   writeFileSync(join(here, "small"), "content\n");
   const lengths = Array.from({ length: 50 }, (_, number) => 20 + 10 * number);
   for (const length of lengths) {
@@ -113,7 +113,7 @@ test("a download goes on over connections that break, and a directory begins ane
   proxy.cut();
   proxy.cutAfter = 5 * MIB;
   proxy.cuts = 3;
-  const here = room();
+  const here = scratch();
   await sandbox.files.download("tree/large", join(here, "large"));
   assert.equal(proxy.cuts, 0, "it was cut less often than it should have been");
   assert(readFileSync(join(here, "large")).equals(content));
@@ -127,7 +127,7 @@ test("a download goes on over connections that break, and a directory begins ane
 
 test("refused uploads of any size report the refusal", async () => {
   await using sandbox = await Sandbox.create({ profile: "open" });
-  const here = room();
+  const here = scratch();
   writeFileSync(join(here, "large"), bytes(16 * MIB));
   writeFileSync(join(here, "larger"), "");
   truncateSync(join(here, "larger"), 65 * MIB);
@@ -150,7 +150,7 @@ test("refused uploads of any size report the refusal", async () => {
 
 test("a transfer that its caller ends leaves nothing", async () => {
   await using sandbox = await Sandbox.create({ profile: "harness" });
-  const here = room();
+  const here = scratch();
   const content = bytes(16 * MIB);
   writeFileSync(join(here, "large"), content);
   await sandbox.files.upload(join(here, "large"), "there");
@@ -183,7 +183,7 @@ test("copying a file that changes is refused", async () => {
   await using proxy = await BreakableProxy.start(join(place, "changes.sock"), endpoint);
   await using sandbox = await Sandbox.create({ profile: "harness", endpoint: proxy.endpoint });
   await sandbox.files.write("large", bytes(16 * MIB));
-  const here = room();
+  const here = scratch();
   let changed = false;
   const onProgress = async () => {
     if (!changed) {
@@ -211,7 +211,7 @@ test("large contents are read and written", async () => {
 
 test("a person is asked for an upload", async () => {
   await using sandbox = await Sandbox.create({ profile: "review", agentId: "asked" });
-  const here = room();
+  const here = scratch();
   writeFileSync(join(here, "a"), "content");
   await assert.rejects(sandbox.files.upload(join(here, "a"), "a"), (error) => {
     assert(error instanceof ApprovalRequired);
@@ -224,7 +224,7 @@ test("a person is asked for an upload", async () => {
 test("a person consents to an upload, once", async () => {
   await using proxy = await BreakableProxy.start(join(place, "consents.sock"), endpoint);
   await using sandbox = await Sandbox.create({ profile: "review", agentId: "asking", endpoint: proxy.endpoint });
-  const here = room();
+  const here = scratch();
   writeFileSync(join(here, "a"), "content");
   const waiting = sandbox.withOptions({ waitForApproval: true }).files.upload(join(here, "a"), "a");
   await eventually(async () => (await sandbox.approvals.list()).length === 1, "no reviewer is asked");
@@ -242,7 +242,7 @@ test("a person consents to an upload, once", async () => {
 test("a person is asked for an upload once, over daemons that are killed", async () => {
   await using mortal = await Daemon.start();
   await using sandbox = await Sandbox.create({ profile: "review", agentId: "asking", endpoint: mortal.endpoint });
-  const here = room();
+  const here = scratch();
   writeFileSync(join(here, "a"), "content");
   const waiting = sandbox.withOptions({ waitForApproval: true }).files.upload(join(here, "a"), "a");
   await eventually(async () => (await sandbox.approvals.list()).length === 1, "no reviewer is asked");
@@ -260,9 +260,9 @@ test("a person is asked for an upload once, over daemons that are killed", async
   assert.equal(events.filter((event) => event.operation === "write").length, 1);
 });
 
-test("a tree goes up without what the daemon refuses", async () => {
+test("a tree is uploaded without the files that the daemon refuses", async () => {
   await using sandbox = await Sandbox.create({ profile: "harness" });
-  const here = room();
+  const here = scratch();
   for (const [name, content] of Object.entries({ "sub/a": "a", "sub/.git/config": "x", "b c/\u{1f30a}": "b" })) {
     mkdirSync(dirname(join(here, name)), { recursive: true });
     writeFileSync(join(here, name), content, { mode: 0o755 });
@@ -272,7 +272,7 @@ test("a tree goes up without what the daemon refuses", async () => {
   symlinkSync("/etc/passwd", join(here, "worse"));
   linkSync(join(here, "sub/a"), join(here, "sub/same"));
   execFileSync("mkfifo", [join(here, "pipe")]);
-  const temporary = room();
+  const temporary = scratch();
   process.env["TMPDIR"] = temporary;
   const sent = await sandbox.files.upload(here, "there/tree");
   assert.deepEqual([sent.type, sent.entries, sent.leftOut], ["directory", 6, 4]);
@@ -294,7 +294,7 @@ test("a tree out of a hostile run leads nowhere", async () => {
     "ln -s ../.. sub/deep/top; ln -s sub/deep/top/.. out; mkfifo pipe",
   ];
   assert.equal((await sandbox.commands.run(script.join("\n"))).stderr, "");
-  const here = room();
+  const here = scratch();
   const came = await sandbox.files.download("t", join(here, "t"));
   const names = namesIn(join(here, "t"));
   const kept = ["C:name", "a\\b", "back\\slash", "good", "node_modules", "sub", "sub/deep", "sub/deep/good"];
@@ -305,10 +305,10 @@ test("a tree out of a hostile run leads nowhere", async () => {
   assert.deepEqual(readdirSync(here), ["t"]);
 });
 
-test("a tree is put beside what is there, and never through a link", async () => {
+test("a tree is merged into existing files, and never through a link", async () => {
   await using sandbox = await Sandbox.create({ profile: "harness" });
   await sandbox.commands.run("mkdir -p t/a t/b && echo new > t/a/x && echo new > t/b/y");
-  const here = room();
+  const here = scratch();
   mkdirSync(join(here, "t/a"), { recursive: true });
   writeFileSync(join(here, "t/a/x"), "old");
   writeFileSync(join(here, "t/a/z"), "old");

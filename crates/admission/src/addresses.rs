@@ -1,6 +1,6 @@
 //! Connections by address: their number, their rate, and the connections that are proven.
 //!
-//! A connection is unproven until its client has shown a valid credential. If there is no place for a new connection,
+//! A connection is unproven until its client has shown a valid credential. If there is no slot for a new connection,
 //! it takes that of the oldest unproven one. So clients that connect and send nothing lock out only each other.
 //! Addresses of one IPv6 network of 64 bits count as one, because a client has as many of them as it likes.
 
@@ -54,8 +54,8 @@ struct Unproven {
     evicted: CancellationToken,
 }
 
-/// A connection's place among those of its address. Dropping it gives it back.
-pub struct Place {
+/// A connection's slot among those of its address. Dropping it frees the slot.
+pub struct Slot {
     addresses: Addresses,
     address: IpAddr,
     number: u64,
@@ -76,16 +76,16 @@ impl Addresses {
         Self(Arc::new(Mutex::new(table)))
     }
 
-    /// Returns a place for one more connection, if there is one or another connection can be evicted for it.
+    /// Returns a slot for one more connection, if there is one or another connection can be evicted for it.
     #[must_use]
-    pub fn enter(&self, address: IpAddr, now: Instant) -> Option<Place> {
+    pub fn enter(&self, address: IpAddr, now: Instant) -> Option<Slot> {
         let address = network(address);
         let mut table = self.0.lock();
         if let Some((number, evicted)) = table.enter(address, now) {
-            return Some(Place { addresses: self.clone(), address, number, evicted });
+            return Some(Slot { addresses: self.clone(), address, number, evicted });
         }
         if let Some(count) = table.turned_away.add(now) {
-            tracing::warn!(%address, count, "connections were turned away: too many at once, or too fast");
+            tracing::warn!(%address, count, "connections were refused: too many at once, or too many in a second");
         }
         None
     }
@@ -129,7 +129,7 @@ impl Table {
         Some((number, evicted))
     }
 
-    /// Makes room for one more address.
+    /// Makes one more entry available for an address.
     ///
     /// Removes the addresses that have their whole budget again, or else the one without connections that was silent for
     /// longest: a client with many networks must not keep others out. `None` if every address has a connection.
@@ -147,7 +147,7 @@ impl Table {
         self.unproven.iter().find(|(_, unproven)| is_meant(unproven.address)).map(|(number, _)| *number)
     }
 
-    /// Takes the place of an unproven connection, and notifies it.
+    /// Takes the slot of an unproven connection, and notifies it.
     fn evict(&mut self, number: u64) {
         if let Some(Unproven { address, evicted }) = self.unproven.remove(&number) {
             evicted.cancel();
@@ -163,23 +163,23 @@ impl Table {
     }
 }
 
-impl Place {
-    /// Keeps the place for as long as the connection lives: its client has shown a good credential.
+impl Slot {
+    /// Keeps the slot for as long as the connection lives: its client has shown a good credential.
     pub fn prove(&self) {
         self.addresses.0.lock().unproven.remove(&self.number);
     }
 
-    /// Completes when another connection has taken the place. This one then has to end.
+    /// Completes when another connection has taken the slot. This one then has to end.
     pub fn evicted(&self) -> WaitForCancellationFutureOwned {
         self.evicted.clone().cancelled_owned()
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         let mut table = self.addresses.0.lock();
         table.unproven.remove(&self.number);
-        // The place of an evicted connection belongs to another.
+        // The slot of an evicted connection belongs to another.
         if !self.evicted.is_cancelled() {
             table.leave(self.address);
         }
@@ -200,7 +200,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
     use std::time::{Duration, Instant};
 
-    use super::{Addresses, ConnectionLimits, KNOWN, Place};
+    use super::{Addresses, ConnectionLimits, KNOWN, Slot};
 
     fn address(text: &str) -> IpAddr {
         text.parse().unwrap()
@@ -209,16 +209,16 @@ mod tests {
     const WIDE: ConnectionLimits =
         ConnectionLimits { connections: 1_000_000, per_address: 1_000_000, per_second: 1_000_000 };
 
-    fn proven(place: Option<Place>) -> Option<Place> {
-        place.inspect(Place::prove)
+    fn proven(slot: Option<Slot>) -> Option<Slot> {
+        slot.inspect(Slot::prove)
     }
 
-    fn is_evicted(place: &Place) -> bool {
-        place.evicted.is_cancelled()
+    fn is_evicted(slot: &Slot) -> bool {
+        slot.evicted.is_cancelled()
     }
 
     #[test]
-    fn an_address_has_so_many_connections_and_others_have_theirs() {
+    fn connections_are_bounded_for_each_address_separately() {
         let addresses = Addresses::new(ConnectionLimits { connections: 5, per_address: 2, ..WIDE });
         let now = Instant::now();
         let enter = |text: &str| proven(addresses.enter(address(text), now));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_opens_so_many_in_a_second() {
+    fn new_connections_of_an_address_are_bounded_a_second() {
         let addresses = Addresses::new(ConnectionLimits { per_second: 10, ..WIDE });
         let start = Instant::now();
         let opened = |at: Duration| {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_without_end_take_no_memory_and_none_that_has_a_connection_is_forgotten() {
+    fn endless_addresses_use_no_memory_and_connected_ones_are_not_forgotten() {
         let addresses = Addresses::new(ConnectionLimits { per_address: 1, ..WIDE });
         let start = Instant::now();
         let _kept = proven(addresses.enter(address("192.0.2.1"), start)).unwrap();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn r4_networks_without_end_keep_no_other_address_out() {
+    fn r4_endless_networks_lock_out_no_other_address() {
         let addresses = Addresses::new(WIDE);
         let now = Instant::now();
         // Each network of a /48 connects once, all in one moment.
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn r2_the_oldest_unproven_connection_goes_first() {
+    fn r2_the_oldest_unproven_connection_is_evicted_first() {
         let limits = ConnectionLimits { connections: 4, per_address: 3, ..WIDE };
         let addresses = Addresses::new(limits);
         let now = Instant::now();

@@ -5,6 +5,6 @@ mod addresses;
 mod occurrences;
 mod shares;
 
-pub use addresses::{Addresses, ConnectionLimits, Place, network};
+pub use addresses::{Addresses, ConnectionLimits, Slot, network};
 pub use occurrences::Occurrences;
 pub use shares::{CurrentShare, Owner, Purpose, Share, ShareLimits, Shares};

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn run_tokens_have_parts_of_their_own_and_take_nothing_from_their_principal() {
+    fn run_tokens_have_separate_shares_from_their_principal() {
         let shares = Shares::new(ShareLimits { per_principal: 256, per_address: 1_024 });
         let mut held = Vec::new();
         let mut counts = Vec::new();

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use crate::alert::{Acknowledged, Alert, Delivery, ImposedState, Measure};
 use audit::{Event, Kind, Record};
 use audit_service::AuditLog;
 use identity::{AlertId, Principal};
@@ -13,7 +14,6 @@ use operations::Reason;
 use parking_lot::Mutex;
 use refusal::{Refusal, chain};
 use serde_json::{Value, json};
-use store::alert::{Acknowledged, Alert, Delivery, ImposedState, Measure};
 use store::{Store, StoreError};
 use timestamp::UnixMillis;
 use tokio::sync::{broadcast, watch};
@@ -52,6 +52,7 @@ impl Alerts {
         listeners: Vec<Listener>,
     ) -> Result<Self, StoreError> {
         let (stored, position) = store.alerts()?;
+        let stored = stored.iter().map(|alert| serde_json::from_str(alert)).collect::<Result<_, _>>()?;
         Ok(Self {
             table: Mutex::new(AlertTable::new(stored)),
             position: Mutex::new(position),
@@ -90,7 +91,7 @@ impl Alerts {
     /// Handles a rule that fired at a record of `at` milliseconds.
     ///
     /// Returns true if that raised an alert, and false if it is a further occurrence of an existing one.
-    pub(super) fn fire(&self, firing: &Firing, setting: &gateway::AnomalySetting, at: u64) -> bool {
+    pub(super) fn fire(&self, firing: &Firing, setting: &policy::AnomalySetting, at: u64) -> bool {
         let raised = self.table.lock().fire(firing, setting, at, &self.listeners);
         if let Some(alert) = &raised {
             tracing::warn!(
@@ -310,7 +311,12 @@ impl Alerts {
     async fn save(&self, changes: super::table::Changes) {
         let position = self.position();
         let (alerts, removed) = (changes.alerts.clone(), changes.removed.clone());
-        let saved = self.store.with(move |store| store.save_alerts(&alerts, &removed, position)).await;
+        let saved = self.store.with(move |store| {
+            let record = |alert: &Alert| Ok((alert.id, serde_json::to_string(alert)?));
+            let alerts = alerts.iter().map(record).collect::<Result<Vec<_>, StoreError>>()?;
+            store.save_alerts(&alerts, &removed, position)
+        });
+        let saved = saved.await;
         if let Err(error) = saved {
             tracing::error!(error = %chain(&error), "alerts cannot be stored");
             self.table.lock().return_changes(changes);

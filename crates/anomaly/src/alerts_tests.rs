@@ -1,16 +1,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::alert::{Alert, ImposedState};
 use async_trait::async_trait;
 use audit::{Kind, Reader};
 use audit_service::AuditLog;
-use gateway::{AnomalyAction, AnomalyRule, AnomalySetting};
 use identity::{Principal, Roles};
 use operations::Reason;
 use parking_lot::Mutex;
+use policy::{AnomalyAction, AnomalyRule, AnomalySetting};
 use serde_json::Value;
 use store::Store;
-use store::alert::{Alert, ImposedState};
 use timestamp::UnixMillis;
 
 use super::Alerts;
@@ -36,13 +36,13 @@ impl Enforcement for Notes {
     }
 }
 
-struct Place {
+struct Fixture {
     directory: tempfile::TempDir,
     audit: Arc<AuditLog>,
     notes: Arc<Notes>,
 }
 
-impl Place {
+impl Fixture {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let (log, ..) =
@@ -105,14 +105,14 @@ const ASK: AnomalyAction = AnomalyAction::RequireApproval { for_s: 600 };
 
 #[tokio::test]
 async fn each_step_is_done_once_and_lifted_once() {
-    let place = Place::new();
-    let alerts = place.open(&place.store());
+    let fixture = Fixture::new();
+    let alerts = fixture.open(&fixture.store());
     let id = fire(&alerts, "alice", ASK);
     for _ in 0..3 {
         alerts.finish().await;
     }
-    assert_eq!(place.notes(), ["impose alice"]);
-    assert_eq!(place.records(), ["raised", "imposed"]);
+    assert_eq!(fixture.notes(), ["impose alice"]);
+    assert_eq!(fixture.records(), ["raised", "imposed"]);
     let imposed = alerts.get(id).unwrap().imposed;
     assert_eq!(imposed.state, ImposedState::InForce);
     assert!(imposed.until.unwrap() > UnixMillis::now().0);
@@ -129,31 +129,31 @@ async fn each_step_is_done_once_and_lifted_once() {
     let long = alerts.acknowledge(id, &operator(), &"x".repeat(5_000)).await.unwrap_err();
     assert_eq!(long.reason, Reason::InvalidArgument);
     alerts.finish().await;
-    assert_eq!(place.notes(), ["lift alice"]);
-    assert_eq!(place.records(), ["raised", "imposed", "acknowledged"]);
+    assert_eq!(fixture.notes(), ["lift alice"]);
+    assert_eq!(fixture.records(), ["raised", "imposed", "acknowledged"]);
 }
 
 #[tokio::test]
 async fn restart_restores_measures_in_force_but_not_lifted_ones() {
-    let place = Place::new();
-    let alerts = place.open(&place.store());
+    let fixture = Fixture::new();
+    let alerts = fixture.open(&fixture.store());
     fire(&alerts, "alice", ASK);
     let bob = fire(&alerts, "bob", ASK);
     fire(&alerts, "gone", AnomalyAction::Freeze);
     fire(&alerts, "carol", AnomalyAction::Alert);
     alerts.finish().await;
     alerts.acknowledge(bob, &operator(), "").await.unwrap();
-    assert_eq!(place.notes(), ["impose alice", "impose bob", "impose gone", "lift bob"]);
-    let recorded = place.records();
+    assert_eq!(fixture.notes(), ["impose alice", "impose bob", "impose gone", "lift bob"]);
+    let recorded = fixture.records();
     assert_eq!(recorded.iter().filter(|state| *state == "failed").count(), 1);
     drop(alerts);
 
-    let alerts = place.open(&place.store());
+    let alerts = fixture.open(&fixture.store());
     alerts.restore().await;
-    place.found(&alerts).await;
+    fixture.found(&alerts).await;
     alerts.finish().await;
-    assert_eq!(place.notes(), ["impose alice"]);
-    assert_eq!(place.records(), recorded, "nothing is recorded twice");
+    assert_eq!(fixture.notes(), ["impose alice"]);
+    assert_eq!(fixture.records(), recorded, "nothing is recorded twice");
     let states = alerts.list(None, 9, |_| true).into_iter().map(|alert| alert.imposed.state);
     assert_eq!(
         states.collect::<Vec<_>>(),
@@ -164,16 +164,16 @@ async fn restart_restores_measures_in_force_but_not_lifted_ones() {
 /// The daemon dies after each step, before it could store that the step was done.
 #[tokio::test]
 async fn a_daemon_that_dies_between_steps_loses_nothing_and_repeats_nothing() {
-    let place = Place::new();
-    let alerts = place.open(&place.store());
+    let fixture = Fixture::new();
+    let alerts = fixture.open(&fixture.store());
     let id = fire(&alerts, "alice", ASK);
     alerts.keep().await;
     let copy = |name: &str| {
-        let path = place.directory.path().join(name);
+        let path = fixture.directory.path().join(name);
         for ending in ["", "-wal"] {
-            let from = place.directory.path().join(format!("store.db{ending}"));
+            let from = fixture.directory.path().join(format!("store.db{ending}"));
             if from.exists() {
-                std::fs::copy(from, place.directory.path().join(format!("{name}{ending}"))).unwrap();
+                std::fs::copy(from, fixture.directory.path().join(format!("{name}{ending}"))).unwrap();
             }
         }
         path
@@ -182,34 +182,34 @@ async fn a_daemon_that_dies_between_steps_loses_nothing_and_repeats_nothing() {
     alerts.finish().await;
     let imposed = copy("imposed.db");
     alerts.acknowledge(id, &operator(), "seen").await.unwrap();
-    place.notes();
+    fixture.notes();
     drop(alerts);
 
     for stored in [raised, imposed] {
-        let alerts = place.open(&stored);
+        let alerts = fixture.open(&stored);
         alerts.restore().await;
-        place.found(&alerts).await;
+        fixture.found(&alerts).await;
         alerts.finish().await;
-        assert_eq!(place.records(), ["raised", "imposed", "acknowledged"]);
+        assert_eq!(fixture.records(), ["raised", "imposed", "acknowledged"]);
         let alert = alerts.get(id).unwrap();
         assert_eq!(alert.imposed.state, ImposedState::Lifted);
         assert_eq!(alert.acknowledged.unwrap().comment, "seen");
-        assert_eq!(place.notes().last().map(String::as_str), Some("lift alice"));
+        assert_eq!(fixture.notes().last().map(String::as_str), Some("lift alice"));
     }
 }
 
 #[tokio::test]
 async fn the_record_says_which_records_fired_it() {
-    let place = Place::new();
-    let alerts = place.open(&place.store());
+    let fixture = Fixture::new();
+    let alerts = fixture.open(&fixture.store());
     let id = fire(&alerts, "alice", AnomalyAction::Alert);
     assert!(alerts.next_delivery("any").is_none());
     alerts.finish().await;
-    let record = Reader::from(place.directory.path().join("audit"), 0).next().unwrap().unwrap();
+    let record = Reader::from(fixture.directory.path().join("audit"), 0).next().unwrap().unwrap();
     let details: Value = record.event.details.unwrap();
     assert_eq!(details["alert_id"], id.to_string());
     assert_eq!((&details["rule"], &details["count"]), (&"denials".into(), &20.into()));
     assert_eq!(details["sequences"], serde_json::json!([5, 7]));
     assert_eq!(details["subject"], serde_json::json!({ "principal": "uid:1", "agent_id": "alice" }));
-    assert_eq!(place.records(), ["raised"]);
+    assert_eq!(fixture.records(), ["raised"]);
 }

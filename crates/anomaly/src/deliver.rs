@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway::Severity;
+use crate::alert::{Delivery, DeliveryState};
 use identity::AlertId;
-use store::alert::{Delivery, DeliveryState};
+use policy::Severity;
 use timestamp::UnixMillis;
 use tokio_util::sync::CancellationToken;
 use webhook::{Endpoint, Failed, MAX_WAIT, Sender, backoff};

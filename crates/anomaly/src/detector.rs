@@ -1,6 +1,6 @@
 //! Runs all rules for all agents and runs: events in, firings out. No clock, no I/O, bounded memory.
 
-use gateway::{Anomalies, AnomalyRule, AnomalySetting};
+use policy::{Anomalies, AnomalyRule, AnomalySetting};
 
 use super::recent::Recent;
 use super::rules::{self, Evidence, Rule};
@@ -104,7 +104,7 @@ impl Detector {
 
 #[cfg(test)]
 mod tests {
-    use gateway::{Anomalies, AnomalyRule};
+    use policy::{Anomalies, AnomalyRule};
 
     use super::{Detector, MAX_STATES};
     use crate::rules::testing::{Tape, agent, ended, only, shipped, with_input};
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_is_set_differently_starts_from_nothing_and_others_go_on() {
+    fn a_changed_rule_starts_empty_and_others_continue() {
         let rule = AnomalyRule::DeniedCommands;
         let mut detector = Detector::new(&only(rule, &shipped(rule)));
         let mut tape = Tape::default();
@@ -165,7 +165,7 @@ mod tests {
         });
         let fired = tape.seen.iter().flat_map(|seen| detector.observe(seen)).count();
         let mut other = shipped(rule);
-        other.action = gateway::AnomalyAction::Stop;
+        other.action = policy::AnomalyAction::Stop;
         detector.configure(&only(rule, &other));
         assert_eq!((fired, detector.states()), (0, 1), "another action is the same counting");
         other.threshold = 5;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::alert::{Alert, Measure, Whom};
 use async_trait::async_trait;
 use gateway::limits::{Agent, Throttle, ThrottleSource};
 use gateway::{Gateway, Measure as Consent, MeasureScope};
 use identity::RunId;
-use store::alert::{Alert, Measure, Whom};
-use store::run::Hold;
+use runs::record::Hold;
 use timestamp::UnixMillis;
 
 use runs::Runs;

@@ -54,7 +54,7 @@ impl GrantExpansion {
 
 #[cfg(test)]
 mod tests {
-    use gateway::AnomalyRule;
+    use policy::AnomalyRule;
 
     use super::*;
     use crate::detector::Detector;
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_to_a_role_or_a_team_is_one_to_each_of_its_agents_and_to_no_other() {
+    fn a_grant_to_a_role_or_a_team_counts_only_for_its_agents() {
         let threshold = shipped(AnomalyRule::GrantThenExec).threshold;
         for holder in [Holder::Role("worker".into()), Holder::Team("core".into())] {
             let mut tape = Tape::default();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rules_are_told_once_and_of_a_new_grant_again() {
+    fn rules_learn_of_each_grant_once() {
         let mut grants = GrantExpansion::new();
         let mut tape = Tape::default();
         let role = || What::GivenTo(Holder::Role("worker".into()));

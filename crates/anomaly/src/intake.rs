@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use audit::{Event, Kind as Kept, Status};
-use gateway::{AnomalyRule, looks_secret};
+use gateway::looks_secret;
 use jail::SandboxPath;
 use operations::{Effect, Operation};
+use policy::AnomalyRule;
 use serde_json::Value;
 
 use super::recent::Recent;
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_without_room_is_seen_and_one_that_has_room_again_is_not() {
+    fn a_full_disk_raises_an_event_and_freed_space_raises_none() {
         let seen = |state: &str| {
             let event = Event::new(Kept::DiskSpace).details(json!({ "state": state }));
             Intake::new().take(1, 0, &event, &|_| None).map(|seen| seen.what)
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_told_apart_by_what_they_do_and_how_they_ended() {
+    fn calls_are_classified_by_operation_and_outcome() {
         let ended = |event: Event, status, reason: &str| {
             let outcome = Outcome::new(status);
             let outcome = if reason.is_empty() { outcome } else { outcome.reason(reason) };
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_to_have_more_and_what_was_given_are_seen() {
+    fn escalation_attempts_and_grants_raise_events() {
         let denied = || Outcome::new(Status::Denied).reason("PERMISSION_DENIED");
         let undecided = Event::new(Kept::CallIntent).operation("read");
         let ended = |seen: Option<Seen>| matches!(seen.unwrap().what, What::Ended(_));

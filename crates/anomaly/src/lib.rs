@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(missing_docs)] // the daemon alone calls it
 
+pub mod alert;
 mod alerts;
 mod deliver;
 mod detector;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use gateway::AnomalyRule;
+use crate::alert::Whom;
+use policy::AnomalyRule;
 use sha2::{Digest as _, Sha256};
-use store::alert::Whom;
 
 /// Milliseconds on a timeline that never goes back, see [`super::timeline`].
 pub(super) type Moment = u64;

@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use gateway::AnomalySetting;
+use crate::alert::{Acknowledged, Alert, Delivery, DeliveryState, Imposed, ImposedState, Measure, Whom};
 use identity::AlertId;
-use store::alert::{Acknowledged, Alert, Delivery, DeliveryState, Imposed, ImposedState, Measure, Whom};
+use policy::AnomalySetting;
 
 use super::detector::Firing;
 
@@ -19,7 +19,7 @@ pub(super) const MAX_DUE: usize = 1_000;
 #[derive(Debug, Clone)]
 pub(super) struct Listener {
     pub(super) name: String,
-    pub(super) min_severity: gateway::Severity,
+    pub(super) min_severity: policy::Severity,
 }
 
 #[derive(Debug, Default)]

@@ -1,5 +1,5 @@
-use gateway::{AnomalyAction, AnomalyRule, AnomalySetting, Severity};
-use store::alert::{Acknowledged, Alert, DeliveryState, ImposedState};
+use crate::alert::{Acknowledged, Alert, DeliveryState, ImposedState};
+use policy::{AnomalyAction, AnomalyRule, AnomalySetting, Severity};
 
 use super::{AlertTable, Listener, MAX_ALERTS, MAX_DUE};
 use crate::detector::Firing;
@@ -105,7 +105,7 @@ fn full_table_evicts_least_severe_and_keeps_holding_alerts() {
 }
 
 #[test]
-fn a_webhook_has_a_bounded_queue_of_what_is_on_record() {
+fn the_queue_of_a_webhook_is_bounded_and_holds_recorded_events() {
     let mut table = AlertTable::default();
     let listeners = [("all", Severity::Low), ("urgent", Severity::High)]
         .map(|(name, min_severity)| Listener { name: name.into(), min_severity });

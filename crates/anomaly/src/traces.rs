@@ -6,7 +6,7 @@
 //! and that would rather change something; one under tight limits whose client backs off.
 
 use audit::{Decision, Event, Kind, Outcome, Status, Verdict};
-use gateway::Anomalies;
+use policy::Anomalies;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -47,17 +47,17 @@ impl Couriers {
     }
 }
 
-/// Delivers each checkpoint to a place, if there is one, until `deliver` returns false.
+/// Delivers each checkpoint to one destination, if there is any, until `deliver` returns false.
 async fn follow<P>(
-    place: Option<P>,
+    destination: Option<P>,
     mut checkpoints: watch::Receiver<Option<Signed>>,
     deliver: impl AsyncFn(&P, Signed, &mut watch::Receiver<Option<Signed>>) -> bool,
 ) {
-    let Some(place) = place else { return };
+    let Some(destination) = destination else { return };
     loop {
         let signed = checkpoints.borrow_and_update().clone();
         if let Some(signed) = signed
-            && !deliver(&place, signed, &mut checkpoints).await
+            && !deliver(&destination, signed, &mut checkpoints).await
         {
             return;
         }
@@ -193,8 +193,8 @@ mod tests {
         assert_eq!(expected[expected.len() - 2..], last);
     }
 
-    /// A place that does with each request what comes next, and gives what was sent.
-    async fn place(mut answers: Vec<Option<&'static str>>) -> (u16, mpsc::UnboundedReceiver<Value>) {
+    /// A destination that gives each request the next answer, and returns the requests.
+    async fn destination(mut answers: Vec<Option<&'static str>>) -> (u16, mpsc::UnboundedReceiver<Value>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (sent, received) = mpsc::unbounded_channel();
@@ -249,8 +249,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_place_that_fails_or_hangs_is_tried_again_and_given_up_until_the_next_checkpoint() {
-        let (port, mut sent) = place(vec![
+    async fn a_failing_or_hanging_destination_is_retried_and_given_up_until_the_next_checkpoint() {
+        let (port, mut sent) = destination(vec![
             Some("500 No"),
             None,
             Some("204 No Content"),
@@ -259,7 +259,7 @@ mod tests {
             Some("503 No"),
         ])
         .await;
-        // Before a place is waited for: nothing else goes on while they are made.
+        // Before a destination is awaited, because nothing else runs while they are made.
         let [first, second, third] = [2, 3, 4].map(signed);
         let (sender, receiver) = watch::channel(Some(first.clone()));
         let run = tokio::spawn(couriers(port, Duration::from_millis(200)).run(receiver));
@@ -284,8 +284,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn gone_webhook_gets_no_more_and_newer_checkpoint_replaces_failed_one() {
-        let (port, mut sent) = place(vec![Some("500 No"), Some("410 Gone")]).await;
+    async fn a_gone_webhook_gets_nothing_further_and_a_newer_checkpoint_replaces_a_failed_one() {
+        let (port, mut sent) = destination(vec![Some("500 No"), Some("410 Gone")]).await;
         let (sender, receiver) = watch::channel(Some(signed(2)));
         let mut couriers = couriers(port, Duration::from_secs(5));
         couriers.webhook.as_mut().unwrap().0.first_retry = Duration::from_secs(600);

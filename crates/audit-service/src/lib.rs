@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod escalation;
 mod filter;
 mod follow;
 mod hooks;
@@ -11,6 +12,7 @@ mod maintenance;
 mod tail;
 mod thread;
 
+pub use escalation::{Attempt, Escalations};
 pub use filter::Filter;
 pub use follow::Follow;
 pub use hooks::Couriers;

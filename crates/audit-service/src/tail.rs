@@ -27,18 +27,18 @@ pub(crate) struct Tail(Mutex<Recent>);
 
 #[derive(Default)]
 struct Recent {
-    lines: VecDeque<Placed>,
+    lines: VecDeque<Positioned>,
     bytes: usize,
 }
 
 /// A line, and the byte of its segment at which it begins.
 #[derive(Debug, Clone)]
-pub(crate) struct Placed {
+pub(crate) struct Positioned {
     pub(crate) line: Arc<Line>,
-    pub(crate) place: u64,
+    pub(crate) position: u64,
 }
 
-impl Placed {
+impl Positioned {
     fn sequence(&self) -> u64 {
         self.line.record.sequence
     }
@@ -49,7 +49,7 @@ impl Placed {
 }
 
 impl Recent {
-    fn push(&mut self, placed: Placed) {
+    fn push(&mut self, placed: Positioned) {
         if self.lines.back().is_some_and(|last| last.sequence() + 1 != placed.sequence()) {
             *self = Self::default();
         }
@@ -63,12 +63,12 @@ impl Recent {
 }
 
 impl Tail {
-    /// Adds durable records, before subscribers learn of them. They are adjacent in their segment, from its byte `place`.
-    pub(crate) fn push(&self, lines: &[Arc<Line>], mut place: u64) {
+    /// Adds durable records, before subscribers learn of them. They are adjacent in their segment, from its byte `position`.
+    pub(crate) fn push(&self, lines: &[Arc<Line>], mut position: u64) {
         let mut recent = self.0.lock();
         for line in lines {
-            recent.push(Placed { line: line.clone(), place });
-            place += line.text.len() as u64 + 1;
+            recent.push(Positioned { line: line.clone(), position });
+            position += line.text.len() as u64 + 1;
         }
     }
 
@@ -82,7 +82,7 @@ impl Tail {
     }
 
     /// Returns at most `most` of the records from `next` to `last`, as far as they are here. `None`: read the segments.
-    pub(crate) fn from(&self, next: u64, last: u64, most: usize) -> Option<Vec<Placed>> {
+    pub(crate) fn from(&self, next: u64, last: u64, most: usize) -> Option<Vec<Positioned>> {
         let recent = self.0.lock();
         let first = recent.lines.front()?.sequence();
         let skip = usize::try_from(next.checked_sub(first)?).ok()?;
@@ -96,11 +96,11 @@ impl Tail {
 mod tests {
     use audit::{Event, Kind, Limits, Writer};
 
-    use super::{BYTES, Placed, RECORDS, Tail};
+    use super::{BYTES, Positioned, RECORDS, Tail};
     use crate::thread::lines;
 
-    fn sequences(lines: Option<Vec<Placed>>) -> Option<Vec<u64>> {
-        Some(lines?.iter().map(Placed::sequence).collect())
+    fn sequences(lines: Option<Vec<Positioned>>) -> Option<Vec<u64>> {
+        Some(lines?.iter().map(Positioned::sequence).collect())
     }
 
     #[test]
@@ -110,7 +110,7 @@ mod tests {
         let tail = Tail::default();
         let mut add = |count: usize| {
             let records = writer.append_all(vec![Event::new(Kind::CallIntent); count]).unwrap();
-            tail.push(&lines(records, writer.last_lines()), writer.last_place());
+            tail.push(&lines(records, writer.last_lines()), writer.last_position());
             writer.head().unwrap().sequence
         };
         assert_eq!(sequences(tail.from(1, 5, 9)), None, "nothing was written yet");
@@ -146,14 +146,14 @@ mod tests {
         let large = Event::new(Kind::CallIntent).details(serde_json::json!({ "x": "y".repeat(32 * 1024) }));
         for _ in 0..4 {
             let records = writer.append_all(vec![large.clone(); 128]).unwrap();
-            tail.push(&lines(records, writer.last_lines()), writer.last_place());
+            tail.push(&lines(records, writer.last_lines()), writer.last_position());
         }
         let recent = tail.0.lock().bytes;
         assert!(recent <= BYTES && recent > BYTES / 2, "{recent}");
         // One that nobody left here.
         writer.append(&large).unwrap();
         let records = writer.append_all(vec![large]).unwrap();
-        tail.push(&lines(records, writer.last_lines()), writer.last_place());
+        tail.push(&lines(records, writer.last_lines()), writer.last_position());
         assert_eq!(tail.0.lock().lines.len(), 1);
         assert_eq!(sequences(tail.from(513, 514, 9)), None);
         assert_eq!(sequences(tail.from(514, 514, 9)), Some(vec![514]));
@@ -169,13 +169,13 @@ mod tests {
         for count in 1..7 {
             let event = Event::new(Kind::CallIntent).details(serde_json::json!({ "a line": "of\ntwo" }));
             let records = writer.append_all(vec![event; count]).unwrap();
-            tail.push(&lines(records, writer.last_lines()), writer.last_place());
+            tail.push(&lines(records, writer.last_lines()), writer.last_position());
         }
         let mut lookup = audit::Lookup::new(directory.path()).unwrap();
-        for Placed { line, place } in tail.from(1, 21, 100).unwrap() {
+        for Positioned { line, position } in tail.from(1, 21, 100).unwrap() {
             let (record, text) = reader.next_with_line().unwrap().unwrap();
             assert_eq!((record.head(), text), (line.record.head(), line.text.as_str()));
-            assert_eq!(lookup.line(record.sequence, place).unwrap(), Some(line.text.as_str()));
+            assert_eq!(lookup.line(record.sequence, position).unwrap(), Some(line.text.as_str()));
         }
         assert_eq!(reader.next_sequence(), 22);
     }

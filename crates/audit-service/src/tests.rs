@@ -75,7 +75,7 @@ async fn a_follower_sees_everything_once_and_in_order() {
 
 /// The disk fails (the directory is gone), calls are refused, nothing that was taken is lost, and it comes back.
 #[tokio::test]
-async fn a_failed_log_says_so_keeps_what_it_took_and_recovers() {
+async fn a_failed_log_reports_it_keeps_accepted_events_and_recovers() {
     let directory = tempfile::tempdir().unwrap();
     let limit = audit::Limits { segment_bytes: 1, ..Default::default() };
     let settings = Settings { limits: limit, signing: None };
@@ -99,7 +99,7 @@ async fn a_failed_log_says_so_keeps_what_it_took_and_recovers() {
 }
 
 #[tokio::test]
-async fn a_log_whose_key_could_not_be_changed_goes_on_with_the_key_that_it_names() {
+async fn a_log_whose_key_could_not_be_changed_continues_with_the_named_key() {
     let directory = tempfile::tempdir().unwrap();
     let (path, key) = (directory.path().join("log"), directory.path().join("audit.key"));
     let settings = Settings { signing: Some((key.clone(), u64::MAX)), ..Settings::default() };
@@ -107,7 +107,7 @@ async fn a_log_whose_key_could_not_be_changed_goes_on_with_the_key_that_it_names
     let (_, before) = log.checkpoint().await.unwrap();
 
     // No file can replace a directory.
-    std::fs::rename(&key, directory.path().join("former")).unwrap();
+    std::fs::rename(&key, directory.path().join("moved")).unwrap();
     std::fs::create_dir(&key).unwrap();
     assert!(log.rotate().await.is_err());
     assert!(!log.is_available());

@@ -236,7 +236,7 @@ impl Thread {
             match writer.append_all(events) {
                 Ok(records) => {
                     let lines = lines(records, writer.last_lines());
-                    self.told.tail.push(&lines, writer.last_place());
+                    self.told.tail.push(&lines, writer.last_position());
                     self.told.head.send_replace(writer.head());
                     for (written, line) in waiters.into_iter().zip(lines) {
                         if let Some(written) = written {

@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 use text::floor;
 
-use crate::canonical::{MAX_LINE, Place, encode};
+use crate::canonical::{Header, MAX_LINE, encode};
 use crate::event::Event;
 use crate::hash::Hash;
 
@@ -21,13 +21,13 @@ const MAX_DEPTH: usize = 64;
 /// Encodes `event` in at most [`MAX_LINE`] bytes, and shortens it as far as necessary.
 pub(crate) fn encode_bounded(
     out: &mut Vec<u8>,
-    place: &Place,
+    header: &Header,
     event: &mut Event,
 ) -> Result<Hash, serde_json::Error> {
     cap_texts(event);
     cap_depth(event);
     let start = out.len();
-    let mut hash = encode(out, place, event)?;
+    let mut hash = encode(out, header, event)?;
     for shorten in [cut_long_strings, replace_value] {
         for value in values_by_size(event) {
             if out.len() - start <= MAX_LINE {
@@ -37,7 +37,7 @@ pub(crate) fn encode_bounded(
                 shorten(value);
             }
             out.truncate(start);
-            hash = encode(out, place, event)?;
+            hash = encode(out, header, event)?;
         }
     }
     Ok(hash)
@@ -149,11 +149,11 @@ mod tests {
     use super::*;
     use crate::canonical;
     use crate::event::{Decision, Kind, Outcome, Status, Verdict};
-    use crate::testing::place;
+    use crate::testing::header;
 
     fn encoded(event: &mut Event) -> Vec<u8> {
         let mut out = Vec::new();
-        let hash = encode_bounded(&mut out, &place(1), event).unwrap();
+        let hash = encode_bounded(&mut out, &header(1), event).unwrap();
         assert!(out.len() <= MAX_LINE, "{} bytes", out.len());
         let line = &out[..out.len() - 1];
         let envelope = canonical::open(line).unwrap();

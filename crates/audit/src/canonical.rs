@@ -45,7 +45,7 @@ pub(crate) enum Flaw {
 
 /// Position of the next record.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct Header {
     pub(crate) log: LogId,
     pub(crate) sequence: u64,
     pub(crate) time: Timestamp,
@@ -53,9 +53,9 @@ pub(crate) struct Place {
 }
 
 /// Appends the line of `event` with its newline to `out`, and returns the record's hash.
-pub(crate) fn encode(out: &mut Vec<u8>, place: &Place, event: &Event) -> Result<Hash, serde_json::Error> {
+pub(crate) fn encode(out: &mut Vec<u8>, header: &Header, event: &Event) -> Result<Hash, serde_json::Error> {
     let start = out.len();
-    let Place { log, sequence, time, previous } = place;
+    let Header { log, sequence, time, previous } = header;
     write!(
         out,
         "{{\"v\":1,\"log\":\"{log}\",\"sequence\":{sequence},\"time\":\"{time}\",\"previous\":\"{previous}\","
@@ -170,12 +170,12 @@ fn number(rest: &mut &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::event::Kind;
-    use crate::testing::{any_event, log_id, place};
+    use crate::testing::{any_event, header, log_id};
     use proptest::prelude::*;
 
     fn line(event: &Event) -> Vec<u8> {
         let mut out = Vec::new();
-        encode(&mut out, &place(7), event).unwrap();
+        encode(&mut out, &header(7), event).unwrap();
         assert_eq!(out.pop(), Some(b'\n'));
         out
     }

@@ -16,9 +16,9 @@ pub enum Damage {
     Edited,
     /// The record is valid in itself but does not follow its predecessor. One of the two was rewritten.
     Unlinked,
-    /// The record is neither in its place nor anywhere later.
+    /// The record is neither at its position nor later.
     Missing,
-    /// The record is not in its place, but later.
+    /// The record is not at its position, but later.
     Reordered,
     /// An earlier sequence number occurs again.
     Duplicated,
@@ -26,7 +26,7 @@ pub enum Damage {
     ForeignLog,
     /// The last line has no newline, because an append was cut short. Opening the log for writing repairs it.
     TornTail,
-    /// The log ends before the head with which it is compared, or has another record in its place.
+    /// The log ends before the head with which it is compared, or has another record at its position.
     RolledBack,
     /// A compressed segment cannot be unpacked completely. Its bytes do not show which of its records are damaged.
     Packed,
@@ -45,7 +45,7 @@ impl fmt::Display for Damage {
             Self::Edited => "was edited",
             Self::Unlinked => "does not follow its predecessor: one of the two was rewritten",
             Self::Missing => "is missing",
-            Self::Reordered => "is not in its place, but further on",
+            Self::Reordered => "is not at its position, but later",
             Self::Duplicated => "is preceded by a copy of an earlier record",
             Self::ForeignLog => "belongs to another log",
             Self::TornTail => "is torn: the log ends in the middle of it",

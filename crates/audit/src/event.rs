@@ -70,7 +70,7 @@ pub enum Kind {
     TokenRevoked,
     /// A client tried an action for which it has no permission.
     EscalationAttempt,
-    /// A run used up its quota of the daemon's disk or has room again, or the disk itself ran low or has enough room again.
+    /// A run used up its quota of the daemon's disk or has space again, or the disk itself ran low or has enough space again.
     DiskSpace,
     /// An anomaly rule fired.
     Alert,

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::canonical::{self, Place};
+use crate::canonical::{self, Header};
 use crate::event::{Decision, Event, Kind, Outcome, Status, Usage, Verdict};
 use crate::ledger::Ledger;
 use crate::signer::Signer;
@@ -40,21 +40,21 @@ fn signed() -> (String, String) {
             _ => Event::new(Kind::DaemonStarted).principal("uid:0"),
         };
         let head = ledger.chain.head();
-        let place = Place {
+        let header = Header {
             log: log_id(),
             sequence: ledger.chain.next(),
             time: format!("2026-11-22T12:00:0{second}.000000000Z").parse().unwrap(),
             previous: head.map_or_else(|| log_id().genesis(), |head| head.hash),
         };
         let start = text.len();
-        canonical::encode(&mut text, &place, &event).unwrap();
+        canonical::encode(&mut text, &header, &event).unwrap();
         ledger.accept(&text[start..text.len() - 1]).unwrap();
     }
     (String::from_utf8(text).unwrap(), last)
 }
 
 #[test]
-fn the_signed_vectors_are_what_is_written_and_hold() {
+fn the_signed_vectors_equal_the_written_log_and_verify() {
     let (text, last) = signed();
     assert_eq!(text, signed_vectors(), "{text}\n{last}");
     assert!(DOCUMENT.contains(&format!("```text\n{last}```")), "{last}");
@@ -102,13 +102,13 @@ fn events() -> [(&'static str, Event); 3] {
 }
 
 #[test]
-fn the_vectors_are_what_is_written() {
+fn the_vectors_equal_the_written_log() {
     let mut text = Vec::new();
     let mut previous = log_id().genesis();
     assert!(DOCUMENT.contains(&format!("`previous` of the first is `{previous}`")));
     for (sequence, (time, event)) in (1..).zip(events()) {
-        let place = Place { log: log_id(), sequence, time: time.parse().unwrap(), previous };
-        previous = canonical::encode(&mut text, &place, &event).unwrap();
+        let header = Header { log: log_id(), sequence, time: time.parse().unwrap(), previous };
+        previous = canonical::encode(&mut text, &header, &event).unwrap();
     }
     assert_eq!(String::from_utf8(text).unwrap(), vectors());
 }

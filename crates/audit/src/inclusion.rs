@@ -208,12 +208,12 @@ mod tests {
             let Proved { root, proof, records } = prove(size, removed, |n| wanted.contains(&n));
             prop_assume!(!records.is_empty());
             prop_assert_eq!(root_of(size, &records, &proof), Some(root));
-            // Another record in its place, another place, one less, one more.
+            // Another record, another position, one less, one more.
             let at = at.index(records.len());
             let mut other = records.clone();
             other[at].1 = record(0);
             prop_assert_ne!(root_of(size, &other, &proof), Some(root));
-            // A log of one record has one place.
+            // A log of one record has one position.
             if size > 1 {
                 let mut moved = records.clone();
                 moved[at].0 = if moved[at].0 == size { 1 } else { moved[at].0 + 1 };

@@ -13,7 +13,7 @@ use crate::note::VerifierKey;
 use crate::record::Head;
 use crate::tree::Tree;
 
-/// Number of key changes that are remembered, for which a record has room.
+/// Number of key changes that are remembered; a record can hold as many.
 const MOST_KEYS: usize = 64;
 
 /// A signing key, as the log introduces it.

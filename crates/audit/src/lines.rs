@@ -113,8 +113,8 @@ impl<R: ReadAt> Lines<R> {
             self.unread = 0..self.unread.len();
         }
         let position = self.offset + self.unread.len() as u64;
-        let room = self.buffer.len() - self.unread.end;
-        let allowed = usize::try_from(self.limit.saturating_sub(position)).unwrap_or(usize::MAX).min(room);
+        let free = self.buffer.len() - self.unread.end;
+        let allowed = usize::try_from(self.limit.saturating_sub(position)).unwrap_or(usize::MAX).min(free);
         let end = self.unread.end;
         let count = retry(|| self.source.read_at(&mut self.buffer[end..end + allowed], position))?;
         self.unread.end += count;
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_longer_than_the_longest_is_told() {
+    fn a_line_over_the_limit_is_reported() {
         for extra in [0, 1, 100_000] {
             let text = [vec![b'x'; MAX_LINE + extra], b"\nnext\n".to_vec()].concat();
             assert_eq!(Lines::new(&text[..], 0).next().unwrap(), Next::TooLong { offset: 0 });

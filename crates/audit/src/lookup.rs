@@ -36,10 +36,10 @@ impl Lookup {
         Ok(Self { dir: dir.to_owned(), segments, current: None, block: Vec::new(), start: 0 })
     }
 
-    /// Returns the line that begins at byte `place` of the segment with the record `sequence`, without its newline.
+    /// Returns the line that begins at byte `position` of the segment with the record `sequence`, without its newline.
     ///
     /// The line is not verified, and may even belong to another record. Returns `None` if no segment has a line there.
-    pub fn line(&mut self, sequence: u64, place: u64) -> io::Result<Option<&str>> {
+    pub fn line(&mut self, sequence: u64, position: u64) -> io::Result<Option<&str>> {
         let Some(&Segment { name, .. }) = self.segments.iter().rfind(|segment| segment.name.0 <= sequence)
         else {
             return Ok(None);
@@ -48,9 +48,9 @@ impl Lookup {
             self.block.clear();
             self.current = segment::open(&self.dir, name)?.map(|source| (name, source));
         }
-        let found = match line_in(&self.block, self.start, place) {
+        let found = match line_in(&self.block, self.start, position) {
             Some(found) => Some(found),
-            None => self.load(place)?,
+            None => self.load(position)?,
         };
         Ok(found.and_then(|(from, to)| std::str::from_utf8(&self.block[from..to]).ok()))
     }
@@ -63,9 +63,11 @@ impl Lookup {
     }
 
     /// Reads the block that contains the position, and further bytes if the line is longer than the block.
-    fn load(&mut self, place: u64) -> io::Result<Option<(usize, usize)>> {
-        let Some((_, source)) = self.current.as_mut().filter(|_| place < FARTHEST) else { return Ok(None) };
-        self.start = place - place % BLOCK as u64;
+    fn load(&mut self, position: u64) -> io::Result<Option<(usize, usize)>> {
+        let Some((_, source)) = self.current.as_mut().filter(|_| position < FARTHEST) else {
+            return Ok(None);
+        };
+        self.start = position - position % BLOCK as u64;
         self.block.clear();
         let mut wanted = BLOCK;
         loop {
@@ -76,7 +78,7 @@ impl Lookup {
             self.block.truncate(at + *count.as_ref().unwrap_or(&0));
             let is_end = count? == 0;
             if self.block.len() == wanted || is_end {
-                let found = line_in(&self.block, self.start, place);
+                let found = line_in(&self.block, self.start, position);
                 if found.is_some() || is_end || wanted > BLOCK {
                     return Ok(found);
                 }
@@ -87,8 +89,8 @@ impl Lookup {
 }
 
 /// Returns the range of the line at a position, without its newline, in a block that begins at `start`.
-fn line_in(block: &[u8], start: u64, place: u64) -> Option<(usize, usize)> {
-    let from = usize::try_from(place.checked_sub(start)?).ok()?;
+fn line_in(block: &[u8], start: u64, position: u64) -> Option<(usize, usize)> {
+    let from = usize::try_from(position.checked_sub(start)?).ok()?;
     let length = memchr::memchr(b'\n', block.get(from..)?)?;
     (length < MAX_LINE).then_some((from, from + length))
 }
@@ -114,14 +116,14 @@ mod tests {
             let long = serde_json::json!({ "long": "x".repeat(batch * 200) });
             let events: Vec<Event> = (0..40).map(|n| call(n).details(long.clone())).collect();
             let records = writer.append_all(events).unwrap();
-            // What the writer says of its places is what a reader finds.
+            // The positions that the writer reports are those that a reader finds.
             let mut reader = Reader::from(dir.path(), records[0].sequence - 1);
-            assert_eq!(reader.next_placed().unwrap().unwrap().1, writer.last_place());
+            assert_eq!(reader.next_with_position().unwrap().unwrap().1, writer.last_position());
         }
         let mut reader = Reader::from(dir.path(), 0);
         let mut lines = Vec::new();
-        while let Some((line, place)) = reader.next_placed().unwrap() {
-            lines.push((lines.len() as u64 + 1, place, line.to_owned()));
+        while let Some((line, position)) = reader.next_with_position().unwrap() {
+            lines.push((lines.len() as u64 + 1, position, line.to_owned()));
         }
         assert_eq!(lines.len(), 2_400);
         let segments = segment::list(dir.path()).unwrap();
@@ -136,14 +138,16 @@ mod tests {
             }
             let mut lookup = Lookup::new(dir.path()).unwrap();
             let scattered = (0..lines.len()).map(|n| &lines[n * 1_009 % lines.len()]);
-            for (sequence, place, line) in lines.iter().chain(lines.iter().rev()).chain(scattered.take(300)) {
-                assert_eq!(lookup.line(*sequence, *place).unwrap(), Some(line.as_str()));
+            for (sequence, position, line) in
+                lines.iter().chain(lines.iter().rev()).chain(scattered.take(300))
+            {
+                assert_eq!(lookup.line(*sequence, *position).unwrap(), Some(line.as_str()));
             }
         }
     }
 
     #[test]
-    fn lookup_finds_no_line_at_wrong_places() {
+    fn lookup_finds_no_line_at_wrong_positions() {
         let dir = tempfile::tempdir().unwrap();
         let (mut writer, _) = Writer::open(dir.path()).unwrap();
         assert_eq!(
@@ -155,8 +159,8 @@ mod tests {
         let second = lookup.line(1, 0).unwrap().unwrap().len() as u64 + 1;
         assert!(lookup.line(1, 5).unwrap().is_some(), "a part of a line is one, until it is proved");
         assert!(lookup.line(2, second).unwrap().is_some());
-        for place in [2 * second + 500, 1 << 40, u64::MAX] {
-            assert_eq!(lookup.line(2, place).unwrap(), None, "{place}");
+        for position in [2 * second + 500, 1 << 40, u64::MAX] {
+            assert_eq!(lookup.line(2, position).unwrap(), None, "{position}");
         }
         assert_eq!(lookup.line(0, 0).unwrap(), None);
         assert!(!lookup.was_removed(1).unwrap());

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_notes_come_back() {
+    fn keys_and_notes_parse_back() {
         let key = SecretKey::new(NAME, &[7; 32]);
         let again = SecretKey::decode(&key.encode()).unwrap();
         assert_eq!(again.public(), key.public());

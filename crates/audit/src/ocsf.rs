@@ -66,8 +66,8 @@ pub fn event(record: &Record) -> Value {
     });
     let mut set = |path: &[&str], value: Option<Value>| {
         let Some(value) = value else { return };
-        let place = path.iter().fold(&mut made, |place, name| &mut place[*name]);
-        *place = value;
+        let slot = path.iter().fold(&mut made, |slot, name| &mut slot[*name]);
+        *slot = value;
     };
     let text = |text: &Option<String>| text.as_deref().map(Value::from);
     let outcome = event.outcome.as_ref();

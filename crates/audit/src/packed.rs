@@ -116,8 +116,8 @@ impl ReadAt for Unpacked {
         self.approach(offset)?;
         let mut scratch = [0; 8192];
         while self.position < offset {
-            let room = usize::try_from(offset - self.position).unwrap_or(usize::MAX).min(scratch.len());
-            if self.read(&mut scratch[..room])? == 0 {
+            let ahead = usize::try_from(offset - self.position).unwrap_or(usize::MAX).min(scratch.len());
+            if self.read(&mut scratch[..ahead])? == 0 {
                 return Ok(0);
             }
         }
@@ -230,7 +230,7 @@ mod tests {
         text
     }
 
-    /// Reads at places that go forth and back.
+    /// Reads at positions that move forward and back.
     fn reads_anywhere(path: &Path, text: &[u8]) -> Unpacked {
         let mut unpacked = Unpacked::new(File::open(path).unwrap()).unwrap();
         let middle = text.len() / 2;
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn any_place_can_be_read_in_any_order() {
+    fn any_position_can_be_read_in_any_order() {
         for (chunks, more) in [(0, 0), (0, 100_000), (1, 0), (2, 0), (5, 1_000)] {
             let text = content(chunks, more);
             let (_dir, path) = packed(&text);

@@ -76,7 +76,7 @@ impl Reader {
     }
 
     /// Returns the next line like [`Self::next_line`], and its position in its segment, by which [`crate::Lookup`] finds it.
-    pub fn next_placed(&mut self) -> Result<Option<(&str, u64)>, ReadError> {
+    pub fn next_with_position(&mut self) -> Result<Option<(&str, u64)>, ReadError> {
         let Some(Found { offset, at, .. }) = self.step()? else { return Ok(None) };
         Ok(Some((std::str::from_utf8(self.bytes(&at)).unwrap_or_default(), offset)))
     }

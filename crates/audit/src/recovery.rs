@@ -10,7 +10,7 @@
 //! is missing or does not fit, the log is read from its beginning.
 //!
 //! The last batch is written again because of the pages that a failed fsync leaves. They can be read from memory, but they are not on the
-//! disk, and a later fsync does not try them again. Writing the same bytes in the same place cannot harm them.
+//! disk, and a later fsync does not try them again. Writing the same bytes at the same offset cannot harm them.
 
 use std::io;
 use std::path::Path;

@@ -102,7 +102,7 @@ fn compress(dir: &Path, name: SegmentName, step: Step<'_>) -> io::Result<()> {
     step()?;
     to.sync_all()?;
     if hash_of(from)? != hash_of(Unpacked::new(to)?)? {
-        return Err(io::Error::other("a segment that was compressed does not read as it was"));
+        return Err(io::Error::other("a compressed segment does not have the original content"));
     }
     step()?;
     fs::rename(&temporary, name.packed_path(dir))?;

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_made_once_and_is_its_owners_alone() {
+    fn a_key_is_created_once_and_readable_only_by_its_owner() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("keys/audit.key");
         let first = open(&path, None).unwrap().verifier_key().clone();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_that_was_cut_short_counts_when_the_log_says_so() {
+    fn an_interrupted_rotation_counts_if_the_log_has_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.key");
         let signer = open(&path, None).unwrap();

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::canonical::Place;
+use crate::canonical::Header;
 use crate::event::{Decision, Event, Kind, Outcome, Status, Usage, Verdict};
 use crate::hash::{Hash, LogId};
 
@@ -11,8 +11,8 @@ pub(crate) fn log_id() -> LogId {
     "000102030405060708090a0b0c0d0e0f".parse().unwrap()
 }
 
-pub(crate) fn place(sequence: u64) -> Place {
-    Place {
+pub(crate) fn header(sequence: u64) -> Header {
+    Header {
         log: log_id(),
         sequence,
         time: "2026-11-21T12:00:00.000000001Z".parse().unwrap(),

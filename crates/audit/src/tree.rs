@@ -93,7 +93,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_tree_that_was_kept_goes_on(before in 0_usize..200, after in 0_usize..200) {
+        fn a_stored_tree_continues(before in 0_usize..200, after in 0_usize..200) {
             let leaves = leaves(before + after);
             let mut whole = Tree::default();
             leaves[..before].iter().for_each(|leaf| whole.push(*leaf));

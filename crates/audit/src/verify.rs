@@ -35,7 +35,8 @@ pub enum Integrity {
 }
 
 /// Warning about a chain without a signature.
-pub const UNVOUCHED: &str = "no signed checkpoint covers any record, so this log cannot be told from one that was emptied or rewritten";
+pub const UNVOUCHED: &str =
+    "no signed checkpoint covers any record, so an emptied or rewritten log would look the same";
 
 /// Result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use std::time::Duration;
 use timestamp::Timestamp;
 
 use crate::bound::encode_bounded;
-use crate::canonical::{MAX_LINE, Place};
+use crate::canonical::{Header, MAX_LINE};
 use crate::event::Event;
 use crate::hash::LogId;
 use crate::ledger::{self, Ledger};
@@ -123,7 +123,7 @@ impl Writer {
     }
 
     /// Returns the position in their segment where these lines begin, in bytes. All of them are in the same segment.
-    pub fn last_place(&self) -> u64 {
+    pub fn last_position(&self) -> u64 {
         let end = self.tail.as_ref().map_or(0, |tail| tail.length);
         end.saturating_sub(self.lines.len() as u64)
     }
@@ -182,8 +182,8 @@ impl Writer {
                 Some(head) => (head.sequence.saturating_add(1), head.hash),
                 None => (1, self.log.genesis()),
             };
-            let place = Place { log: self.log, sequence, time: Timestamp::now(), previous };
-            let hash = match encode_bounded(lines, &place, &mut event) {
+            let header = Header { log: self.log, sequence, time: Timestamp::now(), previous };
+            let hash = match encode_bounded(lines, &header, &mut event) {
                 Ok(hash) => hash,
                 Err(error) => {
                     let before = records.into_iter().map(|record| record.event);
@@ -191,7 +191,7 @@ impl Writer {
                     return Err(Unrecorded { error: AppendError::Encode(error), events });
                 }
             };
-            let record = Record { log: self.log, sequence, time: place.time, previous, hash, event };
+            let record = Record { log: self.log, sequence, time: header.time, previous, hash, event };
             head = Some(record.head());
             records.push(record);
         }

@@ -1,5 +1,4 @@
-//! A process that writes the log is killed at any moment, again and again: what it was told to be on disk is there,
-//! once, and the chain holds.
+//! Kills a process that writes the log at any moment, repeatedly. Each acknowledged record exists once, and the chain holds.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // what cannot be set up fails its test
 

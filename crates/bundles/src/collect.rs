@@ -31,7 +31,7 @@ pub(super) enum CollectError {
     #[error("the run has more records than a bundle may hold")]
     TooLarge,
     #[error("the disk has too little space for a bundle, because some of it is reserved for the audit log")]
-    NoRoom,
+    NoSpace,
     #[error("the client no longer waits for the bundle")]
     Left,
 }
@@ -44,7 +44,7 @@ impl From<CollectError> for Refusal {
                 Reason::PreconditionFailed,
                 format!("{message} ({MOST_RECORDS} records, {LARGEST} bytes): export its records instead"),
             ),
-            CollectError::NoRoom => Self::new(Reason::Overloaded, message),
+            CollectError::NoSpace => Self::new(Reason::Overloaded, message),
             CollectError::Left => Self::new(Reason::Cancelled, message),
             CollectError::Log(_) | CollectError::File(_) | CollectError::Inconsistent => {
                 Self::internal("making a bundle", &chain(&error))
@@ -76,13 +76,13 @@ pub(super) fn read(
     directory: &Path,
     run_id: &str,
     head: u64,
-    place: &Location,
+    location: &Location,
     mut tell: impl FnMut(u64) -> bool,
 ) -> Result<Collected, CollectError> {
     let prover = Prover::of(directory)?;
     let (removed, reader) = (prover.size(), Reader::from(directory, prover.size()));
     let mut log = Opened { reader, prover };
-    let mut records = MemberWriter::new(place.file()?);
+    let mut records = MemberWriter::new(location.file()?);
     let mut summary = Summary::default();
     // Searches the bytes before it parses the line, because most records belong to other runs.
     let needle = memchr::memmem::Finder::new(run_id);
@@ -110,8 +110,8 @@ pub(super) fn read(
             if !tell(at) {
                 return Err(CollectError::Left);
             }
-            if !place.has_room(LOOK * 1024)? {
-                return Err(CollectError::NoRoom);
+            if !location.has_space(LOOK * 1024)? {
+                return Err(CollectError::NoSpace);
             }
         }
     }
@@ -166,7 +166,7 @@ impl Log {
 
 /// Writes the archive to a file.
 pub(super) fn archive(
-    place: &Location,
+    location: &Location,
     manifest: &[u8],
     members: &BTreeMap<String, Member>,
     sealed: &Sealed<'_>,
@@ -176,10 +176,10 @@ pub(super) fn archive(
     if bytes > LARGEST {
         return Err(CollectError::TooLarge);
     }
-    if !place.has_room(bytes)? {
-        return Err(CollectError::NoRoom);
+    if !location.has_space(bytes)? {
+        return Err(CollectError::NoSpace);
     }
-    let mut archive = MemberWriter::new(place.file()?);
+    let mut archive = MemberWriter::new(location.file()?);
     bundle::write(&mut archive, manifest, members, sealed)?;
     Ok(archive.finish()?)
 }

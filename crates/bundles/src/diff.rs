@@ -7,8 +7,8 @@ use identity::Principal;
 use operations::{Bounds, Git, GitDiffFlag, OpResult, Operation};
 use redact::Redactor;
 use refusal::Refusal;
+use runs::record::Record;
 use serde_json::json;
-use store::run::Record;
 
 use super::Bundles;
 
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_hidden_wherever_they_stand_and_what_is_too_long_is_cut() {
+    fn secrets_are_hidden_at_any_position_and_long_diffs_are_cut() {
         let secret = format!("ghp{}", "_16C7e42F292c6912E7710c838347Ae178B4a");
         let filler = "+a harmless line of text\n".repeat(2_000);
         let file = |n| format!("--- a/{n}\n+++ b/{n}\n+token = \"{secret}\"\n{filler}+{secret}\n");

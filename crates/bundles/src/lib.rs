@@ -21,9 +21,9 @@ use identity::{Principal, Role, RunId};
 use operations::Reason;
 use refusal::{Refusal, chain};
 use runs::Runs;
+use runs::record::Record;
 use serde_json::json;
 use store::Store;
-use store::run::Record;
 use tokio::sync::Semaphore;
 use wire::v1;
 
@@ -39,7 +39,7 @@ const SENDING: Duration = Duration::from_secs(900);
 
 /// Makes bundles, at most [`AT_ONCE`] at a time.
 pub struct Bundles {
-    place: Location,
+    location: Location,
     turns: Semaphore,
     runs: Arc<Runs>,
     audit: Arc<AuditLog>,
@@ -55,8 +55,8 @@ impl Bundles {
         audit: Arc<AuditLog>,
         store: Store,
     ) -> io::Result<Self> {
-        let place = Location::open(&state_dir.join("bundles"), min_free)?;
-        Ok(Self { place, turns: Semaphore::new(AT_ONCE), runs, audit, store })
+        let location = Location::open(&state_dir.join("bundles"), min_free)?;
+        Ok(Self { location, turns: Semaphore::new(AT_ONCE), runs, audit, store })
     }
 
     /// Makes a bundle and sends it to the client.
@@ -128,10 +128,10 @@ async fn make(
     let _held = bundles.audit.hold_segments().await;
     let head = bundles.audit.head().map_or(0, |head| head.sequence);
     let log = bundles.audit.directory().to_owned();
-    let place = bundles.place.clone();
+    let location = bundles.location.clone();
     let (run, told) = (run_id.clone(), events.clone());
     let collected =
-        blocking(move || collect::read(&log, &run, head, &place, |at| told.progress(at, head))).await?;
+        blocking(move || collect::read(&log, &run, head, &location, |at| told.progress(at, head))).await?;
     let Collected { mut log, records, summary } = collected;
     if !summary.is_whole() && !wanted.allow_incomplete {
         return Err(incomplete(&summary, log.removed()));
@@ -143,12 +143,12 @@ async fn make(
         members.insert("run.json".to_owned(), Member::of(summary::run(record, &redactor)?));
     }
     let policies: Vec<_> = summary.policies().map(str::to_owned).collect();
-    let kept = bundles.store.with(move |store| store.policies(&policies)).await;
-    let kept = kept.map_err(|error| Refusal::internal("looking the policies up", &chain(&error)))?;
-    for (digest, canonical) in &kept {
+    let found = bundles.store.with(move |store| store.policies(&policies)).await;
+    let found = found.map_err(|error| Refusal::internal("looking the policies up", &chain(&error)))?;
+    for (digest, canonical) in &found {
         members.insert(bundle::policy_member(digest), Member::of(canonical.clone().into_bytes()));
     }
-    let missing: Vec<_> = summary.policies().filter(|digest| !kept.contains_key(*digest)).collect();
+    let missing: Vec<_> = summary.policies().filter(|digest| !found.contains_key(*digest)).collect();
     let text = summary.text(principal, record, &missing, &diff, log.removed());
     let notes = summary.notes(&missing, &diff, log.removed());
     members.insert("summary.json".to_owned(), Member::of(text));
@@ -166,12 +166,12 @@ async fn make(
     let key: VerifierKey =
         key.parse().map_err(|error| Refusal::internal("reading the audit log's key", &error))?;
 
-    let place = bundles.place.clone();
+    let location = bundles.location.clone();
     let records = summary.records();
     let made = blocking(move || {
         let (line, proof) = log.prove(sequence, &checkpoint)?;
         let sealed = Sealed { seal: &line, checkpoint: &checkpoint, key: &key, proof: &proof };
-        let archive = collect::archive(&place, &manifest, &members, &sealed)?;
+        let archive = collect::archive(&location, &manifest, &members, &sealed)?;
         Ok::<_, CollectError>((archive, checkpoint.size))
     });
     let (archive, log_size) = made.await?;

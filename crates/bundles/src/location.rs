@@ -37,7 +37,7 @@ impl Location {
 
     /// Returns true if the file system keeps its minimum of free space after `bytes` more. The audit log needs that
     /// space most.
-    pub(super) fn has_room(&self, bytes: u64) -> io::Result<bool> {
+    pub(super) fn has_space(&self, bytes: u64) -> io::Result<bool> {
         let stat = rustix::fs::statvfs(&self.directory)?;
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
         Ok(free >= bytes.saturating_add(self.min_free))
@@ -51,11 +51,11 @@ mod tests {
     use super::Location;
 
     #[test]
-    fn files_have_no_name_and_what_a_crash_left_goes() {
+    fn files_have_no_name_and_leftovers_of_a_crash_are_removed() {
         let parent = tempfile::tempdir().unwrap();
         let directory = parent.path().join("bundles");
-        let place = Location::open(&directory, 0).unwrap();
-        let mut file = place.file().unwrap();
+        let location = Location::open(&directory, 0).unwrap();
+        let mut file = location.file().unwrap();
         file.write_all(b"abc").unwrap();
         assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
         let mut text = String::new();
@@ -63,10 +63,10 @@ mod tests {
         file.read_to_string(&mut text).unwrap();
         assert_eq!(text, "abc");
         std::fs::write(directory.join("left"), "x").unwrap();
-        let place = Location::open(&directory, 0).unwrap();
+        let location = Location::open(&directory, 0).unwrap();
         assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
-        assert!(place.has_room(1).unwrap());
-        assert!(!place.has_room(u64::MAX).unwrap());
-        assert!(!Location::open(&directory, u64::MAX).unwrap().has_room(0).unwrap());
+        assert!(location.has_space(1).unwrap());
+        assert!(!location.has_space(u64::MAX).unwrap());
+        assert!(!Location::open(&directory, u64::MAX).unwrap().has_space(0).unwrap());
     }
 }

@@ -48,7 +48,7 @@ impl Events {
             let piece = tokio::task::spawn_blocking(move || from.piece(offset, PIECE)).await;
             let piece = piece.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
             if piece.is_empty() {
-                return Err(failed(&"the file is shorter than it was"));
+                return Err(failed(&"the file became shorter while it was sent"));
             }
             offset += piece.len() as u64;
             for chunk in piece.chunks(CHUNK) {

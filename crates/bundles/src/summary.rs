@@ -6,8 +6,8 @@ use audit::{Event, Kind, Record as AuditRecord, Status};
 use identity::Principal;
 use redact::Redactor;
 use refusal::Refusal;
+use runs::record::Record;
 use serde_json::{Value, json};
-use store::run::Record;
 
 use super::diff::Diff;
 
@@ -106,7 +106,7 @@ impl Summary {
         }
         if !missing_policies.is_empty() {
             notes.push(format!(
-                "no longer kept, and so not included: the policies {}",
+                "not included, because they are no longer stored: the policies {}",
                 missing_policies.join(" ")
             ));
         }

@@ -14,7 +14,7 @@ use identity::PermissionId;
 use operations::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
-use store::{Store, StoreError};
+use store::{Ending, Store, StoreError};
 use timestamp::UnixMillis;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -39,7 +39,7 @@ pub struct Grants {
 impl Grants {
     /// Opens the permissions of the store and puts them into force.
     pub fn open(store: Store, audit: Arc<AuditLog>, gateway: Arc<Gateway>) -> Result<Arc<Self>, StoreError> {
-        gateway.set_permissions(Permissions::of(store.permissions_in_force(UnixMillis::now())?));
+        gateway.set_permissions(Permissions::of(parsed(&store.permissions_in_force(UnixMillis::now())?)?));
         Ok(Arc::new(Self { store, audit, gateway, changing: Mutex::default() }))
     }
 
@@ -119,8 +119,9 @@ impl Grants {
         most: usize,
     ) -> Result<Vec<Permission>, Refusal> {
         let since = (!include_ended).then(UnixMillis::now);
-        let listed = self.store.with(move |store| store.permissions(before.as_deref(), since, most)).await;
-        listed.map_err(|error| Refusal::internal("listing the permissions", &chain(&error)))
+        let listed =
+            self.store.with(move |store| parsed(&store.permissions(before.as_deref(), since, most)?));
+        listed.await.map_err(|error| Refusal::internal("listing the permissions", &chain(&error)))
     }
 
     async fn record(
@@ -182,8 +183,8 @@ impl Grants {
 
     /// Stores the permission, in place of an owed change of the same permission. Returns true if it is stored.
     async fn keep(&self, permission: &Permission, owed: &mut Vec<Permission>) -> bool {
-        let (kept, now) = (permission.clone(), UnixMillis::now());
-        let kept = self.store.with(move |store| store.put_permission(&kept, now)).await;
+        let (copy, now) = (permission.clone(), UnixMillis::now());
+        let kept = self.store.with(move |store| store.put_permission(&stored(&copy)?, now)).await;
         if let Err(error) = &kept {
             tracing::error!(permission = permission.id, error = %chain(error), "a permission was recorded but not stored");
         }
@@ -215,10 +216,25 @@ impl Grants {
     }
 }
 
+/// Returns the form of a permission in the store.
+fn stored(permission: &Permission) -> Result<Ending, StoreError> {
+    let end = permission.ended.as_ref().map(|ended| ended.at);
+    Ok(Ending {
+        id: permission.id.clone(),
+        ends_at: end.into_iter().chain(permission.expires_at).min(),
+        record: serde_json::to_string(permission)?,
+    })
+}
+
+fn parsed(records: &[String]) -> Result<Vec<Permission>, StoreError> {
+    records.iter().map(|record| Ok(serde_json::from_str(record)?)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use audit::Kind;
-    use gateway::{Policy, Scope, Subject};
+    use gateway::{Scope, Subject};
+    use policy::Policy;
     use rusqlite::Connection;
     use timestamp::SystemClock;
 
@@ -289,7 +305,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_grant_that_cannot_be_kept_is_not_in_force_and_the_record_says_so() {
+    async fn a_grant_that_cannot_be_stored_is_not_in_force_and_the_record_says_so() {
         let scene = Scene::new();
         scene.works(false);
         assert_eq!(scene.add(Effect::Grant).await.unwrap_err().reason, Reason::Internal);
@@ -306,7 +322,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_revocation_that_cannot_be_kept_is_in_force_and_kept_later() {
+    async fn a_revocation_that_cannot_be_stored_is_in_force_and_stored_later() {
         let scene = Scene::new();
         let grant = scene.add(Effect::Grant).await.unwrap();
         scene.works(false);
@@ -319,7 +335,7 @@ mod tests {
         scene.works(true);
         assert_eq!(scene.stored(), 1, "the grant, which a restart would bring back");
         scene.grants.pay().await;
-        let kept = scene.grants.store.permissions_in_force(UnixMillis::now()).unwrap();
+        let kept = parsed(&scene.grants.store.permissions_in_force(UnixMillis::now()).unwrap()).unwrap();
         assert_eq!(kept.iter().map(|kept| kept.effect).collect::<Vec<_>>(), [Effect::Revocation]);
         assert!(scene.grants.changing.lock().await.is_empty());
     }

@@ -4,11 +4,10 @@
 #![allow(missing_docs)] // the daemon alone calls it
 
 mod approvals;
+mod bare;
 mod call;
-mod escalation;
 pub mod grants;
 pub mod limits;
-mod refused;
 mod replay;
 mod table;
 mod transcript;
@@ -16,50 +15,73 @@ mod upstream;
 
 use std::sync::Arc;
 
-use audit_service::AuditLog;
+use audit_service::{AuditLog, Escalations};
+use disk_quotas::Quotas;
 use gateway::Gateway;
 use processes::Processes;
-use runs::{OnStop, Quotas, Runs};
-use store::Store;
+use runs::{OnStop, Runs};
 use store::spool::Spool;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use approvals::{Approvals, FormerApprovals};
-pub use call::{Events, awaiting, call, call_until, download, limits, operation, resume, stream};
-pub use escalation::{Attempt, Escalations};
-pub use refused::refusal;
+pub use approvals::{Approvals, WaitingApprovals};
+pub use bare::bare;
+pub use call::{Events, call, call_until, download, limits, operation, resume, stream};
 pub use replay::{Replays, verdict};
 pub use table::{CallTable, Found};
-pub use transcript::step;
+pub use transcript::Transcripts;
 pub use upstream::Upstreams;
 
 use limits::Limits;
 
-/// Every part of the daemon that a call needs.
-pub struct Calls {
-    pub audit: Arc<AuditLog>,
+/// Judges of a call: the policy, the limits, the disk quotas and the reviewers.
+pub struct Control {
     pub gateway: Arc<Gateway>,
     /// Rate limits and slots.
     pub limits: Arc<Limits>,
     pub approvals: Arc<Approvals>,
-    pub escalations: Arc<Escalations>,
+    pub quotas: Arc<Quotas>,
+}
+
+/// Executors of a call.
+pub struct Workers {
     pub runs: Arc<Runs>,
-    /// Calls under way and lately finished.
-    pub table: CallTable,
-    /// The output of commands.
-    pub spool: Arc<Spool>,
     /// Background processes, which outlive their calls.
     pub processes: Processes,
-    /// Limits on the disk space of all of that.
-    pub quotas: Arc<Quotas>,
-    pub store: Store,
     /// MCP servers that the policy names.
-    pub upstreams: Upstreams,
+    pub upstreams: Arc<Upstreams>,
+}
+
+/// Records, answers and output of calls.
+pub struct Records {
+    pub audit: Arc<AuditLog>,
+    pub escalations: Arc<Escalations>,
+    /// Calls under way and lately finished.
+    pub table: Arc<CallTable>,
+    /// The output of commands.
+    pub spool: Arc<Spool>,
+}
+
+/// Life of the daemon in which calls are made.
+pub struct Life {
     /// Calls that are being made: they outlive their clients, and a stop waits for them.
     pub tasks: TaskTracker,
     /// Cancelled when the daemon stops.
     pub stop: CancellationToken,
     /// The fate of runs at an orderly stop.
     pub on_stop: OnStop,
+}
+
+/// Makes calls.
+pub struct Calls {
+    control: Control,
+    workers: Workers,
+    records: Records,
+    life: Life,
+}
+
+impl Calls {
+    pub fn new(control: Control, workers: Workers, records: Records, life: Life) -> Self {
+        Self { control, workers, records, life }
+    }
 }

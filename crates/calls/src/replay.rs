@@ -13,9 +13,10 @@ use std::sync::Arc;
 
 use audit::{Event, Kind};
 use audit_service::AuditLog;
-use gateway::{Caller, Gateway, Policy, RunScope};
+use gateway::Gateway;
 use identity::RunId;
 use operations::{CommandLimits, Operation, Reason};
+use policy::{Caller, Policy, RunScope};
 use refusal::Refusal;
 use runs::Runs;
 use serde_json::{Value, json};
@@ -171,9 +172,9 @@ impl Replay<'_> {
         let by_policy = !was_rule.starts_with("anomaly ")
             && decision.reason.as_deref() != Some(Reason::RateLimited.as_str());
         let was = match decision.outcome {
-            audit::Verdict::Allow => gateway::Verdict::Allow,
-            audit::Verdict::Ask => gateway::Verdict::Ask,
-            audit::Verdict::Deny => gateway::Verdict::Deny,
+            audit::Verdict::Allow => policy::Verdict::Allow,
+            audit::Verdict::Ask => policy::Verdict::Ask,
+            audit::Verdict::Deny => policy::Verdict::Deny,
             audit::Verdict::Unknown => return Err(Unjudged::Unreadable),
         };
         if !by_policy {
@@ -265,7 +266,7 @@ fn patch_of(input: &Value) -> Result<Value, Unjudged> {
 
 /// Puts placeholders in place of text that the record lacks, if a verdict depends only on its size.
 fn fill(operation: &str, key: &str, value: &mut Value) -> Result<(), Unjudged> {
-    // Rules look at places, sizes and names, and not at the text that is written, searched for, or set.
+    // Rules examine paths, sizes and names, and not at the text that is written, searched for, or set.
     let counts = !matches!(
         (operation, key),
         ("write" | "edit", "content" | "oldStr" | "newStr" | "text")
@@ -303,11 +304,11 @@ fn is_cut(fields: &serde_json::Map<String, Value>) -> bool {
 }
 
 /// Returns a verdict as the API has it.
-pub fn verdict(verdict: gateway::Verdict) -> v1::Verdict {
+pub fn verdict(verdict: policy::Verdict) -> v1::Verdict {
     match verdict {
-        gateway::Verdict::Allow => v1::Verdict::Allow,
-        gateway::Verdict::Ask => v1::Verdict::Ask,
-        gateway::Verdict::Deny => v1::Verdict::Deny,
+        policy::Verdict::Allow => v1::Verdict::Allow,
+        policy::Verdict::Ask => v1::Verdict::Ask,
+        policy::Verdict::Deny => v1::Verdict::Deny,
     }
 }
 
@@ -337,7 +338,7 @@ mod tests {
         assert_eq!(
             restore("patch", &json!({ "unifiedDiff": cut(3_000) })),
             Err(Unjudged::Cut),
-            "of a former release"
+            "of an earlier release"
         );
         assert!(restore("git.commit", &json!({ "commit": { "message": cut(2_000) } })).is_ok());
         assert_eq!(restore("read", &json!({ "path": "[redacted:high-entropy]" })), Err(Unjudged::Redacted));

@@ -17,12 +17,13 @@ use parking_lot::Mutex;
 use prost::Message as _;
 use refusal::{Refusal, chain};
 use store::spool::{Output, Spool};
-use store::{Store, StoreError, StoredCall};
+use store::{Bare, Store, StoreError, StoredCall};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use wire::v1::{CallResponse, call_response::Status};
 
 use crate::approvals::Asker;
+use crate::bare::bare;
 
 /// Most finished calls that are kept in memory.
 const FINISHED: usize = 2_048;
@@ -214,8 +215,7 @@ impl CallTable {
             if self.store.is_crowded() && self.table.lock().of_request(run, request_id).is_none() {
                 return Err(Refusal::new(
                     Reason::Overloaded,
-                    "request_id: the daemon has stored as many request ids as it may; try again later, or \
-                     leave it out",
+                    "request_id: the daemon has stored its maximum of request ids; try again later, or leave the id out",
                 ));
             }
         }
@@ -260,7 +260,7 @@ impl CallTable {
         Ok(stored.is_some() || self.table.lock().of_request(run, request_id).is_some())
     }
 
-    /// Restores a call that a former daemon has left waiting for an approval.
+    /// Restores a call that an earlier daemon left waiting for an approval.
     pub fn resume(&self, asker: &Asker) -> Arc<Call> {
         let Asker { call: id, run, .. } = *asker;
         let response = CallResponse {
@@ -342,10 +342,10 @@ impl CallTable {
     async fn keep(
         &self,
         calls: Vec<StoredCall>,
-        insert: fn(&Store, &[StoredCall]) -> Result<(), StoreError>,
+        insert: fn(&Store, &[StoredCall], Bare) -> Result<(), StoreError>,
     ) {
         let ids: Vec<_> = calls.iter().map(|call| call.call_id).collect();
-        if let Err(error) = self.store.with(move |store| insert(store, &calls)).await {
+        if let Err(error) = self.store.with(move |store| insert(store, &calls, bare)).await {
             for call in ids {
                 tracing::error!(%call, error = %chain(&error), "a call's outcome was not kept");
             }
@@ -416,6 +416,8 @@ fn found(stored: &StoredCall) -> Result<Found, Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use futures_util::FutureExt as _;
     use identity::{Principal, RunId};
     use operations::Reason;
@@ -443,8 +445,8 @@ mod tests {
 
     /// A run that is in the store.
     fn run(calls: &CallTable) -> RunId {
-        let record = store::testing::record();
-        calls.store.insert_run(&record, None).unwrap();
+        let record = runs::testing::record();
+        runs::stored::insert(&calls.store, &record, None, &BTreeMap::new()).unwrap();
         record.id
     }
 
@@ -481,7 +483,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn memory_is_bounded_and_what_was_kept_is_found() {
+    async fn memory_is_bounded_and_stored_calls_are_found() {
         let (_directory, calls) = calls();
         let run = run(&calls);
         let mut first = None;
@@ -557,7 +559,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn outcomes_that_come_together_are_answered_first_and_kept_together() {
+    async fn outcomes_that_arrive_together_are_answered_first_and_stored_together() {
         let (_directory, calls) = calls();
         let run = run(&calls);
         let mut begun = Vec::new();

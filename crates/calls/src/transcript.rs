@@ -17,8 +17,9 @@ use dialects::forge::transcript::{self, Block, Step};
 use identity::{Principal, RunId, check_client_name};
 use operations::Reason;
 use refusal::{Refusal, chain};
+use runs::Runs;
 use sha2::{Digest as _, Sha256};
-use store::{MAX_SESSIONS, Taken, Turn};
+use store::{MAX_SESSIONS, Store, Taken, Turn};
 use wire::v1::step_transcript_response::Status;
 use wire::v1::{
     CallRequest, DialectCall, StepTranscriptRequest, StepTranscriptResponse, call_request, call_response,
@@ -29,60 +30,71 @@ use crate::Calls;
 /// Most turns of a session, and their number unless the session sets one.
 const MAX_TURNS: u32 = 10;
 
-/// Takes one step.
-pub async fn step(
-    calls: &Arc<Calls>,
-    principal: &Arc<Principal>,
-    request: StepTranscriptRequest,
-) -> Result<StepTranscriptResponse, Refusal> {
-    let run = RunId::parse(&request.run_id)?;
-    calls.runs.of(run, principal)?;
-    check(&request)?;
-    let Step::Call(block) = transcript::first(&request.text) else {
-        return plain(calls, run, &request).await;
-    };
-    let wanted = Turn {
-        run,
-        session: request.session_id.clone(),
-        max_turns: request.max_turns.min(MAX_TURNS),
-        default_turns: MAX_TURNS,
-        request_id: Some(request.request_id.clone()).filter(|id| !id.is_empty()),
-        digest: Sha256::digest(&request.text).to_vec(),
-    };
-    let taken = calls.store.with(move |store| store.take_turn(&wanted)).await;
-    let taken = taken.map_err(|error| Refusal::internal("taking a turn", &chain(&error)))?;
-    let answer = StepTranscriptResponse {
-        prose: block.before.to_owned(),
-        tool: block.tool.chars().take(200).collect(),
-        ..Default::default()
-    };
-    match taken {
-        Taken::Turn { turn, of } => {
-            let answer = StepTranscriptResponse { turn, max_turns: of, ..answer };
-            call(calls, principal, &request, &block, answer).await
+/// Transcripts of all runs.
+pub struct Transcripts {
+    pub calls: Arc<Calls>,
+    pub runs: Arc<Runs>,
+    pub store: Store,
+}
+
+impl Transcripts {
+    /// Takes one step.
+    pub async fn step(
+        &self,
+        principal: &Arc<Principal>,
+        request: StepTranscriptRequest,
+    ) -> Result<StepTranscriptResponse, Refusal> {
+        let run = RunId::parse(&request.run_id)?;
+        self.runs.of(run, principal)?;
+        check(&request)?;
+        let Step::Call(block) = transcript::first(&request.text) else {
+            return plain(&self.store, run, &request).await;
+        };
+        let wanted = Turn {
+            run,
+            session: request.session_id.clone(),
+            max_turns: request.max_turns.min(MAX_TURNS),
+            default_turns: MAX_TURNS,
+            request_id: Some(request.request_id.clone()).filter(|id| !id.is_empty()),
+            digest: Sha256::digest(&request.text).to_vec(),
+        };
+        let taken = self.store.with(move |store| store.take_turn(&wanted)).await;
+        let taken = taken.map_err(|error| Refusal::internal("taking a turn", &chain(&error)))?;
+        let answer = StepTranscriptResponse {
+            prose: block.before.to_owned(),
+            tool: block.tool.chars().take(200).collect(),
+            ..Default::default()
+        };
+        match taken {
+            Taken::Turn { turn, of } => {
+                let answer = StepTranscriptResponse { turn, max_turns: of, ..answer };
+                call(&self.calls, principal, &request, &block, answer).await
+            }
+            Taken::Exhausted { of } => Ok(StepTranscriptResponse {
+                status: Status::MaxTurns.into(),
+                message: format!(
+                    "[forge:tool error] all {of} turns of this session are used, so nothing was run; answer without a tool"
+                ),
+                turn: of,
+                max_turns: of,
+                ..answer
+            }),
+            Taken::OtherText => Err(Refusal::new(
+                Reason::AlreadyExists,
+                "request_id: this id was used for a different text; a repetition must have the same text",
+            )),
+            Taken::OtherTurns { of } => Err(Refusal::invalid(
+                "max_turns",
+                format_args!("the session's first step set it to {of}; leave it out or give the same"),
+            )),
+            Taken::TooManySessions => Err(Refusal::new(
+                Reason::Overloaded,
+                format!("the run has {MAX_SESSIONS} sessions, which is the limit: continue one of them"),
+            )),
+            Taken::NoRun => {
+                Err(Refusal::new(Reason::NotFound, "there is no such run").with("resource", "run"))
+            }
         }
-        Taken::Exhausted { of } => Ok(StepTranscriptResponse {
-            status: Status::MaxTurns.into(),
-            message: format!(
-                "[forge:tool error] all {of} turns of this session are used, so nothing was run; answer without a tool"
-            ),
-            turn: of,
-            max_turns: of,
-            ..answer
-        }),
-        Taken::OtherText => Err(Refusal::new(
-            Reason::AlreadyExists,
-            "request_id: this id was used for a different text; a repetition must have the same text",
-        )),
-        Taken::OtherTurns { of } => Err(Refusal::invalid(
-            "max_turns",
-            format_args!("the session's first step set it to {of}; leave it out or give the same"),
-        )),
-        Taken::TooManySessions => Err(Refusal::new(
-            Reason::Overloaded,
-            format!("the run has {MAX_SESSIONS} sessions, which is the limit: continue one of them"),
-        )),
-        Taken::NoRun => Err(Refusal::new(Reason::NotFound, "there is no such run").with("resource", "run")),
     }
 }
 
@@ -100,12 +112,12 @@ fn check(request: &StepTranscriptRequest) -> Result<(), Refusal> {
 
 /// Returns the model's final answer: makes no call and counts no turn.
 async fn plain(
-    calls: &Calls,
+    store: &Store,
     run: RunId,
     request: &StepTranscriptRequest,
 ) -> Result<StepTranscriptResponse, Refusal> {
     let session = request.session_id.clone();
-    let turns = calls.store.with(move |store| store.turns(run, &session)).await;
+    let turns = store.with(move |store| store.turns(run, &session)).await;
     let turns = turns.map_err(|error| Refusal::internal("looking a session up", &chain(&error)))?;
     let asked = if request.max_turns == 0 { MAX_TURNS } else { request.max_turns.min(MAX_TURNS) };
     let (turn, max_turns) = turns.unwrap_or((0, asked));

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_cleaned_like_the_whole_wherever_they_are_cut() {
+    fn pieces_are_cleaned_like_the_whole_at_every_cut() {
         let bytes = b"\xc3\xa4\x1b[2J\xe2\x82\xac\xff\xf0\x9f\x98\x80\xc2\x9b\xe2\x80\xaex\xe2\x82";
         let expected = "ä␛[2J€\u{fffd}😀<U+009B><U+202E>x\u{fffd}";
         for first in 0..=bytes.len() {

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_of_not_being_there_has_its_own_hint() {
+    fn each_kind_of_missing_daemon_has_a_separate_hint() {
         let text = |kind| no_socket(Path::new("/s"), kind).to_string();
         assert!(text(Some(io::ErrorKind::NotFound)).contains("/s does not exist"));
         let denied = no_socket(Path::new("/s"), Some(io::ErrorKind::PermissionDenied));

@@ -170,7 +170,8 @@ fn hint_for(reason: &str, metadata: &BTreeMap<String, String>, exit: Exit, retry
         (_, Some(delay)) => format!("try again in {delay}"),
         ("RUN_NOT_READY", _) => "`coffer run list` shows its state".into(),
         ("AWAITING_APPROVAL", _) => {
-            "`coffer approval list` shows what waits; `coffer approval approve ID` decides".into()
+            "`coffer approval list` shows the calls that wait; `coffer approval approve ID` approves one"
+                .into()
         }
         // The API refuses, and not the policy of a run. The message names the roles.
         ("PERMISSION_DENIED", _) if metadata.contains_key("roles") => String::new(),
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_role_and_another_users_run_are_told_apart() {
+    fn a_missing_role_and_another_users_run_give_different_messages() {
         let of = |code, reason, about: (&str, &str)| {
             let mut details = ErrorDetails::new();
             let metadata = HashMap::from([(about.0.to_owned(), about.1.to_owned())]);
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn says_when_to_try_again() {
+    fn a_refusal_shows_the_retry_time() {
         let mut details = ErrorDetails::with_retry_info(Some(Duration::from_secs(12)));
         details.set_error_info("RATE_LIMITED", "cofferdam", HashMap::new());
         let failure =

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_as_long_as_it_takes() {
+    fn shown_ends_of_ids_are_as_long_as_needed() {
         let neighbours = [A, B, "0198a1b2-0000-7000-8001-00000000bbbb", "x"];
         let end = ends(neighbours.into_iter());
         assert_eq!(neighbours.map(end), ["0000aaaa", "0-00000000bbbb", "1-00000000bbbb", "x"]);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_comes_before_a_beginning() {
+    fn the_end_of_an_id_takes_precedence_over_its_beginning() {
         let ends = "0198a1b2-0000-7000-8000-000000000198";
         assert_eq!(pick([A, B, ends], "0198", "run", "coffer run list").unwrap(), ends);
     }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn none_and_many_are_told_apart() {
+    fn no_match_and_several_matches_give_different_messages() {
         assert_eq!(find("ffff").unwrap_err().exit(), Exit::Failed);
         assert_eq!(find("").unwrap_err().exit(), Exit::Usage);
         assert_eq!(find("../x").unwrap_err().exit(), Exit::Usage);

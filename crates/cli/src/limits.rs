@@ -12,7 +12,7 @@ use crate::time;
 
 /// Show the rate limits: calls made, calls that run now, and the maximum of each.
 ///
-/// Each line is one window: how much of the limit is used, when a full window has room again, and when it is empty.
+/// Each line is one window: how much of the limit is used, when a full window admits a call again, and when it is empty.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer limits 3f2a9c01")]
 pub(crate) struct Limits {
@@ -87,7 +87,7 @@ impl Throttle {
 fn render(response: &GetRateLimitsResponse, now: &wire::Timestamp, page: &mut Output) {
     page.facts(&[("profile", response.profile.clone())]);
     let rows = response.limits.iter().flat_map(|limit| rows(limit, now));
-    page.table(&["SCOPE", "WINDOW", "USED", "LIMIT", "ROOM IN", "EMPTY IN"], rows);
+    page.table(&["SCOPE", "WINDOW", "USED", "LIMIT", "NEXT IN", "EMPTY IN"], rows);
     for throttle in &response.throttles {
         page.own("throttled: ").word(&throttle.agent_id).own(" to ");
         page.word(&throttle.per_minute.to_string()).own(" a minute until ");
@@ -143,11 +143,11 @@ mod tests {
     #[test]
     fn a_line_a_window() {
         let at = |seconds| Some(wire::Timestamp { seconds, nanos: 0 });
-        let window = |length, limit, used, room, empty| RateWindow {
+        let window = |length, limit, used, free, empty| RateWindow {
             length: Some(wire::Duration { seconds: length, nanos: 0 }),
             limit,
             used,
-            room_at: room,
+            room_at: free,
             empty_at: empty,
         };
         let limit =
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(
             page.as_str(),
             "profile  strict\n\
-             SCOPE            WINDOW  USED  LIMIT  ROOM IN  EMPTY IN\n\
+             SCOPE            WINDOW  USED  LIMIT  NEXT IN  EMPTY IN\n\
              read             minute  30    30     12.0 s   50.0 s\n\
              read             hour    31    500    -        50m 0s\n\
              principal uid:0  day     31    -      -        50m 0s\n\

@@ -16,7 +16,7 @@ use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 
 /// Environment variable from which older releases read the token.
-const FORMER: &str = "COFFERDAM_RUN_TOKEN";
+const EARLIER_NAME: &str = "COFFERDAM_RUN_TOKEN";
 /// Length of the longest file with a token, in bytes.
 const LONGEST_FILE: u64 = 4096;
 const HOW: &str = "create a run with `coffer run create --issue-token`, which prints its token once; then set COFFERDAM_TOKEN, or name a file with the token, which only you can read, with --token-file";
@@ -74,8 +74,10 @@ impl Mcp {
         let text = match (&self.token_file, global) {
             (Some(file), _) => read(file)?,
             (None, Some(token)) => token.to_owned(),
-            (None, None) if std::env::var_os(FORMER).is_some() => {
-                return Err(Failure::usage(format!("{FORMER} is not read: set COFFERDAM_TOKEN instead")));
+            (None, None) if std::env::var_os(EARLIER_NAME).is_some() => {
+                return Err(Failure::usage(format!(
+                    "{EARLIER_NAME} is not read: set COFFERDAM_TOKEN instead"
+                )));
             }
             (None, None) => {
                 return Err(Failure::usage("an MCP client needs the token of a run").with_hint(HOW));
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_token_it_says_how_to_get_one() {
+    fn a_missing_token_is_reported_with_the_way_to_get_one() {
         let failure = command(None).token(None).unwrap_err();
         assert!(failure.to_string().contains("--issue-token"), "{failure}");
         assert!(command(None).token(Some("nonsense")).unwrap_err().to_string().contains("--issue-token"));

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_people_write() {
+    fn durations_are_parsed_with_their_units() {
         assert_eq!(parse("10m"), Ok(Duration::from_secs(600)));
         assert_eq!(parse("1h30m"), Ok(Duration::from_secs(5400)));
         assert_eq!(parse("250ms"), Ok(Duration::from_millis(250)));

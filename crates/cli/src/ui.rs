@@ -25,7 +25,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// The user's terminal, or the files or pipes in its place.
+/// The user's terminal, or the files or pipes that replace it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ui {
     format: Format,

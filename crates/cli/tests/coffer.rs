@@ -1,4 +1,4 @@
-//! The real `coffer` against a daemon with canned answers: what goes to which stream, and how it ends.
+//! Tests the real `coffer` against a daemon with canned answers: the stream of each output, and the exit codes.
 // A test program: a panic is its way to fail, and the services' messages are many.
 #![allow(missing_docs, clippy::unwrap_used, clippy::wildcard_imports)]
 
@@ -130,7 +130,7 @@ fn a_command_that_fails_is_a_tool_that_failed() {
 }
 
 #[test]
-fn a_command_is_shown_as_it_comes_unless_told_otherwise() {
+fn output_is_shown_as_it_arrives_unless_an_option_says_otherwise() {
     let daemon = Daemon::start();
     coffer(&daemon, &["call", "exec", RUN_A, "--", "exit"]);
     assert!(daemon.last_call().cancel_on_disconnect, "Ctrl-C ends the command");
@@ -155,7 +155,7 @@ fn output_is_printed_byte_for_byte_from_any_offset() {
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), OUTPUT));
     assert_eq!(
         String::from_utf8(output.stderr).unwrap(),
-        "cut short: 7 B at the end are not stored: the disk had no room\n"
+        "cut short: 7 B at the end are not stored: the disk had no space\n"
     );
     let output = prepared(&daemon, &["call", "output", CALL, "--offset", "3", "--follow"]).output().unwrap();
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &OUTPUT[3..]));
@@ -164,7 +164,7 @@ fn output_is_printed_byte_for_byte_from_any_offset() {
 }
 
 #[test]
-fn a_call_that_waits_says_how_to_go_on() {
+fn a_waiting_call_shows_the_next_command() {
     let daemon = Daemon::start();
     let command = prepared(&daemon, &["call", "write", RUN_A, "a.txt", "-", "--wait"]);
     let (code, out, err) = fed(command, "from a pipe\n");
@@ -180,7 +180,7 @@ fn a_call_that_waits_says_how_to_go_on() {
 }
 
 #[test]
-fn failed_denied_and_limited_are_told_apart() {
+fn failed_denied_and_limited_calls_have_different_exit_codes() {
     let daemon = Daemon::start();
     let failed = coffer(&daemon, &["call", "edit", RUN_A, "a", "--old", "x", "--new", "y"]);
     assert_eq!(failed, (1, String::new(), "failed: there is no @project/a (NOT_FOUND)\n".into()));
@@ -200,7 +200,7 @@ fn programs_get_errors_as_json() {
 }
 
 #[test]
-fn a_dialect_gives_what_the_model_sees() {
+fn a_dialect_prints_the_rendered_text_of_the_model() {
     let daemon = Daemon::start();
     let end = coffer(&daemon, &["call", "dialect", RUN_A, "fs", "fs.read", "{}"]);
     assert_eq!(end, (0, "{\"ok\":true}\n".into(), String::new()));
@@ -341,7 +341,7 @@ fn examined(mut command: Command) -> (i32, Vec<[String; 3]>) {
 }
 
 #[test]
-fn without_a_daemon_the_doctor_looks_at_this_host_and_misses_an_engine() {
+fn without_a_daemon_the_doctor_examines_this_host_and_reports_a_missing_engine() {
     let dir = tempfile::tempdir().unwrap();
     let nowhere = dir.path().join("nothing");
     let mut command = bare();
@@ -356,7 +356,7 @@ fn without_a_daemon_the_doctor_looks_at_this_host_and_misses_an_engine() {
 }
 
 #[test]
-fn a_daemon_that_answers_tells_the_doctor_about_its_own_host_and_this_one_is_not_looked_at() {
+fn the_doctor_of_an_answering_daemon_examines_only_the_daemons_host() {
     let daemon = Daemon::start();
     // What a client's container looks like: no engine there.
     let mut command = prepared(&daemon, &[]);

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_engine_of_an_old_distribution_is_told_plainly() {
+    fn an_engine_with_known_escapes_is_reported_plainly() {
         let found = advisories(&facts("20.10.24+dfsg1", "1.6.20~ds1", "1.1.5+ds1"));
         assert_eq!(found.len(), TABLE.len());
         assert_eq!(
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn current_versions_have_nothing_against_them() {
+    fn current_versions_have_no_advisory() {
         assert_eq!(advisories(&facts("29.5.1", "2.2.0", "1.4.3")), []);
         assert_eq!(advisories(&facts("30.0.0", "v2.3.1", "1.5.0-rc.1")), []);
     }

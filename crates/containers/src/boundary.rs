@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_kernel_of_its_own_changes_anything() {
+    fn only_a_separate_kernel_has_another_user_and_process_limit() {
         let user = RunUser::DEFAULT;
         assert_eq!((Boundary::HostKernel.own_user(user), Boundary::HostKernel.host_pids(64)), (user, 64));
         let other = Boundary::OwnKernel.own_user(user);

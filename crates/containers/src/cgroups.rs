@@ -44,7 +44,7 @@ pub use ending::{KillEvidence, KillMethod};
 pub use leaf::Leaf;
 pub use limits::LimitEvents;
 pub use process::HostProcess;
-pub use reattach::{FormerEnded, FormerLeaf};
+pub use reattach::{LeftoverLeaf, LeftoversEnded};
 
 /// Prefix of the names of leaves.
 const LEAF: &str = "cofferdam-";
@@ -147,8 +147,8 @@ impl ContainerCgroup {
     }
 
     /// Returns true if the container may create this many more processes and threads.
-    pub fn has_room(&self, processes: u64) -> bool {
-        self.counters.have_room(processes)
+    pub fn can_start(&self, processes: u64) -> bool {
+        self.counters.can_start(processes)
     }
 
     /// Makes an empty leaf in `group`.
@@ -166,10 +166,10 @@ impl ContainerCgroup {
     }
 
     /// Returns the leaves of a process and of its keeper that an earlier instance of this daemon left, where they exist.
-    pub fn former_process(&self, name: &str) -> Result<(Option<Leaf>, Option<Leaf>), CgroupError> {
+    pub fn process_leaves(&self, name: &str) -> Result<(Option<Leaf>, Option<Leaf>), CgroupError> {
         well_formed(name)?;
-        let process = self.commands(Group::Processes).former_leaf(name);
-        Ok((process, self.keepers().former_leaf(name)))
+        let process = self.commands(Group::Processes).existing_leaf(name);
+        Ok((process, self.keepers().existing_leaf(name)))
     }
 
     fn keepers(&self) -> Commands {

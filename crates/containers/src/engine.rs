@@ -29,7 +29,7 @@ pub enum EngineError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// No such container, image or exec.
-    #[error("cannot {attempt}: the engine knows no such container, image or program")]
+    #[error("cannot {attempt}: the engine has no such container, image or program")]
     NotFound { attempt: &'static str },
     /// The name is taken, or the container is in another state (paused, not running).
     #[error("cannot {attempt} in its present state: {message}")]

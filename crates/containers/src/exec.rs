@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_stdout_is_read_and_the_rest_is_kept_aside() {
+    async fn only_stdout_is_read_and_the_rest_is_stored_separately() {
         let errors = ErrorTail::default();
         let pieces = [
             Ok(Piece::Aside(Bytes::from_static(b"OCI runtime\x1b[2J"))),

@@ -205,7 +205,7 @@ pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<Container
 /// Returns the mount options of `/tmp`.
 ///
 /// Its files occupy memory that killing a process does not free. So `/tmp` may have half of the memory, and its inodes, about 1 KiB each,
-/// an eighth. A full `/tmp` leaves room for the next command.
+/// an eighth. A full `/tmp` leaves space for the next command.
 fn tmp_options(profile: &Hardening) -> String {
     let size = profile.tmp_bytes.min(profile.memory_bytes / 2);
     let files = (profile.memory_bytes / 8 / 1024).min(65_536);
@@ -213,7 +213,7 @@ fn tmp_options(profile: &Hardening) -> String {
     format!("rw,{exec},nosuid,nodev,mode=1777,size={size},nr_inodes={files}")
 }
 
-/// Returns the mount options of `/dev/shm`, which `shm_open` uses. It is bounded like `/tmp`, so that both together leave room for the next
+/// Returns the mount options of `/dev/shm`, which `shm_open` uses. It is bounded like `/tmp`, so that both together leave space for the next
 /// command.
 fn shm_options(profile: &Hardening) -> String {
     let size = profile.shm_bytes.min(profile.memory_bytes / 4);
@@ -280,7 +280,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_kernel_of_its_own_changes_the_first_processs_user_and_the_hosts_count() {
+    fn a_separate_kernel_changes_the_user_of_pid_1_and_the_host_process_count() {
         let profile = Hardening { boundary: Boundary::OwnKernel, ..Hardening::default() };
         let one = container_spec(&Hardening::default(), &facts()).unwrap();
         let mut own = container_spec(&profile, &facts()).unwrap();
@@ -303,7 +303,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn tmp_and_shared_memory_leave_room_in_memory() {
+    fn tmp_and_shared_memory_leave_memory_for_commands() {
         let of = |memory_bytes, bytes| {
             let profile =
                 Hardening { memory_bytes, tmp_bytes: bytes, shm_bytes: bytes, ..Hardening::default() };

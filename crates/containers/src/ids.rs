@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn names_cannot_leave_their_place_in_a_url() {
+    fn names_cannot_escape_their_position_in_a_url() {
         assert!(ContainerName::parse("cofferdam-0192-a.b_c").is_ok());
         for bad in ["", "-a", ".", "..", "a/b", "a?b", "a b", "ä", &"a".repeat(64)] {
             assert_eq!(ContainerName::parse(bad), Err(IdError::NotAName), "{bad}");

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tar_holds_what_a_run_needs_and_nothing_of_the_builder() {
+    fn the_tar_holds_the_files_of_a_run_and_nothing_of_the_builder() {
         let busybox = busybox("program");
         let tar = default_image_tar(&busybox).unwrap();
         let mut found = BTreeMap::new();

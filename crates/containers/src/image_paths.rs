@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_may_lead_to_where_nothing_is_mounted() {
+    fn a_link_may_lead_to_a_path_without_a_mount() {
         for (target, may) in [
             ("/accounts/users", true),
             ("/etc/accounts", true),

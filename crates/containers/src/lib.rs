@@ -26,8 +26,8 @@ pub use advisories::{ADVISORY_CAVEAT, Advisory, advisories};
 pub use boundary::Boundary;
 pub use busybox::{Busybox, NoBusybox};
 pub use cgroups::{
-    CgroupError, Commands, ContainerCgroup, FormerEnded, FormerLeaf, Group, HostProcess, KillEvidence,
-    KillMethod, Leaf, LimitEvents,
+    CgroupError, Commands, ContainerCgroup, Group, HostProcess, KillEvidence, KillMethod, Leaf, LeftoverLeaf,
+    LeftoversEnded, LimitEvents,
 };
 pub use docker::Engine;
 pub use engine::{
@@ -44,7 +44,7 @@ pub use ids::{ContainerId, ContainerName, Endpoint, ExecId, IdError, ImageId, Im
 pub use image::{DefaultImage, DefaultImageError, ensure_default};
 pub use image_paths::check_image_paths;
 pub use mounts::overlay::{OverlayError, check_overlay_layers, mount_overlay};
-pub use mounts::root::{former_root, mount_root, root_layers, root_slot};
+pub use mounts::root::{mount_root, reattach_root, root_layers, root_slot};
 pub use mounts::shared::OwnerMap;
 pub use mounts::{IdMap, MountError, MountSlot, clean_slots, idmap_supported, leftover_slots};
 pub use quota::{Amount, DEEPEST, Measured, ProjectId, ProjectQuotas, Quota, measure, open_files, unnamed};

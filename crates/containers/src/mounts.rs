@@ -54,7 +54,7 @@ pub struct IdMap {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Others {
     Nobody,
-    /// They appear as themselves, except that the owner and the id as which it appears change places.
+    /// They appear as themselves, except that the owner and the id as which it appears are swapped.
     ///
     /// gVisor needs this, and so do the layers of an overlay: the kernel creates files there as root, and gives a copy the owner of the
     /// original.
@@ -143,11 +143,11 @@ impl MountSlot {
     /// Returns the slot that an earlier instance of this daemon prepared at `slot`.
     ///
     /// `None` unless exactly one mount is there. With several mounts it is not the slot that was left.
-    pub fn former(slot: &Path) -> Result<Option<Self>, MountError> {
-        Self::former_with(slot, 1)
+    pub fn reattach(slot: &Path) -> Result<Option<Self>, MountError> {
+        Self::reattach_with(slot, 1)
     }
 
-    fn former_with(slot: &Path, mounts: usize) -> Result<Option<Self>, MountError> {
+    fn reattach_with(slot: &Path, mounts: usize) -> Result<Option<Self>, MountError> {
         let parent = slot.parent().unwrap_or(slot);
         if !parent.is_dir() {
             return Ok(None);
@@ -159,7 +159,7 @@ impl MountSlot {
         Ok((mounted.count() == mounts).then(|| Self { path: slot.to_owned(), mounts }))
     }
 
-    /// Leaves the mount in place for [`Self::former`].
+    /// Leaves the mount in place for [`Self::reattach`].
     pub fn leave(mut self) {
         self.mounts = 0;
         self.path.clear();
@@ -344,7 +344,7 @@ fn user_namespace(map: IdMap, others: Others) -> Result<OwnedFd, MountError> {
     rustix::fs::open(proc.join("ns/user"), flags, Mode::empty()).map_err(failed("open the user namespace"))
 }
 
-/// Returns the map of all ids in which these two change places, without the hidden ones. `seen` may be among the hidden ones.
+/// Returns the map of all ids in which these two are swapped, without the hidden ones. `seen` may be among the hidden ones.
 fn exchanged(disk: u32, seen: u32, hidden: &Range<u32>) -> String {
     let one = |id: u32| u64::from(id)..u64::from(id) + 1;
     let mut taken = [one(disk), one(seen), u64::from(hidden.start)..u64::from(hidden.end)];

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_goes_only_where_it_can_do_no_harm() {
+    fn a_mount_is_accepted_only_at_a_harmless_target() {
         let make = |target| MountSpec::new(Path::new("/srv/w"), target, false, Propagation::Private);
         for good in ["/workspace", "/pkg", "/state", "/workspace/vendor", "/devel"] {
             assert!(make(good).is_ok(), "{good}");

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_engine_says_where_its_ids_begin() {
+    fn the_engine_reports_its_first_mapped_id() {
         assert_eq!(map(), UserMap { uid: 100_000, gid: 200_000 });
         let host = |user: RunUser, map| user.on_host(map).to_string();
         assert_eq!(host(RunUser::ROOT, Some(map())), "100000:200000");

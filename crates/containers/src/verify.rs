@@ -81,7 +81,7 @@ static UNREADABLE: Value = Value::String(String::new());
 
 /// Returns the fields of a specification.
 ///
-/// A struct with string keys always becomes an object. If it did not, the one field made here in its place would agree with none.
+/// A struct with string keys always becomes an object. If it did not, the one field made here instead would agree with none.
 fn fields(spec: &ContainerSpec) -> Map<String, Value> {
     match serde_json::to_value(spec) {
         Ok(Value::Object(fields)) => fields,
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_as_asked_for_has_no_mismatch() {
+    fn a_container_as_requested_has_no_mismatch() {
         assert_eq!(verify(&spec(), &inspected(spec())), []);
         let report = report(&spec(), &inspected(spec()));
         assert!(report.lines.iter().all(|line| line.in_force));

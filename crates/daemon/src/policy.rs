@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use audit::{Event, Kind};
 use audit_service::AuditLog;
-use calls::{Approvals, Calls};
-use gateway::{Gateway, Policy, Problems};
+use calls::Approvals;
+use gateway::Gateway;
 use operations::Reason;
+use policy::{Policy, Problems};
 use refusal::{Refusal, chain};
 use store::Store;
 use tokio::sync::Mutex;
@@ -32,17 +33,13 @@ pub(crate) struct Loader {
 }
 
 impl Loader {
-    pub(crate) fn new(calls: &Calls, directory: Option<PathBuf>) -> Self {
-        let Calls { gateway, approvals, audit, store, .. } = calls;
-        let (gateway, approvals) = (gateway.clone(), approvals.clone());
-        Self {
-            directory,
-            gateway,
-            approvals,
-            audit: audit.clone(),
-            store: store.clone(),
-            turn: Mutex::default(),
-        }
+    pub(crate) fn new(
+        directory: Option<PathBuf>,
+        (gateway, approvals): (Arc<Gateway>, Arc<Approvals>),
+        audit: Arc<AuditLog>,
+        store: Store,
+    ) -> Self {
+        Self { directory, gateway, approvals, audit, store, turn: Mutex::default() }
     }
 
     /// Loads the policy on behalf of `principal`. Returns its digest, and true if it differs from the previous policy.
@@ -81,14 +78,14 @@ impl Loader {
 /// If it cannot be stored, bundles report that it is missing.
 pub(crate) async fn keep(store: &Store, policy: &Policy) {
     let digest = policy.digest().to_owned();
-    let kept = match policy.canonical() {
+    let result = match policy.canonical() {
         Ok(canonical) => {
             let stored = store.with(move |store| store.put_policy(&digest, &canonical)).await;
             stored.map_err(|error| chain(&error))
         }
         Err(error) => Err(error.to_string()),
     };
-    if let Err(error) = kept {
+    if let Err(error) = result {
         tracing::warn!(error, "the policy could not be stored: bundles of runs under it will lack it");
     }
 }

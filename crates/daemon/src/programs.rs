@@ -16,7 +16,7 @@ const HOST_WORKER: Carried = Carried {
     sha256: env!("COFFER_HOST_WORKER_SHA256"),
 };
 
-/// The programs, in places where they can be executed.
+/// The programs, in directories from which they can be executed.
 #[derive(Debug)]
 pub(crate) struct Programs {
     pub(crate) guest: GuestBinary,

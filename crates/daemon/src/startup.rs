@@ -9,10 +9,10 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
+use ::policy::Policy;
 use anyhow::{Context as _, bail};
 use containers::{DefaultImage, Engine, EngineFacts};
-use gateway::Policy;
-use processes::{Former, Settings};
+use processes::{Leftovers, Settings};
 use refusal::chain;
 use runs::DefaultImageSource;
 use rustix::fs::FlockOperation;
@@ -121,7 +121,7 @@ fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
     let lock =
         File::create(path.join("lock")).with_context(|| format!("cannot write in state_dir {shown}"))?;
     if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-        bail!("another cofferd uses state_dir {shown}: stop it, or give this one a state_dir of its own");
+        bail!("another cofferd uses state_dir {shown}: stop it, or give this one a separate state_dir");
     }
     let instance = instance(&path.join("instance")).context("cannot keep this daemon's identity")?;
     Ok(StateDirectory { _lock: lock, instance })
@@ -211,7 +211,7 @@ pub(crate) async fn default_image(
 }
 
 /// Returns the settings for processes, and the processes that a previous daemon has left.
-pub(crate) fn processes(store: &Store, config: &Config) -> anyhow::Result<(Settings, Former)> {
+pub(crate) fn processes(store: &Store, config: &Config) -> anyhow::Result<(Settings, Leftovers)> {
     let settings = Settings {
         root: config.state_dir.join("processes"),
         key: store.stream_key("processes").context("the key of processes")?,
@@ -219,8 +219,8 @@ pub(crate) fn processes(store: &Store, config: &Config) -> anyhow::Result<(Setti
         max_recording: config.sessions.max_recording,
         on_stop: config.on_stop,
     };
-    let former = Former::read(&settings.root, &settings.key);
-    Ok((settings, former.context("the processes in state_dir cannot be read")?))
+    let leftovers = Leftovers::read(&settings.root, &settings.key);
+    Ok((settings, leftovers.context("the processes in state_dir cannot be read")?))
 }
 
 /// Opens the spool, and removes output that belongs to no run and no call.
@@ -228,7 +228,7 @@ pub(crate) async fn spool(store: &Store, config: &Config) -> anyhow::Result<Arc<
     let directory = config.state_dir.join("spool");
     let bounds = Bounds { max_total: config.spool_max_total, min_free: config.spool_min_free };
     let opened = store.with(move |store| {
-        let runs = store.runs()?.iter().map(|record| record.id).collect();
+        let runs = runs::stored::all(store)?.iter().map(|record| record.id).collect();
         let key = store.stream_key("spool")?;
         Ok(Spool::open(directory, bounds, key, &runs, &store.call_ids()?))
     });

@@ -59,7 +59,7 @@ pub fn render_canonical_pending(approval_id: &str) -> String {
 }
 
 /// Message to models about a call that waits for a reviewer.
-pub(crate) const PENDING: &str = "a person has to approve this call first; nothing has been done yet; go on with something else or ask again later";
+pub(crate) const PENDING: &str = "a person has to approve this call first. It has had no effect yet. Continue with something else, or ask for its outcome later";
 
 /// Returns compact JSON. The types here have string keys and always serialise; if one did not, the text would still be valid JSON.
 pub(crate) fn to_json(value: &impl Serialize) -> String {

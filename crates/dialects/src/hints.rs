@@ -22,7 +22,7 @@ fn plain(name: &str) -> String {
 }
 
 #[test]
-fn a_hint_names_what_the_caller_s_dialect_has_or_is_left_out() {
+fn a_hint_uses_the_callers_dialect_or_is_left_out() {
     for (dialect, tool) in every_tool() {
         for hint in Hint::ALL {
             let text = dialect.render(&Made::new(tool.name, None), &Err(failure(hint)));
@@ -51,7 +51,7 @@ fn a_hint_names_what_the_caller_s_dialect_has_or_is_left_out() {
 }
 
 #[test]
-fn the_names_are_those_of_each_dialect() {
+fn hints_use_the_names_of_each_dialect() {
     let said = |dialect: &str, tool: &str, hint: Hint| find(dialect).unwrap().hint(tool, hint);
     let all = |name: &str| Some(format!("set {name} to replace all of them"));
     for (dialect, tool, expected) in [

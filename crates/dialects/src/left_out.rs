@@ -6,7 +6,7 @@ use super::arguments::parameters;
 use super::{Made, find, names};
 
 #[test]
-fn an_empty_answer_says_what_was_left_out_and_how_to_see_it() {
+fn an_empty_answer_lists_omissions_and_how_to_see_them() {
     let left_out = Some(LeftOut { ignored: 9, hidden: 1, binary: 2, ..LeftOut::default() });
     let canonical = "set include_ignored for hidden and ignored ones";
     let of_list = "set include_hidden, or include_symlinks for links";

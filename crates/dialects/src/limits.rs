@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_take_the_place_of_their_names_and_other_braces_stay() {
+    fn limits_replace_their_names_and_other_braces_stay() {
         let limits = Limits { max_read_bytes: 7_000, ..Limits::default() };
         assert_eq!(
             limits.fill(r#"{max_read_bytes} of {max_write_bytes}, {"path": "a"}"#),

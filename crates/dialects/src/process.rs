@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn output_is_told_with_what_is_missing_and_how_to_go_on() {
+    fn output_is_rendered_with_omissions_and_the_next_step() {
         let stdout = Portion { skipped: 7, text: "up".to_owned(), end: 9, more: 3 };
         let stderr = Portion { text: "warn\n".to_owned(), end: 5, ..Portion::default() };
         let running = process(State::Running, None, None, EndedBy::Unspecified);

@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_findings_and_other_hints_are_told_once_each() {
+    fn more_findings_and_other_hints_appear_once_each() {
         let more = || Some("[stopped after 2 matches]".to_owned());
         for (findings, hint, more, expected) in [
             ("", "", None, ""),

@@ -140,7 +140,7 @@ fn a_missing_or_an_unknown_argument_is_named() {
 }
 
 #[test]
-fn every_renamed_argument_is_one_of_a_tool_that_leads_to_its_operation() {
+fn every_renamed_argument_belongs_to_a_tool_of_its_operation() {
     for (field, name) in RENAMED {
         let leads = |tool: &Tool| {
             let operation = field.split('.').next().unwrap();
@@ -205,7 +205,7 @@ fn names_fit_the_vendors() {
 }
 
 #[test]
-fn descriptions_say_the_limits_of_the_run() {
+fn descriptions_state_the_limits_of_the_run() {
     let limits = Limits {
         max_read_bytes: 7_001,
         max_write_bytes: 7_002,
@@ -230,7 +230,7 @@ fn descriptions_say_the_limits_of_the_run() {
 }
 
 #[test]
-fn strict_is_said_where_nothing_is_optional_or_open() {
+fn strict_is_set_if_nothing_is_optional_or_open() {
     let strict: Vec<String> = dialects()
         .flat_map(|dialect| offer(dialect, &|_| true).list(Format::OpenAi).as_array().unwrap().clone())
         .filter(|tool| tool["function"]["strict"] == true)
@@ -265,7 +265,7 @@ fn annotations_tell_readers_from_writers() {
 }
 
 #[test]
-fn dialects_of_json_say_what_their_results_are() {
+fn json_dialects_declare_their_result_schemas() {
     let with: Vec<&str> = dialects()
         .filter(|dialect| dialect.tools().iter().all(|tool| dialect.output_schema(tool).is_some()))
         .map(Dialect::name)
@@ -288,7 +288,7 @@ fn only_usable_tools_are_listed() {
 }
 
 #[test]
-fn a_refused_path_is_told_with_mount_path_and_reason() {
+fn a_refused_path_is_rendered_with_mount_path_and_reason() {
     let failure =
         find("fs").unwrap().parse("fs.read", r#"{"path":"@pkg/a/../../x"}"#, &Limits::default()).unwrap_err();
     let failure = ToolFailure::from(failure);

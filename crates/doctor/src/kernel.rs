@@ -89,7 +89,7 @@ fn landlock(abi: Option<u32>) -> Finding {
         None => Finding::limited(
             TOPIC,
             "not in this kernel, or switched off",
-            "the host lane has one layer less; its mount namespace, uid and seccomp filter remain",
+            "the host lane has one layer of protection less; its mount namespace, uid and seccomp filter remain",
         ),
     }
 }

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_is_told_with_its_line_and_what_is_missing_with_that_of_its_section() {
+    fn every_problem_has_its_line_and_a_missing_key_that_of_its_section() {
         let text = "# a file\nlamp:\n  colour: gren\n  colour: red\n  wats: 5\n";
         let problems = read("f.yaml", text, |top| {
             let lamp = top.fields(&["lamp", "door"]).section("lamp", &["colour", "watts"]);

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn says_where_the_syntax_is_wrong() {
+    fn a_syntax_error_has_its_position() {
         assert_eq!(parse("a: 1\nb: @x\nc: 2\n").unwrap_err().line, Some(2));
         assert!(parse("a: !secret 1\n").is_err());
         assert!(parse("a: 1\n---\nb: 2\n").is_err());

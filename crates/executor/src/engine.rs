@@ -11,7 +11,7 @@ pub fn engine_refusal(error: EngineError) -> Refusal {
     match error {
         EngineError::Unreachable { .. } => Refusal::new(
             Reason::EngineUnavailable,
-            "the container engine does not answer; `coffer doctor` says more",
+            "the container engine does not answer; run `coffer doctor`",
         ),
         EngineError::TimedOut { attempt, .. } => {
             Refusal::new(Reason::EngineUnavailable, format!("the container engine did not {attempt} in time"))

@@ -21,7 +21,7 @@ pub fn failure(error: &LaneError) -> ToolFailure {
         LaneError::TooLarge => ToolFailure::new(Reason::InvalidArgument, "the operation is too large to be sent"),
         LaneError::NotPlaced(_) => ToolFailure::new(
             Reason::Internal,
-            "the command could not be confined and was not run; the daemon's log says more",
+            "the command could not be confined and was not run; see the daemon's log",
         ),
     }
 }

@@ -221,7 +221,7 @@ impl GuestLane {
     /// started could end the next one as well.
     pub async fn restart(&self) -> Result<(), Loss> {
         if !self.empty().await {
-            tracing::warn!(container = %self.container, "a lost guest, or what it had started, could not be ended; it goes with its container");
+            tracing::warn!(container = %self.container, "a lost guest, or a process that it started, could not be ended; it ends with its container");
         }
         let environment = &self.environment;
         match start(self.engine.as_ref(), &self.container, self.user, environment, self.boundary).await {
@@ -412,7 +412,7 @@ async fn start_relayed(
 }
 
 fn not_up(container: &ContainerId, error: &ConnectError, said: &ErrorTail) -> Refusal {
-    tracing::error!(%container, error = %chain(error), said = said.text(), "the guest did not come up");
+    tracing::error!(%container, error = %chain(error), said = said.text(), "the guest did not start");
     Refusal::new(Reason::EngineUnavailable, "the guest did not start in the container; see the daemon's log")
 }
 

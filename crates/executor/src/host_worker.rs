@@ -201,8 +201,8 @@ impl HostWorkerLane {
             State::Absent => {}
         }
         let started = self.start().await.map_err(|error| {
-            tracing::error!(error = %error, "the host worker did not come up");
-            LaneError::NotPlaced("the host lane did not come up".to_owned())
+            tracing::error!(error = %error, "the host worker did not start");
+            LaneError::NotPlaced("the host lane did not start".to_owned())
         })?;
         let client = started.client.clone();
         *state = State::Serves(started);
@@ -277,7 +277,7 @@ mod tests {
     use crate::directory::Directory;
 
     #[tokio::test]
-    async fn a_call_that_comes_after_the_end_starts_no_host_worker() {
+    async fn a_call_after_the_end_starts_no_host_worker() {
         let place = tempfile::tempdir().unwrap();
         let directory = || Directory {
             handle: std::fs::File::open(place.path()).unwrap().into(),

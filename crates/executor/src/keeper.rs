@@ -56,7 +56,7 @@ const BEGIN: Duration = Duration::from_millis(500);
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// A process that outlives its call, with its keeper. Dropping the value leaves both running for the next daemon.
-pub struct Kept {
+pub struct AttachedProcess {
     pub link: Link,
     pub state: KeeperState,
     held: Held,
@@ -109,7 +109,7 @@ impl Link {
             }
             // It may send no message for hours.
             self.frames.rest();
-            if self.input.read_buf(self.frames.room()).await? == 0 {
+            if self.input.read_buf(self.frames.read_buffer()).await? == 0 {
                 return Err(KeeperLost::Ended);
             }
         }
@@ -165,7 +165,7 @@ impl Held {
     }
 }
 
-impl Kept {
+impl AttachedProcess {
     /// Splits the value into parts that are used at the same time.
     pub fn into_parts(self) -> (Link, KeeperState, Held) {
         (self.link, self.state, self.held)
@@ -181,7 +181,7 @@ impl Lanes {
         name: &str,
         process: ProcessRequest,
         bounds: &Bounds,
-    ) -> Result<Kept, ToolFailure> {
+    ) -> Result<AttachedProcess, ToolFailure> {
         let request = KeeperStart {
             process: Some(process),
             bounds: Some(bounds_to_wire(bounds)),
@@ -199,18 +199,18 @@ impl Lanes {
                         name,
                         attempt,
                         why,
-                        "the keeper of a process did not come up, and is started again"
+                        "the keeper of a process did not start, and is started again"
                     );
                     attempt += 1;
                 }
                 Err(NotStarted::Lost(why)) => {
-                    tracing::error!(name, why, "the keeper of a process did not come up");
+                    tracing::error!(name, why, "the keeper of a process did not start");
                     return Err(not_up());
                 }
             }
         };
         match has_begun(&mut link, state).await {
-            Ok(state) => Ok(Kept { link, state, held }),
+            Ok(state) => Ok(AttachedProcess { link, state, held }),
             Err(failure) => {
                 end_start(held).await;
                 Err(failure)
@@ -281,9 +281,13 @@ impl Lanes {
     /// Finds a process that an earlier daemon started. `attach` describes the output that exists already.
     ///
     /// If the process is gone, the rest of it is ended, and the error contains the evidence.
-    pub async fn keep_on(&self, name: &str, attach: Attach) -> Result<Kept, (KeeperLost, KillEvidence)> {
+    pub async fn keep_on(
+        &self,
+        name: &str,
+        attach: Attach,
+    ) -> Result<AttachedProcess, (KeeperLost, KillEvidence)> {
         let Some((cgroup, _)) = self.guest.cgroup() else { return Err((KeeperLost::Ended, nothing_left())) };
-        let (leaf, keeper_leaf) = cgroup.former_process(name).unwrap_or_default();
+        let (leaf, keeper_leaf) = cgroup.process_leaves(name).unwrap_or_default();
         let Some(keeper) = keeper_leaf.as_ref().and_then(Leaf::only) else {
             let lost = KeeperLost::Ended;
             return Err((lost, end_leaves(cgroup, [leaf, keeper_leaf]).await));
@@ -294,7 +298,7 @@ impl Lanes {
         };
         match link.state(ANSWER).await {
             Ok(Ok(state)) if matches!(state.phase(), Phase::Running | Phase::Over) => {
-                Ok(Kept { link, state, held: Held { cgroup, keeper, keeper_leaf, leaf } })
+                Ok(AttachedProcess { link, state, held: Held { cgroup, keeper, keeper_leaf, leaf } })
             }
             Ok(_) => {
                 let lost = KeeperLost::Malformed("its process never ran");
@@ -335,7 +339,7 @@ async fn end_start(mut held: Held) {
 fn not_up() -> ToolFailure {
     ToolFailure::new(
         Reason::EngineUnavailable,
-        "the process was not started, because its keeper did not come up; start it again",
+        "the process was not started, because its keeper did not start; start the process again",
     )
 }
 
@@ -357,7 +361,7 @@ async fn start(
     }
     // The keeper's statement about its child is not needed: it has one, and no other process can be in its leaf.
     let child = held.keeper_leaf.as_ref().and_then(|leaf| leaf.other(&held.keeper));
-    let child = child.ok_or(KeeperLost::Malformed("there is no process beside it"))?;
+    let child = child.ok_or(KeeperLost::Malformed("no process in its cgroup"))?;
     let placed = held.cgroup.leaf(Group::Processes, name).and_then(|mut leaf| {
         if let Err(error) = child.goes_first() {
             tracing::debug!(error = %chain(&error), "a process is killed no sooner than its guest");
@@ -368,7 +372,7 @@ async fn start(
         Ok(leaf) => held.leaf = Some(leaf),
         Err(error) => {
             tracing::error!(error = %chain(&error), "a process could not be put into its cgroup");
-            let message = "the process could not be confined and was not run; the daemon's log says more";
+            let message = "the process could not be confined and was not run; see the daemon's log";
             return Ok(Err(ToolFailure::new(Reason::Internal, message)));
         }
     }
@@ -442,7 +446,7 @@ fn not_kept(lost: &KeeperLost) -> ToolFailure {
     tracing::error!(error = %chain(lost), "the keeper of a process was lost at its start");
     ToolFailure::new(
         Reason::Internal,
-        "the keeper of the process was lost while it started; nothing of it is left",
+        "the keeper of the process was lost during the start, and the process has ended; start it again",
     )
 }
 
@@ -451,7 +455,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_start_that_does_not_end_holds_up_others_for_one_turn() {
+    async fn a_start_that_does_not_end_delays_others_by_one_turn() {
         let turns = Semaphore::new(1);
         let endless = async { within(turns.acquire().await, std::future::pending::<()>()).await };
         let next = async { within(turns.acquire().await, Box::pin(async { 7 })).await };

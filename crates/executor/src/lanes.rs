@@ -152,13 +152,13 @@ impl Lanes {
                 self.host_worker.call(spec, Some(go), cancel).await.map_err(|error| failure(&error))
             }
             Lane::Container | Lane::Upstream => {
-                Err(ToolFailure::new(Reason::Internal, "only what the host lane does can be prepared"))
+                Err(ToolFailure::new(Reason::Internal, "only operations of the host lane can be prepared"))
             }
         };
         finished.unwrap_or_else(failed)
     }
 
-    /// Copies an uploaded file to the place where the container lane finds it.
+    /// Copies an uploaded file to the path where the container lane finds it.
     async fn stage(&self, spec: CallSpec<'_>, cancel: &CancellationToken) -> Result<(), ToolFailure> {
         let Some(operation) = spec.operation.staging() else { return Ok(()) };
         let spec = CallSpec { operation: &operation, ..spec };
@@ -249,7 +249,7 @@ impl Lanes {
         let finished = self.guest.look(spec, CancellationToken::new()).await.map(results);
         match finished?.outcome? {
             OpResult::Read(read) => Ok(read.sha256),
-            _ => Err(ToolFailure::new(Reason::Internal, "the worker's answer is to another operation")),
+            _ => Err(ToolFailure::new(Reason::Internal, "the worker's answer belongs to another operation")),
         }
     }
 

@@ -29,7 +29,7 @@ pub struct Left {
 impl Left {
     /// Finds the processes that an earlier daemon kept under this name.
     pub(crate) fn find(cgroup: ContainerCgroup, name: &str, processes: u32) -> Self {
-        let (leaf, _) = cgroup.former_process(name).unwrap_or_default();
+        let (leaf, _) = cgroup.process_leaves(name).unwrap_or_default();
         Self { cgroup, leaf, processes }
     }
 
@@ -86,5 +86,5 @@ pub(crate) fn name(call: &str) -> String {
 
 /// Logs why background processes of a command are ended after all.
 pub(crate) fn not_kept(error: &CgroupError) {
-    tracing::warn!(error = %chain(error), "the background processes of a command could not be kept and are ended");
+    tracing::warn!(error = %chain(error), "the background processes of a command could not be registered and are ended");
 }

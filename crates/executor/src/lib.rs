@@ -28,7 +28,7 @@ pub use engine::engine_refusal;
 pub use failure::failure;
 pub use guest::GuestLane;
 pub use host_worker::{HostWorkerLane, clone_repository};
-pub use keeper::{Held, KeeperLost, Kept, Link, leave};
+pub use keeper::{AttachedProcess, Held, KeeperLost, Link, leave};
 pub use lanes::Lanes;
 pub use launcher::{launcher, set_host_worker};
 pub use left::Left;

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_message_names_the_cause_and_what_is_safe() {
+    fn the_message_names_the_cause_and_the_safe_next_step() {
         let mut losses = Losses::default();
         let now = Instant::now();
         let killed = losses.count(Cause::exited(137, false), now).failure();

@@ -208,7 +208,7 @@ mod tests {
     use super::unique;
 
     #[test]
-    fn a_name_never_comes_again_and_fits_a_leaf() {
+    fn a_leaf_name_is_valid_and_never_reused() {
         let names: std::collections::BTreeSet<_> = (0..1_000).map(|_| unique("mcp-server-1")).collect();
         assert_eq!(names.len(), 1_000);
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';

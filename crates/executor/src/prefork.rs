@@ -16,7 +16,7 @@ use crate::placement::{LeafPlacement, unique};
 /// Number of waiting processes: one for the next command, and one for a client that does not wait for its end.
 const WAITING: usize = 2;
 
-/// Number of processes for which the container must have room before one is made in advance.
+/// Number of processes for which the container must have free slots before one is made in advance.
 ///
 /// Otherwise the kernel might refuse the process, and the refusal would be attributed to the command that runs meanwhile.
 const LEFT_FREE: u64 = 4;
@@ -50,7 +50,7 @@ impl Prefork {
         let place = Arc::downgrade(self);
         tokio::spawn(async move {
             let is_wanted =
-                |prefork: &Arc<Self>| prefork.ready.lock().len() < WAITING && cgroup.has_room(LEFT_FREE);
+                |prefork: &Arc<Self>| prefork.ready.lock().len() < WAITING && cgroup.can_start(LEFT_FREE);
             while let Some(prefork) = place.upgrade().filter(is_wanted) {
                 drop(prefork);
                 let leaf = Arc::new(LeafPlacement::new(cgroup.clone(), guest_host_pid, unique("prefork")));

@@ -72,7 +72,7 @@ fn key() -> Result<Key, Refusal> {
 }
 
 fn not_up(container: &ContainerId, stream: &ExecStream, why: &str) -> Refusal {
-    tracing::error!(%container, why, said = stream.errors.text(), "the guest's relay did not come up");
+    tracing::error!(%container, why, said = stream.errors.text(), "the guest's relay did not start");
     Refusal::new(Reason::EngineUnavailable, "the guest did not start in the container; see the daemon's log")
 }
 
@@ -99,7 +99,7 @@ pub async fn sweep(engine: &Engine, container: &ContainerId, user: RunUser) -> b
         };
         match timeout(SWEEPING, swept).await {
             Ok(Ok(0)) => return true,
-            Ok(Ok(code)) => tracing::warn!(%container, code, "a sweep did not come to its end"),
+            Ok(Ok(code)) => tracing::warn!(%container, code, "a sweep did not finish"),
             Ok(Err(error)) => tracing::warn!(%container, error = %chain(&error), "a sweep could not be made"),
             Err(_) => tracing::warn!(%container, "a sweep takes too long"),
         }

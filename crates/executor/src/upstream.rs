@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use gateway::McpStdio;
 use mcp_upstream::{Fault, Output, Pipes};
 use operations::{Bounds, Exec, Exit};
+use policy::McpStdio;
 use tokio::sync::mpsc;
 use worker_protocol::client::{Finished, LaneError, OutputSink, OutputStream, TerminalSize, TerminalSpec};
 use worker_protocol::convert::Reply;
@@ -87,7 +87,9 @@ impl Lanes {
 
 fn not_started(error: &LaneError) -> Fault {
     Fault::Absent(match error {
-        LaneError::Busy => "this run has as many MCP servers as it may have".to_owned(),
+        LaneError::Busy => {
+            "this run has its maximum of MCP servers; end one first, or use another run".to_owned()
+        }
         LaneError::Lost(_) => "the run's worker is lost".to_owned(),
         _ => "it could not be started".to_owned(),
     })
@@ -103,7 +105,7 @@ fn ended(finished: &Result<Finished<Reply>, LaneError>) -> Fault {
         Ok(Ok(_)) => Fault::Lost("its program ended".to_owned()),
         Ok(Err(failure)) => Fault::Absent(format!("its program could not be run: {}", failure.message)),
         Err(LaneError::TimedOut) => {
-            Fault::Lost("it reached the longest time of a server and was ended".to_owned())
+            Fault::Lost("it reached the maximum lifetime of a server and was ended".to_owned())
         }
         Err(_) => Fault::Lost("the run's worker is lost".to_owned()),
     }

@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use cofferdam_gateway::limits::concurrency::{Caps, Reservations, Turn, Whole};
+use cofferdam_gateway::limits::concurrency::{Reservations, Turn, Whole};
 use cofferdam_gateway::limits::{Agent, Throttle};
 use cofferdam_gateway::{
-    Admission, Caller, Effect, Gateway, Measure, MeasureScope, Permission, Permissions, Policy, RunScope,
-    Scope, Subject,
+    Admission, Effect, Gateway, Measure, MeasureScope, Permission, Permissions, Scope, Subject,
 };
 use jail::SandboxPath;
 use operations::{Encoding, Exec, Operation, Read, ReadPart, Write as WriteFile};
+use policy::{Caller, Caps, Policy, RunScope};
 use timestamp::{SystemClock, UnixMillis};
 
 const AGENTS: usize = 10_000;

@@ -5,10 +5,9 @@ use std::sync::OnceLock;
 use operations::{Bound, Bounds, Operation};
 
 use crate::binding::{Covered, digest, of_message};
-use crate::caller::{Caller, RunScope};
 use crate::decision::{Decision, Refusal};
 use crate::permit::Permit;
-use crate::policy::{McpServer, Terms};
+use policy::{Caller, McpServer, RunScope, Terms};
 
 /// Answer of the gateway to a call.
 #[derive(Debug)]

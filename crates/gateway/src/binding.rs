@@ -8,7 +8,7 @@ use operations::{Bound, FileState, Operation};
 use prost::Message as _;
 use sha2::{Digest, Sha256};
 
-use crate::caller::{Caller, RunScope};
+use policy::{Caller, RunScope};
 
 /// Everything that an approval covers.
 pub(crate) struct Covered<'c> {

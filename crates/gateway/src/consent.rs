@@ -1,7 +1,6 @@
-//! Consent: the levels of approvers, and the forms in which consent may cover more than one call.
+//! Consent: calls that it covers beyond the one that it was given for.
 
-use std::fmt;
-
+use policy::Form;
 use serde::{Deserialize, Serialize};
 use timestamp::UnixMillis;
 
@@ -9,52 +8,6 @@ use timestamp::UnixMillis;
 pub(crate) const MAX_PER_RUN: usize = 64;
 /// Most words of a remembered prefix.
 pub(crate) const MAX_WORDS: usize = 64;
-
-/// Level of an approver. Ordered: a higher level includes a lower one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Level {
-    /// Decides on calls up to the risk that the profile leaves to approvers.
-    Approver,
-    /// Decides on critical calls, too.
-    Director,
-}
-
-impl Level {
-    /// Returns the name used in a policy file and in the API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Approver => "approver",
-            Self::Director => "director",
-        }
-    }
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// A form, besides *once*, in which a reviewer may have consent remembered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Form {
-    /// Covers the same call again, while nothing that it is bound to changes.
-    Digest,
-    /// Covers commands that begin with the same words.
-    Prefix,
-}
-
-impl Form {
-    /// Returns the name used in a policy file.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Digest => "digest",
-            Self::Prefix => "prefix",
-        }
-    }
-}
 
 /// Coverage of a consent beyond its call.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

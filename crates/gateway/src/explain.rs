@@ -3,13 +3,12 @@
 
 use operations::Operation;
 
-use crate::caller::{Caller, RunScope};
-use crate::decision::{Decision, Refusal, Verdict};
+use crate::decision::{Decision, Refusal};
 use crate::gateway::Gateway;
 use crate::permission::{Question, refusal, weigh};
-use crate::policy::{Policy, Terms};
 use crate::ruling::Ruling;
 use crate::validate::validate;
+use policy::{Caller, Policy, RunScope, Terms, Verdict};
 
 /// The check that considered a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,21 +8,19 @@ use timestamp::{Clock, UnixMillis};
 
 use crate::admission::{Admission, Ticket};
 use crate::approvals::{Approvals, Memory};
-use crate::caller::{Caller, RunScope};
-use crate::consent::Form;
-use crate::decision::{Decision, Refusal, Verdict};
+use crate::decision::{Decision, Refusal};
 use crate::grants::Permissions;
 use crate::limits::{Limits, NotAdmitted, Scope};
 use crate::measures::{Measure, Measures};
 use crate::permission::{Question, refusal, weigh};
 use crate::permit::{Permit, PermitParts};
-use crate::policy::{McpServer, Policy, paths};
 use crate::validate::validate;
+use policy::{Caller, Form, InForce, McpServer, Policy, RunScope, Verdict, paths};
 
 /// The policy in force, the permissions, and the approvals that are pending.
 #[derive(Debug)]
 pub struct Gateway {
-    policy: RwLock<Arc<Policy>>,
+    policy: InForce,
     permissions: RwLock<Arc<Permissions>>,
     approvals: Mutex<Approvals>,
     measures: Measures,
@@ -35,7 +33,7 @@ impl Gateway {
     /// Makes a gateway without approvals.
     pub fn new(policy: Policy, clock: Arc<dyn Clock>) -> Self {
         Self {
-            policy: RwLock::new(Arc::new(policy)),
+            policy: InForce::new(policy),
             permissions: RwLock::default(),
             approvals: Mutex::default(),
             measures: Measures::default(),
@@ -52,16 +50,19 @@ impl Gateway {
 
     /// Returns the policy in force.
     pub fn policy(&self) -> Arc<Policy> {
-        Arc::clone(&self.policy.read())
+        self.policy.policy()
+    }
+
+    /// Returns the policy in force, and those that follow it.
+    pub fn in_force(&self) -> &InForce {
+        &self.policy
     }
 
     /// Replaces the policy, at once and as a whole. Returns true if the new one differs.
     ///
     /// Approvals that were given under a different policy are void.
     pub fn reload(&self, policy: Policy) -> bool {
-        let policy = Arc::new(policy);
-        let before = replace(&self.policy, Arc::clone(&policy));
-        before.digest() != policy.digest()
+        self.policy.replace(policy)
     }
 
     /// Returns the permissions that operators granted and revoked at run time.
@@ -71,7 +72,8 @@ impl Gateway {
 
     /// Replaces the permissions, at once and as a whole. They also apply to calls that wait for an approval.
     pub fn set_permissions(&self, permissions: Permissions) {
-        replace(&self.permissions, Arc::new(permissions));
+        // The previous ones are dropped after the lock, so that no call waits for that.
+        let _previous = std::mem::replace(&mut *self.permissions.write(), Arc::new(permissions));
     }
 
     /// Decides on one call.
@@ -169,11 +171,6 @@ impl Gateway {
     pub(crate) fn now(&self) -> UnixMillis {
         self.clock.now()
     }
-}
-
-/// Puts `next` into force and returns the previous value, so that no call waits while it is dropped.
-fn replace<T>(current: &RwLock<Arc<T>>, next: Arc<T>) -> Arc<T> {
-    std::mem::replace(&mut current.write(), next)
 }
 
 /// Policy, permissions and time for all checks of one call, even if others come into force meanwhile.

@@ -8,11 +8,11 @@ use timestamp::UnixMillis;
 
 use super::Gateway;
 use crate::admission::Admission;
-use crate::decision::{Risk, Verdict};
 use crate::measures::{Measure, MeasureScope};
 use crate::testing::{
     TestClock, builtin, builtin_and, caller, delete, exec, front_matter, path, run, shell, write,
 };
+use policy::{Risk, Verdict};
 
 fn gateway() -> Gateway {
     Gateway::new(builtin_and("roles: {reader: {allow: [read]}}"), TestClock::new())
@@ -267,7 +267,7 @@ fn scripts_are_for_profiles_that_turn_them_on() {
 }
 
 #[test]
-fn scripts_are_judged_by_what_can_be_seen_in_them() {
+fn scripts_are_judged_by_their_visible_commands() {
     use Verdict::{Allow, Ask, Deny};
     let policy = builtin_and(
         "profiles:\n  p:\n    operations: {shell: allow}\n    exec:\n      default: deny\n      deny: [curl]\n      env: [CI]\n      rules:\n        - {prefix: [git, push], decision: deny, justification: nothing leaves}\n        - {prefix: [git, fetch], decision: ask, justification: network}\n        - {prefix: [make], decision: allow, justification: it builds}\n  q: {operations: {shell: allow}, exec: {deny: [bash]}}\n  r: {operations: {shell: ask}, exec: {default: allow, rules: [{prefix: [make], decision: allow, justification: x}]}}\n",
@@ -441,7 +441,7 @@ fn refusals_are_stable_and_recorded_with_their_rule() {
 }
 
 #[test]
-fn a_permit_carries_what_the_lane_needs() {
+fn a_permit_carries_the_facts_for_its_lane() {
     let policy = builtin_and(
         "profiles: {p: {operations: {exec: allow}, exec: {default: allow, deny: [curl]}, bounds: {max_output_bytes: 999}, commit: {author_name: Bob}}}",
     );
@@ -514,4 +514,31 @@ fn a_decision_takes_microseconds() {
     let each = all / 1_000;
     // Generous: this is a debug build. It is to catch a mistake of kind, such as a policy that is read again.
     assert!(each.as_millis() < 5, "{each:?}");
+}
+
+#[test]
+fn a_role_may_ask_for_consent_beyond_its_profile() {
+    let policy = builtin_and(
+        "roles: {careful: {inherits: director, consent_from: high}}
+profiles: {p: {operations: {exec: allow, write: allow}, exec: {read_only_commands: true, default: allow}}}
+",
+    );
+    let gateway = Gateway::new(policy, TestClock::new());
+    let rule = |profile: &str, role: &str, operation| match gateway.admit(
+        &gateway.policy(),
+        &run(profile),
+        &caller(role),
+        "c",
+        operation,
+    ) {
+        Admission::Ask(ticket) => ticket.decision().rule.clone(),
+        Admission::Permit(_) => String::new(),
+        Admission::Refuse(refusal) => panic!("{refusal}"),
+    };
+    for operation in [Operation::Write(write("a")), Operation::Exec(exec(&["make"]))] {
+        assert_eq!(rule("p", "careful", operation.clone()), "role careful: consent_from");
+        assert_eq!(rule("p", "director", operation.clone()), "");
+        assert_eq!(rule("open", "careful", operation), "", "nobody watches");
+    }
+    assert_eq!(rule("p", "careful", Operation::Exec(exec(&["cat", "a"]))), "");
 }

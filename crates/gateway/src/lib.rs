@@ -4,8 +4,8 @@
 
 mod admission;
 mod approvals;
+mod awaiting;
 mod binding;
-mod caller;
 mod consent;
 mod decision;
 mod exec;
@@ -17,13 +17,13 @@ pub mod limits;
 mod measures;
 mod permission;
 mod permit;
-pub mod policy;
 mod risk;
 mod ruling;
 mod session;
 mod validate;
-mod wrapper;
 
+#[cfg(test)]
+mod path_rules_tests;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -34,11 +34,8 @@ pub use approvals::{
     Approval, ApprovalFilter, ApprovalState, Ballot, Choice, DecideError, FORMAT, MAX_COMMENT_CHARS,
     PermitState, RestoreError, Review, Reviewer, Vote,
 };
-pub use caller::{Caller, RunScope};
-pub use consent::{Consent, Covers, Form, Level, NotRemembered, Remember};
-pub use decision::{Decision, Refusal, Risk, Verdict};
-pub use document::Problem;
-pub use exec::named_files;
+pub use consent::{Consent, Covers, NotRemembered, Remember};
+pub use decision::{Decision, Refusal};
 pub use explain::{Considered, Explanation, Stage};
 pub use gateway::Gateway;
 pub use grants::{
@@ -47,10 +44,5 @@ pub use grants::{
 };
 pub use measures::{Measure, MeasureScope};
 pub use permit::{Permit, PermitParts};
-pub use policy::names::covers;
-pub use policy::{Anomalies, AnomalyAction, AnomalyRule, AnomalySetting, Severity};
-pub use policy::{EXEC_READ_ONLY, Grant};
-pub use policy::{HttpTarget, McpHttp, McpServer, McpStdio, McpTransport};
-pub use policy::{Policy, Problems, Profile, Role, Team};
 pub use risk::looks_secret;
 pub use session::{SessionCommand, SessionParts, SessionPermit, SessionRequest};

@@ -43,10 +43,11 @@ use timestamp::UnixMillis;
 
 use crate::admission::Ticket;
 use crate::approvals::{Approval, ApprovalFilter, Ballot, DecideError, RestoreError, Review, Reviewer};
-use crate::consent::{Consent, Covers, Form};
-use crate::decision::{Refusal, Verdict};
+use crate::consent::{Consent, Covers};
+use crate::decision::Refusal;
 use crate::gateway::{Gateway, consider, permit};
 use crate::permit::Permit;
+use policy::{Form, Verdict};
 
 impl Gateway {
     /// Makes an approval for a call that needs one. `longest` bounds the profile's time.

@@ -10,8 +10,8 @@ use hashbrown::{Equivalent, HashMap};
 use parking_lot::RwLock;
 use timestamp::UnixMillis;
 
-use crate::caller::Caller;
-use crate::decision::{Decision, Verdict};
+use crate::decision::Decision;
+use policy::{Caller, Verdict};
 
 /// Most measures at the same time. Beyond it, the one that ends first is dropped.
 const MAX: usize = 10_000;
@@ -147,9 +147,10 @@ mod tests {
 
     use super::{MAX, Measure, MeasureScope, Measures};
     use crate::admission::Admission;
-    use crate::decision::{Decision, Verdict};
+    use crate::decision::Decision;
     use crate::gateway::Gateway;
     use crate::testing::{TestClock, builtin, caller, path, run};
+    use policy::Verdict;
 
     fn measure(alert: &str, scope: MeasureScope, until: UnixMillis) -> Measure {
         Measure {
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn no_decision_becomes_milder_and_none_is_kept_beyond_the_bound() {
+    fn no_measure_makes_a_decision_milder_and_measures_are_bounded() {
         let measures = Measures::default();
         for count in 0..=MAX as u64 {
             measures
@@ -223,7 +224,7 @@ mod tests {
         let mut decision = Decision {
             verdict: Verdict::Deny,
             rule: "r".into(),
-            risk: crate::Risk::Low,
+            risk: policy::Risk::Low,
             policy_digest: String::new(),
             justification: String::new(),
         };

@@ -8,13 +8,12 @@ use jail::{RootMode, SandboxPath};
 use operations::{Operation, Reason};
 use timestamp::UnixMillis;
 
-use crate::caller::Caller;
-use crate::decision::{Decision, Refusal, Risk, Verdict};
+use crate::decision::{Decision, Refusal};
 use crate::exec::{self, Applied, ExecRuling};
 use crate::grants::{Holders, Permissions, Standing};
-use crate::policy::{Grant, Policy, Profile, Role, Team, paths};
 use crate::risk::risk_of;
 use crate::ruling::{Holder, How, Ruling, Says};
+use policy::{Caller, Grant, Policy, Profile, Risk, Role, Team, Verdict, paths};
 use text::excerpt;
 
 #[derive(Debug, Clone, Copy)]

@@ -5,9 +5,8 @@
 
 use operations::{Bounds, Operation};
 
-use crate::caller::Caller;
 use crate::decision::Decision;
-use crate::policy::McpServer;
+use policy::{Caller, McpServer};
 
 /// Permission for one call to happen once. [`Permit::into_parts`] spends it.
 ///

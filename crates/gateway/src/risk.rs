@@ -10,9 +10,7 @@
 use jail::SandboxPath;
 use operations::Operation;
 
-use crate::decision::Risk;
-use crate::policy::names::speaking;
-use crate::policy::{EXEC_READ_ONLY, Profile, default_risk};
+use policy::{EXEC_READ_ONLY, Profile, Risk, default_risk, speaking};
 
 mod secret;
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use operations::Reason;
 
-use crate::decision::{Risk, Verdict};
 use crate::exec::ExecRuling;
 use crate::grants::Permission;
+use policy::{Risk, Verdict};
 
 /// Ruling of one rule.
 #[derive(Debug)]

@@ -7,10 +7,10 @@
 
 use operations::{Bounds, Exec, Reason};
 
-use crate::caller::RunScope;
-use crate::decision::{Decision, Refusal, Risk, Verdict};
+use crate::decision::{Decision, Refusal};
 use crate::gateway::Gateway;
 use crate::permission::refusal;
+use policy::{Risk, RunScope, Verdict};
 
 /// Name of the rule in the record.
 const RULE: &str = "operator session";
@@ -110,7 +110,8 @@ mod tests {
     use timestamp::SystemClock;
 
     use super::{RULE, SessionCommand, SessionRequest};
-    use crate::{Gateway, Policy, RunScope, Verdict};
+    use crate::Gateway;
+    use policy::{Policy, RunScope, Verdict};
 
     fn request(is_operator: bool) -> SessionRequest {
         let shell = Exec::new("sh", ["-l"]);

@@ -6,10 +6,8 @@ use operations::{Bound, McpTool, Operation, Reason};
 use serde_json::json;
 
 use crate::testing::{TestClock, builtin_and, caller, limited, run};
-use crate::{
-    Admission, Ballot, Choice, Decision, Gateway, Level, McpTransport, Permit, Refusal, Review, Reviewer,
-    Risk, Verdict,
-};
+use crate::{Admission, Ballot, Choice, Decision, Gateway, Permit, Refusal, Review, Reviewer};
+use policy::{Level, McpTransport, Risk, Verdict};
 
 const POLICY: &str = "
 mcp_servers: {db: {stdio: {command: [/bin/db]}}, web: {http: {url: \"https://a.example/mcp\"}}}
@@ -36,7 +34,7 @@ fn admit(gateway: &Gateway, role: &str, name: &str) -> Result<Decision, Refusal>
 }
 
 #[test]
-fn tools_are_judged_by_the_key_that_says_most_and_are_of_high_risk() {
+fn tools_are_judged_by_the_most_specific_key_and_are_of_high_risk() {
     let gateway = Gateway::new(builtin_and(POLICY), TestClock::new());
     let of = |role, name| admit(&gateway, role, name).map(|decision| (decision.verdict, decision.risk));
     assert_eq!(of("director", "mcp.db.query").unwrap().1, Risk::High);

@@ -7,7 +7,7 @@
 use jail::{Access, PathRefusal, SandboxPath};
 use operations::{Effect, Operation, Reason};
 
-use crate::policy::{ContainerPaths, Profile};
+use policy::{ContainerPaths, Profile};
 
 /// Reason why a call is rejected before any rule is considered.
 #[derive(Debug, PartialEq, Eq)]
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn no_path_outside_of_the_mounts_passes_without_the_profile_s_word() {
+    fn no_path_outside_of_the_mounts_passes_without_the_profiles_permission() {
         let path = SandboxPath::parse_anywhere("/etc/hosts").unwrap();
         let write = Operation::Write(Write { path, ..writes("a") });
         assert_eq!(refused(&write), Some(Reason::SandboxViolation));

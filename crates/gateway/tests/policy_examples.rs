@@ -5,10 +5,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cofferdam_gateway::policy::ContainerPaths;
-use cofferdam_gateway::{Caller, Gateway, Policy, RunScope, Verdict};
+use cofferdam_gateway::Gateway;
 use jail::SandboxPath;
 use operations::{Delete, Encoding, Exec, Git, Grep, Mcp, McpTool, Operation, Read, ReadPart, Shell, Write};
+use policy::{Caller, ContainerPaths, Policy, RunScope, Verdict};
 use timestamp::SystemClock;
 
 fn path(text: &str) -> SandboxPath {
@@ -113,7 +113,7 @@ fn document(name: &str) -> String {
 }
 
 #[test]
-fn every_example_of_the_policy_page_decides_what_it_says() {
+fn every_example_of_the_policy_page_gives_the_stated_decision() {
     let mut policy = None;
     let shipped = Policy::from_files(Policy::builtin_files()).unwrap();
     let (mut policies, mut lines) = (0, 0);
@@ -160,7 +160,7 @@ fn the_shipped_profiles_can_be_started_from_one_by_one() {
 
 /// `strict.yaml` says of itself that every key is in it, and that most have the value that holds where a profile is silent.
 #[test]
-fn the_strict_profile_shows_every_key_and_what_holds_without_it() {
+fn the_strict_profile_shows_every_key_and_its_default() {
     let text = Policy::builtin_files().find(|(name, _)| *name == "strict.yaml").unwrap().1;
     let policy = Policy::from_files(Policy::builtin_files()).unwrap();
     let strict = policy.profile("strict").unwrap();
@@ -170,7 +170,7 @@ fn the_strict_profile_shows_every_key_and_what_holds_without_it() {
     );
     let bare = Policy::from_files([("bare.yaml", &bare)]).unwrap();
     let silent = bare.profile("strict").unwrap();
-    let expected = cofferdam_gateway::Profile {
+    let expected = policy::Profile {
         description: strict.description.clone(),
         default_role: strict.default_role.clone(),
         allowed_images: strict.allowed_images.clone(),
@@ -199,7 +199,7 @@ fn the_strict_profile_shows_every_key_and_what_holds_without_it() {
 
 /// What the comments of the other shipped files claim, where it is no decision over a call.
 #[test]
-fn the_shipped_profiles_are_what_their_comments_say() {
+fn the_comments_of_the_shipped_profiles_are_true() {
     let policy = Policy::from_files(Policy::builtin_files()).unwrap();
     let profile = |name| policy.profile(name).unwrap();
     for name in ["review", "build", "open", "strict"] {

@@ -33,7 +33,7 @@ pub(crate) struct Serve {
     pub(crate) relayed: bool,
 }
 
-/// Directories of the mounts. The default is their place in every container.
+/// Directories of the mounts. The default is their path in every container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mounts {
     at: [(Mount, PathBuf); 3],

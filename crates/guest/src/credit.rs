@@ -1,4 +1,4 @@
-//! Credit: the number of bytes of a call's output that the daemon has room for.
+//! Credit: the number of bytes of a call's output that the daemon can take.
 
 use tokio::sync::watch;
 

@@ -48,7 +48,7 @@ pub(crate) async fn preview(
     })?;
     let (mounts, stop) = (lane.mounts.clone(), Cancel::new(Some(call.deadline.into_std())));
     let asked = stop.clone();
-    let looked = lane.threads.run(move || take(&places(&mounts, &image()), &asked));
+    let looked = lane.threads.run(move || take(&trees(&mounts, &image()), &asked));
     let bound = tokio::select! {
         looked = looked => {
             looked.unwrap_or_else(|_| Err(ToolFailure::new(Reason::Cancelled, "the guest is ending")))?
@@ -62,9 +62,9 @@ pub(crate) async fn preview(
 }
 
 /// Takes the fingerprint of files that rest.
-fn take(places: &[Place<'_>], stop: &Cancel) -> Result<Bound, ToolFailure> {
+fn take(trees: &[Tree<'_>], stop: &Cancel) -> Result<Bound, ToolFailure> {
     let since = now();
-    let Walked { count, left_out, bound, .. } = walk(places, None, stop)?;
+    let Walked { count, left_out, bound, .. } = walk(trees, None, stop)?;
     let remark = if left_out {
         format!(
             "consent is bound to {MOST} files and directories at most, down to {DEEPEST} levels; the run \
@@ -78,11 +78,11 @@ fn take(places: &[Place<'_>], stop: &Cancel) -> Result<Bound, ToolFailure> {
 
 /// Takes the fingerprint again, and refuses the command if the two differ.
 pub(crate) fn hold(mounts: &Mounts, held: &Held, stop: &Cancel) -> Result<(), ToolFailure> {
-    hold_at(&places(mounts, &image()), held, stop)
+    hold_at(&trees(mounts, &image()), held, stop)
 }
 
-fn hold_at(places: &[Place<'_>], held: &Held, stop: &Cancel) -> Result<(), ToolFailure> {
-    let walked = walk(places, Some(held.since.saturating_sub(nanos(TICK))), stop)?;
+fn hold_at(trees: &[Tree<'_>], held: &Held, stop: &Cancel) -> Result<(), ToolFailure> {
+    let walked = walk(trees, Some(held.since.saturating_sub(nanos(TICK))), stop)?;
     if walked.bound.demand(Some(held)).is_ok() {
         return Ok(());
     }
@@ -94,13 +94,13 @@ fn hold_at(places: &[Place<'_>], held: &Held, stop: &Cancel) -> Result<(), ToolF
 }
 
 /// A directory with all that it contains: its name for agents, and its path.
-type Place<'p> = (&'p str, &'p Path);
+type Tree<'p> = (&'p str, &'p Path);
 
 /// Returns the directories that a run can write to, and `@pkg`, to which others may write.
-fn places<'p>(mounts: &'p Mounts, image: &'p [String]) -> Vec<Place<'p>> {
+fn trees<'p>(mounts: &'p Mounts, image: &'p [String]) -> Vec<Tree<'p>> {
     let in_memory = IN_MEMORY.map(|path| (path, Path::new(path)));
     let known = mounts.iter().map(|(mount, at)| (mount.alias(), at.as_path())).chain(in_memory);
-    let known: Vec<Place<'_>> = known.collect();
+    let known: Vec<Tree<'_>> = known.collect();
     let image = image.iter().map(|path| (path.as_str(), Path::new(path)));
     let image = image.filter(|(_, path)| known.iter().all(|(_, at)| at != path));
     known.iter().copied().chain(image).collect()
@@ -151,7 +151,7 @@ struct Walk<'s> {
     changed: Vec<String>,
 }
 
-fn walk(places: &[Place<'_>], since: Option<u64>, stop: &Cancel) -> Result<Walked, ToolFailure> {
+fn walk(trees: &[Tree<'_>], since: Option<u64>, stop: &Cancel) -> Result<Walked, ToolFailure> {
     let mut walk = Walk {
         binder: Binder::new("tree"),
         stop,
@@ -161,7 +161,7 @@ fn walk(places: &[Place<'_>], since: Option<u64>, stop: &Cancel) -> Result<Walke
         left_out: false,
         changed: Vec::new(),
     };
-    for (name, at) in places {
+    for (name, at) in trees {
         walk.top(name, at)?;
     }
     let Walk { binder, count, left_out, changed, .. } = walk;
@@ -203,7 +203,7 @@ impl Walk<'_> {
         }
         let path = excerpt(&String::from_utf8_lossy(&self.path));
         let message = format!(
-            "{path} is being written all the time, so that no consent can be bound to it: end what writes it, or write elsewhere"
+            "{path} changes all the time, so no consent can be bound to it: end the process that writes it, or let it write to another file"
         );
         Err(ToolFailure::new(Reason::PreconditionFailed, message))
     }
@@ -295,7 +295,7 @@ fn unreadable(path: &[u8], errno: Errno) -> ToolFailure {
     let path = excerpt(&String::from_utf8_lossy(path));
     ToolFailure::new(
         Reason::PreconditionFailed,
-        format!("{path}: cannot be looked at now, so that consent cannot be bound to it: {errno}"),
+        format!("{path}: cannot be examined now, so no consent can be bound to it: {errno}"),
     )
 }
 
@@ -334,17 +334,17 @@ mod tests {
 
     #[test]
     fn unchanged_files_keep_their_fingerprint() {
-        let place = tempfile::tempdir().unwrap();
-        fs::create_dir_all(place.path().join("a/b")).unwrap();
-        fs::write(place.path().join("a/b/c"), "x").unwrap();
-        symlink("nowhere", place.path().join("l")).unwrap();
-        let bound = bound(place.path());
+        let scratch = tempfile::tempdir().unwrap();
+        fs::create_dir_all(scratch.path().join("a/b")).unwrap();
+        fs::write(scratch.path().join("a/b/c"), "x").unwrap();
+        symlink("nowhere", scratch.path().join("l")).unwrap();
+        let bound = bound(scratch.path());
         assert_eq!(bound.remarks, ["bound to all 5 files and directories of the run as they are now"]);
-        assert_eq!(holds(place.path(), &bound), Ok(()));
-        let _ = fs::read(place.path().join("a/b/c")).unwrap();
-        assert_eq!(holds(place.path(), &bound), Ok(()), "reading changes nothing");
+        assert_eq!(holds(scratch.path(), &bound), Ok(()));
+        let _ = fs::read(scratch.path().join("a/b/c")).unwrap();
+        assert_eq!(holds(scratch.path(), &bound), Ok(()), "reading changes nothing");
         // A mount that the run does not have.
-        assert!(take(&[("@pkg", &place.path().join("none"))], &Cancel::new(None)).is_ok());
+        assert!(take(&[("@pkg", &scratch.path().join("none"))], &Cancel::new(None)).is_ok());
     }
 
     #[test]
@@ -381,15 +381,15 @@ mod tests {
             }),
         ];
         for (named, change) in changes {
-            let place = tempfile::tempdir().unwrap();
+            let scratch = tempfile::tempdir().unwrap();
             for directory in ["d", "e"] {
-                fs::create_dir(place.path().join(directory)).unwrap();
-                fs::write(place.path().join(directory).join("f"), "good").unwrap();
+                fs::create_dir(scratch.path().join(directory)).unwrap();
+                fs::write(scratch.path().join(directory).join("f"), "good").unwrap();
             }
-            symlink("nowhere", place.path().join("l")).unwrap();
-            let bound = bound(place.path());
-            change(place.path());
-            let refused = holds(place.path(), &bound).unwrap_err();
+            symlink("nowhere", scratch.path().join("l")).unwrap();
+            let bound = bound(scratch.path());
+            change(scratch.path());
+            let refused = holds(scratch.path(), &bound).unwrap_err();
             let parent = named.rsplit_once('/').unwrap().0;
             assert!(refused.contains(named) || refused.contains(parent), "{named}: {refused}");
         }
@@ -397,24 +397,24 @@ mod tests {
 
     #[test]
     fn log_of_the_run_does_not_change_the_fingerprint() {
-        let place = tempfile::tempdir().unwrap();
-        fs::create_dir(place.path().join("logs")).unwrap();
-        let log = place.path().join("logs/execution.jsonl");
+        let scratch = tempfile::tempdir().unwrap();
+        fs::create_dir(scratch.path().join("logs")).unwrap();
+        let log = scratch.path().join("logs/execution.jsonl");
         fs::write(&log, "{}").unwrap();
-        let look = || walk(&[("@state", place.path())], None, &Cancel::new(None)).unwrap().bound;
+        let look = || walk(&[("@state", scratch.path())], None, &Cancel::new(None)).unwrap().bound;
         let before = look();
         fs::write(&log, "{}{}").unwrap();
         assert_eq!(look(), before);
-        fs::rename(&log, place.path().join("logs/execution.1.jsonl")).unwrap();
+        fs::rename(&log, scratch.path().join("logs/execution.1.jsonl")).unwrap();
         assert_eq!(look(), before);
-        fs::write(place.path().join("other"), "").unwrap();
+        fs::write(scratch.path().join("other"), "").unwrap();
         assert_ne!(look(), before);
     }
 
     #[test]
     fn constantly_changing_files_cannot_be_bound() {
-        let place = tempfile::tempdir().unwrap();
-        let busy = place.path().join("busy");
+        let scratch = tempfile::tempdir().unwrap();
+        let busy = scratch.path().join("busy");
         fs::write(&busy, "").unwrap();
         let stop = Cancel::new(None);
         let writer = std::thread::spawn({
@@ -424,7 +424,7 @@ mod tests {
         // A writer that is held up rests for a moment. When its time is over the look fails for that.
         let patience = Cancel::new(Some(std::time::Instant::now() + Duration::from_secs(30)));
         let refused = loop {
-            if let Err(refused) = take(&[("@project", place.path())], &patience) {
+            if let Err(refused) = take(&[("@project", scratch.path())], &patience) {
                 break refused;
             }
         };
@@ -435,18 +435,18 @@ mod tests {
     }
 
     #[test]
-    fn a_look_is_bounded_in_depth_and_time_and_says_so() {
-        let place = tempfile::tempdir().unwrap();
-        let mut deep = place.path().to_owned();
+    fn a_fingerprint_is_bounded_in_depth_and_time_and_reports_it() {
+        let scratch = tempfile::tempdir().unwrap();
+        let mut deep = scratch.path().to_owned();
         for _ in 0..=DEEPEST + 1 {
             deep.push("d");
             fs::create_dir(&deep).unwrap();
         }
-        let found = bound(place.path());
+        let found = bound(scratch.path());
         assert!(found.remarks[0].contains("may change unseen"), "{:?}", found.remarks);
 
         let over = Cancel::new(None);
         over.cancel();
-        assert_eq!(take(&[("@project", place.path())], &over).unwrap_err().reason, Reason::TimedOut);
+        assert_eq!(take(&[("@project", scratch.path())], &over).unwrap_err().reason, Reason::TimedOut);
     }
 }

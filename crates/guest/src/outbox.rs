@@ -32,8 +32,8 @@ pub(crate) struct Queues {
     data: mpsc::Receiver<FromWorker>,
 }
 
-/// Room for one frame of output.
-pub(crate) struct Room<'o>(mpsc::Permit<'o, FromWorker>);
+/// Slot for one frame of output.
+pub(crate) struct OutputSlot<'o>(mpsc::Permit<'o, FromWorker>);
 
 pub(crate) fn queues() -> (Outbox, Queues) {
     let (news, news_out) = mpsc::channel(NEWS);
@@ -63,9 +63,9 @@ impl Outbox {
         let _ = self.news.send(frame(id, Body::Taken(Taken { bytes }))).await;
     }
 
-    /// Waits for room. Returns `None` if the stream is gone.
-    pub(crate) async fn room(&self) -> Option<Room<'_>> {
-        self.data.reserve().await.ok().map(Room)
+    /// Waits for a slot. Returns `None` if the stream is gone.
+    pub(crate) async fn slot(&self) -> Option<OutputSlot<'_>> {
+        self.data.reserve().await.ok().map(OutputSlot)
     }
 
     /// Sends the last frame of a preview.
@@ -79,7 +79,7 @@ impl Outbox {
     }
 }
 
-impl Room<'_> {
+impl OutputSlot<'_> {
     pub(crate) fn send(self, id: u64, stream: Stream, offset: u64, data: &[u8]) {
         let data = bytes::Bytes::copy_from_slice(data);
         self.0.send(frame(id, Body::Output(Output { stream: stream.into(), offset, data })));

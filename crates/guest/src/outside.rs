@@ -1,6 +1,6 @@
 //! Writes the container's own files, outside the run's mounts, as a command of the run could.
 //!
-//! All other writes happen in the host lane. The host has no such place: `/tmp` and the directories of a writable root belong to the
+//! All other writes happen in the host lane. The host has no such directory: `/tmp` and the directories of a writable root belong to the
 //! container, and so do their permissions. These files do not outlive the container.
 
 use jail::{Jail, Mount, SandboxPath};

@@ -82,7 +82,7 @@ async fn attend(lane: Arc<Lane>, relayed: bool) -> Result<(), Fault> {
     let Some(mut first) = frames.next().await? else { return Ok(()) };
     let mut lifeline = None;
     if matches!(first.body, Some(Body::Switch(_))) {
-        let channel = offer.ok_or(Fault::Unexpected("there is no channel to go over to"))?.taken()?;
+        let channel = offer.ok_or(Fault::Unexpected("there is no direct channel"))?.taken()?;
         let (input, direct) = channel.into_split();
         let before = std::mem::replace(&mut frames, Frames::new(Box::new(input)));
         lifeline = Some((before.input, std::mem::replace(&mut output, Box::new(direct))));
@@ -243,7 +243,7 @@ impl Frames {
             if let Some(frame) = self.buffer.pop()? {
                 return Ok(Some(frame));
             }
-            if self.input.read_buf(self.buffer.room()).await? == 0 {
+            if self.input.read_buf(self.buffer.read_buffer()).await? == 0 {
                 return if self.buffer.is_empty() { Ok(None) } else { Err(Fault::Unexpected("a cut frame")) };
             }
         }

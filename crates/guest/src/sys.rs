@@ -71,7 +71,7 @@ pub(crate) struct Exit {
 /// Data for the child, as plain numbers and pointers.
 struct Raw {
     program: *const c_char,
-    /// The arguments, with room for one pointer before them.
+    /// The arguments, with space for one pointer before them.
     argv: *mut *const c_char,
     envp: *const *const c_char,
     cwd: RawFd,
@@ -166,9 +166,9 @@ fn child(raw: &Raw, filters: &[BpfProgram]) -> ! {
 /// Executes the program. Runs text without `#!` with `sh`, as `execvp(3)` does. Returns only if that fails.
 ///
 /// # Safety
-/// The strings are alive, and `argv` has room for one pointer before it.
+/// The strings are alive, and `argv` has space for one pointer before it.
 unsafe fn execute(program: *const c_char, argv: *mut *const c_char, envp: *const *const c_char) {
-    // SAFETY: the caller keeps the strings alive and has the room.
+    // SAFETY: the caller keeps the strings alive and has the space.
     unsafe {
         libc::execve(program, argv, envp);
         if *libc::__errno_location() == libc::ENOEXEC {

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_costs_its_own_work_alone() {
+    fn a_panic_ends_only_its_own_task() {
         let threads = Threads::start().unwrap();
         for _ in 0..2 * MOST {
             assert!(threads.run(|| panic!("as a test")).blocking_recv().is_err());

@@ -23,7 +23,7 @@ const STOP: Duration = Duration::from_millis(500);
 pub(crate) async fn run(call: &mut Call, lane: &Lane, read: Read) -> Outcome {
     // Each download uses a thread for as long as its reader takes.
     let Ok(_place) = lane.transfers.try_acquire() else {
-        let message = "this run has as many downloads at the same time as it may have; try again later";
+        let message = "this run has its maximum of simultaneous downloads; try again later";
         return Err(ToolFailure::new(Reason::Overloaded, message));
     };
     let (mounts, bounds) = (lane.mounts.clone(), call.bounds.clone());
@@ -42,11 +42,11 @@ pub(crate) async fn run(call: &mut Call, lane: &Lane, read: Read) -> Outcome {
             let mut rest = &piece[..];
             while !rest.is_empty() {
                 credit.more(|| sent).await;
-                let Some(room) = outbox.room().await else { return };
+                let Some(slot) = outbox.slot().await else { return };
                 let most = usize::try_from(credit.left(sent)).unwrap_or(usize::MAX).min(rest.len());
                 let (now, later) = rest.split_at(most);
                 if !now.is_empty() {
-                    room.send(id, Stream::Stdout, sent, now);
+                    slot.send(id, Stream::Stdout, sent, now);
                 }
                 sent += most as u64;
                 rest = later;
@@ -87,8 +87,8 @@ impl Pieces {
 
 impl Write for Pieces {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = TRANSFER_PIECE.saturating_sub(self.next.len());
-        let taken = room.min(bytes.len());
+        let space = TRANSFER_PIECE.saturating_sub(self.next.len());
+        let taken = space.min(bytes.len());
         self.next.extend_from_slice(&bytes[..taken]);
         if self.next.len() >= TRANSFER_PIECE {
             self.send()?;

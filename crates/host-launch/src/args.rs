@@ -9,7 +9,7 @@ use thiserror::Error;
 
 /// A directory that is mounted in the jail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum JailMount {
     /// The mount `@project`.
     Workspace,
     /// The mount `@state`.
@@ -25,7 +25,7 @@ pub enum Place {
     Private,
 }
 
-impl Place {
+impl JailMount {
     const ALL: [Self; 7] = [
         Self::Workspace,
         Self::State,
@@ -55,7 +55,7 @@ impl Place {
     }
 
     fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|place| place.name() == name)
+        Self::ALL.into_iter().find(|jail_mount| jail_mount.name() == name)
     }
 }
 
@@ -126,7 +126,7 @@ pub struct Args {
     pub uid: Uid,
     pub gid: Gid,
     /// The mounts, in the order in which their handles arrive; each at most once, the workspace always.
-    pub places: Vec<Place>,
+    pub jail_mounts: Vec<JailMount>,
     /// The weaker form that suffices if there can be no full jail.
     pub accepts: Option<WeakerForm>,
     pub task: Task,
@@ -140,14 +140,14 @@ pub struct BadArgs(&'static str);
 impl Args {
     /// Returns the command line, without the program's name.
     pub fn to_command_line(&self) -> Vec<OsString> {
-        let places: Vec<&str> = self.places.iter().map(|place| place.name()).collect();
+        let jail_mounts: Vec<&str> = self.jail_mounts.iter().map(|jail_mount| jail_mount.name()).collect();
         let mut line: Vec<OsString> = vec![
             "--uid".into(),
             self.uid.as_raw().to_string().into(),
             "--gid".into(),
             self.gid.as_raw().to_string().into(),
             "--mounts".into(),
-            places.join(",").into(),
+            jail_mounts.join(",").into(),
             "--accept".into(),
             self.accepts.map_or("", WeakerForm::name).into(),
         ];
@@ -180,36 +180,36 @@ impl Args {
         let mut line = line.into_iter();
         let uid = number(&value(&mut line, "--uid")?)?;
         let gid = number(&value(&mut line, "--gid")?)?;
-        let places = places(&value(&mut line, "--mounts")?)?;
+        let jail_mounts = jail_mounts(&value(&mut line, "--mounts")?)?;
         let accepts = match value(&mut line, "--accept")?.to_str() {
             Some("") => None,
             name => Some(name.and_then(WeakerForm::parse).ok_or(BadArgs("an unknown form of the jail"))?),
         };
         let task = match line.next().as_deref().and_then(OsStr::to_str) {
-            Some("--serve") => Task::Serve { work_tree: work_tree(&places, text(&mut line)?)? },
-            Some("--make-logs") if places == [Place::Workspace] => Task::MakeLogs,
-            Some("--recover") if places.contains(&Place::Private) => Task::Recover,
+            Some("--serve") => Task::Serve { work_tree: work_tree(&jail_mounts, text(&mut line)?)? },
+            Some("--make-logs") if jail_mounts == [JailMount::Workspace] => Task::MakeLogs,
+            Some("--recover") if jail_mounts.contains(&JailMount::Private) => Task::Recover,
             Some("--report") => Task::Report,
-            Some("--diff") if places == [Place::Source, Place::Changes] => {
+            Some("--diff") if jail_mounts == [JailMount::Source, JailMount::Changes] => {
                 Task::Diff(Since::parse(&mut line)?, word(&mut line)?)
             }
-            Some("--accept") if places == [Place::Workspace, Place::Changes] => {
+            Some("--accept") if jail_mounts == [JailMount::Workspace, JailMount::Changes] => {
                 Task::Accept(Since::parse(&mut line)?, word::<u8>(&mut line)? == 1)
             }
-            Some("--measure") if places == [Place::Source] => Task::Measure,
-            Some("--clone") if places.contains(&Place::Source) => {
+            Some("--measure") if jail_mounts == [JailMount::Source] => Task::Measure,
+            Some("--clone") if jail_mounts.contains(&JailMount::Source) => {
                 Task::Clone { revision: text(&mut line)?, work_tree: text(&mut line)? }
             }
-            Some("--read") if places == [Place::Source] => Task::Read(text(&mut line)?),
+            Some("--read") if jail_mounts == [JailMount::Source] => Task::Read(text(&mut line)?),
             _ => return Err(BadArgs("no task")),
         };
-        if !places.contains(&Place::Workspace)
+        if !jail_mounts.contains(&JailMount::Workspace)
             && !matches!(task, Task::Diff(..) | Task::Measure | Task::Read(_))
         {
             return Err(BadArgs("no workspace"));
         }
         match line.next() {
-            None => Ok(Self { uid: Uid::from_raw(uid), gid: Gid::from_raw(gid), places, accepts, task }),
+            None => Ok(Self { uid: Uid::from_raw(uid), gid: Gid::from_raw(gid), jail_mounts, accepts, task }),
             Some(_) => Err(BadArgs("more than one task")),
         }
     }
@@ -237,36 +237,36 @@ fn text(line: &mut impl Iterator<Item = OsString>) -> Result<String, BadArgs> {
 }
 
 /// Checks that there is a work tree's name with a repository, and none without.
-fn work_tree(places: &[Place], name: String) -> Result<String, BadArgs> {
+fn work_tree(jail_mounts: &[JailMount], name: String) -> Result<String, BadArgs> {
     let is_name = !matches!(name.as_str(), "" | "." | "..") && !name.contains(['/', '\0']);
-    let fits = if places.contains(&Place::Repository) { is_name } else { name.is_empty() };
+    let fits = if jail_mounts.contains(&JailMount::Repository) { is_name } else { name.is_empty() };
     if fits { Ok(name) } else { Err(BadArgs("a work tree without its repository, or the other way round")) }
 }
 
 fn value(line: &mut impl Iterator<Item = OsString>, name: &str) -> Result<OsString, BadArgs> {
     match line.next() {
         Some(given) if given == name => line.next().ok_or(BadArgs("an option without its value")),
-        _ => Err(BadArgs("an option is missing or out of its order")),
+        _ => Err(BadArgs("an option is missing or in the wrong order")),
     }
 }
 
 fn number(text: &OsStr) -> Result<u32, BadArgs> {
-    let id = text.to_str().and_then(|text| text.parse().ok()).ok_or(BadArgs("an id that is no number"))?;
+    let id = text.to_str().and_then(|text| text.parse().ok()).ok_or(BadArgs("an id is not a number"))?;
     // The kernel takes -1 for "leave it as it is": the host worker would stay root.
     if id == u32::MAX { Err(BadArgs("an id that means none")) } else { Ok(id) }
 }
 
-fn places(text: &OsStr) -> Result<Vec<Place>, BadArgs> {
+fn jail_mounts(text: &OsStr) -> Result<Vec<JailMount>, BadArgs> {
     let names = text.to_str().ok_or(BadArgs("mounts that are not UTF-8"))?;
-    let mut places = Vec::new();
+    let mut jail_mounts = Vec::new();
     for name in names.split(',') {
-        let place = Place::parse(name).ok_or(BadArgs("an unknown mount"))?;
-        if places.contains(&place) {
+        let jail_mount = JailMount::parse(name).ok_or(BadArgs("an unknown mount"))?;
+        if jail_mounts.contains(&jail_mount) {
             return Err(BadArgs("a mount twice"));
         }
-        places.push(place);
+        jail_mounts.push(jail_mount);
     }
-    Ok(places)
+    Ok(jail_mounts)
 }
 
 #[cfg(test)]
@@ -290,12 +290,12 @@ mod tests {
                 uid: Uid::from_raw(1234),
                 gid: Gid::ROOT,
                 accepts: Some(WeakerForm::LandlockOnly),
-                places: vec![
-                    Place::State,
-                    Place::Workspace,
-                    Place::Source,
-                    Place::Private,
-                    Place::Repository,
+                jail_mounts: vec![
+                    JailMount::State,
+                    JailMount::Workspace,
+                    JailMount::Source,
+                    JailMount::Private,
+                    JailMount::Repository,
                 ],
                 task,
             };

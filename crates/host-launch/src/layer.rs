@@ -12,7 +12,7 @@ use prost::Message;
 use thiserror::Error;
 use wire::v1::{AcceptRunResponse, DiffRunResponse, KeptWorkspace};
 
-use crate::args::{Place, Since, Task};
+use crate::args::{JailMount, Since, Task};
 use crate::spawn::{Launcher, finish};
 
 /// Most bytes of an answer.
@@ -61,7 +61,8 @@ impl Launcher {
         most: u32,
         timeout: Duration,
     ) -> Result<DiffRunResponse, LayerError> {
-        let mounts = [(Place::Source, layer.beneath.as_fd()), (Place::Changes, layer.changes.as_fd())];
+        let mounts =
+            [(JailMount::Source, layer.beneath.as_fd()), (JailMount::Changes, layer.changes.as_fd())];
         self.ask(&mounts, (layer.owner_uid, layer.owner_gid), Task::Diff(layer.since(), most), timeout)
     }
 
@@ -72,7 +73,8 @@ impl Launcher {
         force: bool,
         timeout: Duration,
     ) -> Result<AcceptRunResponse, LayerError> {
-        let mounts = [(Place::Workspace, layer.beneath.as_fd()), (Place::Changes, layer.changes.as_fd())];
+        let mounts =
+            [(JailMount::Workspace, layer.beneath.as_fd()), (JailMount::Changes, layer.changes.as_fd())];
         self.ask(&mounts, (layer.owner_uid, layer.owner_gid), Task::Accept(layer.since(), force), timeout)
     }
 
@@ -84,7 +86,7 @@ impl Launcher {
         timeout: Duration,
     ) -> Result<u64, LayerError> {
         let measured: KeptWorkspace =
-            self.ask(&[(Place::Source, directory)], owner, Task::Measure, timeout)?;
+            self.ask(&[(JailMount::Source, directory)], owner, Task::Measure, timeout)?;
         measured.size_bytes.ok_or(LayerError::Answer)
     }
 
@@ -96,7 +98,7 @@ impl Launcher {
         owner: (u32, u32),
         timeout: Duration,
     ) -> Result<Vec<u8>, LayerError> {
-        self.ask(&[(Place::Source, directory)], owner, Task::Read(path.to_owned()), timeout)
+        self.ask(&[(JailMount::Source, directory)], owner, Task::Read(path.to_owned()), timeout)
     }
 
     /// Creates the directory for reflogs in a git directory, if it is missing, as its owner.
@@ -106,12 +108,12 @@ impl Launcher {
         owner: (u32, u32),
         timeout: Duration,
     ) -> Result<(), LayerError> {
-        self.ask(&[(Place::Workspace, directory)], owner, Task::MakeLogs, timeout)
+        self.ask(&[(JailMount::Workspace, directory)], owner, Task::MakeLogs, timeout)
     }
 
     fn ask<T: Message + Default>(
         &self,
-        mounts: &[(Place, BorrowedFd<'_>)],
+        mounts: &[(JailMount, BorrowedFd<'_>)],
         (uid, gid): (u32, u32),
         task: Task,
         timeout: Duration,

@@ -16,7 +16,7 @@ use rustix::fs::{Gid, Mode, OFlags, Uid, open};
 use rustix::process::{Pid, PidfdFlags, getegid, geteuid, pidfd_open};
 use thiserror::Error;
 
-use crate::args::{Args, Place, Task, WeakerForm};
+use crate::args::{Args, JailMount, Task, WeakerForm};
 use crate::report::Report;
 use crate::{PROGRAM, handles};
 
@@ -56,14 +56,14 @@ pub struct LinkedSpec {
 }
 
 impl HostWorkerSpec {
-    fn mounts(&self) -> Vec<(Place, BorrowedFd<'_>)> {
+    fn mounts(&self) -> Vec<(JailMount, BorrowedFd<'_>)> {
         let mounts = [
-            (Place::Workspace, Some(self.workspace.as_fd())),
-            (Place::State, self.state.as_ref().map(AsFd::as_fd)),
-            (Place::Pkg, self.pkg.as_ref().map(AsFd::as_fd)),
-            (Place::Private, self.private.as_ref().map(AsFd::as_fd)),
+            (JailMount::Workspace, Some(self.workspace.as_fd())),
+            (JailMount::State, self.state.as_ref().map(AsFd::as_fd)),
+            (JailMount::Pkg, self.pkg.as_ref().map(AsFd::as_fd)),
+            (JailMount::Private, self.private.as_ref().map(AsFd::as_fd)),
         ];
-        mounts.into_iter().filter_map(|(place, handle)| Some((place, handle?))).collect()
+        mounts.into_iter().filter_map(|(jail_mount, handle)| Some((jail_mount, handle?))).collect()
     }
 }
 
@@ -183,7 +183,7 @@ impl Launcher {
         let mut mounts = spec.mounts();
         let mut work_tree = String::new();
         if let Some(linked) = &spec.linked {
-            mounts.push((Place::Repository, linked.repository.as_fd()));
+            mounts.push((JailMount::Repository, linked.repository.as_fd()));
             work_tree.clone_from(&linked.work_tree);
         }
         let task = Task::Serve { work_tree };
@@ -209,7 +209,8 @@ impl Launcher {
     /// The clone has the requested branch (or a detached HEAD at a tag or commit), all tags, and no remote: it contains no host
     /// path.
     pub fn clone_repository(&self, spec: &CloneSpec, timeout: Duration) -> Result<(), CloneError> {
-        let mounts = [(Place::Workspace, spec.workspace.as_fd()), (Place::Source, spec.source.as_fd())];
+        let mounts =
+            [(JailMount::Workspace, spec.workspace.as_fd()), (JailMount::Source, spec.source.as_fd())];
         let task = Task::Clone { revision: spec.revision.clone(), work_tree: spec.work_tree.clone() };
         let (_channel, mut child) = self.start(&mounts, spec.owner_uid, spec.owner_gid, task)?;
         match finish(&mut child, timeout)? {
@@ -226,7 +227,7 @@ impl Launcher {
         let workspace =
             open(scratch.path(), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
                 .map_err(io::Error::from)?;
-        let mounts = [(Place::Workspace, workspace.as_fd())];
+        let mounts = [(JailMount::Workspace, workspace.as_fd())];
         let (_channel, mut child) =
             self.start(&mounts, geteuid().as_raw(), getegid().as_raw(), Task::Report)?;
         match finish(&mut child, TRIAL)? {
@@ -238,14 +239,19 @@ impl Launcher {
 
     pub(crate) fn start(
         &self,
-        mounts: &[(Place, BorrowedFd<'_>)],
+        mounts: &[(JailMount, BorrowedFd<'_>)],
         uid: u32,
         gid: u32,
         task: Task,
     ) -> io::Result<(UnixStream, Child)> {
-        let places = mounts.iter().map(|(place, _)| *place).collect();
-        let args =
-            Args { uid: Uid::from_raw(uid), gid: Gid::from_raw(gid), places, accepts: self.accepts, task };
+        let jail_mounts = mounts.iter().map(|(jail_mount, _)| *jail_mount).collect();
+        let args = Args {
+            uid: Uid::from_raw(uid),
+            gid: Gid::from_raw(gid),
+            jail_mounts,
+            accepts: self.accepts,
+            task,
+        };
         let (channel, theirs) = UnixStream::pair()?;
         // Sent before there is a reader: a socket keeps one byte and its handles until then.
         handles::send(&channel, &mounts.iter().map(|(_, handle)| *handle).collect::<Vec<_>>())?;

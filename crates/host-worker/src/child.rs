@@ -22,7 +22,7 @@ use worker_protocol::convert::{bounds_from_wire, carried, outcome_to_wire, previ
 use crate::order::Order;
 use crate::setup::{ChildFilter, SetupError, forbid_tasks, limit_file_size, limit_memory, limit_time};
 use crate::{git, location, sys};
-use host_launch::args::Place;
+use host_launch::args::JailMount;
 
 /// The restrictions that each process of the host worker gets.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Work {
 
 /// Does the work and ends the process.
 ///
-/// `number` is the job's, and `result` takes the outcome. If the call awaits the word that it may take effect, the word comes over
+/// `number` is the job's, and `result` takes the outcome. If the call waits for `Go`, that comes over
 /// `orders`.
 pub(crate) fn run(
     (work, orders): (Work, Option<OwnedFd>),
@@ -193,7 +193,7 @@ fn execute(start: Start, number: u64, orders: Option<&OwnedFd>) -> wire::worker:
     }
 }
 
-/// Waits for the word that the call may take effect.
+/// Waits for `Go`: the call may take effect.
 fn await_go(orders: &OwnedFd) -> Result<(), ToolFailure> {
     match retry_on_intr(|| rustix::io::read(orders, &mut [0; 1])) {
         Ok(1) => Ok(()),
@@ -243,14 +243,14 @@ fn of_the_other_lane(operation: &Operation) -> ToolFailure {
 fn jail(bounds: &Bounds, number: u64) -> io::Result<Jail> {
     let mut roots = Vec::new();
     for mount in Mount::ALL {
-        let place = match mount {
-            Mount::Project => Place::Workspace,
-            Mount::State => Place::State,
-            Mount::Pkg => Place::Pkg,
+        let jail_mount = match mount {
+            Mount::Project => JailMount::Workspace,
+            Mount::State => JailMount::State,
+            Mount::Pkg => JailMount::Pkg,
             // Not on the host.
             Mount::Container => continue,
         };
-        let Some(path) = location::path(place) else { continue };
+        let Some(path) = location::path(jail_mount) else { continue };
         match Root::open(mount, &path) {
             Ok(root) => roots.push(root),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -268,7 +268,7 @@ fn jail(bounds: &Bounds, number: u64) -> io::Result<Jail> {
 
 /// Opens the run's private directory for the job of this number. A clone and a trial have none.
 pub(crate) fn private(number: u64) -> io::Result<Option<Private>> {
-    let Some(path) = location::path(Place::Private) else { return Ok(None) };
+    let Some(path) = location::path(JailMount::Private) else { return Ok(None) };
     match Private::open(&path, number) {
         Ok(private) => Ok(Some(private)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -40,7 +40,7 @@ impl Stop {
         outcome_to_wire(Err(match self {
             Self::TimedOut => ToolFailure::new(
                 Reason::TimedOut,
-                "the operation did not end by its deadline and was ended; a file is either as it was or as it was meant to be",
+                "the operation timed out and was ended; each file has either its old or its new content",
             ),
             Self::Cancelled => ToolFailure::new(Reason::Cancelled, "the operation was cancelled and ended"),
         }))
@@ -72,7 +72,7 @@ pub(crate) struct Job {
     pipe: Option<OwnedFd>,
     result: Vec<u8>,
     stopped: Option<Stop>,
-    /// The pipe for the word that it may take effect, while it awaits that.
+    /// Pipe for `Go`, while the operation waits for it.
     orders: Option<OwnedFd>,
 }
 
@@ -125,7 +125,7 @@ impl Job {
         }
     }
 
-    /// Returns true if it still awaits the word that it may take effect.
+    /// Returns true if the operation still waits for `Go`.
     pub(crate) fn awaits_go(&self) -> bool {
         self.orders.is_some()
     }

@@ -1,15 +1,15 @@
-//! Finds the run's directories for this process: at the top of its root, or, in the weaker form, at their places on the host.
+//! Finds the run's directories for this process: at the top of its root, or, in the weaker form, at their paths on the host.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use host_launch::args::Place;
+use host_launch::args::JailMount;
 
 static LINKED: OnceLock<String> = OnceLock::new();
-static ON_THE_HOST: OnceLock<Vec<(Place, PathBuf)>> = OnceLock::new();
+static ON_THE_HOST: OnceLock<Vec<(JailMount, PathBuf)>> = OnceLock::new();
 
 /// Records, once, that this process has the host's root, with the host's paths of the directories.
-pub(crate) fn stay_on_the_host(paths: Vec<(Place, PathBuf)>) {
+pub(crate) fn stay_on_the_host(paths: Vec<(JailMount, PathBuf)>) {
     // Set-up happens once.
     let _ = ON_THE_HOST.set(paths);
 }
@@ -30,9 +30,9 @@ pub(crate) fn is_on_the_host() -> bool {
 }
 
 /// Returns the path of the directory; `None` if there is none.
-pub(crate) fn path(place: Place) -> Option<PathBuf> {
+pub(crate) fn path(jail_mount: JailMount) -> Option<PathBuf> {
     match ON_THE_HOST.get() {
-        None => Some(PathBuf::from(format!("/{}", place.name()))),
-        Some(paths) => paths.iter().find(|(each, _)| *each == place).map(|(_, path)| path.clone()),
+        None => Some(PathBuf::from(format!("/{}", jail_mount.name()))),
+        Some(paths) => paths.iter().find(|(each, _)| *each == jail_mount).map(|(_, path)| path.clone()),
     }
 }

@@ -71,7 +71,7 @@ fn run() -> Result<ExitCode, Failure> {
     sys::close_from(3)?;
     set_name(c"coffer-host-worker").map_err(io::Error::from)?;
     let args = Args::parse(std::env::args_os().skip(1))?;
-    let handles = handles::receive(stdin(), args.places.len())?;
+    let handles = handles::receive(stdin(), args.jail_mounts.len())?;
     let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from)?;
     let report = setup::enter(&args, &handles)?;
     drop(handles);

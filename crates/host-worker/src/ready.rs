@@ -29,7 +29,7 @@ pub(crate) struct Ready {
 #[derive(Debug)]
 pub(crate) struct Ordered {
     pub(crate) process: OwnedFd,
-    /// The pipe for the word that it may take effect.
+    /// Pipe for `Go`.
     pub(crate) orders: OwnedFd,
     pub(crate) result: OwnedFd,
 }

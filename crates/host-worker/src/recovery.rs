@@ -19,7 +19,7 @@ use crate::child::{Terms, Work, private};
 use crate::job::{Job, Stop};
 use crate::location;
 use crate::sys::Exit;
-use host_launch::args::Place;
+use host_launch::args::JailMount;
 
 /// Longest time of one recovery. The next one finds what it leaves.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -53,7 +53,7 @@ pub(crate) enum Progress {
 /// its last system call long after its parent is gone.
 pub(crate) fn claim_private() -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let Some(path) = location::path(Place::Private) else { return Ok(()) };
+    let Some(path) = location::path(JailMount::Private) else { return Ok(()) };
     let directory = match open(path, flags, Mode::empty()) {
         // A clone and a trial have none.
         Err(Errno::NOENT) => return Ok(()),

@@ -148,7 +148,7 @@ impl Server<'_> {
 
     /// Reads the available frames and acts on them. Returns false at the end of the stream.
     fn receive(&mut self) -> Result<bool, ServeError> {
-        match retry_on_intr(|| rustix::io::read(self.channel, spare_capacity(self.inbox.room()))) {
+        match retry_on_intr(|| rustix::io::read(self.channel, spare_capacity(self.inbox.read_buffer()))) {
             Ok(0) | Err(Errno::CONNRESET) => return Ok(false),
             Ok(_) => {}
             Err(Errno::AGAIN) => return Ok(true),
@@ -256,12 +256,12 @@ impl Server<'_> {
 
     /// Returns for each waiting call whether it may begin.
     fn due(&self, now: Instant) -> Vec<bool> {
-        let (mut turns, mut room) = (self.worker_pool.turns(), self.worker_pool.room());
+        let (mut turns, mut free) = (self.worker_pool.turns(), self.worker_pool.free());
         let mut due = Vec::with_capacity(self.waiting.len());
         for call in &self.waiting {
             let lives = call.deadline > now;
-            let may = lives && room > 0 && turns.admit(&call.turn);
-            room -= usize::from(may);
+            let may = lives && free > 0 && turns.admit(&call.turn);
+            free -= usize::from(may);
             if lives {
                 turns.take(&call.turn);
             }

@@ -1,4 +1,4 @@
-//! Makes the system calls that no safe wrapper covers. The only place with `unsafe` in this crate.
+//! Makes the system calls that no safe wrapper covers. The only module with `unsafe` in this crate.
 //!
 //! All of it runs in `coffer-host-worker`, which has one thread; that makes `fork` and `unshare` sound. The process of an operation
 //! can neither fork nor start a thread.
@@ -185,7 +185,7 @@ pub(crate) mod probe {
 
     /// Returns the error of `clone` with these flags. If it succeeds, the new process ends at once.
     pub(crate) fn clone(flags: i32) -> Option<i32> {
-        // SAFETY: without a stack and a place for anything, the new process only returns from here, and then it ends at once.
+        // SAFETY: without a separate stack or any pointer to write to, the new process only returns from here, and then it ends at once.
         ended(unsafe { libc::syscall(libc::SYS_clone, i64::from(flags), 0, 0, 0, 0) })
     }
 

@@ -1,6 +1,6 @@
 //! Decides which calls wait for others: effects on one file, and effects on the repository, run in order of arrival.
 //!
-//! Paths are compared as they are written, without access to the disk: no link leads to a writable place. Hard links are two names
+//! Paths are compared as they are written, without access to the disk: no link leads to a writable path. Hard links are two names
 //! of one file that only the disk knows. They meet in `jail`, which sees the change and has the operation begin again.
 
 use std::collections::HashSet;
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_wait_for_those_before_them_that_share_a_path() {
+    fn calls_wait_for_earlier_calls_with_a_common_path() {
         let turn = |paths: &[&str]| Turn {
             repository: false,
             paths: paths.iter().map(|&path| path.to_owned()).collect(),

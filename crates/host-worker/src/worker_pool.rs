@@ -69,7 +69,7 @@ impl WorkerPool {
     }
 
     /// Returns how many more operations may begin now.
-    pub(crate) fn room(&self) -> usize {
+    pub(crate) fn free(&self) -> usize {
         let closed = self.recoveries.iter().any(|(recovery, _)| recovery.is_of_everyone());
         if closed { 0 } else { AT_WORK.saturating_sub(self.current.len()) }
     }

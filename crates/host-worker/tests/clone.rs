@@ -140,7 +140,7 @@ fn uncloneable_sources_are_refused() {
 }
 
 #[test]
-fn hooks_and_templates_of_the_source_do_not_come_along() {
+fn hooks_and_templates_of_the_source_are_not_cloned() {
     let source = Source::new();
     let hook = source.path().join(".git/hooks/post-checkout");
     fs::write(&hook, "#!/bin/sh\ntouch RAN\n").unwrap();

@@ -1,4 +1,4 @@
-//! How often the daemon copies a large `write` on its way from the decoded request to the socket of the host worker.
+//! Counts the copies that the daemon makes of a large `write`, from the decoded request to the socket of the host worker.
 //!
 //! A binary of its own, because it counts what its allocator is asked for.
 #![allow(clippy::unwrap_used)] // also outside of test functions

@@ -52,7 +52,7 @@ fn trashed_files_belong_to_the_owner() {
 }
 
 #[test]
-fn a_host_worker_killed_at_any_moment_leaves_each_file_in_its_place_or_in_the_trash() {
+fn a_host_worker_killed_at_any_moment_leaves_each_file_in_its_directory_or_in_the_trash() {
     const FILES: usize = 16;
     let scratch = Scratch::new();
     let (mut moment, mut between) = (1_u64, 0);
@@ -105,7 +105,7 @@ fn c4_a_small_disk_of_the_trash_keeps_every_file_where_it_is() {
     run(Command::new("umount").arg("-l").arg(&private));
     let failure = failure.unwrap_err();
     assert_eq!(failure.reason, Reason::WriteLimit);
-    assert!(failure.message.contains("too little room"), "{}", failure.message);
+    assert!(failure.message.contains("too little space"), "{}", failure.message);
     assert_eq!(fs::read(file).unwrap(), b"content");
 }
 
@@ -134,7 +134,7 @@ fn c4_wherever_the_disk_of_the_trash_fails_the_file_stays_and_no_entry_does() {
                 deleted.join().unwrap()
             });
             assert_eq!(failure.reason, reason, "{call}: {}", failure.message);
-            assert!(failure.message.contains("so it is not deleted"), "{}", failure.message);
+            assert!(failure.message.contains("so it was not deleted"), "{}", failure.message);
             assert_eq!(fs::read(&file).unwrap(), b"content");
             assert_eq!(trash(&scratch), (BTreeMap::new(), 0));
         }

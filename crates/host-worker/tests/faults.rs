@@ -1,4 +1,4 @@
-//! A disk that is full, over its quota, read-only or broken: said clearly, the old content intact, nothing left behind.
+//! Tests a disk that is full, over its quota, read-only or broken: a clear message, the old content intact, no leftovers.
 //!
 //! What this machine's file systems cannot do is injected: a filter that the host worker inherits from the thread that starts
 //! it answers one system call with one error.
@@ -59,7 +59,7 @@ fn fails(scratch: &Scratch, host_worker: &mut Hand) -> ToolFailure {
 }
 
 #[test]
-fn a_full_disk_is_said_so_and_costs_nothing_but_the_write() {
+fn a_full_disk_is_reported_and_fails_only_the_write() {
     let scratch = Scratch::new();
     let _full = Mounted::tmpfs(&scratch, "size=48k");
     scratch.write("f", "old");
@@ -84,7 +84,7 @@ fn missing_inodes_count_as_no_space() {
 }
 
 #[test]
-fn a_read_only_file_system_is_said_so() {
+fn a_read_only_file_system_is_reported() {
     let scratch = Scratch::new();
     let _mount = Mounted::tmpfs(&scratch, "size=1m");
     scratch.write("f", "old");

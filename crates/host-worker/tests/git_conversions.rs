@@ -63,7 +63,7 @@ fn converted() -> Scratch {
 const CONVERTED: [&str; 4] = ["a.wide", "big.bin", "deep/er/a.up", "info.txt"];
 
 #[test]
-fn files_of_a_filter_or_an_encoding_are_unchanged_or_not_looked_at_and_never_added_as_they_are() {
+fn files_with_a_filter_or_encoding_are_unchanged_or_not_examined_and_never_added_raw() {
     let scratch = converted();
     let mut host_worker = scratch.host_worker();
     let clean = "## main\n";

@@ -215,7 +215,7 @@ fn shown(scratch: &Scratch, host_worker: &mut Hand, id: &str, what: &str) {
 }
 
 #[test]
-fn only_what_the_repository_has_is_shown() {
+fn only_objects_of_the_repository_are_shown() {
     let scratch = Scratch::new();
     scratch.init();
     let mut host_worker = scratch.host_worker();
@@ -281,7 +281,7 @@ fn a_shallow_clone_ends_where_it_was_cut() {
 }
 
 #[test]
-fn adding_everything_stages_what_git_stages() {
+fn adding_everything_stages_the_same_files_as_git() {
     let scratch = Scratch::new();
     scratch.init();
     for name in ["changed", "gone", "d/gone", "kept"] {

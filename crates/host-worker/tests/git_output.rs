@@ -373,7 +373,7 @@ fn add_and_commit() {
 
 /// What a reviewer is shown of something long says to the byte how much is missing.
 #[test]
-fn a_preview_that_is_cut_says_how_much_is_missing() {
+fn a_preview_that_is_cut_counts_the_missing_bytes() {
     let scratch = Scratch::new();
     scratch.init();
     scratch.write("a.txt", lines(0, 500) + "é\u{10348}\n");

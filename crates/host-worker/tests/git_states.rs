@@ -1,5 +1,5 @@
-//! status and diff have the facts of the `git` command, and patches do what they say, in repositories that a generator
-//! makes, each the same in every run.
+//! Compares the facts of `status` and `diff` with the `git` command, and the effects of patches, in generated repositories.
+//! They are the same in every run.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // also outside of test functions
 
 mod support;
@@ -138,7 +138,7 @@ impl Making {
         }
     }
 
-    /// Makes room for a file; false where a file stands in the way of its directory.
+    /// Makes way for a file; false where a file stands in the way of its directory.
     fn clear(&mut self, path: &Path) -> bool {
         let root = self.scratch.workspace();
         let above = path.ancestors().skip(1).take_while(|above| *above != root);

@@ -210,7 +210,7 @@ fn differences(setting: &str, version: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn each_attribute_and_setting_does_what_the_table_says() {
+fn each_attribute_and_setting_has_the_effect_of_the_table() {
     let mut found = BTreeSet::new();
     let all = std::env::var_os("COFFERDAM_LONG").is_some();
     let differs = |setting: &str| DIFFERENCES.iter().any(|line| line.split(": ").next() == Some(setting));

@@ -1,4 +1,4 @@
-//! Layers as no overlay would make them, beside directories that their owner changes: what is shown, and what is done.
+//! Tests layers that no overlay would make, beside directories that their owner changes: the shown and the applied changes.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // also outside of test functions
 
 mod support;
@@ -169,7 +169,7 @@ fn c5_marks_links_and_devices_in_a_layer_lead_nowhere() {
 }
 
 #[test]
-fn c5_a_link_beneath_is_not_followed_to_apply_what_is_in_a_directory_of_its_name() {
+fn c5_a_link_beneath_is_not_followed_when_a_directory_of_its_name_is_applied() {
     let layer = Layer::over(&[("file", "f\n")]);
     let outside = layer.scratch.outside();
     symlink(&outside, layer.beneath().join("dir")).unwrap();
@@ -286,7 +286,7 @@ fn modes_are_applied_without_set_id_bits_even_where_they_close_a_directory() {
 }
 
 #[test]
-fn a_diff_is_bounded_and_says_what_is_left_out() {
+fn a_diff_is_bounded_and_reports_omissions() {
     let layer = Layer::over(&[]);
     for file in 0..10_050 {
         layer.put(&format!("f{file}"), "x\n");
@@ -313,7 +313,7 @@ fn a_diff_is_bounded_and_says_what_is_left_out() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_what_was_done_stays_whole() {
+fn a_full_disk_is_reported_and_applied_changes_stay_whole() {
     let layer = Layer::over(&[("a", "old\n")]);
     support::run(
         std::process::Command::new("mount")

@@ -1,5 +1,5 @@
-//! Patches in the real jail: what they need of it is there, and killed at any moment each is there as a whole or not at
-//! all, and its answer says which.
+//! Tests patches in the real jail. A patch that is killed at any moment is applied completely or not at all, and its answer
+//! says which.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // also outside of test functions
 
 mod support;
@@ -177,7 +177,7 @@ fn a_patch_killed_at_any_moment_is_there_as_a_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_patch_whose_host_worker_dies_is_put_right_before_the_next_call() {
+fn a_patch_whose_host_worker_dies_is_repaired_before_the_next_call() {
     let (scratch, mut dice) = (Scratch::new(), Dice(5));
     for n in 0..FILES {
         scratch.write(&format!("d{n}/f"), "0\n");

@@ -1,4 +1,4 @@
-//! Killed at any moment: each file is old or new, and nothing stays behind.
+//! Kills host workers and operations at any moment. Each file is old or new, and nothing is left.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // also outside of test functions
 
 mod support;
@@ -48,7 +48,7 @@ fn the_next_host_worker_sweeps_before_the_first_call() {
 }
 
 #[test]
-fn a_recovery_of_its_own_says_what_it_did() {
+fn a_separate_recovery_reports_its_result() {
     let scratch = Scratch::new();
     let spec = || HostWorkerSpec {
         workspace: directory(&scratch.workspace()),

@@ -73,7 +73,7 @@ fn changes_of_different_lines_of_one_file_at_once_are_all_made() {
                 }
             })
             .collect();
-        // Each gets its word while it waits or when it has begun, the last one first.
+        // Each gets `Go` while it waits or when it has begun, the last one first.
         let ids: Vec<_> = operations.iter().map(|operation| host_worker.begin_awaiting(operation)).collect();
         ids.iter().rev().for_each(|id| host_worker.go(*id));
         for id in ids {
@@ -152,7 +152,7 @@ fn calls_on_one_file_are_made_in_order_of_arrival() {
 }
 
 #[test]
-fn a_call_that_waits_for_its_turn_is_cancelled_and_ends_in_its_time_and_holds_up_no_other_file() {
+fn a_call_that_waits_for_its_turn_can_be_cancelled_and_delays_no_other_file() {
     let scratch = Scratch::new();
     scratch.write("f", "old\n");
     let mut host_worker = scratch.host_worker();
@@ -171,7 +171,7 @@ fn a_call_that_waits_for_its_turn_is_cancelled_and_ends_in_its_time_and_holds_up
 }
 
 #[test]
-fn a_git_command_that_holds_the_index_for_a_moment_is_waited_for() {
+fn an_operation_waits_for_a_git_command_that_holds_the_index() {
     let scratch = Scratch::new();
     scratch.init();
     scratch.write("f", "x");

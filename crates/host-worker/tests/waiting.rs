@@ -1,4 +1,4 @@
-//! What waits: the processes for the next operations, and an operation for the word that it may take effect.
+//! Tests waiting processes for the next operations, and operations that wait for `Go`.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // also outside of test functions
 
 mod support;
@@ -43,7 +43,7 @@ fn written(outcome: Outcome) -> WriteResult {
 }
 
 #[test]
-fn a_write_is_prepared_and_takes_effect_only_after_its_word() {
+fn a_write_is_prepared_and_takes_effect_only_after_go() {
     let scratch = Scratch::new();
     let file = scratch.write("f", "old");
     let mut host_worker = scratch.host_worker();
@@ -107,7 +107,7 @@ fn operations_wait_for_the_go_ahead() {
 }
 
 #[test]
-fn a_write_that_never_gets_its_word_leaves_nothing() {
+fn a_write_that_never_gets_go_leaves_nothing() {
     let scratch = Scratch::new();
     let file = scratch.write("f", "old");
     let unchanged = || fs::read(&file).unwrap() == b"old" && nothing_left(&scratch);
@@ -196,7 +196,7 @@ fn ready(host_worker: &Hand) -> String {
 }
 
 #[test]
-fn a_process_that_waits_serves_one_operation_and_its_death_costs_none() {
+fn a_waiting_process_serves_one_operation_and_its_death_costs_none() {
     let scratch = Scratch::new();
     let mut host_worker = scratch.host_worker();
     let mut served = Vec::new();

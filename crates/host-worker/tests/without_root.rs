@@ -105,9 +105,9 @@ fn an_ordinary_user_has_the_whole_jail_where_user_namespaces_are_allowed() {
 }
 
 #[test]
-fn without_user_namespaces_it_says_so_and_refuses() {
+fn missing_user_namespaces_are_reported_and_refused() {
     if !is_again() {
-        return again("without_user_namespaces_it_says_so_and_refuses", without_namespaces);
+        return again("missing_user_namespaces_are_reported_and_refused", without_namespaces);
     }
     let scratch = Scratch::owned_by(0);
     for said in [

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_worth_what_is_listed_for_its_subject() {
+    fn a_certificate_has_the_roles_of_its_subject() {
         let auditor = Roles::none().with(Role::Auditor);
         let listed = |subject: &str, user| Certified { subject: subject.into(), roles: auditor, user };
         let access = Access::new(0, vec![], vec![listed("ci", Some((7, 8))), listed("uid:0", None)]);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn each_role_opens_its_own_doors() {
+    fn each_role_opens_its_methods() {
         let may_call = |role, path: &str| {
             let method = method(&format!("/cofferdam.v1.{path}")).expect(path);
             Roles::none().with(role).has_any(method.roles)

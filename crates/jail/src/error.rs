@@ -65,7 +65,7 @@ pub enum OpenErrorKind {
     #[error("no space left (disk, quota or size limit)")]
     NoSpace,
     /// The run's private directory could not store a note of the file, which would not be found after a crash.
-    #[error("not begun, because the daemon could not write its recovery note (in state_dir): {0}")]
+    #[error("not started, because the daemon could not write its recovery note (in state_dir): {0}")]
     Unnoted(#[source] io::Error),
     /// The directories in the path changed faster than they could be walked.
     #[error("the path kept changing while it was resolved; try again")]
@@ -131,7 +131,7 @@ pub enum RemoveError {
     #[error("{path}: the directory is not empty")]
     NotEmpty { path: String },
     /// The file changed after it was examined.
-    #[error("{path}: changed by someone else in the meantime")]
+    #[error("{path}: changed by another process in the meantime")]
     Changed { path: String },
     /// The file *was* removed, but may reappear after a power loss.
     #[error("{path}: removed, but its directory could not be synced")]
@@ -155,10 +155,10 @@ pub enum WriteError {
     #[error("{path}: already exists")]
     Exists { path: String },
     /// The file changed after the write began.
-    #[error("{path}: changed by someone else in the meantime")]
+    #[error("{path}: changed by another process in the meantime")]
     Changed { path: String },
     /// Another file has the name of the temporary file.
-    #[error("{path}: its directory was interfered with during the write")]
+    #[error("{path}: another process changed its directory during the write")]
     Interfered { path: String },
     /// The file *was* replaced, but may have its old content again after a power loss.
     #[error("{path}: written, but its directory could not be synced")]

@@ -1,4 +1,4 @@
-//! The places where a path can begin: the three mounts of a run, and the root of its container.
+//! The roots where a path can begin: the three mounts of a run, and the root of its container.
 
 use std::fmt;
 

@@ -8,7 +8,7 @@ use crate::refusal::PathRefusal;
 use crate::rel::{Fault, RelPath};
 use text::excerpt;
 
-/// A place in a run: a mount and a normalised path beneath it. Displays as `@project/src/a.rs`, which parses back.
+/// A location in a run: a mount and a normalised path beneath it. Displays as `@project/src/a.rs`, which parses back.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SandboxPath {
     mount: Mount,
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_outside_of_the_mounts_has_one_form_and_one_in_them_is_never_taken_for_it() {
+    fn a_path_outside_of_the_mounts_has_one_form_and_differs_from_every_path_inside() {
         let parsed = |text: &str| SandboxPath::parse_anywhere(text).map_err(|refusal| refusal.reason());
         for (text, shown) in [
             ("/etc/hosts", "/etc/hosts"),

@@ -11,7 +11,7 @@ use crate::rel::{MAX_COMPONENT_BYTES, MAX_PATH_BYTES};
 /// A path that is not permitted.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PathRefusal {
-    #[error("the path is empty; name a place in @project, @pkg or @state")]
+    #[error("the path is empty; name a file or directory in @project, @pkg or @state")]
     Empty,
     /// The path begins with `@` and a name that is not a mount.
     #[error("{given}: unknown mount; paths begin with @project, @pkg or @state")]
@@ -60,13 +60,13 @@ pub enum PathRefusal {
     #[error("{path}: {access} in node_modules/.bin is refused")]
     PackageBinaries { path: String, access: Access },
     /// A write in the directory of the run's log.
-    #[error("{path}: only the daemon writes in @state/logs; name another place")]
+    #[error("{path}: only the daemon writes in @state/logs; name another path")]
     RunLog { path: String },
     /// A system directory of the container, which belongs to the kernel or the daemon.
     #[error("{path}: /proc, /sys, /dev and /.cofferdam cannot be used as files")]
     System { path: String },
     /// A link in the container that leads into a mount, which has separate rules.
-    #[error("{path}: a symlink leads into a mount; name the place there")]
+    #[error("{path}: a symlink leads into a mount; name the path there")]
     InMount { path: String },
     /// A path that the profile's rules deny.
     #[error("{path}: the profile's rules deny this path; use other files")]

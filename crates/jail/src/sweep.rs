@@ -1,4 +1,4 @@
-//! Removes the leftovers of a killed writer: exactly the temporary files that have a note, at the noted place.
+//! Removes the leftovers of a killed writer: exactly the temporary files that have a note, at the noted path.
 
 use std::os::fd::OwnedFd;
 
@@ -63,7 +63,7 @@ impl Jail {
             return Ok(false);
         }
         match self.remove(&place, temporary) {
-            // The file or its directory is gone. No link is followed, and no other place is searched.
+            // The file or its directory is gone. No link is followed, and no other directory is searched.
             Err(OpenErrorKind::NotFound | OpenErrorKind::NotADirectory | OpenErrorKind::Symlink) => Ok(false),
             done => done,
         }

@@ -197,7 +197,7 @@ mod tests {
 
     /// A reader who is slow at first, and parts of all sizes around what is gathered.
     #[tokio::test]
-    async fn bytes_stay_in_their_order_and_a_slow_reader_is_waited_for() {
+    async fn bytes_stay_in_order_and_wait_for_a_slow_reader() {
         let (mut ours, mut theirs) = pair();
         let sizes = [1, 10, MOST - 11, MOST - 1, 2, MOST, MOST + 1, 5 * MOST, 0, 3, 1_000_000, 7];
         let sent: Vec<u8> =

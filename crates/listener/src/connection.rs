@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use admission::Place;
+use admission::Slot;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::OwnedSemaphorePermit;
@@ -23,7 +23,7 @@ use crate::coalesce::Coalesce;
 /// Number of bytes that are read from a client at once.
 const READ: usize = 16 * 1024;
 
-/// Time that a client has to begin to speak. A silent client occupies a place that another one could use.
+/// Time that a client has to begin to speak. A silent client occupies a slot that another one could use.
 const GREETING: Duration = Duration::from_secs(10);
 
 pub(super) type Stream = Either<UnixStream, Either<TcpStream, Box<TlsStream<TcpStream>>>>;
@@ -42,16 +42,16 @@ pub struct Connection {
     hold: Hold,
 }
 
-/// Place of a connection among the others of its listener, held until the connection is over.
+/// Slot of a connection among the others of its listener, held until the connection is over.
 pub(super) enum Hold {
     Local { _permit: OwnedSemaphorePermit },
-    Remote(Place),
+    Remote(Slot),
 }
 
 /// Conditions that end a connection whose client has not proven itself.
 struct Unproven {
     patience: Pin<Box<Sleep>>,
-    /// Over TCP, completes when another connection takes the place.
+    /// Over TCP, completes when another connection takes the slot.
     evicted: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
@@ -85,7 +85,7 @@ impl Connection {
         };
         let evicted = match &hold {
             Hold::Local { .. } => None,
-            Hold::Remote(place) => Some(Box::pin(place.evicted()) as _),
+            Hold::Remote(slot) => Some(Box::pin(slot.evicted()) as _),
         };
         let patience = Box::pin(tokio::time::sleep(patience));
         Self {
@@ -146,8 +146,8 @@ impl AsyncRead for Connection {
         let this = &mut *self;
         if this.unproven.is_some() && this.may_rest() {
             this.unproven = None;
-            if let Hold::Remote(place) = &this.hold {
-                place.prove();
+            if let Hold::Remote(slot) = &this.hold {
+                slot.prove();
             }
         }
         if let Some(unproven) = &mut this.unproven
@@ -232,7 +232,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::{Duration, Instant, SystemTime};
 
-    use admission::{Addresses, ConnectionLimits, Owner, Place, Purpose, ShareLimits, Shares};
+    use admission::{Addresses, ConnectionLimits, Owner, Purpose, ShareLimits, Shares, Slot};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::UnixStream;
     use tokio_util::either::Either;
@@ -261,8 +261,8 @@ mod tests {
         more.map_err(|error| error.kind())
     }
 
-    /// A place among `connections` that another may take.
-    fn place(addresses: &Addresses) -> Place {
+    /// A slot among `connections` that another may take.
+    fn slot(addresses: &Addresses) -> Slot {
         addresses.enter([127, 0, 0, 1].into(), Instant::now()).unwrap()
     }
 
@@ -271,7 +271,7 @@ mod tests {
     }
 
     fn hold() -> Hold {
-        Hold::Remote(place(&addresses(1)))
+        Hold::Remote(slot(&addresses(1)))
     }
 
     fn remote(certificate: Option<Subject>, connections: &Shares) -> Arc<Remote> {
@@ -318,11 +318,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn r2_another_connection_takes_the_place_of_one_that_is_not_proven() {
+    async fn r2_an_unproven_connection_is_evicted_for_another() {
         let (addresses, shares) = (addresses(1), shares(1));
         let connect = |certificate| {
             let (mut client, server) = UnixStream::pair().unwrap();
-            let (peer, hold) = (remote(certificate, &shares), Hold::Remote(place(&addresses)));
+            let (peer, hold) = (remote(certificate, &shares), Hold::Remote(slot(&addresses)));
             let connection = Connection::new(Either::Left(server), Peer::Remote(peer), hold);
             async move {
                 client.write_all(&[PREFACE, &[0; 9]].concat()).await.unwrap();
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_without_a_certificate_has_to_be_let_in_in_time() {
+    async fn a_client_without_a_certificate_has_to_be_admitted_in_time() {
         let client = remote(None, &shares(1));
         assert_eq!(after_patience(Peer::Remote(client.clone()), PREFACE).await, Err(ErrorKind::TimedOut));
         assert!(is_now_of(&client, "token:ci"));

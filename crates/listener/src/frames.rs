@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_are_not_let_in_cost_their_connection() {
+    fn requests_before_admission_use_up_the_frame_budget() {
         let now = Instant::now();
         let (call, mut frames) = ([frame(1, 4, 20), frame(0, 1, 5)].concat(), greeted(now));
         assert_eq!(frames.count(&call.repeat(256), false, now), Ok(()));

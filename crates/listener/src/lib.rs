@@ -121,7 +121,7 @@ impl Remote {
     /// Counts the connection for these owners from now on.
     ///
     /// Fails with the owner that has as many connections as it may. The connection then keeps its previous owners. If
-    /// it has none, it loses its place.
+    /// it has none, it loses its slot.
     pub fn belongs_to(&self, mut owners: Vec<Owner>, purpose: Purpose) -> Result<(), Owner> {
         if owners.iter().any(|owner| matches!(owner, Owner::RunToken(_))) {
             owners.push(Owner::RunTokensAt(self.network()));

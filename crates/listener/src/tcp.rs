@@ -1,12 +1,12 @@
-//! Listens on TCP: gives each connection a place, then sets up TLS within a time limit.
+//! Listens on TCP: gives each connection a slot, then sets up TLS within a time limit.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use admission::{Addresses, ConnectionLimits, Place, ShareLimits, Shares};
-use calls::{Attempt, Escalations};
+use admission::{Addresses, ConnectionLimits, ShareLimits, Shares, Slot};
+use audit_service::{Attempt, Escalations};
 use identity::Principal;
 use rustix::process::setpriority_process;
 use rustix::thread::gettid;
@@ -66,7 +66,7 @@ impl Handshakes {
     fn start() -> io::Result<Self> {
         let lower_priority = || {
             if let Err(error) = setpriority_process(Some(gettid()), NICENESS) {
-                tracing::debug!(%error, "the thread of TLS handshakes keeps its priority");
+                tracing::debug!(%error, "the priority of the TLS handshake thread could not be lowered");
             }
         };
         let mut runtime = Builder::new_multi_thread();
@@ -140,7 +140,7 @@ impl Tcp {
                 }
             };
             let address = address.ip().to_canonical();
-            let Some(place) = self.addresses.enter(address, Instant::now()) else {
+            let Some(slot) = self.addresses.enter(address, Instant::now()) else {
                 // Other work goes first: a flood of connections gets only the processor time that is left.
                 drop(stream);
                 tokio::task::yield_now().await;
@@ -148,9 +148,9 @@ impl Tcp {
             };
             let (door, ready) = (self.door.clone(), ready.clone());
             let entered = async move {
-                let evicted = place.evicted();
+                let evicted = slot.evicted();
                 let connection = tokio::select! {
-                    connection = door.pass(stream, address, place) => connection,
+                    connection = door.pass(stream, address, slot) => connection,
                     () = evicted => None,
                 };
                 if let Some(connection) = connection {
@@ -164,13 +164,13 @@ impl Tcp {
 }
 
 impl Door {
-    async fn pass(&self, stream: TcpStream, address: IpAddr, place: Place) -> Option<Connection> {
+    async fn pass(&self, stream: TcpStream, address: IpAddr, slot: Slot) -> Option<Connection> {
         // An answer is sent in one piece, so waiting for more bytes gains nothing.
         stream.set_nodelay(true).ok()?;
         let Some(certificates) = &self.certificates else {
             let remote = Remote::new(address, None, self.takes_tokens, None, self.connections.clone());
             let stream = Either::Right(Either::Left(stream));
-            return Some(Connection::new(stream, Peer::Remote(Arc::new(remote)), Hold::Remote(place)));
+            return Some(Connection::new(stream, Peer::Remote(Arc::new(remote)), Hold::Remote(slot)));
         };
         let acceptor = TlsAcceptor::from(certificates.config());
         let stream = match tokio::time::timeout(self.timeout, acceptor.accept(stream)).await {
@@ -186,13 +186,13 @@ impl Door {
         let remote =
             Remote::new(address, certificate, self.takes_tokens, certificates, self.connections.clone());
         let stream = Either::Right(Either::Right(Box::new(stream)));
-        Some(Connection::new(stream, Peer::Remote(Arc::new(remote)), Hold::Remote(place)))
+        Some(Connection::new(stream, Peer::Remote(Arc::new(remote)), Hold::Remote(slot)))
     }
 
     /// Returns the subject of the client's certificate, or `Some(None)` if the client has presented none.
     ///
     /// Returns `None` for a certificate that names no holder, or that is revoked.
-    #[expect(clippy::option_option, reason = "no certificate is one thing, and one of nobody another")]
+    #[expect(clippy::option_option, reason = "a missing certificate differs from one that names no holder")]
     fn certificate(
         &self,
         certificates: &Certificates,

@@ -10,14 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use audit::{Event, Kind};
-use audit_service::AuditLog;
-use calls::Attempt;
+use audit_service::{Attempt, AuditLog};
 use identity::{ApiToken, ApiTokenEnded, ApiTokenRefused, TokenId, id_of_api_token};
 use operations::Reason;
 use parking_lot::RwLock;
 use refusal::{Refusal, chain};
 use serde_json::json;
-use store::{Store, StoreError};
+use store::{Ending, Store, StoreError};
 use timestamp::UnixMillis;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -64,7 +63,11 @@ impl Tokens {
         audit: Arc<AuditLog>,
         max_lifetime: Duration,
     ) -> Result<Self, StoreError> {
-        let held = store.api_tokens()?.into_iter().map(|token| (token.id, Held::new(token))).collect();
+        let held = |record: &String| {
+            let token: ApiToken = serde_json::from_str(record)?;
+            Ok((token.id, Held::new(token)))
+        };
+        let held = store.api_tokens()?.iter().map(held).collect::<Result<_, StoreError>>()?;
         Ok(Self { store, audit, max_lifetime, held: RwLock::new(held), changing: Mutex::default() })
     }
 
@@ -144,8 +147,9 @@ impl Tokens {
 
     async fn keep(&self, token: &ApiToken) -> Result<(), Refusal> {
         let token = token.clone();
-        let kept = self.store.with(move |store| store.put_api_token(&token, UnixMillis::now())).await;
-        kept.map_err(|error| Refusal::internal("keeping the token", &chain(&error)))
+        let kept =
+            self.store.with(move |store| store.put_api_token(&stored(&token)?, UnixMillis::now())).await;
+        kept.map_err(|error| Refusal::internal("storing the token", &chain(&error)))
     }
 
     fn get(&self, id: TokenId) -> Option<Arc<Held>> {
@@ -165,4 +169,10 @@ impl Tokens {
             oldest.and_then(|id| known.remove(&id));
         }
     }
+}
+
+/// Returns the form of a token in the store.
+fn stored(token: &ApiToken) -> Result<Ending, StoreError> {
+    let end = token.ended.as_ref().map_or(token.expires_at, |ended| ended.at.min(token.expires_at));
+    Ok(Ending { id: token.id.to_string(), ends_at: Some(end), record: serde_json::to_string(token)? })
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use gateway::McpStdio;
+use policy::McpStdio;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_rustls::rustls::ClientConfig;
@@ -15,7 +15,7 @@ use super::fault::Fault;
 /// Run that the servers belong to, for the time of one call.
 #[async_trait]
 pub trait Host: Send + Sync {
-    /// Starts a server's program in the place where the run's commands run.
+    /// Starts a server's program in the container where the run's commands run.
     ///
     /// `name` distinguishes its starts. If the program cannot be run, [`Output::Ended`] may report that later.
     fn start(&self, name: &str, program: &McpStdio, pipes: Pipes) -> Result<(), Fault>;

@@ -14,13 +14,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use gateway::{HttpTarget, McpHttp};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming as Body;
 use hyper::client::conn::http1;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use policy::{HttpTarget, McpHttp};
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -112,7 +112,7 @@ impl Http {
                 let body = Limited::new(response.into_body(), MAX_MESSAGE).collect().await;
                 match Incoming::read(&body.map_err(|error| cut(&*error))?.to_bytes())? {
                     Incoming::Answer { id: of, answer } if of == id => answer,
-                    _ => Err(broken("its answer is to another request")),
+                    _ => Err(broken("its answer belongs to another request")),
                 }
             }
             "text/event-stream" => self.follow(id, response.into_body()).await,
@@ -250,6 +250,6 @@ fn token(path: &Path) -> Result<HeaderValue, Fault> {
     };
     tokio::task::block_in_place(read).map_err(|error| {
         tracing::error!(path = %path.display(), error, "the token of an MCP server cannot be read");
-        Fault::Absent("its token cannot be read; the daemon's log says more".to_owned())
+        Fault::Absent("its token cannot be read; see the daemon's log".to_owned())
     })
 }

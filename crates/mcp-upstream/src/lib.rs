@@ -21,9 +21,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway::McpServer;
 use operations::{Mcp, McpTool, Outcome, Reason, ToolFailure};
 use parking_lot::Mutex;
+use policy::McpServer;
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_what_they_look_like() {
+    fn messages_are_classified_by_their_fields() {
         let answer = |id, answer| Ok(Incoming::Answer { id, answer });
         assert_eq!(read(r#"{"jsonrpc":"2.0","id":7,"result":{"a":1}}"#), answer(7, Ok(json!({"a": 1}))));
         let refused = Err(Fault::Refused { code: -1, message: "no".to_owned() });

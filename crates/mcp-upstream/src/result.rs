@@ -26,16 +26,19 @@ pub(super) fn outcome(tool: &Tool, answer: &Value, text: &str, most: u64) -> Out
         None => &[],
         Some(_) => return Err(broken("the content of its answer is not a list")),
     };
-    let mut room =
-        Room { left: usize::try_from(most).unwrap_or(usize::MAX), omitted_items: 0, omitted_bytes: 0 };
+    let mut budget = ResultBudget {
+        left: usize::try_from(most).unwrap_or(usize::MAX),
+        omitted_items: 0,
+        omitted_bytes: 0,
+    };
     let mut items = Vec::new();
     for item in content.iter().take(MAX_ITEMS) {
         let item =
             item.as_object().and_then(read).ok_or_else(|| broken("an item of its answer is invalid"))?;
-        items.extend(room.take(item));
+        items.extend(budget.take(item));
     }
     for item in content.iter().skip(MAX_ITEMS) {
-        room.omit(item.to_string().len());
+        budget.omit(item.to_string().len());
     }
     if members.get("isError") == Some(&Value::Bool(true)) {
         return Err(failed(server, &items));
@@ -50,8 +53,8 @@ pub(super) fn outcome(tool: &Tool, answer: &Value, text: &str, most: u64) -> Out
     // Without a schema, structured content only repeats the texts, and cannot be checked.
     let mut structured =
         structured.filter(|_| tool.output.is_some()).map(Value::to_string).unwrap_or_default();
-    if structured.len() > room.left {
-        room.omit(structured.len());
+    if structured.len() > budget.left {
+        budget.omit(structured.len());
         structured.clear();
     }
     Ok(operations::OpResult::Mcp(McpResult {
@@ -59,9 +62,9 @@ pub(super) fn outcome(tool: &Tool, answer: &Value, text: &str, most: u64) -> Out
         tool: tool.id.tool().to_owned(),
         content: items,
         structured_content_json: structured,
-        truncated: room.omitted_bytes > 0,
-        omitted_items: room.omitted_items,
-        omitted_bytes: room.omitted_bytes,
+        truncated: budget.omitted_bytes > 0,
+        omitted_items: budget.omitted_items,
+        omitted_bytes: budget.omitted_bytes,
         total_bytes: text.len() as u64,
         sha256: hex::encode(Sha256::digest(text.as_bytes())),
     }))
@@ -125,13 +128,13 @@ fn base64(data: String) -> Option<String> {
 }
 
 /// Remaining size of the outcome.
-struct Room {
+struct ResultBudget {
     left: usize,
     omitted_items: u32,
     omitted_bytes: u64,
 }
 
-impl Room {
+impl ResultBudget {
     fn omit(&mut self, bytes: usize) {
         self.omitted_items = self.omitted_items.saturating_add(1);
         self.omitted_bytes = self.omitted_bytes.saturating_add(bytes as u64);
@@ -189,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_item_comes_through_and_others_are_refused() {
+    fn every_known_kind_of_item_passes_and_others_are_refused() {
         let items = json!([
             {"type": "text", "text": "a"},
             {"type": "image", "data": "YQ==", "mimeType": "image/png"},

@@ -183,7 +183,8 @@ impl Sizes<'_> {
         if !pointer.starts_with('/') || pointer.contains('%') {
             return Err("refers to itself, or by more than a plain path".to_owned());
         }
-        let target = self.root.pointer(pointer).cloned().ok_or("refers to what it does not define")?;
+        let target =
+            self.root.pointer(pointer).cloned().ok_or("refers to a definition that it does not contain")?;
         self.known.insert(reference.to_owned(), None);
         let size = self.of(&target, levels)?;
         self.known.insert(reference.to_owned(), Some(size));
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_that_read_elsewhere_or_round_are_refused() {
+    fn schemas_with_outside_or_circular_references_are_refused() {
         for schema in [
             json!({"$ref": "https://evil.example/schema"}),
             json!({"$ref": "file:///etc/passwd"}),
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_means_what_its_draft_says() {
+    fn a_schema_follows_its_draft() {
         let four = json!({
             "$schema": "http://json-schema.org/draft-04/schema#",
             "properties": {"n": {"minimum": 1, "exclusiveMinimum": true}},

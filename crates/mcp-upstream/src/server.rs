@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway::McpServer;
+use policy::McpServer;
 use serde_json::json;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};

@@ -15,8 +15,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ::text::cut_beginning;
-use gateway::McpStdio;
 use parking_lot::Mutex;
+use policy::McpStdio;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;

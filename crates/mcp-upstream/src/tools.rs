@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gateway::McpServer;
 use operations::McpTool;
+use policy::McpServer;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -70,7 +70,7 @@ impl Tools {
             match before.filter(|before| **before != tool.digest) {
                 Some(before) => {
                     let why = match pinned {
-                        Some(_) => "its definition is not the one that is pinned",
+                        Some(_) => "its definition differs from the pinned one",
                         None => "its definition has changed since this run first saw it",
                     };
                     tools.changed.push((called.clone(), before.clone(), tool.digest.clone()));
@@ -82,7 +82,8 @@ impl Tools {
                         seen.insert(called.clone(), tool.digest.clone());
                         tools.offered.insert(called, Arc::new(tool));
                     } else {
-                        tools.withhold(&called, "the server has listed more tools in this run than are kept");
+                        tools
+                            .withhold(&called, "the server has listed more tools in this run than the limit");
                     }
                 }
             }
@@ -116,7 +117,7 @@ fn read(server: &str, entry: &Value) -> Result<Tool, String> {
     let said = harmless(text("description").or_else(|| text("title")).unwrap_or_default(), MAX_DESCRIPTION);
     Ok(Tool {
         description: format!(
-            "[Tool `{called}` of the MCP server `{server}`; what follows are that server's words.] {said}"
+            "[Tool `{called}` of the MCP server `{server}`; the following text is that server's.] {said}"
         ),
         input_schema: harmless_value(schema, MAX_DESCRIPTION),
         input,
@@ -165,7 +166,7 @@ fn sorted(value: &Value, out: &mut String) {
 
 #[cfg(test)]
 pub(super) fn server(pins: &[(&str, &str)]) -> McpServer {
-    use gateway::{McpStdio, McpTransport};
+    use policy::{McpStdio, McpTransport};
 
     McpServer {
         description: String::new(),

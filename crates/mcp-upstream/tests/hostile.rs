@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cofferdam_mcp_upstream::{Fault, Host, Output, Pipes, Servers, Subject};
-use gateway::{McpServer, McpStdio, McpTransport};
 use operations::{Mcp, McpTool, Outcome, Reason};
+use policy::{McpServer, McpStdio, McpTransport};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio_rustls::rustls::ClientConfig;
@@ -116,7 +116,7 @@ async fn floods_and_endless_lines_end_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_is_cancelled_is_cancelled_at_a_server_which_is_then_asked_whether_it_lives() {
+async fn a_cancelled_call_is_cancelled_at_its_server_which_is_then_pinged() {
     let (program, mut messages) = program(|_, _| {});
     let (servers, cancel) = (Servers::default(), CancellationToken::new());
     let watch = async {
@@ -137,7 +137,7 @@ async fn a_call_that_is_cancelled_is_cancelled_at_a_server_which_is_then_asked_w
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_so_many_calls_wait_and_one_server_takes_them_all() {
+async fn waiting_calls_are_bounded_and_one_server_may_use_all() {
     let (program, mut messages) = program(|_, _| {});
     let (servers, cancel) = (Servers::default(), CancellationToken::new());
     let calls = futures_util::future::join_all((0..70).map(|_| call(&servers, &program, &cancel)));

@@ -71,7 +71,9 @@ impl Question {
         if left_out > 0 {
             let _ = write!(message, "… ({left_out} more bytes)");
         }
-        message.push_str("\nYour answer approves nothing; it says what to do until a reviewer has decided.");
+        message.push_str(
+            "\nYour answer does not approve the call. It only chooses what to do until a reviewer decides.",
+        );
         let choices = &[
             ("wait", "Wait for the reviewer"),
             ("leave", "Go on without it; the call is made when it is approved"),
@@ -98,7 +100,7 @@ impl Question {
             let id = &approval.approval_id;
             let _ = write!(
                 message,
-                "\n… {left_out} more bytes. What cannot be shown whole is not approved here: coffer approval show {id}"
+                "\n… {left_out} more bytes. A call that cannot be shown in full is not approved here. To see it: coffer approval show {id}"
             );
         }
         let choices: &'static [(&str, &str)] = if left_out > 0 {
@@ -268,7 +270,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_answer_approves_but_the_one_that_says_so(said in "\\PC{0,12}|approve|deny|leave|wait|cancel") {
+        fn only_the_approving_answer_approves(said in "\\PC{0,12}|approve|deny|leave|wait|cancel") {
             let waits = Question::whether_to_wait("t", "{}", "a");
             let decides = Question::whether_to_approve(&approval("x".to_owned()));
             let content = json!({"decision": said, "until_decided": said});

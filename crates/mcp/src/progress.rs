@@ -125,7 +125,7 @@ mod tests {
     use super::{Collected, MOST};
 
     #[test]
-    fn a_flood_is_told_by_its_end_and_its_size() {
+    fn a_flood_is_reported_by_its_end_and_its_size() {
         let mut collected = Collected::default();
         collected.take(0, &vec![b'a'; 3 * MOST]);
         collected.take(0, b"end");
@@ -155,7 +155,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_comes_whole_however_it_is_cut(text in "[a-zäöü€😀\n]{0,200}", cut in 1_usize..7) {
+        fn text_is_whole_however_it_is_split(text in "[a-zäöü€😀\n]{0,200}", cut in 1_usize..7) {
             let mut collected = Collected::default();
             let mut told = String::new();
             for bytes in text.as_bytes().chunks(cut) {

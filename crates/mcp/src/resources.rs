@@ -125,7 +125,7 @@ fn outcome(response: CallResponse) -> Result<Outcome, ErrorData> {
 }
 
 fn other_result() -> ErrorData {
-    ErrorData::internal_error("the daemon's answer is to another request", None)
+    ErrorData::internal_error("the daemon's answer belongs to another request", None)
 }
 
 #[cfg(test)]

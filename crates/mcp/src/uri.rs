@@ -54,7 +54,7 @@ mod tests {
     use super::{of_path, path_of};
 
     #[test]
-    fn a_uri_means_one_path_and_nonsense_means_none() {
+    fn a_uri_names_one_path_and_an_invalid_one_none() {
         assert_eq!(of_path("@project/src/a b%.rs").as_deref(), Some("workspace:///src/a%20b%25.rs"));
         assert_eq!(path_of("workspace:///src%2Fmain.rs").as_deref(), Some("@project/src/main.rs"));
         // For the API to refuse.

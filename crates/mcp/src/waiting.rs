@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_on_a_call_counts_and_the_oldest_is_forgotten() {
+    fn the_last_choice_for_a_call_counts_and_the_oldest_is_forgotten() {
         let waiting = Waiting::default();
         let key = |number: usize| Key::of("exec", &number.to_string());
         for number in 0..=MOST {

@@ -31,7 +31,7 @@ impl Refused {
             Self::Expired => "the token has expired: get another one from its issuer",
             Self::NotYet => "the token is not valid yet: compare the clocks of its issuer and of this host",
             Self::Audience => "the token is for another audience",
-            Self::Undated => "the token does not contain when it was issued and when it expires (iat, exp)",
+            Self::Undated => "the token lacks its time of issue or expiry (iat, exp)",
             Self::TooLong => "the token's lifetime is longer than the configuration allows for its issuer",
             Self::Unnamed => {
                 "the token has no usable subject: it must be 1 to 256 visible ASCII characters, and an \

@@ -54,7 +54,7 @@ pub enum Source {
 pub(crate) struct KeySource {
     /// Name of the issuer, for the log.
     name: String,
-    place: Place,
+    origin: Origin,
     state: Mutex<State>,
     asked: Notify,
     /// Changes after each refresh.
@@ -62,7 +62,7 @@ pub(crate) struct KeySource {
 }
 
 #[derive(Debug)]
-enum Place {
+enum Origin {
     File(PathBuf),
     Url { target: Target, refresh: Duration, max_age: Duration },
 }
@@ -84,17 +84,17 @@ impl KeySource {
     ///
     /// A URL is not fetched before the first refresh, so that an unavailable issuer does not prevent the daemon's start.
     pub(crate) fn open(name: String, source: Source) -> Result<Self, String> {
-        let (place, keys) = match source {
+        let (origin, keys) = match source {
             Source::File(path) => {
                 let keys = Keys::parse(&read(&path)?).map_err(|why| format!("{} {why}", path.display()))?;
-                (Place::File(path), Some((Arc::new(keys), Instant::now())))
+                (Origin::File(path), Some((Arc::new(keys), Instant::now())))
             }
             Source::Url { url, refresh, max_age } => {
-                (Place::Url { target: target(&url)?, refresh, max_age }, None)
+                (Origin::Url { target: target(&url)?, refresh, max_age }, None)
             }
         };
         let state = Mutex::new(State { keys, ..State::default() });
-        Ok(Self { name, place, state, asked: Notify::new(), looks: watch::Sender::default() })
+        Ok(Self { name, origin, state, asked: Notify::new(), looks: watch::Sender::default() })
     }
 
     /// Returns the keys in force.
@@ -105,9 +105,9 @@ impl KeySource {
     /// Returns the keys in force, and their remaining time. Keys from a file do not expire.
     fn held(&self, state: &State) -> Option<(Arc<Keys>, Option<Duration>)> {
         let (keys, since) = state.keys.as_ref()?;
-        let left = match &self.place {
-            Place::File(_) => None,
-            Place::Url { max_age, .. } => Some(max_age.checked_sub(since.elapsed())?),
+        let left = match &self.origin {
+            Origin::File(_) => None,
+            Origin::Url { max_age, .. } => Some(max_age.checked_sub(since.elapsed())?),
         };
         Some((keys.clone(), left))
     }
@@ -153,10 +153,10 @@ impl KeySource {
             }
             failures = if wrong.is_some() { failures + 1 } else { 0 };
             said = wrong;
-            let wait = match &self.place {
-                Place::File(_) => LOOK,
-                Place::Url { refresh, .. } if failures == 0 => *refresh,
-                Place::Url { refresh, .. } => {
+            let wait = match &self.origin {
+                Origin::File(_) => LOOK,
+                Origin::Url { refresh, .. } if failures == 0 => *refresh,
+                Origin::Url { refresh, .. } => {
                     let longer = RETRY.0.saturating_mul(2_u32.saturating_pow(failures - 1));
                     longer.min(RETRY.1).min(*refresh)
                 }
@@ -170,13 +170,13 @@ impl KeySource {
 
     /// Refreshes the keys. An error leaves the keys in force unchanged.
     pub(crate) async fn look(&self, tls: &Tls) -> Result<(), String> {
-        let found = match &self.place {
-            Place::File(path) => {
+        let found = match &self.origin {
+            Origin::File(path) => {
                 let path = path.clone();
                 let read = tokio::task::spawn_blocking(move || read(&path)).await;
                 read.unwrap_or_else(|_| Err("the file cannot be read".to_owned()))
             }
-            Place::Url { target, .. } => {
+            Origin::Url { target, .. } => {
                 fetch(tls, target, MAX_SET, PATIENCE).await.map(|bytes| bytes.to_vec())
             }
         };

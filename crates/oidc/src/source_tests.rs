@@ -178,7 +178,7 @@ fn put(path: &Path, id: &str) {
 }
 
 #[tokio::test]
-async fn j4_a_file_is_taken_again_when_it_changes_and_only_its_owner_may_change_it() {
+async fn j4_a_key_file_is_read_again_when_it_changes_and_only_its_owner_may_change_it() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("jwks.json");
     let open = || KeySource::open("corp".into(), Source::File(path.clone()));

@@ -108,8 +108,7 @@ pub struct CommandEnd {
 }
 
 /// Advice to use a process that stays instead of a background process, where the profile allows processes.
-const STAYS: &str =
-    "processes that it left running were ended with it: start what should stay with the operation `process`";
+const STAYS: &str = "processes that it left running were ended with it: to keep one running, start it with the operation `process`";
 
 impl Exit {
     /// Returns the exit with this code or signal. `None` if both are set, or one is impossible.
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_left_something_running_is_told_of_processes() {
+    fn a_command_that_left_processes_gets_a_hint_about_processes() {
         let hint = |ended, limits: &[Limit], ended_by, offers_processes| {
             let kill = KillEvidence { ended, ..Default::default() };
             let limits = limits.iter().copied().collect();
@@ -269,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_known_by_the_end_and_by_what_was_seen() {
+    fn a_limit_is_known_by_the_end_and_the_observations() {
         for exit in [Exit::Signal(9), Exit::Code(137)] {
             assert_eq!(exit.limit(true, true), Some(EndedBy::DiskQuota));
             assert_eq!(exit.limit(false, true), Some(EndedBy::MemoryLimit));

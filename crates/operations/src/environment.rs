@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_held_to_names_and_bounds() {
+    fn names_and_bounds_of_variables_are_checked() {
         let one = |name: &str, value: &str| parsed([(name.to_owned(), value.to_owned())]);
         assert_eq!(one("CI", "a=b\nc").unwrap().get("CI"), Some("a=b\nc"));
         for name in ["", "A=B", "A\0", "1A", "A B", "Ä", "BASH_FUNC_x%%"] {

@@ -23,6 +23,7 @@ mod path_rules;
 mod reason;
 pub mod transport;
 mod trash;
+mod wrappers;
 
 pub use base64::{decode_base64, encode_base64};
 pub use bound::{Binder, Bound, FileState, FileStates, Held, Preview, before_effect, changed, is_void};
@@ -54,3 +55,4 @@ pub use wire::v1::{
     SessionResult, WriteResult, exec_result::EndedBy, exec_result::Limit,
     kill_evidence::Method as KillMethod, session_result::State as SessionState,
 };
+pub use wrappers::is_wrapper;

@@ -10,24 +10,21 @@ use crate::Reason;
 pub const fn cause(by: EndedBy) -> Option<(Reason, &'static str)> {
     Some(match by {
         EndedBy::Unspecified => return None,
-        EndedBy::Timeout => (Reason::TimedOut, "the command was ended when its time was over"),
+        EndedBy::Timeout => (Reason::TimedOut, "the command timed out and was ended"),
         EndedBy::Cancelled => (Reason::Cancelled, "the call was cancelled and its command ended"),
-        EndedBy::OutputLimit => {
-            (Reason::WriteLimit, "the command wrote more output than it may and was ended")
-        }
+        EndedBy::OutputLimit => (Reason::WriteLimit, "the command exceeded its output limit and was ended"),
         EndedBy::MemoryLimit => {
             (Reason::MemoryLimit, "the run was out of memory and the kernel ended the command")
         }
         EndedBy::FileSizeLimit => {
-            (Reason::WriteLimit, "the command was ended because a file became larger than files may")
+            (Reason::WriteLimit, "the command was ended because a file exceeded the size limit")
         }
-        EndedBy::DiskQuota => (
-            Reason::WriteLimit,
-            "the run has used up what it may have on the disk, and its commands were ended",
-        ),
+        EndedBy::DiskQuota => {
+            (Reason::WriteLimit, "the run has used up its disk quota, and its commands were ended")
+        }
         EndedBy::RunEnded => (Reason::Cancelled, "the run was ended while the command ran"),
-        EndedBy::Killed => (Reason::Cancelled, "a client ended it while the command ran"),
-        EndedBy::Interrupted => (Reason::Cancelled, "it was lost while the command ran"),
+        EndedBy::Killed => (Reason::Cancelled, "a client ended the process while the command ran"),
+        EndedBy::Interrupted => (Reason::Cancelled, "the process was lost while the command ran"),
     })
 }
 
@@ -36,23 +33,25 @@ pub(crate) const fn advice(limit: Limit) -> &'static str {
     match limit {
         Limit::Unspecified => "a limit of the run was reached",
         Limit::Memory => {
-            "the run was out of memory and the kernel killed a process of it: work on less at a time, with fewer processes at once, and keep large files out of /tmp and /dev/shm, which count as memory"
+            "the run ran out of memory, and the kernel killed one of its processes: work on less data at a time, with fewer processes, and keep large files out of /tmp and /dev/shm, which count as memory"
         }
         Limit::Processes => {
             "the run's limit of processes and threads was reached: start fewer at once (such as make -j2)"
         }
         Limit::Output => {
-            "it wrote more output than a command may and was ended: send the output to a file and look at parts of it, or make the command say less"
+            "the command exceeded its output limit and was ended: send the output to a file and read parts of it, or make the command print less"
         }
-        Limit::FileSize => "a file would have become larger than files may in this run: write smaller ones",
-        Limit::TmpSpace => "/tmp is full: delete what is not needed there, or use @project or @state",
+        Limit::FileSize => {
+            "a file would have exceeded the size limit for files of this run: write smaller files"
+        }
+        Limit::TmpSpace => "/tmp is full: delete files there that are not needed, or use @project or @state",
         Limit::ShmSpace => {
-            "/dev/shm is full: delete what earlier commands left there, or tell the program to use less shared memory or a directory in @project"
+            "/dev/shm is full: delete files that earlier commands left there, or tell the program to use less shared memory or a directory in @project"
         }
-        Limit::ProjectSpace => "the disk of @project is full: delete what is not needed",
-        Limit::StateSpace => "the disk of @state is full: delete what is not needed",
+        Limit::ProjectSpace => "the disk of @project is full: delete files that are not needed",
+        Limit::StateSpace => "the disk of @state is full: delete files that are not needed",
         Limit::Disk => {
-            "the run has used up what it may have on the disk, in @state and in a workspace of its own: delete what is not needed there"
+            "the run has used up its disk quota, which covers @state and a managed workspace: delete files there that are not needed"
         }
     }
 }

@@ -72,7 +72,7 @@ pub fn unfinished(result: &ExecResult) -> Option<ToolFailure> {
         }
         None => return None,
     };
-    let message = format!("{why}; what it had written until then is in the result");
+    let message = format!("{why}; its output up to then is in the result");
     Some(ToolFailure::new(reason, message))
 }
 
@@ -82,7 +82,7 @@ pub fn cut_short(result: &OpResult) -> Option<ToolFailure> {
         OpResult::Exec(command) | OpResult::Shell(command) => unfinished(command),
         OpResult::Session(session) => {
             let (reason, why) = cause(session.ended_by())?;
-            Some(ToolFailure::new(reason, format!("{why}; what was shown until then is in the result")))
+            Some(ToolFailure::new(reason, format!("{why}; the output up to then is in the result")))
         }
         _ => None,
     }

@@ -47,7 +47,7 @@ impl fmt::Display for TrashEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrashRecord {
-    /// Former path, in alias form.
+    /// Original path, in alias form.
     pub path: String,
     /// File or directory.
     #[serde(rename = "type")]

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_without_a_byte_are_bounded_as_well() {
+    fn empty_arguments_are_also_bounded() {
         for arg in ["", "x"] {
             let (shown, is_cut) = cut(&request("true", &vec![arg; 65_536]));
             assert!(is_cut && shown.encoded_len() < MOST + 100, "{}", shown.encoded_len());

@@ -50,7 +50,7 @@ impl Known {
         v1::Process::decode(self.process.as_slice()).map_err(io::Error::other)
     }
 
-    /// Cuts the long request in a record of a former daemon.
+    /// Cuts the long request in a record of an earlier daemon.
     fn cut(self) -> io::Result<Self> {
         let mut process = self.process()?;
         if let Some(request) = &mut process.request {
@@ -69,7 +69,7 @@ impl Known {
 
 /// The directory of one process.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct ProcessFiles {
     pub(crate) run: RunId,
     pub(crate) id: CallId,
     directory: PathBuf,
@@ -91,7 +91,7 @@ impl Edition {
     }
 }
 
-impl Place {
+impl ProcessFiles {
     pub(crate) fn new(root: &Path, run: RunId, id: CallId) -> Self {
         Self { run, id, directory: root.join(run.to_string()).join(id.to_string()) }
     }
@@ -147,10 +147,10 @@ impl Place {
 }
 
 /// Lists the processes of all runs.
-pub(crate) fn all(root: &Path) -> io::Result<Vec<Place>> {
-    let mut places = Vec::new();
+pub(crate) fn all(root: &Path) -> io::Result<Vec<ProcessFiles>> {
+    let mut all_files = Vec::new();
     let listed = match std::fs::read_dir(root) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(places),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(all_files),
         listed => listed?,
     };
     for entry in listed {
@@ -159,10 +159,10 @@ pub(crate) fn all(root: &Path) -> io::Result<Vec<Place>> {
         for entry in std::fs::read_dir(entry.path())? {
             let name = entry?.file_name();
             let id = name.to_str().and_then(|name| CallId::parse(name).ok());
-            places.extend(id.map(|id| Place::new(root, run, id)));
+            all_files.extend(id.map(|id| ProcessFiles::new(root, run, id)));
         }
     }
-    Ok(places)
+    Ok(all_files)
 }
 
 #[cfg(test)]
@@ -173,42 +173,42 @@ mod tests {
     fn process_record_is_sealed_and_reads_back() {
         let root = tempfile::tempdir().unwrap();
         let key = StreamKey::from_bytes([7; 32]);
-        let place = Place::new(root.path(), RunId::new(), CallId::new());
-        place.make().unwrap();
+        let files = ProcessFiles::new(root.path(), RunId::new(), CallId::new());
+        files.make().unwrap();
         let request = v1::ProcessRequest { command: "canary".into(), ..Default::default() };
         let living = v1::Process { request: Some(request), ..Default::default() };
         let known = Known::new(&living, "uid:1", "alice", Some(7), 10);
-        place.write(&key, Edition::Living, &known).unwrap();
-        let (edition, read) = place.read(&key).unwrap();
+        files.write(&key, Edition::Living, &known).unwrap();
+        let (edition, read) = files.read(&key).unwrap();
         assert_eq!(
             (edition, read.process().unwrap(), read.until_ms),
             (Edition::Living, living.clone(), Some(7))
         );
-        let raw = std::fs::read(place.file(Edition::Living)).unwrap();
+        let raw = std::fs::read(files.file(Edition::Living)).unwrap();
         assert!(!raw.windows(6).any(|part| part == b"canary"));
 
         let ended = v1::Process { failure: "x".into(), ..living };
-        place.write(&key, Edition::Ended, &known.with(&ended)).unwrap();
-        let (edition, read) = place.read(&key).unwrap();
+        files.write(&key, Edition::Ended, &known.with(&ended)).unwrap();
+        let (edition, read) = files.read(&key).unwrap();
         assert_eq!((edition, read.process().unwrap()), (Edition::Ended, ended));
         assert_eq!(all(root.path()).unwrap().len(), 1);
-        place.remove().unwrap();
-        assert!(place.read(&key).is_err());
+        files.remove().unwrap();
+        assert!(files.read(&key).is_err());
     }
 
     #[test]
     fn longest_stored_request_is_read_and_cut() {
         let root = tempfile::tempdir().unwrap();
         let key = StreamKey::from_bytes([7; 32]);
-        let place = Place::new(root.path(), RunId::new(), CallId::new());
-        place.make().unwrap();
+        let files = ProcessFiles::new(root.path(), RunId::new(), CallId::new());
+        files.make().unwrap();
         // Each of these bytes takes four in the file.
         let args = vec!["\u{7f}".repeat(32); 65_536];
         let request = v1::ProcessRequest { command: "true".into(), args, ..Default::default() };
         let living = v1::Process { request: Some(request), ..Default::default() };
-        place.write(&key, Edition::Living, &Known::new(&living, "uid:1", "alice", None, 10)).unwrap();
-        assert!(std::fs::metadata(place.file(Edition::Living)).unwrap().len() > 8 << 20);
-        let (_, read) = place.read(&key).unwrap();
+        files.write(&key, Edition::Living, &Known::new(&living, "uid:1", "alice", None, 10)).unwrap();
+        assert!(std::fs::metadata(files.file(Edition::Living)).unwrap().len() > 8 << 20);
+        let (_, read) = files.read(&key).unwrap();
         let read = read.process().unwrap();
         assert!(read.request_cut && read.encoded_len() < 5_000, "{}", read.encoded_len());
         assert_eq!(read.request.unwrap().command, "true");
@@ -218,14 +218,14 @@ mod tests {
     fn oversized_record_is_not_written() {
         let root = tempfile::tempdir().unwrap();
         let key = StreamKey::from_bytes([7; 32]);
-        let place = Place::new(root.path(), RunId::new(), CallId::new());
-        place.make().unwrap();
+        let files = ProcessFiles::new(root.path(), RunId::new(), CallId::new());
+        files.make().unwrap();
         let living = v1::Process { failure: "x".repeat(4 << 20), ..Default::default() };
         let known = Known::new(&living, "uid:1", "alice", None, 10);
         assert_eq!(
-            place.write(&key, Edition::Living, &known).unwrap_err().kind(),
+            files.write(&key, Edition::Living, &known).unwrap_err().kind(),
             io::ErrorKind::FileTooLarge
         );
-        assert!(!place.file(Edition::Living).exists());
+        assert!(!files.file(Edition::Living).exists());
     }
 }

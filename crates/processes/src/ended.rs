@@ -6,12 +6,12 @@ use serde_json::json;
 use store::recording::Digest;
 use wire::v1::{self, process::State};
 
-use crate::disk::{Known, Place};
+use crate::disk::{Known, ProcessFiles};
 use crate::input::Unrecorded;
 
 /// Returns the event of a process's end. `unrecorded` counts the input that the recording lacks.
 pub(crate) fn ended_event(
-    place: &Place,
+    files: &ProcessFiles,
     known: &Known,
     process: &v1::Process,
     recording: Option<&Digest>,
@@ -60,11 +60,11 @@ pub(crate) fn ended_event(
     };
     let tag = process.request.as_ref().map(|request| request.tag.clone()).unwrap_or_default();
     Event::new(Kind::ProcessEnded)
-        .run(place.run.to_string())
-        .call(place.id.to_string())
+        .run(files.run.to_string())
+        .call(files.id.to_string())
         .principal(&known.principal)
         .agent(&known.agent)
-        .details(json!({ "process_id": place.id.to_string(), "tag": tag }))
+        .details(json!({ "process_id": files.id.to_string(), "tag": tag }))
         .outcome(outcome)
         .usage(usage)
 }

@@ -7,7 +7,7 @@ use executor::{KeeperLost, Link};
 use operations::{Reason, ToolFailure};
 use refusal::{Refusal, chain};
 use runs::Run;
-use store::recording::{Digest, Entry, Header, Recorder, Recording, RecordingError};
+use store::recording::{Digest, Entry, Header, Recorder, Recording, RecordingError, Size};
 use timestamp::UnixMillis;
 use tokio::time::Instant;
 use wire::v1::{self, signal_process_request::Signal as Wanted};
@@ -15,7 +15,7 @@ use wire::worker::v1::{Stdin, to_keeper};
 use worker_protocol::client::{TerminalSignal, TerminalSize};
 use worker_protocol::keeper::MAX_STDIN;
 
-use crate::disk::Place;
+use crate::disk::ProcessFiles;
 use crate::process::Given;
 use crate::shared::Shared;
 
@@ -101,7 +101,7 @@ impl Input {
         if self.open || !is_new {
             return Ok(());
         }
-        let message = "the process reads nothing more: its standard input is closed";
+        let message = "the process reads no further input: its standard input is closed";
         Err(Refusal::new(Reason::PreconditionFailed, message).with("offset", self.taken.to_string()))
     }
 
@@ -112,7 +112,7 @@ impl Input {
             .as_ref()
             .map_or(self.taken, |current| current.offset + current.given.data.len() as u64);
         if said.offset < self.taken || said.offset > sent {
-            return Err(KeeperLost::Malformed("it reports input that it was not sent"));
+            return Err(KeeperLost::Malformed("it acknowledges input that was not sent"));
         }
         (self.taken, self.open) = (said.offset, !said.close);
         self.go_on(link).await
@@ -157,7 +157,7 @@ impl Input {
     pub(crate) async fn resized(&mut self, size: v1::TerminalSize) -> Result<(), Refusal> {
         let size = TerminalSize::new(size.rows, size.columns)
             .ok_or_else(|| Refusal::invalid("size", "is not that of a terminal"))?;
-        if self.record(Entry::Resize(size)).await { Ok(()) } else { Err(not_recorded()) }
+        if self.record(Entry::Resize(recorded(size))).await { Ok(()) } else { Err(not_recorded()) }
     }
 
     /// Records a signal. Returns an error if it must not be sent.
@@ -165,7 +165,7 @@ impl Input {
         let signal = TerminalSignal::from_number(i32::from(wanted).unsigned_abs());
         // A process without input has no recording.
         let Some(signal) = signal.filter(|_| self.recorder.is_some()) else { return Ok(()) };
-        if self.record(Entry::Signal(signal)).await {
+        if self.record(Entry::Signal(signal.number())).await {
             return Ok(());
         }
         // A full recording must not keep a client from ending a process.
@@ -218,23 +218,28 @@ fn not_recorded() -> Refusal {
 pub(crate) async fn recording(
     shared: &Shared,
     run: &Run,
-    place: &Place,
+    files: &ProcessFiles,
     process: &v1::Process,
     segment: u64,
 ) -> Result<Recorder, ToolFailure> {
-    let directory = shared.runs.launcher.directories.recordings(&place.run.to_string());
+    let directory = shared.runs.launcher.directories.recordings(&files.run.to_string());
     let suffix = if segment == 0 { String::new() } else { format!(".{segment}") };
-    let path = directory.join(format!("process-{}{suffix}.cast", place.id));
+    let path = directory.join(format!("process-{}{suffix}.cast", files.id));
     let size = process.request.as_ref().and_then(|request| request.terminal);
     let (rows, columns) = size.map_or(NO_TERMINAL, |size| (size.rows, size.columns));
     let (limit, allowance) = (shared.max_recording, run.allowance.clone());
-    let title = format!("process {} in run {}", place.id, place.run);
+    let title = format!("process {} in run {}", files.id, files.run);
     let begun = tokio::task::spawn_blocking(move || {
         let size = TerminalSize::new(rows, columns)
             .ok_or(std::io::ErrorKind::InvalidInput)
             .map_err(std::io::Error::from)?;
         let timestamp = UnixMillis::now().seconds();
-        Recording::begin(&path, &Header { size, term: "", timestamp, title: &title }, limit, &allowance)
+        Recording::begin(
+            &path,
+            &Header { size: recorded(size), term: "", timestamp, title: &title },
+            limit,
+            &allowance,
+        )
     });
     let failed = |why: String| {
         tracing::error!(why, "the recording of a process cannot begin");
@@ -248,4 +253,9 @@ pub(crate) async fn recording(
         RecordingError::NoRoom => run.no_room(NOTHING_STARTED).into(),
         error => failed(chain(&error)),
     })
+}
+
+/// Returns the size in the form of a recording.
+fn recorded(size: TerminalSize) -> Size {
+    Size { rows: size.rows(), columns: size.columns() }
 }

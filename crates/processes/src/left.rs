@@ -22,7 +22,7 @@ use wire::v1::process::State;
 use wire::v1::{self, signal_process_request::Signal};
 
 use crate::cut::cut;
-use crate::disk::{Edition, Known, Place};
+use crate::disk::{Edition, Known, ProcessFiles};
 use crate::ended::ended_event;
 use crate::input::Unrecorded;
 use crate::owner::finish;
@@ -56,28 +56,28 @@ impl Processes {
         };
         let known = Known::new(&status, by.principal, by.agent, None, 0);
         let shared = self.shared();
-        let place = Place::new(&shared.root, run_id, id);
+        let files = ProcessFiles::new(&shared.root, run_id, id);
         if let Err(failure) = self.enter(run_id, id) {
-            tracing::warn!(run = %run_id, call = %id, why = failure.message, "what a call left running is ended");
+            tracing::warn!(run = %run_id, call = %id, why = failure.message, "the processes that a call left running are ended");
             return Err(end_left(left).await);
         }
-        let (made, key, written) = (place.clone(), shared.key.clone(), known.clone());
-        let kept = tokio::task::spawn_blocking(move || {
+        let (made, key, written) = (files.clone(), shared.key.clone(), known.clone());
+        let written = tokio::task::spawn_blocking(move || {
             made.make()?;
             made.write(&key, Edition::Living, &written)
         });
-        let kept = kept.await.map_err(std::io::Error::other).and_then(|kept| kept);
-        let output = match kept {
-            Ok(()) => self.output(&place, 0, None).await,
+        let written = written.await.map_err(std::io::Error::other).and_then(|written| written);
+        let output = match written {
+            Ok(()) => self.output(&files, 0, None).await,
             Err(error) => Err(error),
         };
         let output = match output {
             Ok(output) => output,
             Err(error) => {
-                tracing::error!(run = %run_id, call = %id, error = %chain(&error), "what a call left running cannot be kept on the daemon's disk, and is ended");
+                tracing::error!(run = %run_id, call = %id, error = %chain(&error), "the processes that a call left running cannot be recorded on the daemon's disk, and are ended");
                 let evidence = end_left(left).await;
                 self.forget(run_id, id);
-                let _ = tokio::task::spawn_blocking(move || place.remove()).await;
+                let _ = tokio::task::spawn_blocking(move || files.remove()).await;
                 return Err(evidence);
             }
         };
@@ -92,7 +92,7 @@ impl Processes {
         if shared.audit.enqueue(event).await.is_err() {
             tracing::error!(call = %id, "the background processes of a call are not in the audit log");
         }
-        self.own_left(run.clone(), place, known, (status, output), left);
+        self.own_left(run.clone(), files, known, (status, output), left);
         Ok(())
     }
 
@@ -100,15 +100,15 @@ impl Processes {
     pub(crate) fn own_left(
         &self,
         run: Arc<Run>,
-        place: Place,
+        files: ProcessFiles,
         known: Known,
         (status, output): (v1::Process, Arc<crate::output::Output>),
         left: Left,
     ) {
-        let (process, ends) = Process::new(place.run, place.id, status, output);
+        let (process, ends) = Process::new(files.run, files.id, status, output);
         self.insert(process.clone());
         let shared = self.shared().clone();
-        let owner = Owner { shared: shared.clone(), run, place, known, process };
+        let owner = Owner { shared: shared.clone(), run, files, known, process };
         shared.tasks.spawn(owner.own(left, ends));
     }
 }
@@ -116,7 +116,7 @@ impl Processes {
 struct Owner {
     shared: Arc<Shared>,
     run: Arc<Run>,
-    place: Place,
+    files: ProcessFiles,
     known: Known,
     process: Arc<Process>,
 }
@@ -139,11 +139,11 @@ impl Owner {
         status.cpu_time_us = usage.cpu_time_us.unwrap_or_default();
         status.peak_memory_bytes = usage.peak_memory_bytes.unwrap_or_default();
         status.ended_at = Some(Timestamp::now().to_wire());
-        let event = ended_event(&self.place, &self.known, &status, None, Unrecorded::default());
+        let event = ended_event(&self.files, &self.known, &status, None, Unrecorded::default());
         if self.shared.audit.record(event).await.is_err() {
-            tracing::error!(process = %self.place.id, "a process's end waits for the audit log");
+            tracing::error!(process = %self.files.id, "a process's end waits for the audit log");
         }
-        finish(&self.shared, &self.place, &self.known, &status).await;
+        finish(&self.shared, &self.files, &self.known, &status).await;
         // After the record: a client that learns of the end finds it there.
         let _ = ends.status.send(status);
     }

@@ -22,7 +22,7 @@ use seal::{StreamKey, Tail, plain_length, sealed_length};
 use store::allowance::{Allowance, Share, cost};
 use tokio::sync::watch;
 
-use crate::disk::Place;
+use crate::disk::ProcessFiles;
 
 /// Names of the streams, in files and keys.
 const STREAMS: [&str; 2] = ["stdout", "stderr"];
@@ -39,7 +39,7 @@ const KNOWN: u64 = 96 << 10;
 
 /// The stored output of one process. All of its functions but `ends` block on the disk.
 pub(crate) struct Output {
-    place: Place,
+    files: ProcessFiles,
     key: Arc<StreamKey>,
     /// Most bytes that are kept of each stream.
     most: u64,
@@ -102,15 +102,21 @@ impl Output {
     }
 
     /// Returns the output of a new process.
-    pub(crate) fn new(place: Place, key: Arc<StreamKey>, most: u64, min_free: u64, share: Share) -> Self {
+    pub(crate) fn new(
+        files: ProcessFiles,
+        key: Arc<StreamKey>,
+        most: u64,
+        min_free: u64,
+        share: Share,
+    ) -> Self {
         let streams = [(); 2].map(|()| Stream { held: LEAST, ..Stream::default() });
         let (streams, ends) = (Mutex::new(streams), watch::Sender::new([0; 2]));
-        Self { place, key, most, min_free, streams, ends, share, known: KNOWN }
+        Self { files, key, most, min_free, streams, ends, share, known: KNOWN }
     }
 
-    /// Returns the output of a former daemon's process. Enters the size of its files, even beyond the limit.
+    /// Returns the output of an earlier daemon's process. Enters the size of its files, even beyond the limit.
     pub(crate) fn open(
-        place: Place,
+        files: ProcessFiles,
         key: Arc<StreamKey>,
         most: u64,
         min_free: u64,
@@ -119,7 +125,7 @@ impl Output {
     ) -> io::Result<Self> {
         let mut streams = <[Stream; 2]>::default();
         let mut known = 0;
-        for entry in std::fs::read_dir(place.directory())? {
+        for entry in std::fs::read_dir(files.directory())? {
             let entry = entry?;
             let length = entry.metadata()?.len();
             match entry.file_name().to_str().and_then(parse) {
@@ -133,15 +139,15 @@ impl Output {
         for (at, stream) in streams.iter_mut().enumerate() {
             stream.pieces.sort_by_key(|piece| piece.start);
             if let Some(last) = stream.pieces.last_mut().filter(|_| ends.is_none()) {
-                let file = OpenOptions::new().read(true).write(true).open(path(&place, at, last.start))?;
-                stream.tail = key.resume(&name(&place, at, last.start), &file)?;
+                let file = OpenOptions::new().read(true).write(true).open(path(&files, at, last.start))?;
+                stream.tail = key.resume(&name(&files, at, last.start), &file)?;
                 last.length = stream.tail.length();
             }
             stream.end = stream.pieces.last().map_or(0, |piece| piece.start + piece.length);
             if let Some(recorded) = ends.map(|ends| ends[at]).filter(|recorded| *recorded != stream.end) {
                 tracing::warn!(
-                    run = %place.run, process = %place.id, stream = STREAMS[at], recorded, found = stream.end,
-                    "the files of a process do not hold the end of its output: the disk was full, or they were cut"
+                    run = %files.run, process = %files.id, stream = STREAMS[at], recorded, found = stream.end,
+                    "the files of a process lack the end of its output: the disk was full, or they were cut"
                 );
                 stream.end = stream.end.max(recorded);
             }
@@ -150,7 +156,7 @@ impl Output {
         let share =
             Share::of_former(allowance, known + streams.iter().map(|stream| stream.held).sum::<u64>());
         let ends = watch::Sender::new(streams.each_ref().map(|stream| stream.end));
-        Ok(Self { place, key, most, min_free, streams: Mutex::new(streams), ends, share, known })
+        Ok(Self { files, key, most, min_free, streams: Mutex::new(streams), ends, share, known })
     }
 
     /// Returns the unused part of the share, since no further output comes.
@@ -189,16 +195,16 @@ impl Output {
             let size = PIECE.min(self.most / PIECES).min(part.max(SMALL)).max(1);
             let grows =
                 |piece: &&Piece| piece.start + piece.length == offset && piece.length == stream.tail.length();
-            let room = stream.pieces.last().filter(grows);
-            let room = room.map_or(0, |piece| size.saturating_sub(piece.length));
-            if room == 0 {
+            let free = stream.pieces.last().filter(grows);
+            let free = free.map_or(0, |piece| size.saturating_sub(piece.length));
+            if free == 0 {
                 // An empty piece has no file.
                 stream.pieces.pop_if(|piece| piece.length == 0);
                 stream.pieces.push(Piece { start: offset, length: 0 });
                 stream.tail = Tail::default();
                 continue;
             }
-            let (now, later) = rest.split_at(rest.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
+            let (now, later) = rest.split_at(rest.len().min(usize::try_from(free).unwrap_or(usize::MAX)));
             let has_room = self.make_room(at, stream, now.len() as u64);
             if let Some(piece) = stream.pieces.last_mut().filter(|_| has_room) {
                 if let Err(error) = self.write(at, piece.start, &mut stream.tail, now) {
@@ -232,8 +238,8 @@ impl Output {
                 None => return Ok(Found::Gap(stream.end - offset)),
             }
         };
-        let file = File::open(path(&self.place, at, start))?;
-        let read = self.key.read(&name(&self.place, at, start), &file, offset - start, most)?;
+        let file = File::open(path(&self.files, at, start))?;
+        let read = self.key.read(&name(&self.files, at, start), &file, offset - start, most)?;
         if read.data.is_empty() && most > 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a file has become shorter"));
         }
@@ -242,14 +248,14 @@ impl Output {
 
     fn write(&self, at: usize, start: u64, tail: &mut Tail, data: &[u8]) -> io::Result<()> {
         if self.min_free > 0 {
-            let system = rustix::fs::statvfs(self.place.directory())?;
+            let system = rustix::fs::statvfs(self.files.directory())?;
             if system.f_bavail.saturating_mul(system.f_frsize) < self.min_free {
                 return Err(io::ErrorKind::StorageFull.into());
             }
         }
-        let path = path(&self.place, at, start);
+        let path = path(&self.files, at, start);
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        self.key.append(&name(&self.place, at, start), &file, tail, data).1
+        self.key.append(&name(&self.files, at, start), &file, tail, data).1
     }
 
     /// Makes space for so many bytes in the last piece. Returns true if there is space.
@@ -284,19 +290,19 @@ impl Output {
     }
 
     fn remove(&self, at: usize, gone: &Piece) {
-        if let Err(error) = std::fs::remove_file(path(&self.place, at, gone.start)) {
+        if let Err(error) = std::fs::remove_file(path(&self.files, at, gone.start)) {
             tracing::warn!(%error, "a piece of a process's output was not removed");
         }
     }
 }
 
-fn path(place: &Place, at: usize, start: u64) -> PathBuf {
-    place.directory().join(format!("{}.{start}.sealed", STREAMS[at]))
+fn path(files: &ProcessFiles, at: usize, start: u64) -> PathBuf {
+    files.directory().join(format!("{}.{start}.sealed", STREAMS[at]))
 }
 
 /// Name under which a file is sealed.
-fn name(place: &Place, at: usize, start: u64) -> String {
-    format!("{} {} {} {start}", place.run, place.id, STREAMS[at])
+fn name(files: &ProcessFiles, at: usize, start: u64) -> String {
+    format!("{} {} {} {start}", files.run, files.id, STREAMS[at])
 }
 
 fn parse(name: &str) -> Option<(usize, u64)> {
@@ -310,33 +316,33 @@ mod tests {
 
     use super::*;
 
-    fn place(root: &std::path::Path) -> Place {
-        let place = Place::new(root, RunId::new(), CallId::new());
-        place.make().unwrap();
-        place
+    fn files(root: &std::path::Path) -> ProcessFiles {
+        let files = ProcessFiles::new(root, RunId::new(), CallId::new());
+        files.make().unwrap();
+        files
     }
 
-    fn open(place: &Place, most: u64) -> Output {
-        open_of(place, most, &Allowance::new(u64::MAX))
+    fn open(files: &ProcessFiles, most: u64) -> Output {
+        open_of(files, most, &Allowance::new(u64::MAX))
     }
 
-    fn open_of(place: &Place, most: u64, allowance: &Arc<Allowance>) -> Output {
+    fn open_of(files: &ProcessFiles, most: u64, allowance: &Arc<Allowance>) -> Output {
         let key = Arc::new(StreamKey::from_bytes([3; 32]));
-        Output::open(place.clone(), key, most, 0, allowance, None).unwrap()
+        Output::open(files.clone(), key, most, 0, allowance, None).unwrap()
     }
 
-    fn start(place: &Place, most: u64, allowance: &Arc<Allowance>) -> Option<Output> {
+    fn start(files: &ProcessFiles, most: u64, allowance: &Arc<Allowance>) -> Option<Output> {
         let key = Arc::new(StreamKey::from_bytes([3; 32]));
-        Some(Output::new(place.clone(), key, most, 0, Output::share(allowance)?))
+        Some(Output::new(files.clone(), key, most, 0, Output::share(allowance)?))
     }
 
     /// What a directory takes on the disk.
-    fn taken(place: &Place) -> u64 {
-        let entries = std::fs::read_dir(place.directory()).unwrap();
+    fn taken(files: &ProcessFiles) -> u64 {
+        let entries = std::fs::read_dir(files.directory()).unwrap();
         entries.map(|entry| cost(entry.unwrap().metadata().unwrap().len())).sum()
     }
 
-    /// The byte at each place of a stream.
+    /// The byte at each offset of a stream.
     fn flood(from: u64, bytes: u64) -> Vec<u8> {
         (from..from + bytes).map(|at| u8::try_from(at % 251).unwrap()).collect()
     }
@@ -372,8 +378,8 @@ mod tests {
     #[test]
     fn the_beginning_and_the_end_are_kept_and_the_rest_is_counted() {
         let root = tempfile::tempdir().unwrap();
-        let place = place(root.path());
-        let output = open(&place, 80);
+        let files = files(root.path());
+        let output = open(&files, 80);
         let written: Vec<u8> = (0..=255).cycle().take(1_000).collect();
         for (number, piece) in written.chunks(33).enumerate() {
             output.append(0, number as u64 * 33, piece);
@@ -388,7 +394,7 @@ mod tests {
 
         // The next daemon finds the same, and goes on where this one was.
         drop(output);
-        let output = open(&place, 80);
+        let output = open(&files, 80);
         assert_eq!((output.ends(), all(&output, 0)), ([1_000, 0], found));
         output.append(0, 990, b"0123456789more");
         assert_eq!(output.ends(), [1_004, 0]);
@@ -396,13 +402,14 @@ mod tests {
     }
 
     /// Many processes write without end. Each has its beginning and its end, all of them no more than the run may keep, and a
-    /// recording still has room.
+    /// recording still has space.
     #[test]
     fn processes_of_a_run_share_its_output_allowance() {
         let root = tempfile::tempdir().unwrap();
         let allowance = Allowance::new(16 << 20);
-        let places: Vec<_> = (0..6).map(|_| place(root.path())).collect();
-        let outputs: Vec<_> = places.iter().map(|place| start(place, 8 << 20, &allowance).unwrap()).collect();
+        let all_files: Vec<_> = (0..6).map(|_| files(root.path())).collect();
+        let outputs: Vec<_> =
+            all_files.iter().map(|files| start(files, 8 << 20, &allowance).unwrap()).collect();
         let total = 12 << 20;
         for offset in (0..total).step_by(64 << 10) {
             let data = flood(offset, 64 << 10);
@@ -410,7 +417,7 @@ mod tests {
                 output.append(0, offset, &data);
             }
         }
-        let on_disk: u64 = places.iter().map(taken).sum();
+        let on_disk: u64 = all_files.iter().map(taken).sum();
         assert!(on_disk <= allowance.used() && allowance.used() <= 14 << 20, "{on_disk} {allowance:?}");
         assert!(on_disk > 8 << 20, "what may be kept is: {on_disk}");
         for output in &outputs {
@@ -422,30 +429,30 @@ mod tests {
             assert!(*last == flood(total - last.len() as u64, last.len() as u64));
         }
 
-        // The next daemon finds the same account, and no room either.
+        // The next daemon finds the same account, and no space either.
         let used = allowance.used();
         drop(outputs);
         assert_eq!(allowance.used(), 0);
-        let outputs: Vec<_> = places.iter().map(|place| open_of(place, 8 << 20, &allowance)).collect();
+        let outputs: Vec<_> = all_files.iter().map(|files| open_of(files, 8 << 20, &allowance)).collect();
         assert!(allowance.used() <= used && allowance.used() >= on_disk, "{used} {allowance:?}");
         outputs[0].append(1, 0, &flood(0, 5 << 20));
-        assert!(taken(&places[0]) < 4 << 20 && allowance.used() <= 14 << 20);
+        assert!(taken(&all_files[0]) < 4 << 20 && allowance.used() <= 14 << 20);
 
         // One that has ended gives back the rest of its least, and all of it when it is removed.
         let before = allowance.used();
         outputs[1].settle();
         assert_eq!(allowance.used(), before - LEAST);
         outputs[1].is_removed();
-        assert_eq!(allowance.used(), before - LEAST - KNOWN - taken(&places[1]));
+        assert_eq!(allowance.used(), before - LEAST - KNOWN - taken(&all_files[1]));
     }
 
     #[test]
-    fn without_room_for_the_least_nothing_is_started_and_the_least_is_enough_for_both_ends() {
+    fn nothing_is_started_without_space_for_the_minimum_which_holds_both_ends() {
         let root = tempfile::tempdir().unwrap();
-        let place = place(root.path());
+        let files = files(root.path());
         let allowance = Allowance::new(2 * (KNOWN + 2 * LEAST));
-        let output = start(&place, 8 << 20, &allowance).unwrap();
-        assert!(start(&place, 8 << 20, &allowance).is_none(), "an eighth is for recordings");
+        let output = start(&files, 8 << 20, &allowance).unwrap();
+        assert!(start(&files, 8 << 20, &allowance).is_none(), "an eighth is for recordings");
         while allowance.take(store::allowance::Purpose::Recording, 4096) {}
         for offset in (0..4 << 20).step_by(10_000) {
             output.append(1, offset, &flood(offset, 10_000));
@@ -453,19 +460,19 @@ mod tests {
         let found = all_by(&output, 1, 64 << 10);
         let [Ok(first), Err(_), Ok(last)] = &found[..] else { panic!("{} parts", found.len()) };
         assert!(first.len() >= 100 << 10 && last.len() >= 80 << 10, "{} {}", first.len(), last.len());
-        assert!(taken(&place) <= LEAST);
+        assert!(taken(&files) <= LEAST);
         output.settle();
-        assert_eq!(allowance.used(), allowance.most() - KNOWN - 2 * LEAST + KNOWN + taken(&place));
+        assert_eq!(allowance.used(), allowance.most() - KNOWN - 2 * LEAST + KNOWN + taken(&files));
     }
 
     #[test]
     fn tampered_output_is_detected() {
         let root = tempfile::tempdir().unwrap();
-        let place = place(root.path());
-        let output = open(&place, 80);
+        let files = files(root.path());
+        let output = open(&files, 80);
         output.append(0, 0, &flood(0, 80));
         output.append(1, 0, &flood(0, 80));
-        let file = |at: usize, start: u64| path(&place, at, start);
+        let file = |at: usize, start: u64| path(&files, at, start);
         let good = std::fs::read(file(0, 10)).unwrap();
         for (bad, case) in [
             (std::fs::read(file(0, 20)).unwrap(), "another piece"),
@@ -484,18 +491,18 @@ mod tests {
         std::fs::remove_file(file(0, 70)).unwrap();
         let key = Arc::new(StreamKey::from_bytes([3; 32]));
         let output =
-            Output::open(place.clone(), key, 80, 0, &Allowance::new(u64::MAX), Some([80, 80])).unwrap();
+            Output::open(files.clone(), key, 80, 0, &Allowance::new(u64::MAX), Some([80, 80])).unwrap();
         assert_eq!((output.ends(), all(&output, 0)), ([80, 80], vec![Ok(flood(0, 70)), Err(10)]));
     }
 
     #[test]
-    fn after_a_torn_write_a_living_stream_goes_on_where_it_is_whole() {
+    fn after_a_torn_write_a_living_stream_continues_from_its_last_whole_piece() {
         let root = tempfile::tempdir().unwrap();
-        let place = place(root.path());
-        open(&place, 1 << 20).append(0, 0, &flood(0, 5_000));
-        let file = OpenOptions::new().write(true).open(path(&place, 0, 0)).unwrap();
+        let files = files(root.path());
+        open(&files, 1 << 20).append(0, 0, &flood(0, 5_000));
+        let file = OpenOptions::new().write(true).open(path(&files, 0, 0)).unwrap();
         file.set_len(5_000).unwrap();
-        let output = open(&place, 1 << 20);
+        let output = open(&files, 1 << 20);
         assert_eq!(output.ends(), [seal::PIECE, 0]);
         output.append(0, 0, &flood(0, 6_000));
         assert_eq!(all_by(&output, 0, 500), [Ok(flood(0, 6_000))]);
@@ -504,9 +511,9 @@ mod tests {
     #[test]
     fn stored_output_is_encrypted() {
         let root = tempfile::tempdir().unwrap();
-        let place = place(root.path());
-        open(&place, 1 << 20).append(1, 0, b"canary");
-        let raw = std::fs::read(place.directory().join("stderr.0.sealed")).unwrap();
+        let files = files(root.path());
+        open(&files, 1 << 20).append(1, 0, b"canary");
+        let raw = std::fs::read(files.directory().join("stderr.0.sealed")).unwrap();
         assert!(raw.len() == 48 && !raw.windows(6).any(|part| part == b"canary"));
     }
 }

@@ -26,7 +26,7 @@ use wire::worker::v1::{
     to_keeper,
 };
 
-use crate::disk::{Edition, Known, Place};
+use crate::disk::{Edition, Known, ProcessFiles};
 use crate::ended::ended_event;
 use crate::input::Input;
 use crate::process::{Ends, Line, Order, Process};
@@ -40,7 +40,7 @@ const MOST: usize = 64 * 1024;
 pub(crate) struct Owner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) run: Arc<Run>,
-    pub(crate) place: Place,
+    pub(crate) files: ProcessFiles,
     pub(crate) known: Known,
     pub(crate) process: Arc<Process>,
     pub(crate) link: Link,
@@ -114,13 +114,13 @@ impl Owner {
             "the end of its output was not read in time".clone_into(&mut status.failure);
         }
         status.ended_at = Some(Timestamp::now().to_wire());
-        let event = ended_event(&self.place, &self.known, &status, recording.as_ref(), unrecorded);
+        let event = ended_event(&self.files, &self.known, &status, recording.as_ref(), unrecorded);
         if self.shared.audit.record(event).await.is_err() {
-            tracing::error!(process = %self.place.id, "a process's end waits for the audit log");
+            tracing::error!(process = %self.files.id, "a process's end waits for the audit log");
         }
-        if finish(&self.shared, &self.place, &self.known, &status).await {
+        if finish(&self.shared, &self.files, &self.known, &status).await {
             if let Err(error) = self.link.say(leave()).await {
-                tracing::debug!(%error, "a keeper was gone before its time");
+                tracing::debug!(%error, "a keeper ended early");
             }
             let _ = tokio::task::spawn_blocking(move || held.close()).await;
         }
@@ -249,15 +249,15 @@ impl Owner {
         };
         let end = self.process.output.ends()[at];
         if written.data.len() > MOST || written.offset < end {
-            return Err(KeeperLost::Malformed("output that was there, or too much of it"));
+            return Err(KeeperLost::Malformed("output that was sent before, or too much of it"));
         }
         if let Some(session) = self.process.session.as_ref().filter(|_| at == 0) {
             session.saw(&written.data);
         }
         let process = self.process.clone();
-        let kept =
+        let appended =
             tokio::task::spawn_blocking(move || process.output.append(at, written.offset, &written.data));
-        kept.await.map_err(std::io::Error::other)?;
+        appended.await.map_err(std::io::Error::other)?;
         let [stdout, stderr] = self.process.output.ends();
         self.link.say(to_keeper::Body::Kept(Attach { stdout, stderr })).await
     }
@@ -300,7 +300,8 @@ impl Owner {
             }
             Why::Lost(lost) => {
                 status.set_state(State::Interrupted);
-                status.failure = format!("what keeps the process in the container was lost: {}", chain(lost));
+                status.failure =
+                    format!("the keeper of the process in the container was lost: {}", chain(lost));
                 EndedBy::Interrupted
             }
         };
@@ -316,16 +317,21 @@ fn exit_of(state: &KeeperState) -> Exit {
 }
 
 /// Stores how a process ended, durably. Returns true on success. On failure the keeper has to stay, for the next daemon.
-pub(crate) async fn finish(shared: &Shared, place: &Place, known: &Known, status: &v1::Process) -> bool {
-    let (key, place, known) = (shared.key.clone(), place.clone(), known.with(status));
-    let id = place.id;
-    let written = tokio::task::spawn_blocking(move || place.write(&key, Edition::Ended, &known)).await;
+pub(crate) async fn finish(
+    shared: &Shared,
+    files: &ProcessFiles,
+    known: &Known,
+    status: &v1::Process,
+) -> bool {
+    let (key, files, known) = (shared.key.clone(), files.clone(), known.with(status));
+    let id = files.id;
+    let written = tokio::task::spawn_blocking(move || files.write(&key, Edition::Ended, &known)).await;
     let failed = match written {
         Ok(Ok(())) => return true,
         Ok(Err(error)) => chain(&error),
         Err(error) => error.to_string(),
     };
-    tracing::error!(process = %id, error = failed, "a process's end was not kept");
+    tracing::error!(process = %id, error = failed, "the end of a process was not stored");
     false
 }
 

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use audit_service::AuditLog;
-use executor::{Kept, Lanes, leave};
+use executor::{AttachedProcess, Lanes, leave};
 use gateway::Permit;
 use identity::{CallId, RunId};
 use operations::{OpResult, Operation, Outcome, ProcessProgram, ProcessResult, Reason, ToolFailure};
 use parking_lot::Mutex;
 use refusal::{Refusal, chain};
+use runs::record::Spec;
 use runs::{Run, Runs};
 use store::allowance::{Allowance, Share};
-use store::run::Spec;
 use timestamp::{Timestamp, UnixMillis};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -24,10 +24,10 @@ use wire::v1::signal_process_request::Signal;
 use wire::worker::v1::Attach;
 
 use crate::cut::cut;
-use crate::disk::{Edition, Known, Place};
+use crate::disk::{Edition, Known, ProcessFiles};
 use crate::ended::ended_event;
-use crate::former::{Former, name};
 use crate::input::{Input, NOTHING_STARTED, Unrecorded, recording};
+use crate::leftovers::{Leftovers, name};
 use crate::output::Output;
 use crate::owner::{Owner, finish};
 use crate::process::Process;
@@ -106,11 +106,11 @@ impl Processes {
         // The bound is for both streams together.
         let most = parts.bounds.max_spool_bytes / 2;
         let known = Known::new(&process, &parts.caller.principal, &parts.caller.agent_id, until, most);
-        let place = Place::new(&self.0.shared.root, run_id, id);
-        let started = self.begin(run, lanes, &place, &known, (process, request), &parts.bounds).await;
+        let files = ProcessFiles::new(&self.0.shared.root, run_id, id);
+        let started = self.begin(run, lanes, &files, &known, (process, request), &parts.bounds).await;
         if started.is_err() {
             self.forget(run_id, id);
-            let removed = tokio::task::spawn_blocking(move || place.remove()).await;
+            let removed = tokio::task::spawn_blocking(move || files.remove()).await;
             if let Ok(Err(error)) = removed {
                 tracing::debug!(%error, "the directory of a process that did not start was not removed");
             }
@@ -143,14 +143,14 @@ impl Processes {
         &self,
         run: &Arc<Run>,
         lanes: &Lanes,
-        place: &Place,
+        files: &ProcessFiles,
         known: &Known,
         (process, request): (v1::Process, v1::ProcessRequest),
         bounds: &operations::Bounds,
     ) -> Result<(), ToolFailure> {
         let share = self.share(run).await?;
         let takes_input = process.stdin_open;
-        let (made, key, written) = (place.clone(), self.0.shared.key.clone(), known.clone());
+        let (made, key, written) = (files.clone(), self.0.shared.key.clone(), known.clone());
         let (min_free, most) = (self.0.shared.min_free, known.most);
         // Written to disk before the process is made, because the next daemon has to know where to look.
         let prepared = tokio::task::spawn_blocking(move || {
@@ -161,9 +161,9 @@ impl Processes {
         let output = prepared.await.map_err(std::io::Error::other).and_then(|output| output);
         let output = output.map_err(|error| not_kept(&error))?;
         let recorder =
-            if takes_input { Some(recording(&self.0.shared, run, place, &process, 0).await?) } else { None };
-        let kept = match lanes.keep(&name(place.id), request, bounds).await {
-            Ok(kept) => kept,
+            if takes_input { Some(recording(&self.0.shared, run, files, &process, 0).await?) } else { None };
+        let attached = match lanes.keep(&name(files.id), request, bounds).await {
+            Ok(attached) => attached,
             Err(failure) => {
                 if let Some(recorder) = recorder {
                     recorder.discard().await;
@@ -171,140 +171,145 @@ impl Processes {
                 return Err(failure);
             }
         };
-        self.own(run.clone(), place, known.clone(), process, (Arc::new(output), recorder), kept);
+        self.own(run.clone(), files, known.clone(), process, (Arc::new(output), recorder), attached);
         Ok(())
     }
 
     fn own(
         &self,
         run: Arc<Run>,
-        place: &Place,
+        files: &ProcessFiles,
         known: Known,
         mut status: v1::Process,
         (output, recorder): (Arc<Output>, Option<store::recording::Recorder>),
-        kept: Kept,
+        attached: AttachedProcess,
     ) {
-        let (link, state, held) = kept.into_parts();
+        let (link, state, held) = attached.into_parts();
         (status.stdin_bytes, status.stdin_open) = (state.stdin, state.stdin_open);
-        let (process, ends) = Process::new(place.run, place.id, status, output);
+        let (process, ends) = Process::new(files.run, files.id, status, output);
         self.insert(process.clone());
         let input = Input::new(recorder, state.stdin, state.stdin_open);
         let owner =
-            Owner { shared: self.0.shared.clone(), run, place: place.clone(), known, process, link, input };
+            Owner { shared: self.0.shared.clone(), run, files: files.clone(), known, process, link, input };
         self.0.shared.tasks.spawn(owner.own(ends, state, held));
     }
 
-    /// Reattaches the processes of a former daemon. Each goes on or is closed as interrupted.
-    pub async fn reattach(&self, former: Former) {
-        let (known, unreadable) = former.into_parts();
-        for place in unreadable {
-            let Ok(run) = self.0.shared.runs.get(place.run) else {
-                remove(place).await;
+    /// Reattaches the processes of an earlier daemon. Each goes on or is closed as interrupted.
+    pub async fn reattach(&self, leftovers: Leftovers) {
+        let (known, unreadable) = leftovers.into_parts();
+        for files in unreadable {
+            let Ok(run) = self.0.shared.runs.get(files.run) else {
+                remove(files).await;
                 continue;
             };
-            if let Err(error) = self.close_unreadable(&place, &run.spec).await {
-                tracing::error!(run = %place.run, process = %place.id, error = %chain(&error), "a process from before the restart cannot be closed");
+            if let Err(error) = self.close_unreadable(&files, &run.spec).await {
+                tracing::error!(run = %files.run, process = %files.id, error = %chain(&error), "a process from before the restart cannot be closed");
             }
         }
-        for (place, edition, known) in known {
-            if self.0.shared.runs.get(place.run).is_err() {
-                remove(place).await;
+        for (files, edition, known) in known {
+            if self.0.shared.runs.get(files.run).is_err() {
+                remove(files).await;
                 continue;
             }
-            if let Err(error) = self.reattach_one(&place, edition, known).await {
-                tracing::warn!(run = %place.run, process = %place.id, error = %chain(&error), "a process from before the restart cannot be read");
+            if let Err(error) = self.reattach_one(&files, edition, known).await {
+                tracing::warn!(run = %files.run, process = %files.id, error = %chain(&error), "a process from before the restart cannot be read");
             }
         }
     }
 
-    async fn reattach_one(&self, place: &Place, edition: Edition, known: Known) -> std::io::Result<()> {
+    async fn reattach_one(
+        &self,
+        files: &ProcessFiles,
+        edition: Edition,
+        known: Known,
+    ) -> std::io::Result<()> {
         let status = known.process()?;
         let ends = (edition == Edition::Ended).then_some([status.stdout_bytes, status.stderr_bytes]);
-        let output = self.output(place, known.most, ends).await?;
+        let output = self.output(files, known.most, ends).await?;
         if edition == Edition::Ended {
             output.settle();
-            self.insert(Process::new(place.run, place.id, status, output).0);
+            self.insert(Process::new(files.run, files.id, status, output).0);
             return Ok(());
         }
         let [stdout, stderr] = output.ends();
-        let living = self.0.shared.runs.living_run(place.run).ok();
+        let living = self.0.shared.runs.living_run(files.run).ok();
         let lanes = living.as_ref().and_then(|run| run.lanes_for_review().ok());
         if status.left_behind > 0
             && let (Some(run), Some(lanes)) = (&living, &lanes)
-            && let Some(left) = lanes.find_left(&name(place.id), status.left_behind)
+            && let Some(left) = lanes.find_left(&name(files.id), status.left_behind)
         {
             output.settle();
-            self.own_left(run.clone(), place.clone(), known, (status, output), left);
+            self.own_left(run.clone(), files.clone(), known, (status, output), left);
             return Ok(());
         }
         let found = match &lanes {
             Some(lanes) => {
-                let found = lanes.keep_on(&name(place.id), Attach { stdout, stderr }).await;
+                let found = lanes.keep_on(&name(files.id), Attach { stdout, stderr }).await;
                 found.map_err(|(lost, kill)| (chain(&lost), kill))
             }
             None => Err(("its run ended with the daemon".to_owned(), operations::KillEvidence::default())),
         };
         match (found, living) {
-            (Ok(kept), Some(run)) => {
+            (Ok(attached), Some(run)) => {
                 let recorder = if status.stdin_open {
                     let segment = UnixMillis::now().0;
-                    recording(&self.0.shared, &run, place, &status, segment).await.ok()
+                    recording(&self.0.shared, &run, files, &status, segment).await.ok()
                 } else {
                     None
                 };
-                tracing::info!(run = %place.run, process = %place.id, "process taken over after a restart");
-                self.own(run, place, known, status, (output, recorder), kept);
+                tracing::info!(run = %files.run, process = %files.id, "process taken over after a restart");
+                self.own(run, files, known, status, (output, recorder), attached);
             }
             (Ok(_), None) => {}
             (Err((why, kill)), _) => {
-                let why = format!("the daemon was restarted, and the process was not found again: {why}");
-                self.interrupted(place, &known, status, output, (why, kill)).await;
+                let why = format!("the daemon was restarted, and the process could not be reattached: {why}");
+                self.interrupted(files, &known, status, output, (why, kill)).await;
             }
         }
         Ok(())
     }
 
     /// Ends a process whose record is unreadable: only its run is known.
-    async fn close_unreadable(&self, place: &Place, run: &Spec) -> std::io::Result<()> {
+    async fn close_unreadable(&self, files: &ProcessFiles, run: &Spec) -> std::io::Result<()> {
         let status = v1::Process {
-            process_id: place.id.to_string(),
-            run_id: place.run.to_string(),
+            process_id: files.id.to_string(),
+            run_id: files.run.to_string(),
             ..Default::default()
         };
         let known = Known::new(&status, &run.principal, &run.agent_id, None, 0);
-        let output = self.output(place, known.most, None).await?;
-        let living = self.0.shared.runs.living_run(place.run).ok();
+        let output = self.output(files, known.most, None).await?;
+        let living = self.0.shared.runs.living_run(files.run).ok();
         let kill = match living.as_ref().and_then(|run| run.lanes_for_review().ok()) {
-            Some(lanes) => end_former(&lanes, &name(place.id), output.ends()).await,
+            Some(lanes) => end_leftovers(&lanes, &name(files.id), output.ends()).await,
             None => operations::KillEvidence::default(),
         };
         if let Some(run) = living.filter(|_| kill.left > 0) {
             run.fail(format!("{} processes of a process could not be ended", kill.left)).await;
         }
         let why = "the daemon was restarted and cannot read its record of the process".to_owned();
-        self.interrupted(place, &known, status, output, (why, kill)).await;
+        self.interrupted(files, &known, status, output, (why, kill)).await;
         Ok(())
     }
 
     pub(crate) async fn output(
         &self,
-        place: &Place,
+        files: &ProcessFiles,
         most: u64,
         ends: Option<[u64; 2]>,
     ) -> std::io::Result<Arc<Output>> {
         // A run that has ended stores nothing further.
-        let living = self.0.shared.runs.living_run(place.run).ok();
+        let living = self.0.shared.runs.living_run(files.run).ok();
         let allowance = living.map_or_else(|| Allowance::new(0), |run| run.allowance.clone());
-        let (place, key, min_free) = (place.clone(), self.0.shared.key.clone(), self.0.shared.min_free);
+        let (files, key, min_free) = (files.clone(), self.0.shared.key.clone(), self.0.shared.min_free);
         let output =
-            tokio::task::spawn_blocking(move || Output::open(place, key, most, min_free, &allowance, ends));
+            tokio::task::spawn_blocking(move || Output::open(files, key, most, min_free, &allowance, ends));
         Ok(Arc::new(output.await.map_err(std::io::Error::other)??))
     }
 
-    /// Closes a process that was lost with a former daemon, and has no processes left.
+    /// Closes a process that was lost with an earlier daemon, and has no processes left.
     async fn interrupted(
         &self,
-        place: &Place,
+        files: &ProcessFiles,
         known: &Known,
         mut status: v1::Process,
         output: Arc<Output>,
@@ -318,12 +323,12 @@ impl Processes {
         [status.stdout_bytes, status.stderr_bytes] = output.ends();
         status.ended_at = Some(Timestamp::now().to_wire());
         output.settle();
-        let event = ended_event(place, known, &status, None, Unrecorded::default());
+        let event = ended_event(files, known, &status, None, Unrecorded::default());
         if self.0.shared.audit.enqueue(event).await.is_err() {
-            tracing::error!(process = %place.id, "a process's end is not in the audit log");
+            tracing::error!(process = %files.id, "a process's end is not in the audit log");
         }
-        finish(&self.0.shared, place, known, &status).await;
-        self.insert(Process::new(place.run, place.id, status, output).0);
+        finish(&self.0.shared, files, known, &status).await;
+        self.insert(Process::new(files.run, files.id, status, output).0);
     }
 
     /// Returns a process of this run.
@@ -370,7 +375,7 @@ impl Processes {
             .collect()
     }
 
-    /// Reserves a slot among a run's processes. To make room, the oldest ended processes are removed with their stored output.
+    /// Reserves a slot among a run's processes. If none is free, the oldest ended process is removed with its stored output.
     pub(crate) fn enter(&self, run: RunId, id: CallId) -> Result<(), ToolFailure> {
         let mut table = self.0.table.lock();
         let of_run = table.entry(run).or_default();
@@ -437,41 +442,41 @@ impl Processes {
 /// Removes the files of an ended process that clients can no longer ask about. Blocks on the disk.
 fn remove_ended(root: &Path, old: Slot) {
     let Slot::Process(process) = old else { return };
-    match Place::new(root, process.run, process.id).remove() {
+    match ProcessFiles::new(root, process.run, process.id).remove() {
         Ok(()) => process.output.is_removed(),
-        Err(error) => tracing::warn!(%error, "what was kept of an old process was not removed"),
+        Err(error) => tracing::warn!(%error, "the files of an old process were not removed"),
     }
 }
 
 /// Removes the files of a process whose run is gone.
-async fn remove(place: Place) {
-    let removed = tokio::task::spawn_blocking(move || place.remove()).await;
+async fn remove(files: ProcessFiles) {
+    let removed = tokio::task::spawn_blocking(move || files.remove()).await;
     if let Ok(Err(error)) = removed {
         tracing::warn!(%error, "a process of a run that is gone was not removed");
     }
 }
 
-/// Ends the processes that a former daemon has started under this name.
-async fn end_former(lanes: &Lanes, name: &str, [stdout, stderr]: [u64; 2]) -> operations::KillEvidence {
-    let kept = match lanes.keep_on(name, Attach { stdout, stderr }).await {
-        Ok(kept) => kept,
+/// Ends the processes that an earlier daemon has started under this name.
+async fn end_leftovers(lanes: &Lanes, name: &str, [stdout, stderr]: [u64; 2]) -> operations::KillEvidence {
+    let attached = match lanes.keep_on(name, Attach { stdout, stderr }).await {
+        Ok(attached) => attached,
         Err((_, kill)) => return kill,
     };
-    let (mut link, _, mut held) = kept.into_parts();
+    let (mut link, _, mut held) = attached.into_parts();
     let ended = tokio::task::spawn_blocking(move || {
         let (kill, _) = held.end(false);
         (kill, held)
     });
     let Ok((kill, held)) = ended.await else { return operations::KillEvidence::default() };
     if let Err(error) = link.say(leave()).await {
-        tracing::debug!(%error, "a keeper was gone before its time");
+        tracing::debug!(%error, "a keeper ended early");
     }
     let _ = tokio::task::spawn_blocking(move || held.close()).await;
     kill
 }
 
 fn not_kept(error: &std::io::Error) -> ToolFailure {
-    tracing::error!(error = %chain(error), "a process cannot be kept on the daemon's disk");
+    tracing::error!(error = %chain(error), "a process cannot be recorded on the daemon's disk");
     ToolFailure::new(
         Reason::Internal,
         "the daemon cannot write the files of a process to its disk; nothing was started",

@@ -45,7 +45,7 @@ impl Process {
         let Some(line) = session.opening() else { return Ok(()) };
         self.tell_shell(line, false, None).await?;
         if !self.settles(session, OPENING).await {
-            let message = "the image's shell does not do what a session needs (looked for bash and sh)";
+            let message = "the image's shell lacks features that a session needs (looked for bash and sh); use an image with bash";
             return Err(ToolFailure::new(Reason::PreconditionFailed, message));
         }
         // Drops the shell's greetings, which belong to no command.
@@ -174,7 +174,7 @@ impl Process {
             Err(Over::Ended) => Ok(self.last(session)),
             Err(Over::Late) => Ok(session.take(SessionState::Running)),
             Err(Over::Cancelled) => {
-                let message = "the call was cancelled; its command goes on in the session: interrupt it, or wait for it";
+                let message = "the call was cancelled, but its command continues in the session: interrupt it, or wait for it";
                 Err(ToolFailure::new(Reason::Cancelled, message))
             }
         }

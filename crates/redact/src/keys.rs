@@ -268,7 +268,7 @@ fn element(text: &str, from: usize) -> Range<usize> {
 /// Length of the longest harmless value, in bytes. A limit is necessary to keep the search linear.
 const LONGEST_HARMLESS: usize = 100;
 
-/// Returns true if the text in the place of a secret is a reference, a placeholder, a type, or a call in source code.
+/// Returns true if the text that a secret would have is a reference, a placeholder, a type, or a call in source code.
 fn is_harmless(value: &str) -> bool {
     if value.len() > LONGEST_HARMLESS {
         return false;

@@ -1,4 +1,4 @@
-//! Finds values that the daemon was given as secrets. They are hidden because of their content, in any form and any place.
+//! Finds values that the daemon was given as secrets. They are hidden because of their content, in any form and any field.
 //!
 //! The values of an owner are hidden only in records of that owner, so that no client can blot out the records of another.
 

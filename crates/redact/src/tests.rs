@@ -167,7 +167,7 @@ fn secret(joined: &str) -> String {
 }
 
 #[test]
-fn no_secret_is_seen_again() {
+fn no_secret_is_visible_after_redaction() {
     let redactor = Redactor::default();
     let mut missed = Vec::new();
     for (around, joined) in SECRETS {
@@ -316,7 +316,7 @@ fn hostile_texts_take_linear_time() {
 }
 
 #[test]
-fn values_that_are_known_are_hidden_wherever_they_stand_until_they_are_forgotten() {
+fn known_values_are_hidden_at_any_position_until_they_are_forgotten() {
     let redactor = Redactor::default();
     let shared = redactor.clone();
     redactor.learn("run 1", ["correct horse", "correct horse battery", "short"].into_iter());

@@ -1,5 +1,4 @@
-//! The corpus: no secret is ever seen again, in any setting; what only looks like one mostly stays, and how often it does
-//! not is said.
+//! The corpus: no secret is visible in any setting, and most look-alikes stay.
 
 #![allow(clippy::unwrap_used)]
 
@@ -64,7 +63,7 @@ fn check(
 }
 
 #[test]
-fn no_token_is_seen_again_in_any_setting() {
+fn no_token_is_visible_in_any_setting() {
     let redactor = Redactor::default();
     let tokens = tokens();
     assert!(tokens.len() >= 60);
@@ -113,7 +112,7 @@ fn no_token_is_seen_again_in_any_setting() {
 }
 
 #[test]
-fn no_secret_is_seen_again_where_only_its_place_tells() {
+fn no_secret_is_visible_if_only_its_position_reveals_it() {
     let redactor = Redactor::default();
     let contexts = contexts();
     assert!(contexts.len() >= 60);

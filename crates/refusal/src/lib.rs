@@ -43,7 +43,7 @@ impl Refusal {
     /// Returns the refusal for a fault of the daemon. The error goes to the log, not to the client.
     pub fn internal(what: &str, error: &dyn fmt::Display) -> Self {
         tracing::error!(error = %error, "{what}");
-        Self::new(Reason::Internal, format!("{what}: an internal error; the daemon's log says more"))
+        Self::new(Reason::Internal, format!("{what}: an internal error; see the daemon's log"))
     }
 
     /// It goes through after this time, if nothing else comes before. Rounded up to milliseconds.

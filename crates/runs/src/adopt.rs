@@ -4,7 +4,7 @@
 //! every process that calls of the previous daemon left. A run that differs from its launch in any respect is not used.
 //!
 //! ```text
-//!  terms of today ─► directories ─► mounts ─► container as described? ─► former processes ended ─► guest ─► host worker
+//!  terms of today ─► directories ─► mounts ─► container as described? ─► old processes ended ─► guest ─► host worker
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,16 +13,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::record::{LaunchFingerprint, Layer, Linked, Ownership, Place, Record, Spec, Started};
 use containers::{
-    Boundary, ContainerCgroup, ContainerId, ContainerState, FormerEnded, Hardening, HostProcess,
-    ImageReference, Inspection, MountSlot, RunUser, UsableImage,
+    Boundary, ContainerCgroup, ContainerId, ContainerState, Hardening, HostProcess, ImageReference,
+    Inspection, LeftoversEnded, MountSlot, RunUser, UsableImage,
 };
 use executor::{Directory, GuestLane, HostWorkerLane, Lanes, sweep};
-use gateway::{Policy, Profile};
 use host_launch::Owner;
 use jail::Mount;
+use policy::{Policy, Profile};
 use refusal::chain;
-use store::run::{LaunchFingerprint, Layer, Linked, Ownership, Place, Record, Spec, Started};
 use tokio::task::block_in_place;
 
 use crate::boundary;
@@ -39,7 +39,7 @@ const WITHIN: Duration = Duration::from_secs(2);
 pub(crate) struct Adopted {
     pub(crate) lanes: Arc<Lanes>,
     pub(crate) resources: RunResources,
-    pub(crate) ended: FormerEnded,
+    pub(crate) ended: LeftoversEnded,
 }
 
 /// Reason that a run is not reattached. The run's principal reads it, so it names no path of the host.
@@ -64,7 +64,7 @@ pub(crate) fn terms(
         return Err(format!("its {above} is above what profile {} now allows", spec.profile));
     }
     if !spec.secret_env.iter().eq(secrets.keys()) {
-        return Err("the values of its secret variables are gone".to_owned());
+        return Err("the values of its secret variables are no longer stored".to_owned());
     }
     let environment = variables::environment(spec, secrets);
     if variables::refused(profile, &environment).is_some() {
@@ -143,7 +143,7 @@ impl Launcher {
         }
         let boundary = hardening.boundary;
         let ended = match boundary {
-            Boundary::HostKernel => end_former(&container, first, spared).await?,
+            Boundary::HostKernel => end_leftovers(&container, first, spared).await?,
             Boundary::OwnKernel => self.sweep(&container, user).await?,
         };
 
@@ -197,7 +197,7 @@ impl Launcher {
         let run = record.id.to_string();
         block_in_place(|| {
             let slots = slots(&parent, directories, fingerprint.warm.is_some())?;
-            let root = fingerprint.root.map(|was| self.former_root(&run, was)).transpose()?;
+            let root = fingerprint.root.map(|was| self.reattach_root(&run, was)).transpose()?;
             Ok(RunResources {
                 container: Some(container.clone()),
                 slot_directory: Some(parent.clone()),
@@ -220,9 +220,9 @@ impl Launcher {
 
     /// Ends all processes that calls of the previous daemon left in a container with its own kernel. Their number is not visible from
     /// outside.
-    async fn sweep(&self, container: &ContainerId, user: RunUser) -> Result<FormerEnded, Mismatch> {
+    async fn sweep(&self, container: &ContainerId, user: RunUser) -> Result<LeftoversEnded, Mismatch> {
         if sweep(self.engine.as_ref(), container, user).await {
-            return Ok(FormerEnded::default());
+            return Ok(LeftoversEnded::default());
         }
         Err("its background processes could not be ended".to_owned())
     }
@@ -245,7 +245,7 @@ impl Launcher {
         let workspace = self.workspace_again(record, started, fingerprint)?;
         let state = own(&self.directories.run_state(&run), fingerprint.state, "state directory")?;
         let private = own(&self.directories.private(&run), fingerprint.private, "private directory")?;
-        let was = fingerprint.log.ok_or("it was launched by a release that kept its log in another place")?;
+        let was = fingerprint.log.ok_or("it was launched by a release that kept its log at another path")?;
         let log = own(&self.directories.run_log(&run), was, "log directory")?;
         let log = Directory { is_mapped: true, ..log };
         let pkg = match (&record.spec.pkg_path, fingerprint.pkg) {
@@ -340,7 +340,11 @@ fn slots(parent: &Path, directories: &[Shown<'_>], is_warm: bool) -> Result<Vec<
     let mut slots = Vec::new();
     for shown in directories {
         let alias = shown.name;
-        let slot = if is_warm { pool::former(parent, shown) } else { MountSlot::former(&shown.slot(parent)) };
+        let slot = if is_warm {
+            pool::reattach_slot(parent, shown)
+        } else {
+            MountSlot::reattach(&shown.slot(parent))
+        };
         let slot = slot.map_err(|error| chain(&error))?;
         let slot = slot.ok_or_else(|| format!("the directory of {alias} is no longer mounted"))?;
         let there = workspace::open_own(slot.path()).map_err(|error| error.to_string())?;
@@ -397,15 +401,15 @@ fn user(
 }
 
 /// Ends the guest and all processes that calls of the previous daemon left in the container, except those that `spared` names.
-async fn end_former(
+async fn end_leftovers(
     container: &ContainerId,
     first: HostProcess,
     spared: BTreeSet<String>,
-) -> Result<FormerEnded, Mismatch> {
+) -> Result<LeftoversEnded, Mismatch> {
     let container = container.clone();
     let ended = tokio::task::spawn_blocking(move || {
         let cgroup = ContainerCgroup::of_pid(first.pid(), &container)?;
-        cgroup.end_former(&first, &spared, WITHIN)
+        cgroup.end_leftovers(&first, &spared, WITHIN)
     });
     let ended = ended.await.map_err(|error| chain(&error))?.map_err(|error| {
         tracing::error!(error = %chain(&error), "processes from before the restart cannot be ended");

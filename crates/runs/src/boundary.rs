@@ -1,9 +1,8 @@
 //! Checks for a container with its own kernel, whose processes the host cannot see.
 
 use containers::{Boundary, ContainerCgroup, ContainerId, EngineFacts, Inspection};
-use gateway::Profile;
-use gateway::policy::has_own_kernel;
 use operations::Reason;
+use policy::{Profile, has_own_kernel};
 use refusal::{Refusal, chain};
 
 /// Returns the boundary that a profile asks for.
@@ -50,7 +49,7 @@ pub(crate) fn file_server(inspection: &Inspection, container: &ContainerId) -> R
 #[expect(clippy::disallowed_methods, reason = "the host's /proc")]
 pub(crate) fn has_no_network(pid: u32) -> Result<(), String> {
     let devices = std::fs::read_to_string(format!("/proc/{pid}/net/dev"))
-        .map_err(|_| "its network cannot be looked at".to_owned())?;
+        .map_err(|_| "its network cannot be examined".to_owned())?;
     // Two lines of headings.
     let strange =
         devices.lines().skip(2).filter_map(|line| line.split_once(':')).any(|(name, _)| name.trim() != "lo");

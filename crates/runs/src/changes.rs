@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use crate::record::{Changes, Layer, Record, State, Workspace};
 use audit::{Event, Kind};
 use executor::layer;
 use host_launch::LayerSpec;
@@ -19,12 +20,12 @@ use identity::{Principal, RunId};
 use operations::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
-use store::run::{Changes, Layer, Record, State, Workspace};
 use tokio::task::block_in_place;
 use wire::v1::{AcceptRunResponse, DiffRunResponse};
 
 use crate::registry::Runs;
 use crate::remove::remove_tree;
+use crate::stored;
 use crate::workspace;
 
 /// Turn to settle the changes or the workspace of a run.
@@ -174,8 +175,7 @@ impl Runs {
         if let Some(started) = &mut record.started {
             started.layer = Some(layer);
         }
-        let kept = record.clone();
-        let stored = self.store.with(move |store| store.update_run(&kept)).await;
+        let stored = stored::update(&self.store, record).await;
         stored.map_err(|error| Refusal::internal("keeping the run", &chain(&error)))?;
         self.ended().insert(record.id, record.clone());
         self.changed(record.clone());
@@ -193,7 +193,7 @@ impl Runs {
         recorded.map(drop).map_err(|_| audit_service::Unavailable.into())
     }
 
-    /// Records a deletion. On a full disk the deletion makes room for this record.
+    /// Records a deletion. On a full disk the deletion frees space for this record.
     pub(crate) async fn tell_of_removal(
         &self,
         run: RunId,

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::record::{Record, Spec, Workspace};
 use audit::{Event, Kind};
-use gateway::Profile;
-use gateway::policy::ContainerPaths;
 use identity::{Principal, RunId};
 use jail::RootMode;
 use operations::Reason;
+use policy::{ContainerPaths, Profile};
 use refusal::{Refusal, chain};
-use store::run::{Record, Spec, Workspace};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::launch::wanted;
@@ -19,6 +18,7 @@ use crate::registry::{Runs, user_among};
 use crate::request::Parsed;
 use crate::run::Run;
 use crate::shared::Shared;
+use crate::stored;
 use crate::{task, variables};
 
 impl Runs {
@@ -81,7 +81,7 @@ impl Runs {
         let (id, inserted) = (record.id, record.clone());
         let stored = self.store.with(move |store| {
             let request = request.as_ref().map(|(id, digest)| (id.as_str(), digest.as_slice()));
-            store.insert_run_with(&inserted, request, &secrets)
+            stored::insert(store, &inserted, request, &secrets)
         });
         stored.await.map_err(|error| {
             if error.is_conflict() {
@@ -113,7 +113,10 @@ impl Runs {
 
     fn admit(&self, id: RunId, run: &Arc<Run>) -> Result<(), Refusal> {
         if self.tasks.is_closed() {
-            return Err(Refusal::new(Reason::Overloaded, "the daemon is stopping and makes no more runs"));
+            return Err(Refusal::new(
+                Reason::Overloaded,
+                "the daemon is stopping and creates no further runs; try again after its start",
+            ));
         }
         let mut living = self.living();
         if living.len() >= self.limit {

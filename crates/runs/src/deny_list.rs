@@ -1,10 +1,10 @@
 //! Workspaces that a run without a deny list may use: those that can be thrown away. An operator's own directory needs the configuration's
 //! permission.
 
-use gateway::Profile;
+use crate::record::Workspace;
 use operations::Reason;
+use policy::Profile;
 use refusal::Refusal;
-use store::run::Workspace;
 
 /// Setting for `bind` workspaces under profiles whose deny list is off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,7 +39,7 @@ impl HarnessOnBind {
 
 #[cfg(test)]
 mod tests {
-    use gateway::Policy;
+    use policy::Policy;
 
     use super::*;
 

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use crate::record::{Record, Workspace};
 use identity::RunId;
 use jail::Keeps;
-use store::run::{Record, Workspace};
 
 use crate::remove::remove_tree;
 
@@ -82,7 +82,7 @@ impl Directories {
     }
 
     /// Returns the parent of the host lane's directories of all runs.
-    pub(crate) fn privates(&self) -> PathBuf {
+    pub fn privates(&self) -> PathBuf {
         self.state.join("host-worker")
     }
 
@@ -92,8 +92,8 @@ impl Directories {
     }
 
     /// Returns the directories whose contents count against quotas. Each has one subdirectory for each run, named by the run's id.
-    pub(crate) fn counted(&self) -> [PathBuf; 4] {
-        [self.state.join("runs"), self.workspaces(), self.state.join("overlays"), self.root_layers()]
+    pub fn counted(&self) -> Vec<PathBuf> {
+        vec![self.state.join("runs"), self.workspaces(), self.state.join("overlays"), self.root_layers()]
     }
 
     /// Returns the directories that count against the quota of a live run.

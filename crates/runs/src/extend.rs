@@ -5,16 +5,17 @@
 
 use std::time::Duration;
 
+use crate::record::Record;
 use identity::RunId;
 use operations::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
-use store::run::Record;
 
 use crate::registry::Runs;
 use crate::request::duration;
 use crate::run::{Command, Extend};
 use crate::shared::Shared;
+use crate::stored;
 
 impl Runs {
     /// Gives a run a longer `ttl`, counted from READY.
@@ -52,16 +53,15 @@ impl Shared {
         let mut record = self.record.borrow().clone();
         let refused = |message: String| Err(Refusal::new(Reason::PreconditionFailed, message));
         match record.ttl() {
-            None => return refused("ttl: the run has none, so it needs no longer one".to_owned()),
+            None => return refused("ttl: the run has no ttl, so there is none to extend".to_owned()),
             Some(has) if has > ttl => {
                 let has = has.as_secs();
-                return refused(format!("ttl: the run has {has} seconds, and this would be less"));
+                return refused(format!("ttl: the run already has {has} seconds, which is longer"));
             }
             Some(has) if has == ttl => return Ok(record),
             Some(_) => record.extended = Some(ttl),
         }
-        let kept = record.clone();
-        let stored = self.runs.store.with(move |store| store.update_run(&kept)).await;
+        let stored = stored::update(&self.runs.store, &record).await;
         stored.map_err(|error| Refusal::internal("keeping the run's new ttl", &chain(&error)))?;
         self.record.send_modify(|record| record.extended = Some(ttl));
         let details = json!({ "state": record.state.as_str(), "ttl_s": ttl.as_secs(), "by": by });

@@ -15,12 +15,12 @@
 
 use std::time::Duration;
 
+use crate::record::{Held, Hold, Record, State};
 use containers::{CgroupError, Commands, ContainerCgroup, ContainerId, Engine, Group};
 use executor::Lanes;
 use identity::RunId;
 use operations::Reason;
 use refusal::{Refusal, chain};
-use store::run::{Held, Hold, Record, State};
 use timestamp::Timestamp;
 
 use crate::held::takes_no_call;

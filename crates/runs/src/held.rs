@@ -1,8 +1,8 @@
 //! Messages for a run that takes no call now: its state, or its holder and how the run continues.
 
+use crate::record::{Held, Hold, Record, State};
 use operations::Reason;
 use refusal::Refusal;
-use store::run::{Held, Hold, Record, State};
 
 /// Refuses a call, with the reason that the run's record shows.
 ///
@@ -57,14 +57,14 @@ pub(crate) fn takes_no_calls(state: State) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use crate::record::{Held, Hold, Record, State};
     use operations::Reason;
-    use store::run::{Held, Hold, Record, State};
     use timestamp::Timestamp;
 
     use super::takes_no_call;
 
     #[test]
-    fn a_refusal_names_who_holds_the_run_and_how_it_goes_on() {
+    fn a_refusal_names_the_holder_of_the_run_and_how_it_continues() {
         let held = |hold, by: Option<&str>| Held { hold, by: by.map(str::to_owned), since: Timestamp::now() };
         let operator = || held(Hold::Operator, Some("uid:7"));
         let alert = || held(Hold::Alert("a1".to_owned()), None);
@@ -83,7 +83,7 @@ mod tests {
             (State::Paused, vec![terminal()], Reason::RunNotReady, &["PAUSED", "uid:7", "session s1"]),
             (State::Paused, vec![approval()], Reason::AwaitingApproval, &["approval p1"]),
         ] {
-            let refused = takes_no_call(&Record { state, holds, ..store::testing::record() });
+            let refused = takes_no_call(&Record { state, holds, ..crate::testing::record() });
             assert_eq!(refused.reason, reason, "{}", refused.message);
             assert!(parts.iter().all(|part| refused.message.contains(part)), "{}", refused.message);
         }

@@ -59,7 +59,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn unrenewed_lease_expires_for_good() {
+    fn unrenewed_lease_expires_permanently() {
         let start = Instant::now();
         let lease = Lease::new(10 * SECOND, start);
         assert!(lease.renew(start + 9 * SECOND));

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use containers::{ContainerId, ContainerListing, FormerEnded, LABEL_INSTANCE};
+use containers::{ContainerId, ContainerListing, LABEL_INSTANCE, LeftoversEnded};
 use identity::RunId;
 use refusal::chain;
 use tokio::sync::Semaphore;
@@ -33,8 +33,7 @@ impl Runs {
             let Some(run) = made_as(&container) else {
                 tracing::warn!(
                     container = container.name,
-                    "not removing a container that has this daemon's label, but a name that the daemon \
-                     never gives"
+                    "a container has this daemon's label but a foreign name, and is not removed"
                 );
                 continue;
             };
@@ -96,7 +95,7 @@ impl Runs {
     }
 
     /// Removes the layers of the writable roots of all runs except `kept`. A layer ends with its run.
-    pub(crate) async fn remove_roots(&self, kept: &BTreeMap<RunId, FormerEnded>) {
+    pub(crate) async fn remove_roots(&self, kept: &BTreeMap<RunId, LeftoversEnded>) {
         let layers = self.launcher.directories.root_layers();
         for layer in std::fs::read_dir(layers).into_iter().flatten().flatten() {
             let run = layer.file_name().to_str().and_then(|name| RunId::parse(name).ok());

@@ -7,13 +7,13 @@
 use std::os::fd::AsFd as _;
 use std::path::{Component, Path, PathBuf};
 
+use crate::record::{Linked, Place};
 use executor::{Directory, LinkedRepository, layer};
 use host_launch::Owner;
 use identity::Principal;
 use operations::Reason;
 use refusal::Refusal;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
-use store::run::{Linked, Place};
 
 use crate::workspace::{Purpose, Roots};
 

@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use crate::record::Ownership;
 use containers::{
     Boundary, EtcFiles, Hardening, HostUser, IdMap, MountError, MountSlot, MountSpec, Propagation, RunUser,
     UserMap,
@@ -13,7 +14,6 @@ use operations::Reason;
 use refusal::{Refusal, chain};
 use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, StatVfsMountFlags};
 use rustix::io::Errno;
-use store::run::Ownership;
 
 use crate::linked::InPlace;
 use crate::resources::RunResources;
@@ -228,7 +228,7 @@ pub(crate) fn arrived(
         Err(Refusal::new(
             Reason::EngineUnavailable,
             format!(
-                "the engine shows something else than was mounted at {name}: state_dir must be a shared mount at the same path for the engine; see deploy/README.md"
+                "the engine does not show the directory that was mounted at {name}: state_dir must be a shared mount at the same path for the engine; see deploy/README.md"
             ),
         ))
     };

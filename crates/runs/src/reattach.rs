@@ -18,12 +18,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use containers::{FormerEnded, KillMethod};
-use gateway::Policy;
+use crate::record::{EndCause, Record, State};
+use containers::{KillMethod, LeftoversEnded};
 use identity::{CallId, RunId};
+use policy::Policy;
 use refusal::chain;
 use serde_json::json;
-use store::run::{EndCause, Record, State};
 use timestamp::{Timestamp, micros};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
@@ -35,6 +35,7 @@ use crate::registry::Runs;
 use crate::remove::remove_tree;
 use crate::run::Run;
 use crate::shared::Shared;
+use crate::stored;
 use crate::task;
 
 /// Runs that are checked, or containers that are removed, at the same time.
@@ -53,12 +54,12 @@ const UNANSWERED: &str = "the engine does not answer for its container";
 
 /// Runs that were reattached, and the processes that were ended in each.
 #[derive(Default)]
-pub struct TakenOver(BTreeMap<RunId, FormerEnded>);
+pub struct TakenOver(BTreeMap<RunId, LeftoversEnded>);
 
 impl TakenOver {
     /// Returns a value for runs in which no process had to be ended.
     pub fn of(runs: impl IntoIterator<Item = RunId>) -> Self {
-        Self(runs.into_iter().map(|run| (run, FormerEnded::default())).collect())
+        Self(runs.into_iter().map(|run| (run, LeftoversEnded::default())).collect())
     }
 
     /// Returns true if the run was reattached.
@@ -93,7 +94,7 @@ fn method(how: KillMethod) -> &'static str {
 }
 
 /// Returns the processes that were ended in a run that was reattached.
-fn evidence(ended: &FormerEnded) -> serde_json::Value {
+fn evidence(ended: &LeftoversEnded) -> serde_json::Value {
     let in_leaves: u32 = ended.leaves.iter().map(|leaf| leaf.evidence.ended).sum();
     let named = ended.leaves.iter().take(NAMED);
     let took: Duration = ended.leaves.iter().map(|leaf| leaf.evidence.took).sum();
@@ -118,23 +119,23 @@ enum End {
 }
 
 impl Runs {
-    /// Reattaches the runs of `former` that can be reattached, and removes all others. None of them is in the tables yet.
+    /// Reattaches the runs of `earlier` that can be reattached, and removes all others. None of them is in the tables yet.
     ///
     /// `used` has the time of each run's last use, if it is known. `processes` names the cgroups of processes that outlive a daemon.
     pub async fn take_over(
         self: &Arc<Self>,
-        former: Vec<Record>,
+        earlier: Vec<Record>,
         policy: &Policy,
         used: &BTreeMap<RunId, Timestamp>,
         mut processes: BTreeMap<RunId, BTreeSet<String>>,
     ) -> anyhow::Result<TakenOver> {
-        let count = former.len();
+        let count = earlier.len();
         if count > 0 {
-            tracing::info!(runs = count, "looking at the runs of the former daemon");
+            tracing::info!(runs = count, "reattaching the runs of the previous daemon");
         }
         let slots = Arc::new(Semaphore::new(AT_ONCE));
         let (mut looks, mut pending) = (JoinSet::new(), HashMap::new());
-        for record in former {
+        for record in earlier {
             let (runs, slots) = (self.clone(), slots.clone());
             let spared = processes.remove(&record.id).unwrap_or_default();
             let idle = idle(&record, used);
@@ -232,16 +233,17 @@ impl Runs {
         if let Some(failure) = &record.failure {
             details["failure"] = failure.as_str().into();
         }
-        let (kept, event) = (record.clone(), record.event(details));
+        let event = record.event(details);
         let stored = if unmade {
             tracing::warn!(run = %record.id, "a run whose creation was not finished before the restart is removed");
             let run = record.id.to_string();
             remove_tree(self.launcher.directories.run_state(&run)).await;
             remove_tree(self.launcher.directories.run_log(&run)).await;
             remove_tree(self.launcher.directories.private(&run)).await;
-            self.store.with(move |store| store.delete_run(kept.id)).await
+            let id = record.id;
+            self.store.with(move |store| store.delete_run(id)).await
         } else {
-            self.store.with(move |store| store.update_run(&kept)).await
+            stored::update(&self.store, &record).await
         };
         stored.map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
         if self.audit.enqueue(event).await.is_err() {
@@ -282,7 +284,7 @@ impl Runs {
         match taken.map_err(std::io::Error::other).and_then(|taken| taken) {
             Ok(bytes) => run.allowance.enter(bytes),
             Err(error) => {
-                tracing::error!(run = %id, error = %chain(&error), "the recordings of a run cannot be counted: it records nothing more");
+                tracing::error!(run = %id, error = %chain(&error), "the recordings of a run cannot be counted: it records no further input or output");
                 run.allowance.enter(run.allowance.most());
             }
         }

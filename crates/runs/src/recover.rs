@@ -12,13 +12,13 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
+use crate::record::{Changes, Record};
 use executor::launcher;
 use host_launch::{HostWorkerSpec, Owner};
 use identity::RunId;
 use jail::Private;
 use refusal::chain;
 use rustix::fs::{Mode, OFlags};
-use store::run::{Changes, Record};
 
 use crate::directories::Directories;
 use crate::launch::source;

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::record::{Kept, Record, Spec, State, Workspace};
 use audit_service::AuditLog;
-use gateway::Gateway;
 use identity::{DeletedTokens, Principal, RunId, run_of_token};
 use operations::Reason;
 use parking_lot::{Mutex, MutexGuard};
+use policy::InForce;
 use refusal::{Refusal, chain};
 use store::Store;
-use store::run::{Kept, Record, Spec, State, Workspace};
 use store::spool::Spool;
 use tokio::sync::{Notify, Semaphore, broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -22,6 +22,7 @@ use crate::launch::Launcher;
 use crate::remove::remove_tree;
 use crate::run::{Command, Run};
 use crate::shown_token::ShownToken;
+use crate::stored;
 
 /// Changes of state that a slow watcher may miss before it has to list the runs again.
 const CHANGES: usize = 1_024;
@@ -93,11 +94,11 @@ impl Runs {
         spool: Arc<Spool>,
         bounds: RunBounds,
     ) -> Result<(Self, Vec<Record>), store::StoreError> {
-        let mut former = Vec::new();
+        let mut earlier = Vec::new();
         let mut ended = BTreeMap::new();
         let mut kept: BTreeMap<_, _> =
-            store.workspaces()?.into_iter().map(|workspace| (workspace.id, workspace)).collect();
-        for record in store.runs()? {
+            stored::workspaces(&store)?.into_iter().map(|workspace| (workspace.id, workspace)).collect();
+        for record in stored::all(&store)? {
             if !record.state.has_ended() && record.started.is_none() {
                 // The run was not completely made, and never used.
                 launcher.directories.remove_workspace(record.id).await;
@@ -113,13 +114,13 @@ impl Runs {
                 && !kept.contains_key(&record.id)
                 && launcher.directories.workspace(&record.id.to_string()).is_dir()
             {
-                store.insert_workspace(&workspace)?;
+                stored::insert_workspace(&store, &workspace)?;
                 kept.insert(record.id, workspace);
             }
             if record.state.has_ended() {
                 ended.insert(record.id, record);
             } else {
-                former.push(record);
+                earlier.push(record);
             }
         }
         let runs = Self {
@@ -140,14 +141,14 @@ impl Runs {
             gone: Notify::new(),
             max_ttl: bounds.max_ttl,
         };
-        Ok((runs, former))
+        Ok((runs, earlier))
     }
 
     /// Keeps the pool of warm containers until the daemon stops.
-    pub fn keep_pool(self: &Arc<Self>, gateway: Arc<Gateway>, stop: CancellationToken) {
+    pub fn keep_pool(self: &Arc<Self>, in_force: InForce, stop: CancellationToken) {
         let runs = self.clone();
         let is_busy = move || runs.living().values().any(|run| run.is_waited_for());
-        self.tasks.spawn(self.launcher.clone().keep_pool(gateway, is_busy, stop));
+        self.tasks.spawn(self.launcher.clone().keep_pool(in_force, is_busy, stop));
     }
 
     /// Waits until a run is gone. Several that go before the next wait count as one.
@@ -246,8 +247,8 @@ impl Runs {
 
     /// Returns true if this was the token of a run that has ended, or that was deleted or got another token lately.
     ///
-    /// A former token grants no access, and its use is no attack: MCP clients and the daemon's own endpoint for them do so.
-    pub fn is_former_token(&self, token: &str) -> bool {
+    /// A retired token grants no access, and its use is no attack: MCP clients and the daemon's own endpoint for them do so.
+    pub fn is_retired_token(&self, token: &str) -> bool {
         let hash = run_of_token(token)
             .and_then(|id| self.ended().get(&id).and_then(|record| record.token().cloned()));
         hash.is_some_and(|hash| hash.is_of(token)) || self.deleted_tokens.has(token)
@@ -327,7 +328,7 @@ impl Runs {
         self.spool.remove_run(id).await;
         let deleted = self.store.with(move |store| store.delete_run(id)).await;
         deleted.map_err(|error| Refusal::internal("forgetting the run", &chain(&error)))?;
-        // This order ensures that the token is always in at least one of the two places.
+        // This order ensures that the token is always in at least one of the two tables.
         self.deleted_tokens.keep(record.token().cloned());
         self.audit.redactor().forget(&run);
         self.ended().remove(&id);

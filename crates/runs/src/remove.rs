@@ -121,7 +121,7 @@ mod tests {
     use super::{OPEN, remove};
 
     #[test]
-    fn a_tree_deeper_than_any_stack_goes_and_what_links_point_to_stays() {
+    fn a_tree_deeper_than_any_stack_is_removed_and_link_targets_stay() {
         let place = tempfile::tempdir().unwrap();
         let outside = place.path().join("outside");
         std::fs::create_dir(&outside).unwrap();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn c4_directories_that_the_agent_has_closed_go_and_those_that_links_point_to_keep_their_modes() {
+    fn c4_closed_directories_are_removed_and_link_targets_keep_their_modes() {
         let place = tempfile::tempdir().unwrap();
         let outside = place.path().join("outside");
         std::fs::create_dir(&outside).unwrap();

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::record::{Limits, Spec, Workspace};
 use containers::MountSpec;
-use gateway::{Policy, Profile};
 use identity::{Principal, RunId};
 use jail::RootMode;
 use operations::Reason;
+use policy::{Policy, Profile};
 use redact::Redactor;
 use refusal::Refusal;
-use store::run::{Limits, Spec, Workspace};
 use timestamp::duration_from_wire;
 use wire::v1;
 
@@ -146,7 +146,7 @@ pub fn hide_secrets(request: &mut v1::CreateRunRequest, redactor: &Redactor) -> 
     let secrets = request.secret_env.keys().map(|name| ("secret_env", name));
     for (field, name) in labels.chain(secrets).chain([("agent_id", &request.agent_id)]) {
         if redactor.whole(name).1 > 0 {
-            let message = "a name looks like a secret; names are kept and shown, so choose another one";
+            let message = "a name looks like a secret; names are stored and shown, so choose another one";
             return Err(Refusal::invalid(field, message));
         }
     }

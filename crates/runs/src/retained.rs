@@ -4,18 +4,19 @@
 
 use std::collections::BTreeMap;
 
+use crate::record::{Kept, Record, Workspace};
 use executor::layer;
 use identity::{Principal, RunId};
 use operations::Reason;
 use parking_lot::MutexGuard;
 use refusal::{Refusal, chain};
 use serde_json::json;
-use store::run::{Kept, Record, Workspace};
 use tokio::task::block_in_place;
 use wire::v1;
 
 use crate::registry::Runs;
 use crate::remove::remove_tree;
+use crate::stored;
 use crate::workspace;
 
 impl Runs {
@@ -91,7 +92,7 @@ impl Runs {
     pub(crate) async fn keep_workspace(&self, record: &Record) -> Result<(), Refusal> {
         let Some(kept) = Kept::of(record) else { return Ok(()) };
         let stored = kept.clone();
-        let stored = self.store.with(move |store| store.insert_workspace(&stored)).await;
+        let stored = self.store.with(move |store| stored::insert_workspace(store, &stored)).await;
         stored.map_err(|error| Refusal::internal("keeping the workspace", &chain(&error)))?;
         self.kept().insert(kept.id, kept);
         Ok(())

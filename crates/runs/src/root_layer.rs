@@ -12,13 +12,13 @@ use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use crate::record::Place;
 use containers::{GROUP_PATH, HostUser, MountError, MountSlot, MountSpec, PASSWD_PATH, host_files};
 use host_launch::Owner;
 use operations::Reason;
 use refusal::Refusal;
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, StatVfsMountFlags, Uid};
 use rustix::io::Errno;
-use store::run::Place;
 use tokio::task::block_in_place;
 
 /// Most top directories of a root. No image has so many.
@@ -104,9 +104,7 @@ impl RootLayer {
             if !is_same || !flags.contains(StatVfsMountFlags::NOSUID | StatVfsMountFlags::NODEV) {
                 return Err(Refusal::new(
                     Reason::EngineUnavailable,
-                    format!(
-                        "the engine shows something else than the run's root at /{name}; see deploy/README.md"
-                    ),
+                    format!("the engine does not show the run's root at /{name}; see deploy/README.md"),
                 ));
             }
         }

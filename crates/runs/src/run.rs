@@ -4,20 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use crate::record::{Held, Hold, Record, Spec, State, Workspace};
+use disk_quotas::Account;
 use executor::Lanes;
-use gateway::RunScope;
 use identity::TokenHash;
 use operations::{Operation, Reason};
 use parking_lot::{Mutex, RwLock};
+use policy::RunScope;
 use refusal::Refusal;
 use store::allowance::Allowance;
-use store::run::{Held, Hold, Record, Spec, State, Workspace};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::held::{takes_no_call, takes_no_calls};
 use crate::lease::Lease;
-use crate::quota::Account;
 
 /// A run, as all code except its task sees it.
 pub struct Run {
@@ -233,6 +233,15 @@ impl Run {
     pub async fn resumed_but_for_approvals(&self) {
         let mut record = self.record.clone();
         let _ = record.wait_for(|record| !is_held_totally(record)).await;
+    }
+
+    /// Returns the approvals for which the run is frozen.
+    pub fn awaited_approvals(&self) -> Vec<String> {
+        let ids = self.record().holds.into_iter().filter_map(|held| match held.hold {
+            Hold::Approval(id) => Some(id),
+            Hold::Operator | Hold::Alert(_) | Hold::Terminal(_) => None,
+        });
+        ids.collect()
     }
 
     /// Returns true if anything except calls that wait for their approval holds the run.

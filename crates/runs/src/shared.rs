@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
+use crate::record::{Held, Record, State};
 use executor::Lanes;
 use parking_lot::RwLock;
 use refusal::chain;
 use serde_json::json;
-use store::run::{Held, Record, State};
 use timestamp::Timestamp;
 use tokio::sync::{mpsc, watch};
 
 use crate::registry::Runs;
 use crate::run::{Command, Run};
+use crate::stored;
 
 /// State that a run's task works with.
 pub(crate) struct Shared {
@@ -71,8 +72,7 @@ impl Shared {
     }
 
     async fn keep(&self, record: &Record, details: serde_json::Value) {
-        let kept = record.clone();
-        if let Err(error) = self.runs.store.with(move |store| store.update_run(&kept)).await {
+        if let Err(error) = stored::update(&self.runs.store, record).await {
             tracing::error!(run = %record.id, error = %chain(&error), "a run's state was not kept");
         }
         self.tell(record, details).await;

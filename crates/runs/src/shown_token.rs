@@ -1,7 +1,7 @@
 //! A token that a client has shown, while it is valid for its run.
 
+use crate::record::Record;
 use identity::{RunId, TokenHash};
-use store::run::Record;
 use tokio::sync::watch;
 
 use crate::run::Run;

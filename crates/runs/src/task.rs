@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::record::{EndCause, Record, State};
 use audit::{Event, Kind};
 use containers::ContainerId;
 use executor::{Lanes, Loss};
@@ -13,7 +14,6 @@ use identity::Principal;
 use operations::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
-use store::run::{EndCause, Record, State};
 use timestamp::Timestamp;
 use tokio::sync::oneshot;
 

@@ -3,14 +3,15 @@
 //! The run's task answers, and the same task ends the run. So either the new token is valid for a live run, stored and recorded, or the
 //! answer says that the run has ended.
 
+use crate::record::Record;
 use identity::{RunId, issue_token};
 use refusal::{Refusal, chain};
 use serde_json::json;
-use store::run::Record;
 
 use crate::registry::Runs;
 use crate::run::{Command, NewToken};
 use crate::shared::Shared;
+use crate::stored;
 
 impl Runs {
     /// Makes a token for a live run. Its previous token is no longer valid.
@@ -28,9 +29,7 @@ impl Shared {
         let mut record = self.record.borrow().clone();
         let before = record.token().cloned();
         record.issued = Some(hash.clone());
-        let kept = record.clone();
-        let stored = self.runs.store.with(move |store| store.update_run(&kept)).await;
-        if let Err(error) = stored {
+        if let Err(error) = stored::update(&self.runs.store, &record).await {
             let _ = done.send(Err(Refusal::internal("keeping the run's token", &chain(&error))));
             return;
         }

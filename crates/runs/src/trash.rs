@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_come_in_pages_and_contents_in_pieces() {
+    fn entries_are_paged_and_contents_sent_in_pieces() {
         let scene = Scene::new();
         for entry in ["9-1-0", "10-1-0", "10-1-1", "10-2-0"] {
             scene.put(entry, "@project/a", "content");

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use gateway::Profile;
+use crate::record::Spec;
 use operations::{Environment, Reason};
+use policy::Profile;
 use refusal::Refusal;
-use store::run::Spec;
 
 /// Checks the limits of the variables in a request, each kind alone and both together.
 pub(crate) fn parse(

@@ -29,7 +29,7 @@ pub fn secret() -> [u8; KEY_BYTES] {
 
 /// Reason why a sealed value cannot be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("it was sealed by another version, under another key or for another place, or it is damaged")]
+#[error("it was sealed by another version, under another key or for another value, or it is damaged")]
 pub struct Broken;
 
 /// Reason why nothing could be sealed: the cipher takes no message of this length.
@@ -37,7 +37,7 @@ pub struct Broken;
 #[error("a message of {0} bytes cannot be encrypted")]
 pub struct TooLong(usize);
 
-/// Seals values, each for one place. The daemon has one.
+/// Seals values, each for one context. The daemon has one.
 pub struct Seal {
     values: Cipher,
     fingerprints: Hmac<Sha256>,
@@ -75,17 +75,17 @@ impl Seal {
         mac.finalize().into_bytes().into()
     }
 
-    /// Encrypts `plain`. It opens only under the same `place`, which says what it is and whose, such as `call ID`.
-    pub fn seal(&self, place: &str, plain: &[u8]) -> Result<Vec<u8>, TooLong> {
+    /// Encrypts `plain`. It opens only under the same `context`, which names the kind of the value and its owner, such as `call ID`.
+    pub fn seal(&self, context: &str, plain: &[u8]) -> Result<Vec<u8>, TooLong> {
         let mut sealed = vec![VERSION];
-        self.values.encrypt(&associated(0, true, place), plain, &mut sealed)?;
+        self.values.encrypt(&associated(0, true, context), plain, &mut sealed)?;
         Ok(sealed)
     }
 
-    /// Decrypts a value that was sealed for this `place`.
-    pub fn unseal(&self, place: &str, sealed: &[u8]) -> Result<Vec<u8>, Broken> {
+    /// Decrypts a value that was sealed for this `context`.
+    pub fn unseal(&self, context: &str, sealed: &[u8]) -> Result<Vec<u8>, Broken> {
         let sealed = sealed.strip_prefix(&[VERSION]).ok_or(Broken)?;
-        self.values.decrypt(&associated(0, true, place), sealed)
+        self.values.decrypt(&associated(0, true, context), sealed)
     }
 }
 
@@ -120,9 +120,9 @@ impl Cipher {
     }
 }
 
-/// Returns the associated data of piece `number` of `place`. All but the last field have a fixed length.
-fn associated(number: u64, is_last: bool, place: &str) -> Vec<u8> {
-    [&[VERSION, u8::from(is_last)][..], &number.to_be_bytes(), place.as_bytes()].concat()
+/// Returns the associated data of piece `number` of `context`. All but the last field have a fixed length.
+fn associated(number: u64, is_last: bool, context: &str) -> Vec<u8> {
+    [&[VERSION, u8::from(is_last)][..], &number.to_be_bytes(), context.as_bytes()].concat()
 }
 
 /// Derives a key. `kind` is one of three words of this file without a colon, so that no two purposes have the same info.
@@ -164,7 +164,7 @@ mod tests {
     use super::Seal;
 
     #[test]
-    fn sealed_values_open_only_in_their_place_after_a_restart() {
+    fn sealed_values_open_only_in_their_context_after_a_restart() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("seal.key");
         let seal = Seal::open(&path).unwrap();
@@ -184,7 +184,7 @@ mod tests {
         }
         let other = Seal::open(&directory.path().join("other.key")).unwrap();
         assert!(other.unseal("call 1", &closed).is_err());
-        assert!(seal.unseal("call 1", &closed[1..]).is_err(), "the form of a former version");
+        assert!(seal.unseal("call 1", &closed[1..]).is_err(), "the form of an earlier version");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ┌─────────┬──────┬───────┬────────────────────┬─────┐  one piece: a block of the disk
-//! │ version │ last │ nonce │ ciphertext ≤ PIECE │ tag │  associated: version, last, number, place
+//! │ version │ last │ nonce │ ciphertext ≤ PIECE │ tag │  associated: version, last, number, context
 //! └─────────┴──────┴───────┴────────────────────┴─────┘
 //! ```
 //!
@@ -73,13 +73,13 @@ impl StreamKey {
 
     /// Appends `data` as far as the disk takes it, and returns the bytes that it took. After an error `tail` and the file
     /// agree, if the disk still takes anything.
-    pub fn append(&self, place: &str, file: &File, tail: &mut Tail, data: &[u8]) -> (u64, io::Result<()>) {
+    pub fn append(&self, context: &str, file: &File, tail: &mut Tail, data: &[u8]) -> (u64, io::Result<()>) {
         let before = tail.length();
-        let result = self.try_append(place, file, tail, data);
+        let result = self.try_append(context, file, tail, data);
         (tail.length().saturating_sub(before), result)
     }
 
-    fn try_append(&self, place: &str, file: &File, tail: &mut Tail, data: &[u8]) -> io::Result<()> {
+    fn try_append(&self, context: &str, file: &File, tail: &mut Tail, data: &[u8]) -> io::Result<()> {
         let is_full = tail.plain.len() == PIECE_BYTES;
         let from = tail.number + u64::from(is_full);
         let first = if is_full { Vec::new() } else { tail.plain.clone() };
@@ -93,7 +93,7 @@ impl StreamKey {
             let (now, later) = rest.split_at(rest.len().min(PIECE_BYTES - next.plain.len()));
             next.plain.extend_from_slice(now);
             rest = later;
-            self.seal(place, next.number, false, &next.plain, &mut sealed)?;
+            self.seal(context, next.number, false, &next.plain, &mut sealed)?;
         }
         let (written, result) = write(file, &sealed, from * BLOCK);
         if result.is_ok() {
@@ -107,30 +107,30 @@ impl StreamKey {
             let plain = plain.get(last * PIECE_BYTES..whole * PIECE_BYTES).unwrap_or_default().to_vec();
             *tail = Tail { number: from + last as u64, plain };
         }
-        self.write_tail(place, file, tail, false)?;
+        self.write_tail(context, file, tail, false)?;
         result
     }
 
     /// Marks the last piece as such. The caller appends no piece afterwards.
-    pub fn end(&self, place: &str, file: &File, tail: &Tail) -> io::Result<()> {
-        self.write_tail(place, file, tail, true)
+    pub fn end(&self, context: &str, file: &File, tail: &Tail) -> io::Result<()> {
+        self.write_tail(context, file, tail, true)
     }
 
-    fn write_tail(&self, place: &str, file: &File, tail: &Tail, is_last: bool) -> io::Result<()> {
+    fn write_tail(&self, context: &str, file: &File, tail: &Tail, is_last: bool) -> io::Result<()> {
         let mut sealed = Vec::with_capacity(BLOCK_BYTES);
         if !tail.plain.is_empty() {
-            self.seal(place, tail.number, is_last, &tail.plain, &mut sealed)?;
+            self.seal(context, tail.number, is_last, &tail.plain, &mut sealed)?;
         }
         file.set_len(sealed_length(tail.length()))?;
         file.write_all_at(&sealed, tail.number * BLOCK)
     }
 
     /// Finds the end of a stream whose writer was lost, and cuts off a last piece that was not written whole.
-    pub fn resume(&self, place: &str, file: &File) -> io::Result<Tail> {
+    pub fn resume(&self, context: &str, file: &File) -> io::Result<Tail> {
         let length = plain_length(file.metadata()?.len());
         let mut number = length.div_ceil(PIECE);
         while let Some(last) = number.checked_sub(1) {
-            if let Ok((plain, _)) = self.read_piece(place, file, last)? {
+            if let Ok((plain, _)) = self.read_piece(context, file, last)? {
                 let tail = Tail { number: last, plain };
                 file.set_len(sealed_length(tail.length()))?;
                 return Ok(tail);
@@ -143,10 +143,10 @@ impl StreamKey {
 
     /// Reads at most `most` bytes from `offset` on. The caller keeps the writer off meanwhile.
     ///
-    /// A piece that was changed, or moved from another number, place or key, is [`ErrorKind::InvalidData`]. A tail that
+    /// A piece that was changed, or moved from another number, context or key, is [`ErrorKind::InvalidData`]. A tail that
     /// does not open and does not claim to be the last piece was not written whole, and is left out.
-    pub fn read(&self, place: &str, file: &File, offset: u64, most: usize) -> io::Result<Read> {
-        let Some((last, mut tail, ended)) = self.find_tail(place, file)? else {
+    pub fn read(&self, context: &str, file: &File, offset: u64, most: usize) -> io::Result<Read> {
+        let Some((last, mut tail, ended)) = self.find_tail(context, file)? else {
             return Ok(Read { data: Vec::new(), length: 0, ended: false });
         };
         let length = last * PIECE + tail.len() as u64;
@@ -158,7 +158,7 @@ impl StreamKey {
             let plain = if number == last {
                 std::mem::take(&mut tail)
             } else {
-                match self.read_piece(place, file, number)? {
+                match self.read_piece(context, file, number)? {
                     // Only the tail may be short or marked.
                     Ok((plain, false)) if plain.len() == PIECE_BYTES => plain,
                     _ => return Err(damaged()),
@@ -173,31 +173,31 @@ impl StreamKey {
     }
 
     /// Number, content and mark of the tail.
-    fn find_tail(&self, place: &str, file: &File) -> io::Result<Option<(u64, Vec<u8>, bool)>> {
+    fn find_tail(&self, context: &str, file: &File) -> io::Result<Option<(u64, Vec<u8>, bool)>> {
         let pieces = plain_length(file.metadata()?.len()).div_ceil(PIECE);
         let Some(last) = pieces.checked_sub(1) else { return Ok(None) };
-        match self.read_piece(place, file, last)? {
+        match self.read_piece(context, file, last)? {
             Ok((plain, ended)) => return Ok(Some((last, plain, ended))),
             Err(true) => return Err(damaged()),
             Err(false) => {}
         }
         let Some(before) = last.checked_sub(1) else { return Ok(None) };
-        match self.read_piece(place, file, before)? {
+        match self.read_piece(context, file, before)? {
             Ok((plain, false)) => Ok(Some((before, plain, false))),
             _ => Err(damaged()),
         }
     }
 
     /// Encrypts a whole content, which is read and replaced as one.
-    pub fn seal_whole(&self, place: &str, plain: &[u8]) -> io::Result<Vec<u8>> {
+    pub fn seal_whole(&self, context: &str, plain: &[u8]) -> io::Result<Vec<u8>> {
         let mut sealed = Vec::with_capacity(plain.len() + OVERHEAD);
-        self.seal(place, 0, true, plain, &mut sealed)?;
+        self.seal(context, 0, true, plain, &mut sealed)?;
         Ok(sealed)
     }
 
     /// Decrypts a whole content.
-    pub fn unseal_whole(&self, place: &str, sealed: &[u8]) -> Result<Vec<u8>, Broken> {
-        match self.unseal(place, 0, sealed) {
+    pub fn unseal_whole(&self, context: &str, sealed: &[u8]) -> Result<Vec<u8>, Broken> {
+        match self.unseal(context, 0, sealed) {
             Ok((plain, true)) => Ok(plain),
             _ => Err(Broken),
         }
@@ -205,28 +205,33 @@ impl StreamKey {
 
     fn seal(
         &self,
-        place: &str,
+        context: &str,
         number: u64,
         is_last: bool,
         plain: &[u8],
         to: &mut Vec<u8>,
     ) -> io::Result<()> {
         to.extend_from_slice(&[VERSION, u8::from(is_last)]);
-        let sealed = self.0.encrypt(&associated(number, is_last, place), plain, to);
+        let sealed = self.0.encrypt(&associated(number, is_last, context), plain, to);
         sealed.map_err(|error| io::Error::new(ErrorKind::FileTooLarge, error))
     }
 
-    fn unseal(&self, place: &str, number: u64, sealed: &[u8]) -> Result<(Vec<u8>, bool), Broken> {
+    fn unseal(&self, context: &str, number: u64, sealed: &[u8]) -> Result<(Vec<u8>, bool), Broken> {
         let (&[version, mark], sealed) = sealed.split_first_chunk::<HEADER>().ok_or(Broken)?;
         if version != VERSION || mark > 1 {
             return Err(Broken);
         }
         let is_last = mark == 1;
-        Ok((self.0.decrypt(&associated(number, is_last, place), sealed)?, is_last))
+        Ok((self.0.decrypt(&associated(number, is_last, context), sealed)?, is_last))
     }
 
     /// Reads one piece: its content and its mark or, where it does not open, only its claim of being the last.
-    fn read_piece(&self, place: &str, file: &File, number: u64) -> io::Result<Result<(Vec<u8>, bool), bool>> {
+    fn read_piece(
+        &self,
+        context: &str,
+        file: &File,
+        number: u64,
+    ) -> io::Result<Result<(Vec<u8>, bool), bool>> {
         let mut sealed = vec![0; BLOCK_BYTES];
         let mut filled = 0;
         while let Some(rest) = sealed.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -239,7 +244,7 @@ impl StreamKey {
         }
         sealed.truncate(filled);
         let claims_to_be_last = sealed.get(1).is_some_and(|mark| *mark != 0);
-        Ok(self.unseal(place, number, &sealed).map_err(|_| claims_to_be_last))
+        Ok(self.unseal(context, number, &sealed).map_err(|_| claims_to_be_last))
     }
 }
 

@@ -128,7 +128,7 @@ mod tests {
     const KIB: u64 = 1024;
 
     #[test]
-    fn output_leaves_room_for_starts_and_both_leave_room_for_recordings() {
+    fn output_leaves_space_for_starts_and_both_leave_space_for_recordings() {
         let allowance = Allowance::new(64 * KIB);
         assert!(allowance.take(Purpose::Output, 48 * KIB));
         assert!(!allowance.take(Purpose::Output, 1));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn all_or_nothing_is_taken_and_odd_sizes_overflow_nothing() {
+    fn a_share_is_taken_completely_or_not_and_odd_sizes_do_not_overflow() {
         let allowance = Allowance::new(u64::MAX);
         assert!(!allowance.take(Purpose::Output, u64::MAX));
         assert!(allowance.take(Purpose::Recording, u64::MAX) && !allowance.take(Purpose::Recording, 1));
@@ -152,7 +152,7 @@ mod tests {
         let small = Allowance::new(8);
         assert!(!small.take(Purpose::Recording, 9));
         small.enter(20);
-        assert!(!small.take(Purpose::Recording, 0), "a former daemon has left more than there may be");
+        assert!(!small.take(Purpose::Recording, 0), "an earlier daemon left more than there may be");
         small.give_back(30);
         assert_eq!(small.used(), 0);
         assert_eq!([0, 1, 4096, 4097].map(cost), [0, 4096, 4096, 8192]);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn many_threads_together_take_no_more_than_there_is() {
+    fn many_threads_together_do_not_exceed_the_allowance() {
         let allowance = Allowance::new(4_000);
         let taken: u64 = std::thread::scope(|scope| {
             let take = || (0..1_000).filter(|_| allowance.take(Purpose::Output, 3)).count() as u64;

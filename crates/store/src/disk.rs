@@ -93,17 +93,19 @@ impl StateDisk {
         while Space::of(&self.directory).is_ok_and(|space| !space.has(START)) {
             match self.give_up() {
                 Ok(Some(what)) => {
-                    tracing::error!("the state disk is full: {what} was deleted to make room for this start");
+                    tracing::error!(
+                        "the state disk is full: {what} was deleted to free space for this start"
+                    );
                 }
                 Ok(None) => {
                     tracing::error!(
-                        "the state disk is full, and the daemon has nothing to delete: make room, the \
+                        "the state disk is full, and the daemon has nothing to delete: free space, the \
                          daemon waits for it"
                     );
                     std::thread::sleep(AGAIN);
                 }
                 Err(error) => {
-                    tracing::error!(%error, "the state disk is full, and no room can be made");
+                    tracing::error!(%error, "the state disk is full, and no space can be freed");
                     std::thread::sleep(AGAIN);
                 }
             }
@@ -153,11 +155,11 @@ impl StateDisk {
             if full {
                 tracing::error!(
                     free = space.free,
-                    "the state disk is full: no call and no new run is taken until there is room; runs and workspaces can be \
+                    "the state disk is full: no call and no new run is taken until there is space; runs and workspaces can be \
                      deleted"
                 );
             } else {
-                tracing::warn!(free = space.free, "the state disk has room again");
+                tracing::warn!(free = space.free, "the state disk has space again");
             }
             self.full.send_replace(full);
         }
@@ -192,7 +194,7 @@ fn remove_oldest(spool: &Path) -> io::Result<bool> {
     }
     outputs.sort_unstable();
     for (_, path) in outputs {
-        // Removing an empty file makes no room.
+        // Removing an empty file frees no space.
         let has_some =
             File::open(&path).and_then(|file| file.metadata()).is_ok_and(|metadata| metadata.len() > 0);
         std::fs::remove_file(&path)?;
@@ -222,17 +224,17 @@ mod tests {
         }
         assert!(
             !Space { has_files: false, ..space(1 << 40, 1 << 39) }.has(1),
-            "without an inode there is no room"
+            "without an inode there is no space"
         );
     }
 
     #[test]
-    fn a_start_without_room_gets_the_reserve_in_parts_and_then_the_oldest_outputs() {
+    fn a_start_without_space_frees_the_reserve_in_parts_and_then_the_oldest_outputs() {
         let place = tempfile::tempdir().unwrap();
         let disk = StateDisk::of(place.path());
         let reserve = place.path().join("reserve");
         let whole = metadata(&reserve).unwrap().len();
-        assert!(whole >= 2 << 20, "made where there is room");
+        assert!(whole >= 2 << 20, "made where there is space");
         let (run, other) = (place.path().join("spool/run"), place.path().join("spool/other"));
         for (directory, name) in [(&run, "1.stdout"), (&other, "2.stdout"), (&run, "3.stdout")] {
             create_dir_all(directory).unwrap();

@@ -21,7 +21,7 @@ use identity::{Principal, Role, SessionId};
 use operations::Reason;
 use refusal::{Refusal, chain};
 use runs::{Busy, Run, Runs};
-use store::recording::{Header, Recorder, Recording, RecordingError};
+use store::recording::{Header, Recorder, Recording, RecordingError, Size};
 use timestamp::UnixMillis;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::Status;
 use wire::v1::{self, open_terminal_response::Event as Shown};
-use worker_protocol::client::{Finished, LaneError};
+use worker_protocol::client::{Finished, LaneError, TerminalSize};
 use worker_protocol::convert::Reply;
 
 use pause::Pause;
@@ -89,7 +89,10 @@ impl Terminals {
 }
 
 fn stopping() -> Refusal {
-    Refusal::new(Reason::Overloaded, "the daemon is stopping and opens no more sessions")
+    Refusal::new(
+        Reason::Overloaded,
+        "the daemon is stopping and opens no further sessions; try again after its start",
+    )
 }
 
 /// Runs a session from its beginning to its end.
@@ -108,7 +111,7 @@ async fn run_session<R>(
         Err(refusal) => return drop(answer.send(Err(refusal))),
     };
     // The slot and the run's busy mark are kept until everything in the session has ended.
-    let Begun { run, permit, pause, recording, mut chapter, place: _place, busy: _busy } = begun;
+    let Begun { run, permit, pause, recording, mut chapter, slot: _slot, busy: _busy } = begun;
     let (screen, shown) = mpsc::channel(SCREEN);
     let opened = v1::TerminalOpened { session_id: chapter.session.to_string(), paused: pause.is_some() };
     let _ = screen.try_send(Ok(v1::OpenTerminalResponse { event: Some(Shown::Opened(opened)) }));
@@ -155,7 +158,7 @@ struct Begun {
     pause: Option<Pause>,
     recording: Recording,
     chapter: Chapter,
-    place: SessionSlot,
+    slot: SessionSlot,
     busy: Busy,
 }
 
@@ -168,12 +171,12 @@ async fn begin(terminals: &Terminals, principal: &Principal, start: &Start) -> R
     let busy = run.busy();
     let does_not_wait = |refused: Refusal| match refused.reason {
         Reason::AwaitingApproval => {
-            calls::awaiting(&terminals.gateway, &run, "a terminal does not wait for that")
+            terminals.gateway.awaiting(&run.awaited_approvals(), "a terminal does not wait for that")
         }
         _ => refused,
     };
     run.lanes_resumed().await.map_err(does_not_wait)?;
-    let place = terminals.sessions.enter(start.run)?;
+    let slot = terminals.sessions.enter(start.run)?;
     let session = SessionId::new();
     let request = SessionRequest {
         session_id: session.to_string(),
@@ -183,7 +186,7 @@ async fn begin(terminals: &Terminals, principal: &Principal, start: &Start) -> R
         command: start.command.clone(),
     };
     let scope = run.scope();
-    let permit = terminals.gateway.admit_session(&scope, request).map_err(calls::refusal)?;
+    let permit = terminals.gateway.admit_session(&scope, request)?;
     let pause = if start.paused {
         Some(Pause::begin(terminals, start.run, session, principal).await.map_err(does_not_wait)?)
     } else {
@@ -203,7 +206,7 @@ async fn begin(terminals: &Terminals, principal: &Principal, start: &Start) -> R
         let _ = terminals.audit.enqueue(chapter.closed(&record::Closing::refused(unavailable.into()))).await;
         return Err(unavailable.into());
     }
-    Ok(Begun { run, permit, pause, recording, chapter, place, busy })
+    Ok(Begun { run, permit, pause, recording, chapter, slot, busy })
 }
 
 /// Begins the recording of a session.
@@ -221,14 +224,14 @@ async fn record_at(
     let begun = tokio::task::spawn_blocking(move || {
         let timestamp = UnixMillis::now().seconds();
         let title = format!("session {session} in run {run}");
-        let header = Header { size, term: &term, timestamp, title: &title };
+        let header = Header { size: recorded(size), term: &term, timestamp, title: &title };
         Recording::begin(&path, &header, limit, &allowance)
     });
     let begun = begun.await.map_err(|error| Refusal::internal("beginning the recording", &error))?;
     begun.map_err(|error| match error {
         RecordingError::NoRoom => of.no_room(
-            "no terminal can be opened, because its recording would have no room: end a process to make \
-             room; recordings are kept until the run is deleted",
+            "no terminal can be opened, because its recording would have no space: end a process to free \
+             space; recordings are kept until the run is deleted",
         ),
         error => Refusal::internal("beginning the recording", &chain(&error)),
     })
@@ -262,4 +265,9 @@ where
             End { cause, finished: Err(LaneError::Cancelled), metered: Metered::default() }
         }
     }
+}
+
+/// Returns the size in the form of a recording.
+fn recorded(size: TerminalSize) -> Size {
+    Size { rows: size.rows(), columns: size.columns() }
 }

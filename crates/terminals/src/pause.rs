@@ -17,7 +17,7 @@ use identity::{Principal, RunId, SessionId};
 use operations::Reason;
 use refusal::Refusal;
 use runs::Runs;
-use store::run::Hold;
+use runs::record::Hold;
 use timestamp::UnixMillis;
 use tokio_util::task::TaskTracker;
 

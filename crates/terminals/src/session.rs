@@ -26,6 +26,7 @@ use worker_protocol::client::{Finished, LaneError, OutputSink, OutputStream, Ter
 use worker_protocol::convert::Reply;
 
 use super::input_queue::InputQueue;
+use super::recorded;
 use super::slots::Limits;
 use super::start::Event;
 
@@ -137,9 +138,9 @@ impl<R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Unpin> Session<
                 () = sleep_until(active + self.limits.idle_timeout) => {
                     Happening::Cut(Cause::TimedOut("the session was idle for too long"))
                 }
-                place = self.screen.reserve(), if pending.is_some() => {
-                    if let (Ok(place), Some(bytes)) = (place, pending.take()) {
-                        place.send(Ok(output_message(&bytes)));
+                slot = self.screen.reserve(), if pending.is_some() => {
+                    if let (Ok(slot), Some(bytes)) = (slot, pending.take()) {
+                        slot.send(Ok(output_message(&bytes)));
                     }
                     Happening::Progress
                 }
@@ -228,11 +229,11 @@ impl<R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Unpin> Session<
                 queue.input(bytes);
             }
             Event::Resize(size) => {
-                self.record(Entry::Resize(size)).await?;
+                self.record(Entry::Resize(recorded(size))).await?;
                 queue.resize(size);
             }
             Event::Signal(signal) => {
-                self.record(Entry::Signal(signal)).await?;
+                self.record(Entry::Signal(signal.number())).await?;
                 queue.signal(signal);
             }
         }

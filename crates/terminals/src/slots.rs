@@ -79,7 +79,7 @@ mod tests {
     use super::{Limits, Sessions};
 
     #[test]
-    fn each_run_has_its_own_places_and_gets_them_back() {
+    fn each_run_has_separate_slots_and_gets_them_back() {
         let limits = Limits {
             max_length: Duration::from_secs(1),
             idle_timeout: Duration::from_secs(1),

@@ -72,7 +72,7 @@ impl Event {
                 }
             })),
             Some(WireEvent::Start(_)) => Err(Refusal::invalid("start", "may come only once")),
-            None => Err(Refusal::invalid("event", "is missing, or one that this daemon does not know")),
+            None => Err(Refusal::invalid("event", "is missing, or unknown to this daemon")),
         }
     }
 }

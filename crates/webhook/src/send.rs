@@ -66,7 +66,7 @@ impl Sender {
             status if status.is_success() => Ok(()),
             // By the specification, this status means that no further messages are wanted.
             StatusCode::GONE => Err(Failed {
-                message: "answered 410: the receiver wants no more messages".to_owned(),
+                message: "answered 410: the receiver wants no further messages".to_owned(),
                 for_good: true,
             }),
             status => Err(Failed::retry(format!("answered {}", status.as_u16()))),

@@ -84,7 +84,7 @@ async fn other_answers_are_failures_and_redirects_are_not_followed() {
         (b"HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n", "answered 500", false),
         (
             b"HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n",
-            "answered 410: the receiver wants no more messages",
+            "answered 410: the receiver wants no further messages",
             true,
         ),
         (b"SSH-2.0-x\r\n", "no answer: invalid HTTP version parsed", false),

@@ -76,7 +76,7 @@ mod tests {
 
     /// The example of the specification's reference libraries.
     #[test]
-    fn signatures_are_those_of_the_specification() {
+    fn signatures_follow_the_specification() {
         let secret = Secret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
         let signature =
             secret.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#);

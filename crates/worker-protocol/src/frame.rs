@@ -10,7 +10,7 @@ use thiserror::Error;
 pub const MAX_FRAME: usize = operations::transport::MESSAGE;
 
 const LENGTH: usize = 4;
-/// Smallest and largest number of bytes that are read at once. An idle connection keeps room for the smallest, enough for a read of 4 KiB.
+/// Smallest and largest number of bytes that are read at once. An idle connection keeps space for the smallest, enough for a read of 4 KiB.
 const READ: (usize, usize) = (8 * 1024, 64 * 1024);
 
 /// Error after which a stream can no longer be trusted.
@@ -51,8 +51,8 @@ impl FrameBuffer {
         self.tail().extend_from_slice(bytes);
     }
 
-    /// Returns the buffer to which the next read appends, with room for it. The room depends on the announced length of the current frame.
-    pub fn room(&mut self) -> &mut Vec<u8> {
+    /// Returns the buffer to which the next read appends, with capacity for it. The capacity depends on the announced length of the current frame.
+    pub fn read_buffer(&mut self) -> &mut Vec<u8> {
         let tail = self.tail();
         let announced = tail.first_chunk::<LENGTH>().map_or(0, |prefix| u32::from_be_bytes(*prefix) as usize);
         let missing = announced.saturating_add(LENGTH).saturating_sub(tail.len());
@@ -129,16 +129,19 @@ mod tests {
     }
 
     #[test]
-    fn room_is_made_as_a_frame_announces_it_within_bounds_and_given_back() {
-        let room = |announced: u32| {
+    fn the_buffer_grows_to_the_announced_frame_within_bounds_and_shrinks_again() {
+        let capacity = |announced: u32| {
             let mut buffer = FrameBuffer::new();
             buffer.extend(&announced.to_be_bytes());
-            let tail = buffer.room();
+            let tail = buffer.read_buffer();
             tail.capacity() - tail.len()
         };
-        assert_eq!([0, 10_000, 30_000].map(|length| room(length) >= length as usize), [true; 3]);
-        assert!((READ.0..READ.1).contains(&room(6)) && room(30_000) < READ.1, "as much as is to come");
-        assert!(room(u32::MAX) < 2 * READ.1, "a length alone takes no memory");
+        assert_eq!([0, 10_000, 30_000].map(|length| capacity(length) >= length as usize), [true; 3]);
+        assert!(
+            (READ.0..READ.1).contains(&capacity(6)) && capacity(30_000) < READ.1,
+            "as much as is to come"
+        );
+        assert!(capacity(u32::MAX) < 2 * READ.1, "a length alone takes no memory");
 
         let mut buffer = FrameBuffer::new();
         let large = Hello { protocol: 1, nonce: vec![7; 100_000], ..Hello::default() };

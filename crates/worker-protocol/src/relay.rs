@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_plain_whatever_was_drawn() {
+    fn every_random_name_is_plain() {
         let mut bytes = [b'/'; Key::LENGTH];
         bytes[0] = 0;
         let key = Key::new(bytes);

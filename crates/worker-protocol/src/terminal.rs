@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_are_those_of_the_list() {
+    fn only_listed_signals_are_accepted() {
         let sent: Vec<_> =
             (0..70).filter_map(TerminalSignal::from_number).map(TerminalSignal::number).collect();
         assert_eq!(sent, [1, 2, 3, 9, 15, 18, 20, 28]);

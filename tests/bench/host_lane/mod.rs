@@ -1,4 +1,4 @@
-//! The host lane: what changes the workspace from outside of the container, against the same work by other means.
+//! Measures the host lane, which changes the workspace from outside of the container, against the same work by other means.
 
 mod durable;
 mod git;

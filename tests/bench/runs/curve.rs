@@ -1,4 +1,4 @@
-//! How many calls a second so many clients make in so many runs.
+//! Measures the calls in a second, by the number of clients and of runs.
 
 use std::time::{Duration, Instant};
 

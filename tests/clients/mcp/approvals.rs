@@ -21,7 +21,7 @@ async fn state(run: &mut RunHandle, approval_id: &str) -> v1::approval::State {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_cannot_ask_is_told_and_learns_the_outcome_by_calling_again() {
+async fn a_client_without_elicitation_gets_pending_and_learns_the_outcome_by_calling_again() {
     let (daemon, port) = daemon_with_http("").await;
     for transport in ["stdio", "http"] {
         let workspace = daemon.workspace(transport, &[("a.txt", "one\n")]);
@@ -50,7 +50,7 @@ async fn a_client_that_cannot_ask_is_told_and_learns_the_outcome_by_calling_agai
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_at_the_client_waits_leaves_or_cancels_and_decides_nothing() {
+async fn a_user_at_the_client_can_wait_leave_or_cancel_but_not_decide() {
     let (daemon, port) = daemon_with_http("").await;
     for (mode, transport) in [("auto", "stdio"), ("legacy", "stdio"), ("auto", "http"), ("legacy", "http")] {
         let workspace = daemon.workspace(&format!("{mode}-{transport}"), &[("a.txt", "one\n")]);
@@ -87,7 +87,7 @@ async fn a_person_at_the_client_waits_leaves_or_cancels_and_decides_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reviewer_who_is_faster_ends_the_question() {
+async fn a_faster_reviewer_ends_the_elicitation() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let (mut run, token) = run_with_token(&daemon, "review", &workspace).await;
@@ -135,7 +135,7 @@ async fn user_of_the_bridge_decides_when_enabled_and_permitted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_approver_who_is_the_requester_is_refused_as_everywhere() {
+async fn an_approver_who_is_the_requester_is_refused() {
     let daemon = Daemon::start_with(Setup { forbid_self_approval: true, ..Setup::default() }).await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let (mut run, token) = run_with_token(&daemon, "review", &workspace).await;

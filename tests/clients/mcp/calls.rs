@@ -1,4 +1,4 @@
-//! What happens to a call on its way: progress, cancellation, resources.
+//! Tests progress, cancellation and resources of calls.
 
 use std::path::Path;
 use std::time::Duration;
@@ -65,7 +65,7 @@ async fn a_cancelled_request_ends_the_command_with_its_whole_tree() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn output_comes_as_progress_that_always_grows() {
+async fn output_arrives_as_progress_that_always_increases() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);
     let (_run, token) = run_with_token(&daemon, "open", &workspace).await;
@@ -139,7 +139,7 @@ async fn files_are_resources_read_through_the_gateway() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_is_told_when_other_tools_are_offered() {
+async fn a_client_is_notified_when_other_tools_are_offered() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a", "x")]);
     let (mut run, token) = run_with_token(&daemon, "open", &workspace).await;

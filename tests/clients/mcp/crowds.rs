@@ -76,13 +76,13 @@ async fn r2_clients_with_half_a_head_lock_no_run_out() {
         }
     }
     // Those without a good token are unproven however often they ask.
-    let strangers = "GET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(3);
-    let _crowd = crowd(port, &strangers).await;
+    let unproven = "GET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(3);
+    let _crowd = crowd(port, &unproven).await;
     assert_eq!(client.lists().await, Some(200));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r2_slow_bodies_of_one_run_cost_other_runs_nothing() {
+async fn r2_slow_bodies_of_one_run_do_not_affect_other_runs() {
     let (daemon, port) = daemon(", connections: 512").await;
     let (slow, other) = (Client::new(&daemon, port, "slow").await, Client::new(&daemon, port, "other").await);
     let crowd = crowd(port, &slow.slow_body()).await;
@@ -115,7 +115,7 @@ async fn r2_slow_bodies_of_one_run_cost_other_runs_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r2_the_connections_of_one_run_leave_room_for_those_of_others() {
+async fn r2_the_connections_of_one_run_leave_slots_for_other_runs() {
     let (daemon, port) = daemon(", connections: 64").await;
     let (many, other) = (Client::new(&daemon, port, "many").await, Client::new(&daemon, port, "other").await);
     let list = format!(

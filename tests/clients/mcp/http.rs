@@ -216,8 +216,8 @@ async fn r3_sessions_and_streams_end_with_the_token_that_is_replaced() {
     assert!(begun.elapsed() < std::time::Duration::from_secs(4), "{:?}", begun.elapsed());
     let ended = call.await.unwrap();
     assert!(!ended.body.contains("\"isError\":false"), "{}", ended.body);
-    let former = post(port, &[("Authorization", &old), ("Mcp-Session-Id", &session)], LIST).await;
-    assert_eq!(former.status, 401, "{}", former.body);
+    let replaced = post(port, &[("Authorization", &old), ("Mcp-Session-Id", &session)], LIST).await;
+    assert_eq!(replaced.status, 401, "{}", replaced.body);
     let session = session_of(&post(port, &[("Authorization", &next)], INITIALIZE).await);
     let listed = post(port, &[("Authorization", &next), ("Mcp-Session-Id", &session)], LIST).await;
     assert!(listed.status == 200 && listed.body.contains("file_path"), "{} {}", listed.status, listed.body);
@@ -379,7 +379,7 @@ async fn hostile_messages_cost_their_sender_an_error_and_others_nothing() {
     let first = session_of(&say(INITIALIZE).await);
     let second = session_of(&say(INITIALIZE).await);
     assert!(first != second && first.len() >= 32, "{first} {second}");
-    // A third one is one too many, and the one that was idle longest makes room.
+    // A third one is one too many, and evicts the one that was idle longest.
     let third = session_of(&say(INITIALIZE).await);
     let with = async |session: &str| {
         post(port, &[("Authorization", &token), ("Mcp-Session-Id", session)], LIST).await.status

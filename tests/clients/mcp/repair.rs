@@ -95,7 +95,7 @@ async fn a_model_mends_a_program_under_a_profile_that_asks_for_scripts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_starts_a_program_that_stays_speaks_with_it_and_stops_it() {
+async fn a_model_starts_a_process_communicates_with_it_and_stops_it() {
     let (_daemon, mut run, mut client) = start("harness").await;
     let listed = tools(&mut client).await;
     let all = ["bash", "read", "write", "edit", "patch", "grep", "glob", "git", "process"];

@@ -1,4 +1,4 @@
-//! How sessions end, and that nothing of them is left.
+//! Tests the ends of sessions, and that nothing of them is left.
 
 use std::time::Duration;
 

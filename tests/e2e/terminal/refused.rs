@@ -1,4 +1,4 @@
-//! Who gets no session, and what a client must not say.
+//! Tests refused sessions, and invalid messages of a client.
 
 use std::process::Command;
 use std::time::Duration;
@@ -65,7 +65,7 @@ async fn a_run_has_places_for_four() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_cannot_begin_says_why_and_leaves_nothing() {
+async fn a_session_that_cannot_begin_reports_the_reason_and_leaves_nothing() {
     let daemon = Daemon::start().await;
     let mut run = run(&daemon).await;
     let run_id = run.id().to_owned();
@@ -112,7 +112,7 @@ async fn a_session_that_cannot_begin_says_why_and_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_without_any_shell_is_told_to_the_operator() {
+async fn an_image_without_a_shell_is_reported_to_the_operator() {
     let image = Image::of_files("no-shell", &[("motd", "nothing\n")], &[]);
     let daemon = Daemon::start().await;
     let request = v1::CreateRunRequest { image: image.0.clone(), ..requests::managed("open") };
@@ -127,7 +127,7 @@ async fn an_image_without_any_shell_is_told_to_the_operator() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_says_what_it_must_not_ends_its_session() {
+async fn an_invalid_message_of_the_client_ends_its_session() {
     let daemon = Daemon::start().await;
     let run = run(&daemon).await;
     let signal = |kind| Said::Signal(v1::TerminalSignal { kind });
@@ -168,7 +168,7 @@ async fn without_a_record_no_session_begins() {
     assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
     let mut sessions = Vec::new();
     let refused = loop {
-        // The last page of the log has room for a few more.
+        // The last page of the log has space for a few more.
         assert!(sessions.len() < 20, "sessions begin without a record");
         match Seat::running(&run, &["true"]).await {
             Ok(mut seat) => {

@@ -1,4 +1,4 @@
-//! What a session can do, and what is left of it in the record.
+//! Tests the functions of a session, and its recording.
 
 use harness::v1::open_terminal_request::Event as Said;
 use harness::v1::terminal_closed::Reason;
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Seat, assert_idle, digest, events, recorded, recording, run, runs, text};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_types_and_sees_and_all_of_it_is_on_record() {
+async fn an_operators_input_and_output_are_on_record() {
     let daemon = Daemon::start().await;
     let mut run = run(&daemon).await;
     let start = v1::TerminalStart {
@@ -67,7 +67,7 @@ async fn an_operator_types_and_sees_and_all_of_it_is_on_record() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ctrl_c_and_signals_reach_what_runs_in_front() {
+async fn ctrl_c_and_signals_reach_the_foreground_program() {
     let daemon = Daemon::start().await;
     let run = run(&daemon).await;
     let mut seat = Seat::at(&run).await;

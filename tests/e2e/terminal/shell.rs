@@ -16,7 +16,7 @@ use tokio::process::{Child, Command};
 use super::{PATIENCE, Seat, assert_idle, recorded, run};
 
 /// A terminal with `coffer` at it.
-struct Desk {
+struct OperatorTerminal {
     child: Child,
     /// Where a person would sit.
     keys: tokio::fs::File,
@@ -36,12 +36,12 @@ fn pty() -> (OwnedFd, File) {
     (master, line)
 }
 
-impl Desk {
+impl OperatorTerminal {
     fn sit(daemon: &Daemon, arguments: &[&str]) -> Self {
         let (master, line) = pty();
-        let desk = Self::new(daemon, arguments, master, line);
-        desk.resize(24, 80);
-        desk
+        let terminal = Self::new(daemon, arguments, master, line);
+        terminal.resize(24, 80);
+        terminal
     }
 
     fn new(daemon: &Daemon, arguments: &[&str], master: OwnedFd, line: File) -> Self {
@@ -124,21 +124,21 @@ fn plain() -> String {
     format!("{:?} {:?} {:?}", modes.input_modes, modes.output_modes, modes.local_modes)
 }
 
-async fn seated(daemon: &Daemon, run: &RunHandle) -> (Desk, String) {
-    let mut desk = Desk::sit(daemon, &[run.id()]);
-    let session = desk.session().await;
-    (desk, session)
+async fn seated(daemon: &Daemon, run: &RunHandle) -> (OperatorTerminal, String) {
+    let mut terminal = OperatorTerminal::sit(daemon, &[run.id()]);
+    let session = terminal.session().await;
+    (terminal, session)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_the_image_has_no_shell_coffer_says_so_and_leaves_the_terminal_as_it_was() {
+async fn coffer_reports_an_image_without_a_shell_and_restores_the_terminal() {
     let image = Image::of_files("no-shell-here", &[("motd", "nothing\n")], &[]);
     let daemon = Daemon::start().await;
     let request = v1::CreateRunRequest { image: image.0.clone(), ..requests::managed("open") };
     let run = daemon.run_on(request).await;
-    let mut desk = Desk::sit(&daemon, &[run.id()]);
-    desk.sees("this image has no shell").await;
-    assert_ne!(desk.ends(&plain()).await, 0);
+    let mut terminal = OperatorTerminal::sit(&daemon, &[run.id()]);
+    terminal.sees("this image has no shell").await;
+    assert_ne!(terminal.ends(&plain()).await, 0);
     assert_idle(&run);
 }
 
@@ -146,43 +146,46 @@ async fn where_the_image_has_no_shell_coffer_says_so_and_leaves_the_terminal_as_
 async fn coffer_ends_with_the_exit_code_of_the_shell() {
     let daemon = Daemon::start().await;
     let run = run(&daemon).await;
-    let (mut desk, _) = seated(&daemon, &run).await;
-    desk.types("echo $((6*7)):$TERM\r").await;
-    desk.sees("42:xterm").await;
-    assert_ne!(desk.modes(), plain(), "keys go to the run as they are");
+    let (mut terminal, _) = seated(&daemon, &run).await;
+    terminal.types("echo $((6*7)):$TERM\r").await;
+    terminal.sees("42:xterm").await;
+    assert_ne!(terminal.modes(), plain(), "keys go to the run as they are");
     // A key that would end coffer at a terminal that is not raw.
-    desk.types("sleep 1000\r").await;
+    terminal.types("sleep 1000\r").await;
     super::runs(&run, "sleep 1000").await;
-    desk.types("\x03").await;
-    desk.types("echo $((6*8))\r").await;
-    desk.sees("48").await;
-    desk.resize(9, 90);
+    terminal.types("\x03").await;
+    terminal.types("echo $((6*8))\r").await;
+    terminal.sees("48").await;
+    terminal.resize(9, 90);
     // The terminal is not coffer's controlling one, which the kernel would tell by itself.
-    desk.signal(Signal::WINCH);
-    desk.types("while :; do case $(./probe window) in *' 9 90') break;; esac; done; echo si''zed\r").await;
-    desk.sees("sized").await;
-    desk.types("exit 7\r").await;
-    assert_eq!(desk.ends(&plain()).await, 7);
+    terminal.signal(Signal::WINCH);
+    terminal
+        .types("while :; do case $(./probe window) in *' 9 90') break;; esac; done; echo si''zed\r")
+        .await;
+    terminal.sees("sized").await;
+    terminal.types("exit 7\r").await;
+    assert_eq!(terminal.ends(&plain()).await, 7);
     assert_idle(&run);
 
-    let mut desk = Desk::sit(&daemon, &[run.id(), "--cwd", "@state", "--", "sh", "-c", "pwd; kill -9 $$"]);
-    desk.sees("/state").await;
-    assert_eq!(desk.ends(&plain()).await, 128 + 9);
+    let mut terminal =
+        OperatorTerminal::sit(&daemon, &[run.id(), "--cwd", "@state", "--", "sh", "-c", "pwd; kill -9 $$"]);
+    terminal.sees("/state").await;
+    assert_eq!(terminal.ends(&plain()).await, 128 + 9);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn coffer_says_that_the_run_is_paused_for_its_terminal() {
+async fn coffer_reports_that_the_run_is_paused_for_its_terminal() {
     let daemon = Daemon::start().await;
     let mut run = run(&daemon).await;
-    let mut desk = Desk::sit(&daemon, &[run.id(), "--paused"]);
-    desk.sees("the rest of the run is frozen").await;
+    let mut terminal = OperatorTerminal::sit(&daemon, &[run.id(), "--paused"]);
+    terminal.sees("the rest of the run is frozen").await;
     // A shell that reads no startup file has a plain prompt.
-    desk.types("echo $((6*7)):$HISTFILE:$INPUTRC\r").await;
-    desk.sees("42::/dev/null").await;
+    terminal.types("echo $((6*7)):$HISTFILE:$INPUTRC\r").await;
+    terminal.sees("42::/dev/null").await;
     let shown = run.show().await;
     assert_eq!((shown.state(), shown.holds.len()), (v1::run::State::Paused, 1));
-    desk.types("exit 7\r").await;
-    assert_eq!(desk.ends(&plain()).await, 7);
+    terminal.types("exit 7\r").await;
+    assert_eq!(terminal.ends(&plain()).await, 7);
     assert_eq!(run.show().await.state(), v1::run::State::Ready);
 }
 
@@ -190,22 +193,22 @@ async fn coffer_says_that_the_run_is_paused_for_its_terminal() {
 async fn operator_can_leave_every_program() {
     let daemon = Daemon::start().await;
     let run = run(&daemon).await;
-    let (mut desk, session) = seated(&daemon, &run).await;
-    desk.types("trap '' INT QUIT TSTP TERM; sleep 1000\r").await;
+    let (mut terminal, session) = seated(&daemon, &run).await;
+    terminal.types("trap '' INT QUIT TSTP TERM; sleep 1000\r").await;
     super::runs(&run, "sleep 1000").await;
-    desk.types("\x03\r~?").await;
-    desk.sees("leave the session").await;
-    desk.types("~.").await;
-    assert_eq!(desk.ends(&plain()).await, 0);
+    terminal.types("\x03\r~?").await;
+    terminal.sees("leave the session").await;
+    terminal.types("~.").await;
+    assert_eq!(terminal.ends(&plain()).await, 0);
     assert_eq!(recorded(&run, &session, "session_closed").await["outcome"]["reason"], "DISCONNECTED");
     assert_idle(&run);
 
     for (signal, number) in [(Signal::TERM, 15), (Signal::HUP, 1)] {
-        let (mut desk, session) = seated(&daemon, &run).await;
-        desk.types("sleep 1001\r").await;
+        let (mut terminal, session) = seated(&daemon, &run).await;
+        terminal.types("sleep 1001\r").await;
         super::runs(&run, "sleep 1001").await;
-        desk.signal(signal);
-        assert_eq!(desk.ends(&plain()).await, 128 + number);
+        terminal.signal(signal);
+        assert_eq!(terminal.ends(&plain()).await, 128 + number);
         assert_eq!(recorded(&run, &session, "session_closed").await["outcome"]["reason"], "DISCONNECTED");
         assert_idle(&run);
     }
@@ -215,31 +218,31 @@ async fn operator_can_leave_every_program() {
 async fn unrequested_end_of_a_session_is_explained() {
     let mut daemon = Daemon::start().await;
     let mut run = run(&daemon).await;
-    let (mut desk, _) = seated(&daemon, &run).await;
-    desk.types("echo $((6*7))\r").await;
-    desk.sees("42").await;
+    let (mut terminal, _) = seated(&daemon, &run).await;
+    terminal.types("echo $((6*7))\r").await;
+    terminal.sees("42").await;
     run.stop().await;
-    desk.sees("the session ended: the run ended").await;
-    assert_eq!(desk.ends(&plain()).await, 1);
-    let mut desk = Desk::sit(&daemon, &[run.id()]);
-    desk.sees("RUN_NOT_READY").await;
-    assert_eq!(desk.ends(&plain()).await, 1);
+    terminal.sees("the session ended: the run ended").await;
+    assert_eq!(terminal.ends(&plain()).await, 1);
+    let mut terminal = OperatorTerminal::sit(&daemon, &[run.id()]);
+    terminal.sees("RUN_NOT_READY").await;
+    assert_eq!(terminal.ends(&plain()).await, 1);
 
     let other = daemon.run_on(requests::managed("review")).await;
-    let (mut desk, _) = seated(&daemon, &other).await;
+    let (mut terminal, _) = seated(&daemon, &other).await;
     daemon.kill().await;
-    desk.sees("the connection to the daemon broke").await;
-    assert_eq!(desk.ends(&plain()).await, 5);
+    terminal.sees("the connection to the daemon broke").await;
+    assert_eq!(terminal.ends(&plain()).await, 5);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_terminal_that_goes_away_ends_the_session() {
     let daemon = Daemon::start().await;
     let run = run(&daemon).await;
-    let (mut desk, session) = seated(&daemon, &run).await;
-    desk.types("sleep 1000\r").await;
+    let (mut terminal, session) = seated(&daemon, &run).await;
+    terminal.types("sleep 1000\r").await;
     super::runs(&run, "sleep 1000").await;
-    let Desk { mut child, keys, shown, line, .. } = desk;
+    let OperatorTerminal { mut child, keys, shown, line, .. } = terminal;
     // As when a window is closed.
     drop((keys, shown, line));
     tokio::time::timeout(Duration::from_secs(30), child.wait()).await.expect("coffer does not end").unwrap();

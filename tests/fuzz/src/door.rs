@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use gateway::{Admission, Caller, Gateway, Policy, RunScope};
+use policy::{Caller, Policy, RunScope};
+use gateway::{Admission, Gateway};
 use operations::Operation;
 use timestamp::SystemClock;
 

@@ -1,4 +1,4 @@
-//! A worker that says what an input tells it to, at the other end of a client's stream.
+//! A worker that follows the script of an input, at the other end of a client's stream.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -6,7 +6,7 @@
 #![no_main]
 
 use fuzz::text;
-use gateway::Policy;
+use policy::Policy;
 use libfuzzer_sys::fuzz_target;
 
 const FILES: [&str; 2] = ["a.yaml", "b.yaml"];

@@ -6,15 +6,15 @@ use std::os::unix::fs::symlink;
 use harness::v1::operation::Kind as Operation;
 use harness::{calls, v1};
 
-use super::{EVIL, GOOD, Kind, Place, kind};
+use super::{EVIL, GOOD, Kind, Target, kind};
 
 /// All of them.
 pub(super) fn kinds() -> Vec<Kind> {
     [named(), found(), around()].into_iter().flatten().collect()
 }
 
-fn script(place: &Place) {
-    place.put("run.sh", GOOD);
+fn script(target: &Target) {
+    target.put("run.sh", GOOD);
 }
 fn env(name: &str, value: &str, argv: &[&str]) -> Operation {
     let Operation::Exec(exec) = calls::exec(argv) else { unreachable!() };
@@ -30,9 +30,9 @@ fn fed(argv: &[&str], stdin: &str) -> Operation {
 fn named() -> Vec<Kind> {
     vec![
         kind("a script, replaced", script, || calls::exec(&["sh", "run.sh"]), |p| p.replace("run.sh", EVIL)),
-        kind("a script, in place", script, || calls::exec(&["sh", "run.sh"]), |p| p.put("run.sh", EVIL)),
+        kind("a script, in target", script, || calls::exec(&["sh", "run.sh"]), |p| p.put("run.sh", EVIL)),
         kind(
-            "a script, in place with its old size and time",
+            "a script, in target with its old size and time",
             script,
             || calls::exec(&["sh", "run.sh"]),
             |p| p.disguise("run.sh", EVIL),

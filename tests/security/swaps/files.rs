@@ -1,4 +1,4 @@
-//! What the host lane changes.
+//! Swaps of files that the host lane changes.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,18 +7,18 @@ use harness::calls;
 use harness::v1;
 use harness::v1::operation::Kind as Operation;
 
-use super::{Kind, Place, delete, kind};
+use super::{Kind, Target, delete, kind};
 
 fn envelope(text: &str) -> Operation {
     Operation::Patch(v1::PatchRequest { change: Some(v1::patch_request::Change::Envelope(text.to_owned())) })
 }
 /// All of them.
 pub(super) fn kinds() -> Vec<Kind> {
-    fn file(p: &Place) {
+    fn file(p: &Target) {
         p.put("d/f", "one\ngood\n");
         p.put("d/g", "one\ngood\n");
     }
-    fn directory(p: &Place) {
+    fn directory(p: &Target) {
         p.put("keep", "");
         fs::create_dir(p.at("e")).unwrap();
     }
@@ -35,7 +35,7 @@ pub(super) fn kinds() -> Vec<Kind> {
     };
     vec![
         kind("write: replaced", file, write, |p| p.replace("d/f", OTHER)),
-        kind("write: in place", file, write, |p| p.put("d/f", OTHER)),
+        kind("write: in target", file, write, |p| p.put("d/f", OTHER)),
         kind("write: disguised", file, write, |p| p.disguise("d/f", OTHER)),
         kind("write: gone", file, write, |p| fs::remove_file(p.at("d/f")).unwrap()),
         kind("write: there now", |p| p.put("d/x", ""), write, |p| p.put("d/f", OTHER)),
@@ -46,7 +46,7 @@ pub(super) fn kinds() -> Vec<Kind> {
             symlink("../x", p.at("d/f")).unwrap();
         }),
         kind("edit: replaced", file, edit, |p| p.replace("d/f", OTHER)),
-        kind("edit: in place", file, edit, |p| p.put("d/f", OTHER)),
+        kind("edit: in target", file, edit, |p| p.put("d/f", OTHER)),
         kind("edit: disguised", file, edit, |p| p.disguise("d/f", OTHER)),
         kind("edit: permissions", file, edit, |p| p.chmod("d/f", 0o755)),
         kind("edit: another directory", file, edit, |p| p.exchange_directory("d")),

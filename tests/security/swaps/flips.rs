@@ -1,4 +1,4 @@
-//! A process that never stops changing what a call will use.
+//! Attacks by a process that constantly changes the files of a call.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,7 @@ fn flipping() -> Setup {
     Setup { policy: vec![("profile.yaml", profile), ("roles.yaml", roles)], ..Default::default() }
 }
 
-/// A process of the run exchanges two files without end, by names and in place; whatever a call was approved for, it is done with
+/// A process of the run exchanges two files without end, by names and in target; whatever a call was approved for, it is done with
 /// what was there when its reviewer looked.
 #[tokio::test(flavor = "multi_thread")]
 async fn x7_a_process_of_the_run_that_flips_files_gains_nothing() {

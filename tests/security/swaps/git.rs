@@ -1,15 +1,15 @@
-//! What git stages and commits.
+//! Swaps of content that git stages and commits.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 
 use harness::{calls, git};
 
-use super::{Kind, Place, kind};
+use super::{Kind, Target, kind};
 
 /// All of them.
 pub(super) fn kinds() -> Vec<Kind> {
-    fn repository(p: &Place) {
+    fn repository(p: &Target) {
         p.put("f", "first\n");
         p.put("d/g", "first\n");
         p.git(&["init", "-q", "-b", "main"]);
@@ -17,12 +17,12 @@ pub(super) fn kinds() -> Vec<Kind> {
         p.git(&["commit", "-q", "-m", "first"]);
         p.git(&["branch", "other"]);
     }
-    fn staged(p: &Place) {
+    fn staged(p: &Target) {
         repository(p);
         p.put("f", "GOOD\n");
         p.git(&["add", "f"]);
     }
-    fn changed(p: &Place) {
+    fn changed(p: &Target) {
         repository(p);
         p.put("f", "GOOD\n");
         p.put("d/g", "GOOD\n");

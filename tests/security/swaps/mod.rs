@@ -24,24 +24,24 @@ fn times() -> u32 {
 const UID: u32 = 4321;
 
 /// The workspace of a run, as a process of the host sees it.
-struct Place {
+struct Target {
     workspace: PathBuf,
     container: String,
 }
 
-impl Place {
+impl Target {
     fn at(&self, name: &str) -> PathBuf {
         self.workspace.join(name)
     }
 
-    /// Writes a file in place, or makes it.
+    /// Writes a file in target, or makes it.
     fn put(&self, name: &str, content: &str) {
         let path = self.at(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
     }
 
-    /// Puts another file in the place of one.
+    /// Puts another file in the target of one.
     fn replace(&self, name: &str, content: &str) {
         self.put("aside", content);
         fs::rename(self.at("aside"), self.at(name)).unwrap();
@@ -110,15 +110,15 @@ impl Place {
 /// One kind of swap: what there is, what is asked for, and what is changed under the reviewer.
 struct Kind {
     name: &'static str,
-    before: fn(&Place),
+    before: fn(&Target),
     call: fn() -> Operation,
-    swap: fn(&Place),
+    swap: fn(&Target),
 }
 
 const GOOD: &str = "echo GOOD\n";
 const EVIL: &str = "echo EVIL\n";
 
-fn kind(name: &'static str, before: fn(&Place), call: fn() -> Operation, swap: fn(&Place)) -> Kind {
+fn kind(name: &'static str, before: fn(&Target), call: fn() -> Operation, swap: fn(&Target)) -> Kind {
     Kind { name, before, call, swap }
 }
 fn delete(path: &str) -> Operation {
@@ -130,13 +130,13 @@ const PROFILE: &str = "review";
 
 /// With that profile as it is shipped, but for how often it may be tried.
 fn review() -> Setup {
-    let shipped = include_str!("../../../crates/gateway/policies/review.yaml");
+    let shipped = include_str!("../../../crates/policy/policies/review.yaml");
     let lines = shipped.lines().map(|line| {
         let limit = line.find("{ minute: ").filter(|_| line.ends_with(" }"));
         limit.map_or_else(|| line.to_owned(), |at| line[..at].to_owned() + UNLIMITED)
     });
     let review = lines.collect::<Vec<_>>().join("\n");
-    let roles = include_str!("../../../crates/gateway/policies/roles.yaml").to_owned();
+    let roles = include_str!("../../../crates/policy/policies/roles.yaml").to_owned();
     Setup { policy: vec![("review.yaml", review), ("roles.yaml", roles)], ..Default::default() }
 }
 
@@ -147,20 +147,20 @@ async fn none_goes_through(kinds: Vec<Kind>) {
     let workspace = daemon.workspace("w", &[]);
     let mut run = daemon.run(PROFILE, &workspace).await;
     let container = daemon.containers().into_iter().next().unwrap();
-    let place = Place { workspace, container };
+    let target = Target { workspace, container };
     let mut went_through = Vec::new();
     for Kind { name, before, call, swap } in &kinds {
         for _ in 0..times() {
-            place.clear();
-            before(&place);
-            place.give();
+            target.clear();
+            before(&target);
+            target.give();
             let waiting = run.waits(call());
             let id = run.id().to_owned();
             let approval = run.clients.pending_approval(&id).await;
             assert!(approval.freezes_run, "{name}");
-            swap(&place);
-            place.give();
-            let tree = tree(&place.workspace);
+            swap(&target);
+            target.give();
+            let tree = tree(&target.workspace);
             run.clients.approve(&approval.approval_id).await.unwrap();
             let answer = waiting.await.unwrap();
             let failure = match answer {
@@ -172,15 +172,15 @@ async fn none_goes_through(kinds: Vec<Kind>) {
                 Err(refused) => refused.message().to_owned(),
             };
             assert!(!failure.is_empty(), "{name}");
-            if self::tree(&place.workspace) != tree {
+            if self::tree(&target.workspace) != tree {
                 went_through.push((*name, "it changed something".to_owned()));
                 break;
             }
         }
         // Without the swap it happens: the refusal is the swap's doing.
-        place.clear();
-        before(&place);
-        place.give();
+        target.clear();
+        before(&target);
+        target.give();
         let (_, done) = run.consented(call()).await;
         assert_eq!(done.status(), Status::Succeeded, "{name}: {:?}", done.error);
         if let Some(Answer::Exec(exec)) = done.kind() {
@@ -225,7 +225,7 @@ async fn p5_no_swap_of_a_file_that_is_to_be_changed_goes_through() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g7_no_swap_of_what_is_staged_or_committed_goes_through() {
+async fn g7_no_swap_of_staged_or_committed_content_succeeds() {
     none_goes_through(git::kinds()).await;
 }
 

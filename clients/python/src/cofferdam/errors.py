@@ -176,13 +176,13 @@ class Interrupted(Cancelled):
 class Unavailable(CofferdamError):
     """The audit log, the container engine or an upstream server does not work; nothing was done."""
 
-    HINT = "`coffer doctor` says more."
+    HINT = "Run `coffer doctor`."
 
 
 class InternalError(CofferdamError):
     """A fault of the daemon or of its host."""
 
-    HINT = "The daemon's log says more."
+    HINT = "See the daemon's log."
 
 
 class BuildFailed(CofferdamError):

@@ -523,7 +523,7 @@ class CallInfo:
 
     call_id: str
     status: Literal["succeeded", "failed", "pending_approval", "denied", "running"]
-    #: As the method that made it returns it; None until it has succeeded, and when it was dropped to make room.
+    #: As the method that made it returns it; None until it has succeeded, and when it was dropped to free space.
     result: CallResult
     #: For the model.
     text: str

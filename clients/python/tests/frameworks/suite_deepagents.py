@@ -115,7 +115,7 @@ def test_a_graph_is_interrupted_for_consent_and_goes_on_with_the_outcome(asking:
         assert receipts(sandbox) == ["exec"]
 
 
-def test_files_interrupt_a_graph_and_what_is_denied_is_for_the_model(reviewing: str, image: str) -> None:
+def test_files_interrupt_a_graph_and_the_model_gets_denials(reviewing: str, image: str) -> None:
     saver = InMemorySaver()
     steps = (
         calls(("write_file", {"file_path": "/workspace/a.txt", "content": "one\n"})),

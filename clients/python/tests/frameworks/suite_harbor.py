@@ -157,7 +157,7 @@ async def test_harbors_own_bookkeeping_works(started: CofferdamEnvironment) -> N
     )
 
 
-def test_a_task_that_cannot_run_is_refused_with_what_to_do(make: Make) -> None:
+def test_a_task_that_cannot_run_is_refused_with_a_remedy(make: Make) -> None:
     with pytest.raises(ValueError, match="offline=true"):
         make(network_policy=NetworkPolicy())
     with pytest.raises(ValueError, match="allowlist"):
@@ -176,7 +176,7 @@ def test_a_task_that_cannot_run_is_refused_with_what_to_do(make: Make) -> None:
         make()
 
 
-async def test_a_root_that_cannot_be_written_is_said_at_once(make: Make) -> None:
+async def test_a_read_only_root_is_reported_at_once(make: Make) -> None:
     with pytest.raises(CofferdamError, match="writable"):
         await make(profile="open").start(force_build=False)
 
@@ -295,7 +295,7 @@ async def test_a_working_directory_of_a_dockerfile_is_the_agents(make: Make, doc
         await environment.stop(delete=True)
 
 
-async def test_a_build_that_fails_says_what_it_printed_last(make: Make, dockerfile: Dockerfile) -> None:
+async def test_a_failed_build_reports_its_last_output(make: Make, dockerfile: Dockerfile) -> None:
     dockerfile.write("RUN seq 10000; printf 'before-the-end\\033[2J\\n'; exit 7\n")
     with pytest.raises(BuildFailed, match="before-the-end") as failed:
         await of_dockerfile(make).start(force_build=False)

@@ -62,7 +62,7 @@ async def test_call_that_needs_consent_explains_how_or_waits(asking: str, image:
         await CofferdamSandboxEnvironment.sample_cleanup("t", config, made, False)
 
 
-async def test_a_command_that_was_ended_for_its_output_does_not_look_whole(asking: str, image: str) -> None:
+async def test_output_of_a_command_ended_at_its_limit_is_marked_incomplete(asking: str, image: str) -> None:
     assert asking
     config = CofferdamSandboxConfig(profile="little", image=image)
     made = await CofferdamSandboxEnvironment.sample_init("t", config, {})

@@ -81,7 +81,7 @@ def test_work_is_handed_in(environment: CofferdamEnvironment) -> None:
     assert run(environment, "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; exit 1")["returncode"] == 1
 
 
-def test_prompts_and_trajectories_have_what_they_need(environment: CofferdamEnvironment) -> None:
+def test_prompts_and_trajectories_are_complete(environment: CofferdamEnvironment) -> None:
     assert environment.get_template_vars(task="t")["task"] == "t"
     assert environment.serialize()["info"]["cofferdam_run_id"] == environment.sandbox.run_id
 

@@ -67,7 +67,7 @@ async def test_the_shell_runs_each_command_and_tells_how_it_ended(sandbox: Async
     assert (late.stdout, late.status) == ("first\n", "timeout")
 
 
-async def test_the_editor_changes_files_and_says_what_does_not_fit(sandbox: AsyncSandbox) -> None:
+async def test_the_editor_changes_files_and_reports_mismatches(sandbox: AsyncSandbox) -> None:
     editor = CofferdamApplyPatchEditor(sandbox)
     made = await editor.create_file(ApplyPatchOperation(type="create_file", path="a/b.txt", diff="+one\n+two\n"))
     assert made.status == "completed"
@@ -200,7 +200,7 @@ async def session(options: CofferdamSandboxClientOptions) -> AsyncIterator[Sandb
     await client.delete(session)
 
 
-async def test_a_command_that_takes_longer_than_its_tool_waits_runs_on(session: SandboxSession) -> None:
+async def test_a_command_continues_after_its_tool_stops_waiting(session: SandboxSession) -> None:
     assert session.supports_pty()
     begun = await session.pty_exec_start("echo first; sleep 3; echo second; exit 7", yield_time_s=0.3)
     assert (begun.output, begun.exit_code) == (b"first\n", None)

@@ -86,7 +86,7 @@ async def test_a_sandbox_that_cannot_be_made_is_an_error_that_says_why(profile: 
     assert config.workspace == Bind("/srv/x")
 
 
-async def test_what_a_person_has_to_consent_to_says_how(image: str) -> None:
+async def test_a_call_that_needs_consent_says_how_to_get_it(image: str) -> None:
     deployment = CofferdamDeployment(profile="strict", image=image)
     await deployment.start()
     try:

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use gateway::AnomalySetting;
+use policy::AnomalySetting;
 
 use super::tally::Tally;
 use super::{Evidence, Rule, within};

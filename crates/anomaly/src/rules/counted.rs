@@ -1,7 +1,7 @@
 //! `denials`, `denied_commands`, `escape_attempts`, `permission_escalation`, `rate_limit_abuse`, `disk_quota`, `disk_low`: a number
 //! of events of one kind within the window.
 
-use gateway::AnomalySetting;
+use policy::AnomalySetting;
 
 use super::tally::Tally;
 use super::{Evidence, Rule};

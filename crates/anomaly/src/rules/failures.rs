@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use gateway::AnomalySetting;
+use policy::AnomalySetting;
 
 use super::{Evidence, MAX_SEQUENCES, Rule, within};
 use crate::seen::{Ending, Moment, Seen};

@@ -1,7 +1,7 @@
 //! `grant_then_exec` and `secret_then_exec`: a number of commands within the window, each of them within the window after a grant
 //! or after the reading of a secret (seed 001: privilege escalation).
 
-use gateway::AnomalySetting;
+use policy::AnomalySetting;
 
 use super::tally::Tally;
 use super::{Evidence, Rule, within};

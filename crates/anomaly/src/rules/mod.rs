@@ -21,7 +21,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-use gateway::{AnomalyRule, AnomalySetting};
+use policy::{AnomalyRule, AnomalySetting};
 
 use super::seen::{Agent, Moment, Seen, Subject, What};
 

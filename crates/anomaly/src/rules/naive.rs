@@ -1,6 +1,6 @@
 //! The rules in their plain form, counted anew over the whole history at each event, for comparison with the incremental ones.
 
-use gateway::{AnomalyRule, AnomalySetting};
+use policy::{AnomalyRule, AnomalySetting};
 
 use super::{concerns, followed, millis, repeat, spike, subject};
 use crate::seen::{Ending, Kind, Mark, Seen};

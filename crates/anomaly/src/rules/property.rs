@@ -1,6 +1,6 @@
 //! The incremental rules agree with a naive recount, for all events in any order.
 
-use gateway::{AnomalyAction, AnomalyRule, AnomalySetting};
+use policy::{AnomalyAction, AnomalyRule, AnomalySetting};
 use proptest::prelude::*;
 
 use super::naive;

@@ -3,7 +3,7 @@
 //! A test that runs again after an edit is work. So a change that succeeded resets the counts of all calls but those of changes:
 //! two writes that undo each other are still counted.
 
-use gateway::AnomalySetting;
+use policy::AnomalySetting;
 
 use super::tally::Tally;
 use super::{Evidence, Rule};

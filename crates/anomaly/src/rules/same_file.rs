@@ -1,7 +1,7 @@
 //! `read_write_delete`: a file was read, written and deleted, in this order and within the window (seed 001: potential data
 //! exfiltration).
 
-use gateway::AnomalySetting;
+use policy::AnomalySetting;
 
 use super::tally::Tally;
 use super::{Evidence, Rule, within};

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use gateway::AnomalySetting;
+use policy::AnomalySetting;
 
 use super::{Evidence, MAX_SEQUENCES, Rule, millis};
 use crate::seen::Seen;

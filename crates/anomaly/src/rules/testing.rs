@@ -1,6 +1,6 @@
 //! Histories of events for tests.
 
-use gateway::{Anomalies, AnomalyAction, AnomalyRule, AnomalySetting};
+use policy::{Anomalies, AnomalyAction, AnomalyRule, AnomalySetting};
 
 use crate::detector::Detector;
 use crate::seen::{Agent, Ended, Ending, Kind, Mark, Moment, Seen, What};

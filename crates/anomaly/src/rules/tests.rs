@@ -1,6 +1,6 @@
 //! Of each rule: what fires it, and what comes near and does not.
 
-use gateway::{AnomalyRule, AnomalySetting};
+use policy::{AnomalyRule, AnomalySetting};
 
 use super::testing::{Tape, ended, of_file, shipped, with_input};
 use crate::seen::{Denial, Ended, Ending, Kind, What};
@@ -89,7 +89,7 @@ fn rate_limit_abuse() {
 }
 
 #[test]
-fn a_run_over_its_quota_and_a_disk_with_little_room_fire_at_once() {
+fn a_run_over_its_quota_and_a_nearly_full_disk_fire_at_once() {
     let mut tape = Tape::default();
     tape.add("alice", What::DiskQuota).wait(SECOND).add("alice", What::DiskLow);
     assert_eq!(tape.fires(AnomalyRule::DiskQuota, &shipped(AnomalyRule::DiskQuota)), [1]);
@@ -209,7 +209,7 @@ fn spikes() {
 }
 
 #[test]
-fn a_spike_is_one_against_the_agent_s_own_baseline() {
+fn a_spike_is_measured_against_the_agents_baseline() {
     let rule = AnomalyRule::Spike;
     let setting = shipped(rule);
     let window = setting.window_s * 1_000;

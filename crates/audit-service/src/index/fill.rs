@@ -63,7 +63,7 @@ impl Filler {
                 reason,
                 row.call,
                 row.approval,
-                row.place.cast_signed()
+                row.position.cast_signed()
             ])?;
         if let Some(last) = row.removed {
             // Records that the log no longer has must not be found here.

@@ -161,9 +161,9 @@ impl<'a> Search<'a> {
     }
 
     /// Adds a record to the page if the filter matches it.
-    fn take(&mut self, sequence: u64, place: u64) -> Result<(), IndexError> {
+    fn take(&mut self, sequence: u64, position: u64) -> Result<(), IndexError> {
         let filter = &self.query.filter;
-        let Some(text) = self.log.line(sequence, place).map_err(IndexError::of_log)? else {
+        let Some(text) = self.log.line(sequence, position).map_err(IndexError::of_log)? else {
             return self.missing(sequence);
         };
         // Before the costly proof: most lines do not contain the text.
@@ -182,14 +182,14 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Handles a record whose line is not at its place in the index.
+    /// Handles a record whose line is not at its indexed position.
     ///
     /// That is normal if the record was removed meanwhile. Otherwise reading the log shows if the log or the index is damaged.
     fn missing(&self, sequence: u64) -> Result<(), IndexError> {
         if self.log.was_removed(sequence).map_err(IndexError::of_log)? {
             return Ok(());
         }
-        Reader::from(self.directory, sequence.saturating_sub(1)).next_placed()?;
+        Reader::from(self.directory, sequence.saturating_sub(1)).next_with_position()?;
         Err(IndexError::Inconsistent)
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct Row {
     /// Last of the records that this record says were removed.
     pub(super) removed: Option<u64>,
     /// Byte of its segment at which the record begins.
-    pub(super) place: u64,
+    pub(super) position: u64,
 }
 
 #[derive(Deserialize)]
@@ -85,7 +85,7 @@ struct Removed {
 
 impl Row {
     /// Returns the row of a parsed record.
-    pub(super) fn with(record: &Record, place: u64) -> Self {
+    pub(super) fn with(record: &Record, position: u64) -> Self {
         let event = &record.event;
         let removed = match event.kind {
             Kind::SegmentsRemoved => {
@@ -107,12 +107,12 @@ impl Row {
             call: event.call_id.as_deref().map(digest),
             approval: event.approval_id.as_deref().map(digest),
             removed,
-            place,
+            position,
         }
     }
 
     /// Returns the row of a verified line.
-    pub(super) fn of(line: &str, place: u64) -> Result<Self, IndexError> {
+    pub(super) fn of(line: &str, position: u64) -> Result<Self, IndexError> {
         let odd = |_| IndexError::Inconsistent;
         let said: Said<'_> = serde_json::from_str(line).map_err(odd)?;
         let time: Timestamp = said.time.parse().map_err(|_| IndexError::Inconsistent)?;
@@ -142,7 +142,7 @@ impl Row {
             call: said.call_id.as_deref().map(digest),
             approval: said.approval_id.as_deref().map(digest),
             removed,
-            place,
+            position,
         })
     }
 }
@@ -155,7 +155,7 @@ mod tests {
     use super::Row;
 
     #[test]
-    fn a_row_says_what_the_whole_record_says() {
+    fn a_row_equals_the_parsed_record() {
         let directory = tempfile::tempdir().unwrap();
         let (mut writer, _) = Writer::open(directory.path()).unwrap();
         let odd = "a \"quoted\" \\ grüße\n\u{0}";

@@ -12,7 +12,7 @@ use super::state::IndexError;
 /// Changes with the meaning of any row.
 const VERSION: u32 = 3;
 
-/// `events` is narrow, so that the data of a query is in memory. For a record it has only the place of its line: the byte of its segment
+/// `events` is narrow, so that the data of a query is in memory. For a record it has only the position of its line: the byte of its segment
 /// at which the line begins. The segment follows from the sequence number.
 const TABLES: &str = "
 CREATE TABLE progress (
@@ -48,7 +48,7 @@ CREATE TABLE spans (
 ) STRICT;
 ";
 
-/// Created once the rows exist: sorting once is many times faster than inserting each one at its place.
+/// Created once the rows exist: sorting once is many times faster than inserting each one in order.
 const INDEXES: &str = "
 CREATE INDEX by_kind ON events (kind);
 CREATE INDEX by_run ON events (run) WHERE run IS NOT NULL;

@@ -182,7 +182,7 @@ fn filters(records: &[Record]) -> Vec<EventFilter> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_filter_finds_what_looking_at_each_record_finds() {
+async fn every_filter_agrees_with_a_scan_of_all_records() {
     let mut log = Log::new();
     log.add(900);
     let index = log.index();
@@ -218,7 +218,7 @@ async fn new_records_do_not_shift_pages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_query_finds_what_was_recorded_before_it() {
+async fn a_query_finds_all_earlier_records() {
     let mut log = Log::new();
     let index = log.index();
     assert!(all(&index, &EventFilter::default(), true, 10).await.is_empty());
@@ -272,14 +272,14 @@ async fn missing_stale_or_damaged_index_is_rebuilt() {
                 file.set_len(file.metadata().unwrap().len() / 2).unwrap();
             }),
         ),
-        ("with places within lines", true, Box::new(run("UPDATE events SET place = place + 1"))),
+        ("with positions within lines", true, Box::new(run("UPDATE events SET place = place + 1"))),
         (
-            "with the place of another record",
+            "with the position of another record",
             true,
             Box::new(run("UPDATE events SET place = 0 WHERE sequence = 17")),
         ),
         (
-            "with a place that no file has",
+            "with a position beyond every file",
             true,
             Box::new(run("UPDATE events SET place = -1 WHERE sequence = 9")),
         ),
@@ -296,7 +296,7 @@ async fn missing_stale_or_damaged_index_is_rebuilt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn damage_of_the_log_is_told_by_the_queries_that_find_it_and_no_index_is_made_for_it() {
+async fn queries_that_find_damage_report_it_and_no_index_is_rebuilt() {
     let mut log = Log::new();
     log.add(300);
     let index = log.index();

@@ -19,7 +19,7 @@ use super::fill::Filler;
 use super::row::Row;
 use super::schema::{self, Through};
 use super::state::{IndexError, Shared, State};
-use crate::tail::{Placed, Tail};
+use crate::tail::{Positioned, Tail};
 
 /// Most records of one transaction.
 const BATCH: usize = 4_096;
@@ -224,8 +224,8 @@ fn fill(filler: &mut Filler, rows: &[Row]) -> Result<Option<u64>, IndexError> {
 fn rows(reader: &mut Reader, head: u64) -> Result<Vec<Row>, IndexError> {
     let mut rows = Vec::new();
     while rows.len() < BATCH && reader.next_sequence() <= head {
-        let Some((line, place)) = reader.next_placed()? else { break };
-        rows.push(Row::of(line, place)?);
+        let Some((line, position)) = reader.next_with_position()? else { break };
+        rows.push(Row::of(line, position)?);
     }
     Ok(rows)
 }
@@ -255,8 +255,9 @@ fn read_ahead(
 }
 
 /// Adds records from memory, as [`fill`] does.
-fn fill_with(filler: &mut Filler, lines: &[Placed]) -> Result<Option<u64>, IndexError> {
-    let rows: Vec<_> = lines.iter().map(|Placed { line, place }| Row::with(&line.record, *place)).collect();
+fn fill_with(filler: &mut Filler, lines: &[Positioned]) -> Result<Option<u64>, IndexError> {
+    let rows: Vec<_> =
+        lines.iter().map(|Positioned { line, position }| Row::with(&line.record, *position)).collect();
     fill(filler, &rows)
 }
 

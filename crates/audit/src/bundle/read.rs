@@ -30,14 +30,14 @@ pub enum BundleError {
     /// The archive contains an entry that no bundle has.
     #[error("not a bundle: {0}")]
     Shape(String),
-    /// A required member is missing, or is in another place.
+    /// A required member is missing, or at another position.
     #[error("{0} is missing")]
     Missing(String),
     /// A member differs from its description in the manifest.
     #[error("{0} was changed: it does not match the manifest")]
     Changed(String),
     /// A member cannot be read.
-    #[error("{0} cannot be read: it was changed, or made by something else")]
+    #[error("{0} cannot be read: it was changed, or another program made it")]
     Malformed(&'static str),
     /// The manifest is not the one that is recorded in the log.
     #[error("manifest.json was changed: it differs from the one that the audit log recorded")]

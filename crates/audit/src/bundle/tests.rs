@@ -213,7 +213,7 @@ fn invalid_bundles_are_refused() {
 }
 
 #[test]
-fn a_policy_is_the_one_that_its_name_says() {
+fn a_policy_matches_the_digest_in_its_name() {
     let (bundle, key, _) = bundle();
     let other = b"{\"profiles\":{\"open\":1}}";
     // Whoever makes a bundle can put anything into its manifest, but not another policy under this digest.
@@ -232,7 +232,7 @@ fn a_policy_is_the_one_that_its_name_says() {
 }
 
 #[test]
-fn a_run_behind_removed_segments_is_proved_all_the_same() {
+fn a_run_after_removed_segments_can_be_proved() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("log");
     let limits = crate::Limits { segment_bytes: 4_000, ..crate::Limits::default() };

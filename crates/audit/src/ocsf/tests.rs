@@ -35,7 +35,7 @@ fn receipt() -> Event {
 }
 
 #[test]
-fn a_receipt_says_all_of_it_in_the_frameworks_words() {
+fn a_receipt_maps_all_fields_to_the_framework() {
     let made = event(&record(receipt()));
     let picked: Vec<_> = [
         "/class_uid",

@@ -92,7 +92,7 @@ fn gives_the_line_itself() {
 }
 
 #[test]
-fn stops_at_damage_and_says_so_again() {
+fn a_follower_stops_at_damage_and_reports_it_again() {
     let dir = tempfile::tempdir().unwrap();
     let (mut writer, _) = Writer::open(dir.path()).unwrap();
     writer.append_batch(&[call(1), call(2), call(3)]).unwrap();

@@ -1,4 +1,4 @@
-//! Damage of every kind at every kind of place: each is found, and the first bad record is the right one.
+//! Damage of every kind at every kind of position: each is found, and the first bad record is the right one.
 
 use std::fs;
 use std::io::Write as _;
@@ -88,32 +88,32 @@ struct Bench {
     good: Text,
     foreign: Text,
     /// Where each record is: segment, line.
-    places: Vec<(usize, usize)>,
+    lines: Vec<(usize, usize)>,
 }
 
 impl Bench {
     fn new(records: usize) -> Self {
         let (good, foreign) = (load(log(records).path()), load(log(records).path()));
-        let places =
+        let lines =
             |(segment, (_, lines)): (usize, &(PathBuf, Vec<_>))| (0..lines.len()).map(move |n| (segment, n));
-        let places = good.iter().enumerate().flat_map(places).collect();
-        Self { good, foreign, places }
+        let lines = good.iter().enumerate().flat_map(lines).collect();
+        Self { good, foreign, lines }
     }
 
     /// The log's ends and the segments' ends are where mistakes live.
     fn pick(&self, round: usize, dice: &mut Dice) -> usize {
-        let second = self.places.iter().position(|place| place.0 == 1).unwrap();
+        let second = self.lines.iter().position(|line| line.0 == 1).unwrap();
         match round % 8 {
             0 => 0,
-            2 => self.places.len() - 1,
+            2 => self.lines.len() - 1,
             4 => second,
             6 => second - 1,
-            _ => dice.below(self.places.len()),
+            _ => dice.below(self.lines.len()),
         }
     }
 
     fn flip(&self, record: usize, dice: &mut Dice) -> (Text, Expected) {
-        let (mut text, (segment, line)) = (self.good.clone(), self.places[record]);
+        let (mut text, (segment, line)) = (self.good.clone(), self.lines[record]);
         let bytes = &mut text[segment].1[line];
         let at = dice.below(bytes.len());
         bytes[at] ^= 1 << dice.below(8);
@@ -122,27 +122,27 @@ impl Bench {
     }
 
     fn delete(&self, record: usize) -> (Text, Expected) {
-        let (mut text, (segment, line)) = (self.good.clone(), self.places[record]);
+        let (mut text, (segment, line)) = (self.good.clone(), self.lines[record]);
         text[segment].1.remove(line);
         let sequence = record as u64 + 1;
-        let last = record + 1 == self.places.len();
+        let last = record + 1 == self.lines.len();
         let missing = Expected::BrokenAt(sequence, &[Damage::Missing]);
         (text, if last { Expected::CutFromTheEnd(sequence) } else { missing })
     }
 
     fn duplicate(&self, record: usize, dice: &mut Dice) -> (Text, Expected) {
-        let (mut text, (segment, line)) = (self.good.clone(), self.places[record]);
+        let (mut text, (segment, line)) = (self.good.clone(), self.lines[record]);
         let lines = &mut text[segment].1;
         let to = line + dice.below(lines.len() - line);
         lines.insert(to + 1, lines[line].clone());
-        let before = self.places.iter().position(|place| *place == (segment, to)).unwrap();
+        let before = self.lines.iter().position(|line| *line == (segment, to)).unwrap();
         (text, Expected::BrokenAt(before as u64 + 2, &[Damage::Duplicated]))
     }
 
     fn swap(&self, record: usize, dice: &mut Dice) -> (Text, Expected) {
         let mut text = self.good.clone();
-        let other = dice.below(self.places.len());
-        let (mine, theirs) = (self.places[record], self.places[other]);
+        let other = dice.below(self.lines.len());
+        let (mine, theirs) = (self.lines[record], self.lines[other]);
         text[mine.0].1[mine.1].clone_from(&self.good[theirs.0].1[theirs.1]);
         text[theirs.0].1[theirs.1].clone_from(&self.good[mine.0].1[mine.1]);
         let first = record.min(other) as u64 + 1;
@@ -151,7 +151,7 @@ impl Bench {
     }
 
     fn insert(&self, record: usize, dice: &mut Dice) -> (Text, Expected) {
-        let (mut text, (segment, line)) = (self.good.clone(), self.places[record]);
+        let (mut text, (segment, line)) = (self.good.clone(), self.lines[record]);
         let theirs = &self.foreign[segment].1;
         let line_in = match dice.below(3) {
             0 => theirs[line.min(theirs.len() - 1)].clone(),
@@ -166,7 +166,7 @@ impl Bench {
 
     /// Cuts the record's segment off somewhere in the record.
     fn truncate(&self, record: usize, dice: &mut Dice) -> (Text, Expected) {
-        let (mut text, (segment, line)) = (self.good.clone(), self.places[record]);
+        let (mut text, (segment, line)) = (self.good.clone(), self.lines[record]);
         let last = segment + 1 == text.len();
         let lines = &mut text[segment].1;
         let at = if dice.below(4) == 0 { 0 } else { dice.below(lines[line].len()) };
@@ -280,7 +280,7 @@ fn a_record_with_a_recomputed_hash_does_not_fit() {
 }
 
 #[test]
-fn a_kept_head_tells_rollback_and_rewriting() {
+fn a_noted_head_reveals_rollback_and_rewriting() {
     let dir = log(20);
     let head = check(dir.path()).head.unwrap();
     assert!(verify_against(dir.path(), head, &mut |_| ()).unwrap().is_intact());
@@ -317,7 +317,7 @@ fn signed_log(dir: &Path) -> (PathBuf, Writer, Signer) {
 }
 
 #[test]
-fn a_checkpoint_that_is_made_meanwhile_is_no_rollback() {
+fn a_checkpoint_that_is_made_during_verification_is_no_rollback() {
     let dir = tempfile::tempdir().unwrap();
     let (log, mut writer, signer) = signed_log(dir.path());
     let records = usize::try_from(writer.head().unwrap().sequence).unwrap();
@@ -337,7 +337,7 @@ fn a_checkpoint_that_is_made_meanwhile_is_no_rollback() {
 }
 
 #[test]
-fn a_checkpoint_that_is_removed_meanwhile_is_not_missed() {
+fn a_checkpoint_that_is_removed_during_verification_is_no_damage() {
     let dir = tempfile::tempdir().unwrap();
     let (log, ..) = signed_log(dir.path());
     // This name is in the directory, and its file is gone.

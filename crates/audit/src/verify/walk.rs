@@ -296,7 +296,7 @@ impl<'a> Walk<'a> {
         Stop::Broken(Break { sequence, segment: segment.to_string(), offset, damage })
     }
 
-    /// Reports that the next record is not in its place, and searches for it later in the log.
+    /// Reports that the next record is not at its position, and searches for it later in the log.
     ///
     /// `from` is the position in the segment `index` where the search begins, and `at` is the segment where the record should be.
     fn missing(&self, index: usize, from: u64, at: Segment) -> Stop {

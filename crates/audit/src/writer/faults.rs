@@ -396,7 +396,7 @@ fn rotate(n: usize, loses_key: bool) -> bool {
 }
 
 #[test]
-fn a_key_that_could_not_be_changed_signs_nothing_after_the_log_names_another() {
+fn a_key_that_the_log_has_replaced_signs_nothing() {
     let mut n = 1;
     while rotate(n, false) {
         n += 1;
@@ -407,7 +407,7 @@ fn a_key_that_could_not_be_changed_signs_nothing_after_the_log_names_another() {
 
 /// Simulates a crash at every byte of an append. Whole records remain, a torn one is cut off and recorded, and the log continues.
 #[test]
-fn a_log_cut_at_any_byte_is_repaired_and_goes_on() {
+fn a_log_cut_at_any_byte_is_repaired_and_continues() {
     let disk = Memory::default();
     let (mut writer, _) = disk.open().unwrap();
     writer.append_batch(&[call(1), call(2)]).unwrap();

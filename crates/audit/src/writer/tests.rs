@@ -21,7 +21,7 @@ fn last_segment(dir: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn records_come_back_as_they_were_acknowledged() {
+fn records_are_read_back_as_acknowledged() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("deep/audit");
     let (mut writer, opened) = Writer::open_with(&log, small()).unwrap();
@@ -129,7 +129,7 @@ fn a_segment_that_got_no_record_yet_is_used() {
 }
 
 #[test]
-fn a_batch_larger_than_what_is_synced_at_once_is_whole() {
+fn a_batch_larger_than_one_sync_is_whole() {
     let dir = tempfile::tempdir().unwrap();
     let (mut writer, _) = Writer::open(dir.path()).unwrap();
     let big = Event::new(Kind::Alert).details(json!({"text": "x".repeat(60_000)}));

@@ -36,7 +36,7 @@ impl Approvals {
         Ok(consent)
     }
 
-    /// Ends the consents of the former policy.
+    /// Ends the consents of the previous policy.
     pub async fn policy_changed(&self) {
         for consent in self.gateway.forget_outdated() {
             let _ = self.ended(&consent, None, "policy_changed").await;

@@ -21,11 +21,11 @@ use std::time::Duration;
 
 use audit::Kind;
 use audit_service::AuditLog;
-use gateway::policy::{DecisionTime, Terms};
-use gateway::{Approval, ApprovalState, Ballot, DecideError, Gateway, Level, Review, Reviewer, Ticket};
+use gateway::{Approval, ApprovalState, Ballot, DecideError, Gateway, Review, Reviewer, Ticket};
 use identity::{Principal, Role, Roles};
 use operations::Reason;
 use parking_lot::Mutex;
+use policy::{DecisionTime, Level, Terms};
 use refusal::{Refusal, chain};
 use store::Store;
 use timestamp::Clock;
@@ -33,7 +33,7 @@ use tokio::sync::{Notify, broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use pending::{Asker, Pending};
-pub use reattach::FormerApprovals;
+pub use reattach::WaitingApprovals;
 
 use pending::settled;
 
@@ -126,7 +126,7 @@ impl Approvals {
         stored.map_err(|error| Refusal::internal("keeping the call", &chain(&error)))
     }
 
-    /// Returns a receiver for the decision on an approval that a former daemon has left.
+    /// Returns a receiver for the decision on an approval that an earlier daemon left.
     pub(crate) fn wait_for(&self, approval: &Approval) -> oneshot::Receiver<Approval> {
         let (settled, receiver) = oneshot::channel();
         if approval.state == ApprovalState::Pending {

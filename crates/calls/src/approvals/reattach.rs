@@ -15,9 +15,9 @@ use store::{SettledApproval, Store};
 use super::events::replay;
 use super::pending::{Pending, settled};
 
-/// The approvals that a former daemon has left waiting.
+/// The approvals that an earlier daemon left waiting.
 #[derive(Default)]
-pub struct FormerApprovals {
+pub struct WaitingApprovals {
     /// Calls that go on.
     pub(crate) waiting: Vec<Pending>,
     /// Approvals whose calls are over, or may have been executed. They are shown, and their calls do not go on.
@@ -27,13 +27,13 @@ pub struct FormerApprovals {
     consents: Vec<Consent>,
 }
 
-impl FormerApprovals {
+impl WaitingApprovals {
     /// Reads store and log.
     pub async fn read(store: &Store, log: &AuditLog) -> anyhow::Result<Self> {
         let failed = |error: store::StoreError| anyhow::anyhow!("the store: {}", chain(&error));
         let (stored, unreadable) = store.approvals().map_err(failed)?;
-        let mut former = Self { lost: unreadable, ..Self::default() };
-        for approval in &former.lost {
+        let mut found = Self { lost: unreadable, ..Self::default() };
+        for approval in &found.lost {
             tracing::error!(approval, "a waiting call can no longer be read and is closed");
         }
         let first = stored.iter().map(|stored| stored.after).min();
@@ -44,16 +44,16 @@ impl FormerApprovals {
                 Err(error) => {
                     let approval = &stored.approval_id;
                     tracing::error!(approval, error = %chain(&error), "a call that waited cannot be read");
-                    former.lost.push(stored.approval_id);
+                    found.lost.push(stored.approval_id);
                 }
             }
         }
         if let Some(first) = first {
-            former.over.extend(bring_up_to_date(log, first, &mut kept).await?);
+            found.over.extend(bring_up_to_date(log, first, &mut kept).await?);
         }
         for (kept, spent) in kept.into_values() {
             if spent {
-                former.over.push(settled(kept.approval, true)?);
+                found.over.push(settled(kept.approval, true)?);
             } else if kept.approval.format != gateway::FORMAT {
                 let approval = &kept.approval.approval_id;
                 tracing::warn!(
@@ -63,22 +63,22 @@ impl FormerApprovals {
                 );
                 let comment = "requested by an older release, whose approvals bind less: make the call again"
                     .to_owned();
-                former.over.push(settled(Approval { comment, ..kept.approval }, false)?);
+                found.over.push(settled(Approval { comment, ..kept.approval }, false)?);
             } else if kept.approval.is_sound() {
-                former.waiting.push(kept);
+                found.waiting.push(kept);
             } else {
                 let approval = kept.approval.approval_id;
                 tracing::error!(approval, "a call that waited is damaged: it is closed");
-                former.lost.push(approval);
+                found.lost.push(approval);
             }
         }
         for (id, consent) in store.consents().map_err(failed)? {
             match consent.and_then(|consent| serde_json::from_slice(&consent).ok()) {
-                Some(consent) => former.consents.push(consent),
+                Some(consent) => found.consents.push(consent),
                 None => store.delete_consent(&id).map_err(failed)?,
             }
         }
-        Ok(former)
+        Ok(found)
     }
 
     /// Returns the calls whose intents stay open.

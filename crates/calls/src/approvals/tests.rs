@@ -1,23 +1,25 @@
 //! Approvals against a clock that is set forward and back while calls wait.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use audit_service::AuditLog;
 use gateway::{
-    Admission, Approval, ApprovalFilter, ApprovalState, Ballot, Caller, Choice, DecideError, Gateway, Level,
-    Policy, Review, Reviewer, RunScope, Ticket,
+    Admission, Approval, ApprovalFilter, ApprovalState, Ballot, Choice, DecideError, Gateway, Review,
+    Reviewer, Ticket,
 };
 use identity::{CallId, Role, Roles, RunId};
 use operations::{Operation, Write};
-use store::run::Record;
+use policy::{Caller, Level, Policy, RunScope};
+use runs::record::Record;
 use store::{Store, StoredApproval};
 use timestamp::{Clock, UnixMillis};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::reattach::FormerApprovals;
+use super::reattach::WaitingApprovals;
 use super::{Approvals, Asker, level};
 
 /// When each test begins, milliseconds since 1970; its calls have 300 seconds.
@@ -140,7 +142,7 @@ fn asker(call: CallId, run: RunId) -> Asker {
 }
 
 #[tokio::test]
-async fn a_clock_that_goes_reminds_once_and_lets_expire_once() {
+async fn a_running_clock_reminds_once_and_expires_once() {
     let scene = Scene::new();
     let (approval, mut settled) = scene.asks().await;
     for seconds in [0, 144, 150, 156, 299] {
@@ -159,7 +161,7 @@ async fn a_clock_that_goes_reminds_once_and_lets_expire_once() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_forward_expires_without_a_reminder_and_for_good() {
+async fn a_clock_that_is_set_forward_expires_permanently_without_a_reminder() {
     let scene = Scene::new();
     let (approval, mut settled) = scene.asks().await;
     scene.set(86_400);
@@ -216,12 +218,12 @@ async fn approvals_notice_a_clock_jump() {
 }
 
 #[tokio::test]
-async fn an_approval_of_an_older_release_is_cancelled_and_says_so() {
+async fn an_approval_of_an_older_release_is_cancelled_with_its_reason() {
     let scene = Scene::new();
     let (approval, _settled) = scene.asks().await;
     let id = &approval.approval_id;
-    let run = Record { id: RunId::parse(&approval.run_id).unwrap(), ..store::testing::record() };
-    scene.store.insert_run(&run, None).unwrap();
+    let run = Record { id: RunId::parse(&approval.run_id).unwrap(), ..runs::testing::record() };
+    runs::stored::insert(&scene.store, &run, None, &BTreeMap::new()).unwrap();
     let stored = scene.store.approvals().unwrap().0.pop().unwrap();
     // As it was stored before approvals were bound to what a call uses.
     let mut head: serde_json::Value = serde_json::from_slice(&stored.approval).unwrap();
@@ -233,10 +235,10 @@ async fn an_approval_of_an_older_release_is_cancelled_and_says_so() {
     let stored = StoredApproval { approval: serde_json::to_vec(&head).unwrap(), ..stored };
     scene.store.insert_approval(&stored).unwrap();
 
-    let former = FormerApprovals::read(&scene.store, &scene.log).await.unwrap();
-    assert!(former.calls().is_empty(), "its intent is closed");
+    let found = WaitingApprovals::read(&scene.store, &scene.log).await.unwrap();
+    assert!(found.calls().is_empty(), "its intent is closed");
     let next = Gateway::new(Policy::builtin().unwrap(), scene.wall.clone());
-    assert!(former.restore(&scene.store, &next, |_| true).unwrap().is_empty(), "nothing waits for it");
+    assert!(found.restore(&scene.store, &next, |_| true).unwrap().is_empty(), "nothing waits for it");
     let shown = next.approval(id).unwrap();
     assert_eq!(shown.state, ApprovalState::Cancelled);
     assert!(shown.comment.contains("older release"), "{}", shown.comment);
@@ -245,7 +247,7 @@ async fn an_approval_of_an_older_release_is_cancelled_and_says_so() {
 
 /// A daemon that is killed in between has shown nobody what the next one will not know.
 #[tokio::test]
-async fn an_approval_is_seen_and_decided_on_only_when_it_is_kept() {
+async fn an_approval_is_visible_and_decided_only_when_it_is_stored() {
     let scene = Scene::new();
     let (ticket, asker) = scene.ticket();
     let id = uuid::Uuid::now_v7();

@@ -15,7 +15,7 @@ use wire::v1::signal_process_request::Signal;
 use wire::v1::{self, CallRequest};
 
 use super::record::{Journal, Times};
-use super::{CallTask, Close, is_for_another};
+use super::{CallEnd, CallTask, is_for_another};
 
 /// Time that the answer to an input waits for the process's reply.
 const REPLY: Duration = Duration::from_secs(1);
@@ -37,10 +37,10 @@ impl CallTask {
         agent_id: &str,
         journal: &mut Journal,
         times: &mut Times,
-    ) -> Close {
+    ) -> CallEnd {
         match self.accessed(access, agent_id, journal, times).await {
-            Ok(view) => Close::Accessed(Box::new(view)),
-            Err(refusal) => Close::Refused(refusal),
+            Ok(view) => CallEnd::Accessed(Box::new(view)),
+            Err(refusal) => CallEnd::Refused(refusal),
         }
     }
 
@@ -51,7 +51,7 @@ impl CallTask {
         journal: &mut Journal,
         times: &mut Times,
     ) -> Result<ProcessView, Refusal> {
-        let run = self.calls.runs.get(self.call.run)?;
+        let run = self.calls.workers.runs.get(self.call.run)?;
         if !is_for_another(agent_id, &run.spec) {
             journal.caller(&self.caller(&run.spec));
         }
@@ -61,10 +61,10 @@ impl CallTask {
         }
         times.queued();
         let process = match access.process_id() {
-            Some(id) => Some(self.calls.processes.get(self.call.run, id)?),
+            Some(id) => Some(self.calls.workers.processes.get(self.call.run, id)?),
             None => None,
         };
-        journal.open(&self.calls.audit, times).await?;
+        journal.open(&self.calls.records.audit, times).await?;
         let cancelled = self.call.cancel.clone();
         let view = cancelled.run_until_cancelled(self.speak(process, access)).await;
         times.executed();
@@ -77,7 +77,7 @@ impl CallTask {
         access: ProcessAccess,
     ) -> Result<ProcessView, Refusal> {
         let Some(process) = process else {
-            return Ok(ProcessView::All(self.calls.processes.list(self.call.run, "")));
+            return Ok(ProcessView::All(self.calls.workers.processes.list(self.call.run, "")));
         };
         let now = process.now();
         let until_now = [now.stdout_bytes, now.stderr_bytes];

@@ -74,7 +74,7 @@ mod tests {
     use super::Asked;
 
     #[test]
-    fn names_are_kept_and_contents_are_not() {
+    fn names_are_recorded_and_contents_are_not() {
         let write =
             WriteRequest { path: "../x".to_owned(), content: "secret".to_owned(), ..Default::default() };
         let asked = Asked::of(Some(&Operation::Write(write).into()));

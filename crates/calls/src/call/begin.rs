@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
+use audit_service::Attempt;
 use dialects::Limits;
 use futures_util::FutureExt as _;
 use identity::{CallId, Principal, RunId};
@@ -13,9 +14,8 @@ use wire::v1::{CallRequest, CallResponse, call_request, call_response};
 use worker_protocol::detach_on_drop::DetachOnDrop;
 
 use super::record::{Journal, Times};
-use super::{CallTask, Client, Close, decode};
+use super::{CallEnd, CallTask, Client, parse};
 use crate::Calls;
-use crate::escalation::Attempt;
 use crate::table::{Begun, Call, Found, Keep};
 
 /// The client's choice of how it waits for its call and takes the answer. It may differ between repetitions of a request.
@@ -71,26 +71,30 @@ pub(super) async fn begin(
     // These fields are cleared when the request is compared with others that have its id.
     client.waits_for_approval = request.wait_for_approval;
     client.refuses_awaiting = request.refuse_awaiting_approval;
-    if calls.stop.is_cancelled() {
-        return Err(Refusal::new(Reason::Overloaded, "the daemon is stopping and takes no more calls"));
+    if calls.life.stop.is_cancelled() {
+        return Err(Refusal::new(
+            Reason::Overloaded,
+            "the daemon is stopping and takes no further calls; try again after its start",
+        ));
     }
-    calls.audit.check()?;
+    calls.records.audit.check()?;
     match enter(calls, principal, &mut request).await {
         Ok(Begun::Stored(found)) => Ok(Lookup::Stored(found)),
         Ok(Begun::Known(call)) => Ok(Lookup::Call(call)),
         Ok(Begun::New(call)) => {
             let (calls, principal) = (calls.clone(), principal.clone());
-            let policy = calls.gateway.policy();
+            let policy = calls.control.gateway.policy();
             let task =
                 CallTask { calls: calls.clone(), principal, call: call.clone(), taken, client, policy };
             let task = watch(calls.clone(), call.clone(), task.run(request));
-            let task = DetachOnDrop::new(calls.tasks.track_future(task));
+            let task = DetachOnDrop::new(calls.life.tasks.track_future(task));
             Ok(Lookup::New(call, task))
         }
         Err(refusal) => {
             let away = turned_away(calls.clone(), principal.clone(), request, refusal, taken);
             // Writes both records or none, also if the client disconnects.
-            let away = DetachOnDrop::new(calls.tasks.track_future(AssertUnwindSafe(away).catch_unwind()));
+            let away =
+                DetachOnDrop::new(calls.life.tasks.track_future(AssertUnwindSafe(away).catch_unwind()));
             Err(away.await.unwrap_or_else(|_| Refusal::internal("refusing the call", &"it panicked")))
         }
     }
@@ -99,11 +103,11 @@ pub(super) async fn begin(
 async fn enter(calls: &Calls, principal: &Principal, request: &mut CallRequest) -> Result<Begun, Refusal> {
     let run_id = RunId::parse(&request.run_id)?;
     if principal.run.is_some_and(|own| own != run_id) {
-        calls.escalations.report(principal, Some(run_id), Attempt::OtherRun, &request.run_id);
+        calls.records.escalations.report(principal, Some(run_id), Attempt::OtherRun, &request.run_id);
     }
-    calls.runs.check_use(run_id, principal)?;
+    calls.workers.runs.check_use(run_id, principal)?;
     let request_id = request.request_id.clone();
-    calls.table.begin(run_id, &principal.name, &request_id, decode::digest(request)).await
+    calls.records.table.begin(run_id, &principal.name, &request_id, parse::digest(request)).await
 }
 
 /// Runs a call to its end. If it panics, its waiters still get an answer.
@@ -113,7 +117,7 @@ pub(super) async fn watch(calls: Arc<Calls>, call: Arc<Call>, task: impl Future<
         let mut response = call.answer().response;
         response.set_status(call_response::Status::Failed);
         response.error = Some(operations::ToolFailure::from(refusal.clone()).into());
-        calls.table.finish(&call, response, Some(refusal), Keep::Stored).await;
+        calls.records.table.finish(&call, response, Some(refusal), Keep::Stored).await;
     }
 }
 
@@ -131,17 +135,17 @@ async fn turned_away(
         named,
         CallId::new(),
         &principal,
-        &decode::decode(request, &Limits::default(), &calls.gateway.policy()),
+        &parse::parse(request, &Limits::default(), &calls.control.gateway.policy()),
     );
     // If the principal may use the run, the record names the run's agent, which made one call too many.
     if let Ok(run) = RunId::parse(&run_id)
-        && calls.runs.check_use(run, &principal).is_ok()
-        && let Ok(record) = calls.runs.get(run)
+        && calls.workers.runs.check_use(run, &principal).is_ok()
+        && let Ok(record) = calls.workers.runs.get(run)
     {
         journal.caller(&super::caller(&principal, run, &record.spec));
     }
-    let close = Close::Refused(refusal.clone());
-    match journal.close(&calls.audit, &close, &mut Times::begin(taken)).await {
+    let close = CallEnd::Refused(refusal.clone());
+    match journal.close(&calls.records.audit, &close, &mut Times::begin(taken)).await {
         Ok(()) => refusal,
         Err(unavailable) => unavailable.into(),
     }

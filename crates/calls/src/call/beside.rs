@@ -17,24 +17,20 @@
 use std::time::{Duration, Instant};
 
 use dialects::Limits;
+use gateway::Permit;
 use gateway::limits::concurrency::Turn;
-use gateway::{Approval, ApprovalState, Caller, Gateway, Permit};
 use operations::{Operation, Reason};
+use policy::Caller;
 use refusal::Refusal;
 use runs::{Readiness, Run};
-use store::run::Hold;
 
 use super::record::{Journal, Times};
 use super::slot::{Slot, not_begun};
 use super::{CallTask, Client};
 use crate::limits::Queued;
-use crate::refused::refusal;
 
 /// Time after which a client may try again if too many calls wait. The real wait depends on a person.
 const TRY_AGAIN: Duration = Duration::from_secs(30);
-/// Operations that go on while a reviewer is asked, for the metadata of a refusal.
-const MEANWHILE: &str =
-    "read, list, glob, grep, git.status, git.diff, git.log, git.show, downloads, CancelCall, WatchApprovals";
 
 /// Limits on a call's wait for a reviewer of another call.
 #[derive(Debug, Clone, Copy)]
@@ -86,19 +82,23 @@ impl CallTask {
             Readiness::Held(refused) if refused.reason == Reason::AwaitingApproval => {}
             Readiness::Held(refused) | Readiness::Over(refused) => return Err(refused),
         }
-        let gateway = &self.calls.gateway;
+        let gateway = &self.calls.control.gateway;
         if patience.refuses {
-            return Err(awaiting(gateway, run, "the call asked not to wait for that"));
+            return Err(gateway.awaiting(&run.awaited_approvals(), "the call asked not to wait for that"));
         }
         if operation.delivery().outlives_call() {
-            return Err(awaiting(gateway, run, "processes and sessions do not wait for that"));
+            return Err(
+                gateway.awaiting(&run.awaited_approvals(), "processes and sessions do not wait for that")
+            );
         }
         let queued =
-            self.calls.limits.wait_beside(&self.policy, caller, &run.spec().profile).map_err(|full| {
-                let metadata = awaiting(gateway, run, "").metadata;
-                let full = metadata.into_iter().fold(full, |full, (name, value)| full.with(name, value));
-                full.retry_after(TRY_AGAIN).with("retry_after_is", "estimated")
-            })?;
+            self.calls.control.limits.wait_beside(&self.policy, caller, &run.spec().profile).map_err(
+                |full| {
+                    let metadata = gateway.awaiting(&run.awaited_approvals(), "").metadata;
+                    let full = metadata.into_iter().fold(full, |full, (name, value)| full.with(name, value));
+                    full.retry_after(TRY_AGAIN).with("retry_after_is", "estimated")
+                },
+            )?;
         Ok(Some(queued))
     }
 
@@ -147,15 +147,15 @@ impl CallTask {
         journal: &mut Journal,
     ) -> Result<Permit, Refusal> {
         let (calls, spec) = (&self.calls, run.spec());
-        calls.runs.check_deny_list(&spec, calls.gateway.policy().profile(&spec.profile))?;
-        match calls.gateway.renew(permit, &run.scope()) {
+        calls.workers.runs.check_deny_list(&spec, calls.control.gateway.policy().profile(&spec.profile))?;
+        match calls.control.gateway.renew(permit, &run.scope()) {
             Ok(permit) => {
                 journal.decided(permit.decision());
                 Ok(permit)
             }
             Err(refused) => {
                 journal.refused(&refused);
-                Err(refusal(refused))
+                Err(refused.into())
             }
         }
     }
@@ -172,69 +172,10 @@ impl CallTask {
                     "this call waited for {:.1} s, as long as its timeout allows",
                     waited.as_secs_f64()
                 );
-                awaiting(&self.calls.gateway, run, &why)
+                self.calls.control.gateway.awaiting(&run.awaited_approvals(), &why)
             }
             Readiness::Held(refused) | Readiness::Over(refused) => refused,
         };
         refused.with("waited_ms", millis)
     }
-}
-
-/// Returns the refusal of a call beside an approval. It says which approval, who decides, until when, and what is possible
-/// meanwhile.
-pub fn awaiting(gateway: &Gateway, run: &Run, why: &str) -> Refusal {
-    let ids: Vec<String> = run
-        .record()
-        .holds
-        .into_iter()
-        .filter_map(|held| match held.hold {
-            Hold::Approval(id) => Some(id),
-            Hold::Operator | Hold::Alert(_) | Hold::Terminal(_) => None,
-        })
-        .collect();
-    let of = |id: &String| gateway.approval(id);
-    let pending = ids.iter().filter_map(of).find(|approval| approval.state == ApprovalState::Pending);
-    let approval = pending.or_else(|| ids.iter().find_map(of));
-    let why = if why.is_empty() { String::new() } else { format!("; {why}") };
-    let Some(approval) = approval else {
-        // The approval is about to be asked for, or a remembered consent is used.
-        let id = ids.first().cloned().unwrap_or_default();
-        let message = format!(
-            "not made: another call of this run waits for an approval, and the run is frozen until that \
-             call has ended{why}. Make this call again later; files can be read, listed and searched meanwhile"
-        );
-        return Refusal::new(Reason::AwaitingApproval, message)
-            .with("approval_id", id)
-            .with("possible_meanwhile", MEANWHILE);
-    };
-    let message = format!("{}{why}. {}", situation(&approval), ADVICE.replace("ID", &approval.approval_id));
-    Refusal::new(Reason::AwaitingApproval, message)
-        .with("approval_id", &approval.approval_id)
-        .with("approval_state", approval.state.as_str())
-        .with("awaited_call_id", &approval.call_id)
-        .with("awaited_operation", &approval.operation)
-        .with("level_needed", approval.level.as_str())
-        .with("approvals_needed", approval.needed.to_string())
-        .with("expires_at", approval.expires_at.to_string())
-        .with("possible_meanwhile", MEANWHILE)
-}
-
-const ADVICE: &str = "Wait for approval ID; do not repeat this call before it is settled. Files can be read, listed and searched meanwhile";
-
-fn situation(approval: &Approval) -> String {
-    let Approval { approval_id, operation, .. } = approval;
-    if approval.state != ApprovalState::Pending {
-        return format!(
-            "not made: the call of approval {approval_id} (`{operation}`) is decided but has not ended, and \
-             the run is frozen until it has"
-        );
-    }
-    let deciders = match approval.needed {
-        0 | 1 => format!("one {}", approval.level.as_str()),
-        needed => format!("{needed} people with the role {}", approval.level.as_str()),
-    };
-    format!(
-        "not made: the run waits for a reviewer of another call (approval {approval_id}, `{operation}`; {deciders} can decide until {})",
-        approval.expires_at
-    )
 }

@@ -4,22 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway::limits::concurrency::Turn;
-use gateway::{Approval, ApprovalState, Form, Permit, Ticket};
+use gateway::{Approval, ApprovalState, Permit, Ticket};
 use operations::{Bound, Lane, Reason};
+use policy::Form;
 use refusal::Refusal;
+use runs::record::State;
 use runs::{OnStop, Run};
-use store::run::State;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::beside::Patience;
-use super::decode::ResponseFormat;
 use super::record::{Journal, Times};
+use super::respond::ResponseFormat;
 use super::slot::Slot;
 use super::standstill::Standstill;
 use super::{Admitted, CallTask, review};
 use crate::approvals::Asker;
-use crate::refused::refusal;
 
 /// An approval and the channel on which the reviewers' decision arrives.
 pub(super) type Waiting = (Approval, oneshot::Receiver<Approval>);
@@ -34,7 +34,7 @@ impl CallTask {
         journal: &mut Journal,
         times: &mut Times,
     ) -> Result<Option<Admitted>, Refusal> {
-        let Some(form) = self.calls.gateway.remembers(ticket) else { return Ok(None) };
+        let Some(form) = self.calls.control.gateway.remembers(ticket) else { return Ok(None) };
         let (caller, operation) = (ticket.caller(), ticket.operation());
         let queued = match form {
             Form::Prefix => self.beside(run, caller, operation, patience)?,
@@ -55,7 +55,7 @@ impl CallTask {
                 Form::Digest => review::bound(&slot.lanes, ticket).await?,
                 Form::Prefix => Bound::default(),
             };
-            Ok(self.calls.gateway.recall(ticket, &bound).map(|permit| (permit, slot)))
+            Ok(self.calls.control.gateway.recall(ticket, &bound).map(|permit| (permit, slot)))
         };
         match recalled.await {
             Ok(Some((permit, slot))) => Ok(Some(Admitted { run: run.clone(), permit, slot, still })),
@@ -135,10 +135,10 @@ impl CallTask {
         approval_id: Uuid,
     ) -> Result<Waiting, Refusal> {
         let lanes = run.lanes_for_review()?;
-        let redactor = self.calls.audit.redactor().of(&run.record().id.to_string());
+        let redactor = self.calls.records.audit.redactor().of(&run.record().id.to_string());
         let mut review = review::of(&lanes, ticket, &redactor).await?;
         review.approval_id = Some(approval_id);
-        let (approval, settled) = self.calls.approvals.ask(ticket, review, asker).await?;
+        let (approval, settled) = self.calls.control.approvals.ask(ticket, review, asker).await?;
         journal.approval(&approval.approval_id);
         let facts = self.facts(form, Duration::ZERO);
         self.call.pend(&approval.approval_id, form.pending(&facts, &approval.approval_id));
@@ -190,7 +190,7 @@ impl CallTask {
             biased;
             settled = settled => settled.map_err(|_| Refusal::from(audit_service::Unavailable))?,
             () = self.call.cancel.cancelled() => {
-                self.calls.approvals.cancel(&approval.call_id).await;
+                self.calls.control.approvals.cancel(&approval.call_id).await;
                 return Err(Refusal::new(Reason::Cancelled, "the call was cancelled before it was approved"));
             }
             () = run.ended.cancelled() => {
@@ -199,7 +199,7 @@ impl CallTask {
                     self.call.suspend();
                     "the daemon was stopped before the call was approved; the call waits for the next one"
                 } else {
-                    self.calls.approvals.cancel(&approval.call_id).await;
+                    self.calls.control.approvals.cancel(&approval.call_id).await;
                     "the run ended before the call was approved"
                 };
                 return Err(Refusal::new(Reason::Cancelled, why));
@@ -227,8 +227,8 @@ impl CallTask {
 
     /// Returns true if the daemon stops and leaves the run, with all that waits in it, to the next one.
     fn is_left(&self, run: &Run) -> bool {
-        self.calls.stop.is_cancelled()
-            && self.calls.on_stop == OnStop::Leave
+        self.calls.life.stop.is_cancelled()
+            && self.calls.life.on_stop == OnStop::Leave
             && matches!(run.record().state, State::Ready | State::Paused)
     }
 
@@ -251,20 +251,20 @@ impl CallTask {
                     // Approved at the moment of the stop: the next daemon goes on with it.
                     self.call.suspend();
                 } else {
-                    self.calls.approvals.cancel(&approval.call_id).await;
+                    self.calls.control.approvals.cancel(&approval.call_id).await;
                 }
                 return Err(refusal);
             }
         };
-        let spent = match self.calls.gateway.redeem(&approval.approval_id, ticket) {
+        let spent = match self.calls.control.gateway.redeem(&approval.approval_id, ticket) {
             // Durable before the permit is used: a daemon that dies in between has executed it once or not at all.
-            Ok(permit) => self.calls.approvals.spend(&approval.approval_id).await.map(|()| permit),
-            Err(refused) => Err(refusal(refused)),
+            Ok(permit) => self.calls.control.approvals.spend(&approval.approval_id).await.map(|()| permit),
+            Err(refused) => Err(refused.into()),
         };
         times.decided();
         if spent.is_err() {
             // The consent is void from here on, in a later daemon too.
-            self.calls.approvals.cancel(&approval.call_id).await;
+            self.calls.control.approvals.cancel(&approval.call_id).await;
         }
         Ok((spent?, slot))
     }

@@ -10,9 +10,10 @@ use crate::table::Call;
 
 /// Returns the facts of a call that is over or waits. The command's usage is added later, if it is known.
 pub(super) fn of(calls: &Calls, call: &Call, execution: Duration) -> Facts {
-    let agent_id = calls.runs.get(call.run).map(|run| run.spec.agent_id.clone()).unwrap_or_default();
+    let agent_id = calls.workers.runs.get(call.run).map(|run| run.spec.agent_id.clone()).unwrap_or_default();
     let approval_id = call.answer().response.approval_id;
-    let approval = Some(&approval_id).filter(|id| !id.is_empty()).and_then(|id| calls.gateway.approval(id));
+    let approval =
+        Some(&approval_id).filter(|id| !id.is_empty()).and_then(|id| calls.control.gateway.approval(id));
     let decided = approval.filter(|approval| approval.state == gateway::ApprovalState::Approved);
     Facts {
         call_id: call.id.to_string(),

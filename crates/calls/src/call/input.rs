@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn long_scripts_are_cut_and_can_be_told_apart() {
+    fn long_scripts_are_cut_and_stay_distinguishable() {
         let script = "echo a b c\n".repeat(1_000);
         let value = input(json!({ "shell": { "script": script } }));
         assert_eq!((value["script"]["bytes"].as_u64(), &value["cwd"]), (Some(11_000), &json!("@project")));

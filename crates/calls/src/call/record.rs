@@ -11,14 +11,15 @@ use audit_service::{AuditLog, Unavailable};
 use dialects::ProcessView;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
-use gateway::{Approval, Caller};
+use gateway::Approval;
 use identity::{CallId, Principal};
 use operations::{ExecResult, OpResult, Operation};
+use policy::Caller;
 use serde_json::{Value, json};
 use timestamp::micros;
 
-use super::decode::Decoded;
-use super::{Close, input};
+use super::parse::Parsed;
+use super::{CallEnd, input};
 
 /// The time that each part of a call took.
 pub(super) struct Times {
@@ -88,14 +89,14 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    pub(super) fn new(run: String, call: CallId, principal: &Principal, decoded: &Decoded) -> Self {
-        let operation = decoded.operation.as_ref().ok();
+    pub(super) fn new(run: String, call: CallId, principal: &Principal, parsed: &Parsed) -> Self {
+        let operation = parsed.operation.as_ref().ok();
         let mut common =
             Event::new(Kind::CallIntent).run(run).call(call.to_string()).principal(&principal.name);
-        common.dialect = decoded.form.name();
-        common.operation = operation.map(Operation::name).or(decoded.asked.operation).map(str::to_owned);
+        common.dialect = parsed.form.name();
+        common.operation = operation.map(Operation::name).or(parsed.asked.operation).map(str::to_owned);
         let mut details = json!({});
-        for (name, value) in [("task_id", &decoded.task_id), ("correlation_id", &decoded.correlation_id)] {
+        for (name, value) in [("task_id", &parsed.task_id), ("correlation_id", &parsed.correlation_id)] {
             if !value.is_empty() {
                 details[name] = value.as_str().into();
             }
@@ -107,9 +108,9 @@ impl Journal {
         }
         Self {
             common,
-            input: operation.map_or_else(|| decoded.asked.input(), input::of),
+            input: operation.map_or_else(|| parsed.asked.input(), input::of),
             details,
-            limit: decoded.limit,
+            limit: parsed.limit,
             has_effect: operation.is_some_and(Operation::has_effect),
             asked: false,
             decision: None,
@@ -119,7 +120,7 @@ impl Journal {
         }
     }
 
-    /// Takes over a call of a former daemon, whose intent is on record.
+    /// Takes over a call of an earlier daemon, whose intent is on record.
     pub(super) fn resumed(&mut self, approval: &Approval) {
         self.opened = true;
         self.asked = true;
@@ -139,9 +140,9 @@ impl Journal {
 
     pub(super) fn decided(&mut self, decision: &gateway::Decision) {
         let outcome = match decision.verdict {
-            gateway::Verdict::Allow => Verdict::Allow,
-            gateway::Verdict::Ask => Verdict::Ask,
-            gateway::Verdict::Deny => Verdict::Deny,
+            policy::Verdict::Allow => Verdict::Allow,
+            policy::Verdict::Ask => Verdict::Ask,
+            policy::Verdict::Deny => Verdict::Deny,
         };
         self.details["risk"] = decision.risk.as_str().into();
         self.decision = Some(
@@ -241,7 +242,7 @@ impl Journal {
     pub(super) async fn close(
         &mut self,
         log: &AuditLog,
-        close: &Close,
+        close: &CallEnd,
         times: &mut Times,
     ) -> Result<(), Unavailable> {
         if !self.opened {
@@ -256,7 +257,7 @@ impl Journal {
         event.kind = Kind::CallReceipt;
         event.outcome = Some(outcome(close, self.kept));
         event.duration_us = Some(micros(times.taken.elapsed()));
-        if let Close::Executed(finished) = close {
+        if let CallEnd::Executed(finished) = close {
             event.usage = Some(Usage {
                 cpu_us: finished.usage.cpu_time_us,
                 peak_memory_bytes: finished.usage.peak_memory_bytes,
@@ -265,7 +266,7 @@ impl Journal {
                 bytes_out: finished.bytes_out,
             });
         }
-        let executed = !matches!(close, Close::Refused(_));
+        let executed = !matches!(close, CallEnd::Refused(_));
         // The receipt of a call that waited for a reviewer is synced, since its approval is kept until then.
         let recorded = if self.has_effect && executed || self.asked {
             log.record(event).await.map(drop)
@@ -277,18 +278,18 @@ impl Journal {
     }
 }
 
-fn outcome(close: &Close, kept: [u64; 2]) -> Outcome {
+fn outcome(close: &CallEnd, kept: [u64; 2]) -> Outcome {
     let finished = match close {
-        Close::Refused(refusal) => {
+        CallEnd::Refused(refusal) => {
             return Outcome::new(Status::Denied).reason(refusal.reason.as_str()).message(&refusal.message);
         }
-        Close::Broken(refusal) => {
+        CallEnd::Broken(refusal) => {
             return Outcome::new(Status::Interrupted)
                 .reason(refusal.reason.as_str())
                 .message(&refusal.message);
         }
-        Close::Accessed(view) => return accessed(view),
-        Close::Executed(finished) => finished,
+        CallEnd::Accessed(view) => return accessed(view),
+        CallEnd::Executed(finished) => finished,
     };
     match &finished.outcome {
         Err(failure) => {

@@ -1,4 +1,4 @@
-//! Resumes the calls that a former daemon has left waiting for a decision, each in a task.
+//! Resumes the calls that an earlier daemon left waiting for a decision, each in a task.
 //!
 //! A call's intent is on record and stays the only one; its receipt is written now.
 
@@ -13,16 +13,17 @@ use identity::Principal;
 use operations::Reason;
 use refusal::Refusal;
 use runs::Run;
-use store::run::Hold;
+use runs::record::Hold;
 use timestamp::UnixMillis;
 use tokio::sync::oneshot;
 
 use super::asked::Asked;
 use super::begin::watch;
 use super::consent::Waiting;
-use super::decode::{Decoded, ResponseFormat};
+use super::parse::Parsed;
 use super::record::{Journal, Times};
-use super::{CallTask, Client, Close};
+use super::respond::ResponseFormat;
+use super::{CallEnd, CallTask, Client};
 use crate::Calls;
 use crate::approvals::Pending;
 
@@ -32,16 +33,18 @@ use crate::approvals::Pending;
 pub async fn resume(calls: &Arc<Calls>, waiting: Vec<Pending>) {
     let ids: BTreeSet<String> = waiting.iter().map(|kept| kept.approval.approval_id.clone()).collect();
     let is_gone = move |hold: &Hold| matches!(hold, Hold::Approval(id) if !ids.contains(id));
-    for run in calls.runs.list().into_iter().filter(|run| run.holds.iter().any(|held| is_gone(&held.hold))) {
+    for run in
+        calls.workers.runs.list().into_iter().filter(|run| run.holds.iter().any(|held| is_gone(&held.hold)))
+    {
         tracing::warn!(run = %run.id, "a run was frozen for a call that no longer waits");
-        if let Err(refusal) = calls.runs.release_all(run.id, is_gone.clone()).await {
+        if let Err(refusal) = calls.workers.runs.release_all(run.id, is_gone.clone()).await {
             tracing::error!(run = %run.id, why = refusal.message, "a run is frozen although none of its calls waits: stop the run");
         }
     }
     for kept in waiting {
         let Pending { approval, asker, operation } = kept;
         let form = ResponseFormat::resumed(asker.dialect.clone(), &operation);
-        let call = calls.table.resume(&asker);
+        let call = calls.records.table.resume(&asker);
         tracing::info!(call = %call.id, approval = approval.approval_id, "a call still waits for its approval");
         let principal = Principal {
             name: asker.principal,
@@ -59,11 +62,11 @@ pub async fn resume(calls: &Arc<Calls>, waiting: Vec<Pending>) {
             call: call.clone(),
             taken: now.checked_sub(waited).unwrap_or(now),
             client: Client::default(),
-            policy: calls.gateway.policy(),
+            policy: calls.control.gateway.policy(),
         };
         let facts = task.facts(&form, Duration::ZERO);
         call.pend(&approval.approval_id, form.pending(&facts, &approval.approval_id));
-        let decoded = Decoded {
+        let parsed = Parsed {
             operation: Ok(operation),
             asked: Asked::of(None),
             form,
@@ -72,38 +75,38 @@ pub async fn resume(calls: &Arc<Calls>, waiting: Vec<Pending>) {
             correlation_id: asker.correlation_id,
             limit: asker.limit,
         };
-        let settled = calls.approvals.wait_for(&approval);
-        calls.tasks.spawn(watch(calls.clone(), call, task.go_on(decoded, approval, settled)));
+        let settled = calls.control.approvals.wait_for(&approval);
+        calls.life.tasks.spawn(watch(calls.clone(), call, task.go_on(parsed, approval, settled)));
     }
 }
 
 impl CallTask {
-    async fn go_on(self, decoded: Decoded, approval: Approval, settled: oneshot::Receiver<Approval>) {
-        let form = decoded.form.clone();
-        let mut journal = Journal::new(self.call.run.to_string(), self.call.id, &self.principal, &decoded);
+    async fn go_on(self, parsed: Parsed, approval: Approval, settled: oneshot::Receiver<Approval>) {
+        let form = parsed.form.clone();
+        let mut journal = Journal::new(self.call.run.to_string(), self.call.id, &self.principal, &parsed);
         journal.request(self.call.request_id.clone());
         journal.resumed(&approval);
         let mut times = Times::begin(self.taken);
-        let made = self.make_resumed(decoded, (approval, settled), &mut journal, &mut times);
+        let made = self.make_resumed(parsed, (approval, settled), &mut journal, &mut times);
         let made = AssertUnwindSafe(made).catch_unwind().await;
-        self.end(made.ok(), &form, journal, times).await;
+        self.close(made.ok(), &form, journal, times).await;
     }
 
     async fn make_resumed(
         &self,
-        decoded: Decoded,
+        parsed: Parsed,
         (approval, settled): Waiting,
         journal: &mut Journal,
         times: &mut Times,
-    ) -> Close {
-        let form = decoded.form.clone();
-        let operation = match decoded.operation {
+    ) -> CallEnd {
+        let form = parsed.form.clone();
+        let operation = match parsed.operation {
             Ok(operation) => operation,
-            Err(refusal) => return Close::Refused(refusal),
+            Err(refusal) => return CallEnd::Refused(refusal),
         };
         let Some(run) = self.living() else {
-            self.calls.approvals.cancel(&approval.call_id).await;
-            return Close::Refused(Refusal::new(
+            self.calls.control.approvals.cancel(&approval.call_id).await;
+            return CallEnd::Refused(Refusal::new(
                 Reason::Cancelled,
                 "the run did not survive a restart of the daemon, so the call was not executed",
             ));
@@ -114,17 +117,17 @@ impl CallTask {
         let still = match self.stand_still(&run, approval.freeze, &approval.approval_id).await {
             Ok(still) => still,
             Err(refusal) => {
-                self.calls.approvals.cancel(&approval.call_id).await;
-                return Close::Refused(refusal);
+                self.calls.control.approvals.cancel(&approval.call_id).await;
+                return CallEnd::Refused(refusal);
             }
         };
         match self.decided(run, &ticket, (approval, settled), still, times).await {
             Ok(admitted) => self.execute(admitted, &form, journal, times).await,
-            Err(refusal) => Close::Refused(refusal),
+            Err(refusal) => CallEnd::Refused(refusal),
         }
     }
 
     fn living(&self) -> Option<Arc<Run>> {
-        self.calls.runs.living_run(self.call.run).ok().filter(|run| run.lanes_for_review().is_ok())
+        self.calls.workers.runs.living_run(self.call.run).ok().filter(|run| run.lanes_for_review().is_ok())
     }
 }

@@ -79,7 +79,7 @@ async fn look(lanes: &Lanes, ticket: &Ticket) -> Result<(Bound, Option<OpResult>
 
 /// Returns the states of the files that a command names.
 async fn files(lanes: &Lanes, operation: &Operation) -> Result<FileStates, Refusal> {
-    let named = gateway::named_files(operation);
+    let named = command_rules::named_files(operation);
     if named.len() > NAMES {
         return Err(Refusal::new(
             Reason::InvalidArgument,
@@ -168,7 +168,7 @@ fn patch_preview(patch: &PatchResult) -> String {
 fn delete_preview(delete: &DeleteResult) -> String {
     let path = shown(&delete.path);
     let whereto = if delete.gone_for_good {
-        "the run's trash has no room for it, so it will be GONE FOR GOOD"
+        "the run's trash has no space for it, so it will be GONE FOR GOOD"
     } else {
         "to the run's trash"
     };

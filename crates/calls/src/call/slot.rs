@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use executor::Lanes;
 use futures_util::FutureExt as _;
-use gateway::Caller;
 use gateway::limits::concurrency::{Reservation, Turn};
 use operations::{Lane, Operation, Reason};
+use policy::Caller;
 use refusal::Refusal;
 use runs::{Readiness, Run};
 use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard};
@@ -43,7 +43,7 @@ impl CallTask {
             loop {
                 // A call that was admitted before the pause waits, like the calls that had begun.
                 run.resumed_for(operation).await;
-                let reservation = self.calls.limits.reserve(caller, &spec.profile, turn).await?;
+                let reservation = self.calls.control.limits.reserve(caller, &spec.profile, turn).await?;
                 let writing = writing(run, operation).await;
                 let lanes = match run.readiness(operation) {
                     Readiness::Ready(lanes) => lanes,
@@ -51,7 +51,7 @@ impl CallTask {
                     Readiness::Resuming | Readiness::Held(_) => continue,
                     Readiness::Over(refused) => return Err(refused),
                 };
-                self.calls.quotas.check(&run.disk, operation)?;
+                self.calls.control.quotas.check(&run.disk, operation)?;
                 return Ok(Slot { lanes, _reservation: reservation, _writing: writing, _alone: None });
             }
         };
@@ -76,12 +76,12 @@ impl CallTask {
                 run.resumed_but_for_approvals().await;
                 let alone = run.alone.clone().lock_owned().await;
                 let reservation =
-                    self.calls.limits.reserve(caller, &spec.profile, Turn::Consented).now_or_never();
+                    self.calls.control.limits.reserve(caller, &spec.profile, Turn::Consented).now_or_never();
                 let Some(reservation) = reservation.transpose()? else { return Ok(None) };
                 let writing = writing(run, operation).await;
                 let lanes = run.lanes_for_review()?;
                 if !run.is_held_totally() {
-                    self.calls.quotas.check(&run.disk, operation)?;
+                    self.calls.control.quotas.check(&run.disk, operation)?;
                     return Ok(Some(Slot {
                         lanes,
                         _reservation: reservation,

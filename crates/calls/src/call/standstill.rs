@@ -20,7 +20,7 @@ use identity::RunId;
 use operations::Reason;
 use refusal::Refusal;
 use runs::Run;
-use store::run::Hold;
+use runs::record::Hold;
 
 use crate::Calls;
 
@@ -51,7 +51,7 @@ impl Standstill {
     /// Freezes the run once more, after [`Self::end`].
     pub(super) async fn again(&mut self, run: &Run, hold: Hold) -> Result<(), Refusal> {
         self.hold = Some(hold.clone());
-        match self.calls.runs.hold(self.run, hold, None).await {
+        match self.calls.workers.runs.hold(self.run, hold, None).await {
             Ok(()) => {}
             Err(refusal) if refusal.reason == Reason::PreconditionFailed => {
                 let message = format!(
@@ -88,14 +88,14 @@ impl Drop for Standstill {
     fn drop(&mut self) {
         if let Some(hold) = self.hold.take() {
             let (calls, run) = (self.calls.clone(), self.run);
-            self.calls.tasks.spawn(async move { release(&calls, run, &hold).await });
+            self.calls.life.tasks.spawn(async move { release(&calls, run, &hold).await });
         }
     }
 }
 
 async fn release(calls: &Calls, run: RunId, hold: &Hold) {
     // A run that has ended meanwhile has no holds.
-    if let Err(refusal) = calls.runs.release(run, hold).await
+    if let Err(refusal) = calls.workers.runs.release(run, hold).await
         && refusal.reason != Reason::RunNotReady
     {
         tracing::error!(%run, why = refusal.message, "a run is still frozen although its call no longer waits: stop the run");

@@ -14,14 +14,13 @@ use std::time::Instant;
 use futures_util::{Stream, stream};
 use identity::{CallId, Principal, RunId};
 use refusal::{Refusal, chain};
-use store::spool::{Live, Spool, Unkept, index};
+use store::spool::{self, Live, Spool, Unkept};
 use tokio::sync::watch;
 use tokio_util::sync::DropGuard;
 use tonic::Status;
 use wire::v1::call_output::Stream as OutputName;
 use wire::v1::call_stream_response::Event;
 use wire::v1::{self, CallRequest, CallResponse, CallStreamResponse, call_response};
-use worker_protocol::client::OutputStream;
 
 use super::Client;
 use super::begin::{self, CallOptions, Lookup};
@@ -31,8 +30,8 @@ use crate::table::{Answer, Call, Found};
 /// Most bytes of one piece of output.
 const PIECE: usize = 64 * 1024;
 
-const STREAMS: [(OutputStream, OutputName); 2] =
-    [(OutputStream::Stdout, OutputName::Stdout), (OutputStream::Stderr, OutputName::Stderr)];
+const STREAMS: [(spool::Stream, OutputName); 2] =
+    [(spool::Stream::Stdout, OutputName::Stdout), (spool::Stream::Stderr, OutputName::Stderr)];
 
 /// The events of a call.
 pub type Events = Pin<Box<dyn Stream<Item = Result<CallStreamResponse, Status>> + Send>>;
@@ -48,7 +47,7 @@ pub async fn stream(
 ) -> Result<Events, Refusal> {
     let options = CallOptions::of(&request);
     let taken = begin::begin(calls, principal, request, Client { deadline, ..Client::default() }).await?;
-    let teller = Teller::new(calls.spool.clone(), taken, options);
+    let teller = Teller::new(calls.records.spool.clone(), taken, options);
     Ok(Box::pin(stream::unfold(teller, |mut teller| async move {
         let event = teller.next().await?;
         Some((event.map_err(Status::from), teller))
@@ -164,8 +163,8 @@ impl Teller {
     /// Reads the next piece of each stream. Returns true if there was one.
     async fn read(&mut self, kept: [u64; 2]) -> bool {
         for (stream, name) in STREAMS {
-            let (told, lost) = (&mut self.told[index(stream)], &mut self.lost[index(stream)]);
-            if *told >= kept[index(stream)] || *lost {
+            let (told, lost) = (&mut self.told[stream.index()], &mut self.lost[stream.index()]);
+            if *told >= kept[stream.index()] || *lost {
                 continue;
             }
             match self.spool.read(self.run, self.call, stream, *told, PIECE).await {

@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use gateway::{Caller, Policy};
 use operations::Reason;
 use parking_lot::Mutex;
+use policy::{Caller, Policy};
 use refusal::Refusal;
 
 use super::Limits;
@@ -89,7 +89,7 @@ impl Limits {
 mod tests {
     use std::sync::Arc;
 
-    use gateway::Caller;
+    use policy::Caller;
 
     use super::Waiting;
 
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_calls_are_bounded_and_none_stays_counted() {
+    fn waiting_calls_are_bounded_and_uncounted_at_their_end() {
         let waiting = Arc::new(Waiting::default());
         let enter = |run, principal| waiting.enter(&caller(run, principal), [2, 3, 4]);
         let first = enter("a", "p").unwrap();

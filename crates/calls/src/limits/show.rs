@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use gateway::limits::concurrency::{Caps, Count, Reservations, Together};
+use gateway::limits::concurrency::{Count, Reservations, Together};
 use gateway::limits::{Agent, Scope, Throttle, Usage};
 use identity::{Principal, RunId};
 use operations::Reason;
+use policy::Caps;
 use refusal::Refusal;
 use runs::Runs;
 use serde_json::json;
@@ -30,7 +31,7 @@ pub fn show(
         ("", "") => return Err(Refusal::invalid("run_id", "give a run, or an agent")),
         ("", agent) => {
             identity::check_client_name("agent_id", agent)?;
-            let of_agent = |record: &store::run::Record| {
+            let of_agent = |record: &runs::record::Record| {
                 record.spec.agent_id == agent
                     && !record.state.has_ended()
                     && record.spec.principal == principal.name

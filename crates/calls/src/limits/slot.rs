@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use gateway::Caller;
 use gateway::limits::concurrency::{Busy, Reservation, Together, Turn, Wake};
 use operations::Reason;
+use policy::Caller;
 use refusal::Refusal;
 use tokio::sync::oneshot;
 

@@ -80,7 +80,7 @@ mod tests {
             state: State::Open.into(),
             severity: Severity::High.into(),
             rule: "escape_attempts".into(),
-            summary: "5 attempts to leave what the run may touch within 600 s".into(),
+            summary: "5 attempts to access files outside of the run within 600 s".into(),
             agent_id: "ali\nce".into(),
             threshold: 5,
             window_s: 600,
@@ -103,7 +103,7 @@ mod tests {
              state      OPEN\n\
              severity   HIGH\n\
              rule       escape_attempts (threshold 5, window 600 s)\n\
-             what       5 attempts to leave what the run may touch within 600 s\n\
+             what       5 attempts to access files outside of the run within 600 s\n\
              agent      ali␊ce\n\
              times      6\n\
              records    3 5 8\n\

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn an_intent_says_what_and_by_which_rule() {
+    fn an_intent_shows_the_operation_and_the_rule() {
         let mut event = Event::new(::audit::Kind::CallIntent);
         event.input = Some(serde_json::json!({"path": "a.txt", "start_line": 3}));
         event.decision = Some(Decision::new(Verdict::Ask).rule("review.write"));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receipt_says_how_it_ended() {
+    fn a_receipt_shows_the_end_of_its_call() {
         let mut event = Event::new(::audit::Kind::CallReceipt);
         event.outcome = Some(Outcome::new(Status::Succeeded).exit_code(3));
         event.duration_us = Some(1500);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_as_people_read_them_and_nothing_as_nothing() {
+    fn times_are_readable_and_missing_values_are_omitted() {
         let mut event = Event::new(::audit::Kind::ApprovalDecided);
         event.input = Some(serde_json::json!({"path": "a", "agent": null, "until_ms": 5}));
         event.details = Some(serde_json::json!({

@@ -114,7 +114,7 @@ mod tests {
     use crate::output::Look;
 
     #[tokio::test]
-    async fn the_end_is_known_however_few_records_are_asked_for() {
+    async fn the_end_of_the_log_is_known_for_any_number_of_requested_records() {
         let event = |sequence| Some(AuditEvent { sequence, ..Default::default() });
         for (last, expected) in [(0, vec![]), (2, vec![5, 9]), (4, vec![3, 5, 9])] {
             let events = [3, 5, 9].map(|n| Ok(StreamEventsResponse { event: event(n) }));

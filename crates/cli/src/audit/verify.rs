@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_when_intact_and_the_place_when_not() {
+    fn an_intact_log_prints_one_line_and_a_damaged_one_its_position() {
         let mut verdict = VerifyLogResponse {
             intact: true,
             valid_records: 42,
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_a_daemon_may_cause_meanwhile_comes_with_the_way_around_it() {
+    fn a_fault_that_a_running_daemon_may_cause_is_reported_with_its_remedy() {
         let dir = tempfile::tempdir().unwrap();
         let limits = ::audit::Limits { segment_bytes: 1, ..Default::default() };
         let (mut writer, _) = ::audit::Writer::open_with(dir.path(), limits).unwrap();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_that_was_kept_tells_a_rollback_and_its_key_a_forgery() {
+    fn an_earlier_checkpoint_reveals_a_rollback_and_its_key_a_forgery() {
         let dir = tempfile::tempdir().unwrap();
         let make = |name: &str, records: usize| {
             let (mut writer, _) = ::audit::Writer::open(&dir.path().join(name)).unwrap();

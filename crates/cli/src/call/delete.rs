@@ -40,7 +40,7 @@ pub(super) fn render(result: &DeleteResult, data: &mut Output) {
         data.own(": ").word(&bytes(result.size_bytes)).own(", sha256 ").word(&result.sha256);
     }
     if result.gone_for_good {
-        data.own("\nit cannot be restored: the run's trash had no room for it\n");
+        data.own("\nit cannot be restored: the run's trash had no space for it\n");
     } else {
         data.own("\nin the run's trash as ").word(&result.trash_entry).own("\n");
     }
@@ -52,7 +52,7 @@ mod tests {
     use crate::output::Look;
 
     #[test]
-    fn says_where_it_is() {
+    fn the_location_is_printed() {
         let text = |result: &DeleteResult| {
             let mut page = Output::new(Look::PIPE);
             render(result, &mut page);
@@ -72,7 +72,7 @@ mod tests {
         result.gone_for_good = true;
         assert!(
             text(&result)
-                .ends_with(": a directory\nit cannot be restored: the run's trash had no room for it\n")
+                .ends_with(": a directory\nit cannot be restored: the run's trash had no space for it\n")
         );
     }
 }

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn each_stream_goes_its_way() {
+    fn each_stream_goes_to_its_own_output() {
         let result = ExecResult {
             stdout: "out".into(),
             stderr: "err".into(),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn output_that_was_shown_as_it_came_is_not_shown_again() {
+    fn streamed_output_is_not_shown_again() {
         let result = ExecResult {
             stdout: "out".into(),
             stdout_bytes: 3,

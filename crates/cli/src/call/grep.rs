@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn no_match_is_said() {
+    fn no_match_is_reported() {
         let result = GrepResult { files_searched: 3, ..Default::default() };
         let (mut data, mut talk) = (Output::new(Look::PIPE), Output::new(Look::PIPE));
         render(&result, &mut data, &mut talk);

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_where_the_time_went() {
+    fn the_time_is_shown_by_its_parts() {
         let timings = Timings { queue_us: 5, policy_us: 80, audit_us: 1500, execution_us: 2_000_000 };
         assert_eq!(spent(&timings), "queue 5 µs, policy 80 µs, audit 1 ms, execution 2.0 s");
     }

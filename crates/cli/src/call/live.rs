@@ -146,7 +146,7 @@ impl LiveOutput {
                     .styled(Style::Yellow, "not kept")
                     .own(": ")
                     .word(&bytes(call.output_not_kept_bytes));
-                talk.own(" of its output, because the daemon's disk had no room: `coffer call output` cannot print them\n");
+                talk.own(" of its output, because the daemon's disk had no space: `coffer call output` cannot print them\n");
             }
         }
         outcome::status(call, &mut talk);

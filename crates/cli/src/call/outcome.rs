@@ -89,7 +89,7 @@ pub(super) fn status(call: &CallResponse, talk: &mut Output) {
         Status::PendingApproval => pending(call, talk),
         Status::Unspecified => {
             talk.styled(Style::Red, "failed")
-                .own(": the daemon gave a status that this coffer does not know\n");
+                .own(": the daemon gave a status that this version of coffer does not know\n");
         }
     }
 }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn pending_says_what_to_do() {
+    fn a_pending_call_shows_the_next_step() {
         let call = CallResponse { approval_id: "a".into(), ..call(Status::PendingApproval) };
         assert_eq!(exit(&call), Exit::AwaitingApproval);
         assert_eq!(

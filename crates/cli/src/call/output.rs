@@ -100,11 +100,11 @@ impl Output {
         if missing > 0 && chunk.kept_bytes == 0 {
             talk.styled(Style::Yellow, "gone").own(": ").word(&bytes(missing));
             talk.own(
-                " were written but are not stored: newer output replaced them, or the disk had no room\n",
+                " were written but are not stored: newer output replaced them, or the disk had no space\n",
             );
         } else if missing > 0 {
             talk.styled(Style::Yellow, "cut short").own(": ").word(&bytes(missing));
-            talk.own(" at the end are not stored: the disk had no room\n");
+            talk.own(" at the end are not stored: the disk had no space\n");
         }
         context.ui.say(&talk);
     }

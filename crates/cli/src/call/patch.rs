@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_became_of_each_file() {
+    fn the_result_of_each_file_is_shown() {
         let file = |path: &str, change: patched_file::Change| PatchedFile {
             path: path.into(),
             change: change.into(),

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_is_one_word() {
+    fn a_script_is_one_argument() {
         let line =
             ["shell", "r", "make && ls -l", "--cwd", "src", "--env", "A=1", "--timeout", "5s", "--wait"];
         let (_, _, options, request) = parse(&line).unwrap().request().unwrap();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn standard_input_is_taken_once() {
+    fn standard_input_is_read_once() {
         let both = parse(&["shell", "r", "-", "--stdin", "-"]).unwrap();
         assert!(both.surroundings.takes_stdin());
         assert_eq!(script("-".into(), true).unwrap_err().exit(), Exit::Usage);

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_taken_as_it_is() {
+    fn a_file_is_sent_unchanged() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), [0xff, 0]).unwrap();
         let source = Source { stdin: None, content: None, file: Some(file.path().into()) };
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_it_did() {
+    fn a_write_reports_its_result() {
         let mut result = WriteResult {
             path: "@project/a".into(),
             bytes_written: 3,

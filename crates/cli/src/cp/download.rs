@@ -153,7 +153,7 @@ impl Download {
         drop(bar);
         let result = ended.result.clone().unwrap_or_default();
         if hashed.hex() != result.sha256 {
-            return Err(Failure::failed("the archive did not arrive as it was sent: copy it again"));
+            return Err(Failure::failed("the archive was damaged on its way: copy it again"));
         }
         let Unpacked { entries, bytes: size, left_out } = here(&archive, to)?;
         let left_out = left_out + result.left_out;

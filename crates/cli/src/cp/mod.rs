@@ -2,7 +2,7 @@
 
 mod download;
 mod hashed;
-mod place;
+mod location;
 mod upload;
 
 use std::path::Path;
@@ -12,7 +12,7 @@ use tonic::Code;
 
 use crate::client::Context;
 use crate::failure::{Ended, Failure};
-use place::{Place, Remote};
+use location::{Location, Remote};
 
 /// Size of one message, in bytes.
 const PIECE: usize = 1 << 20;
@@ -29,10 +29,10 @@ const TRIES: u32 = 3;
 pub(crate) struct Cp {
     /// The source: a path, or RUN:PATH.
     #[arg(value_name = "SOURCE")]
-    source: Place,
+    source: Location,
     /// Where to: RUN:PATH, or a path.
     #[arg(value_name = "DESTINATION")]
-    destination: Place,
+    destination: Location,
     /// Only if the file does not exist in the run.
     #[arg(long)]
     create_only: bool,
@@ -48,7 +48,7 @@ impl Cp {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let (create_only, wait, refuse) = (self.create_only, self.wait, self.refuse_awaiting_approval);
         match (self.source, self.destination) {
-            (Place::Local(from), Place::Remote(to)) => {
+            (Location::Local(from), Location::Remote(to)) => {
                 let (client, run_id) = context.connect_to(&to.run).await?;
                 let path = to.beneath(&own_name(&from)?);
                 let upload = upload::Upload { client, run_id, path, create_only, wait, refuse };
@@ -58,13 +58,13 @@ impl Cp {
                     upload.file(context.ui, &from).await
                 }
             }
-            (Place::Remote(from), Place::Local(to)) => {
+            (Location::Remote(from), Location::Local(to)) => {
                 let (client, run_id) = context.connect_to(&from.run).await?;
                 let Remote { path, .. } = from;
                 download::Download { client, run_id, path, wait }.to(context.ui, &to).await
             }
-            (Place::Local(_), Place::Local(_)) | (Place::Remote(_), Place::Remote(_)) => {
-                Err(Failure::usage("one of the two has to be in a run: RUN:PATH"))
+            (Location::Local(_), Location::Local(_)) | (Location::Remote(_), Location::Remote(_)) => {
+                Err(Failure::usage("one of the two paths must be in a run, as RUN:PATH"))
             }
         }
     }

@@ -103,7 +103,7 @@ fn webhooks(alerts: &[Alert]) -> Vec<Finding> {
             missed => Some(Finding::limited(
                 TOPIC,
                 format!(
-                    "{name} did not accept the last {}, {given_up} of them for good: {failure}",
+                    "{name} did not accept the last {}, {given_up} of them permanently: {failure}",
                     count(missed, "alert", "alerts")
                 ),
                 format!(
@@ -165,13 +165,13 @@ mod tests {
         assert_eq!(found[1], Finding::good("webhooks", "mail accepts alerts"));
         assert_eq!(
             found[2].found,
-            "pager did not accept the last 2 alerts, 1 of them for good: answered 500"
+            "pager did not accept the last 2 alerts, 1 of them permanently: answered 500"
         );
         assert_eq!(found.len(), 3);
     }
 
     #[test]
-    fn a_measure_that_does_not_hold_is_told() {
+    fn a_measure_that_is_not_in_force_is_reported() {
         let measure = AlertMeasure {
             action: "freeze".into(),
             state: Measure::Failed.into(),

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn says_who_holds_a_disk_that_has_little_room() {
+    fn the_largest_runs_of_a_nearly_full_disk_are_named() {
         let disk = |state: State| StateDisk {
             free_bytes: 300 << 20,
             total_bytes: 4 << 30,

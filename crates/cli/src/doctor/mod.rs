@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_and_what_follows() {
+    fn each_finding_shows_the_fact_and_its_consequence() {
         let findings = [
             Finding::good("engine", "Docker 20.10\x1b[2J"),
             Finding::limited("Landlock", "not in this kernel", "one layer less"),

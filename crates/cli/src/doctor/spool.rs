@@ -31,9 +31,9 @@ mod tests {
     fn last_spool_record_of_this_daemon_decides() {
         let started = json!({ "kind": "daemon_started" });
         let said =
-            |state: &str| json!({ "kind": "disk_space", "details": { "state": state, "why": "no room" } });
+            |state: &str| json!({ "kind": "disk_space", "details": { "state": state, "why": "no space" } });
         let off = finding(&[said("low"), said("spool_off"), started.clone()]).unwrap();
-        assert_eq!(off.found, "off: no room");
+        assert_eq!(off.found, "off: no space");
         assert!(off.follows.is_some_and(|follows| follows.contains("spool.min_free")));
         let on = finding(&[said("spool_on"), said("spool_off"), started.clone()]);
         assert_eq!(on, Some(Finding::good("spool", "stores the output of commands")));

@@ -20,7 +20,7 @@ impl List {
         context.ui.answer_and_talk(answer, |answer, page, talk| {
             render(&answer.images, &time::now(), page);
             if answer.images.is_empty() {
-                talk.own("no images: `coffer image import` and `coffer image build` make some\n");
+                talk.own("no images: create one with `coffer image import` or `coffer image build`\n");
             } else if answer.truncated {
                 talk.own("there are more\n");
             }

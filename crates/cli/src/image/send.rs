@@ -51,8 +51,8 @@ struct Pieces<T, M> {
 
 impl<T, M: Fn(Option<Vec<u8>>) -> T> Write for Pieces<T, M> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = PIECE - self.piece.len();
-        let taken = bytes.len().min(room);
+        let space = PIECE - self.piece.len();
+        let taken = bytes.len().min(space);
         self.piece.extend_from_slice(&bytes[..taken]);
         if self.piece.len() == PIECE {
             self.flush()?;

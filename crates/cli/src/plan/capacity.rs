@@ -1,4 +1,4 @@
-//! Computes the number of runs that a host has room for. It is pure arithmetic, and measures nothing.
+//! Computes the number of runs that fit on a host. It is pure arithmetic, and measures nothing.
 
 use serde::Serialize;
 
@@ -32,7 +32,7 @@ impl Host {
     }
 }
 
-/// Number of runs that a host has room for.
+/// Number of runs that fit on a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Fit {
     /// Resources that one run uses.
@@ -53,7 +53,7 @@ impl Fit {
         Self { run, runs: least.map(|(runs, _)| runs), binds: least.map(|(_, resource)| resource) }
     }
 
-    /// Returns the number of hosts of this size for `asked` runs, or `None` if such a host has no room for a single run.
+    /// Returns the number of hosts of this size for `asked` runs, or `None` if not even one run fits on such a host.
     pub(super) fn hosts(&self, asked: u64) -> Option<u64> {
         match self.runs {
             Some(0) => None,
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_with_less_than_the_daemon_takes_holds_nothing() {
+    fn a_host_with_less_memory_than_the_daemon_holds_no_run() {
         for memory in [0, 99, 100, 109] {
             assert_eq!(fit(host(memory, 1, None, None), RUN), (Some(0), Some(Resource::Memory)), "{memory}");
         }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_more_cores_than_there_are_takes_all_of_them() {
+    fn a_limit_above_the_number_of_cores_counts_as_all_cores() {
         let small = host(1_000, 2, None, None);
         let busy = small.bounded(Amounts { cpu_micros: 4 * CORE, ..RUN });
         assert_eq!(busy.cpu_micros, 2 * CORE);

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_built_in_costs_are_whole_and_say_when_they_were_measured() {
+    fn the_built_in_costs_are_complete_and_dated() {
         let Costs { measured, base, run } = Costs::built_in().unwrap();
         assert_eq!(measured.date.len(), "2026-11-25".len());
         assert!(measured.runs >= 50 && !measured.engine.is_empty(), "{measured:?}");
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_run_takes_its_limits_and_what_is_outside_of_its_container() {
+    fn a_busy_run_costs_its_limits_and_the_share_outside_its_container() {
         let part = |memory_bytes| Amounts { memory_bytes, cpu_micros: 1, pids: 2, disk_bytes: 3 };
         let run = Parts { cofferd: part(1), engine: part(10), shim: part(100), container: part(1_000) };
         assert_eq!(run.idle(), Amounts { memory_bytes: 1_111, cpu_micros: 4, pids: 8, disk_bytes: 12 });
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_others_is_refused_with_what_is_wrong() {
+    fn a_foreign_file_is_refused_with_the_problem() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("costs.json");
         for (text, wrong) in [

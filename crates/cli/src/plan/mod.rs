@@ -8,7 +8,7 @@ mod this_host;
 use std::path::PathBuf;
 
 use clap::Args;
-use gateway::Policy;
+use policy::Policy;
 use serde::Serialize;
 use wire::v1::GetPolicyRequest;
 
@@ -69,7 +69,7 @@ struct Report<'r> {
 struct Load {
     #[serde(flatten)]
     fit: Fit,
-    /// Number of hosts for all runs. `None` if a host has no room for a single run.
+    /// Number of hosts for all runs. `None` if not even one run fits on a host.
     hosts: Option<u64>,
 }
 
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_told_by_each_resource_and_by_the_one_that_binds() {
+    fn a_plan_shows_each_resource_and_the_scarcest() {
         let host = Host { memory_bytes: 65 * GIB, cores: 16, pids: Some(32_768), disk_bytes: None };
         let limits =
             Amounts { memory_bytes: 4 * GIB, cpu_micros: 4 * CORE, pids: 1_024, disk_bytes: 16 * GIB };
@@ -260,7 +260,7 @@ costs  measured 2026-11-25 with 100 idle runs of an image: cofferd 0.1.0, engine
     }
 
     #[test]
-    fn a_host_that_holds_no_run_is_told_so() {
+    fn a_host_without_capacity_for_a_run_is_reported() {
         let host = Host { memory_bytes: 2 * GIB, cores: 2, pids: None, disk_bytes: Some(0) };
         let limits = Amounts { memory_bytes: 4 * GIB, cpu_micros: 4 * CORE, pids: 1, disk_bytes: 1 };
         let shown = shown(&plan(1), host, limits);
@@ -283,7 +283,7 @@ costs  measured 2026-11-25 with 100 idle runs of an image: cofferd 0.1.0, engine
     }
 
     #[test]
-    fn limits_are_those_of_the_policy_that_the_daemon_has() {
+    fn limits_come_from_the_daemons_policy() {
         let policy = Policy::builtin().unwrap().to_yaml().unwrap();
         let build =
             Amounts { memory_bytes: 4 * GIB, cpu_micros: 4 * CORE, pids: 1_024, disk_bytes: 16 * GIB };
@@ -299,7 +299,7 @@ costs  measured 2026-11-25 with 100 idle runs of an image: cofferd 0.1.0, engine
     }
 
     #[test]
-    fn more_runs_than_a_daemon_takes_are_noted() {
+    fn more_runs_than_one_daemon_holds_are_noted() {
         let host = Host { memory_bytes: 64 * GIB, cores: 64, pids: None, disk_bytes: None };
         let (costs, limits) = (costs(), Amounts::default());
         for (asked, noted) in [(256, false), (257, true)] {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use gateway::{Policy, Problem, Problems};
+use policy::{Policy, Problem, Problems};
 use serde::Serialize;
 
 use super::read;

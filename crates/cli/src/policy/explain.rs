@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_the_words_of_coffer_call() {
+    fn the_arguments_of_coffer_call_are_accepted() {
         for words in [
             &["read", "a.txt", "--lines", "1-3"][..],
             &["exec", "--", "rm", "-rf", "x"],

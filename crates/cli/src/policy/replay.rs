@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use gateway::Policy;
+use policy::Policy;
 use wire::v1::{PolicyFile, ReplayPolicyRequest, ReplayPolicyResponse};
 
 use super::read;

@@ -92,7 +92,7 @@ fn unread(rest: &[u8], piece: usize, offset: u64, taken: u64) -> Result<&[u8], F
     let given = taken.checked_sub(offset).and_then(|given| usize::try_from(given).ok());
     given.filter(|given| *given <= piece).and_then(|given| rest.get(given..)).ok_or_else(|| {
         Failure::failed(
-            "another client wrote to the process at the same time: some of this input was not given",
+            "another client wrote to the process at the same time: some of this input was not sent",
         )
     })
 }
@@ -102,7 +102,7 @@ mod tests {
     use super::unread;
 
     #[test]
-    fn input_in_whose_place_another_client_wrote_is_not_taken_for_given() {
+    fn input_whose_offset_another_client_took_is_not_reported_as_given() {
         assert_eq!(unread(b"abcdef", 4, 10, 14).unwrap(), b"ef");
         assert_eq!(unread(b"abcdef", 4, 10, 11).unwrap(), b"bcdef");
         assert_eq!(unread(b"", 0, 10, 10).unwrap(), b"");

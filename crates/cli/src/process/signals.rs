@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_spelling_is_one_signal() {
+    fn all_spellings_of_a_signal_are_equal() {
         for (number, name) in (0..=64).filter_map(|number| Some((number, Signal::try_from(number).ok()?))) {
             let name = name.as_str_name();
             let spellings = [

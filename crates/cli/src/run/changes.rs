@@ -32,7 +32,7 @@ pub(crate) struct Diff {
 
 /// Apply the changes of a run on an overlay to the overlay's directory.
 ///
-/// The run must have ended. Nothing is applied if the directory itself has changed in the same places, if git
+/// The run must have ended. Nothing is applied if the directory itself has changed at the same paths, if git
 /// on this host would run or obey a change (hooks, configuration), or if a change cannot be applied, such as
 /// a socket.
 #[derive(Args, Debug)]

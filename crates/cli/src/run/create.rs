@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn overlays_and_kept_workspaces_are_asked_for() {
+    fn overlays_and_retained_workspaces_are_requested() {
         let source = |line: &str| request(line).workspace.unwrap().source.unwrap();
         assert_eq!(
             source("create --profile build --overlay /nonexistent/w"),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn says_how_it_started() {
+    fn the_kind_of_start_is_shown() {
         let at = |nanos| Some(wire::Timestamp { seconds: 1, nanos });
         let run = Run {
             start_kind: StartKind::Cold.into(),

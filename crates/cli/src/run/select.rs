@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_the_forms_apart() {
+    fn the_forms_are_distinguished() {
         let id = "0198A1B2-0000-7000-8000-00000000AAAA";
         assert_eq!(id.parse(), Ok(RunRef::Id(id.to_ascii_lowercase())));
         assert_eq!("aaaa".parse(), Ok(RunRef::Part("aaaa".into())));

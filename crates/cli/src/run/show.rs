@@ -174,7 +174,7 @@ mod tests {
     use crate::output::Look;
 
     #[test]
-    fn shows_what_is_known() {
+    fn known_facts_are_shown() {
         let run = Run {
             run_id: "r".into(),
             state: State::Failed.into(),

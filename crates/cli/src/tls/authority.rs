@@ -71,7 +71,7 @@ impl Authority {
         params.extended_key_usages = vec![purpose];
         if self.until <= day(0)? {
             return Err(Failure::failed(format!("the authority is valid until {} only", self.until))
-                .with_hint("`coffer tls init` makes a new one in another directory"));
+                .with_hint("`coffer tls init` creates a new one in another directory"));
         }
         last(&mut params, day(days)?.min(self.until));
         let key = KeyPair::generate().map_err(failed)?;

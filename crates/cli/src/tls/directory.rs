@@ -36,7 +36,7 @@ impl Directory {
         let directory = Self(path);
         directory
             .authority()
-            .map_err(|failure| failure.with_hint("`coffer tls init` makes such a directory"))?;
+            .map_err(|failure| failure.with_hint("`coffer tls init` creates such a directory"))?;
         Ok(directory)
     }
 

@@ -11,7 +11,7 @@ use crate::failure::Ended;
 /// Renew the daemon's certificate and those of all clients, with new keys. Prints the directories that are new.
 ///
 /// The daemon takes its new certificate within seconds, or at once on SIGHUP, and no connection ends for it. Clients'
-/// former certificates count until they expire.
+/// old certificates count until they expire.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer tls rotate /etc/cofferdam/tls")]
 pub(crate) struct Rotate {

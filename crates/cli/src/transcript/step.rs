@@ -104,7 +104,7 @@ fn told(step: &StepTranscriptResponse, talk: &mut Output) {
         }
         Status::Unspecified => {
             talk.styled(Style::Red, "failed")
-                .own(": the daemon gave a status that this coffer does not know\n");
+                .own(": the daemon gave a status that this version of coffer does not know\n");
         }
     }
     talk.own("turn ").word(&step.turn.to_string()).own(" of ").word(&step.max_turns.to_string()).own("\n");

@@ -31,9 +31,9 @@ impl Commands {
     }
 
     /// Returns a leaf that exists already.
-    pub(super) fn former_leaf(&self, name: &str) -> Option<Leaf> {
+    pub(super) fn existing_leaf(&self, name: &str) -> Option<Leaf> {
         let dir = self.dir.join(format!("{LEAF}{name}"));
-        dir.is_dir().then(|| Leaf::former(self.hierarchy, dir))
+        dir.is_dir().then(|| Leaf::existing(self.hierarchy, dir))
     }
 
     pub(super) fn dir(&self) -> &Path {

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_reading_is_of_what_is_there_now() {
+    fn each_reading_counts_the_present_processes() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("count");
         assert!(Count::open(&path).is_err());

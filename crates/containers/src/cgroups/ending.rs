@@ -256,7 +256,7 @@ mod tests {
     use crate::cgroups::meter::Meters;
 
     #[test]
-    fn an_end_that_goes_on_is_waited_for_and_one_that_does_not_is_given_up() {
+    fn an_end_that_progresses_is_awaited_and_a_stuck_one_is_given_up() {
         let mut patience = Patience::new(Duration::from_millis(40));
         for left in (0..20).rev() {
             std::thread::sleep(Duration::from_millis(10));

@@ -68,7 +68,7 @@ pub(super) fn locate(
             Err(Absent::NotInIt) => {}
             Err(Absent::Foreign) => reason = "the process is not in a cgroup of this container",
             Err(Absent::OutOfSight) => {
-                reason = "its cgroup lies outside what this process sees; share the host's cgroup namespace";
+                reason = "its cgroup is invisible to this process; share the host's cgroup namespace";
             }
         }
     }
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_s_own_unified_cgroup_comes_first() {
+    fn the_unified_cgroup_of_a_container_takes_precedence() {
         let both = "7:freezer:/docker/ID\n0::/system.slice/docker-ID.scope\n";
         let dir = at("/sys/fs/cgroup/unified/system.slice/docker-ID.scope");
         assert_eq!(found(both), Ok((Hierarchy::Unified, dir)));

@@ -31,7 +31,7 @@ impl Leaf {
     }
 
     /// Returns a leaf that an earlier instance of this daemon made.
-    pub(super) fn former(hierarchy: Hierarchy, dir: PathBuf) -> Self {
+    pub(super) fn existing(hierarchy: Hierarchy, dir: PathBuf) -> Self {
         Self { hierarchy, dir, meter: None }
     }
 
@@ -213,7 +213,7 @@ impl Leaf {
         let above = self.dir.parent().and_then(|commands| commands.parent());
         let name = self.dir.file_name().map(|name| name.to_string_lossy().into_owned());
         let (Some(above), Some(name)) = (above, name) else {
-            return Err(CgroupError::Unavailable("the leaf has no place"));
+            return Err(CgroupError::Unavailable("the leaf has no path"));
         };
         // Removed with its last process, below.
         let apart = Self::make(self.hierarchy, above.join(format!("{name}-end")), &Meters::Nowhere)?;
@@ -349,7 +349,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_chain_of_forks_is_counted_wherever_it_is_moved() {
+    fn a_chain_of_forks_is_counted_in_every_leaf() {
         const MOVES: usize = 50;
         for (hierarchy, root) in hierarchies() {
             let make = |name: &str| {
@@ -384,7 +384,7 @@ pub(super) mod tests {
         assert!(Command::new("mkfifo").arg(file("cgroup.kill")).status().unwrap().success());
         // Open at both ends, so that neither open waits for the other.
         let mut kills = fs::File::options().read(true).write(true).open(file("cgroup.kill")).unwrap();
-        let leaf = Leaf::former(Hierarchy::Unified, dir.path().to_owned());
+        let leaf = Leaf::existing(Hierarchy::Unified, dir.path().to_owned());
         let evidence = std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut twice = [0; 2];

@@ -67,7 +67,7 @@ impl Counters {
 
 impl Counters {
     /// Returns true if this many more processes can be made. A process that has ended counts until its parent has waited for it.
-    pub(super) fn have_room(&self, more: u64) -> bool {
+    pub(super) fn can_start(&self, more: u64) -> bool {
         let Some((current, most)) = &self.number else { return true };
         let number = |count: &Count| count.read(|text| text.trim().parse::<u64>().ok());
         // The file contains `max` if there is no limit.
@@ -135,10 +135,10 @@ mod tests {
         let found = |membership: &str| counters(membership).read();
         let hybrid = "4:memory:/ID\n3:pids:/ID\n0::/\n";
         assert_eq!(found(hybrid), LimitEvents { oom_kills: 2, forks_refused: 3 });
-        assert_eq!([1, 2, 3].map(|more| counters(hybrid).have_room(more)), [true, true, false]);
-        assert!(counters("0::/ID\n").have_room(3), "the kernel does not say");
+        assert_eq!([1, 2, 3].map(|more| counters(hybrid).can_start(more)), [true, true, false]);
+        assert!(counters("0::/ID\n").can_start(3), "the kernel does not say");
         fs::write(at("pids").join("pids.max"), "max\n").unwrap();
-        assert!(counters(hybrid).have_room(3));
+        assert!(counters(hybrid).can_start(3));
         assert_eq!(found("0::/ID\n"), LimitEvents { oom_kills: 1, forks_refused: 0 });
         assert_eq!(found("4:memory:/\n0::/\n"), LimitEvents::default());
     }

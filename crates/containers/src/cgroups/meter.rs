@@ -74,7 +74,7 @@ impl Meters {
     }
 
     /// Removes the meters that an earlier instance of this daemon left. A meter that is not empty is removed with its container.
-    pub(super) fn remove_former(&self) {
+    pub(super) fn remove_leftovers(&self) {
         let Self::Beside(commands) = self else { return };
         let Ok(entries) = fs::read_dir(commands) else { return };
         for entry in entries.flatten() {
@@ -126,7 +126,7 @@ fn beside(commands: &Path, leaf: &Path) -> io::Result<PathBuf> {
 
 fn remove(dir: &Path) {
     if let Err(error) = fs::remove_dir(dir) {
-        tracing::debug!(%error, "the meter of a command was left behind");
+        tracing::debug!(%error, "the meter cgroup of a command was not removed");
     }
 }
 

@@ -22,15 +22,15 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// A leaf that was found and removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FormerLeaf {
+pub struct LeftoverLeaf {
     pub name: String,
     pub evidence: KillEvidence,
 }
 
-/// Result of [`ContainerCgroup::end_former`].
+/// Result of [`ContainerCgroup::end_leftovers`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FormerEnded {
-    pub leaves: Vec<FormerLeaf>,
+pub struct LeftoversEnded {
+    pub leaves: Vec<LeftoverLeaf>,
     /// Ended processes that were in no leaf: the guest, and processes not yet moved to a leaf.
     pub others: u32,
     /// Processes besides the first that were still there at the deadline. If this is not zero, the container has to be removed.
@@ -41,12 +41,12 @@ impl ContainerCgroup {
     /// Ends every process of the container but `first`, and removes the leaves.
     ///
     /// The processes that `spared` names and their keepers stay. Blocks for `within` at most for each leaf, and once more for the rest.
-    pub fn end_former(
+    pub fn end_leftovers(
         &self,
         first: &HostProcess,
         spared: &BTreeSet<String>,
         within: Duration,
-    ) -> Result<FormerEnded, CgroupError> {
+    ) -> Result<LeftoversEnded, CgroupError> {
         let mut seen = BTreeSet::new();
         // The guest ends before the leaves, because it adds processes to them.
         self.end_outside(first, &mut seen, Instant::now() + within)?;
@@ -71,15 +71,15 @@ impl ContainerCgroup {
                 continue;
             }
             // The value removes the leaf when it is dropped, if it is empty.
-            let leaf = Leaf::former(self.hierarchy, entry.path());
-            leaves.push(FormerLeaf { name: name.to_owned(), evidence: leaf.kill_all(within)? });
+            let leaf = Leaf::existing(self.hierarchy, entry.path());
+            leaves.push(LeftoverLeaf { name: name.to_owned(), evidence: leaf.kill_all(within)? });
         }
         leaves.sort_by(|a, b| a.name.cmp(&b.name));
         // Once more, for processes that left the leaves meanwhile.
         self.end_outside(first, &mut seen, Instant::now() + within)?;
-        self.meters.remove_former();
+        self.meters.remove_leftovers();
         let others = u32::try_from(seen.len()).unwrap_or(u32::MAX);
-        Ok(FormerEnded { leaves, others, left: self.left(first, &|path| stay.contains(path))? })
+        Ok(LeftoversEnded { leaves, others, left: self.left(first, &|path| stay.contains(path))? })
     }
 
     /// Ends every process of the container for a worker that was lost, and returns how many are left.

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreachable_engine_comes_with_advice() {
+    fn an_unreachable_engine_is_reported_with_advice() {
         let endpoint = Endpoint::parse("unix:///nowhere/docker.sock").unwrap();
         let error = crate::Engine::connect(&endpoint).unwrap_err();
         assert_eq!(

@@ -70,6 +70,6 @@ pub(super) const READ_ONLY: &[&str] = &["/proc/sys", "/proc/tty"];
 
 /// Further read-only paths for a root of a user namespace. The runtime makes that root their owner.
 ///
-/// `/dev` would be one more writable place. For such a root the engine mounts cgroups writable, and on cgroup v2 with systemd runc gives it
+/// `/dev` would be one more writable directory. For such a root the engine mounts cgroups writable, and on cgroup v2 with systemd runc gives it
 /// the container's own cgroup. A command could then leave the cgroup by which it is ended.
 pub(super) const READ_ONLY_OF_ROOT: &[&str] = &["/dev", "/sys/fs/cgroup"];

@@ -101,8 +101,8 @@ pub fn mount_root(
 }
 
 /// Returns the root that an earlier instance of this daemon mounted below `slots`.
-pub fn former_root(slots: &Path) -> Result<Option<MountSlot>, MountError> {
-    MountSlot::former(&slots.join(SLOT))
+pub fn reattach_root(slots: &Path) -> Result<Option<MountSlot>, MountError> {
+    MountSlot::reattach(&slots.join(SLOT))
 }
 
 /// Returns the path on which the root of a run is mounted.

@@ -78,8 +78,8 @@ impl MountSlot {
         attach_to(tree.as_fd(), place.as_fd())
     }
 
-    /// Returns a covered shared slot that an earlier instance of this daemon left, like [`Self::former`].
-    pub fn former_covered(slot: &Path) -> Result<Option<Self>, MountError> {
-        Self::former_with(slot, COVERED)
+    /// Returns a covered shared slot that an earlier instance of this daemon left, like [`Self::reattach`].
+    pub fn reattach_covered(slot: &Path) -> Result<Option<Self>, MountError> {
+        Self::reattach_with(slot, COVERED)
     }
 }

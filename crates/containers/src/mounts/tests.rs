@@ -10,14 +10,14 @@ fn opened(path: &Path) -> OwnedFd {
     rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap()
 }
 
-struct Place {
+struct Fixture {
     _dir: tempfile::TempDir,
     source: PathBuf,
     slots: PathBuf,
 }
 
 /// A source directory owned by 4242:4343 with one file in it, and a directory for slots.
-fn place() -> Place {
+fn fixture() -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let (source, slots) = (dir.path().join("source"), dir.path().join("slots"));
     fs::create_dir(&source).unwrap();
@@ -26,7 +26,7 @@ fn place() -> Place {
     for path in [&source, &source.join("file")] {
         std::os::unix::fs::chown(path, Some(4242), Some(4343)).expect(NEEDS_ROOT);
     }
-    Place { _dir: dir, source, slots }
+    Fixture { _dir: dir, source, slots }
 }
 
 const MAP: IdMap = IdMap { disk_uid: 4242, disk_gid: 4343, seen_uid: 1001, seen_gid: 1001 };
@@ -36,29 +36,29 @@ const SEEN: HostUser = HostUser { uid: 1001, gid: 1001 };
 
 #[test]
 fn the_owner_on_disk_appears_as_the_run_s_user() {
-    let place = place();
-    let path = place.slots.join("w");
-    let slot = MountSlot::prepare(opened(&place.source).as_fd(), &path, Some(MAP), MountMode::ReadWrite)
+    let fixture = fixture();
+    let path = fixture.slots.join("w");
+    let slot = MountSlot::prepare(opened(&fixture.source).as_fd(), &path, Some(MAP), MountMode::ReadWrite)
         .expect(NEEDS_ROOT);
     let seen = fs::metadata(slot.path().join("file")).unwrap();
     assert_eq!((seen.uid(), seen.gid()), (1001, 1001));
-    let on_disk = fs::metadata(place.source.join("file")).unwrap();
+    let on_disk = fs::metadata(fixture.source.join("file")).unwrap();
     assert_eq!((on_disk.uid(), on_disk.gid()), (4242, 4343));
-    assert_eq!(leftover_slots(&place.slots).unwrap(), [fs::canonicalize(&path).unwrap()]);
+    assert_eq!(leftover_slots(&fixture.slots).unwrap(), [fs::canonicalize(&path).unwrap()]);
     slot.release().unwrap();
     assert!(!path.exists());
-    assert_eq!(fs::read_to_string(place.source.join("file")).unwrap(), "content");
+    assert_eq!(fs::read_to_string(fixture.source.join("file")).unwrap(), "content");
 }
 
 #[test]
 fn a_slot_is_nosuid_nodev_and_read_only_when_asked() {
-    let place = place();
-    let path = place.slots.join("p");
-    let slot = MountSlot::prepare(opened(&place.source).as_fd(), &path, Some(MAP), MountMode::ReadOnly)
+    let fixture = fixture();
+    let path = fixture.slots.join("p");
+    let slot = MountSlot::prepare(opened(&fixture.source).as_fd(), &path, Some(MAP), MountMode::ReadOnly)
         .expect(NEEDS_ROOT);
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let place = format!(" {} ", fs::canonicalize(&path).unwrap().display());
-    let (_, rest) = table.lines().find_map(|line| line.split_once(&place)).unwrap();
+    let fixture = format!(" {} ", fs::canonicalize(&path).unwrap().display());
+    let (_, rest) = table.lines().find_map(|line| line.split_once(&fixture)).unwrap();
     let options = rest.split(' ').next().unwrap();
     for option in ["ro", "nosuid", "nodev"] {
         assert!(options.split(',').any(|found| found == option), "{option} is not in {options}");
@@ -68,69 +68,71 @@ fn a_slot_is_nosuid_nodev_and_read_only_when_asked() {
 }
 
 #[test]
-fn dropping_takes_mount_and_directory_away() {
-    let place = place();
-    let path = place.slots.join("w");
+fn dropping_removes_mount_and_directory() {
+    let fixture = fixture();
+    let path = fixture.slots.join("w");
     drop(
-        MountSlot::prepare(opened(&place.source).as_fd(), &path, None, MountMode::ReadWrite)
+        MountSlot::prepare(opened(&fixture.source).as_fd(), &path, None, MountMode::ReadWrite)
             .expect(NEEDS_ROOT),
     );
     assert!(!path.exists());
-    assert_eq!(leftover_slots(&place.slots).unwrap(), Vec::<PathBuf>::new());
+    assert_eq!(leftover_slots(&fixture.slots).unwrap(), Vec::<PathBuf>::new());
 }
 
 #[test]
 fn a_slot_is_never_made_over_something() {
-    let place = place();
-    let path = place.slots.join("w");
+    let fixture = fixture();
+    let path = fixture.slots.join("w");
     fs::create_dir(&path).unwrap();
     let error =
-        MountSlot::prepare(opened(&place.source).as_fd(), &path, None, MountMode::ReadWrite).unwrap_err();
+        MountSlot::prepare(opened(&fixture.source).as_fd(), &path, None, MountMode::ReadWrite).unwrap_err();
     assert_eq!(error.to_string(), "cannot make the slot's directory");
     assert!(path.exists(), "what was there is left alone");
 }
 
 #[test]
 fn slots_of_a_killed_daemon_are_cleaned() {
-    let place = place();
+    let fixture = fixture();
     for name in ["a", "b c"] {
-        let path = place.slots.join(name);
-        let slot = MountSlot::prepare(opened(&place.source).as_fd(), &path, Some(MAP), MountMode::ReadWrite)
-            .expect(NEEDS_ROOT);
+        let path = fixture.slots.join(name);
+        let slot =
+            MountSlot::prepare(opened(&fixture.source).as_fd(), &path, Some(MAP), MountMode::ReadWrite)
+                .expect(NEEDS_ROOT);
         std::mem::forget(slot);
     }
-    fs::create_dir(place.slots.join("empty")).unwrap();
-    fs::write(place.slots.join("file"), "").unwrap();
-    assert_eq!(clean_slots(&place.slots).unwrap(), 2);
-    let names: Vec<_> = fs::read_dir(&place.slots).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    fs::create_dir(fixture.slots.join("empty")).unwrap();
+    fs::write(fixture.slots.join("file"), "").unwrap();
+    assert_eq!(clean_slots(&fixture.slots).unwrap(), 2);
+    let names: Vec<_> =
+        fs::read_dir(&fixture.slots).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["file"]);
-    assert_eq!(fs::read_to_string(place.source.join("file")).unwrap(), "content");
+    assert_eq!(fs::read_to_string(fixture.source.join("file")).unwrap(), "content");
 }
 
 #[test]
-fn probing_leaves_nothing_behind_and_proc_cannot_be_mapped() {
-    let place = place();
-    assert!(idmap_supported(opened(&place.source).as_fd()).expect(NEEDS_ROOT));
+fn probing_leaves_nothing_and_proc_cannot_be_mapped() {
+    let fixture = fixture();
+    assert!(idmap_supported(opened(&fixture.source).as_fd()).expect(NEEDS_ROOT));
     assert!(!idmap_supported(opened(Path::new("/proc")).as_fd()).unwrap());
     let error = MountSlot::prepare(
         opened(Path::new("/proc")).as_fd(),
-        &place.slots.join("x"),
+        &fixture.slots.join("x"),
         Some(MAP),
         MountMode::ReadOnly,
     )
     .unwrap_err();
     assert!(matches!(error, MountError::Unsupported(_)), "{error:?}");
-    assert_eq!(fs::read_dir(&place.slots).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(&fixture.slots).unwrap().count(), 0);
 }
 
 #[test]
 fn files_of_unmapped_users_have_the_overflow_owner() {
-    let place = place();
-    let unmapped = place.source.join("strange");
+    let fixture = fixture();
+    let unmapped = fixture.source.join("strange");
     fs::write(&unmapped, "").unwrap();
     fs::set_permissions(&unmapped, fs::Permissions::from_mode(0o600)).unwrap();
-    let path = place.slots.join("w");
-    let slot = MountSlot::prepare(opened(&place.source).as_fd(), &path, Some(MAP), MountMode::ReadWrite)
+    let path = fixture.slots.join("w");
+    let slot = MountSlot::prepare(opened(&fixture.source).as_fd(), &path, Some(MAP), MountMode::ReadWrite)
         .expect(NEEDS_ROOT);
     assert_eq!(fs::metadata(slot.path().join("strange")).unwrap().uid(), 65534);
 }
@@ -138,10 +140,10 @@ fn files_of_unmapped_users_have_the_overflow_owner() {
 /// A daemon in a container has its own mount namespace; its state directory is mounted `rshared`.
 #[test]
 fn a_slot_made_in_another_mount_namespace_reaches_the_host_through_a_shared_directory() {
-    let place = place();
-    rustix::mount::mount_bind(&place.slots, &place.slots).expect(NEEDS_ROOT);
-    rustix::mount::mount_change(&place.slots, rustix::mount::MountPropagationFlags::SHARED).unwrap();
-    let (source, path) = (place.source.clone(), place.slots.join("w"));
+    let fixture = fixture();
+    rustix::mount::mount_bind(&fixture.slots, &fixture.slots).expect(NEEDS_ROOT);
+    rustix::mount::mount_change(&fixture.slots, rustix::mount::MountPropagationFlags::SHARED).unwrap();
+    let (source, path) = (fixture.source.clone(), fixture.slots.join("w"));
     let (made, is_made) = std::sync::mpsc::channel();
     let (seen, is_seen) = std::sync::mpsc::channel();
     let daemon = std::thread::spawn({
@@ -163,7 +165,7 @@ fn a_slot_made_in_another_mount_namespace_reaches_the_host_through_a_shared_dire
     seen.send(()).unwrap();
     daemon.join().unwrap();
     let gone = !path.exists();
-    rustix::mount::unmount(&place.slots, UnmountFlags::DETACH).unwrap();
+    rustix::mount::unmount(&fixture.slots, UnmountFlags::DETACH).unwrap();
     assert_eq!(owner.unwrap(), 1001);
     assert!(gone);
 }
@@ -172,11 +174,11 @@ fn a_slot_made_in_another_mount_namespace_reaches_the_host_through_a_shared_dire
 #[test]
 fn mounts_in_a_slot_of_another_namespace_propagate_to_host_binds() {
     use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
-    let place = place();
-    mount_bind(&place.slots, &place.slots).expect(NEEDS_ROOT);
-    mount_change(&place.slots, MountPropagationFlags::SHARED).unwrap();
+    let fixture = fixture();
+    mount_bind(&fixture.slots, &fixture.slots).expect(NEEDS_ROOT);
+    mount_change(&fixture.slots, MountPropagationFlags::SHARED).unwrap();
     let bound = tempfile::tempdir().unwrap();
-    let (source, path) = (place.source.clone(), place.slots.join("w"));
+    let (source, path) = (fixture.source.clone(), fixture.slots.join("w"));
     let (told, tell) = (std::sync::mpsc::sync_channel(0), std::sync::mpsc::sync_channel::<()>(0));
     let daemon = std::thread::spawn({
         let (path, told, tell) = (path.clone(), told.0, tell.1);
@@ -206,14 +208,14 @@ fn mounts_in_a_slot_of_another_namespace_propagate_to_host_binds() {
     daemon.join().unwrap();
     let left = fs::read_dir(bound.path()).unwrap().count();
     rustix::mount::unmount(bound.path(), UnmountFlags::DETACH).unwrap();
-    rustix::mount::unmount(&place.slots, UnmountFlags::DETACH).unwrap();
+    rustix::mount::unmount(&fixture.slots, UnmountFlags::DETACH).unwrap();
     assert_eq!(owner.unwrap(), 1001);
     assert_eq!(written.unwrap_err().kind(), io::ErrorKind::ReadOnlyFilesystem);
     assert_eq!(left, 0);
 }
 
 #[test]
-fn two_ids_change_places_and_all_others_stay() {
+fn two_ids_are_swapped_and_all_others_stay() {
     assert_eq!(exchanged(5, 5, &(0..0)), "0 0 5\n5 5 1\n6 6 4294967289\n");
     assert_eq!(exchanged(0, 1001, &(0..0)), "0 1001 1\n1 1 1000\n1001 0 1\n1002 1002 4294966293\n");
     assert_eq!(exchanged(1001, 1000, &(0..0)), "0 0 1000\n1000 1001 1\n1001 1000 1\n1002 1002 4294966293\n");
@@ -236,15 +238,20 @@ fn two_ids_change_places_and_all_others_stay() {
 }
 
 #[test]
-fn an_overlay_of_a_mapped_root_takes_files_of_no_other_of_its_users() {
-    let place = place();
+fn an_overlay_of_a_mapped_root_refuses_files_of_other_users() {
+    let fixture = fixture();
     let users = UserMap::of_engine("/srv/100000.100000").unwrap();
     let map = IdMap { seen_uid: 100_000, seen_gid: 100_000, ..MAP };
-    let layers = layers(&place);
-    let source = opened(&place.source);
-    let overlay =
-        overlay::mount_overlay(source.as_fd(), opened(&layers).as_fd(), &place.slots, Some(map), Some(users))
-            .expect(NEEDS_ROOT);
+    let layers = layers(&fixture);
+    let source = opened(&fixture.source);
+    let overlay = overlay::mount_overlay(
+        source.as_fd(),
+        opened(&layers).as_fd(),
+        &fixture.slots,
+        Some(map),
+        Some(users),
+    )
+    .expect(NEEDS_ROOT);
     let at = PathBuf::from(format!("/proc/self/fd/{}", overlay.as_raw_fd()));
     let file = at.join("file");
     assert_eq!(fs::metadata(&file).unwrap().uid(), 100_000);
@@ -259,8 +266,8 @@ fn an_overlay_of_a_mapped_root_takes_files_of_no_other_of_its_users() {
 
 #[test]
 fn a_root_whose_image_is_the_users_on_disk_is_not_mapped() {
-    let place = place();
-    let (image, layers) = (image_layers(&place), layers(&place));
+    let fixture = fixture();
+    let (image, layers) = (image_layers(&fixture), layers(&fixture));
     let mapped = HostUser { uid: 100_000, gid: 100_000 };
     for layer in &image {
         for path in
@@ -271,7 +278,7 @@ fn a_root_whose_image_is_the_users_on_disk_is_not_mapped() {
     }
     let layer = opened(&layers);
     let slot =
-        root::mount_root(&place.slots, &image, mapped, layer.as_fd(), OWNER, mapped).expect(NEEDS_ROOT);
+        root::mount_root(&fixture.slots, &image, mapped, layer.as_fd(), OWNER, mapped).expect(NEEDS_ROOT);
     let at = slot.path().to_owned();
     let owner = |path: &str| fs::metadata(at.join(path)).unwrap().uid();
     assert_eq!((owner(""), owner("usr/lib/a"), owner("usr/lib/peer")), (100_000, 100_000, 77));
@@ -283,9 +290,9 @@ fn a_root_whose_image_is_the_users_on_disk_is_not_mapped() {
     assert_eq!((on_disk("upper/usr/lib/a"), on_disk("upper/usr/new")), (4242, 100_042));
 }
 
-/// Layers for an overlay of the place's source.
-fn layers(place: &Place) -> PathBuf {
-    let layers = place.source.with_file_name("layers");
+/// Layers for an overlay of the fixture's source.
+fn layers(fixture: &Fixture) -> PathBuf {
+    let layers = fixture.source.with_file_name("layers");
     for name in ["upper", "work"] {
         fs::create_dir_all(layers.join(name)).unwrap();
     }
@@ -295,15 +302,15 @@ fn layers(place: &Place) -> PathBuf {
 
 #[test]
 fn an_overlay_shows_the_run_s_user_and_keeps_the_owner_on_disk() {
-    let place = place();
-    let layers = layers(&place);
-    fs::write(place.source.join("roots"), "x").unwrap();
+    let fixture = fixture();
+    let layers = layers(&fixture);
+    fs::write(fixture.source.join("roots"), "x").unwrap();
     overlay::check_overlay_layers(opened(&layers).as_fd()).unwrap();
-    let (source, upper) = (opened(&place.source), opened(&layers));
-    let mount = overlay::mount_overlay(source.as_fd(), upper.as_fd(), &place.slots, Some(MAP), None)
+    let (source, upper) = (opened(&fixture.source), opened(&layers));
+    let mount = overlay::mount_overlay(source.as_fd(), upper.as_fd(), &fixture.slots, Some(MAP), None)
         .expect(NEEDS_ROOT);
-    assert_eq!(leftover_slots(&place.slots).unwrap(), Vec::<PathBuf>::new());
-    let slot = MountSlot::prepare(mount.as_fd(), &place.slots.join("w"), None, MountMode::ReadWrite)
+    assert_eq!(leftover_slots(&fixture.slots).unwrap(), Vec::<PathBuf>::new());
+    let slot = MountSlot::prepare(mount.as_fd(), &fixture.slots.join("w"), None, MountMode::ReadWrite)
         .expect(NEEDS_ROOT);
     let at = slot.path();
     let owner = |path: &Path| {
@@ -320,15 +327,15 @@ fn an_overlay_shows_the_run_s_user_and_keeps_the_owner_on_disk() {
     for changed in ["new", "file"] {
         assert_eq!(owner(&layers.join("upper").join(changed)), (4242, 4343), "{changed}");
     }
-    assert_eq!(fs::read_to_string(place.source.join("file")).unwrap(), "content");
-    assert!(place.source.join("roots").exists() && !place.source.join("new").exists());
+    assert_eq!(fs::read_to_string(fixture.source.join("file")).unwrap(), "content");
+    assert!(fixture.source.join("roots").exists() && !fixture.source.join("new").exists());
     slot.release().unwrap();
     drop(mount);
 
     // The same layers again, as after a restart.
-    let again = overlay::mount_overlay(source.as_fd(), upper.as_fd(), &place.slots, Some(MAP), None)
+    let again = overlay::mount_overlay(source.as_fd(), upper.as_fd(), &fixture.slots, Some(MAP), None)
         .expect(NEEDS_ROOT);
-    let slot = MountSlot::prepare(again.as_fd(), &place.slots.join("w"), None, MountMode::ReadOnly)
+    let slot = MountSlot::prepare(again.as_fd(), &fixture.slots.join("w"), None, MountMode::ReadOnly)
         .expect(NEEDS_ROOT);
     assert_eq!(fs::read_to_string(slot.path().join("file")).unwrap(), "changed");
     assert!(!slot.path().join("roots").exists());
@@ -337,11 +344,11 @@ fn an_overlay_shows_the_run_s_user_and_keeps_the_owner_on_disk() {
 #[test]
 fn marks_of_overlays_that_were_planted_beneath_lead_nowhere() {
     use rustix::fs::XattrFlags;
-    let place = place();
-    let layers = layers(&place);
-    let secret = place.source.with_file_name("secret");
+    let fixture = fixture();
+    let layers = layers(&fixture);
+    let secret = fixture.source.with_file_name("secret");
     fs::write(&secret, "secret").unwrap();
-    fs::create_dir_all(place.source.join("dir/inner")).unwrap();
+    fs::create_dir_all(fixture.source.join("dir/inner")).unwrap();
     for (path, mark, value) in [
         ("file", "user.overlay.redirect", "/../secret"),
         ("file", "user.overlay.metacopy", ""),
@@ -350,13 +357,13 @@ fn marks_of_overlays_that_were_planted_beneath_lead_nowhere() {
         ("dir/inner", "trusted.overlay.redirect", "/.."),
         ("dir/inner", "trusted.overlay.opaque", "y"),
     ] {
-        let path = place.source.join(path);
+        let path = fixture.source.join(path);
         rustix::fs::setxattr(&path, mark, value.as_bytes(), XattrFlags::empty()).unwrap();
     }
-    let (source, upper) = (opened(&place.source), opened(&layers));
-    let mount = overlay::mount_overlay(source.as_fd(), upper.as_fd(), &place.slots, Some(MAP), None)
+    let (source, upper) = (opened(&fixture.source), opened(&layers));
+    let mount = overlay::mount_overlay(source.as_fd(), upper.as_fd(), &fixture.slots, Some(MAP), None)
         .expect(NEEDS_ROOT);
-    let slot = MountSlot::prepare(mount.as_fd(), &place.slots.join("w"), None, MountMode::ReadWrite)
+    let slot = MountSlot::prepare(mount.as_fd(), &fixture.slots.join("w"), None, MountMode::ReadWrite)
         .expect(NEEDS_ROOT);
     let at = slot.path();
     // The one that claims to be only metadata may be refused; it is never something else.
@@ -370,9 +377,9 @@ fn marks_of_overlays_that_were_planted_beneath_lead_nowhere() {
 }
 
 /// Layers of an image, topmost first, whose files belong to root, to somebody and to the run's uid.
-fn image_layers(place: &Place) -> Vec<PathBuf> {
+fn image_layers(fixture: &Fixture) -> Vec<PathBuf> {
     use rustix::fs::{CWD, FileType, mknodat};
-    let layers = ["top", "bottom"].map(|name| place.source.with_file_name(name));
+    let layers = ["top", "bottom"].map(|name| fixture.source.with_file_name(name));
     let [top, bottom] = &layers;
     for directory in ["usr/lib", "opt/gone"] {
         fs::create_dir_all(bottom.join(directory)).unwrap();
@@ -403,10 +410,10 @@ fn image_layers(place: &Place) -> Vec<PathBuf> {
 
 #[test]
 fn a_root_shows_roots_files_as_the_users_without_set_id_bits_and_devices() {
-    let place = place();
-    let (image, layers) = (image_layers(&place), layers(&place));
+    let fixture = fixture();
+    let (image, layers) = (image_layers(&fixture), layers(&fixture));
     let layer = opened(&layers);
-    let mounted = root::mount_root(&place.slots, &image, ROOT, layer.as_fd(), OWNER, SEEN);
+    let mounted = root::mount_root(&fixture.slots, &image, ROOT, layer.as_fd(), OWNER, SEEN);
     let slot = mounted.expect(NEEDS_ROOT);
     let at = slot.path().to_owned();
     let owner = |path: &str| {
@@ -438,7 +445,7 @@ fn a_root_shows_roots_files_as_the_users_without_set_id_bits_and_devices() {
     let own = table.lines().find(|line| line.contains(&*at.to_string_lossy())).unwrap();
     assert!(!own.contains("bottom") && !own.contains("lowerdir=/tmp"), "{own}");
     assert_eq!(
-        leftover_slots(&place.slots).unwrap(),
+        leftover_slots(&fixture.slots).unwrap(),
         [fs::canonicalize(&at).unwrap()],
         "its layers are not attached"
     );
@@ -447,40 +454,40 @@ fn a_root_shows_roots_files_as_the_users_without_set_id_bits_and_devices() {
 }
 
 #[test]
-fn a_root_needs_layers_that_can_be_seen() {
-    let place = place();
-    let layers = layers(&place);
+fn a_root_needs_visible_layers() {
+    let fixture = fixture();
+    let layers = layers(&fixture);
     let layer = opened(&layers);
     let none = |image: &[PathBuf]| {
-        let refused = root::mount_root(&place.slots, image, ROOT, layer.as_fd(), OWNER, SEEN);
+        let refused = root::mount_root(&fixture.slots, image, ROOT, layer.as_fd(), OWNER, SEEN);
         refused.unwrap_err().to_string()
     };
     assert!(none(&[]).contains("storage driver"));
-    assert!(none(&[place.source.join("none")]).contains("does not see"));
-    assert!(none(&[place.source.join("file")]).contains("does not see"));
-    let many = vec![place.source.clone(); 300];
+    assert!(none(&[fixture.source.join("none")]).contains("does not see"));
+    assert!(none(&[fixture.source.join("file")]).contains("does not see"));
+    let many = vec![fixture.source.clone(); 300];
     assert!(none(&many).contains("more layers"));
-    assert_eq!(fs::read_dir(&place.slots).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(&fixture.slots).unwrap().count(), 0);
 }
 
 #[test]
 fn mounts_in_a_shared_slot_propagate_to_earlier_binds() {
     use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
-    let place = place();
-    let path = place.slots.join("w");
+    let fixture = fixture();
+    let path = fixture.slots.join("w");
     let mut slot = MountSlot::shared(&path).expect(NEEDS_ROOT);
     let error = fs::write(path.join("new"), "").unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ReadOnlyFilesystem);
     // As a container binds it.
-    let bound = place.slots.join("bound");
+    let bound = fixture.slots.join("bound");
     fs::create_dir(&bound).unwrap();
     mount_bind(&path, &bound).unwrap();
     mount_change(&bound, MountPropagationFlags::DOWNSTREAM).unwrap();
     assert_eq!(fs::read_dir(&bound).unwrap().count(), 0);
 
-    fs::create_dir(place.source.join("logs")).unwrap();
+    fs::create_dir(fixture.source.join("logs")).unwrap();
     let map = shared::OwnerMap::new(MAP).unwrap();
-    slot.cover(opened(&place.source).as_fd(), Some(&map), MountMode::ReadOnly).unwrap();
+    slot.cover(opened(&fixture.source).as_fd(), Some(&map), MountMode::ReadOnly).unwrap();
     let log = tempfile::tempdir().unwrap();
     fs::write(log.path().join("log"), "line").unwrap();
     slot.cover_within("logs", opened(log.path()).as_fd()).unwrap();
@@ -499,10 +506,10 @@ fn mounts_in_a_shared_slot_propagate_to_earlier_binds() {
 
     // A later life of the program finds the two mounts, and nothing else will do.
     slot.leave();
-    assert!(MountSlot::former(&path).unwrap().is_none());
-    let again = MountSlot::former_covered(&path).unwrap().unwrap();
+    assert!(MountSlot::reattach(&path).unwrap().is_none());
+    let again = MountSlot::reattach_covered(&path).unwrap().unwrap();
     again.release().unwrap();
     assert!(!path.exists());
     assert_eq!(fs::read_dir(&bound).unwrap().count(), 0, "it is gone there, too");
-    assert_eq!(clean_slots(&place.slots).unwrap(), 1);
+    assert_eq!(clean_slots(&fixture.slots).unwrap(), 1);
 }

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn stops_at_what_is_asked_about() {
+    fn measuring_stops_at_the_requested_limit() {
         let tree = tempfile::tempdir().unwrap();
         for n in 0..50 {
             fs::write(tree.path().join(n.to_string()), vec![1; 4096]).unwrap();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_that_is_too_deep_is_said_to_be() {
+    fn a_tree_that_is_too_deep_is_reported() {
         let tree = tempfile::tempdir().unwrap();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let mut at = rustix::fs::open(tree.path(), flags, Mode::empty()).unwrap();

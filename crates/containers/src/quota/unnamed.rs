@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_what_only_a_process_still_has_and_once() {
+    fn unlinked_open_files_are_counted_once() {
         let place = tempfile::tempdir().unwrap();
         let path = |name: &str| place.path().join(name);
         let own = [std::process::id()];

@@ -9,7 +9,7 @@ use super::{BadTar, write};
 /// Places to which links may lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Links {
-    /// Anywhere: the targets are places of the image.
+    /// Anywhere: the targets are paths of the image.
     Anywhere,
     /// Within the tar.
     Within,

@@ -107,7 +107,7 @@ fn long(tar: &mut Builder<Vec<u8>>, kind: EntryType, text: &str) {
 }
 
 #[test]
-fn a_file_system_passes_with_all_that_its_members_say() {
+fn a_file_system_passes_with_all_metadata_of_its_members() {
     let deep = "d/".repeat(80) + "file";
     let tar = made(|tar| {
         file(tar, "./etc/motd", b"hello");
@@ -212,7 +212,7 @@ fn ambiguous_tars_are_refused() {
         (magic, "neither POSIX's nor GNU's"),
         (prefix, "more fields"),
         (sized, "is not a file"),
-        (typed, "its mode contradicts"),
+        (typed, "contradict each other"),
         (sparse, "sparse"),
     ] {
         let refused = [filesystem(&tar).unwrap_err(), archive(&saved(&manifest(), &tar)).unwrap_err()];
@@ -252,7 +252,7 @@ fn rewritten_layer_has_its_digest_in_the_configuration() {
 }
 
 #[test]
-fn an_archive_gets_the_one_name_and_loses_its_own() {
+fn an_archive_gets_the_given_name_instead_of_its_own() {
     let content = filesystem(&small_layer()).unwrap();
     let tar = saved(&manifest(), &content);
     assert_eq!(form_of(&mut tar.as_slice()).unwrap().0, TarForm::DockerArchive);
@@ -351,7 +351,7 @@ fn a_long_name_takes_bounded_memory() {
 }
 
 #[test]
-fn an_archive_is_of_one_image_with_parts_of_its_own() {
+fn an_archive_has_one_image_and_only_its_parts() {
     let one = |manifest: &str| archive(&saved(manifest, &small_layer()));
     let part = manifest();
     let inner = &part[1..part.len() - 1];
@@ -376,7 +376,7 @@ fn an_archive_is_of_one_image_with_parts_of_its_own() {
 }
 
 #[test]
-fn a_tar_that_is_too_long_is_refused_as_such_and_measured_as_it_came() {
+fn a_tar_that_is_too_long_is_refused_by_its_received_length() {
     let tar = made(|tar| file(tar, "a", &[7; 5_000]));
     let mut meter = Meter::new(tar.as_slice(), tar.len() as u64);
     pass_filesystem(&mut meter, io::sink()).unwrap();

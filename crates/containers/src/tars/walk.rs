@@ -73,7 +73,7 @@ impl<R: Read> Walk<R> {
                     let member = extensions.describe(fields)?;
                     self.members += 1;
                     if self.members > MAX_MEMBERS {
-                        return Err(member.refused("is one member more than a tar may have"));
+                        return Err(member.refused("exceeds the number of members that a tar may have"));
                     }
                     self.left = member.size;
                     self.filling = filling(member.size);
@@ -82,7 +82,7 @@ impl<R: Read> Walk<R> {
             };
             if !is_new || !extensions.are_of_one_form() {
                 return Err(BadTar::NoTar(
-                    "a member has two extended headers, or pax's beside GNU's, which readers take differently",
+                    "a member has two extended headers, or both pax and GNU headers, on which readers disagree",
                 ));
             }
         }
@@ -215,7 +215,7 @@ impl Extensions {
         }
         let is_typed = [0, kind.mode_bits()].contains(&(fields.mode & !0o7_777));
         if !is_typed && kind != Kind::HardLink {
-            return refused("has a type in its header that its mode contradicts");
+            return refused("has a type and a mode in its header that contradict each other");
         }
         let link = self.link.or_else(|| records.link.clone()).unwrap_or(fields.link);
         Ok(Member {

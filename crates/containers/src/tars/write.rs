@@ -46,7 +46,7 @@ pub(super) fn file_header(output: &mut impl Write, name: &[u8], size: u64) -> Re
     write(
         output,
         &Member {
-            // GNU's format, because it has room for any length.
+            // GNU's format, because it holds any length.
             form: Form::Gnu,
             name: name.to_vec(),
             link: None,
@@ -184,7 +184,7 @@ fn extension_name(name: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// Splits a name into a prefix and the rest after a slash. `None` if no slash is at a suitable place.
+/// Splits a name into a prefix and the rest after a slash. `None` if no slash is at a suitable position.
 fn split(name: &[u8]) -> Option<(&[u8], &[u8])> {
     if name.len() <= NAME {
         return Some((b"", name));

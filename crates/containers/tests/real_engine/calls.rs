@@ -130,7 +130,7 @@ async fn the_kernel_s_dangerous_calls_are_refused_and_the_ordinary_ones_are_not(
 
 /// 452 on every architecture; older libraries do not know its name, and the answer must be a refusal either way.
 #[tokio::test]
-async fn modes_cannot_be_set_by_the_newest_call_either() {
+async fn set_id_modes_cannot_be_set_by_the_newest_call() {
     let test = TestContainer::start(|_| Vec::new()).await;
     let found = test.probe(&["calls", "452,-100,@/tmp,2541,0"]).await;
     let refusals = [libc::ENOSYS.to_string(), libc::EPERM.to_string()];

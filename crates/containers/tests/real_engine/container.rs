@@ -45,7 +45,7 @@ async fn settings_in_force_match_the_request() {
 }
 
 #[tokio::test]
-async fn the_layers_of_an_image_are_those_that_the_engine_says_and_the_kernel_shows() {
+async fn the_layers_of_an_image_agree_with_engine_and_kernel() {
     let test = TestContainer::start(no_mounts).await;
     let said: Vec<_> =
         test.image.image.directories().iter().map(|path| path.canonicalize().unwrap()).collect();
@@ -153,7 +153,7 @@ async fn an_exec_s_stdout_is_whole_and_unmixed() {
 
 /// Docker 20.10 puts its own words on stdout, framed as the program's: only a greeting proves that a program runs.
 #[tokio::test]
-async fn a_program_that_cannot_run_says_nothing_that_passes_for_a_greeting() {
+async fn a_program_that_cannot_run_sends_no_valid_greeting() {
     let test = TestContainer::start(no_mounts).await;
     let argv = ["/no/such/program".to_owned()];
     match test.engine().attach_exec(test.id(), &argv, RunUser::DEFAULT).await {
@@ -261,7 +261,7 @@ async fn a_leaf_cgroup_ends_a_tree_that_hides() {
 }
 
 #[tokio::test]
-async fn states_and_listings_follow_what_is_done() {
+async fn states_and_listings_follow_pause_and_unpause() {
     let test = TestContainer::start(no_mounts).await;
     let engine = test.engine();
     engine.pause(test.id()).await.unwrap();
@@ -288,7 +288,7 @@ async fn states_and_listings_follow_what_is_done() {
 
 /// The way of a daemon whose state directory is a shared mount: what it mounts after the start appears inside.
 #[tokio::test]
-async fn a_slot_made_later_appears_in_a_container_that_follows_its_place() {
+async fn a_slot_made_later_appears_in_a_container_that_follows_its_mount() {
     let mut place = None;
     let test = TestContainer::start(|dir| {
         let shared = SharedDirectory::new(dir.join("pkg"));

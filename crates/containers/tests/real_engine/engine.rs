@@ -6,7 +6,7 @@ use cofferdam_containers::{
 };
 
 #[tokio::test]
-async fn the_engine_tells_its_versions() {
+async fn the_engine_reports_its_versions() {
     let facts = engine().version().await.unwrap();
     let (major, minor) = facts.api_version.split_once('.').unwrap();
     let api: (u32, u32) = (major.parse().unwrap(), minor.parse().unwrap());

@@ -1,4 +1,4 @@
-//! Generated tars, in order and odd ones: what is let through is to the engine what it is here.
+//! Tests generated tars, valid and unusual ones: the engine reads each accepted tar as this crate does.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -276,7 +276,7 @@ fn docker(arguments: &[&str], input: &[u8]) -> Vec<u8> {
 
 /// Ten thousand of them with `COFFERDAM_LONG`.
 #[tokio::test]
-async fn the_engine_makes_of_each_tar_that_passes_what_was_understood() {
+async fn the_engine_unpacks_each_accepted_tar_as_parsed() {
     let image = TestImage::new().await;
     let count = if std::env::var_os("COFFERDAM_LONG").is_some() { 10_000 } else { 500 };
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);

@@ -5,6 +5,7 @@
 //! ```
 
 mod opened;
+mod parts;
 mod recovered;
 mod services;
 mod serving;

@@ -1,15 +1,16 @@
 //! The first phase: everything that the start needs is open, and nothing of an earlier daemon has changed yet.
 
+use disk_quotas::Projects;
 use std::sync::Arc;
 use std::thread;
 
+use ::policy::Policy;
 use anyhow::Context as _;
 use audit::{Event, Kind};
 use audit_service::{AuditLog, Index};
 use containers::DefaultImage;
-use gateway::Policy;
 use refusal::chain;
-use runs::{ColdStarts, Directories, Launcher, Pool, Projects, Roots, Turns};
+use runs::{ColdStarts, Directories, Launcher, Pool, Roots, Turns};
 use store::{StateDisk, Store};
 use tokio::task::JoinHandle;
 
@@ -65,7 +66,8 @@ impl Opened {
             default_image: offered,
             directories: directories.clone(),
             roots: Roots::new(config.workspace_roots.clone(), config.harness_on_bind),
-            projects: Projects::open(directories.clone()).context("the disk quotas in state_dir")?,
+            projects: Projects::open(&directories.state, directories.counted())
+                .context("the disk quotas in state_dir")?,
             pool: Pool::new(config.pool.clone()),
             making: Turns::default(),
             starting: ColdStarts::default(),

@@ -1,16 +1,18 @@
 //! The second phase: the runs and calls of an earlier daemon are taken over, and no client can connect yet.
 
+use disk_quotas::Quotas;
 use std::sync::Arc;
 
 use anomaly::{Alerts, Detection};
 use anyhow::Context as _;
+use audit_service::Escalations;
 use calls::grants::Grants;
 use calls::limits::Limits;
-use calls::{Approvals, CallTable, Calls, Escalations, FormerApprovals, Upstreams};
+use calls::{Approvals, CallTable, Calls, Upstreams, WaitingApprovals};
 use gateway::Gateway;
 use identity::RunId;
 use processes::Processes;
-use runs::{Quotas, Runs, execution_log};
+use runs::{Runs, execution_log};
 use store::StateDisk;
 use timestamp::SystemClock;
 use tokio::task::JoinHandle;
@@ -19,6 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use super::broken_store;
 use super::opened::{Log, Opened};
+use super::parts::Parts;
 use crate::config::Config;
 use crate::recovery::{self, RecoveryCursor};
 use crate::startup;
@@ -28,6 +31,7 @@ use crate::startup::StateDirectory;
 pub(super) struct Recovered {
     pub(super) config: Config,
     pub(super) state: StateDirectory,
+    pub(super) parts: Parts,
     pub(super) calls: Arc<Calls>,
     pub(super) grants: Arc<Grants>,
     pub(super) alerts: Arc<Alerts>,
@@ -42,27 +46,27 @@ impl Opened {
     /// Takes over the runs, approvals, processes and calls that an earlier daemon left.
     pub(super) async fn recover(self) -> anyhow::Result<Recovered> {
         let audit = self.log.audit.clone();
-        let living = self.store.living_runs().map_err(broken_store)?;
+        let living = runs::stored::living(&self.store).map_err(broken_store)?;
         let open = recovery::look(&audit, &self.store, &living).await?;
-        let former_approvals = FormerApprovals::read(&self.store, &audit).await?;
+        let waiting_approvals = WaitingApprovals::read(&self.store, &audit).await?;
         self.record_start().await?;
 
         let Self { config, state, policy, directories, launcher, store, log, disk, .. } = self;
         let spool = startup::spool(&store, &config).await?;
         let opened = Runs::open(store.clone(), audit.clone(), launcher, spool.clone(), config.runs).await;
-        let (runs, former) = opened.map_err(broken_store)?;
+        let (runs, earlier) = opened.map_err(broken_store)?;
         let runs = Arc::new(runs);
-        let (settings, former_processes) = startup::processes(&store, &config)?;
+        let (settings, leftover_processes) = startup::processes(&store, &config)?;
         // No client can connect before this is done, so a client that asks for a run finds its current state.
-        let taken = runs.take_over(former, &policy, &open.used, former_processes.names()).await?;
-        open.close(&audit, &store, &directories, &taken, &former_approvals.calls()).await?;
+        let taken = runs.take_over(earlier, &policy, &open.used, leftover_processes.names()).await?;
+        open.close(&audit, &store, &directories, &taken, &waiting_approvals.calls()).await?;
         let cursor = Arc::new(RecoveryCursor::new(audit.clone(), store.clone()));
         terminals::remove_leftovers(&config.state_dir.join("sessions"), |run| runs.get(run).is_ok()).await;
         let gateway = Arc::new(Gateway::new(policy, Arc::new(SystemClock)));
         let grants = Grants::open(store.clone(), audit.clone(), gateway.clone()).map_err(broken_store)?;
         let limits = Limits::open(gateway.clone(), audit.clone(), &config.state_dir, config.calls).await?;
         let lives = |run: &str| RunId::parse(run).is_ok_and(|run| runs.living_run(run).is_ok());
-        let waiting = former_approvals.restore(&store, &gateway, lives)?;
+        let waiting = waiting_approvals.restore(&store, &gateway, lives)?;
         let (clock, longest, own) =
             (Arc::new(SystemClock), config.approval_timeout, config.allow_self_approval);
         let approvals = Approvals::new(gateway.clone(), audit.clone(), store.clone(), clock, longest, own);
@@ -71,26 +75,39 @@ impl Opened {
         let executions = execution_log::start(&audit, directories);
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let quotas = Quotas::open(&config.state_dir, config.disk).context("cannot look at state_dir")?;
-        let calls = Arc::new(Calls {
+        let parts = Parts {
             processes: Processes::new(settings, runs.clone(), audit.clone(), tasks.clone(), stop.clone()),
             escalations: Arc::new(Escalations::new(audit.clone())),
-            upstreams: Upstreams::new(audit.clone()),
+            upstreams: Arc::new(Upstreams::new(audit.clone())),
             audit,
             gateway,
             limits,
             approvals: Arc::new(approvals),
             runs,
-            table: CallTable::new(store.clone(), spool.clone()),
+            table: Arc::new(CallTable::new(store.clone(), spool.clone())),
             spool,
             quotas: Arc::new(quotas),
             store,
             tasks,
             on_stop: config.on_stop,
             stop,
-        });
-        calls.processes.reattach(former_processes).await;
+        };
+        let calls = Arc::new(parts.calls());
+        parts.processes.reattach(leftover_processes).await;
         // The lanes of the runs work by now. A client that asks for a waiting call finds it.
         calls::resume(&calls, waiting).await;
-        Ok(Recovered { config, state, calls, grants, alerts, detection, cursor, executions, log, disk })
+        Ok(Recovered {
+            config,
+            state,
+            parts,
+            calls,
+            grants,
+            alerts,
+            detection,
+            cursor,
+            executions,
+            log,
+            disk,
+        })
     }
 }

@@ -1,18 +1,19 @@
 //! Builds the services of the API.
 
 use std::sync::Arc;
+use uploads::Uploads;
 
 use anomaly::Alerts;
 use anyhow::Context as _;
 use audit_service::Index;
 use bundles::Bundles;
 use calls::grants::Grants;
-use calls::{Calls, Replays};
+use calls::{Calls, Replays, Transcripts};
 use listener::Tokens;
 use oidc::Issuers;
-use runs::Uploads;
 use terminals::{Sessions, Terminals};
 
+use super::parts::Parts;
 use crate::config::Config;
 use crate::images::Images;
 use crate::policy::Loader;
@@ -20,12 +21,14 @@ use crate::rpc::{self, Services};
 
 /// Builds the services of the API from the parts that each uses.
 pub(super) fn services(
-    calls: &Arc<Calls>,
+    (calls, parts): (&Arc<Calls>, &Parts),
     config: &Config,
     (tokens, issuers): (Arc<Tokens>, Arc<Issuers>),
     (index, alerts, grants, loader): (Arc<Index>, Arc<Alerts>, Arc<Grants>, Arc<Loader>),
 ) -> anyhow::Result<Services> {
-    let Calls { audit, gateway, limits, approvals, runs, quotas, store, tasks, stop, .. } = &**calls;
+    let Parts {
+        audit, gateway, limits, approvals, runs, quotas, store, tasks, stop, processes, table, ..
+    } = parts;
     let (audit, gateway, runs) = (|| audit.clone(), || gateway.clone(), || runs.clone());
     let (tasks, stop) = (|| tasks.clone(), || stop.clone());
     let bundles = Bundles::open(&config.state_dir, config.spool_min_free, runs(), audit(), store.clone())
@@ -44,7 +47,8 @@ pub(super) fn services(
         image: rpc::image::Service { images: Arc::new(images), tasks: tasks(), stop: stop() },
         run: rpc::run::Service {
             runs: runs(),
-            calls: calls.clone(),
+            processes: processes.clone(),
+            table: table.clone(),
             audit: audit(),
             gateway: gateway(),
             alerts: alerts.clone(),
@@ -52,12 +56,26 @@ pub(super) fn services(
             tasks: tasks(),
             stop: stop(),
         },
-        tool: rpc::tool::Service { calls: calls.clone() },
-        process: rpc::process::Service { calls: calls.clone() },
-        session: rpc::session::Service { calls: calls.clone() },
+        tool: tools(calls, parts),
+        process: rpc::process::Service {
+            calls: calls.clone(),
+            runs: runs(),
+            processes: processes.clone(),
+            stop: stop(),
+        },
+        session: rpc::session::Service {
+            calls: calls.clone(),
+            runs: runs(),
+            processes: processes.clone(),
+            stop: stop(),
+        },
         file: rpc::file::Service {
             calls: calls.clone(),
-            uploads: Arc::new(Uploads::new(calls.runs.launcher.directories.clone())),
+            table: table.clone(),
+            gateway: gateway(),
+            runs: runs(),
+            uploads: Arc::new(Uploads::new(runs().launcher.directories.privates())),
+            tasks: tasks(),
         },
         approval: rpc::approval::Service {
             approvals: approvals.clone(),
@@ -76,7 +94,7 @@ pub(super) fn services(
         policy: rpc::policy::Service {
             gateway: gateway(),
             runs: runs(),
-            approvals: calls.approvals.clone(),
+            approvals: approvals.clone(),
             loader,
             replays,
         },
@@ -85,7 +103,7 @@ pub(super) fn services(
         limit: rpc::limit::Service { limits: limits.clone(), runs: runs() },
         terminal: rpc::terminal::Service(Arc::new(terminals)),
         trash: rpc::trash::Service { runs: runs() },
-        token: rpc::token::Service { tokens, gateway: gateway(), tasks: calls.tasks.clone() },
+        token: rpc::token::Service { tokens, gateway: gateway(), tasks: tasks() },
         host: rpc::host::Service {
             runs: runs(),
             gateway: gateway(),
@@ -93,4 +111,20 @@ pub(super) fn services(
             issuers,
         },
     })
+}
+
+/// Builds the service through which agents make calls, for gRPC and for MCP.
+pub(super) fn tools(calls: &Arc<Calls>, parts: &Parts) -> rpc::tool::Service {
+    let transcripts =
+        Transcripts { calls: calls.clone(), runs: parts.runs.clone(), store: parts.store.clone() };
+    rpc::tool::Service {
+        calls: calls.clone(),
+        transcripts: Arc::new(transcripts),
+        table: parts.table.clone(),
+        approvals: parts.approvals.clone(),
+        gateway: parts.gateway.clone(),
+        runs: parts.runs.clone(),
+        spool: parts.spool.clone(),
+        upstreams: parts.upstreams.clone(),
+    }
 }

@@ -8,12 +8,12 @@ use std::time::Duration;
 use anyhow::Context as _;
 use audit::{Event, Kind};
 use audit_service::{AuditLog, LAST_WAIT, Maintenance};
-use calls::Calls;
 use calls::grants::Grants;
 use identity::Access;
 use listener::{Certificates, GuardLayer, Socket, Tokens};
 use oidc::Issuers;
 use runs::DiskWatch;
+use serde_json::json;
 use store::StateDisk;
 use store::spool::Spool;
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,8 +23,9 @@ use tokio_util::task::TaskTracker;
 use webhook::Tls;
 
 use super::broken_store;
+use super::parts::Parts;
 use super::recovered::Recovered;
-use super::services::services;
+use super::services::{services, tools};
 use crate::config::{self, Config, DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
 use crate::policy::Loader;
 use crate::recovery::RecoveryCursor;
@@ -42,7 +43,7 @@ const GOODBYE: Duration = Duration::from_secs(2);
 pub(super) struct Serving {
     config: Config,
     state: StateDirectory,
-    calls: Arc<Calls>,
+    parts: Parts,
     loader: Arc<Loader>,
     cursor: Arc<RecoveryCursor>,
     certificates: Option<Arc<Certificates>>,
@@ -58,34 +59,39 @@ pub(super) struct Serving {
 impl Recovered {
     /// Listens, and starts the tasks of a daemon that serves.
     pub(super) async fn serve(self, workers: usize) -> anyhow::Result<Serving> {
-        let Self { config, state, calls, grants, alerts, detection, cursor, executions, log, disk } = self;
+        let Self { config, state, parts, calls, grants, alerts, detection, cursor, executions, log, disk } =
+            self;
         let socket =
             Socket::bind(&config.socket, config.socket_mode, config.socket_group, config.max_connections)
                 .with_context(|| format!("cannot listen on {}", config.socket.display()))?;
         let certificates = certificates(config.tcp.as_ref())?;
-        let tcp = listen_elsewhere(config.tcp.as_ref(), certificates.clone(), &calls).await?;
-        let bearers = (tokens(&config, &calls)?, issuers(&config, &calls)?);
-        let guard = guard(&config, &calls, bearers.clone());
-        mcp::start(&calls, &guard, config.mcp.as_ref()).await?;
-        let loader = Arc::new(Loader::new(&calls, config.policy_dir.clone()));
+        let tcp = listen_elsewhere(config.tcp.as_ref(), certificates.clone(), &parts).await?;
+        let bearers = (tokens(&config, &parts)?, issuers(&config, &parts)?);
+        let guard = guard(&config, &parts, bearers.clone());
+        let access =
+            mcp::access(parts.runs.clone(), parts.escalations.clone(), tools(&calls, &parts), &guard);
+        mcp::start(access, config.mcp.as_ref(), (&parts.tasks, parts.stop.clone())).await?;
+        let judges = (parts.gateway.clone(), parts.approvals.clone());
+        let loader = Loader::new(config.policy_dir.clone(), judges, parts.audit.clone(), parts.store.clone());
+        let loader = Arc::new(loader);
         let services = services(
-            &calls,
+            (&calls, &parts),
             &config,
             bearers,
             (Arc::new(log.index), alerts, grants.clone(), loader.clone()),
         )?;
         let server = tokio::spawn(rpc::serve(services, socket, tcp, guard));
-        let mut watches = Vec::from(watches(&calls, grants, disk, workers));
-        calls.runs.keep_pool(calls.gateway.clone(), calls.stop.clone());
-        let anomalies = detection.spawn(&calls.stop);
-        keep_log(&calls, config.audit.maintenance.clone(), cursor.clone());
-        watches.push(tokio::spawn(cursor.clone().keep(calls.stop.clone())));
+        let mut watches = Vec::from(watches(&parts, grants, disk, workers));
+        parts.runs.keep_pool(parts.gateway.in_force().clone(), parts.stop.clone());
+        let anomalies = detection.spawn(&parts.stop);
+        keep_log(&parts, config.audit.maintenance.clone(), cursor.clone());
+        watches.push(tokio::spawn(cursor.clone().keep(parts.stop.clone())));
         tracing::info!(socket = %config.socket.display(), instance = state.instance, "ready");
         let (hooks, writer) = (log.hooks, log.writer);
         Ok(Serving {
             config,
             state,
-            calls,
+            parts,
             loader,
             cursor,
             certificates,
@@ -102,15 +108,15 @@ impl Recovered {
 impl Serving {
     /// Serves until a signal, and then stops the parts in order. `file` is the configuration.
     pub(super) async fn until_stopped(self, file: &Path) -> anyhow::Result<()> {
-        let Self { config, calls, loader, cursor, certificates, server, .. } = self;
+        let Self { config, parts, loader, cursor, certificates, server, .. } = self;
         wait_for_signal(&loader, certificates.as_ref(), &config, file).await?;
-        stop_in_time(&calls, &cursor).await;
+        stop_in_time(&parts, &cursor).await;
         // Streams have ended and calls are answered. Only clients that do not hang up are left.
         let _ = tokio::time::timeout(GOODBYE, server).await;
         // No call depends on these tasks any longer. They are aborted, because a stop must not wait for a disk that fails.
         end(self.watches, &self.anomalies).await;
-        let patience = if calls.audit.is_available() { GOODBYE } else { LAST_WAIT + GOODBYE };
-        drop((calls, loader, cursor));
+        let patience = if parts.audit.is_available() { GOODBYE } else { LAST_WAIT + GOODBYE };
+        drop((parts, loader, cursor));
         // Everything up to the record of the stop is on disk. The writer ends when the last of those clients has gone.
         let joined = tokio::task::spawn_blocking(move || self.writer.join());
         let _ = tokio::time::timeout(patience, joined).await;
@@ -134,41 +140,41 @@ fn certificates(tcp: Option<&Tcp>) -> anyhow::Result<Option<Arc<Certificates>>> 
 async fn listen_elsewhere(
     tcp: Option<&Tcp>,
     certificates: Option<Arc<Certificates>>,
-    calls: &Calls,
+    parts: &Parts,
 ) -> anyhow::Result<Option<listener::Tcp>> {
     let Some(Tcp { settings, .. }) = tcp else { return Ok(None) };
     if let Some(certificates) = &certificates {
-        tokio::spawn(certificates.clone().watch(calls.stop.clone()));
+        tokio::spawn(certificates.clone().watch(parts.stop.clone()));
     }
-    let bound = listener::Tcp::bind(settings, certificates, calls.escalations.clone()).await;
+    let bound = listener::Tcp::bind(settings, certificates, parts.escalations.clone()).await;
     let bound = bound.with_context(|| format!("cannot listen on {}", settings.address))?;
     tracing::info!(address = %bound.address()?, "listens on TCP, too");
     Ok(Some(bound))
 }
 
-fn tokens(config: &Config, calls: &Calls) -> anyhow::Result<Arc<Tokens>> {
+fn tokens(config: &Config, parts: &Parts) -> anyhow::Result<Arc<Tokens>> {
     let lifetime = config.tcp.as_ref().map_or(DEFAULT_LIFETIME, |tcp| tcp.max_token_lifetime);
-    let tokens = Tokens::open_store(calls.store.clone(), calls.audit.clone(), lifetime);
+    let tokens = Tokens::open_store(parts.store.clone(), parts.audit.clone(), lifetime);
     tokens.map(Arc::new).map_err(broken_store)
 }
 
 /// Opens the issuers whose tokens the daemon accepts, and keeps their keys fresh.
-fn issuers(config: &Config, calls: &Calls) -> anyhow::Result<Arc<Issuers>> {
+fn issuers(config: &Config, parts: &Parts) -> anyhow::Result<Arc<Issuers>> {
     if config.oidc.is_empty() {
         return Ok(Arc::default());
     }
     let issuers = Issuers::open(config.oidc.clone())
         .map_err(|(index, why)| anyhow::anyhow!("oidc[{index}].jwks: {why}"))?;
     let tls = Tls::new().map_err(|why| anyhow::anyhow!("oidc: {why}"))?;
-    issuers.keep_fresh(&tls, &calls.stop);
+    issuers.keep_fresh(&tls, &parts.stop);
     Ok(Arc::new(issuers))
 }
 
-fn guard(config: &Config, calls: &Calls, tokens: (Arc<Tokens>, Arc<Issuers>)) -> GuardLayer {
+fn guard(config: &Config, parts: &Parts, tokens: (Arc<Tokens>, Arc<Issuers>)) -> GuardLayer {
     let own_uid = rustix::process::geteuid().as_raw();
     let access = Access::new(own_uid, config.access.clone(), config.certified.clone());
     let streams = config.tcp.as_ref().map_or(DEFAULT_STREAMS, |tcp| tcp.streams);
-    GuardLayer::new(access, calls.runs.clone(), tokens, calls.escalations.clone(), streams)
+    GuardLayer::new(access, parts.runs.clone(), tokens, parts.escalations.clone(), streams)
 }
 
 /// Starts the tasks that watch and tidy until the daemon stops.
@@ -176,8 +182,8 @@ fn guard(config: &Config, calls: &Calls, tokens: (Arc<Tokens>, Arc<Issuers>)) ->
 /// In the order of the array, they watch the free space of the state disk, return freed memory to the kernel, watch the
 /// spool, bound the stored calls, watch the runs' disk quotas, store grants that could not be stored before, let
 /// approvals expire, end the consents of runs that end, and copy the counters of the rate limits to disk.
-fn watches(calls: &Arc<Calls>, grants: Arc<Grants>, disk: StateDisk, workers: usize) -> [JoinHandle<()>; 9] {
-    let Calls { audit, limits, approvals, runs, spool, quotas, store, stop, .. } = &**calls;
+fn watches(parts: &Parts, grants: Arc<Grants>, disk: StateDisk, workers: usize) -> [JoinHandle<()>; 9] {
+    let Parts { audit, limits, approvals, runs, spool, quotas, store, stop, .. } = parts;
     let disk_watch = DiskWatch { quotas: quotas.clone(), runs: runs.clone(), audit: audit.clone() };
     let (owed, counters) = (stop.clone(), (limits.clone(), stop.clone()));
     let (clock, ends) = ((approvals.clone(), stop.clone()), (approvals.clone(), runs.clone(), stop.clone()));
@@ -197,17 +203,21 @@ fn watches(calls: &Arc<Calls>, grants: Arc<Grants>, disk: StateDisk, workers: us
 /// Starts the task that signs, compresses and removes segments of the audit log.
 ///
 /// Segments that the next start has to read are not removed.
-fn keep_log(calls: &Calls, maintenance: Maintenance, cursor: Arc<RecoveryCursor>) {
+fn keep_log(parts: &Parts, maintenance: Maintenance, cursor: Arc<RecoveryCursor>) {
     let released = move || cursor.clone().look_released();
-    tokio::spawn(maintenance.run(calls.audit.clone(), released, calls.stop.clone()));
+    tokio::spawn(maintenance.run(parts.audit.clone(), released, parts.stop.clone()));
 }
 
 /// Watches the spool, and records when command output can no longer be stored and when it can again.
 async fn watch_spool(spool: Arc<Spool>, audit: Arc<AuditLog>, stop: CancellationToken) {
-    let record = |event| {
+    let record = |why: Option<String>| {
         let audit = audit.clone();
+        let details = match why {
+            Some(why) => json!({ "state": "spool_off", "why": why }),
+            None => json!({ "state": "spool_on" }),
+        };
         async move {
-            let _ = audit.enqueue(event).await;
+            let _ = audit.enqueue(Event::new(Kind::DiskSpace).details(details)).await;
         }
     };
     spool.watch(record, stop).await;
@@ -223,31 +233,31 @@ async fn end(watches: impl IntoIterator<Item = JoinHandle<()>>, anomalies: &Task
 }
 
 /// Stops the daemon within [`STOP`]. The next start cleans up anything that is left.
-async fn stop_in_time(calls: &Calls, cursor: &RecoveryCursor) {
-    tracing::info!(runs = calls.on_stop.name(), "stopping: no new calls");
-    let stopped = tokio::time::timeout(STOP, stop(calls, cursor)).await;
+async fn stop_in_time(parts: &Parts, cursor: &RecoveryCursor) {
+    tracing::info!(runs = parts.on_stop.name(), "stopping: no new calls");
+    let stopped = tokio::time::timeout(STOP, stop(parts, cursor)).await;
     if stopped.is_err() {
         tracing::error!("not everything ended within {STOP:?}; the next start cleans up");
     }
 }
 
 /// Refuses new calls, shuts the runs down, waits for the tasks, and flushes the audit log.
-async fn stop(calls: &Calls, cursor: &RecoveryCursor) {
-    calls.stop.cancel();
-    calls.runs.shutdown(calls.on_stop).await;
-    calls.tasks.close();
-    calls.tasks.wait().await;
-    if calls.audit.record(Event::new(Kind::DaemonStopped)).await.is_err() {
+async fn stop(parts: &Parts, cursor: &RecoveryCursor) {
+    parts.stop.cancel();
+    parts.runs.shutdown(parts.on_stop).await;
+    parts.tasks.close();
+    parts.tasks.wait().await;
+    if parts.audit.record(Event::new(Kind::DaemonStopped)).await.is_err() {
         tracing::error!(
             "the audit log cannot be written: the stop is not in it unless the disk recovers now"
         );
         return;
     }
-    calls.limits.copy().await;
+    parts.limits.copy().await;
     cursor.finish().await;
     // Signs the log, so that no record can be cut off unnoticed while no daemon runs. The signing thread logs its
     // errors.
-    let _ = calls.audit.checkpoint().await;
+    let _ = parts.audit.checkpoint().await;
 }
 
 /// Waits for SIGTERM or SIGINT.

@@ -1,7 +1,7 @@
 //! Reads `alerts`: the webhooks that receive alerts.
 
 use document::{At, Fields};
-use gateway::Severity;
+use policy::Severity;
 use serde_json::Value;
 
 use super::endpoint::{self, Endpoint};

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_webhook_is_printed_without_what_may_be_secret() {
+    fn a_webhook_is_printed_without_its_secrets() {
         let directory = tempfile::tempdir().unwrap();
         let secret = directory.path().join("secret");
         std::fs::write(&secret, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n").unwrap();

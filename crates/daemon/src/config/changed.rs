@@ -19,8 +19,7 @@ pub(crate) fn tell_what_waits(config: &Config, file: &Path) {
             }
         }
         Err(error) => tracing::warn!(
-            "the configuration file has an error, with which the daemon would not start again; the \
-             configuration of its start stays in force: {error:#}"
+            "the configuration file has an error, so the daemon would not start with it; the configuration from the last start stays in force: {error:#}"
         ),
     }
 }

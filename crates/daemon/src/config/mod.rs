@@ -16,6 +16,7 @@ mod read;
 mod tcp;
 mod values;
 
+use disk_quotas::Thresholds;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,7 +26,7 @@ use document::{Problem, list};
 use gateway::limits::concurrency::Whole;
 use host_launch::WeakerForm;
 use identity::{Certified, Roles};
-use runs::{HarnessOnBind, OnStop, PoolEntry, RunBounds, Thresholds};
+use runs::{HarnessOnBind, OnStop, PoolEntry, RunBounds};
 use serde_json::{Value, json};
 use store::OutcomeBounds;
 use terminals::Limits;

@@ -2,9 +2,8 @@
 
 use containers::ImageReference;
 use document::{At, Fields};
-use gateway::Policy;
-use gateway::policy::has_own_kernel;
 use jail::RootMode;
+use policy::{Policy, has_own_kernel};
 use runs::PoolEntry;
 use serde_json::{Value, json};
 
@@ -110,7 +109,7 @@ pub(crate) fn check(entries: &[PoolEntry], policy: &Policy) -> anyhow::Result<()
 
 #[cfg(test)]
 mod tests {
-    use gateway::Policy;
+    use policy::Policy;
 
     use super::super::testing::{keys, parse};
     use super::check;

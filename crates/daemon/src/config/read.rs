@@ -1,12 +1,13 @@
 //! Turns the document of the configuration into a [`Config`].
 //!
-//! Each problem is reported with the place of its value. A missing key has its default.
+//! Each problem is reported with the line of its value. A missing key has its default.
 
 #![expect(
     clippy::disallowed_methods,
     reason = "directories that the configuration names; nothing in them is opened"
 )]
 
+use disk_quotas::Thresholds;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,6 @@ use containers::Endpoint;
 use document::{At, Fields};
 use gateway::limits::concurrency::Whole;
 use host_launch::WeakerForm;
-use runs::Thresholds;
 use runs::{HarnessOnBind, OnStop, RunBounds};
 use store::OutcomeBounds;
 use terminals::Limits;
@@ -413,7 +413,7 @@ log: { format: xml }
     }
 
     #[test]
-    fn a_report_has_unknown_keys_wrong_types_bad_values_and_contradictions_with_lines_and_what_was_meant() {
+    fn a_report_has_every_problem_with_its_line_and_a_suggestion() {
         let text = "\
 listen:
   unix: { pth: /run/x.sock, mode: 0o660 }

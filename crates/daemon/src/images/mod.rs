@@ -335,7 +335,7 @@ async fn in_time(
         made = made => made,
         () = tokio::time::sleep(limit + SETTLING) => Err(Refusal::new(
             Reason::TimedOut,
-            format!("the tar did not arrive within {} seconds; the engine kept nothing of it", limit.as_secs()),
+            format!("the tar did not arrive within {} seconds; the engine stored nothing", limit.as_secs()),
         )),
         () = cancel.cancelled() => Err(Refusal::new(
             Reason::Cancelled,
@@ -379,7 +379,7 @@ fn bad_tar(bad: &BadTar) -> Refusal {
     match bad {
         BadTar::Io(_) => {
             tracing::info!(error = %chain(bad), "a tar was not passed on completely");
-            Refusal::new(Reason::Cancelled, "the tar is incomplete; the engine kept nothing of it")
+            Refusal::new(Reason::Cancelled, "the tar is incomplete; the engine stored nothing")
         }
         BadTar::TooLong(most) => {
             Refusal::invalid("tar", format!("is longer than {most} bytes (images.max_size)"))
@@ -393,7 +393,7 @@ mod tests {
     use super::{dockerfile, own_name};
 
     #[test]
-    fn names_are_those_that_an_operator_may_give() {
+    fn only_valid_operator_names_are_accepted() {
         for good in ["tools:1", "tools", "team/tools:1.2-A", "registry.example.org:5000/team/tools:1"] {
             assert!(own_name(good).is_ok(), "{good}");
         }

@@ -53,11 +53,11 @@ unsafe impl GlobalAlloc for Wiping {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller owns the block. A size that the block has room for changes only its layout; for other
+        // SAFETY: the caller owns the block. A size that the block has space for changes only its layout; for other
         // sizes a new block is allocated. The caller promises that `size` is not zero and makes a valid layout.
         unsafe {
-            let room = mi_usable_size(block.cast());
-            if size <= room && size >= room / 2 {
+            let space = mi_usable_size(block.cast());
+            if size <= space && size >= space / 2 {
                 let kept = size.min(layout.size());
                 ptr::write_bytes(block.add(kept), 0, layout.size() - kept);
                 return block;

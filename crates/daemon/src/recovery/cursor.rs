@@ -10,11 +10,11 @@ use std::time::Duration;
 use audit::Event;
 use audit_service::AuditLog;
 use refusal::chain;
-use store::{Marked, Store};
+use store::{Store, StoreError, StoredMark};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::ends::Ends;
+use super::ends::{Ends, Mark, Marked};
 
 /// Interval between two scans of new records. A start after a crash reads at least the records of one interval.
 const EVERY: Duration = Duration::from_secs(600);
@@ -108,7 +108,12 @@ impl RecoveryCursor {
 
     async fn put(&self, marked: Marked) {
         let sequence = marked.mark.sequence;
-        match self.store.with(move |store| store.set_mark(&marked)).await {
+        let stored = self.store.with(move |store| {
+            let Marked { mark: Mark { sequence, hash }, open } = marked;
+            let (hash, open) = (hash.to_string(), serde_json::to_string(&open)?);
+            store.set_mark(&StoredMark { sequence, hash, open })
+        });
+        match stored.await {
             Ok(()) => self.kept.store(sequence, Ordering::Release),
             Err(error) => {
                 tracing::warn!(error = %chain(&error), "the next start reads more of the audit log than necessary");
@@ -125,11 +130,18 @@ pub(super) struct Begun {
     pub(super) open: Vec<Event>,
 }
 
+/// Returns the stored position, or `None` if there is none that can be read.
+fn stored(store: &Store) -> Result<Option<Marked>, StoreError> {
+    let Some(StoredMark { sequence, hash, open }) = store.mark()? else { return Ok(None) };
+    let open = serde_json::from_str(&open)?;
+    Ok(hash.parse().ok().map(|hash| Marked { mark: Mark { sequence, hash }, open }))
+}
+
 /// Returns the position before the marked record, or the beginning if the log does not have that record.
 ///
 /// The store may belong to another log, and the log may be a copy of another log's beginning.
 pub(super) async fn begin(log: &AuditLog, store: &Store) -> Begun {
-    let Marked { mark, open } = match store.with(Store::mark).await {
+    let Marked { mark, open } = match store.with(stored).await {
         Ok(Some(marked)) => marked,
         Ok(None) => return Begun::default(),
         Err(error) => {
@@ -177,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_start_reads_from_the_mark_and_knows_what_was_open_there() {
+    async fn a_start_reads_from_the_cursor_and_knows_its_open_calls() {
         use Kind::{CallIntent, CallReceipt};
         let place = tempfile::tempdir().unwrap();
         let store = Store::open(&place.path().join("store.db"), store::OutcomeBounds::WIDE).unwrap();

@@ -2,9 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use audit::{Event, Kind, Record};
+use audit::{Event, Hash, Kind, Record};
 use identity::SessionId;
-use store::{Mark, Marked};
+
+/// A position in the log: the number and hash of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) sequence: u64,
+    pub(super) hash: Hash,
+}
+
+/// A position in the log and the records that opened what was open there, without their input.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Marked {
+    pub(super) mark: Mark,
+    pub(super) open: Vec<Event>,
+}
 
 /// Calls and sessions that have begun and not ended.
 #[derive(Default)]
@@ -67,7 +80,7 @@ mod tests {
     use super::Ends;
 
     #[test]
-    fn reading_from_the_mark_comes_to_the_same_as_reading_all() {
+    fn reading_from_the_cursor_equals_reading_the_whole_log() {
         let place = tempfile::tempdir().unwrap();
         let (mut writer, _) = Writer::open_with(place.path(), Limits::default()).unwrap();
         let session = SessionId::new();
@@ -99,7 +112,7 @@ mod tests {
             for record in Reader::from(place.path(), 0) {
                 whole.read(&record.unwrap());
             }
-            // From the place before, with what was open there; its own record is read again.
+            // From the previous position, with the calls that were open there; its own record is read again.
             let Some(before) = before else { continue };
             let mut part = Ends::with(&before.open);
             for record in Reader::from(place.path(), before.mark.sequence - 1) {

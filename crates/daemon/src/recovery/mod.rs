@@ -169,13 +169,13 @@ fn lost(call_id: CallId, run_id: RunId, event: &Event, why: String) -> Option<St
 }
 
 async fn keep(store: &Store, stored: StoredCall) -> anyhow::Result<()> {
-    let kept = store.with(move |store| store.insert_calls(&[stored])).await;
-    kept.map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))
+    let inserted = store.with(move |store| store.insert_calls(&[stored], calls::bare)).await;
+    inserted.map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
     use std::sync::Arc;
 
     use audit::{Event, Kind};
@@ -189,14 +189,14 @@ mod tests {
     use super::look;
 
     #[tokio::test]
-    async fn a_request_whose_outcome_was_not_kept_is_not_made_again() {
+    async fn a_request_whose_outcome_was_not_stored_is_not_executed_again() {
         let place = tempfile::tempdir().unwrap();
         let store = Store::open(&place.path().join("store.db"), store::OutcomeBounds::WIDE).unwrap();
         let (log, _, _) =
             AuditLog::open(&place.path().join("audit"), audit_service::Settings::default()).unwrap();
         let log = Arc::new(log);
-        let run = store::testing::record();
-        store.insert_run(&run, None).unwrap();
+        let run = runs::testing::record();
+        runs::stored::insert(&store, &run, None, &BTreeMap::new()).unwrap();
         let calls: Vec<_> = ["kept", "lost", "open", "waits"].map(|request| (CallId::new(), request)).into();
         for (call, request) in &calls {
             let mut event = Event::new(Kind::CallIntent)
@@ -219,7 +219,7 @@ mod tests {
             response: vec![],
             promised: true,
         };
-        store.insert_calls(std::slice::from_ref(&kept)).unwrap();
+        store.insert_calls(std::slice::from_ref(&kept), calls::bare).unwrap();
         // Whoever decided on an approval, or asked for it, knows the call's id.
         let decided = CallId::new();
         let mut receipt = Event::new(Kind::CallReceipt)

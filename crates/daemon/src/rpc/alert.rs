@@ -4,14 +4,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use anomaly::Alerts;
+use anomaly::alert::{Alert, DeliveryState, ImposedState, Measure, Whom};
 use audit_service::AuditLog;
 use futures_util::{Stream, StreamExt as _, stream};
-use gateway::{AnomalyRule, Severity};
 use identity::{AlertId, Principal, Role, RunId};
 use operations::Reason;
+use policy::{AnomalyRule, Severity};
 use refusal::Refusal;
 use runs::Runs;
-use store::alert::{Alert, DeliveryState, ImposedState, Measure, Whom};
 use timestamp::UnixMillis;
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_util::sync::CancellationToken;

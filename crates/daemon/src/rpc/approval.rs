@@ -6,11 +6,10 @@ use std::sync::Arc;
 use audit_service::AuditLog;
 use calls::Approvals;
 use futures_util::{Stream, StreamExt as _, stream};
-use gateway::{
-    Approval, ApprovalFilter, ApprovalState, Ballot, Choice, Consent, Covers, Form, Gateway, Remember,
-};
+use gateway::{Approval, ApprovalFilter, ApprovalState, Ballot, Choice, Consent, Covers, Gateway, Remember};
 use identity::{Principal, RunId};
 use operations::{FileState, Reason};
+use policy::Form;
 use redact::Redactor;
 use refusal::Refusal;
 use runs::Runs;

@@ -1,9 +1,9 @@
 //! Serves `ExplainPolicy`: judges a call without making it.
 
 use calls::{Approvals, verdict};
-use gateway::policy::DecisionTime;
-use gateway::{Caller, Explanation, Gateway, RunScope};
+use gateway::{Explanation, Gateway};
 use identity::{Principal, RunId};
+use policy::{Caller, DecisionTime, RunScope};
 use refusal::Refusal;
 use runs::Runs;
 use wire::v1;

@@ -6,9 +6,10 @@ use std::time::SystemTime;
 
 use containers::{Advisory, EngineFacts};
 use doctor::{Finding, Verdict};
-use gateway::{Gateway, Policy};
+use gateway::Gateway;
 use oidc::{Condition, Held, Issuers};
 use operations::Reason;
+use policy::Policy;
 use refusal::Refusal;
 use runs::Runs;
 use tokio::sync::Semaphore;

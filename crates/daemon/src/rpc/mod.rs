@@ -28,7 +28,6 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use calls::Calls;
 use identity::Principal;
 use listener::{GuardLayer, Socket, Tcp};
 use operations::Reason;
@@ -89,7 +88,7 @@ macro_rules! capped {
 ///
 /// They present a run's token, or get no access: see [`Principal::anonymous`].
 pub(crate) fn tools(
-    calls: Arc<Calls>,
+    service: tool::Service,
     guard: &GuardLayer,
 ) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
 + Clone
@@ -97,7 +96,7 @@ pub(crate) fn tools(
 + Sync
 + 'static {
     let mut routes = RoutesBuilder::default();
-    routes.add_service(capped!(ToolServiceServer, tool::Service { calls }));
+    routes.add_service(capped!(ToolServiceServer, service));
     guard.layer(routes.routes())
 }
 

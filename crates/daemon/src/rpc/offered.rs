@@ -6,11 +6,10 @@
 use std::sync::Arc;
 
 use dialects::{Consent, Denied};
-use gateway::{
-    EXEC_READ_ONLY, Effect, Gateway, Grant, McpServer, Permissions, Policy, Scope, Subject, Verdict, covers,
-};
+use gateway::{Effect, Gateway, Permissions, Scope, Subject};
 use operations::McpTool;
-use store::run::Spec;
+use policy::{EXEC_READ_ONLY, Grant, McpServer, Policy, Verdict, covers};
+use runs::record::Spec;
 use timestamp::UnixMillis;
 
 /// The policy and permissions that hold for one agent now.

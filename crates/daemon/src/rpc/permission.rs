@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use audit_service::AuditLog;
-use gateway::policy::ProfilePathRule;
-use gateway::{Effect, Gateway, PathPattern, Permission, Policy, Scope, Subject};
+use gateway::{Effect, Gateway, PathPattern, Permission, Scope, Subject};
 use identity::{PermissionId, Principal};
+use policy::{Policy, paths::ProfilePathRule};
 use refusal::Refusal;
 use timestamp::UnixMillis;
 use tokio_util::task::TaskTracker;

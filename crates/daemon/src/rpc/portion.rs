@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_what_one_message_holds() {
+    fn a_page_fits_into_one_message() {
         let half = CONTENT / 2;
         for (lengths, size, kept) in [
             (&[1, 1, 1][..], 2, 2),

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use calls::Calls;
 use identity::{Principal, RunId};
-use processes::Process;
+use processes::{Process, Processes};
 use refusal::Refusal;
+use runs::Runs;
 use timestamp::duration_from_wire;
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 use wire::v1::process_service_server::ProcessService;
 use wire::v1::{self, operation::Kind};
@@ -22,14 +24,17 @@ const LONGEST: Duration = Duration::from_secs(3_600);
 
 pub(crate) struct Service {
     pub(crate) calls: Arc<Calls>,
+    pub(crate) runs: Arc<Runs>,
+    pub(crate) processes: Processes,
+    pub(crate) stop: CancellationToken,
 }
 
 impl Service {
     /// Returns a process of a run that the principal may use.
     fn process(&self, principal: &Principal, run: &str, id: &str) -> Result<Arc<Process>, Refusal> {
         let run = RunId::parse(run)?;
-        self.calls.runs.check_use(run, principal)?;
-        self.calls.processes.get(run, id)
+        self.runs.check_use(run, principal)?;
+        self.processes.get(run, id)
     }
 
     async fn start(
@@ -45,7 +50,7 @@ impl Service {
         let made = operation::make(&self.calls, principal, Kind::Process(process), terms).await?;
         let process = match made.result {
             Some(_) => {
-                let now = self.calls.processes.get(run, &made.call_id)?.now();
+                let now = self.processes.get(run, &made.call_id)?.now();
                 Some(v1::Process { request: Some(asked), request_cut: false, ..now })
             }
             None => None,
@@ -74,7 +79,7 @@ impl ProcessService for Service {
         let request = request.into_inner();
         let process = self.process(&principal, &request.run_id, &request.process_id)?;
         let offsets = [request.stdout_offset, request.stderr_offset];
-        let events = process.attach(offsets, request.follow, self.calls.stop.clone())?;
+        let events = process.attach(offsets, request.follow, self.stop.clone())?;
         Ok(Response::new(ReceiverStream::new(events)))
     }
 
@@ -123,7 +128,7 @@ impl ProcessService for Service {
                 .filter(|timeout| *timeout <= LONGEST)
                 .ok_or_else(|| Refusal::invalid("timeout", "must be more than zero and at most an hour"))?,
         };
-        let stop = &self.calls.stop;
+        let stop = &self.stop;
         let waited = stop.run_until_cancelled(process.wait(limit)).await;
         let process = waited.unwrap_or_else(|| process.now());
         Ok(Response::new(v1::WaitProcessResponse { process: Some(process) }))
@@ -136,8 +141,8 @@ impl ProcessService for Service {
         let principal = principal(&request)?;
         let request = request.into_inner();
         let run = RunId::parse(&request.run_id)?;
-        self.calls.runs.check_use(run, &principal)?;
-        let processes = self.calls.processes.list(run, &request.tag);
+        self.runs.check_use(run, &principal)?;
+        let processes = self.processes.list(run, &request.tag);
         portion::answer(v1::ListProcessesResponse { processes })
     }
 }

@@ -1,20 +1,22 @@
 //! Serves `RunService`.
 
+use disk_quotas::Quotas;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use anomaly::Alerts;
 use audit_service::AuditLog;
-use calls::Calls;
+use calls::CallTable;
 use futures_util::{Stream, StreamExt as _, stream};
 use gateway::Gateway;
 use identity::{AlertId, Principal, Role, RunId, check_client_name, issue_token};
 use operations::Reason;
+use processes::Processes;
 use prost::Message as _;
 use refusal::{Refusal, chain};
-use runs::{Parsed, Quotas, Runs, hide_secrets, parse_request};
+use runs::record::{Hold, Record};
+use runs::{Parsed, Runs, hide_secrets, parse_request};
 use sha2::{Digest as _, Sha256};
-use store::run::{Hold, Record};
 use timestamp::Timestamp;
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_util::sync::CancellationToken;
@@ -34,7 +36,8 @@ const MAX_DIFF: u32 = 1024 * 1024;
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) runs: Arc<Runs>,
-    pub(crate) calls: Arc<Calls>,
+    pub(crate) processes: Processes,
+    pub(crate) table: Arc<CallTable>,
     pub(crate) audit: Arc<AuditLog>,
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) alerts: Arc<Alerts>,
@@ -132,7 +135,7 @@ impl Service {
             return Ok(None);
         }
         let id = request_id.to_owned();
-        let found = self.runs.store.with(move |store| store.run_by_request(&id)).await;
+        let found = self.runs.store.with(move |store| runs::stored::by_request(store, &id)).await;
         match found.map_err(|error| Refusal::internal("looking a run up", &chain(&error)))? {
             None => Ok(None),
             Some((record, made)) if made == digest => match self.runs.launched(record.id).await {
@@ -320,8 +323,8 @@ impl RunService for Service {
         let deleted =
             tokio::spawn(async move { service.runs.delete(id, with_workspace, &principal).await }).await;
         deleted.map_err(|error| Refusal::internal("deleting the run", &error))??;
-        self.calls.processes.forget_run(id);
-        self.calls.table.forget_run(id);
+        self.processes.forget_run(id);
+        self.table.forget_run(id);
         Ok(Response::new(v1::DeleteRunResponse {}))
     }
 

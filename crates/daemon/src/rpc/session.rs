@@ -6,9 +6,11 @@ use std::time::Duration;
 use calls::Calls;
 use identity::{Principal, RunId};
 use operations::Reason;
-use processes::Process;
+use processes::{Process, Processes};
 use refusal::Refusal;
+use runs::Runs;
 use timestamp::duration_from_wire;
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 use wire::v1::result::Kind as OpResult;
 use wire::v1::session_service_server::SessionService;
@@ -27,14 +29,17 @@ const CLOSING: Duration = Duration::from_secs(60);
 
 pub(crate) struct Service {
     pub(crate) calls: Arc<Calls>,
+    pub(crate) runs: Arc<Runs>,
+    pub(crate) processes: Processes,
+    pub(crate) stop: CancellationToken,
 }
 
 impl Service {
     /// Returns a session of a run that the principal may use.
     fn session(&self, principal: &Principal, run: &str, id: &str) -> Result<Arc<Process>, Refusal> {
         let run = RunId::parse(run)?;
-        self.calls.runs.check_use(run, principal)?;
-        let found = self.calls.processes.get(run, id).ok().filter(|process| process.session_now().is_some());
+        self.runs.check_use(run, principal)?;
+        let found = self.processes.get(run, id).ok().filter(|process| process.session_now().is_some());
         found.ok_or_else(|| {
             Refusal::new(Reason::NotFound, "session_id: the run has no such session")
                 .with("resource", "session")
@@ -68,7 +73,7 @@ impl Service {
         let terms = Terms { run_id, request_id, wait_for_approval };
         let made = operation::make(&self.calls, principal, Kind::Process(process), terms).await?;
         let session = match made.result {
-            Some(_) => self.calls.processes.get(run, &made.call_id)?.session_now(),
+            Some(_) => self.processes.get(run, &made.call_id)?.session_now(),
             None => None,
         };
         Ok(v1::OpenSessionResponse { session, call_id: made.call_id, approval_id: made.approval_id })
@@ -118,7 +123,7 @@ impl Service {
         let session = self.session(principal, &request.run_id, &request.session_id)?;
         // An error means that the session has ended already.
         let _ = session.signal(Signal::Kill).await;
-        self.calls.stop.run_until_cancelled(session.wait(CLOSING)).await;
+        self.stop.run_until_cancelled(session.wait(CLOSING)).await;
         Ok(v1::CloseSessionResponse { session: session.session_now() })
     }
 }
@@ -164,8 +169,8 @@ impl SessionService for Service {
         let principal = principal(&request)?;
         let request = request.into_inner();
         let run = RunId::parse(&request.run_id)?;
-        self.calls.runs.check_use(run, &principal)?;
-        let sessions = self.calls.processes.sessions(run, &request.tag);
+        self.runs.check_use(run, &principal)?;
+        let sessions = self.processes.sessions(run, &request.tag);
         portion::answer(v1::ListSessionsResponse { sessions })
     }
 }

@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use calls::{Calls, Found};
+use calls::{Approvals, CallTable, Calls, Found, Transcripts, Upstreams};
+use gateway::Gateway;
 use identity::{CallId, Principal, RunId};
 use operations::Reason;
 use operations::transport::MESSAGE;
 use prost::Message as _;
 use refusal::{Refusal, chain};
-use store::spool::Piece;
+use runs::Runs;
+use store::spool::{Piece, Spool, Stream};
 use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::tool_service_server::ToolService;
-use worker_protocol::client::OutputStream;
 
 use super::deadline::deadline;
 use super::offered::Offered;
@@ -24,8 +25,16 @@ const PIECES: usize = MESSAGE - 16 * 1024;
 /// Minimum size of a piece, bytes. The response of a call leaves space for one of each stream.
 const LEAST_PIECE: usize = 64 * 1024;
 
+#[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) calls: Arc<Calls>,
+    pub(crate) transcripts: Arc<Transcripts>,
+    pub(crate) table: Arc<CallTable>,
+    pub(crate) approvals: Arc<Approvals>,
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) runs: Arc<Runs>,
+    pub(crate) spool: Arc<Spool>,
+    pub(crate) upstreams: Arc<Upstreams>,
 }
 
 impl Service {
@@ -35,7 +44,7 @@ impl Service {
         request: &v1::ListToolsRequest,
     ) -> Result<v1::ListToolsResponse, Refusal> {
         let run = RunId::parse(&request.run_id)?;
-        let record = self.calls.runs.of(run, principal)?;
+        let record = self.runs.of(run, principal)?;
         let name = if request.dialect.is_empty() { "native" } else { &request.dialect };
         let dialect = dialects::find(name).ok_or_else(|| {
             Refusal::new(
@@ -54,7 +63,7 @@ impl Service {
             v1::list_tools_request::Format::Mcp => dialects::Format::Mcp,
         };
         // Tools that need consent are offered too, because the agent may ask for it.
-        let offered = Offered::of(&self.calls.gateway, &record.spec);
+        let offered = Offered::of(&self.gateway, &record.spec);
         let (mut tools, prompt) = {
             let permitted = |operation: &str| offered.permits(operation);
             let consent = |operation: &str| offered.consent(operation);
@@ -63,7 +72,7 @@ impl Service {
             let offer = dialects::Offer { dialect, policy, limits };
             (offer.list(format), offer.prompt().unwrap_or_default())
         };
-        let upstream = upstreams::offer(&self.calls, run, &offered).await;
+        let upstream = upstreams::offer(&self.runs, &self.upstreams, run, &offered).await;
         if let Some(tools) = tools.as_array_mut() {
             let taken = |name: &str| dialect.tool(name).is_ok();
             tools.extend(upstream.entries(format, taken));
@@ -73,9 +82,9 @@ impl Service {
 
     /// Returns a call that `principal` may use.
     async fn found(&self, id: CallId, principal: &Principal) -> Result<Found, Refusal> {
-        let found = self.calls.table.get(id, principal).await?;
+        let found = self.table.get(id, principal).await?;
         if principal.scope.is_some() {
-            self.calls.runs.check_use(found.run, principal)?;
+            self.runs.check_use(found.run, principal)?;
         }
         Ok(found)
     }
@@ -84,12 +93,12 @@ impl Service {
     async fn output(
         &self,
         call: &Found,
-        stream: OutputStream,
+        stream: Stream,
         offset: Option<u64>,
         most: usize,
     ) -> Result<Option<v1::OutputChunk>, Refusal> {
         let Some(offset) = offset else { return Ok(None) };
-        let piece = self.calls.spool.read(call.run, call.id, stream, offset, most).await;
+        let piece = self.spool.read(call.run, call.id, stream, offset, most).await;
         let Piece { data, kept } =
             piece.map_err(|error| Refusal::internal("reading the output", &chain(&error)))?;
         Ok(Some(v1::OutputChunk { offset, data, kept_bytes: kept, complete: call.finished }))
@@ -118,7 +127,7 @@ impl ToolService for Service {
         request: Request<v1::StepTranscriptRequest>,
     ) -> Result<Response<v1::StepTranscriptResponse>, Status> {
         let principal = principal(&request)?;
-        answer(calls::step(&self.calls, &principal, request.into_inner()).await?)
+        answer(self.transcripts.step(&principal, request.into_inner()).await?)
     }
 
     type CallStreamStream = calls::Events;
@@ -144,10 +153,10 @@ impl ToolService for Service {
         // The call is read first: if it has finished, its output is complete.
         let found = self.found(id, &principal).await?;
         let asked = [request.stdout_offset, request.stderr_offset].into_iter().flatten().count();
-        let room = PIECES.saturating_sub(found.response.encoded_len()) / asked.max(1);
-        let most = most.min(room.max(LEAST_PIECE));
-        let stdout = self.output(&found, OutputStream::Stdout, request.stdout_offset, most).await?;
-        let stderr = self.output(&found, OutputStream::Stderr, request.stderr_offset, most).await?;
+        let share = PIECES.saturating_sub(found.response.encoded_len()) / asked.max(1);
+        let most = most.min(share.max(LEAST_PIECE));
+        let stdout = self.output(&found, Stream::Stdout, request.stdout_offset, most).await?;
+        let stderr = self.output(&found, Stream::Stderr, request.stderr_offset, most).await?;
         answer(v1::GetCallResponse { call: Some(found.response), stdout, stderr })
     }
 
@@ -159,14 +168,14 @@ impl ToolService for Service {
         let id = CallId::parse(&request.get_ref().call_id)?;
         // A call that does not exist, or that belongs to another principal, is an error.
         self.found(id, &principal).await?;
-        let Some(call) = self.calls.table.known(id) else {
+        let Some(call) = self.table.known(id) else {
             // Only a finished call can be in the store and not in the table.
             return Ok(Response::new(v1::CancelCallResponse { cancelled: false }));
         };
         let cancelled = !call.answer().finished;
         call.cancel.cancel();
         // Before the answer, because the next daemon must not go on with the call if this one dies now.
-        self.calls.approvals.cancel(&call.id.to_string()).await;
+        self.approvals.cancel(&call.id.to_string()).await;
         Ok(Response::new(v1::CancelCallResponse { cancelled }))
     }
 }

@@ -1,10 +1,11 @@
 //! Adds the tools of upstream MCP servers to an agent's list of tools.
 
-use calls::Calls;
+use calls::Upstreams;
 use dialects::{Format, UpstreamTool};
 use futures_util::future::join_all;
 use identity::RunId;
 use refusal::Refusal;
+use runs::Runs;
 use serde_json::Value;
 use wire::v1;
 
@@ -33,11 +34,11 @@ impl Upstream {
 }
 
 /// Asks all servers at the same time. A server that is not available is reported, and hides none of the others.
-pub(super) async fn offer(calls: &Calls, run: RunId, offered: &Offered) -> Upstream {
+pub(super) async fn offer(runs: &Runs, upstreams: &Upstreams, run: RunId, offered: &Offered) -> Upstream {
     let mut upstream = Upstream { tools: Vec::new(), servers: Vec::new() };
     let servers: Vec<_> = offered.servers().collect();
     let found = async {
-        let run = calls.runs.living_run(run)?;
+        let run = runs.living_run(run)?;
         let lanes = run.lanes_resumed().await?;
         Ok::<_, Refusal>((run, lanes))
     };
@@ -54,7 +55,7 @@ pub(super) async fn offer(calls: &Calls, run: RunId, offered: &Offered) -> Upstr
     };
     let asked = servers.into_iter().map(|(name, server)| {
         let (run, lanes) = (&run, &lanes);
-        async move { (name, calls.upstreams.offer(run, lanes, name, server).await) }
+        async move { (name, upstreams.offer(run, lanes, name, server).await) }
     });
     for (name, offer) in join_all(asked).await {
         let mut status = v1::McpServerStatus { name: name.to_owned(), ..Default::default() };

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 /// Most lines that are shown.
 const MOST: usize = 60;
 
-/// Returns the lines after the change with their numbers, and `...` between separate places. Returns an empty text if `diff` is no diff.
+/// Returns the lines after the change with their numbers, and `...` between separate changes. Returns an empty text if `diff` is no diff.
 pub(super) fn of(diff: &str) -> String {
     let mut text = String::new();
     let (mut number, mut shown) = (None, 0);

@@ -172,7 +172,7 @@ fn a_search_is_for_paths_unless_lines_are_wanted() {
 }
 
 #[test]
-fn a_command_is_told_by_its_output_and_its_exit_code() {
+fn a_command_is_rendered_with_its_output_and_exit_code() {
     let exec = |result: ExecResult| shown(OpResult::Exec(result));
     let ended = |code: i32| ExecResult { exit_code: Some(code), ..ExecResult::default() };
     assert_eq!(exec(ended(0)), "(no output)\n[exit code 0]");
@@ -247,7 +247,7 @@ fn files_are_shown_by_the_paths_of_commands() {
 }
 
 #[test]
-fn a_change_is_told_by_the_lines_as_they_are_now() {
+fn a_change_is_rendered_with_the_current_lines() {
     let diff = "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n".to_owned();
     let edited = EditResult { path: "@project/x".into(), diff, replacements: 1, ..EditResult::default() };
     assert_eq!(
@@ -281,7 +281,7 @@ fn a_change_is_told_by_the_lines_as_they_are_now() {
 }
 
 #[test]
-fn matches_are_paths_or_lines_as_they_were_asked_for() {
+fn matches_are_paths_or_lines_as_requested() {
     let found = GrepMatch { path: "@project/a".into(), line: 3, text: "x".into(), ..GrepMatch::default() };
     let result = GrepResult { matches: vec![found], truncated: true, ..GrepResult::default() };
     let told = |arguments: Value| {
@@ -317,7 +317,7 @@ fn described<'a>(tools: &'a [Value], name: &str) -> &'a str {
 }
 
 #[test]
-fn a_description_says_what_asks_and_what_is_refused() {
+fn a_description_lists_the_operations_that_ask_or_are_refused() {
     let all = [
         "read",
         "list",

@@ -117,7 +117,7 @@ fn files_are_shown_with_their_line_numbers() {
 }
 
 #[test]
-fn directories_and_changes_are_told() {
+fn directories_and_changes_are_rendered() {
     let entry = |name: &str, entry_type: EntryType| Entry {
         path: String::new(),
         name: name.into(),

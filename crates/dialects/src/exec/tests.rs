@@ -103,7 +103,7 @@ fn a_result_is_stdout_stderr_and_exit_code() {
 }
 
 #[test]
-fn a_failed_command_gives_its_output_all_the_same() {
+fn a_failed_command_still_returns_its_output() {
     let failed = ExecResult {
         stdout: "some".into(),
         stderr: "no such test\n".into(),
@@ -135,7 +135,7 @@ fn omitted_bytes_and_signal_are_rendered() {
 }
 
 #[test]
-fn a_timeout_is_told_with_the_output_so_far() {
+fn a_timeout_is_rendered_with_the_output_so_far() {
     let operation = parse(&json!({"command": "sleep", "args": ["60"]})).unwrap();
     let late =
         ExecResult { stdout: "so far".into(), timed_out: true, signal: Some(15), ..ExecResult::default() };
@@ -155,7 +155,7 @@ fn a_denied_command_is_named() {
 }
 
 #[test]
-fn every_reason_is_one_of_the_kinds() {
+fn every_reason_has_an_error_kind() {
     for reason in Reason::ALL {
         let rendered = render(&Err(ToolFailure::new(reason, "why")));
         let kind = rendered["error"]["type"].as_str().unwrap().to_owned();

@@ -54,7 +54,7 @@ proptest! {
     }
 
     #[test]
-    fn a_block_is_found_behind_any_closed_text(before in "[a-z \n]{0,40}", json in "\\{\"a\": \"[a-z`\\[\\]/]{0,20}\"\\}") {
+    fn a_block_is_found_after_any_closed_text(before in "[a-z \n]{0,40}", json in "\\{\"a\": \"[a-z`\\[\\]/]{0,20}\"\\}") {
         let text = format!("{before}\n```forge:bash\n{json}\n```\nmore");
         let Step::Call(block) = first(&text) else { panic!("{text:?}") };
         prop_assert_eq!((block.tool, block.arguments), ("bash", json.as_str()));

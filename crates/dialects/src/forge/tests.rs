@@ -127,7 +127,7 @@ fn fields_that_the_schema_does_not_name_are_refused() {
 }
 
 #[test]
-fn a_block_is_found_and_what_is_around_it() {
+fn a_block_is_found_with_the_text_around_it() {
     let text = "I will look.\n```forge:bash\n{\"command\": \"ls\"}\n```\nand then\n";
     assert_eq!(
         block(text),
@@ -294,7 +294,7 @@ fn a_script_s_result_has_both_streams_and_how_it_ended() {
 }
 
 #[test]
-fn a_timeout_is_told_with_the_output_so_far() {
+fn a_timeout_is_rendered_with_the_output_so_far() {
     let operation = parse("bash", &json!({"command": "sleep 9"})).unwrap();
     let late =
         ExecResult { stdout: "so far".into(), timed_out: true, signal: Some(9), ..ExecResult::default() };
@@ -305,7 +305,7 @@ fn a_timeout_is_told_with_the_output_so_far() {
 }
 
 #[test]
-fn a_reading_is_clipped_at_16_kib_and_says_how_to_go_on() {
+fn a_read_is_clipped_at_16_kib_and_names_the_next_offset() {
     let line = "x".repeat(99) + "\n";
     let whole = ReadResult {
         content: line.repeat(200),

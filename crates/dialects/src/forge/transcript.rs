@@ -27,7 +27,7 @@ pub struct Block<'a> {
     pub before: &'a str,
     /// Name of the tool, as written after `forge:`.
     pub tool: &'a str,
-    /// The JSON, or the text in its place.
+    /// The JSON, or the text instead of it.
     pub arguments: &'a str,
     /// True if a fence closes the block.
     pub closed: bool,

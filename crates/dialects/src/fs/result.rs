@@ -60,9 +60,9 @@ fn read_hint(result: &ReadResult) -> Option<String> {
     let rest = match Rest::of(result) {
         Rest::None => return None,
         Rest::BeyondEnd => "nothing is there",
-        Rest::InLine => "this line alone is too long to be shown whole; find the place with fs.search",
+        Rest::InLine => "this line alone is too long to be shown whole; search the file with fs.search",
         Rest::From(line) => {
-            &format!("read on with startLine={line} and an endLine, or find the place with fs.search")
+            &format!("read on with startLine={line} and an endLine, or search the file with fs.search")
         }
     };
     Some(format!("the file has {} lines; {rest}", result.total_lines))

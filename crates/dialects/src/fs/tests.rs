@@ -196,14 +196,14 @@ fn a_file_is_content_or_a_preview() {
         render(&Ok(OpResult::Read(cut))),
         json!({
             "ok": true, "path": "@project/a", "contentPreview": "one\ntwo\n", "truncated": true,
-            "hint": "the file has 900 lines; read on with startLine=2 and an endLine, or find the place with fs.search",
+            "hint": "the file has 900 lines; read on with startLine=2 and an endLine, or search the file with fs.search",
             "bytes": 8, "sha256": "ab", "startLine": 1, "endLine": 2,
         })
     );
     let one_line = ReadResult { truncated: true, end_line: 1, ..whole.clone() };
     assert_eq!(
         render(&Ok(OpResult::Read(one_line)))["hint"],
-        "the file has 2 lines; this line alone is too long to be shown whole; find the place with fs.search"
+        "the file has 2 lines; this line alone is too long to be shown whole; search the file with fs.search"
     );
     let beyond = ReadResult { content: String::new(), start_line: 0, end_line: 0, ..whole.clone() };
     assert_eq!(
@@ -261,7 +261,7 @@ fn a_directory_is_entries_or_a_preview() {
 }
 
 #[test]
-fn matches_have_the_context_that_was_asked_for() {
+fn matches_have_the_requested_context() {
     let found = GrepMatch {
         path: "@project/a".into(),
         line: 2,
@@ -289,7 +289,7 @@ fn matches_have_the_context_that_was_asked_for() {
 }
 
 #[test]
-fn a_write_tells_size_and_hash() {
+fn a_write_reports_size_and_hash() {
     let result = WriteResult {
         path: "@state/a".into(),
         bytes_written: 3,
@@ -305,7 +305,7 @@ fn a_write_tells_size_and_hash() {
 }
 
 #[test]
-fn a_patch_of_one_file_tells_its_hashes_and_one_of_several_all() {
+fn a_patch_reports_the_hashes_of_all_its_files() {
     let file = |path: &str| PatchedFile {
         path: path.into(),
         change: FileChange::Updated.into(),
@@ -380,7 +380,7 @@ fn details_are_in_camel_case() {
 }
 
 #[test]
-fn results_of_foreign_operations_are_valid_all_the_same() {
+fn results_of_foreign_operations_are_valid() {
     let exec = operations::ExecResult {
         stdout: "hi".into(),
         exit_code: Some(0),

@@ -184,7 +184,7 @@ fn a_command_that_failed_is_a_tool_that_succeeded() {
 }
 
 #[test]
-fn a_call_that_waits_says_for_what() {
+fn a_waiting_call_names_its_reason() {
     let facts = Facts { execution_ms: 0, cpu_time_ms: 0, peak_memory_bytes: 0, ..facts() };
     let text = Gateway.render_pending(&Made::new("write_file", None).with(&facts), "a-1");
     let pending: Value = serde_json::from_str(&text).unwrap();

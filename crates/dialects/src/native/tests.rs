@@ -164,7 +164,7 @@ fn git_command_lines_are_understood() {
 }
 
 #[test]
-fn the_history_is_asked_for_as_git_is() {
+fn history_arguments_follow_git() {
     let log = |args: &[&str]| match git("log", args) {
         Ok(Git::Log { flags, max_count, revisions, paths }) => {
             let flags: Vec<_> = flags.iter().map(|flag| flag.as_str()).collect();
@@ -341,7 +341,7 @@ fn context_that_overlaps_is_printed_once() {
 }
 
 #[test]
-fn a_command_s_output_comes_first() {
+fn the_output_of_a_command_comes_first() {
     let exec = |stdout: &str, stderr: &str| ExecResult {
         stdout: stdout.into(),
         stderr: stderr.into(),
@@ -404,7 +404,7 @@ fn edits_show_their_diff_and_git_its_output() {
 }
 
 #[test]
-fn failures_and_waiting_calls_say_so_first() {
+fn failures_and_waiting_calls_begin_with_their_status() {
     for reason in Reason::ALL {
         assert_eq!(render(&Err(ToolFailure::new(reason, "no such file"))), "Error: no such file");
     }

@@ -11,7 +11,7 @@ use std::io::{self, BufReader, Read};
 use operations::{Reason, ToolFailure};
 use tar::{Archive, Entry, EntryType, PaxExtensions};
 
-use super::{Room, stays_within};
+use super::{ArchiveBudget, stays_within};
 
 /// Most bytes of an extended header. No path and times of a file take more.
 const MAX_EXTENSION: u64 = 64 * 1024;
@@ -99,8 +99,8 @@ pub(crate) fn members(
     archive: impl Read,
     most: u64,
     mut each: impl FnMut(Member, &mut dyn Read) -> Result<(), ToolFailure>,
-) -> Result<Room, ToolFailure> {
-    let mut room = Room::new(most);
+) -> Result<ArchiveBudget, ToolFailure> {
+    let mut budget = ArchiveBudget::new(most);
     let mut source = Source { inner: BufReader::with_capacity(BLOCK, archive), is_over: false };
     let mut archive = Archive::new(&mut source);
     let mut extension = Extension::default();
@@ -123,7 +123,7 @@ pub(crate) fn members(
             kind => {
                 let extension = std::mem::take(&mut extension);
                 let member = member(&entry, kind, extension, &sizes)?;
-                room.take(member.kind.bytes())?;
+                budget.take(member.kind.bytes())?;
                 sizes.add(&member);
                 each(member, &mut entry)?;
             }
@@ -133,7 +133,7 @@ pub(crate) fn members(
     if source.is_over {
         return Err(refused("no end: after its last member it has no block of zeros"));
     }
-    Ok(room)
+    Ok(budget)
 }
 
 /// The bytes of an archive.
@@ -208,7 +208,7 @@ fn member(
             }
             let bytes = sizes.of(target).ok_or_else(|| {
                 refused(&format!(
-                    "a second name, {}, of a file that does not come before it",
+                    "a hard link, {}, to a file that is not earlier in the archive",
                     jail::excerpt(name)
                 ))
             })?;

@@ -20,13 +20,13 @@ pub const MAX_ENTRIES: u64 = 250_000;
 
 /// Limits of an archive.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Room {
+pub(crate) struct ArchiveBudget {
     entries: u64,
     bytes: u64,
     most: u64,
 }
 
-impl Room {
+impl ArchiveBudget {
     pub(crate) fn new(most: u64) -> Self {
         Self { entries: 0, bytes: 0, most }
     }

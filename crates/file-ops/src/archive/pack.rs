@@ -10,7 +10,7 @@ use jail::{Access, Dir, EntryName, FileKind, Jail, Metadata, RegularFile, Sandbo
 use operations::{Reason, ToolFailure};
 use tar::{Builder, EntryType, Header};
 
-use super::{Room, stays_within};
+use super::{ArchiveBudget, stays_within};
 
 /// Levels of directories; each one takes a file descriptor.
 const MAX_DEPTH: usize = 128;
@@ -34,9 +34,9 @@ pub fn pack(
 ) -> Result<Packed, ToolFailure> {
     let (real, dir) = jail.readable(top)?.open_dir_resolved()?;
     let mut packer =
-        Packer { jail, access, room: Room::new(most), left_out: 0, builder: Builder::new(output) };
+        Packer { jail, access, budget: ArchiveBudget::new(most), left_out: 0, builder: Builder::new(output) };
     packer.directory(&real, &dir, &mut Vec::new())?;
-    let (entries, bytes, left_out) = (packer.room.entries(), packer.room.bytes(), packer.left_out);
+    let (entries, bytes, left_out) = (packer.budget.entries(), packer.budget.bytes(), packer.left_out);
     packer.builder.into_inner().and_then(|mut output| output.flush()).map_err(|error| not_written(&error))?;
     Ok(Packed { entries, bytes, left_out })
 }
@@ -44,7 +44,7 @@ pub fn pack(
 struct Packer<'p, W: Write> {
     jail: &'p Jail,
     access: Access,
-    room: Room,
+    budget: ArchiveBudget,
     left_out: u64,
     builder: Builder<W>,
 }
@@ -88,7 +88,7 @@ impl<W: Write> Packer<'_, W> {
             FileKind::Directory if names.len() <= MAX_DEPTH => {
                 let Ok(within) = dir.open_dir(name) else { return Ok(false) };
                 let Ok(meta) = dir.metadata(name) else { return Ok(false) };
-                self.room.take(0)?;
+                self.budget.take(0)?;
                 let mut header = header(EntryType::Directory, &meta, 0);
                 let name = names.join("/") + "/";
                 self.builder
@@ -99,7 +99,7 @@ impl<W: Write> Packer<'_, W> {
             }
             FileKind::File => {
                 let Ok(RegularFile { file, meta }) = dir.open_file(name) else { return Ok(false) };
-                self.room.take(meta.size)?;
+                self.budget.take(meta.size)?;
                 let mut header = header(EntryType::Regular, &meta, meta.size);
                 let content = Whole { file, left: meta.size };
                 let written = self.builder.append_data(&mut header, names.join("/"), content);
@@ -121,7 +121,7 @@ impl<W: Write> Packer<'_, W> {
                 else {
                     return Ok(false);
                 };
-                self.room.take(0)?;
+                self.budget.take(0)?;
                 let mut header = header(EntryType::Symlink, &meta, 0);
                 let written = self.builder.append_link(&mut header, names.join("/"), target);
                 written.map_err(|error| not_written(&error))?;

@@ -80,7 +80,7 @@ fn pax(records: &str) -> (Header, Vec<u8>) {
 }
 
 #[test]
-fn a_tree_comes_out_as_it_went_in() {
+fn a_tree_is_unpacked_as_it_was_packed() {
     let scene = Scene::new();
     let from = scene.inside.join("from");
     let long = format!("{}/{}", "d".repeat(120), "f".repeat(140));
@@ -213,7 +213,7 @@ fn a_link_of_the_archive_leads_no_other_member_anywhere() {
 }
 
 #[test]
-fn bits_that_change_who_runs_a_program_are_dropped_and_a_second_name_is_a_copy() {
+fn set_id_bits_are_dropped_and_a_hard_link_is_a_copy() {
     let scene = Scene::new();
     let members = [(header(EntryType::Regular, "a", 1), &b"x"[..]), (linked(EntryType::Link, "b", "a"), b"")];
     assert_eq!(scene.unpack(&archive(&members)).unwrap(), Unpacked { entries: 2, bytes: 2, left_out: 0 });
@@ -225,7 +225,7 @@ fn bits_that_change_who_runs_a_program_are_dropped_and_a_second_name_is_a_copy()
 }
 
 #[test]
-fn a_second_name_of_a_file_that_is_left_out_is_left_out_and_copies_nothing_that_was_there() {
+fn a_hard_link_to_an_omitted_file_is_omitted_and_copies_no_existing_file() {
     let scene = Scene::new();
     let hooks = scene.inside.join("to/.git/hooks");
     fs::create_dir_all(&hooks).unwrap();
@@ -273,7 +273,7 @@ fn an_endless_number_of_members_and_an_endless_header_end() {
 }
 
 #[test]
-fn a_link_stays_within_or_not_going_by_names() {
+fn a_link_is_judged_by_names_alone() {
     for (depth, target, stays) in [
         (0, "a", true),
         (0, "./a/../b", true),

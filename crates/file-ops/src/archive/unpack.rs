@@ -59,7 +59,7 @@ pub fn unpack(
         (Err(refusal), Protected::Refused) => Err(ToolFailure::from(refusal)),
     };
     rewind(archive)?;
-    let room = members(archive, most, |member, _| {
+    let budget = members(archive, most, |member, _| {
         let mut goes = is_left_out(&place(top, &member.name)?)?;
         if let MemberKind::Same { original, .. } = &member.kind {
             goes |= is_left_out(&place(top, original)?)?;
@@ -93,12 +93,12 @@ pub fn unpack(
         let message = format!(
             "{}; {done} of {} entries were unpacked before, each of them whole",
             failure.message,
-            room.entries()
+            budget.entries()
         );
         return Err(ToolFailure { message, ..failure }.with("entries_unpacked", done.to_string()));
     }
     synced?;
-    Ok(Unpacked { entries: room.entries() - left_out, bytes: room.bytes(), left_out })
+    Ok(Unpacked { entries: budget.entries() - left_out, bytes: budget.bytes(), left_out })
 }
 
 fn one(

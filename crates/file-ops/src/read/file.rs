@@ -154,11 +154,11 @@ fn hint(read: &Read, result: &ReadResult, end: u64) -> String {
                 if end_line > start_line && read.encoding == Encoding::Utf8 =>
             {
                 format!(
-                    "content ends in line {end_line}, the file has {shown}: go on with line {end_line}, or search for the place"
+                    "content ends in line {end_line}, the file has {shown}: continue with line {end_line}, or search the file"
                 )
             }
             _ => format!(
-                "content ends before byte {end}, the file has {shown}: go on at byte {end}, or search for the place"
+                "content ends before byte {end}, the file has {shown}: continue at byte {end}, or search the file"
             ),
         };
     }

@@ -24,14 +24,14 @@ pub fn glob(jail: &Jail, glob: &Glob, bounds: &Bounds, cancel: &Cancel) -> Outco
         ignored: glob.include_ignored,
         node_modules: true,
     };
-    let mut room = usize::try_from(bounds.max_output_bytes).unwrap_or(usize::MAX);
+    let mut space = usize::try_from(bounds.max_output_bytes).unwrap_or(usize::MAX);
     let (mut paths, mut more) = (Vec::new(), false);
     let mut walk = Walk::new(jail, &start, dir, rules, Some(&pattern), cancel);
     while let Some(visit) = walk.next() {
         let path = pattern.start().shown(visit.shown);
-        match room.checked_sub(path.len() + 1) {
+        match space.checked_sub(path.len() + 1) {
             Some(left) if paths.len() < glob.max_results as usize => {
-                room = left;
+                space = left;
                 paths.push(path);
             }
             _ => {

@@ -34,7 +34,7 @@ pub fn list(jail: &Jail, list: &List, bounds: &Bounds, cancel: &Cancel) -> Outco
         cancel,
         resolved: &resolved,
         kept: BTreeMap::new(),
-        room: usize::try_from(bounds.max_output_bytes).unwrap_or(usize::MAX),
+        space: usize::try_from(bounds.max_output_bytes).unwrap_or(usize::MAX),
         kept_bytes: 0,
         full: false,
         seen: 0,
@@ -67,7 +67,7 @@ struct Lister<'a> {
     /// Smallest paths so far. The name's bytes distinguish names that look the same.
     kept: BTreeMap<(String, Vec<u8>), Entry>,
     /// Bytes of paths that fit into the answer, and bytes that are kept.
-    room: usize,
+    space: usize,
     kept_bytes: usize,
     /// True if an entry was dropped. Entries that sort after the last one kept do not fit either.
     full: bool,
@@ -152,11 +152,11 @@ impl Lister<'_> {
             Err(_) => return Ok(false),
         };
         self.seen += 1;
-        self.kept_bytes += room_of(shown);
+        self.kept_bytes += space_of(shown);
         self.kept.insert(key, describe(shown, &entry.name.shown(), meta));
-        while self.kept.len() > self.list.max_entries as usize || self.kept_bytes > self.room {
+        while self.kept.len() > self.list.max_entries as usize || self.kept_bytes > self.space {
             let Some((_, last)) = self.kept.pop_last() else { break };
-            self.kept_bytes -= room_of(&last.path);
+            self.kept_bytes -= space_of(&last.path);
             self.full = true;
         }
         Ok(true)
@@ -187,7 +187,7 @@ impl Lister<'_> {
 }
 
 /// Returns the bytes that an entry takes in the answer.
-fn room_of(path: &str) -> usize {
+fn space_of(path: &str) -> usize {
     path.len() + 1
 }
 

@@ -56,7 +56,7 @@ pub(super) fn begin(
         Ok(_) if pattern.name().is_some() => Ok(Begin::Nowhere(String::new())),
         Ok((start, dir)) => Ok(Begin::Walk(start, dir)),
         Err(error) if is_absent(&error) => Ok(Begin::Nowhere(format!(
-            "there is no directory {}: the pattern is for paths from {}, unless it begins with a mount such as @project/",
+            "there is no directory {}: a pattern is relative to {}, unless it begins with a mount such as @project/",
             start.excerpt(),
             within.excerpt()
         ))),

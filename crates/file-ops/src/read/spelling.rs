@@ -71,8 +71,7 @@ pub(super) fn misunderstood(text: &str) -> Option<&'static str> {
     let pairs = || bytes.windows(2);
     if text.starts_with('!') {
         return Some(
-            "it begins with !, which does not exclude here; give a pattern of the files that you want, or \
-             \\! for a name",
+            "it begins with !, which does not exclude files here; write a pattern for the files that you want, or \\! for a name that begins with !",
         );
     }
     if text == "~" || text.starts_with("~/") {

@@ -113,8 +113,8 @@ impl Selection {
                 usize::try_from(position.saturating_sub(at)).unwrap_or(usize::MAX).min(bytes.len())
             };
             let wanted = &bytes[inside(start)..self.end.map_or(bytes.len(), inside).max(inside(start))];
-            let room = self.cap - self.kept.len();
-            self.kept.extend_from_slice(&wanted[..wanted.len().min(room)]);
+            let space = self.cap - self.kept.len();
+            self.kept.extend_from_slice(&wanted[..wanted.len().min(space)]);
         }
         newlines
     }

@@ -15,7 +15,7 @@ const BYTE_ORDER_MARK: &str = "\u{feff}";
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Changed {
     pub(super) text: String,
-    /// Number of places that were changed.
+    /// Number of passages that were changed.
     pub(super) replacements: u32,
 }
 

@@ -7,7 +7,7 @@
 //! At every moment the content has its name or its entry in the trash. A failure on the way leaves the file and no entry. Only a process
 //! that is killed between the copy and the end leaves both, or a copy that is not yet an entry. The next recovery removes such a copy.
 //!
-//! A full trash takes no copy, and a run that cannot delete cannot make room either. Then `delete` removes a file permanently, if a
+//! A full trash takes no copy, and a run that cannot delete cannot free space either. Then `delete` removes a file permanently, if a
 //! reviewer was shown that and agreed. The consent is bound to it.
 
 use jail::{Change, Jail, Metadata, Parents, Removable, Removal, RemoveError, SandboxPath, Then, Writable};
@@ -17,15 +17,15 @@ use operations::{
 };
 
 use super::location::{bind_lineage, bind_owner, is_still};
-use super::trash::{self, Kept, NotKept};
+use super::trash::{self, NotTrashed, TrashedFile};
 use super::when::{Undone, when};
 
 /// File or directory that is about to be removed, after it was examined.
 struct Going {
     size_bytes: u64,
     sha256: String,
-    /// Copy in the trash; `None` if the trash has no room for one.
-    kept: Option<Kept>,
+    /// Copy in the trash; `None` if the trash has no space for one.
+    kept: Option<TrashedFile>,
 }
 
 /// Removes the file or directory. If it has changed since it was examined, it is examined again.
@@ -43,7 +43,7 @@ fn attempt(jail: &Jail, delete: &Delete, bounds: &Bounds) -> Result<OpResult, Un
     let gone = held(delete, &writable, removal.what(), &going, held_to)
         .map_err(Undone::from)
         .and_then(|change| remove(jail, removal, change, going.kept.is_none()));
-    let trash_entry = going.kept.as_ref().map(Kept::entry).unwrap_or_default();
+    let trash_entry = going.kept.as_ref().map(TrashedFile::entry).unwrap_or_default();
     match gone {
         Ok(None) => {
             let Going { size_bytes, sha256, .. } = going;
@@ -79,7 +79,7 @@ fn remove(
     if let Some(change) = change {
         match jail.commit(vec![change]).map_err(ToolFailure::from) {
             Ok(()) => return Ok(None),
-            // The disk has no room for the journal of the change either, and the change has not begun. Making room must not need any.
+            // The disk has no space for the journal of the change either, and the change has not begun. Freeing space must not need any.
             Err(failure) if for_good && failure.reason == Reason::WriteLimit => {}
             Err(failure) => return Err(failure.into()),
         }
@@ -94,7 +94,7 @@ fn remove(
 
 /// Copies the content into the trash.
 ///
-/// If the trash has no room, the file may be removed without a copy, provided there is a consent (`consented`). A later
+/// If the trash has no space, the file may be removed without a copy, provided there is a consent (`consented`). A later
 /// check finds out if the consent covers this.
 fn prepare(jail: &Jail, path: &SandboxPath, what: &Removable, consented: bool) -> Result<Going, ToolFailure> {
     let kept = match what {
@@ -107,7 +107,7 @@ fn prepare(jail: &Jail, path: &SandboxPath, what: &Removable, consented: bool) -
             let (size_bytes, sha256) = (record.size_bytes, record.sha256.clone());
             Ok(Going { size_bytes, sha256, kept: Some(kept) })
         }
-        Err(NotKept::NoRoom(_)) if consented => {
+        Err(NotTrashed::NoSpace(_)) if consented => {
             let (size_bytes, sha256) = without_trash(path, what)?;
             Ok(Going { size_bytes, sha256, kept: None })
         }
@@ -141,7 +141,7 @@ fn held<'j>(
     let is_kept = going.kept.is_some();
     let as_seen = bound(&delete.path, writable, what, sha256, !is_kept)?.demand(held_to);
     as_seen.or_else(|changed| {
-        // The trash has room by now, so more is kept than the reviewer agreed to lose.
+        // The trash has space by now, so more is kept than the reviewer agreed to lose.
         if !is_kept {
             return Err(changed);
         }
@@ -170,7 +170,7 @@ pub fn preview_delete(jail: &Jail, delete: &Delete, _bounds: &Bounds) -> Result<
     };
     let ((size_bytes, sha256), gone_for_good) = match foreseen {
         Ok(foreseen) => (foreseen, false),
-        Err(NotKept::NoRoom(_)) => (without_trash(path, removal.what())?, true),
+        Err(NotTrashed::NoSpace(_)) => (without_trash(path, removal.what())?, true),
         Err(not_kept) => return Err(not_kept.into()),
     };
     demand(delete, removal.what(), &sha256)?;

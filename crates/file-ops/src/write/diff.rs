@@ -97,8 +97,8 @@ impl Sink {
 
 impl fmt::Write for Sink {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = if self.left_out > 0 { 0 } else { self.most.saturating_sub(self.text.len()) };
-        let taken = (0..=room.min(text.len())).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+        let space = if self.left_out > 0 { 0 } else { self.most.saturating_sub(self.text.len()) };
+        let taken = (0..=space.min(text.len())).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
         self.text.push_str(&text[..taken]);
         self.left_out += text.len() - taken;
         Ok(())

@@ -27,14 +27,14 @@ pub fn edit(jail: &Jail, edit: &Edit, bounds: &Bounds, go: Option<Go<'_>>) -> Ou
     let plan = plan(jail, edit, bounds).map_err(|failure| before_effect(held_to, failure))?;
     bound(&plan)?.demand(held_to)?;
     let then = Then::Put { content: plan.text.into_bytes(), like: None };
-    jail.commit(vec![plan.place.into_held_change(then)])?;
+    jail.commit(vec![plan.location.into_held_change(then)])?;
     Ok(OpResult::Edit(plan.result))
 }
 
 /// Makes a change that needs no consent.
 fn put(jail: &Jail, edit: &Edit, bounds: &Bounds, go: Option<Go<'_>>) -> Result<OpResult, Undone> {
-    let Plan { place, text, mode, result } = plan(jail, edit, bounds)?;
-    let done = place.put(&mut |file| file.write_all(text.as_bytes()), None, mode, go);
+    let Plan { location, text, mode, result } = plan(jail, edit, bounds)?;
+    let done = location.put(&mut |file| file.write_all(text.as_bytes()), None, mode, go);
     done.map_err(|undone| match (undone, &edit.change) {
         // Another process created the file meanwhile.
         (Undone::Failed(failure), EditChange::Create { .. })
@@ -55,58 +55,63 @@ pub fn preview_edit(jail: &Jail, edit: &Edit, bounds: &Bounds) -> Result<Preview
 
 fn bound(plan: &Plan<'_>) -> Result<Bound, ToolFailure> {
     let mut binder = Binder::new("edit");
-    plan.place.bind(&mut binder)?;
+    plan.location.bind(&mut binder)?;
     Ok(binder.finish())
 }
 
 /// Edit that fits the file.
 struct Plan<'j> {
-    place: Location<'j>,
+    location: Location<'j>,
     text: String,
     mode: WriteMode,
     result: EditResult,
 }
 
 fn plan<'j>(jail: &'j Jail, edit: &'j Edit, bounds: &Bounds) -> Result<Plan<'j>, ToolFailure> {
-    let place = Location::look(jail, &edit.path, bounds, Bounds::LARGEST_EDIT)?;
+    let location = Location::look(jail, &edit.path, bounds, Bounds::LARGEST_EDIT)?;
     let (changed, mode) = match &edit.change {
-        EditChange::Create { content } => (create(&place, edit, content, bounds)?, WriteMode::CreateOnly),
+        EditChange::Create { content } => (create(&location, edit, content, bounds)?, WriteMode::CreateOnly),
         EditChange::StrReplace { .. } | EditChange::Insert { .. } => {
-            (change(&place, edit, bounds)?, WriteMode::ReplaceUnchanged)
+            (change(&location, edit, bounds)?, WriteMode::ReplaceUnchanged)
         }
     };
-    let old = place.before.as_ref().and_then(|before| before.content.as_deref()).and_then(as_text);
+    let old = location.before.as_ref().and_then(|before| before.content.as_deref()).and_then(as_text);
     let diff = unified(&edit.path, old, &changed.text, bounds.max_output_bytes);
     let result = EditResult {
         path: edit.path.to_string(),
         diff_truncated: diff.is_cut(),
         diff: diff.noted(),
-        sha256_before: place.sha256_before(),
+        sha256_before: location.sha256_before(),
         sha256_after: sha256(changed.text.as_bytes()),
         replacements: changed.replacements,
     };
-    Ok(Plan { place, text: changed.text, mode, result })
+    Ok(Plan { location, text: changed.text, mode, result })
 }
 
-fn create(place: &Location<'_>, edit: &Edit, content: &str, bounds: &Bounds) -> Result<Changed, ToolFailure> {
-    if let Some(before) = &place.before {
+fn create(
+    location: &Location<'_>,
+    edit: &Edit,
+    content: &str,
+    bounds: &Bounds,
+) -> Result<Changed, ToolFailure> {
+    if let Some(before) = &location.before {
         return Err(exists(&edit.path).with("sha256", &before.sha256));
     }
-    place.demand(edit.if_match_sha256.as_deref())?;
+    location.demand(edit.if_match_sha256.as_deref())?;
     within(&edit.path, content.len() as u64, most_written(bounds))?;
     Ok(Changed { text: content.to_owned(), replacements: 1 })
 }
 
-fn change(place: &Location<'_>, edit: &Edit, bounds: &Bounds) -> Result<Changed, ToolFailure> {
+fn change(location: &Location<'_>, edit: &Edit, bounds: &Bounds) -> Result<Changed, ToolFailure> {
     let path = edit.path.excerpt();
-    let Some(before) = &place.before else {
+    let Some(before) = &location.before else {
         return Err(ToolFailure::new(
             Reason::NotFound,
             format!("{path}: no such file or directory; create it first"),
         )
         .hint(Hint::Find));
     };
-    place.demand(edit.if_match_sha256.as_deref())?;
+    location.demand(edit.if_match_sha256.as_deref())?;
     let Some(content) = &before.content else {
         return Err(ToolFailure::new(
             Reason::ReadLimit,
@@ -155,7 +160,7 @@ fn failure(path: &SandboxPath, mismatch: Mismatch, bounds: &Bounds) -> ToolFailu
             let lines = join(lines.iter(), ", ");
             ToolFailure::new(
                 Reason::PreconditionFailed,
-                format!("the text to replace is {count} times in {shown} (lines {lines}{more}): give it with lines around it until it is unique"),
+                format!("the text to replace occurs {count} times in {shown} (lines {lines}{more}): include lines around it until it is unique"),
             )
             .hint(Hint::ReplaceAll)
             .with("count", count.to_string())

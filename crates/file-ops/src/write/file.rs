@@ -35,26 +35,26 @@ pub fn write(jail: &Jail, write: &Write, bounds: &Bounds, go: Option<Go<'_>>) ->
 
 /// Writes content that needs no consent.
 fn put(jail: &Jail, write: &Write, bounds: &Bounds, go: Option<Go<'_>>) -> Result<OpResult, Undone> {
-    let place = admit(jail, write, bounds, 0)?;
+    let location = admit(jail, write, bounds, 0)?;
     let mode = match (write.create_only, &write.if_match_sha256) {
         (true, _) => WriteMode::CreateOnly,
         (false, Some(_)) => WriteMode::ReplaceUnchanged,
         (false, None) => WriteMode::Replace,
     };
     let mut fill = fill(jail, write)?;
-    let result = result(&place, write);
-    place.put(fill.filling(), write.mode, mode, go)?;
+    let result = result(&location, write);
+    location.put(fill.filling(), write.mode, mode, go)?;
     Ok(written(jail, write, result))
 }
 
 /// Writes content with a consent, if the state is still the one that was consented to.
 fn commit(jail: &Jail, write: &Write, bounds: &Bounds) -> Outcome {
     let held_to = bounds.held_to.as_ref();
-    let place = admit(jail, write, bounds, 0).map_err(|failure| before_effect(held_to, failure))?;
-    bound(&place)?.demand(held_to)?;
+    let location = admit(jail, write, bounds, 0).map_err(|failure| before_effect(held_to, failure))?;
+    bound(&location)?.demand(held_to)?;
     let then = Then::Fill { fill: fill(jail, write)?, permissions: write.mode };
-    let result = result(&place, write);
-    jail.commit(vec![place.into_held_change(then)])?;
+    let result = result(&location, write);
+    jail.commit(vec![location.into_held_change(then)])?;
     Ok(written(jail, write, result))
 }
 
@@ -66,13 +66,13 @@ fn fill(jail: &Jail, write: &Write) -> Result<Fill, ToolFailure> {
     Ok(Fill::new(move |file| file.write_all(&content)))
 }
 
-fn result(place: &Location<'_>, write: &Write) -> WriteResult {
+fn result(location: &Location<'_>, write: &Write) -> WriteResult {
     WriteResult {
         path: write.path.to_string(),
         bytes_written: write.size(),
-        sha256_before: place.sha256_before(),
+        sha256_before: location.sha256_before(),
         sha256_after: sha256_after(write),
-        created: place.before.is_none(),
+        created: location.before.is_none(),
         entries: 0,
     }
 }
@@ -93,13 +93,13 @@ pub fn preview_write(jail: &Jail, write: &Write, bounds: &Bounds) -> Result<Prev
     if let Some(archive) = write.uploaded.as_ref().filter(|uploaded| uploaded.archive) {
         return unpack::preview(jail, write, archive, bounds);
     }
-    let place = admit(jail, write, bounds, MAX_COMPARED_BYTES)?;
+    let location = admit(jail, write, bounds, MAX_COMPARED_BYTES)?;
     if let Some(uploaded) = &write.uploaded {
         upload::open(jail, uploaded)?;
     }
-    let diff = compare(&place, write, bounds);
+    let diff = compare(&location, write, bounds);
     let (diff_truncated, diff) = (diff.is_cut(), diff.noted());
-    let (sha256_before, sha256_after) = (place.sha256_before(), sha256_after(write));
+    let (sha256_before, sha256_after) = (location.sha256_before(), sha256_after(write));
     let result = OpResult::Edit(EditResult {
         path: write.path.to_string(),
         diff,
@@ -108,12 +108,12 @@ pub fn preview_write(jail: &Jail, write: &Write, bounds: &Bounds) -> Result<Prev
         sha256_before,
         sha256_after,
     });
-    Ok(Preview { result, bound: bound(&place)? })
+    Ok(Preview { result, bound: bound(&location)? })
 }
 
-fn bound(place: &Location<'_>) -> Result<Bound, ToolFailure> {
+fn bound(location: &Location<'_>) -> Result<Bound, ToolFailure> {
     let mut binder = Binder::new("write");
-    place.bind(&mut binder)?;
+    location.bind(&mut binder)?;
     Ok(binder.finish())
 }
 
@@ -128,14 +128,14 @@ fn admit<'j>(
         None => most_written(bounds),
     };
     within(&write.path, write.size(), most)?;
-    let place = Location::look(jail, &write.path, bounds, keep)?;
-    place.demand(write.if_match_sha256.as_deref())?;
+    let location = Location::look(jail, &write.path, bounds, keep)?;
+    location.demand(write.if_match_sha256.as_deref())?;
     if write.create_only
-        && let Some(before) = &place.before
+        && let Some(before) = &location.before
     {
         return Err(exists(write, &before.sha256));
     }
-    Ok(place)
+    Ok(location)
 }
 
 fn exists(write: &Write, sha256: &str) -> ToolFailure {
@@ -149,14 +149,14 @@ fn exists(write: &Write, sha256: &str) -> ToolFailure {
     .with("sha256", sha256)
 }
 
-fn compare(place: &Location<'_>, write: &Write, bounds: &Bounds) -> Diff {
-    let old = place.before.as_ref().map(|before| before.content.as_deref().and_then(as_text));
+fn compare(location: &Location<'_>, write: &Write, bounds: &Bounds) -> Diff {
+    let old = location.before.as_ref().map(|before| before.content.as_deref().and_then(as_text));
     let new = if write.uploaded.is_none() { as_text(&write.content) } else { None };
     match (old, new) {
         (None, Some(new)) => unified(&write.path, None, new, bounds.max_output_bytes),
         (Some(Some(old)), Some(new)) => unified(&write.path, Some(old), new, bounds.max_output_bytes),
         _ => {
-            let old = place.before.as_ref().map(|before| before.size);
+            let old = location.before.as_ref().map(|before| before.size);
             sizes(&write.path, old, Some(write.size()))
         }
     }

@@ -199,7 +199,7 @@ pub(super) fn is_still(sha256: String, meta: Metadata) -> impl Fn(RegularFile) -
 }
 
 fn too_large(path: &SandboxPath, size: u64) -> ToolFailure {
-    let message = format!("{}: has {size} bytes, more than may be replaced; remove it first", path.excerpt());
+    let message = format!("{}: has {size} bytes, more than can be replaced; remove it first", path.excerpt());
     ToolFailure::new(Reason::WriteLimit, message).with("size_bytes", size.to_string())
 }
 

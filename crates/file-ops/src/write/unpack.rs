@@ -35,7 +35,7 @@ pub(super) fn unpack(jail: &Jail, write: &Write, uploaded: &Uploaded, bounds: &B
     }))
 }
 
-/// Returns the preview: names and sizes of the archive's entries, as far as there is room.
+/// Returns the preview: names and sizes of the archive's entries, as far as they fit.
 pub(super) fn preview(
     jail: &Jail,
     write: &Write,

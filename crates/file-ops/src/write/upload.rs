@@ -98,7 +98,7 @@ pub(super) fn forget(jail: &Jail, uploaded: &Uploaded) {
 /// Removes the copy that was put into `@state` for the container lane, however the call ended.
 pub fn remove_staged(jail: &Jail, id: &UploadId) {
     let Some(path) = id.staged() else { return };
-    let removed = jail.writable(&path).ok().and_then(|place| place.removal().ok()).map(Removal::remove);
+    let removed = jail.writable(&path).ok().and_then(|location| location.removal().ok()).map(Removal::remove);
     // If this fails, it is removed with the run.
     drop(removed);
 }
@@ -108,7 +108,9 @@ pub fn remove_staged(jail: &Jail, id: &UploadId) {
 /// `@state` may have any number of files: a leftover beyond [`SWEPT`] is removed with the run.
 pub fn sweep_staged(jail: &Jail) {
     let top = SandboxPath::new(Mount::State, RelPath::root());
-    let Some(directory) = jail.readable(&top).ok().and_then(|place| place.open_dir().ok()) else { return };
+    let Some(directory) = jail.readable(&top).ok().and_then(|location| location.open_dir().ok()) else {
+        return;
+    };
     let Ok(entries) = directory.entries() else { return };
     let left = entries.take(SWEPT).flatten();
     let left: Vec<_> = left.filter_map(|entry| UploadId::of_staged(entry.name.as_str()?)).collect();

@@ -49,7 +49,7 @@ impl Undone {
             Self::Failed(failure) => failure,
             Self::Stale => ToolFailure::new(
                 Reason::PreconditionFailed,
-                "the file was changed by someone else each time; no file was changed; try again",
+                "another process changed the file at each attempt, so the call changed nothing; try again",
             ),
         }
     }

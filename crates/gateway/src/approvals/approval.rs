@@ -12,10 +12,9 @@ use uuid::Uuid;
 
 use super::vote::{Choice, Vote};
 use crate::admission::Ticket;
-use crate::caller::{Caller, RunScope};
-use crate::consent::{Consent, Form, Level};
-use crate::decision::{Decision, Risk, Verdict};
-use crate::policy::Terms;
+use crate::consent::Consent;
+use crate::decision::Decision;
+use policy::{Caller, Form, Level, Risk, RunScope, Terms, Verdict};
 
 /// Most characters in a reviewer's comment.
 pub const MAX_COMMENT_CHARS: usize = 4_096;

@@ -6,7 +6,8 @@ use super::table::Approvals;
 use super::vote::{Ballot, Choice, Reviewer, Vote};
 use timestamp::UnixMillis;
 
-use crate::consent::{Level, NotRemembered};
+use crate::consent::NotRemembered;
+use policy::Level;
 
 /// Reason why a decision was not accepted. The approval is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

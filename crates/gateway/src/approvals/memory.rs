@@ -19,10 +19,10 @@ use uuid::Uuid;
 
 use super::approval::Approval;
 use crate::admission::Ticket;
-use crate::consent::{Consent, Covers, Form, MAX_PER_RUN, MAX_WORDS, NotRemembered, Remember};
-use crate::decision::Risk;
-use crate::exec::{only_reads, plain_argv};
-use crate::policy::Words;
+use crate::consent::{Consent, Covers, MAX_PER_RUN, MAX_WORDS, NotRemembered, Remember};
+use crate::exec::plain_argv;
+use command_rules::only_reads;
+use policy::{Form, Risk, Words};
 
 /// Returns the forms in which a consent to this call may be remembered.
 pub(super) fn offers(ticket: &Ticket) -> Vec<Form> {
@@ -175,7 +175,7 @@ mod tests {
     use crate::testing::exec;
 
     #[test]
-    fn a_prefix_is_for_what_only_reads_whatever_comes_behind_it() {
+    fn a_prefix_is_offered_only_for_programs_that_always_read() {
         for argv in [
             &["cat", "a"][..],
             &["grep", "-rn", "x", "."],

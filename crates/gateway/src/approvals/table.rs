@@ -12,7 +12,7 @@ use super::memory;
 use crate::admission::Ticket;
 use crate::decision::Refusal;
 use crate::permission::refusal;
-use crate::policy::{DecisionTime, Policy};
+use policy::{DecisionTime, Policy};
 
 /// Most open approvals of one run.
 pub(super) const MAX_OPEN_PER_RUN: usize = 64;
@@ -199,7 +199,10 @@ impl Approvals {
         }
         if now >= approval.decided_at.unwrap_or(now).after(REDEEM_WITHIN) {
             approval.permit = PermitState::Withdrawn;
-            return refuse(Reason::ApprovalExpired, "the approval was given too long ago".to_owned());
+            return refuse(
+                Reason::ApprovalExpired,
+                "the approval was given too long ago: make the call again to ask for another".to_owned(),
+            );
         }
         Ok(())
     }
@@ -226,9 +229,9 @@ impl Approvals {
         }
         approval.permit = PermitState::Withdrawn;
         let what = if approval.policy_digest == policy.digest() {
-            "the call is not what the reviewer saw"
+            "the call differs from the one that the reviewer saw"
         } else {
-            "the policy is not the one under which the reviewer was asked"
+            "the policy has changed since the reviewer was asked: make the call again"
         };
         self.forget_oldest();
         Err(refusal(policy, Reason::PreconditionFailed, format!("{what}; ask again"), "approvals"))

@@ -11,10 +11,9 @@ use super::{
     Reviewer,
 };
 use crate::admission::{Admission, Ticket};
-use crate::caller::{Caller, RunScope};
-use crate::consent::Level;
 use crate::gateway::Gateway;
 use crate::testing::{TestClock, builtin, builtin_and, caller, path, run, write};
+use policy::{Caller, Level, RunScope};
 
 struct Scene {
     gateway: Gateway,
@@ -81,7 +80,7 @@ impl Scene {
 }
 
 #[test]
-fn consent_gives_one_permit_for_what_was_shown() {
+fn a_consent_gives_one_permit_for_the_shown_call() {
     let scene = Scene::new();
     let (ticket, approval) = scene.asked("c");
     assert_eq!((approval.state, approval.permit), (ApprovalState::Pending, PermitState::None));
@@ -159,7 +158,7 @@ fn self_approval_is_refused() {
 }
 
 #[test]
-fn decisions_on_nothing_or_with_too_many_words() {
+fn decisions_on_unknown_approvals_or_with_long_comments_are_refused() {
     let scene = Scene::new();
     assert_eq!(scene.decide("no such", Choice::Approve).unwrap_err(), DecideError::NotFound);
     let (_, approval) = scene.asked("c");
@@ -207,7 +206,7 @@ fn an_approval_is_for_one_call_and_nothing_else() {
 }
 
 #[test]
-fn the_permit_holds_the_effect_to_what_was_shown() {
+fn the_permit_binds_the_effect_to_the_shown_state() {
     let scene = Scene::new();
     let (ticket, id) = scene.approved("c");
     let permit = scene.gateway.redeem(&id, &ticket).unwrap();
@@ -239,7 +238,7 @@ fn a_policy_that_changed_meanwhile_voids_it() {
     scene.gateway.reload(builtin());
     let (ticket, id) = scene.approved("d");
     let denies = "profiles: {review: {operations: {read: allow}}}\nroles: {director: {allow: '*'}}";
-    scene.gateway.reload(crate::policy::Policy::from_files([("p.yaml", denies)]).unwrap());
+    scene.gateway.reload(policy::Policy::from_files([("p.yaml", denies)]).unwrap());
     assert_eq!(scene.redeem(&id, &ticket), Err(Reason::PermissionDenied));
     scene.gateway.reload(builtin());
     assert_eq!(scene.redeem(&id, &ticket), Err(Reason::Cancelled));
@@ -285,7 +284,7 @@ fn reviewers_are_reminded_once_at_half_time() {
 }
 
 #[test]
-fn cancelling_ends_what_waits_and_voids_what_was_given() {
+fn cancelling_ends_waiting_calls_and_voids_consents() {
     let scene = Scene::new();
     let (pending, approval) = scene.asked("c");
     let (given, given_id) = scene.approved("d");

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use timestamp::UnixMillis;
 
-use crate::consent::{Level, Remember};
+use crate::consent::Remember;
+use policy::Level;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reviewer {

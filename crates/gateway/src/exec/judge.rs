@@ -5,12 +5,9 @@ use std::collections::BTreeMap;
 use jail::{Access, PathRefusal, RootMode, SandboxPath};
 use operations::{Exec, Operation, Process, ProcessProgram, Reason, Session, SessionInput, Shell};
 
-use super::effects::{Effect, effect};
-use super::environment::{not_allowed, redirected};
-use super::read_only::{self, DoesMore};
-use super::see_through::Seen;
-use crate::decision::Verdict;
-use crate::policy::{ExecRule, Profile};
+use command_rules::{DoesMore, Effect, Seen, effect, read_only};
+use policy::environment::{not_allowed, redirected};
+use policy::{ExecRule, Profile, Verdict};
 use text::excerpt;
 
 /// Ruling of a profile's `exec` section on one command.
@@ -80,7 +77,7 @@ pub(crate) fn judge(profile: &Profile, exec: &Exec) -> ExecRuling {
         return ruling;
     }
 
-    let reads = match read_only::paths(exec, profile.protection()) {
+    let reads = match read_only(exec, profile.protection()) {
         // This identifies the program by its name, which proves nothing if commands can replace programs.
         Ok(reads) => (profile.root == RootMode::ReadOnly).then_some(reads),
         Err(DoesMore { reason, message }) if exec.only_reads => {
@@ -173,7 +170,7 @@ pub(crate) fn judge_process(profile: &Profile, process: &Process) -> Option<Exec
             (judge_script(profile, &nothing), "sh")
         }
     };
-    let unseen = process.takes_input().then_some("input that it will be given later");
+    let unseen = process.takes_input().then_some("input that it gets later");
     not_seen_either(profile, ruling, program, unseen)
 }
 

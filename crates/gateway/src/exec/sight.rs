@@ -2,11 +2,10 @@
 
 use std::cell::OnceCell;
 
-use operations::{Effect, Operation};
+use operations::{Effect, Exec, Operation};
 
-use super::environment::redirects;
-use super::see_through::{Seen, TooIntricate};
-use crate::policy::Words;
+use command_rules::{Seen, TooIntricate, argv};
+use policy::{Words, environment::redirects};
 
 /// An operation whose command is seen through at most once, when a permission first asks.
 #[derive(Debug)]
@@ -31,7 +30,7 @@ impl<'o> Sight<'o> {
         let Some(exec) = self.operation.command() else { return false };
         words.begin_exactly(&exec.program(), &exec.args)
             && !exec.env.keys().any(|name| redirects(name))
-            && self.seen().is_ok_and(|seen| seen.is_plain_to(words.len()))
+            && self.seen().is_ok_and(|seen| seen.is_plain_to(words.count()))
     }
 
     /// Returns true if any command that can be seen in it begins with `words`, in any spelling, or if it is too intricate to
@@ -47,4 +46,15 @@ impl<'o> Sight<'o> {
     fn seen(&self) -> Result<&Seen, &TooIntricate> {
         self.seen.get_or_init(|| Seen::of(self.operation)).as_ref()
     }
+}
+
+/// Returns the words of a plain command, or `None` for any other.
+///
+/// A plain command runs no other program that its arguments name, deletes no files that it finds, and sets no variable
+/// that turns its program into another one.
+pub(crate) fn plain_argv(exec: &Exec) -> Option<Vec<String>> {
+    let seen = Seen::of_command(exec).ok()?;
+    let argv = argv(exec);
+    let plain = seen.is_plain_to(argv.len()) && !exec.env.keys().any(|name| redirects(name));
+    plain.then_some(argv)
 }

@@ -9,7 +9,7 @@ use operations::Operation;
 use operations::deny::base_name;
 
 use super::permission::{Effect, Permission};
-use crate::policy::EXEC_READ_ONLY;
+use policy::EXEC_READ_ONLY;
 
 /// For a permission, a superset of the calls that it can match. For a call, the call itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,11 +8,11 @@ use operations::{Operation, PathPattern};
 use serde::{Deserialize, Serialize};
 use timestamp::UnixMillis;
 
-use crate::exec::{Sight, named_files};
-use crate::policy::names::{covers, is_of_tools};
-use crate::policy::{EXEC_READ_ONLY, Policy, Words};
-use crate::wrapper::is_wrapper;
+use crate::exec::Sight;
+use command_rules::named_files;
 use document::nearest;
+use operations::is_wrapper;
+use policy::{EXEC_READ_ONLY, Policy, Words, covers, is_of_tools};
 
 /// Most words of a command prefix, and most bytes of all of them.
 const MAX_WORDS: usize = 64;

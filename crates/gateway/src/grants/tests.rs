@@ -7,10 +7,10 @@ use timestamp::{Clock as _, UnixMillis};
 use super::{BadPermission, Effect, MAX_IN_FORCE, PathPattern, Permission, Permissions, Scope, Subject};
 use crate::admission::Admission;
 use crate::approvals::{Ballot, Choice, Review, Reviewer};
-use crate::consent::Level;
-use crate::decision::Verdict::{self, Allow, Ask, Deny};
 use crate::gateway::Gateway;
 use crate::testing::{TestClock, builtin, builtin_and, caller, delete, exec, path, run, shell, write};
+use policy::Level;
+use policy::Verdict::{self, Allow, Ask, Deny};
 
 const NOW: UnixMillis = UnixMillis(1_000_000);
 
@@ -105,7 +105,7 @@ fn grep(at: &str) -> Operation {
 }
 
 #[test]
-fn a_grant_gives_what_the_role_lacks_and_the_profile_still_decides() {
+fn a_grant_extends_the_role_and_the_profile_still_decides() {
     let writing = || Operation::Write(write("a"));
     assert_eq!(verdict(&[], "open", "reader", writing()), Deny);
     let (given, _) = gateway([grant("write")]);
@@ -342,7 +342,7 @@ fn invalid_permissions_are_refused_with_their_field() {
 }
 
 #[test]
-fn permissions_are_bounded_and_expired_ones_make_room() {
+fn permissions_are_bounded_and_expired_ones_are_evicted() {
     let permissions = Permissions::of((0..MAX_IN_FORCE).map(|number| Permission {
         id: number.to_string(),
         subject: Subject::Agent(format!("agent-{number}")),

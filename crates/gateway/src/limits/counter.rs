@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::quota::{Limit, Quota, Span};
 use super::series::Series;
+use policy::{Limit, Quota, Span};
 
 /// The calls that a counter counts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub(super) struct Counter {
     windows: [Series; 3],
 }
 
-/// A window without room.
+/// A full window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Full {
     pub(super) span: Span,
@@ -61,7 +61,7 @@ impl Counter {
         self.windows.iter().all(|series| series.count() == 0)
     }
 
-    /// Returns the window that will have room last, among those without room.
+    /// Returns the full window that admits a call last.
     pub(super) fn full(&self, quota: &Quota) -> Option<Full> {
         let full = Span::ALL.into_iter().zip(&self.windows).filter_map(|(span, series)| {
             let limit = quota.of(span);
@@ -77,7 +77,7 @@ impl Counter {
         }
     }
 
-    /// Returns, for each window, the calls that count, the time of room for one more under `limit`, and the time when
+    /// Returns, for each window, the calls that count, the time when one more fits under `limit`, and the time when
     /// it is empty.
     pub(super) fn used(&self, limit: impl Fn(Span) -> Limit) -> [(u32, Option<u64>, Option<u64>); 3] {
         let of = |span: Span| &self.windows[span as usize];

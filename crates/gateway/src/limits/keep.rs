@@ -16,7 +16,8 @@ use timestamp::UnixMillis;
 use super::counter::Counter;
 use super::key::Key;
 use super::series::Series;
-use super::{BEFORE, Limits, Moment, Scope, Span};
+use super::{BEFORE, Limits, Moment, Scope};
+use policy::Span;
 
 /// The copy of one counter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

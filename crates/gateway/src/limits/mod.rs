@@ -26,7 +26,6 @@ pub mod concurrency;
 mod counter;
 mod keep;
 mod key;
-mod quota;
 mod series;
 mod shard;
 mod table;
@@ -44,19 +43,17 @@ use std::time::Duration;
 
 pub use counter::{Agent, Scope};
 pub use keep::{Counted, Kept, KeptCounters, Replay};
-pub use quota::{Limit, Quota, RateLimits, Span};
-pub(crate) use quota::{STRICT_PRINCIPAL, STRICT_RUN, strict};
 pub use throttle::{Throttle, ThrottleSource};
 pub use usage::{Usage, Window};
 
-use crate::caller::Caller;
 use counter::{Counter, Full};
 use key::Key;
+use policy::{Caller, Quota, RateLimits, Span};
 use table::{NotCounted, Table};
 use throttle::Throttles;
 use timestamp::Clock;
 
-/// Milliseconds since the daemon started plus [`BEFORE`], which leaves room for two days of an earlier daemon's counts.
+/// Milliseconds since the daemon started plus [`BEFORE`], which leaves space for two days of an earlier daemon's counts.
 type Moment = u64;
 
 const BEFORE: Moment = 2 * Span::Day.millis();
@@ -75,7 +72,7 @@ pub struct Exceeded {
     pub scope: Scope,
     /// Key of the limit in the policy, such as `operations.read`.
     pub key: String,
-    /// The full window; if several are full, the one that will have room last.
+    /// The full window; if several are full, the one that admits a call last.
     pub span: Span,
     /// Most calls in that window.
     pub limit: u32,
@@ -159,7 +156,7 @@ impl Limits {
     }
 }
 
-/// Returns the counters without room, each with its index.
+/// Returns the full counters, each with its index.
 fn full<'c, const N: usize>(
     counters: [Option<&'c Counter>; N],
     quotas: &'c [Quota; N],
@@ -172,7 +169,7 @@ fn full<'c, const N: usize>(
     each.filter_map(|(index, full)| Some((index, full?)))
 }
 
-/// Fails if any counter has no room, with the one that will have room last.
+/// Fails if any counter is full, with the one that admits a call last.
 fn last(full: impl Iterator<Item = (usize, Full)>) -> Result<(), (usize, Full)> {
     full.max_by_key(|(_, full)| full.room_at).map_or(Ok(()), Err)
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 use timestamp::UnixMillis;
 
-use super::quota::{Limit, Quota, RateLimits, Span};
 use super::series::GRAINS;
 use super::{Limits, NotAdmitted};
 use crate::testing::{TestClock, caller};
+use policy::{Limit, Quota, RateLimits, Span};
 
 #[derive(Debug, Clone)]
 enum Step {

@@ -4,7 +4,7 @@
 //! the window of each other share one entry, which stops counting when its *last* call is older than the window. So in
 //! any stretch of time as long as the window there are never more calls than the limit, and a call counts at most a
 //! [`GRAINS`]th of the window longer than it has to. A window takes at most [`GRAINS`] + 2 entries of 16 bytes,
-//! whatever its limit. The time at which there is room again is known to the millisecond.
+//! whatever its limit. The time at which one more call fits is known to the millisecond.
 //!
 //! The alternatives: a fixed window lets twice the limit through around its edge. GCRA keeps one number, but also lets
 //! up to twice the limit through in a window (a full bucket, and the calls that it regains meanwhile). A log of every
@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 
-use super::quota::{Limit, Span};
+use policy::{Limit, Span};
 
 /// Number of parts of a window. The calls of one part share an entry.
 pub(super) const GRAINS: u64 = 32;
@@ -70,7 +70,7 @@ impl Series {
         self.grains.push_back(Grain { first, length: 0, count: 1 });
     }
 
-    /// Returns the time when there is room for one more call under `limit`, which may be lower than before. `None`
+    /// Returns the time when one more call fits under `limit`, which may be lower than before. `None`
     /// means now.
     pub(super) fn room_at(&self, span: Span, limit: Limit) -> Option<Millis> {
         let limit = limit.calls()?;

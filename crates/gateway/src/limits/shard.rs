@@ -114,7 +114,7 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::Span;
+    use policy::Span;
 
     #[test]
     fn keys_with_one_hash_have_their_own_counters() {

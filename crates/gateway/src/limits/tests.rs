@@ -7,7 +7,8 @@ use timestamp::{Clock as _, UnixMillis};
 
 use super::{Agent, Counted, KeptCounters, Limits, Scope, Span, Throttle, ThrottleSource};
 use crate::testing::{TestClock, caller, limited, path, run, write};
-use crate::{Admission, Caller, Choice, Gateway, Policy, Refusal, Review, Reviewer};
+use crate::{Admission, Choice, Gateway, Refusal, Review, Reviewer};
+use policy::{Caller, Policy};
 
 /// A profile whose `read` may be called `read` times a minute, and whose runs have `run` calls.
 fn policy(read: &str, run: &str) -> Policy {
@@ -169,7 +170,7 @@ fn a_call_that_asks_counts_once() {
     let review = Review { operation_json: "{}".into(), preview: "+hi".into(), ..Review::default() };
     let approval = gateway.request_approval(&ticket, review, None).unwrap();
     let reviewer =
-        Reviewer { principal: "uid:1".into(), level: crate::consent::Level::Approver, may_decide_own: false };
+        Reviewer { principal: "uid:1".into(), level: policy::Level::Approver, may_decide_own: false };
     gateway
         .decide(&approval.approval_id, &reviewer, &crate::approvals::Ballot::once(Choice::Approve, ""))
         .unwrap();
@@ -180,7 +181,7 @@ fn a_call_that_asks_counts_once() {
 }
 
 #[test]
-fn a_new_policy_applies_at_once_to_what_was_counted() {
+fn a_new_policy_applies_at_once_to_counted_calls() {
     let clock = TestClock::new();
     let gateway = Gateway::new(policy(WIDE, WIDE), clock.clone());
     let alice = agent("alice", "run-1");
@@ -200,7 +201,7 @@ fn a_new_policy_applies_at_once_to_what_was_counted() {
 }
 
 #[test]
-fn sixty_four_callers_at_once_get_exactly_what_there_is() {
+fn sixty_four_simultaneous_callers_get_exactly_the_limit() {
     const LIMIT: u32 = 1_000;
     let limit = format!("{{minute: {LIMIT}, hour: {LIMIT}, day: {LIMIT}}}");
     for (read, run) in [(limit.as_str(), WIDE), (WIDE, limit.as_str())] {
@@ -385,7 +386,7 @@ fn a_copy_and_the_intents_since_give_the_same_counters() {
 }
 
 #[test]
-fn a_clock_that_was_set_back_while_no_daemon_ran_forgives_nothing() {
+fn a_clock_that_was_set_back_without_a_daemon_resets_no_counter() {
     let clock = TestClock::new();
     clock.set(UnixMillis(1_700_000_000_000));
     let limits = Limits::new(clock.clone());
@@ -408,7 +409,7 @@ fn next_daemon(at: UnixMillis, set_by: i64) -> (Arc<TestClock>, Gateway) {
 }
 
 #[test]
-fn a_clock_that_is_set_while_no_daemon_runs_forgives_only_the_time_that_it_says() {
+fn a_clock_that_is_set_without_a_daemon_expires_only_that_time() {
     const DAY: i64 = 86_400;
     let clock = TestClock::new();
     clock.set(UnixMillis(1_700_000_000_000));
@@ -448,7 +449,7 @@ fn a_clock_that_is_set_while_no_daemon_runs_forgives_only_the_time_that_it_says(
 }
 
 #[test]
-fn a_copy_that_is_nonsense_harms_nothing() {
+fn an_invalid_copy_is_ignored() {
     let clock = TestClock::new();
     let limits = Limits::new(clock.clone());
     let far = UnixMillis(u64::MAX);
@@ -465,7 +466,7 @@ fn a_copy_that_is_nonsense_harms_nothing() {
 }
 
 #[test]
-fn counters_are_shared_by_all_who_hold_the_gateway() {
+fn counters_are_shared_by_all_users_of_the_gateway() {
     let gateway = Arc::new(Gateway::new(policy("{minute: 1, hour: 1, day: 1}", WIDE), TestClock::new()));
     let other = Arc::clone(&gateway);
     std::thread::spawn(move || ask(&other, &agent("alice", "run-1"), reading()).unwrap()).join().unwrap();

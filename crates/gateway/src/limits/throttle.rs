@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use timestamp::UnixMillis;
 
 use super::key::Key;
-use super::quota::{Limit, Quota};
 use super::{Agent, Limits, Moment};
+use policy::{Limit, Quota};
 
 /// A limit on all calls of an agent, besides the policy. It never allows more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! The use of rate limits, for display.
 
-use super::quota::{Limit, Quota, RateLimits, Span};
 use super::{Agent, Limits, Scope};
+use policy::{Limit, Quota, RateLimits, Span};
 use timestamp::UnixMillis;
 
 /// One window of one scope.
@@ -12,7 +12,7 @@ pub struct Window {
     pub limit: Limit,
     /// Calls that count.
     pub used: u32,
-    /// Time when there is room for one more call. `None` if there is room now.
+    /// Time when one more call fits. `None` if one fits now.
     pub room_at: Option<UnixMillis>,
     /// Time when no call counts any longer, if no other comes. `None` if none counts now.
     pub empty_at: Option<UnixMillis>,

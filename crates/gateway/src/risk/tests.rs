@@ -1,9 +1,9 @@
 use operations::{Encoding, Exec, Git, Glob, Grep, Operation, Read, ReadPart};
 
-use crate::decision::Risk::{self, Critical, High, Low, Medium};
 use crate::exec::judge_operation;
-use crate::policy::Policy;
 use crate::testing::{builtin, builtin_and, delete, exec, path, write};
+use policy::Policy;
+use policy::Risk::{self, Critical, High, Low, Medium};
 
 fn risk_in(policy: &Policy, profile: &str, operation: &Operation) -> Risk {
     let profile = policy.profile(profile).unwrap();
@@ -95,7 +95,7 @@ fn reading_names_like_secrets_is_at_least_medium_risk() {
 }
 
 #[test]
-fn a_profile_raises_any_risk_and_lowers_what_is_marked() {
+fn a_profile_raises_any_risk_and_lowers_marked_ones() {
     let policy = builtin_and(
         "risk: {lowerable: [write, delete]}
 profiles:

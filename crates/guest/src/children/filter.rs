@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_refuses_what_it_should() {
+    fn the_kernel_refuses_filtered_calls() {
         let file = tempfile::NamedTempFile::new().unwrap();
         // Filters belong to the thread that installs them.
         let filtered = thread::spawn(move || {

@@ -128,7 +128,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_look_goes_on_until_a_list_has_nothing_new() {
+    fn a_scan_repeats_until_a_list_has_nothing_new() {
         // It is listed and gone before its file is read, and then it stays.
         let look = chased(2, 5);
         assert!(look.is_whole && look.processes == [process(COMMAND + 2, 0, COMMAND + 2)], "{look:?}");
@@ -137,7 +137,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_look_at_what_is_never_the_same_is_not_whole() {
+    fn a_scan_of_a_changing_tree_is_not_complete() {
         let unread = chased(2, u32::MAX);
         assert!(!unread.is_whole && unread.processes.is_empty(), "{unread:?}");
         let mut numbers = COMMAND..;
@@ -153,7 +153,7 @@ pub(super) mod tests {
 
     /// The parent goes before its own file is read: by then the child has another.
     #[test]
-    fn one_whose_parent_is_gone_is_read_again() {
+    fn a_process_without_its_parent_is_read_again() {
         let reads = Cell::new(0);
         let read = |pid| {
             reads.set(reads.get() + 1);

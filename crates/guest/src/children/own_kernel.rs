@@ -87,7 +87,7 @@ mod tests {
     use crate::children::{Kernel, filters};
 
     #[test]
-    fn filters_refuse_what_the_engine_profile_refuses() {
+    fn filters_refuse_the_calls_that_the_engine_profile_refuses() {
         // Filters belong to the thread that installs them, and to what it starts.
         let filtered = thread::spawn(|| {
             for program in filters(Kernel::Own).unwrap() {

@@ -55,7 +55,7 @@ mod tests {
     const AGENT: i32 = 10;
 
     #[test]
-    fn descendants_go_and_others_stay() {
+    fn descendants_are_ended_and_others_stay() {
         // 20 and 30 are commands; 21 and 22 belong to 20 by parent, 23 by session, 24 made its own session.
         let all = [
             process(1, 0, 1),

@@ -334,19 +334,19 @@ pub(crate) fn not_started(command: &str, errno: Errno) -> ToolFailure {
 
 pub(crate) fn not_forked(error: &io::Error) -> ToolFailure {
     let why = match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::AGAIN) => "the run has as many processes as it may",
+        Some(Errno::AGAIN) => "the run has its maximum of processes",
         Some(Errno::NOMEM) => "the run is out of memory",
         _ => &error.to_string(),
     };
     ToolFailure::new(
         Reason::Overloaded,
         format!(
-            "the command could not be started: {why}; wait for what runs to end, or cancel it, and try again"
+            "the command could not be started: {why}; wait until a running command ends, or cancel one, and try again"
         ),
     )
 }
 
-/// Returns the limits of file systems that have no room left. A disk that does not answer is not reported as full.
+/// Returns the limits of file systems that have no space left. A disk that does not answer is not reported as full.
 async fn full(lane: &Lane) -> Vec<Limit> {
     let mounts = lane.mounts.clone();
     let looked = timeout(SPACE, lane.threads.run(move || space::full(&mounts))).await;

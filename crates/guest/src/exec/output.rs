@@ -4,7 +4,7 @@
 //! flowing ─► quiet: no process writes, so an empty pipe is at its end ─► hurried: output no longer waits for credit
 //! ```
 //!
-//! A pipe is read only when there is room for the frame and credit for its bytes. So a command that floods, or whose output is read slowly,
+//! A pipe is read only when there is space for the frame and credit for its bytes. So a command that floods, or whose output is read slowly,
 //! waits in the kernel and uses no memory here. Bytes beyond the profile's limit are counted and dropped, so that the count is true. So are
 //! bytes without credit when the time is up. After the first dropped byte all further output is dropped, so the daemon has the beginning of
 //! each stream.
@@ -147,7 +147,7 @@ impl Pump {
                 () = reached(&mut self.phase, Phase::Quiet) => {}
             }
             self.credited().await;
-            let Some(room) = outbox.room().await else { return };
+            let Some(slot) = outbox.slot().await else { return };
             let phase = *self.phase.borrow();
             // The other stream may have used the credit.
             let Some(most) = self.shared.most(phase) else { continue };
@@ -156,7 +156,7 @@ impl Pump {
                 Ok(count) => {
                     let granted = self.shared.admit(self.stream, count);
                     if granted > 0 {
-                        room.send(self.id, self.stream, self.offset, &chunk[..granted]);
+                        slot.send(self.id, self.stream, self.offset, &chunk[..granted]);
                         self.offset += granted as u64;
                     }
                     if phase > Phase::Flowing {
@@ -227,13 +227,13 @@ impl Shared {
             return 0;
         }
         let sent = self.sent.load(Ordering::Relaxed);
-        let room = self.limit.saturating_sub(sent);
-        let granted = room.min(self.credit.left(sent)).min(count as u64);
+        let left = self.limit.saturating_sub(sent);
+        let granted = left.min(self.credit.left(sent)).min(count as u64);
         self.sent.store(sent + granted, Ordering::Relaxed);
         if granted < count as u64 {
             self.dropped.store(true, Ordering::Relaxed);
         }
-        if room < count as u64 {
+        if left < count as u64 {
             self.over_limit.notify_one();
         }
         usize::try_from(granted).unwrap_or(count)

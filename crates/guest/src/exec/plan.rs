@@ -143,7 +143,7 @@ mod tests {
     use super::environment;
 
     #[test]
-    fn a_call_overrides_its_run_and_a_run_what_every_command_has() {
+    fn a_call_overrides_its_run_and_a_run_overrides_the_defaults() {
         let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let run = Environment::from_daemon(BTreeMap::from([
             variable("LANG", "de"),

@@ -203,18 +203,18 @@ mod tests {
         super::find(&exec, bounds, jail)
     }
 
-    struct Place {
+    struct Fixture {
         dir: tempfile::TempDir,
         jail: Jail,
     }
 
-    fn place() -> Place {
+    fn fixture() -> Fixture {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::open(Mount::Project, dir.path()).unwrap();
-        Place { jail: Jail::new([root], Protection { git_reads: GitReads::Guarded }), dir }
+        Fixture { jail: Jail::new([root], Protection { git_reads: GitReads::Guarded }), dir }
     }
 
-    impl Place {
+    impl Fixture {
         fn path(&self, name: &str) -> String {
             self.dir.path().join(name).to_str().unwrap().to_owned()
         }
@@ -246,98 +246,104 @@ mod tests {
 
     #[test]
     fn bare_names_are_looked_up_in_the_fixed_path() {
-        let place = place();
-        let found = find("true", &[], &Bounds::default(), &place.jail).unwrap();
+        let fixture = fixture();
+        let found = find("true", &[], &Bounds::default(), &fixture.jail).unwrap();
         assert_eq!(found.file_name().unwrap(), "true");
         assert!(found.is_absolute());
-        assert_eq!(place.reason("no-such-program"), Reason::NotFound);
-        assert_eq!((place.reason("./tool"), place.code("./tool")), (Reason::NotFound, "127".to_owned()));
-        assert_eq!(place.code("no-such-program"), "127");
+        assert_eq!(fixture.reason("no-such-program"), Reason::NotFound);
+        assert_eq!((fixture.reason("./tool"), fixture.code("./tool")), (Reason::NotFound, "127".to_owned()));
+        assert_eq!(fixture.code("no-such-program"), "127");
     }
 
     #[test]
     fn absolute_paths_must_be_executable_files() {
-        let place = place();
-        let tool = place.file("tool", 0o755);
-        assert_eq!(find(&tool, &[], &Bounds::default(), &place.jail).unwrap(), Path::new(&tool));
-        assert_eq!(place.reason(&place.file("text", 0o644)), Reason::PermissionDenied);
-        assert_eq!(place.reason(&place.path("")), Reason::PermissionDenied);
-        assert_eq!(place.reason(&place.path("gone")), Reason::NotFound);
-        assert_eq!(place.code(&place.path("gone")), "127");
-        assert_eq!(place.code(&place.path("text")), "126");
-        assert_eq!(place.code(&place.path("")), "126");
+        let fixture = fixture();
+        let tool = fixture.file("tool", 0o755);
+        assert_eq!(find(&tool, &[], &Bounds::default(), &fixture.jail).unwrap(), Path::new(&tool));
+        assert_eq!(fixture.reason(&fixture.file("text", 0o644)), Reason::PermissionDenied);
+        assert_eq!(fixture.reason(&fixture.path("")), Reason::PermissionDenied);
+        assert_eq!(fixture.reason(&fixture.path("gone")), Reason::NotFound);
+        assert_eq!(fixture.code(&fixture.path("gone")), "127");
+        assert_eq!(fixture.code(&fixture.path("text")), "126");
+        assert_eq!(fixture.code(&fixture.path("")), "126");
     }
 
     #[test]
     fn parents_are_followed_as_text_or_not_at_all() {
-        let place = place();
-        let tool = place.file("tool", 0o755);
-        fs::create_dir_all(place.path("a/b")).unwrap();
-        let found = |path: &str| find(path, &[], &Bounds::default(), &place.jail).map(|_| ());
-        assert_eq!(found(&place.path("a/b/../../tool")), Ok(()));
-        assert_eq!(place.reason(&place.path("a/gone/../../tool/../none")), Reason::NotFound);
-        place.link("l", "a/b");
-        fs::copy(&tool, place.path("a/tool")).unwrap();
-        assert_eq!(place.reason(&place.path("l/../tool")), Reason::SandboxViolation);
+        let fixture = fixture();
+        let tool = fixture.file("tool", 0o755);
+        fs::create_dir_all(fixture.path("a/b")).unwrap();
+        let found = |path: &str| find(path, &[], &Bounds::default(), &fixture.jail).map(|_| ());
+        assert_eq!(found(&fixture.path("a/b/../../tool")), Ok(()));
+        assert_eq!(fixture.reason(&fixture.path("a/gone/../../tool/../none")), Reason::NotFound);
+        fixture.link("l", "a/b");
+        fs::copy(&tool, fixture.path("a/tool")).unwrap();
+        assert_eq!(fixture.reason(&fixture.path("l/../tool")), Reason::SandboxViolation);
     }
 
     #[test]
     fn an_interpreter_that_is_missing_is_named() {
-        let place = place();
-        let script = place.file("script", 0o755);
+        let fixture = fixture();
+        let script = fixture.file("script", 0o755);
         for (line, named) in [("#!/no/such -x\n", "\"/no/such\""), ("#!/bin/sh\r\n", "Windows line ends")] {
             fs::write(&script, line).unwrap();
-            assert_eq!((place.reason(&script), place.code(&script)), (Reason::NotFound, "127".to_owned()));
-            let failure = find(&script, &[], &Bounds::default(), &place.jail).unwrap_err();
+            assert_eq!(
+                (fixture.reason(&script), fixture.code(&script)),
+                (Reason::NotFound, "127".to_owned())
+            );
+            let failure = find(&script, &[], &Bounds::default(), &fixture.jail).unwrap_err();
             assert!(failure.message.contains(named), "{}", failure.message);
         }
     }
 
     #[test]
     fn text_without_an_interpreter_is_the_shells() {
-        let place = place();
-        let script = place.file("script", 0o755);
+        let fixture = fixture();
+        let script = fixture.file("script", 0o755);
         fs::write(&script, "echo a\n").unwrap();
         let bounds = |denied: &str| Bounds { denied_programs: vec![denied.to_owned()], ..Bounds::default() };
-        assert!(find(&script, &[], &bounds("bash"), &place.jail).is_ok());
-        let refused = find(&script, &[], &bounds("sh"), &place.jail).unwrap_err();
+        assert!(find(&script, &[], &bounds("bash"), &fixture.jail).is_ok());
+        let refused = find(&script, &[], &bounds("sh"), &fixture.jail).unwrap_err();
         assert_eq!(refused.reason, Reason::CommandNotAllowed);
     }
 
     #[test]
     fn links_are_seen_through() {
-        let place = place();
-        place.file("rm", 0o755);
-        place.file("busybox", 0o755);
-        assert_eq!(place.reason(&place.link("harmless", "rm")), Reason::CommandNotAllowed);
-        assert_eq!(place.reason(&place.link("twice", "harmless")), Reason::CommandNotAllowed);
-        assert_eq!(place.reason(&place.link("Dd", "busybox")), Reason::CommandNotAllowed);
-        place.file("docker-compose", 0o755);
-        assert_eq!(place.reason(&place.link("compose", "docker-compose")), Reason::CommandNotAllowed);
-        assert!(find(&place.link("ls", "busybox"), &["a".into()], &Bounds::default(), &place.jail).is_ok());
-        let refusal = find(&place.path("harmless"), &[], &Bounds::default(), &place.jail).unwrap_err();
+        let fixture = fixture();
+        fixture.file("rm", 0o755);
+        fixture.file("busybox", 0o755);
+        assert_eq!(fixture.reason(&fixture.link("harmless", "rm")), Reason::CommandNotAllowed);
+        assert_eq!(fixture.reason(&fixture.link("twice", "harmless")), Reason::CommandNotAllowed);
+        assert_eq!(fixture.reason(&fixture.link("Dd", "busybox")), Reason::CommandNotAllowed);
+        fixture.file("docker-compose", 0o755);
+        assert_eq!(fixture.reason(&fixture.link("compose", "docker-compose")), Reason::CommandNotAllowed);
+        assert!(
+            find(&fixture.link("ls", "busybox"), &["a".into()], &Bounds::default(), &fixture.jail).is_ok()
+        );
+        let refusal = find(&fixture.path("harmless"), &[], &Bounds::default(), &fixture.jail).unwrap_err();
         assert!(refusal.message.starts_with("Command not allowed: /"), "{}", refusal.message);
     }
 
     #[test]
     fn without_the_deny_list_only_the_profiles_own_names_are_denied() {
-        let place = place();
+        let fixture = fixture();
         let bounds =
             Bounds { deny_list: DenyList::Off, denied_programs: vec!["dd".to_owned()], ..Bounds::default() };
-        let reason = |command: &str| find(command, &[], &bounds, &place.jail).err().map(|found| found.reason);
-        place.file("rm", 0o755);
-        place.file("dd", 0o755);
-        assert_eq!(reason(&place.path("rm")), None);
-        assert_eq!(reason(&place.link("harmless", "rm")), None);
-        assert_eq!(reason(&place.link("copy", "dd")), Some(Reason::CommandNotAllowed));
+        let reason =
+            |command: &str| find(command, &[], &bounds, &fixture.jail).err().map(|found| found.reason);
+        fixture.file("rm", 0o755);
+        fixture.file("dd", 0o755);
+        assert_eq!(reason(&fixture.path("rm")), None);
+        assert_eq!(reason(&fixture.link("harmless", "rm")), None);
+        assert_eq!(reason(&fixture.link("copy", "dd")), Some(Reason::CommandNotAllowed));
         assert_eq!(reason("/proc/self/exe"), Some(Reason::SandboxViolation), "a path says nothing there");
     }
 
     #[test]
     fn interpreters_of_scripts_are_checked() {
-        let place = place();
+        let fixture = fixture();
         let script = |name: &str, line: &str| {
-            let path = place.file(name, 0o755);
+            let path = fixture.file(name, 0o755);
             fs::write(&path, line).unwrap();
             path
         };
@@ -347,15 +353,18 @@ mod tests {
             ("c", "#!/usr/bin/env -S RM -rf\nx"),
             ("d", "#!/bin/busybox rm\n"),
         ] {
-            assert_eq!(place.reason(&script(name, line)), Reason::CommandNotAllowed, "{line}");
+            assert_eq!(fixture.reason(&script(name, line)), Reason::CommandNotAllowed, "{line}");
         }
-        let outer = script("e", &format!("#!{}\n", place.path("a")));
-        assert_eq!(place.reason(&outer), Reason::CommandNotAllowed);
-        let own = script("f", &format!("#!{}\n", place.path("f")));
-        assert!(find(&own, &[], &Bounds::default(), &place.jail).is_ok(), "the kernel gives up on this one");
+        let outer = script("e", &format!("#!{}\n", fixture.path("a")));
+        assert_eq!(fixture.reason(&outer), Reason::CommandNotAllowed);
+        let own = script("f", &format!("#!{}\n", fixture.path("f")));
+        assert!(
+            find(&own, &[], &Bounds::default(), &fixture.jail).is_ok(),
+            "the kernel gives up on this one"
+        );
         for (name, line) in [("g", "#!/bin/sh -e\nrm x\n"), ("h", "#!"), ("i", ""), ("j", "#!\u{0}\n")] {
             assert!(
-                find(&script(name, line), &["rm".into()], &Bounds::default(), &place.jail).is_ok(),
+                find(&script(name, line), &["rm".into()], &Bounds::default(), &fixture.jail).is_ok(),
                 "{line}"
             );
         }
@@ -363,53 +372,53 @@ mod tests {
 
     #[test]
     fn a_relative_interpreter_is_the_one_in_the_working_directory() {
-        let place = place();
-        fs::create_dir(place.path("bin")).unwrap();
-        place.file("rm", 0o755);
-        place.link("bin/true", "../rm");
-        let script = place.file("script", 0o755);
+        let fixture = fixture();
+        fs::create_dir(fixture.path("bin")).unwrap();
+        fixture.file("rm", 0o755);
+        fixture.link("bin/true", "../rm");
+        let script = fixture.file("script", 0o755);
         fs::write(&script, "#!bin/true\n").unwrap();
         let follow = |cwd: &str| {
             let cwd = Path::new(cwd);
-            let rules = Rules { command: "script", cwd, bounds: &Bounds::default(), jail: &place.jail };
+            let rules = Rules { command: "script", cwd, bounds: &Bounds::default(), jail: &fixture.jail };
             rules.follow(Path::new(&script), &[])
         };
         assert_eq!(follow("/"), Ok(None));
-        assert_eq!(follow(&place.path("")).unwrap_err().reason, Reason::CommandNotAllowed);
+        assert_eq!(follow(&fixture.path("")).unwrap_err().reason, Reason::CommandNotAllowed);
         let missing = PathBuf::from("/nonexistent/bin/true");
         assert_eq!(follow("/nonexistent"), Ok(Some(missing)));
     }
 
     #[test]
-    fn a_multi_call_binary_is_what_it_is_called_by() {
-        let place = place();
-        place.file("coreutils", 0o755);
+    fn a_multi_call_binary_is_judged_by_its_invoked_name() {
+        let fixture = fixture();
+        fixture.file("coreutils", 0o755);
         let reason = |command: &str, args: &[&str]| {
             let args: Vec<String> = args.iter().map(ToString::to_string).collect();
-            find(command, &args, &Bounds::default(), &place.jail).err().map(|failure| failure.reason)
+            find(command, &args, &Bounds::default(), &fixture.jail).err().map(|failure| failure.reason)
         };
         // Temporary directories are where a run can write.
-        let named = place.link("x", "coreutils");
+        let named = fixture.link("x", "coreutils");
         assert_eq!(reason(&named, &["rm", "a"]), Some(Reason::CommandNotAllowed));
         assert_eq!(reason(&named, &["--coreutils-prog=rm", "a"]), Some(Reason::CommandNotAllowed));
         assert_eq!(reason(&named, &["env", "/bin/RM"]), Some(Reason::CommandNotAllowed));
         assert_eq!(reason(&named, &["ls", "a"]), None);
-        assert_eq!(reason(&place.link("x-rm", "coreutils"), &[]), Some(Reason::CommandNotAllowed));
-        assert_eq!(reason(&place.link("x-ls", "coreutils"), &["a"]), None);
+        assert_eq!(reason(&fixture.link("x-rm", "coreutils"), &[]), Some(Reason::CommandNotAllowed));
+        assert_eq!(reason(&fixture.link("x-ls", "coreutils"), &["a"]), None);
     }
 
     #[test]
     fn proc_links_are_not_executed() {
-        let place = place();
-        assert_eq!(place.reason("/proc/self/exe"), Reason::SandboxViolation);
-        assert_eq!(place.reason(&place.link("x", "/proc/self/exe")), Reason::SandboxViolation);
+        let fixture = fixture();
+        assert_eq!(fixture.reason("/proc/self/exe"), Reason::SandboxViolation);
+        assert_eq!(fixture.reason(&fixture.link("x", "/proc/self/exe")), Reason::SandboxViolation);
     }
 
     #[test]
     fn package_binaries_are_refused_by_their_container_path() {
-        let place = place();
+        let fixture = fixture();
         let rules =
-            Rules { command: "tsc", cwd: Path::new("/"), bounds: &Bounds::default(), jail: &place.jail };
+            Rules { command: "tsc", cwd: Path::new("/"), bounds: &Bounds::default(), jail: &fixture.jail };
         let refused = rules.follow(Path::new("/workspace/node_modules/.bin/tsc"), &[]).unwrap_err();
         assert_eq!(refused.reason, Reason::SandboxViolation);
         assert_eq!(refused.details.get("refusal").map(String::as_str), Some("package_binaries"));
@@ -417,13 +426,13 @@ mod tests {
 
     #[test]
     fn home_with_startup_files_gets_no_login_shell() {
-        let place = place();
-        assert_eq!(script_option(&place.path("")), "-lc");
+        let fixture = fixture();
+        assert_eq!(script_option(&fixture.path("")), "-lc");
         assert_eq!(script_option("/nonexistent"), "-lc");
         for name in STARTUP_FILES {
-            place.link(name, "/nonexistent");
-            assert_eq!(script_option(&place.path("")), "-c", "{name}");
-            fs::remove_file(place.path(name)).unwrap();
+            fixture.link(name, "/nonexistent");
+            assert_eq!(script_option(&fixture.path("")), "-c", "{name}");
+            fs::remove_file(fixture.path(name)).unwrap();
         }
     }
 }

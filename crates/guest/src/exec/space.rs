@@ -1,4 +1,4 @@
-//! Finds out whether a command had no room left to write to.
+//! Finds out whether a command had no space left to write to.
 //!
 //! A program on a full disk reports that in its own words, if at all, and does not name the disk.
 
@@ -10,7 +10,7 @@ use rustix::fs::statvfs;
 
 use crate::args::Mounts;
 
-/// Returns the limits of the run's file systems that have no room for more bytes, or for another file.
+/// Returns the limits of the run's file systems that have no space for more bytes, or for another file.
 pub(super) fn full(mounts: &Mounts) -> Vec<Limit> {
     let places = mounts.iter().filter_map(|(mount, at)| match mount {
         Mount::Project => Some((Limit::ProjectSpace, at.as_path())),

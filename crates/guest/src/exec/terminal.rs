@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_is_found_by_its_name_as_well() {
+    fn a_terminal_is_also_found_by_its_name() {
         let device = |fd: &OwnedFd| fstat(fd).map(|stat| (stat.st_dev, stat.st_ino, stat.st_rdev)).unwrap();
         let (one, other) = (pair().unwrap(), pair().unwrap());
         for pty in [&one, &other] {

@@ -54,7 +54,7 @@ impl Connection {
     }
 
     /// Returns true if output may be added.
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_space(&self) -> bool {
         self.attached && self.out.len() < BUSY
     }
 

@@ -44,7 +44,7 @@ impl Control {
 
     /// Queues a line. With `if_read` it does so only if the shell has read everything before it.
     ///
-    /// Returns whether the shell has read everything, or `None` if there is no room for the line.
+    /// Returns whether the shell has read everything, or `None` if the line does not fit.
     pub(super) fn put(&mut self, data: &[u8], if_read: bool) -> Option<bool> {
         let idle = self.waiting.is_empty() && sys::is_read(self.ours.as_fd()).unwrap_or(true);
         if idle || !if_read {

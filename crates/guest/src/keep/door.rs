@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_come_through_and_nothing_else_does() {
+    fn only_streams_are_relayed() {
         let door = Door::make().unwrap();
         assert_eq!(door.number(), DOOR.unsigned_abs());
         assert!(door.take().unwrap().is_none());

@@ -12,7 +12,7 @@ pub(super) struct Input {
     taken: u64,
     /// True if more input may come.
     open: bool,
-    /// True if some bytes did not fit. The daemon gets a message when there is room again.
+    /// True if some bytes did not fit. The daemon gets a message when there is space again.
     short: bool,
 }
 
@@ -51,7 +51,7 @@ impl Input {
         self.bytes.as_slices().0
     }
 
-    /// Records that the process has read so many bytes. Returns true if the daemon waits for room.
+    /// Records that the process has read so many bytes. Returns true if the daemon waits for space.
     pub(super) fn read(&mut self, count: usize) -> bool {
         self.bytes.drain(..count);
         std::mem::take(&mut self.short)
@@ -95,7 +95,7 @@ mod tests {
         let mut input = Input::new(true);
         assert!(input.put(0, &vec![1; MOST + 1], true));
         assert_eq!((input.taken(), input.is_open()), (MOST as u64, true));
-        assert!(input.read(10), "there is room again");
+        assert!(input.read(10), "there is space again");
         assert!(input.put(0, &vec![1; MOST + 1], true));
         assert_eq!((input.taken(), input.is_open()), (MOST as u64 + 1, false));
     }

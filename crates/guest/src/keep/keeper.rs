@@ -130,7 +130,7 @@ impl Keeper {
             let exit = process.handle().map(reads).map(|(fd, flags)| (Source::Exit, fd, flags));
             sources.extend(fault.into_iter().chain(exit));
             for (at, stream) in process.streams.iter().enumerate() {
-                if let Some(stream) = stream.as_ref().filter(|_| self.outputs[at].room() > 0) {
+                if let Some(stream) = stream.as_ref().filter(|_| self.outputs[at].free() > 0) {
                     sources.push((Source::Stream(at), stream.as_fd(), PollFlags::IN));
                 }
             }
@@ -236,7 +236,7 @@ impl Keeper {
                 }
             }
             Body::Kept(Attach { stdout, stderr }) => {
-                if !(self.outputs[0].kept(stdout) & self.outputs[1].kept(stderr)) {
+                if !(self.outputs[0].acknowledged(stdout) & self.outputs[1].acknowledged(stderr)) {
                     return Err(Fault::Unexpected("output that was never written"));
                 }
                 self.drain()?;
@@ -263,7 +263,7 @@ impl Keeper {
                 let taken = match control {
                     Some(control) => control
                         .put(&line.data, line.if_read)
-                        .ok_or(Fault::Unexpected("more than a shell can be told"))?,
+                        .ok_or(Fault::Unexpected("too long for a shell"))?,
                     None => false,
                 };
                 self.write_control();
@@ -308,10 +308,10 @@ impl Keeper {
     fn read(&mut self, at: usize) -> Result<(), Fault> {
         let Some(process) = &mut self.process else { return Ok(()) };
         let Some(stream) = &process.streams[at] else { return Ok(()) };
-        let most = self.outputs[at].room().min(CHUNK);
+        let most = self.outputs[at].free().min(CHUNK);
         let chunk = &mut self.chunk[..most];
         match rustix::io::read(stream, &mut *chunk) {
-            // No room: the next acknowledgement of the daemon makes some.
+            // No space: the next acknowledgement of the daemon frees some.
             Ok(0) if most == 0 => {}
             Ok(0) => process.streams[at] = None,
             Ok(count) => {
@@ -331,13 +331,13 @@ impl Keeper {
         self.say_drained()
     }
 
-    /// Reads the remaining output, as far as there is room.
+    /// Reads the remaining output, as far as they fit.
     fn drain(&mut self) -> Result<(), Fault> {
         if !self.draining {
             return Ok(());
         }
         for at in 0..self.outputs.len() {
-            while self.outputs[at].room() > 0
+            while self.outputs[at].free() > 0
                 && self.process.as_ref().is_some_and(|process| process.streams[at].is_some())
             {
                 self.read(at)?;
@@ -370,11 +370,11 @@ impl Keeper {
         }
     }
 
-    /// Queues output on the connection, as far as it has room.
+    /// Queues output on the connection, as far as it fits.
     fn fill(&mut self) -> Result<(), Fault> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
         for (output, stream) in self.outputs.iter_mut().zip([Stream::Stdout, Stream::Stderr]) {
-            while connection.has_room()
+            while connection.has_space()
                 && let Some((offset, data)) = output.next(CHUNK)
             {
                 let written = Written { stream: stream.into(), offset, data: data.into() };

@@ -17,7 +17,7 @@ pub(super) struct Output {
 
 impl Output {
     /// Returns how many more bytes fit.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn free(&self) -> usize {
         MOST.saturating_sub(self.bytes.len())
     }
 
@@ -26,13 +26,13 @@ impl Output {
         self.start + self.bytes.len() as u64
     }
 
-    /// Adds output of the process. There must be room.
+    /// Adds output of the process. It must fit.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
     }
 
     /// Drops the bytes before `offset`, which the daemon has. Returns false if `offset` is beyond the output.
-    pub(super) fn kept(&mut self, offset: u64) -> bool {
+    pub(super) fn acknowledged(&mut self, offset: u64) -> bool {
         if offset > self.end() {
             return false;
         }
@@ -45,7 +45,7 @@ impl Output {
 
     /// Begins another stream of the daemon, which has everything before `offset`.
     pub(super) fn attach(&mut self, offset: u64) -> bool {
-        let known = self.kept(offset);
+        let known = self.acknowledged(offset);
         self.sent = self.start;
         known
     }
@@ -72,14 +72,14 @@ mod tests {
         let mut output = Output::default();
         output.push(b"abcdef");
         assert_eq!(output.next(4), Some((0, b"abcd".to_vec())));
-        assert!(output.kept(2));
+        assert!(output.acknowledged(2));
         assert_eq!(output.next(9), Some((4, b"ef".to_vec())));
         assert_eq!(output.next(9), None);
         // It was sent six and kept three.
         assert!(output.attach(3));
         assert_eq!(output.next(9), Some((3, b"def".to_vec())));
-        assert!(output.kept(6) && !output.kept(7));
-        assert_eq!((output.end(), output.room()), (6, MOST));
+        assert!(output.acknowledged(6) && !output.acknowledged(7));
+        assert_eq!((output.end(), output.free()), (6, MOST));
         // A daemon that lost what it had is told where the rest begins.
         output.push(b"gh");
         assert!(output.attach(0));
@@ -90,8 +90,8 @@ mod tests {
     fn pending_output_is_bounded() {
         let mut output = Output::default();
         output.push(&vec![0; MOST]);
-        assert_eq!(output.room(), 0);
-        assert!(output.kept(1));
-        assert_eq!(output.room(), 1);
+        assert_eq!(output.free(), 0);
+        assert!(output.acknowledged(1));
+        assert_eq!(output.free(), 1);
     }
 }

@@ -136,7 +136,7 @@ fn child(
         libc::close(cwd);
         let (arguments, variables) = (lengths.arguments as usize, lengths.variables as usize);
         let length = lengths.strings as usize;
-        // First the pointers, then the strings. Both arrays end with a null, and one has room before it.
+        // First the pointers, then the strings. Both arrays end with a null, and one has space before it.
         let pointers = (arguments + variables + 3) * size_of::<*const c_char>();
         let memory = libc::mmap(
             ptr::null_mut(),
@@ -200,7 +200,7 @@ unsafe fn behind(strings: *const u8, mut at: usize, length: usize) -> usize {
 /// # Safety
 /// Only in a child between fork and exec.
 unsafe fn receive(control: RawFd) -> (Lengths, RawFd) {
-    /// Room for one descriptor, with the alignment of control messages.
+    /// Space for one descriptor, with the alignment of control messages.
     #[repr(C, align(8))]
     struct Space([u8; 64]);
     // SAFETY: all of this is local; zeroes are a valid value of each.
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_cannot_be_run_is_said() {
+    fn a_program_that_cannot_be_run_is_reported() {
         let spawned = Prefork::fork(&[]).unwrap().become_command(&plan(&["/no/such"], &[])).unwrap();
         let mut errno = Vec::new();
         File::from(spawned.fault).read_to_end(&mut errno).unwrap();

@@ -1,4 +1,4 @@
-//! What a command gets, gives, and may not do.
+//! Tests the environment, the results and the restrictions of commands.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ use worker_protocol::client::LaneError;
 use crate::harness::{Group, Guest, command, result, sh};
 
 #[tokio::test]
-async fn a_command_runs_and_says_how_it_ended() {
+async fn a_command_runs_and_reports_its_end() {
     let guest = Guest::start().await;
     let done = guest.ran(command(&["true"])).await;
     assert_eq!((done.exit_code, done.signal, done.timed_out), (Some(0), None, false));
@@ -171,7 +171,7 @@ async fn programs_are_found_or_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn a_placed_command_waits_for_its_place() {
+async fn a_placed_command_waits_for_its_cgroup() {
     let guest = Guest::start().await;
     let group = Arc::new(Group::default());
     let exec = Operation::Exec(sh("echo $$; sleep 1000 & exit 3"));
@@ -183,7 +183,7 @@ async fn a_placed_command_waits_for_its_place() {
 }
 
 #[tokio::test]
-async fn a_command_without_a_place_runs_no_instruction() {
+async fn a_command_without_a_cgroup_runs_no_instruction() {
     let guest = Guest::start().await;
     let group = Arc::new(Group { refuse: true, ..Group::default() });
     let exec = Operation::Exec(command(&["touch", "ran"]));

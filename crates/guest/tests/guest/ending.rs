@@ -1,4 +1,4 @@
-//! Nothing of a command is left, whatever it does about it.
+//! Tests that no process of a command is left, whatever it does.
 
 use std::fs;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ async fn ran_until_it_said(said: &str, millis: u64, guest: &Guest, exec: Exec) -
 }
 
 #[tokio::test]
-async fn a_timeout_ends_it_and_keeps_what_it_wrote() {
+async fn a_timeout_ends_a_command_and_keeps_its_output() {
     let guest = Guest::start().await;
     let nap = nap(1);
     let script = format!("sleep {nap} & echo before; wait; echo after");
@@ -184,7 +184,7 @@ async fn the_end_of_the_stream_ends_everything() {
 }
 
 #[tokio::test]
-async fn an_guest_that_is_killed_takes_its_commands_along() {
+async fn commands_end_with_a_killed_guest() {
     let mut guest = Guest::start().await;
     let nap = nap(6);
     let client = guest.client.clone();

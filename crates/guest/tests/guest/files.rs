@@ -119,7 +119,7 @@ async fn outside_links_and_fifos_are_refused() {
 }
 
 #[tokio::test]
-async fn many_reads_are_answered_each_with_its_own() {
+async fn many_reads_get_their_own_answers() {
     let guest = Guest::start().await;
     for i in 0..32 {
         fs::write(guest.project().join(format!("file{i}")), i.to_string().repeat(1000)).unwrap();

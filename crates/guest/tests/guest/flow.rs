@@ -63,7 +63,7 @@ async fn watched(
 }
 
 #[tokio::test]
-async fn a_flood_through_a_slow_reader_is_whole_and_takes_no_memory() {
+async fn a_flood_through_a_slow_reader_is_whole_and_uses_no_memory() {
     const FLOOD: u64 = 1 << 30;
     let guest = Arc::new(Guest::start().await);
     let own = std::process::id();
@@ -132,7 +132,7 @@ async fn meet(guest: Arc<Guest>, round: usize) {
 }
 
 #[tokio::test]
-async fn slow_reader_holds_up_only_its_own_command() {
+async fn slow_reader_delays_only_its_own_command() {
     let guest = Arc::new(Guest::start().await);
     let gate = Arc::new(Gate::closed());
     let stuck = Exec { timeout: Duration::from_secs(110), ..sh("yes & yes >&2 & wait") };

@@ -1,4 +1,4 @@
-//! The guest's own side of the stream: what it answers, and what it does not.
+//! Tests the guest's side of the stream: the messages that it answers, and those that it refuses.
 
 use std::time::Duration;
 
@@ -308,7 +308,7 @@ fn bit(signal: Signal) -> u64 {
 }
 
 #[tokio::test]
-async fn a_wrong_command_line_is_said() {
+async fn an_invalid_command_line_is_reported() {
     for args in [&[][..], &["run"], &["serve", "--root", "/"]] {
         let output = binary(args).output().await.unwrap();
         assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));

@@ -1,4 +1,4 @@
-//! Where output goes in tests, at the pace that a test wants.
+//! Sinks for output in tests, at the pace that a test sets.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};

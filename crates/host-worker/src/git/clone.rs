@@ -179,12 +179,12 @@ fn encode(repository: &Repository) -> Result<(), CloneFailure> {
         let unknown = || CloneFailure::Encoding(quoted(&entry.path), shown(&name));
         let encoding = Encoding::named(&name).ok_or_else(unknown)?;
         let failed = |error: io::Error| CloneFailure::Library(error.to_string());
-        let place = Path::new(WORKSPACE).join(as_path(&entry.path));
+        let path = Path::new(WORKSPACE).join(as_path(&entry.path));
         // As with git, a file that is not valid text of the encoding is checked out in its stored form.
-        let Ok(text) = String::from_utf8(fs::read(&place).map_err(failed)?) else { continue };
+        let Ok(text) = String::from_utf8(fs::read(&path).map_err(failed)?) else { continue };
         let Some(bytes) = encoding.encode(&text).filter(|_| !text.is_empty()) else { continue };
-        fs::write(&place, bytes).map_err(failed)?;
-        let metadata = fs::symlink_metadata(&place).map_err(failed)?;
+        fs::write(&path, bytes).map_err(failed)?;
+        let metadata = fs::symlink_metadata(&path).map_err(failed)?;
         conversion::note(&mut entry, &metadata);
         index.add(&entry)?;
         changed = true;

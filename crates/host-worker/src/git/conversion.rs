@@ -135,7 +135,7 @@ fn is_mode(delta: &DiffDelta<'_>) -> bool {
 
 /// Returns the entry with the mode that its file has now; `None` if that is the same.
 pub(super) fn with_mode(repository: &Repository, entry: &IndexEntry) -> Option<IndexEntry> {
-    let metadata = fs::symlink_metadata(place(&entry.path)).ok()?;
+    let metadata = fs::symlink_metadata(file_path(&entry.path)).ok()?;
     let mode = if metadata.mode() & 0o100 == 0 { FILE } else { EXECUTABLE };
     let trusted = repository.config().and_then(|config| config.get_bool("core.filemode")).unwrap_or(true);
     (trusted && mode != entry.mode).then(|| IndexEntry { mode, path: entry.path.clone(), ..*entry })
@@ -147,8 +147,8 @@ pub(super) fn is_same(
     entry: &IndexEntry,
     conversion: &Conversion,
 ) -> Result<bool, GitError> {
-    let place = place(&entry.path);
-    let Ok(metadata) = fs::symlink_metadata(&place) else { return Ok(false) };
+    let file = file_path(&entry.path);
+    let Ok(metadata) = fs::symlink_metadata(&file) else { return Ok(false) };
     if has_its_time(entry, &metadata) {
         return Ok(true);
     }
@@ -156,25 +156,25 @@ pub(super) fn is_same(
     let Ok((size, _)) = odb.read_header(entry.id) else { return Ok(false) };
     let size = size as u64;
     if size == metadata.len() && (size == 0 || !matches!(conversion, Conversion::Encoding(_))) {
-        return Ok(Oid::hash_file(ObjectType::Blob, &place)? == entry.id);
+        return Ok(Oid::hash_file(ObjectType::Blob, &file)? == entry.id);
     }
     if !conversion.is_lfs() || size > LARGEST_POINTER {
         return Ok(false);
     }
     let Some(pointer) = Pointer::parse(odb.read(entry.id)?.data()) else { return Ok(false) };
-    Ok(pointer.size == metadata.len() && sha256(&place).is_ok_and(|found| found == pointer.sha256))
+    Ok(pointer.size == metadata.len() && sha256(&file).is_ok_and(|found| found == pointer.sha256))
 }
 
 /// Returns true if the file may be added unconverted: it is empty, or a pointer of Git LFS.
 pub(super) fn is_stored_form(path: &[u8], conversion: &Conversion) -> bool {
-    let place = place(path);
-    let size = fs::symlink_metadata(&place).map_or(u64::MAX, |metadata| metadata.len());
+    let file = file_path(path);
+    let size = fs::symlink_metadata(&file).map_or(u64::MAX, |metadata| metadata.len());
     let is_plain =
         |conversion: &Conversion| conversion.is_lfs() || matches!(conversion, Conversion::Encoding(_));
     match size {
         0 => is_plain(conversion),
         1..=LARGEST_POINTER if conversion.is_lfs() => {
-            read(&place).is_ok_and(|text| Pointer::parse(&text).is_some())
+            read(&file).is_ok_and(|text| Pointer::parse(&text).is_some())
         }
         _ => false,
     }
@@ -244,18 +244,18 @@ fn hash(digits: &str) -> Option<[u8; 32]> {
     bytes.try_into().ok()
 }
 
-fn place(path: &[u8]) -> PathBuf {
+fn file_path(path: &[u8]) -> PathBuf {
     Path::new(WORKSPACE).join(as_path(path))
 }
 
-fn read(place: &Path) -> io::Result<Vec<u8>> {
+fn read(file: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(place)?.take(LARGEST_POINTER + 1).read_to_end(&mut bytes)?;
+    File::open(file)?.take(LARGEST_POINTER + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-fn sha256(place: &Path) -> io::Result<[u8; 32]> {
-    let (mut file, mut digest) = (File::open(place)?, Sha256::new());
+fn sha256(file: &Path) -> io::Result<[u8; 32]> {
+    let (mut file, mut digest) = (File::open(file)?, Sha256::new());
     let mut buffer = vec![0; 1 << 16];
     loop {
         match file.read(&mut buffer)? {
@@ -273,7 +273,7 @@ mod tests {
     const HASH: &str = "4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393";
 
     #[test]
-    fn a_pointer_is_what_its_specification_says() {
+    fn a_pointer_follows_its_specification() {
         let version = "version https://git-lfs.github.com/spec/v1\n";
         let good = format!("{version}oid sha256:{HASH}\nsize 12345\n");
         let pointer = Pointer::parse(good.as_bytes()).unwrap();

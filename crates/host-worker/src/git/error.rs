@@ -10,7 +10,7 @@ use thiserror::Error;
 pub(super) enum GitError {
     #[error("@project is not a git repository (there is no @project/.git)")]
     NoRepository,
-    #[error("refused: {place} is {what}; only a repository that is wholly in one place is opened")]
+    #[error("refused: {place} is {what}; only a repository that is complete in one directory is opened")]
     Redirected { place: String, what: &'static str },
     #[error("refused: @project/.git or the workspace belongs to another user")]
     NotOwned,
@@ -24,7 +24,7 @@ pub(super) enum GitError {
         "The following paths are ignored by one of your .gitignore files:\n{0}\nNothing was added; name other paths."
     )]
     Ignored(String),
-    #[error("'{0}' is a repository of its own; adding it is not supported")]
+    #[error("'{0}' is a separate repository, and adding it is not supported; name the other paths")]
     NestedRepository(String),
     #[error("'{path}' has {bytes} bytes; at most {most} can be added")]
     TooLarge { path: String, bytes: u64, most: u64 },
@@ -52,7 +52,7 @@ pub(super) enum GitError {
     #[error("cannot commit: these files have unresolved conflicts; resolve and add them first:\n{0}")]
     Conflicts(String),
     #[error(
-        "another process moved the branch at the same time, so nothing was committed; look at it and try again"
+        "another process moved the branch at the same time, so nothing was committed; check the branch and try again"
     )]
     Moved,
     #[error(

@@ -33,14 +33,14 @@ pub(super) fn head(root: &Root, path: &[u8]) -> Option<Oid> {
     None
 }
 
-/// Returns the git directory of the repository at `place`.
-fn git_directory(root: &Root, place: &Path) -> Option<PathBuf> {
-    let dot_git = place.join(".git");
+/// Returns the git directory of the repository at `path`.
+fn git_directory(root: &Root, path: &Path) -> Option<PathBuf> {
+    let dot_git = path.join(".git");
     if directory(root, &dot_git).is_some() {
         return Some(dot_git);
     }
     let text = read(root, &dot_git)?;
-    let target = normal(&place.join(text.strip_prefix("gitdir:")?.trim()))?;
+    let target = normal(&path.join(text.strip_prefix("gitdir:")?.trim()))?;
     target.starts_with(".git/modules").then_some(target)
 }
 

@@ -22,8 +22,8 @@ impl Output {
 
     pub(super) fn push_str(&mut self, text: &str) {
         // After a first omission nothing may follow the gap.
-        let room = if self.omitted > 0 { 0 } else { self.most - self.text.len() };
-        let kept = char_boundary(text, room);
+        let space = if self.omitted > 0 { 0 } else { self.most - self.text.len() };
+        let kept = char_boundary(text, space);
         self.text.push_str(&text[..kept]);
         self.omitted += (text.len() - kept) as u64;
     }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cuts_at_a_character_and_counts_what_is_missing() {
+    fn output_is_cut_at_a_character_and_omitted_bytes_are_counted() {
         for most in 0..12 {
             let mut output = Output::new(most);
             for part in ["aä€", "b\u{10348}", "c"] {

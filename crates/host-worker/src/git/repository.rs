@@ -47,7 +47,7 @@ const KNOWN: [&str; 6] =
 /// Files that make a repository a part of another.
 const REDIRECTIONS: [&str; 2] = ["commondir", "gitdir"];
 
-/// The place of the repository.
+/// The location of the repository.
 struct Location {
     /// Directory of HEAD and index.
     own: PathBuf,
@@ -118,7 +118,7 @@ impl Location {
         }
         for place in IN_WORK_TREE.map(|name| Path::new(WORKSPACE).join(name)) {
             match kind(&place) {
-                // git ignores a directory in such a place of the work tree.
+                // git ignores a directory at such a path of the work tree.
                 Some(kind) if !kind.is_file() && !kind.is_dir() => {
                     return Err(self.refuse(&place, special(kind)));
                 }

@@ -103,12 +103,12 @@ pub(super) fn judge(change: &Judged<'_>, since: Since) -> Judgement {
         (Kind::Deleted, _) | (_, FileKind::Symlink) => None,
         (_, FileKind::File) => match change.changes.open_file(name) {
             Ok(_) => None,
-            Err(_) => Some("its mode keeps its own owner from reading it"),
+            Err(_) => Some("its mode does not allow its owner to read it"),
         },
         (_, FileKind::Directory) => match change.changes.open_dir(name) {
             Ok(_) if change.path.len() >= MAX_DEPTH => Some("it is nested more than 128 levels deep"),
             Ok(_) => None,
-            Err(_) => Some("its mode keeps its own owner from listing it"),
+            Err(_) => Some("its mode does not allow its owner to list it"),
         },
         (_, FileKind::Fifo) => Some("it is a FIFO, which cannot be applied"),
         (_, FileKind::Socket) => Some("it is a socket, which cannot be applied"),

@@ -51,8 +51,7 @@ pub(crate) enum LayerFailure {
     #[error("nothing was applied: {0}")]
     Refused(String),
     #[error(
-        "{applied} changes were applied, then this failed: {error}; the others are kept: fix the cause and \
-         accept again"
+        "{applied} changes were applied, then this failed: {error}; the other changes are still there: fix the cause and accept again"
     )]
     Interrupted { applied: u64, error: OpenError },
 }

@@ -10,24 +10,25 @@ use landlock::{
 
 use super::SetupError;
 use host_launch::Landlock;
-use host_launch::args::Place;
+use host_launch::args::JailMount;
 
 const ABI_WANTED: ABI = ABI::V6;
 /// The lowest version that suffices as the only barrier: it covers moves between directories and truncation.
 const ABI_NEEDED: ABI = ABI::V3;
 
-/// Restricts this process to `places` and to their `writable` parts, which are mounted in the root by now.
-pub(super) fn restrict(places: &[Place], writable: &[String]) -> Result<Landlock, SetupError> {
+/// Restricts this process to `jail_mounts` and to their `writable` parts, which are mounted in the root by now.
+pub(super) fn restrict(jail_mounts: &[JailMount], writable: &[String]) -> Result<Landlock, SetupError> {
     let open = |(path, writes): (String, bool)| Ok((PathFd::new(path)?, writes));
-    let places = places.iter().map(|place| (format!("/{}", place.name()), place.is_writable()));
+    let jail_mounts =
+        jail_mounts.iter().map(|jail_mount| (format!("/{}", jail_mount.name()), jail_mount.is_writable()));
     let parts = writable.iter().map(|part| (format!("/{part}"), true));
-    let opened: Result<Vec<_>, Fault> = places.chain(parts).map(open).collect();
+    let opened: Result<Vec<_>, Fault> = jail_mounts.chain(parts).map(open).collect();
     opened.and_then(|opened| apply(opened, CompatLevel::BestEffort)).map_err(fault)
 }
 
 /// Restricts this process by Landlock as the only barrier. Returns an error if the kernel's Landlock is too old.
-pub(super) fn restrict_alone(places: &[(Place, OwnedFd)]) -> Result<Landlock, SetupError> {
-    let opened = places.iter().map(|(place, directory)| (directory, place.is_writable()));
+pub(super) fn restrict_alone(jail_mounts: &[(JailMount, OwnedFd)]) -> Result<Landlock, SetupError> {
+    let opened = jail_mounts.iter().map(|(jail_mount, directory)| (directory, jail_mount.is_writable()));
     apply(opened, CompatLevel::HardRequirement).map_err(fault)
 }
 
@@ -38,7 +39,7 @@ fn fault(error: Fault) -> SetupError {
 }
 
 fn apply(
-    places: impl IntoIterator<Item = (impl AsFd, bool)>,
+    jail_mounts: impl IntoIterator<Item = (impl AsFd, bool)>,
     needed: CompatLevel,
 ) -> Result<Landlock, Fault> {
     let everything = AccessFs::from_all(ABI_WANTED);
@@ -52,7 +53,7 @@ fn apply(
         .handle_access(AccessNet::from_all(ABI_WANTED))?
         .scope(Scope::from_all(ABI_WANTED))?
         .create()?;
-    for (directory, writes) in places {
+    for (directory, writes) in jail_mounts {
         rules = rules.add_rule(PathBeneath::new(directory, if writes { write } else { read }))?;
     }
     Ok(match rules.restrict_self()?.ruleset {

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 
 use crate::sys;
-use host_launch::args::Place;
+use host_launch::args::JailMount;
 
 /// Files that locate or configure the repository.
 const FIXED: [&str; 3] = ["commondir", "gitdir", "config.worktree"];
@@ -26,7 +26,7 @@ const FIXED: [&str; 3] = ["commondir", "gitdir", "config.worktree"];
 pub(super) fn mount_parts(root: &OwnedFd, work_tree: &str) -> Result<Vec<String>, std::io::Error> {
     // In addition to the attributes that the repository's mount has already.
     let read_only = libc::MOUNT_ATTR_RDONLY;
-    let repository = Place::Repository.name();
+    let repository = JailMount::Repository.name();
     let top = open(root, repository, OFlags::DIRECTORY)?;
     let own = format!("worktrees/{work_tree}");
     let mut writable = Vec::new();

@@ -59,7 +59,7 @@ fn step<E: Into<io::Error>>(name: &'static str) -> impl FnOnce(E) -> SetupError 
     move |source| SetupError::new(name, source)
 }
 
-/// Enters the jail. `handles` are the directories of `args.places`, in their order.
+/// Enters the jail. `handles` are the directories of `args.jail_mounts`, in their order.
 pub(crate) fn enter(args: &Args, handles: &[OwnedFd]) -> Result<Report, SetupError> {
     if args.accepts == Some(WeakerForm::LandlockOnly) && weaker::is_needed(args, handles)? {
         return weaker::enter(args, handles);
@@ -71,10 +71,10 @@ pub(crate) fn enter(args: &Args, handles: &[OwnedFd]) -> Result<Report, SetupErr
         Task::Serve { work_tree } => work_tree.as_str(),
         _ => "",
     };
-    let writable = mounts::pivot(&args.places, trees, work_tree)?;
+    let writable = mounts::pivot(&args.jail_mounts, trees, work_tree)?;
     limits::restrict_host_worker(&args.task)?;
     privileges::drop_all(args.uid, args.gid, namespaces)?;
-    let landlock = landlock::restrict(&args.places, &writable)?;
+    let landlock = landlock::restrict(&args.jail_mounts, &writable)?;
     for filter in &filters {
         filter.install().map_err(step("installing the seccomp filter"))?;
     }

@@ -12,40 +12,40 @@ use rustix::process::{chdir, fchdir, pivot_root};
 
 use super::{SetupError, linked, step};
 use crate::sys;
-use host_launch::args::Place;
+use host_launch::args::JailMount;
 
 const HARMLESS: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOEXEC;
 
-/// Makes `trees` (of `places`, in order) the whole file tree.
+/// Makes `trees` (of `jail_mounts`, in order) the whole file tree.
 ///
 /// If the workspace is the linked work tree `work_tree`, returns the writable parts of its repository.
 pub(super) fn pivot(
-    places: &[Place],
+    jail_mounts: &[JailMount],
     trees: Vec<OwnedFd>,
     work_tree: &str,
 ) -> Result<Vec<String>, SetupError> {
     // Mounts of this namespace must not reach the one it was copied from, nor the other way round.
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(step("making mounts private"))?;
-    for (place, tree) in places.iter().zip(&trees) {
+    for (jail_mount, tree) in jail_mounts.iter().zip(&trees) {
         // A repository becomes read-only once its writable parts are mounted.
-        let is_writable = place.is_writable() || *place == Place::Repository;
+        let is_writable = jail_mount.is_writable() || *jail_mount == JailMount::Repository;
         let read_only = if is_writable { 0 } else { libc::MOUNT_ATTR_RDONLY };
-        let no_links = if follows_links(*place) { 0 } else { libc::MOUNT_ATTR_NOSYMFOLLOW };
+        let no_links = if follows_links(*jail_mount) { 0 } else { libc::MOUNT_ATTR_NOSYMFOLLOW };
         sys::restrict_mount(tree.as_fd(), HARMLESS | read_only | no_links)
             .map_err(step("restricting a mount (needs Linux 5.14)"))?;
     }
     let root = empty_root().map_err(step("making an empty root"))?;
-    for place in places {
-        mkdirat(&root, place.name(), Mode::RWXU | Mode::from_raw_mode(0o055))
+    for jail_mount in jail_mounts {
+        mkdirat(&root, jail_mount.name(), Mode::RWXU | Mode::from_raw_mode(0o055))
             .map_err(step("making a mount point"))?;
     }
     enter(&root).map_err(step("pivot_root"))?;
     let mut writable = Vec::new();
-    for (place, tree) in places.iter().zip(trees) {
-        move_mount(tree, "", &root, place.name(), MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+    for (jail_mount, tree) in jail_mounts.iter().zip(trees) {
+        move_mount(tree, "", &root, jail_mount.name(), MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
             .map_err(step("attaching a mount"))?;
-        if *place == Place::Repository {
+        if *jail_mount == JailMount::Repository {
             writable =
                 linked::mount_parts(&root, work_tree).map_err(step("mounting parts of a repository"))?;
         }
@@ -56,12 +56,12 @@ pub(super) fn pivot(
     Ok(writable)
 }
 
-/// Returns true if the kernel may follow links in this place.
+/// Returns true if the kernel may follow links in this mount.
 ///
 /// An agent can write links, which libgit2 above all must not follow by accident. Code that follows one on purpose does so itself,
 /// one name at a time (`jail::follow`). A source to clone belongs to the operator.
-fn follows_links(place: Place) -> bool {
-    place == Place::Source
+fn follows_links(jail_mount: JailMount) -> bool {
+    jail_mount == JailMount::Source
 }
 
 fn empty_root() -> Result<OwnedFd, Errno> {

@@ -14,7 +14,7 @@ use rustix::process::{getegid, geteuid};
 
 use super::{SetupError, landlock, limits, mounts, namespaces, privileges, seccomp, step};
 use crate::{location, sys};
-use host_launch::args::{Args, Place, Task};
+use host_launch::args::{Args, JailMount, Task};
 use host_launch::{Namespaces, Report};
 
 /// Returns true if the weaker jail is needed. Tries the whole jail in a process that ends with the trial, since half a set-up
@@ -23,7 +23,7 @@ pub(super) fn is_needed(args: &Args, handles: &[OwnedFd]) -> Result<bool, SetupE
     match sys::fork().map_err(step("trying the jail"))? {
         sys::Fork::Child => {
             let tried = namespaces::enter(args, handles)
-                .and_then(|(_, trees)| mounts::pivot(&args.places, trees, ""));
+                .and_then(|(_, trees)| mounts::pivot(&args.jail_mounts, trees, ""));
             sys::exit_now(i32::from(tried.is_err()))
         }
         sys::Fork::Parent(trial) => {
@@ -46,13 +46,13 @@ pub(super) fn enter(args: &Args, handles: &[OwnedFd]) -> Result<Report, SetupErr
     }
     // Compiled first: a filter that cannot be built must not fail half-way.
     let filters = seccomp::filters()?;
-    let paths: Vec<_> = args.places.iter().copied().zip(namespaces::paths(handles)?).collect();
-    let trees: Vec<(Place, _)> = paths
+    let paths: Vec<_> = args.jail_mounts.iter().copied().zip(namespaces::paths(handles)?).collect();
+    let trees: Vec<(JailMount, _)> = paths
         .iter()
         .zip(handles)
         // Only git needs it, which is refused here.
-        .filter(|((place, _), _)| *place != Place::Repository)
-        .map(|((place, path), handle)| Ok((*place, namespaces::open_again(handle, path)?)))
+        .filter(|((jail_mount, _), _)| *jail_mount != JailMount::Repository)
+        .map(|((jail_mount, path), handle)| Ok((*jail_mount, namespaces::open_again(handle, path)?)))
         .collect::<Result<_, Errno>>()
         .map_err(step("opening the directories"))?;
     limits::restrict_host_worker(&args.task)?;

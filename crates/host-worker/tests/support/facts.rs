@@ -1,5 +1,5 @@
-//! What answers about a repository say, whoever words them: each fact is a path, as it is shown, and what is said of it.
-//! A rename counts as a file that is gone and one that is new, since which of two files was renamed is a guess.
+//! Facts of answers about a repository, whoever words them: each fact is a path, as it is shown, and its state. A rename counts
+//! as a deleted file and a new one, since it is a guess which of two files was renamed.
 
 use std::collections::BTreeSet;
 

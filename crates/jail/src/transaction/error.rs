@@ -56,10 +56,10 @@ impl CommitError {
 impl fmt::Display for LeftState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Theirs => "was changed by someone else meanwhile, and stays so",
-            Self::New => "has the new content: the old one was removed by someone else meanwhile",
-            Self::Gone => "is gone: it was removed by someone else meanwhile",
-            Self::Unknown => "could not be looked at again, and may have the new content",
+            Self::Theirs => "was changed by another process meanwhile, and was left as it is",
+            Self::New => "has the new content, because another process removed the old one meanwhile",
+            Self::Gone => "no longer exists, because another process removed it meanwhile",
+            Self::Unknown => "could not be examined again, and may have the new content",
         })
     }
 }
@@ -72,11 +72,11 @@ impl fmt::Display for Left {
 
 fn after(left: &[Left], undone: bool) -> String {
     match (undone, left) {
-        (false, _) => "; all files of it were changed, but a loss of power may undo that".to_owned(),
+        (false, _) => "; all of its files were changed, but a loss of power may undo that".to_owned(),
         (true, []) => "; no file was changed".to_owned(),
         (true, left) => {
             let left: Vec<String> = left.iter().map(ToString::to_string).collect();
-            format!("; all files are as they were, but for these: {}", left.join("; "))
+            format!("; all files are unchanged, except these: {}", left.join("; "))
         }
     }
 }

@@ -130,7 +130,7 @@ fn refused() {
 }
 
 #[test]
-fn refusals_read_well() {
+fn refusals_are_readable() {
     let message = |text: &str| SandboxPath::parse(text).unwrap_err().to_string();
     assert_eq!(message("@foo/x"), "@foo/x: unknown mount; paths begin with @project, @pkg or @state");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What a writer that was killed leaves, and that nothing else is taken for it.
+//! Tests that the sweep removes the leftovers of a killed writer and nothing else.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -72,7 +72,7 @@ fn p1_no_number_of_notes_or_journals_hides_another() {
 }
 
 #[test]
-fn a_note_in_a_file_is_read_as_well() {
+fn a_note_in_a_file_is_also_read() {
     let (scene, private) = Scene::new().private(1);
     fs::create_dir(private.join("temporaries")).unwrap();
     fs::write(scene.inside.join(temporary()), "").unwrap();

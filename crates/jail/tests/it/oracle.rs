@@ -1,4 +1,4 @@
-//! The crate against two that know better: the standard library on what a path says, and the kernel on where links lead.
+//! Compares the crate with the standard library on paths, and with the kernel on links.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};

@@ -79,7 +79,7 @@ fn links_are_those_of_a_whole_root_and_lead_into_no_mount() {
 
 /// The places of this host stand for those of a container.
 #[test]
-fn another_name_of_a_mount_is_told_by_the_mount() {
+fn another_name_of_a_mount_is_recognised_by_the_mount() {
     let shm = tempfile::tempdir_in("/dev/shm").unwrap();
     fs::write(shm.path().join("file"), "here").unwrap();
     let name = shm.path().join("file").display().to_string();

@@ -175,7 +175,7 @@ fn absent_mounts_are_refused() {
 }
 
 #[test]
-fn directories_list_what_is_there() {
+fn directories_list_their_entries() {
     let scene = Scene::new();
     fs::create_dir(scene.inside.join("d")).unwrap();
     fs::write(scene.inside.join("d/f"), "x").unwrap();
@@ -216,7 +216,7 @@ fn the_root_stays_the_directory_that_was_opened() {
 }
 
 #[test]
-fn a_message_names_the_place_without_acting_on_a_terminal() {
+fn a_message_names_the_path_without_control_characters() {
     let scene = Scene::new();
     let place = path("no\nsuch\u{1b}[2J/file");
     let error = scene.jail.readable(&place).unwrap().open_file().unwrap_err();

@@ -1,4 +1,4 @@
-//! Removing beneath a root: what may go, and what changed before it went.
+//! Tests removal beneath a root: which files may be removed, and files that change before.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -31,7 +31,7 @@ fn files_and_empty_directories_go() {
 }
 
 #[test]
-fn refused_removals_say_why() {
+fn refused_removals_have_a_reason() {
     let scene = Scene::new();
     fs::create_dir(scene.inside.join("d")).unwrap();
     fs::write(scene.inside.join("d/file"), "").unwrap();

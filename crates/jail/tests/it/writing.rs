@@ -1,4 +1,4 @@
-//! Writing beneath a root: wholeness, what is replaced, and what is refused.
+//! Tests writing beneath a root: wholeness, replaced files, and refusals.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};

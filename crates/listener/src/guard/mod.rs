@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use admission::{Owner, Purpose, Share, ShareLimits, Shares};
-use calls::{Attempt, Escalations};
+use audit_service::{Attempt, Escalations};
 use futures_util::future::{BoxFuture, Either, Ready, ready};
 use identity::{Access, Credential, Principal, Role, Roles};
 use oidc::{Holder, Issuers, Refused};
@@ -246,7 +246,7 @@ impl Gate {
                 Reason::PermissionDenied,
                 "unknown token: a run's token ends with its run; every token is shown once, when it is created",
             );
-            if self.runs.is_former_token(token) {
+            if self.runs.is_retired_token(token) {
                 return Err(refusal);
             }
             return Err(self.refuse(&caller, Attempt::BadToken, path, refusal));

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_end_may_come_with_time_or_while_nothing_is_said() {
+    async fn the_end_may_come_by_time_or_while_the_stream_is_idle() {
         let later = Some(End::after(Duration::from_secs(5)));
         assert_eq!(read(answer(3, false), later).await, (3, Some("7".to_owned())));
         let token = CancellationToken::new();

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::codegen::http::request::Parts;
 use tonic::codegen::http::{HeaderMap, Method, Request, Response, StatusCode};
 
-use super::door::{Refused, plain};
+use super::access::{Refused, plain};
 use super::held::{Held, ResponseBody};
 use super::sessions::{Busy, Sessions};
 use super::settings::{LARGEST_BODY, Settings};
@@ -39,7 +39,7 @@ pub(super) struct Endpoint {
     sessions: Arc<LocalSessionManager>,
     most_sessions: usize,
     uses: Sessions,
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     /// Held while a session may be created, so that there is never one too many.
     making: Mutex<()>,
     used: parking_lot::Mutex<Instant>,
@@ -68,7 +68,7 @@ impl Endpoint {
             sessions,
             most_sessions: settings.sessions_per_run,
             uses: Sessions::default(),
-            places: Arc::new(Semaphore::new(REQUESTS)),
+            slots: Arc::new(Semaphore::new(REQUESTS)),
             making: Mutex::default(),
             used: parking_lot::Mutex::new(Instant::now()),
             ends,
@@ -81,15 +81,15 @@ impl Endpoint {
 
     /// Returns a slot for a request with the run's token, before its body is read. `None`: too many are under way.
     pub(super) fn enter(&self) -> Option<OwnedSemaphorePermit> {
-        let place = self.places.clone().try_acquire_owned().ok()?;
+        let slot = self.slots.clone().try_acquire_owned().ok()?;
         *self.used.lock() = Instant::now();
-        Some(place)
+        Some(slot)
     }
 
     /// Answers a request that has a slot. Its token may have been replaced while the body came.
     pub(super) async fn answer(
         &self,
-        place: OwnedSemaphorePermit,
+        slot: OwnedSemaphorePermit,
         head: Parts,
         body: Bytes,
     ) -> Response<Held> {
@@ -97,7 +97,7 @@ impl Endpoint {
             return Response::from(Refused::bad_token()).map(|body| Held::new(body, None));
         }
         let (response, busy) = self.answer_in_place(head, body).await;
-        response.map(|body| Held::new(body, Some((place, busy))))
+        response.map(|body| Held::new(body, Some((slot, busy))))
     }
 
     /// Returns the answer, and a guard that keeps its session in use until the answer has been sent.
@@ -116,7 +116,7 @@ impl Endpoint {
         }
         let _making = self.making.lock().await;
         if !self.makes_room().await {
-            let message = "this run has as many MCP sessions as it may have, and all of them are in use: end one with DELETE";
+            let message = "this run has its maximum of MCP sessions, and all are in use: end one with DELETE";
             return (plain(StatusCode::SERVICE_UNAVAILABLE, message), None);
         }
         let response = self.service.handle(request).await;
@@ -144,7 +144,7 @@ impl Endpoint {
             if let Some(id) = living.iter().find(|id| ***id == *idle)
                 && let Err(error) = self.sessions.close_session(id).await
             {
-                tracing::debug!(%error, "an MCP session did not end as it should");
+                tracing::debug!(%error, "an MCP session did not end in order");
             }
         }
     }
@@ -168,7 +168,7 @@ impl Endpoint {
     pub(super) async fn is_idle(&self, long: Duration) -> bool {
         let used = *self.used.lock();
         used.elapsed() > long
-            && self.places.available_permits() == REQUESTS
+            && self.slots.available_permits() == REQUESTS
             && self.sessions.sessions.read().await.is_empty()
     }
 }
@@ -200,7 +200,7 @@ mod tests {
     use super::says_initialize;
 
     #[test]
-    fn only_a_message_that_says_initialize_makes_a_session() {
+    fn only_initialize_creates_a_session() {
         assert!(says_initialize(br#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"x":[1]}}"#));
         assert!(says_initialize(br#"{"method":"\u0069nitialize"}"#));
         for other in [

@@ -14,17 +14,17 @@ use super::sessions::Busy;
 pub(super) type ResponseBody = BoxBody<Bytes, Infallible>;
 
 /// A slot of the run, and the use of a session.
-type Kept = (OwnedSemaphorePermit, Option<Busy>);
+type Guards = (OwnedSemaphorePermit, Option<Busy>);
 
 /// A body with the guards that it holds.
 pub(super) struct Held {
     body: ResponseBody,
-    _kept: Option<Kept>,
+    _guards: Option<Guards>,
 }
 
 impl Held {
-    pub(super) fn new(body: ResponseBody, kept: Option<Kept>) -> Self {
-        Self { body, _kept: kept }
+    pub(super) fn new(body: ResponseBody, guards: Option<Guards>) -> Self {
+        Self { body, _guards: guards }
     }
 }
 

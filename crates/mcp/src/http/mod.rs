@@ -1,7 +1,7 @@
 //! Serves MCP over streamable HTTP.
 //!
 //! ```text
-//!  connection ─► head (timed) ─► Host ─► token ─► place of the run ─► body (bounded, timed) ─► the run's own endpoint ─► Bridge
+//!  connection ─► head (timed) ─► Host ─► token ─► slot of the run ─► body (bounded, timed) ─► the run's own endpoint ─► Bridge
 //! ```
 //!
 //! Connections are counted by address, and by the token that they send. If there is no other space, a connection without a valid
@@ -17,7 +17,7 @@
 //!
 //! This speaks plain HTTP/1.1: for this host, or behind a proxy that does TLS.
 
-mod door;
+mod access;
 mod endpoint;
 mod held;
 mod host;
@@ -26,6 +26,6 @@ mod serve;
 mod sessions;
 mod settings;
 
-pub use door::Door;
+pub use access::{Access, Opened};
 pub use serve::serve;
 pub use settings::Settings;

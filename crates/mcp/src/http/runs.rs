@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::door::Door;
+use super::access::Access;
 use super::endpoint::Endpoint;
 use super::settings::Settings;
 use crate::token::RunToken;
@@ -19,16 +19,16 @@ const PACE: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(600);
 
 /// An endpoint for each run whose token has been sent: at most as many as there are living runs with a token.
-pub(super) struct Runs<D> {
-    door: Arc<D>,
+pub(super) struct Runs {
+    access: Arc<Access>,
     settings: Settings,
     stop: CancellationToken,
     by_run: Mutex<HashMap<String, Arc<Endpoint>>>,
 }
 
-impl<D: Door> Runs<D> {
-    pub(super) fn new(door: Arc<D>, settings: Settings, stop: CancellationToken) -> Self {
-        Self { door, settings, stop, by_run: Mutex::default() }
+impl Runs {
+    pub(super) fn new(access: Arc<Access>, settings: Settings, stop: CancellationToken) -> Self {
+        Self { access, settings, stop, by_run: Mutex::default() }
     }
 
     /// Returns the endpoint of this token's run, which ends with the token. `None` if the token is no longer valid.
@@ -37,13 +37,13 @@ impl<D: Door> Runs<D> {
         if let Some(endpoint) = by_run.get(token.run()).filter(|endpoint| *endpoint.token() == token) {
             return Some(endpoint.clone());
         }
-        // The door was asked before: an old token must not end the endpoint of the one that replaced it since.
-        self.door.opens(&token)?;
-        let (run, replaced) = (token.run().to_owned(), self.door.replaced(&token));
-        let endpoint = Arc::new(Endpoint::new(self.door.api(), token, &self.settings, &self.stop));
+        // Checked again: an old token must not end the endpoint of the one that replaced it since.
+        let replaced = (self.access.opens)(&token)?.replaced;
+        let run = token.run().to_owned();
+        let endpoint = Arc::new(Endpoint::new(self.access.api.clone(), token, &self.settings, &self.stop));
         endpoint.end_after(replaced);
-        if let Some(former) = by_run.insert(run, endpoint.clone()) {
-            former.end();
+        if let Some(old) = by_run.insert(run, endpoint.clone()) {
+            old.end();
         }
         Some(endpoint)
     }
@@ -59,7 +59,7 @@ impl<D: Door> Runs<D> {
             }
             let all: Vec<Arc<Endpoint>> = self.by_run.lock().values().cloned().collect();
             for endpoint in all {
-                let ended = self.door.opens(endpoint.token()).is_none();
+                let ended = (self.access.opens)(endpoint.token()).is_none();
                 if ended {
                     endpoint.end();
                 }

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use admission::{Addresses, ConnectionLimits, CurrentShare, Owner, Place, Purpose, ShareLimits, Shares};
+use admission::{Addresses, ConnectionLimits, CurrentShare, Owner, Purpose, ShareLimits, Shares, Slot};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use tonic::codegen::http::header::{AUTHORIZATION, CONNECTION, HeaderValue};
 use tonic::codegen::http::{Request, Response, StatusCode};
 
-use super::door::{Door, Refused, admit, plain};
+use super::access::{Access, Refused, admit, plain};
 use super::held::{Held, ResponseBody};
 use super::host::Hosts;
 use super::runs::Runs;
@@ -38,16 +38,12 @@ const AGAIN: Duration = Duration::from_millis(100);
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Serves until the stop.
-pub async fn serve<D: Door>(
-    listener: TcpListener,
-    door: Arc<D>,
-    settings: Settings,
-    stop: CancellationToken,
-) {
+pub async fn serve(listener: TcpListener, access: Access, settings: Settings, stop: CancellationToken) {
+    let access = Arc::new(access);
     let addresses = Addresses::new(connection_limits(settings.connections));
     let shares = Shares::new(share_limits(settings.connections));
     let hosts = Arc::new(Hosts::new(&settings.hosts));
-    let runs = Arc::new(Runs::new(door.clone(), settings, stop.clone()));
+    let runs = Arc::new(Runs::new(access.clone(), settings, stop.clone()));
     let tasks = TaskTracker::new();
     let sweeper = runs.clone();
     tasks.spawn(async move { sweeper.sweep().await });
@@ -57,14 +53,14 @@ pub async fn serve<D: Door>(
             () = stop.cancelled() => break,
             accepted = accept(&listener, &addresses) => accepted,
         };
-        let Some((stream, place)) = accepted else {
+        let Some((stream, slot)) = accepted else {
             // Other work goes first: a flood is rejected with the processor time that is left.
             yield_now().await;
             continue;
         };
-        let client = Client { place, share: CurrentShare::none_of(shares.clone()) };
-        let (hosts, door, runs) = (hosts.clone(), door.clone(), runs.clone());
-        let front = Front { hosts, door, runs, client };
+        let client = Client { slot, share: CurrentShare::none_of(shares.clone()) };
+        let (hosts, access, runs) = (hosts.clone(), access.clone(), runs.clone());
+        let front = Front { hosts, access, runs, client };
         tasks.spawn(converse(stream, front, stop.clone()));
     }
     tasks.close();
@@ -88,11 +84,11 @@ fn most_of_address(connections: usize) -> usize {
 }
 
 /// Returns the next connection, if there is space for it.
-async fn accept(listener: &TcpListener, addresses: &Addresses) -> Option<(TcpStream, Place)> {
+async fn accept(listener: &TcpListener, addresses: &Addresses) -> Option<(TcpStream, Slot)> {
     match listener.accept().await {
         Ok((stream, address)) => {
-            let place = addresses.enter(address.ip().to_canonical(), Instant::now())?;
-            Some((stream, place))
+            let slot = addresses.enter(address.ip().to_canonical(), Instant::now())?;
+            Some((stream, slot))
         }
         Err(error) => {
             // Probably out of descriptors: another attempt would fail at once.
@@ -104,9 +100,9 @@ async fn accept(listener: &TcpListener, addresses: &Addresses) -> Option<(TcpStr
 }
 
 /// Answers one connection, until it ends, another replaces it, or the server stops.
-async fn converse<D: Door>(stream: TcpStream, front: Front<D>, stop: CancellationToken) {
+async fn converse(stream: TcpStream, front: Front, stop: CancellationToken) {
     let _ = stream.set_nodelay(true);
-    let (front, evicted) = (&front, front.client.place.evicted());
+    let (front, evicted) = (&front, front.client.slot.evicted());
     let service = service_fn(|request| async move { Ok::<_, Infallible>(front.respond(request).await) });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -123,16 +119,16 @@ async fn converse<D: Door>(stream: TcpStream, front: Front<D>, stop: Cancellatio
 }
 
 /// Answers the requests of one connection.
-struct Front<D> {
+struct Front {
     hosts: Arc<Hosts>,
-    door: Arc<D>,
-    runs: Arc<Runs<D>>,
+    access: Arc<Access>,
+    runs: Arc<Runs>,
     client: Client,
 }
 
 /// The client of one connection.
 struct Client {
-    place: Place,
+    slot: Slot,
     share: CurrentShare,
 }
 
@@ -141,13 +137,13 @@ impl Client {
     fn belongs_to(&self, owners: Vec<Owner>) -> bool {
         let belongs = self.share.belongs_to(owners, Purpose::Other).is_ok();
         if belongs {
-            self.place.prove();
+            self.slot.prove();
         }
         belongs
     }
 }
 
-impl<D: Door> Front<D> {
+impl Front {
     async fn respond(&self, request: Request<Incoming>) -> Response<Held> {
         let free = |response: Response<ResponseBody>| response.map(|body| Held::new(body, None));
         if let Err((status, message)) = self.hosts.check(request.uri(), request.headers()) {
@@ -156,7 +152,7 @@ impl<D: Door> Front<D> {
         if request.uri().path() != PATH {
             return free(plain(StatusCode::NOT_FOUND, "MCP is at /mcp"));
         }
-        let (token, owners) = match admit(&*self.door, request.headers()) {
+        let (token, owners) = match admit(&self.access, request.headers()) {
             Ok(admitted) => admitted,
             Err(refused) => return free(refused.into()),
         };
@@ -165,7 +161,7 @@ impl<D: Door> Front<D> {
             return free(closing(plain(StatusCode::TOO_MANY_REQUESTS, message)));
         }
         let Some(endpoint) = self.runs.of(token) else { return free(Refused::bad_token().into()) };
-        let Some(place) = endpoint.enter() else {
+        let Some(slot) = endpoint.enter() else {
             let message = "this run has too many requests at the same time: wait for one to end";
             return free(closing(plain(StatusCode::TOO_MANY_REQUESTS, message)));
         };
@@ -173,7 +169,7 @@ impl<D: Door> Front<D> {
         // The endpoint does not need it.
         head.headers.remove(AUTHORIZATION);
         match timeout(BODY, Limited::new(body, LARGEST_BODY).collect()).await {
-            Ok(Ok(body)) => endpoint.answer(place, head, body.to_bytes()).await,
+            Ok(Ok(body)) => endpoint.answer(slot, head, body.to_bytes()).await,
             Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
                 free(plain(StatusCode::PAYLOAD_TOO_LARGE, "the message is larger than 4 MiB"))
             }

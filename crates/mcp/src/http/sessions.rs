@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_session_that_was_idle_longest_goes_and_no_busy_one() {
+    async fn the_session_that_was_idle_longest_is_evicted_and_no_busy_one() {
         let sessions = Sessions::default();
         let living: Vec<Arc<str>> = ["a", "b", "c"].map(Arc::from).into();
         let tick = || tokio::time::advance(Duration::from_secs(1));

@@ -100,10 +100,7 @@ impl Process {
         };
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         if tag.len() > MAX_TAG || !tag.bytes().all(plain) {
-            return Err(Malformed::new(
-                "process.tag",
-                "is more than 64 characters, or has others than [A-Za-z0-9._-]",
-            ));
+            return Err(Malformed::new("process.tag", "must be at most 64 characters of [A-Za-z0-9._-]"));
         }
         let timeout = timeout_ms.map(Duration::from_millis);
         if timeout.is_some_and(|timeout| timeout.is_zero() || timeout > LONGEST) {

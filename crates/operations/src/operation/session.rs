@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thing_is_given_or_none() {
+    fn at_most_one_input_is_given() {
         let given = |request: SessionRequest| {
             Session::parse(request, CommandLimits::USUAL).map(|session| session.input)
         };

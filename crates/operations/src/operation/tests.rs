@@ -60,7 +60,7 @@ fn an_empty_request_gets_the_documented_defaults() {
 }
 
 #[test]
-fn a_refused_path_says_which_rule_it_broke() {
+fn a_refused_path_names_the_broken_rule() {
     for (path, rule) in
         [("/etc/passwd", "absolute_path"), ("@project/../x", "parent_segment"), ("@x/y", "unknown_mount")]
     {
@@ -206,7 +206,7 @@ fn the_slashed_pattern_is_a_regular_expression() {
 }
 
 #[test]
-fn defaults_are_those_of_the_documentation() {
+fn defaults_equal_the_documentation() {
     let found = grep("x");
     assert_eq!((found.before, found.after, found.max_matches), (1, 1, 50));
     assert_eq!(found.path, path("@project"));

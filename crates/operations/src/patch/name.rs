@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn git_lines_are_taken_apart_where_that_is_certain() {
+    fn git_lines_are_split_only_if_unambiguous() {
         let pair = |old: &str, new: &str| Some((old.to_owned(), new.to_owned()));
         assert_eq!(of_git_line("a/x b/x"), pair("a/x", "b/x"));
         assert_eq!(of_git_line("x x"), pair("x", "x"));

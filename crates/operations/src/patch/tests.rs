@@ -236,7 +236,7 @@ fn an_envelope() {
 }
 
 #[test]
-fn an_envelope_that_is_wrong_says_where() {
+fn an_invalid_envelope_is_reported_with_its_line() {
     for (text, part) in [
         ("diff --git a/x b/x\n", "line 1: an envelope begins with"),
         ("*** Begin Patch\n", "line 2: `*** End Patch` is missing"),

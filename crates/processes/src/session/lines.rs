@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_one_word_and_no_line_has_a_mark_whole() {
+    fn a_command_is_one_word_and_no_line_contains_a_whole_mark() {
         let (begin, end) = (Mark::new(), Mark::new());
         assert_ne!(begin, end);
         let line = String::from_utf8(command(&begin, &end, "echo 'it''s'\nls")).unwrap();

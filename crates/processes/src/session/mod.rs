@@ -42,7 +42,7 @@ struct State {
 }
 
 impl Session {
-    /// Returns the session of a new shell, or of a former daemon's. The shell's answers show what runs in it.
+    /// Returns the session of a new shell, or of an earlier daemon's. The shell's answers show what runs in it.
     pub(crate) fn new(at: u64) -> Self {
         let state = State { scan: Scan::new(Mark::new(), at), unanswered: 0, is_open: true, oom_kills: None };
         Self {

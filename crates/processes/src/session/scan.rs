@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn output_is_what_is_between_the_marks_however_it_comes() {
+    fn output_is_the_text_between_the_marks_however_it_is_split() {
         let whole = |begin: &Mark, end: &Mark| {
             let forged = mark(&Mark::new(), "0");
             [
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_of_which_nothing_is_known_is_asked() {
+    fn a_shell_in_an_unknown_state_is_asked_for_its_mark() {
         let end = Mark::new();
         let mut scan = Scan::new(end.clone(), AT);
         scan.feed(b"before");

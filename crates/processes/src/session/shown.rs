@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_comes_with_its_last_byte() {
+    fn a_character_is_shown_with_its_last_byte() {
         let euro = "€".as_bytes();
         let mut shown = Shown::new(100);
         shown.push(b"a", 50);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_match_is_found_after_a_flood_and_none_across_what_is_left_out() {
+    fn a_match_is_found_after_a_flood_and_not_across_omitted_output() {
         let expect = Expect::compile("f", &["ab".to_owned()]).unwrap();
         let mut shown = Shown::new(4);
         shown.push(b"xxxxa", 0);

@@ -5,12 +5,12 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::record::{Record, Workspace};
 use containers::{Amount, Commands, Group, Measured};
+use disk_quotas::Found;
 use identity::RunId;
-use store::run::{Record, Workspace};
 
 use super::DiskWatch;
-use crate::quota::Found;
 use crate::root_layer;
 use crate::run::Run;
 

@@ -1,7 +1,7 @@
 //! The task that watches the state disk: its free space, and the space of each run when there is a reason to measure.
 //!
 //! ```text
-//!  free room, every 40 ms while a measured run has a command, every 10 while the disk falls
+//!  free space, every 40 ms while a measured run has a command, every 10 while the disk falls
 //!     │  it fell by a part of what a run may still take          ─► the run is measured
 //!     │  by all of that and 64 MiB more                          ─► even if it was measured just now
 //!     └─ by 128 MiB more, and no measure is over                 ─► its commands are frozen until one is
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A run that the kernel counts is checked at each look, because asking is cheap. Every other run is measured in three cases: when it may
-//! be over its quota, when it is over and may have made room, and from time to time. A measure takes time for each file of the run, and the
+//! be over its quota, when it is over and may have freed space, and from time to time. A measure takes time for each file of the run, and the
 //! quota bounds their number. A run is measured again only after many times that duration, unless it may be over by then. Measures run
 //! beside the looks, and a look never waits for a measure.
 //!
@@ -26,13 +26,13 @@ use std::time::{Duration, Instant};
 use audit::{Event, Kind};
 use audit_service::AuditLog;
 use containers::Amount;
+use disk_quotas::{Found, Free, Level, Quotas, Verdict};
 use identity::RunId;
 use refusal::chain;
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::quota::{Found, Free, Level, Quotas, Verdict};
 use crate::registry::Runs;
 use crate::run::Run;
 use still::Still;
@@ -55,12 +55,12 @@ const UNUSED: Duration = Duration::from_secs(60);
 const SHARE: u32 = 8;
 /// Runs that are measured at the same time.
 const MEASURES: usize = 2;
-/// Losses of the disk that are a reason to measure. The room of the run decides where between the two.
+/// Losses of the disk that are a reason to measure. The free quota of the run decides where between the two.
 const LEAST_LOSS: Amount = Amount { bytes: 1 << 20, files: 256 };
 const MOST_LOSS: Amount = Amount { bytes: 32 << 20, files: 4_096 };
-/// Losses beyond the room of a run, after which it is measured, however long that takes.
+/// Losses beyond the free quota of a run, after which it is measured, however long that takes.
 const SURELY: Amount = Amount { bytes: 64 << 20, files: 8_192 };
-/// Losses beyond the room of a run, after which its commands are frozen until it is measured.
+/// Losses beyond the free quota of a run, after which its commands are frozen until it is measured.
 const STILL: Amount = Amount { bytes: 128 << 20, files: 16_384 };
 /// Loss between two looks that makes the next one come sooner.
 const A_FALL: u64 = 1 << 20;
@@ -314,7 +314,7 @@ async fn act(watch: &DiskWatch, (id, run): (RunId, &Arc<Run>), found: Found, beg
         .principal(&spec.principal)
         .agent(&spec.agent_id)
         .details(details);
-    // An audit log without room reports that itself.
+    // An audit log without space reports that itself.
     let _ = watch.audit.enqueue(event).await;
     ends_commands
 }
@@ -323,13 +323,17 @@ async fn tell_level(watch: &DiskWatch, level: Level, free: Free) {
     let state = level.as_str();
     match level {
         Level::Enough => {
-            tracing::info!(free_bytes = free.bytes, free_files = free.files, "the state disk has room again");
+            tracing::info!(
+                free_bytes = free.bytes,
+                free_files = free.files,
+                "the state disk has space again"
+            );
         }
         Level::Low | Level::Full => tracing::warn!(
             state,
             free_bytes = free.bytes,
             free_files = free.files,
-            "the state disk has little room: `coffer doctor` says which runs hold it"
+            "the state disk has little space: `coffer doctor` says which runs use it"
         ),
     }
     let details = json!({ "state": state, "free_bytes": free.bytes, "free_files": free.files });
@@ -344,7 +348,7 @@ fn lost_between(before: Free, now: Free) -> Amount {
     }
 }
 
-/// Returns true if the disk lost so much that a run with this room may soon be over its quota.
+/// Returns true if the disk lost so much that a run with this free quota may soon be over its quota.
 fn is_worth_a_look(lost: Amount, room: Amount) -> bool {
     let worth = |room: u64, least: u64, most: u64| (room / 4).clamp(least, most);
     lost.bytes >= worth(room.bytes, LEAST_LOSS.bytes, MOST_LOSS.bytes)
@@ -387,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_counts_by_how_much_room_the_run_has() {
+    fn a_loss_is_compared_with_the_free_quota_of_the_run() {
         let lost = |mib: u64, files: u64, room: u64| {
             let room = Amount { bytes: room << 20, files: 1 << 20 };
             is_worth_a_look(lost_between(free(1_000, 100_000), free(1_000 - mib, 100_000 - files)), room)
@@ -401,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn room_that_is_made_meanwhile_hides_no_loss() {
+    fn space_that_is_freed_meanwhile_hides_no_loss() {
         let mut lost = Amount::default();
         for (before, now) in [(1_000, 800), (800, 1_000), (1_000, 790)] {
             let fell = lost_between(free(before, 0), free(now, 0));

@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(run.log().join(OLDER)).unwrap(), "one\n");
     }
 
-    /// Each thing that could be in its place. What lies elsewhere stays as it is.
+    /// Each kind of file that could have its name. Other files stay as they are.
     #[test]
     fn replaced_log_is_recreated_and_other_files_stay_unwritten() {
         type Harm = fn(&Run, &Path);

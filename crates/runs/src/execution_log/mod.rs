@@ -205,7 +205,7 @@ mod tests {
         log.write("r", "now", CALL);
         log.write("r", "now", CALL);
         assert_eq!(lines(&log), [lost(), call(), call()]);
-        // It cannot be made anew where something that is no file is in its place; two calls end meanwhile.
+        // It cannot be made anew if something else than a file has its name; two calls end meanwhile.
         std::fs::remove_file(log.directory.join("execution.jsonl")).unwrap();
         std::fs::create_dir_all(log.directory.join("execution.jsonl/x")).unwrap();
         log.write("r", "now", CALL);

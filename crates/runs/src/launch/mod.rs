@@ -17,25 +17,25 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::record::{LaunchFingerprint, Layer, Limits, Ownership, Place, Record, Started, Workspace};
 use containers::{
     Boundary, ContainerId, ContainerName, ContainerSpec, Engine, EngineFacts, EtcFiles, Hardening,
     ImageReference, ImageRefused, Inspection, MountSpec, Quota, RunAs, RunFacts, RunUser, UsableImage,
 };
+use disk_quotas::Projects;
 use executor::{Directory, GuestLane, HostWorkerLane, Lanes, engine_refusal};
-use gateway::Profile;
 use host_launch::Owner;
 use identity::{Principal, RunId};
 use jail::{MountMode, RootMode};
 use operations::{Environment, Reason};
+use policy::Profile;
 use refusal::Refusal;
-use store::run::{LaunchFingerprint, Layer, Limits, Ownership, Place, Record, Started, Workspace};
 use tokio::task::block_in_place;
 
 use crate::default_image::DefaultImageSource;
 use crate::directories::Directories;
 use crate::mounting::{Opened, Shown, arrived, mount};
 use crate::placed::{self, GuestBinary};
-use crate::quota::Projects;
 use crate::resources::RunResources;
 use crate::root_layer::RootLayer;
 use crate::workspace::{self, Purpose, Roots};
@@ -202,7 +202,11 @@ impl Launcher {
             }
             None => None,
         };
-        block_in_place(|| self.projects.allot(record, record.spec.limits.disk()));
+        let continued = match record.spec.workspace {
+            Workspace::Kept { workspace } => Some(workspace),
+            _ => None,
+        };
+        block_in_place(|| self.projects.allot(record.id, continued, record.spec.limits.disk()));
         let seen = wanted.hardening.run_as.user().on_host(self.host.user_map);
         let Source { directory: workspace, layer, linked } =
             self.workspace(record, seen, principal, resources).await?;
@@ -402,7 +406,7 @@ pub(crate) fn differs(run: &str, spec: &ContainerSpec, inspection: &Inspection) 
         return None;
     }
     let list: Vec<_> = mismatches.iter().map(ToString::to_string).collect();
-    tracing::error!(run, mismatches = ?list, "the hardening in force is not what was asked for");
+    tracing::error!(run, mismatches = ?list, "the hardening in force differs from the requested one");
     let fields: Vec<_> = mismatches.into_iter().map(|mismatch| mismatch.field).collect();
     Some(fields.join(", "))
 }

@@ -3,6 +3,7 @@
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 
+use crate::record::{Place, Record};
 use containers::{
     ContainerName, ContainerSpec, Hardening, HostUser, MountError, MountSpec, OverlayError, RunUser,
     UsableImage,
@@ -12,7 +13,6 @@ use host_launch::Owner;
 use identity::Principal;
 use operations::Reason;
 use refusal::{Refusal, chain};
-use store::run::{Place, Record};
 use tokio::task::block_in_place;
 
 use super::Launcher;
@@ -94,8 +94,8 @@ impl Launcher {
     }
 
     /// Finds the root that the previous daemon mounted, and checks that it is the same.
-    pub(crate) fn former_root(&self, run: &str, was: Place) -> Result<RootLayer, String> {
-        let slot = containers::former_root(&self.directories.slots(run));
+    pub(crate) fn reattach_root(&self, run: &str, was: Place) -> Result<RootLayer, String> {
+        let slot = containers::reattach_root(&self.directories.slots(run));
         let slot = slot.map_err(|error| chain(&error))?.ok_or("its root is no longer mounted")?;
         let root = RootLayer::of(slot, self.directories.root_layer(run)).map_err(|error| chain(&error))?;
         let is = root.place().map_err(|refusal| refusal.message)?;

@@ -5,6 +5,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use crate::record::{Changes, Layer, Record, Workspace};
 use containers::{Amount, HostUser, IdMap, MountError, OverlayError, UserMap};
 use executor::{Directory, LinkedRepository};
 use host_launch::Owner;
@@ -12,7 +13,6 @@ use identity::Principal;
 use operations::Reason;
 use refusal::{Refusal, chain};
 use rustix::fs::{Gid, Mode, OFlags, Uid};
-use store::run::{Changes, Layer, Record, Workspace};
 use tokio::task::block_in_place;
 
 use super::Launcher;

@@ -116,7 +116,7 @@ proptest! {
 }
 
 #[test]
-fn a_piece_of_another_place_key_or_version_is_found() {
+fn a_piece_of_another_context_key_or_version_is_found() {
     let directory = tempfile::tempdir().unwrap();
     let (file, all) = ended(directory.path(), &[10_000]);
     assert!(key(1).read("run call stderr", &file, 0, 10).is_err());
@@ -136,7 +136,7 @@ fn a_piece_of_another_place_key_or_version_is_found() {
 }
 
 #[test]
-fn an_earlier_tail_is_not_taken_for_the_end() {
+fn an_earlier_tail_does_not_count_as_the_end() {
     let directory = tempfile::tempdir().unwrap();
     let file = file(&directory.path().join("stream"));
     let mut tail = Tail::default();
@@ -151,7 +151,7 @@ fn an_earlier_tail_is_not_taken_for_the_end() {
 }
 
 #[test]
-fn a_writer_that_was_lost_is_followed_by_another_and_no_nonce_comes_back() {
+fn a_writer_continues_after_a_lost_one_and_reuses_no_nonce() {
     let directory = tempfile::tempdir().unwrap();
     let file = file(&directory.path().join("stream"));
     let mut tail = Tail::default();
@@ -172,7 +172,7 @@ fn a_writer_that_was_lost_is_followed_by_another_and_no_nonce_comes_back() {
     let mut tail = key(1).resume(PLACE, &file).unwrap();
     assert_eq!((tail.length(), file.metadata().unwrap().len()), (2 * PIECE, 2 * BLOCK));
     key(1).append(PLACE, &file, &mut tail, &data[8_108..]).1.unwrap();
-    assert_ne!(block(&file), before, "the same bytes at the same place");
+    assert_ne!(block(&file), before, "the same bytes at the same offset");
     let tail = key(1).resume(PLACE, &file).unwrap();
     key(1).end(PLACE, &file, &tail).unwrap();
     assert_eq!(whole(&key(1), &file).unwrap(), Read { data, length: 9_000, ended: true });

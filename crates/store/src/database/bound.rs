@@ -1,8 +1,8 @@
 //! Limits on the number and age of the stored outcomes of finished calls.
 //!
 //! ```text
-//!  settled ─► whole ──no room: oldest first──► gone                       nobody was promised it
-//!  settled ─► whole ──no room──► bare ──the promise is over──► gone       it has a request id, or a reviewer was asked
+//!  settled ─► whole ──no space: oldest first─► gone                       nobody was promised it
+//!  settled ─► whole ──no space─► bare ──the promise is over──► gone       it has a request id, or a reviewer was asked
 //! ```
 //!
 //! A client may repeat a request, or ask for the outcome of a call that waited for a reviewer. It finds the call for the promised time, if
@@ -14,15 +14,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use identity::{CallId, RunId};
-use prost::Message as _;
 use refusal::chain;
 use rusqlite::{Connection, Row, Transaction, params};
 use seal::Seal;
 use timestamp::UnixMillis;
 use tokio_util::sync::CancellationToken;
-use wire::v1::{CallResponse, call_response::Status};
 
-use super::calls::place;
+use super::calls::{Bare, place};
 use super::{Store, StoreError, StoredCall};
 use crate::disk::Space;
 
@@ -45,8 +43,6 @@ const MAX_REWRITE: u64 = 1 << 30;
 /// Interval between two scans for old outcomes, and the shorter one while there is more to remove.
 const TICK: Duration = Duration::from_secs(10);
 const SOON: Duration = Duration::from_millis(100);
-/// Characters of an error's message that are kept.
-const MESSAGE: usize = 300;
 
 /// The part of an outcome that must be kept, as a number in the database.
 mod keeps {
@@ -227,10 +223,14 @@ impl Room<'_> {
         Ok(())
     }
 
-    /// Makes room for an outcome.
+    /// Frees space for an outcome.
     ///
     /// Returns the sealed response to store, which may lack its result, and the part that must be kept. `None` if it is not stored.
-    pub(super) fn make(&mut self, call: &StoredCall) -> Result<Option<(Vec<u8>, u8)>, StoreError> {
+    pub(super) fn make(
+        &mut self,
+        call: &StoredCall,
+        bare: Bare,
+    ) -> Result<Option<(Vec<u8>, u8)>, StoreError> {
         let seal = |response: &[u8]| self.seal.seal(&place(call.call_id), response);
         let whole = seal(&call.response)?;
         // Without its result it would take as much.
@@ -240,7 +240,7 @@ impl Room<'_> {
         let fits = needed <= self.kept.bounds.max_total / 4
             && (self.has(needed)
                 || self.until(needed, Self::evict)?
-                || call.promised && self.until(needed, Self::strip)?);
+                || call.promised && self.until(needed, |room| room.strip(bare))?);
         let (response, keeps) = match (call.promised, fits) {
             (false, false) => return Ok(None),
             (false, true) => (whole, keeps::NOTHING),
@@ -311,7 +311,7 @@ impl Room<'_> {
     }
 
     /// Drops the results of the oldest promised outcomes. Returns true if there were any.
-    fn strip(&mut self) -> Result<bool, StoreError> {
+    fn strip(&mut self, bare: Bare) -> Result<bool, StoreError> {
         let query = format!(
             "SELECT call_id, response FROM calls WHERE keeps = {} ORDER BY settled_at LIMIT {READ}",
             keeps::WHOLE
@@ -333,23 +333,6 @@ impl Room<'_> {
         }
         Ok(!found.is_empty())
     }
-}
-
-/// Returns the response without its result.
-fn bare(response: &[u8]) -> Vec<u8> {
-    let mut response = CallResponse::decode(response).unwrap_or_default();
-    response.result_dropped = response.result.take().is_some() || response.rendered.len() > MESSAGE;
-    if response.result_dropped {
-        let what = if response.status() == Status::Succeeded { "succeeded" } else { "did not succeed" };
-        response.rendered = format!(
-            "This call was made before and {what}. Its result is no longer stored: check before you repeat it."
-        );
-    }
-    if let Some(error) = &mut response.error {
-        error.details.clear();
-        error.message = error.message.chars().take(MESSAGE).collect();
-    }
-    response.encode_to_vec()
 }
 
 /// Rewrites the database of an earlier release once, so that it can return free pages. Only done if time and space permit.

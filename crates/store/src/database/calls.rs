@@ -16,11 +16,14 @@ pub struct StoredCall {
     pub request_id: Option<String>,
     /// Digest of the request. It distinguishes a repetition from another request with the same id.
     pub request: Vec<u8>,
-    /// The `CallResponse` as encoded protobuf.
+    /// The encoded response.
     pub response: Vec<u8>,
     /// True if a client may look for it: it has a request id, or a reviewer was asked.
     pub promised: bool,
 }
+
+/// Makes an encoded response shorter where there is no room: it returns the response without its result.
+pub type Bare = fn(&[u8]) -> Vec<u8>;
 
 /// Returns the context for sealing an outcome, which contains data that the call read and output of its command.
 pub(super) fn place(call: CallId) -> String {
@@ -29,22 +32,27 @@ pub(super) fn place(call: CallId) -> String {
 
 impl Store {
     /// Stores finished calls, except those whose run has been deleted. They survive a crash of the machine.
-    pub fn insert_calls(&self, calls: &[StoredCall]) -> Result<(), StoreError> {
-        self.insert(&mut self.lock(), calls)
+    pub fn insert_calls(&self, calls: &[StoredCall], bare: Bare) -> Result<(), StoreError> {
+        self.insert(&mut self.lock(), calls, bare)
     }
 
     /// Stores finished calls without a sync. They survive a crash of the daemon; later writes bring them to the disk.
     ///
     /// A separate sync would delay the sync of the audit log, for which calls wait.
-    pub fn insert_calls_unsynced(&self, calls: &[StoredCall]) -> Result<(), StoreError> {
+    pub fn insert_calls_unsynced(&self, calls: &[StoredCall], bare: Bare) -> Result<(), StoreError> {
         let mut connection = self.lock();
         connection.pragma_update(None, "synchronous", "NORMAL")?;
-        let inserted = self.insert(&mut connection, calls);
+        let inserted = self.insert(&mut connection, calls, bare);
         connection.pragma_update(None, "synchronous", "FULL")?;
         inserted
     }
 
-    fn insert(&self, connection: &mut Connection, calls: &[StoredCall]) -> Result<(), StoreError> {
+    fn insert(
+        &self,
+        connection: &mut Connection,
+        calls: &[StoredCall],
+        bare: Bare,
+    ) -> Result<(), StoreError> {
         let transaction = connection.transaction()?;
         let mut room = self.room(&transaction);
         let lives = "SELECT 1 FROM runs WHERE run_id = ?1";
@@ -53,7 +61,7 @@ impl Store {
                 continue;
             }
             room.replace(call.call_id)?;
-            if let Some((response, keeps)) = room.make(call)? {
+            if let Some((response, keeps)) = room.make(call, bare)? {
                 let mut insert = transaction.prepare_cached(
                     "INSERT INTO calls (call_id, run_id, principal, request_id, request, response, settled_at, keeps)
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",

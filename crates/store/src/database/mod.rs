@@ -9,14 +9,13 @@ mod alerts;
 mod approvals;
 mod bound;
 mod calls;
+mod ending;
 mod mark;
-mod permissions;
 mod policies;
 mod runs;
 mod schema;
 mod secrets;
 mod settled;
-mod tokens;
 mod transcripts;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,14 +23,15 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use parking_lot::{Mutex, MutexGuard};
-use rusqlite::Connection;
+use rusqlite::{Connection, Params};
 use seal::{Broken, Seal, StreamKey, TooLong};
 use tokio::sync::oneshot;
 
 pub use approvals::StoredApproval;
 pub use bound::Outcomes as OutcomeBounds;
-pub use calls::StoredCall;
-pub use mark::{Mark, Marked};
+pub use calls::{Bare, StoredCall};
+pub use ending::Ending;
+pub use mark::StoredMark;
 pub use settled::SettledApproval;
 pub use transcripts::{MAX_SESSIONS, Taken, Turn};
 
@@ -121,6 +121,14 @@ impl Store {
     fn lock(&self) -> MutexGuard<'_, Connection> {
         self.0.connection.lock()
     }
+
+    /// Returns the first column of all rows.
+    fn texts(&self, query: &str, parameters: impl Params) -> Result<Vec<String>, StoreError> {
+        let connection = self.lock();
+        let mut statement = connection.prepare(query)?;
+        let rows = statement.query_map(parameters, |row| row.get(0))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
 }
 
 fn start_thread() -> std::io::Result<mpsc::Sender<Job>> {
@@ -143,32 +151,16 @@ pub(crate) mod tests {
     use identity::{CallId, RunId};
 
     use super::{OutcomeBounds, Store, StoreError, StoredCall, mpsc};
-    use crate::run::{Limits, Record, Spec, State, Workspace};
 
-    pub(crate) fn record() -> Record {
-        let spec = Spec {
-            profile: "review".into(),
-            image: String::new(),
-            workspace: Workspace::Managed,
-            pkg_path: None,
-            agent_id: "alice".into(),
-            role: "worker".into(),
-            limits: Limits::default(),
-            ttl: None,
-            idle_timeout: None,
-            labels: BTreeMap::new(),
-            principal: "uid:0".into(),
-            token: None,
-            env: BTreeMap::new(),
-            secret_env: Vec::new(),
-            lease: None,
-            writable_paths: Vec::new(),
-        };
-        Record::new(RunId::new(), spec)
+    /// Adds a run.
+    pub(crate) fn run(store: &Store) -> RunId {
+        let id = RunId::new();
+        store.insert_run(id, "{}", None, &BTreeMap::new()).unwrap();
+        id
     }
 
     #[tokio::test]
-    async fn jobs_are_done_in_their_order_whatever_becomes_of_their_callers_and_none_takes_a_thread() {
+    async fn jobs_run_in_order_without_their_callers_and_without_a_waiting_thread() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(&directory.path().join("store.db"), OutcomeBounds::WIDE).unwrap();
         let (go, wait) = mpsc::channel::<()>();
@@ -194,10 +186,10 @@ pub(crate) mod tests {
     fn runs_and_calls_survive_reopening() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("store.db");
-        let mut run = record();
+        let run = RunId::new();
         let call = StoredCall {
             call_id: CallId::new(),
-            run_id: run.id,
+            run_id: run,
             principal: "uid:0".into(),
             request_id: Some("r1".into()),
             request: vec![1, 2],
@@ -206,22 +198,21 @@ pub(crate) mod tests {
         };
         {
             let store = Store::open(&path, OutcomeBounds::WIDE).unwrap();
-            store.insert_run(&run, Some(("q", b"digest"))).unwrap();
-            run.state = State::Ready;
-            store.update_run(&run).unwrap();
-            store.insert_calls(std::slice::from_ref(&call)).unwrap();
+            store.insert_run(run, "{CREATING}", Some(("q", b"digest")), &BTreeMap::new()).unwrap();
+            store.update_run(run, "{READY}", false).unwrap();
+            store.insert_calls(std::slice::from_ref(&call), <[u8]>::to_vec).unwrap();
         }
         let store = Store::open(&path, OutcomeBounds::WIDE).unwrap();
-        assert_eq!(store.runs().unwrap(), [run.clone()]);
-        assert_eq!(store.run_by_request("q").unwrap(), Some((run.clone(), b"digest".to_vec())));
+        assert_eq!(store.runs().unwrap(), ["{READY}"]);
+        assert_eq!(store.run_by_request("q").unwrap(), Some(("{READY}".to_owned(), b"digest".to_vec())));
         assert_eq!(store.run_by_request("other").unwrap(), None);
         assert_eq!(store.call(call.call_id).unwrap(), Some(call.clone()));
         assert_eq!(store.call_ids().unwrap(), [call.call_id].into());
-        assert_eq!(store.call_by_request(run.id, "r1").unwrap(), Some(call.clone()));
+        assert_eq!(store.call_by_request(run, "r1").unwrap(), Some(call.clone()));
         assert_eq!(store.call_by_request(RunId::new(), "r1").unwrap(), None);
-        store.delete_run(run.id).unwrap();
+        store.delete_run(run).unwrap();
         assert_eq!(store.call(call.call_id).unwrap(), None);
-        store.insert_calls(std::slice::from_ref(&call)).unwrap();
+        store.insert_calls(std::slice::from_ref(&call), <[u8]>::to_vec).unwrap();
         assert_eq!(store.call(call.call_id).unwrap(), None, "one that comes after its run has gone");
         assert!(store.runs().unwrap().is_empty());
     }

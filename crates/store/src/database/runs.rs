@@ -1,23 +1,18 @@
-//! Runs, and the workspaces that outlive them.
+//! Runs, and the workspaces that outlive them. `runs` has the form of their records.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use identity::RunId;
 use rusqlite::{OptionalExtension as _, params};
 
 use super::{Store, StoreError, secrets};
-use crate::run::{Kept, Record};
 
 impl Store {
-    /// Adds a run. `request` is the id and digest of the request that made it.
-    pub fn insert_run(&self, record: &Record, request: Option<(&str, &[u8])>) -> Result<(), StoreError> {
-        self.insert_run_with(record, request, &BTreeMap::new())
-    }
-
-    /// Adds a run like [`Self::insert_run`], with secret variables.
-    pub fn insert_run_with(
+    /// Adds a run, with its secret variables. `request` is the id and digest of the request that made it.
+    pub fn insert_run(
         &self,
-        record: &Record,
+        id: RunId,
+        record: &str,
         request: Option<(&str, &[u8])>,
         secrets: &BTreeMap<String, String>,
     ) -> Result<(), StoreError> {
@@ -26,23 +21,21 @@ impl Store {
         let transaction = connection.transaction()?;
         transaction.execute(
             "INSERT INTO runs (run_id, request_id, request, record) VALUES (?1, ?2, ?3, ?4)",
-            params![record.id.to_string(), request_id, digest, serde_json::to_string(record)?],
+            params![id.to_string(), request_id, digest, record],
         )?;
-        self.keep_secrets(&transaction, record.id, secrets)?;
+        self.keep_secrets(&transaction, id, secrets)?;
         transaction.commit()?;
         Ok(())
     }
 
-    /// Writes a run's new state. If the run has ended, its secrets are deleted.
-    pub fn update_run(&self, record: &Record) -> Result<(), StoreError> {
+    /// Writes a run's new record. If the run has ended, its secrets are deleted.
+    pub fn update_run(&self, id: RunId, record: &str, has_ended: bool) -> Result<(), StoreError> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
-        transaction.execute(
-            "UPDATE runs SET record = ?2 WHERE run_id = ?1",
-            params![record.id.to_string(), serde_json::to_string(record)?],
-        )?;
-        if record.state.has_ended() {
-            secrets::forget(&transaction, record.id)?;
+        transaction
+            .execute("UPDATE runs SET record = ?2 WHERE run_id = ?1", params![id.to_string(), record])?;
+        if has_ended {
+            secrets::forget(&transaction, id)?;
         }
         transaction.commit()?;
         Ok(())
@@ -64,34 +57,22 @@ impl Store {
         Ok(())
     }
 
-    /// Returns all runs, oldest first.
-    pub fn runs(&self) -> Result<Vec<Record>, StoreError> {
-        let connection = self.lock();
-        let mut statement = connection.prepare("SELECT record FROM runs ORDER BY run_id")?;
-        let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
-        rows.map(|row| Ok(serde_json::from_str(&row?)?)).collect()
+    /// Returns the records of all runs, oldest first.
+    pub fn runs(&self) -> Result<Vec<String>, StoreError> {
+        self.texts("SELECT record FROM runs ORDER BY run_id", [])
     }
 
-    pub fn living_runs(&self) -> Result<BTreeSet<RunId>, StoreError> {
-        let runs = self.runs()?;
-        Ok(runs.into_iter().filter(|record| !record.state.has_ended()).map(|record| record.id).collect())
+    /// Returns the record of the run that a request made, with that request's digest.
+    pub fn run_by_request(&self, request_id: &str) -> Result<Option<(String, Vec<u8>)>, StoreError> {
+        let query = "SELECT record, request FROM runs WHERE request_id = ?1";
+        let row = self.lock().query_row(query, [request_id], |row| Ok((row.get(0)?, row.get(1)?)));
+        Ok(row.optional()?)
     }
 
-    /// Returns the run that a request made, with that request's digest.
-    pub fn run_by_request(&self, request_id: &str) -> Result<Option<(Record, Vec<u8>)>, StoreError> {
-        let row: Option<(String, Vec<u8>)> = self
-            .lock()
-            .query_row("SELECT record, request FROM runs WHERE request_id = ?1", [request_id], |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })
-            .optional()?;
-        row.map(|(record, digest)| Ok((serde_json::from_str(&record)?, digest))).transpose()
-    }
-
-    pub fn insert_workspace(&self, workspace: &Kept) -> Result<(), StoreError> {
+    pub fn insert_workspace(&self, id: RunId, record: &str) -> Result<(), StoreError> {
         self.lock().execute(
             "INSERT OR REPLACE INTO workspaces (workspace_id, record) VALUES (?1, ?2)",
-            params![workspace.id.to_string(), serde_json::to_string(workspace)?],
+            params![id.to_string(), record],
         )?;
         Ok(())
     }
@@ -101,10 +82,8 @@ impl Store {
         Ok(())
     }
 
-    pub fn workspaces(&self) -> Result<Vec<Kept>, StoreError> {
-        let connection = self.lock();
-        let mut statement = connection.prepare("SELECT record FROM workspaces")?;
-        let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
-        rows.map(|row| Ok(serde_json::from_str(&row?)?)).collect()
+    /// Returns the records of all workspaces.
+    pub fn workspaces(&self) -> Result<Vec<String>, StoreError> {
+        self.texts("SELECT record FROM workspaces", [])
     }
 }

@@ -169,7 +169,7 @@ CREATE TABLE run_secrets (
 ) STRICT;
 ";
 
-/// Drops values of the former form of sealing. Approvals, consents and secret variables that do not open are reported when they are read.
+/// Drops values of the earlier form of sealing. Approvals, consents and secret variables that do not open are reported when they are read.
 const SEALED_WITH_A_VERSION: &str = "DELETE FROM calls; DELETE FROM settled_approvals;";
 
 /// Takes the steps that the database has not had yet, all or none.
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_of_any_version_comes_to_the_last_one_and_keeps_what_it_has() {
+    fn a_database_of_any_version_is_upgraded_and_keeps_its_data() {
         for had in 0..=last() {
             let mut connection = Connection::open_in_memory().unwrap();
             for step in &STEPS[..had as usize] {

@@ -58,48 +58,45 @@ pub(super) fn forget(connection: &Connection, run: RunId) -> Result<(), StoreErr
 mod tests {
     use std::collections::BTreeMap;
 
+    use identity::RunId;
+
+    use super::super::tests::run;
     use super::super::{OutcomeBounds, Store};
-    use crate::run::State;
-    use crate::testing::record;
 
     #[test]
-    fn secrets_are_sealed_outlive_the_daemon_and_go_with_their_run() {
+    fn secrets_are_sealed_outlive_the_daemon_and_are_removed_with_their_run() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("store.db");
         let secrets = BTreeMap::from([("TOKEN".to_owned(), "hunter2-hunter2".to_owned())]);
-        let (mut run, mut other) = (record(), record());
+        let (run, other) = (RunId::new(), RunId::new());
         {
             let store = Store::open(&path, OutcomeBounds::WIDE).unwrap();
-            store.insert_run_with(&run, None, &secrets).unwrap();
-            store.insert_run_with(&other, None, &secrets).unwrap();
-            run.state = State::Ready;
-            store.update_run(&run).unwrap();
+            store.insert_run(run, "{}", None, &secrets).unwrap();
+            store.insert_run(other, "{}", None, &secrets).unwrap();
+            store.update_run(run, "{}", false).unwrap();
         }
         for file in std::fs::read_dir(directory.path()).unwrap() {
             let bytes = std::fs::read(file.unwrap().path()).unwrap();
             assert!(!bytes.windows(7).any(|part| part == b"hunter2"));
         }
         let store = Store::open(&path, OutcomeBounds::WIDE).unwrap();
-        assert_eq!(store.secrets(run.id).unwrap(), secrets);
-        run.state = State::Stopped;
-        store.update_run(&run).unwrap();
-        assert_eq!(store.secrets(run.id).unwrap(), BTreeMap::new());
-        other.state = State::Ready;
-        assert_eq!(store.secrets(other.id).unwrap(), secrets, "of another run");
-        store.delete_run(other.id).unwrap();
-        assert_eq!(store.secrets(other.id).unwrap(), BTreeMap::new());
+        assert_eq!(store.secrets(run).unwrap(), secrets);
+        store.update_run(run, "{}", true).unwrap();
+        assert_eq!(store.secrets(run).unwrap(), BTreeMap::new());
+        assert_eq!(store.secrets(other).unwrap(), secrets, "of another run");
+        store.delete_run(other).unwrap();
+        assert_eq!(store.secrets(other).unwrap(), BTreeMap::new());
     }
 
     #[test]
     fn secrets_open_for_their_own_run_alone() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(&directory.path().join("store.db"), OutcomeBounds::WIDE).unwrap();
-        let (run, other) = (record(), record());
+        let other = run(&store);
         let secrets = BTreeMap::from([("TOKEN".to_owned(), "x".to_owned())]);
-        store.insert_run_with(&run, None, &secrets).unwrap();
-        store.insert_run(&other, None).unwrap();
+        store.insert_run(RunId::new(), "{}", None, &secrets).unwrap();
         let swap = "UPDATE run_secrets SET run_id = ?1";
-        store.lock().execute(swap, [other.id.to_string()]).unwrap();
-        assert!(store.secrets(other.id).is_err());
+        store.lock().execute(swap, [other.to_string()]).unwrap();
+        assert!(store.secrets(other).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! Approvals whose calls are over. They are kept so that later daemons can show them, too.
 //!
-//! They are sealed like waiting ones, because a preview contains the data that was written. The oldest make room for new ones. Deleting a
+//! They are sealed like waiting ones, because a preview contains the data that was written. The oldest are evicted for new ones. Deleting a
 //! run deletes its approvals.
 
 use rusqlite::params;
@@ -76,25 +76,23 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::{SettledApproval, Store};
-    use crate::database::tests::record;
+    use crate::database::tests;
 
     const MOST: u32 = 10;
     const MOST_BYTES: u32 = 10_000;
 
     #[test]
-    fn the_oldest_make_room_by_number_and_size_and_a_run_takes_its_own_along() {
+    fn the_oldest_are_evicted_by_number_and_size_and_those_of_a_run_with_it() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("store.db");
         let store = Store::open(&path, crate::database::OutcomeBounds::WIDE).unwrap();
-        let (run, other) = (record(), record());
-        store.insert_run(&run, None).unwrap();
-        store.insert_run(&other, None).unwrap();
+        let (run, other) = (tests::run(&store), tests::run(&store));
         let settle = |run: &str, at: u64, approval: &[u8]| {
             let (approval_id, run_id) = (format!("{run} {at:06}"), run.to_owned());
             let settled = SettledApproval { approval_id, run_id, at, approval: approval.to_vec() };
             store.settle_within(&settled, MOST, MOST_BYTES).unwrap();
         };
-        let (id, other_id) = (run.id.to_string(), other.id.to_string());
+        let (id, other_id) = (run.to_string(), other.to_string());
         for number in 0..u64::from(MOST) + 5 {
             settle(&id, number, number.to_string().as_bytes());
         }
@@ -111,7 +109,7 @@ mod tests {
             let bytes = std::fs::read(entry.unwrap().path()).unwrap();
             assert!(!bytes.windows(7).any(|part| part == b"hunter2"));
         }
-        store.delete_run(other.id).unwrap();
+        store.delete_run(other).unwrap();
         assert_eq!(store.settled_approvals().unwrap(), [b"hunter2"]);
     }
 }

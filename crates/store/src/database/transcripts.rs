@@ -140,15 +140,14 @@ mod tests {
 
     use super::{MAX_SESSIONS, Taken, Turn};
     use crate::database::Store;
-    use crate::database::tests::record;
+    use crate::database::tests::run;
 
     fn store() -> (tempfile::TempDir, Store, RunId) {
         let directory = tempfile::tempdir().unwrap();
         let store =
             Store::open(&directory.path().join("store.db"), crate::database::OutcomeBounds::WIDE).unwrap();
-        let run = record();
-        store.insert_run(&run, None).unwrap();
-        (directory, store, run.id)
+        let run = run(&store);
+        (directory, store, run)
     }
 
     fn wanted(run: RunId, session: &str, max_turns: u32, request: Option<&str>) -> Turn {
@@ -214,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_has_a_bounded_number_of_sessions_and_takes_them_along() {
+    fn a_run_has_a_bounded_number_of_sessions_which_are_removed_with_it() {
         let (_directory, store, run) = store();
         for session in 0..MAX_SESSIONS {
             store.take_turn(&wanted(run, &session.to_string(), 0, None)).unwrap();

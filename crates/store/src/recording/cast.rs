@@ -8,11 +8,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::json;
-use worker_protocol::client::{TerminalSignal, TerminalSize};
+
+/// Size of a terminal in characters.
+#[derive(Debug, Clone, Copy)]
+pub struct Size {
+    pub rows: u16,
+    pub columns: u16,
+}
 
 /// First line of a recording.
 pub struct Header<'a> {
-    pub size: TerminalSize,
+    pub size: Size,
     pub term: &'a str,
     /// Seconds since 1970-01-01 UTC.
     pub timestamp: u64,
@@ -25,8 +31,9 @@ pub struct Header<'a> {
 pub enum Entry {
     Output(Bytes),
     Input(Bytes),
-    Resize(TerminalSize),
-    Signal(TerminalSignal),
+    Resize(Size),
+    /// Number of a signal that was sent to the terminal.
+    Signal(u32),
 }
 
 /// Encodes events as lines. It holds at most one incomplete character for each direction.
@@ -40,8 +47,8 @@ impl Header<'_> {
     pub fn line(&self) -> String {
         let header = json!({
             "version": 2,
-            "width": self.size.columns(),
-            "height": self.size.rows(),
+            "width": self.size.columns,
+            "height": self.size.rows,
             "timestamp": self.timestamp,
             "title": self.title,
             "env": { "TERM": self.term },
@@ -56,8 +63,8 @@ impl Encoder {
         match entry {
             Entry::Output(bytes) => text_line(at, "o", &self.output.next(bytes)),
             Entry::Input(bytes) => text_line(at, "i", &self.input.next(bytes)),
-            Entry::Resize(size) => line(at, "r", &format!("{}x{}", size.columns(), size.rows())),
-            Entry::Signal(signal) => line(at, "m", &format!("signal {}", signal.number())),
+            Entry::Resize(size) => line(at, "r", &format!("{}x{}", size.columns, size.rows)),
+            Entry::Signal(signal) => line(at, "m", &format!("signal {signal}")),
         }
     }
 
@@ -119,9 +126,8 @@ mod tests {
 
     use bytes::Bytes;
     use serde_json::{Value, json};
-    use worker_protocol::client::{TerminalSignal, TerminalSize};
 
-    use super::{Encoder, Entry, Header, Text};
+    use super::{Encoder, Entry, Header, Size, Text};
 
     const AT: Duration = Duration::from_micros(1_250_007);
 
@@ -132,7 +138,7 @@ mod tests {
 
     #[test]
     fn each_event_is_a_line_of_json() {
-        let size = TerminalSize::new(24, 80).unwrap();
+        let size = Size { rows: 24, columns: 80 };
         let header = Header { size, term: "xterm", timestamp: 7, title: "a \"run\"" };
         assert_eq!(
             parsed(&header.line()),
@@ -146,12 +152,12 @@ mod tests {
             json!([1.250_007, "o", "\u{1b}[2J\r\n"])
         );
         assert_eq!(of(Entry::Input(Bytes::from_static(b"\x03"))), json!([1.250_007, "i", "\u{3}"]));
-        assert_eq!(of(Entry::Resize(TerminalSize::new(30, 100).unwrap())), json!([1.250_007, "r", "100x30"]));
-        assert_eq!(of(Entry::Signal(TerminalSignal::Int)), json!([1.250_007, "m", "signal 2"]));
+        assert_eq!(of(Entry::Resize(Size { rows: 30, columns: 100 })), json!([1.250_007, "r", "100x30"]));
+        assert_eq!(of(Entry::Signal(2)), json!([1.250_007, "m", "signal 2"]));
     }
 
     #[test]
-    fn a_character_may_come_in_pieces_and_the_other_direction_meanwhile() {
+    fn a_character_may_arrive_in_pieces_between_the_other_direction() {
         let mut encoder = Encoder::default();
         let pump = Bytes::from_static("💧".as_bytes());
         let output = |part| Entry::Output(pump.slice(part));

@@ -21,7 +21,7 @@ use sha2::{Digest as _, Sha256};
 use crate::allowance::{Allowance, Purpose, cost};
 use cast::Encoder;
 
-pub use cast::{Entry, Header};
+pub use cast::{Entry, Header, Size};
 
 /// Reason why an event was not recorded.
 #[derive(Debug, thiserror::Error)]
@@ -95,7 +95,9 @@ impl Recording {
     pub fn discard(self) {
         match std::fs::remove_file(&self.path) {
             Ok(()) => self.allowance.give_back(cost(self.bytes)),
-            Err(error) => tracing::warn!(%error, "the recording of what did not begin was not removed"),
+            Err(error) => {
+                tracing::warn!(%error, "the recording of a session that did not start was not removed");
+            }
         }
     }
 
@@ -214,9 +216,8 @@ mod tests {
 
     use bytes::Bytes;
     use sha2::{Digest as _, Sha256};
-    use worker_protocol::client::{TerminalSignal, TerminalSize};
 
-    use super::{Entry, Header};
+    use super::{Entry, Header, Size};
     use super::{Recorder, Recording, RecordingError, digest_of, taken_by};
     use crate::allowance::Allowance;
 
@@ -231,20 +232,19 @@ mod tests {
         allowance: &Arc<Allowance>,
     ) -> (PathBuf, Result<Recording, RecordingError>) {
         let path = directory.join("sessions/run/session.cast");
-        let header =
-            Header { size: TerminalSize::new(24, 80).unwrap(), term: "xterm", timestamp: 0, title: "t" };
+        let header = Header { size: Size { rows: 24, columns: 80 }, term: "xterm", timestamp: 0, title: "t" };
         let recording = Recording::begin(&path, &header, limit, allowance);
         (path, recording)
     }
 
     #[tokio::test]
-    async fn the_digest_is_that_of_the_file_which_is_the_daemons_alone() {
+    async fn the_digest_is_that_of_the_file_and_only_the_daemon_can_read_it() {
         let place = tempfile::tempdir().unwrap();
         let (path, recording) = begin(place.path(), 10_000);
         let mut recorder = Recorder::new(recording);
         recorder.add(Entry::Input(Bytes::from_static(b"ls\r"))).await.unwrap();
         recorder.add(Entry::Output(Bytes::from_static(b"a\xe2"))).await.unwrap();
-        recorder.add(Entry::Signal(TerminalSignal::Int)).await.unwrap();
+        recorder.add(Entry::Signal(2)).await.unwrap();
         let digest = recorder.finish().await.unwrap();
         let content = std::fs::read(&path).unwrap();
         assert_eq!(digest.bytes, content.len() as u64);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_never_takes_anothers_place() {
+    fn a_recording_never_replaces_another() {
         let place = tempfile::tempdir().unwrap();
         let allowance = Allowance::new(u64::MAX);
         let (path, first) = begin_of(place.path(), 1_000, &allowance);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn recordings_of_a_run_take_no_more_together_than_it_may_keep() {
+    fn recordings_of_a_run_stay_within_its_allowance() {
         let place = tempfile::tempdir().unwrap();
         let allowance = Allowance::new(16 << 10);
         let (path, recording) = begin_of(place.path(), 1 << 20, &allowance);

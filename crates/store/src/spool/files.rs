@@ -21,7 +21,7 @@ use super::ledger::Key;
 
 /// Suffixes of the files' names, by the stream's index.
 pub(super) const END: [&str; 2] = ["stdout", "stderr"];
-/// Form of the files. Files of former releases have none or another.
+/// Form of the files. Files of earlier releases have none or another.
 const FORM: &str = "pieces";
 /// Locks between the writers of all streams and their readers.
 const LOCKS: usize = 16;

@@ -56,7 +56,7 @@ impl Ledger {
         self.finish(key);
     }
 
-    /// Reserves room for `bytes` more of a stream.
+    /// Reserves space for `bytes` more of a stream.
     ///
     /// Returns the bytes that fit, and the finished calls whose files have to be removed for it. The ledger has already forgotten these
     /// calls.
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn small_files_count_what_they_cost() {
+    fn small_files_count_as_whole_blocks() {
         let mut ledger = Ledger::new(10 * LEAST);
         let key = key(RunId::new());
         for (stream, bytes, used) in

@@ -17,7 +17,7 @@ const PIECES: usize = 8;
 /// A piece of output that is not stored.
 #[derive(Debug, Clone)]
 pub struct Unkept {
-    /// Index of the stream, as in [`super::index`].
+    /// Index of the stream, as in [`super::Stream::index`].
     pub at: usize,
     /// Offset of the piece in its stream.
     pub offset: u64,

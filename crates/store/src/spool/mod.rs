@@ -1,7 +1,7 @@
 //! The whole output of commands, stored on the host, outside of the container.
 //!
 //! ```text
-//! worker ─► Output (one a call) ─► ledger: is there room? ─► state_dir/spool/RUN/CALL.*.pieces
+//! worker ─► Output (one a call) ─► ledger: is there space? ─► state_dir/spool/RUN/CALL.*.pieces
 //!                                     │ the oldest finished         │
 //!                                     ▼ calls go first              ▼
 //!                                  removed             CallStream, GetCall by offset
@@ -30,15 +30,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use audit::{Event, Kind};
 use identity::{CallId, RunId};
 use parking_lot::Mutex;
 use refusal::chain;
 use seal::StreamKey;
-use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use worker_protocol::client::OutputStream;
 
 pub use files::Piece;
 pub use live::{Live, Unkept};
@@ -123,10 +120,10 @@ impl Spool {
         Ok(Arc::new(spool))
     }
 
-    /// Checks repeatedly whether output can be stored, and records changes of that.
+    /// Checks repeatedly whether output can be stored. `record` gets each change: why not, or `None` if it can be again.
     pub async fn watch<F: Future<Output = ()>>(
         self: Arc<Self>,
-        record: impl Fn(Event) -> F,
+        record: impl Fn(Option<String>) -> F,
         stop: CancellationToken,
     ) {
         let mut was_off = false;
@@ -136,11 +133,7 @@ impl Spool {
             let why = self.off.lock().clone();
             if why.is_some() != was_off {
                 was_off = why.is_some();
-                let details = match why {
-                    Some(why) => json!({ "state": "spool_off", "why": why }),
-                    None => json!({ "state": "spool_on" }),
-                };
-                record(Event::new(Kind::DiskSpace).details(details)).await;
+                record(why).await;
             }
             if stop.run_until_cancelled(tokio::time::sleep(TICK)).await.is_none() {
                 return;
@@ -148,7 +141,7 @@ impl Spool {
         }
     }
 
-    /// Checks whether there is any room. Blocks on the disk.
+    /// Checks whether there is any space. Blocks on the disk.
     fn look(&self) {
         match self.files.shortage(LEAST) {
             Ok(short) if short > self.ledger.lock().evictable() => self.is_off(&NotKept::Scarce),
@@ -195,7 +188,7 @@ impl Spool {
         self: &Arc<Self>,
         run: RunId,
         call: CallId,
-        stream: OutputStream,
+        stream: Stream,
         offset: u64,
         most: usize,
     ) -> io::Result<Piece> {
@@ -206,9 +199,9 @@ impl Spool {
             let key = Key { call, run };
             // Asked first: a call may end in between.
             let finished = spool.ledger.lock().is_finished(key);
-            let (piece, ended) = spool.files.read(key, index(stream), offset, most)?;
+            let (piece, ended) = spool.files.read(key, stream.index(), offset, most)?;
             if finished && !ended {
-                spool.trouble.report_without_end(key, files::END[index(stream)]);
+                spool.trouble.report_without_end(key, files::END[stream.index()]);
             }
             Ok(piece)
         });
@@ -229,7 +222,7 @@ impl Spool {
         }
     }
 
-    /// Reserves room for `bytes` more of a stream that has `length`. Returns the bytes that fit, at least one.
+    /// Reserves space for `bytes` more of a stream that has `length`. Returns the bytes that fit, at least one.
     fn make_room(&self, key: Key, stream: usize, length: u64, bytes: u64) -> Result<u64, NotKept> {
         let (granted, gone) = self.ledger.lock().reserve(key, stream, bytes);
         for oldest in gone {
@@ -260,7 +253,7 @@ impl Spool {
     }
 
     fn remove(&self, key: Key) {
-        tracing::debug!(call = %key.call, "a call's spool goes to make room");
+        tracing::debug!(call = %key.call, "the output of a call is removed to free space");
         if let Err(error) = self.files.remove(key) {
             tracing::warn!(call = %key.call, error = %chain(&error), "a call's spool was not removed");
         }
@@ -280,10 +273,19 @@ fn enter(files: &Files, ledger: &mut Ledger, run: RunId, calls: &HashSet<CallId>
     Ok(())
 }
 
-/// Returns the index of a stream in arrays of both.
-pub fn index(stream: OutputStream) -> usize {
-    match stream {
-        OutputStream::Stdout => 0,
-        OutputStream::Stderr => 1,
+/// A stream of a command's output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+impl Stream {
+    /// Returns the index of the stream in arrays of both.
+    pub fn index(self) -> usize {
+        match self {
+            Self::Stdout => 0,
+            Self::Stderr => 1,
+        }
     }
 }

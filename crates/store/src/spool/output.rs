@@ -1,19 +1,17 @@
 //! One call's output on its way to the disk, with notifications for followers, who also get the pieces that are not stored.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{Mutex, watch};
-use worker_protocol::client::{OutputSink, OutputStream};
 
 use super::files::Growing;
 use super::ledger::Key;
 use super::live::{Followers, Live, Unkept};
 use super::trouble::NotKept;
-use super::{Spool, files, index};
+use super::{Spool, Stream, files};
 
 /// Time that the disk has to store one piece. The command waits meanwhile.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -80,8 +78,8 @@ impl Output {
     }
 
     /// Stores a piece as far as possible, and passes it to the followers if a part was not stored.
-    async fn put(&self, stream: OutputStream, offset: u64, data: Bytes) {
-        let (inner, at) = (&self.0, index(stream));
+    pub async fn put(&self, stream: Stream, offset: u64, data: Bytes) {
+        let (inner, at) = (&self.0, stream.index());
         if !inner.stopped[at].load(Ordering::Acquire) {
             self.keep(stream, offset, data.clone()).await;
         }
@@ -90,7 +88,7 @@ impl Output {
         }
     }
 
-    async fn keep(&self, stream: OutputStream, offset: u64, data: Bytes) {
+    async fn keep(&self, stream: Stream, offset: u64, data: Bytes) {
         let inner = &self.0;
         let writing = async {
             let open = inner.open.clone().lock_owned().await;
@@ -98,7 +96,7 @@ impl Output {
             let inner = inner.clone();
             let write = tokio::task::spawn_blocking(move || {
                 let (mut open, _slot) = (open, slot);
-                let at = index(stream);
+                let at = stream.index();
                 if let Err(why) = inner.append(&mut open[at], at, offset, &data) {
                     inner.close(&mut open[at], at);
                     inner.stop(at, &why);
@@ -153,16 +151,5 @@ impl Inner {
             self.spool.trouble.report(self.key, files::END[at], why);
             self.spool.is_off(why);
         }
-    }
-}
-
-impl OutputSink for Output {
-    fn take(
-        &self,
-        stream: OutputStream,
-        offset: u64,
-        data: Bytes,
-    ) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(self.put(stream, offset, data))
     }
 }

@@ -9,11 +9,10 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use seal::StreamKey;
 use tempfile::TempDir;
 use tokio::time::Instant;
-use worker_protocol::client::OutputStream::{Stderr, Stdout};
-use worker_protocol::client::{OutputSink as _, OutputStream};
 
+use super::Stream::{Stderr, Stdout};
 use super::ledger::Key;
-use super::{Bounds, Output, Piece, Spool, Unkept, WRITERS};
+use super::{Bounds, Output, Piece, Spool, Stream, Unkept, WRITERS};
 
 const WIDE: Bounds = Bounds { max_total: 1 << 30, min_free: 0 };
 const MIB: usize = 1 << 20;
@@ -61,10 +60,10 @@ fn noise(length: usize) -> Bytes {
     (0..length).map(|_| next()).collect()
 }
 
-async fn write(output: &Output, stream: OutputStream, from: usize, data: &Bytes) {
+async fn write(output: &Output, stream: Stream, from: usize, data: &Bytes) {
     for (i, piece) in data.chunks(64 * 1024).enumerate() {
         let offset = (from + i * 64 * 1024) as u64;
-        output.take(stream, offset, data.slice_ref(piece)).await;
+        output.put(stream, offset, data.slice_ref(piece)).await;
     }
 }
 
@@ -206,7 +205,7 @@ async fn restart_keeps_known_output_and_removes_the_rest() {
         std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, [run.to_string(), "lost+found".to_owned()].map(std::ffi::OsString::from));
-    // What a former daemon kept is the oldest, and counts.
+    // What an earlier daemon kept is the oldest, and counts.
     let smaller = Bounds { max_total: 32 << 10, min_free: 0 };
     let spool = open(directory.path(), smaller, &[run], &[known]);
     let next = finished(&spool, run, 20_000).await;
@@ -214,7 +213,7 @@ async fn restart_keeps_known_output_and_removes_the_rest() {
 }
 
 #[tokio::test]
-async fn the_oldest_finished_calls_make_room_and_those_that_run_do_not() {
+async fn the_oldest_finished_calls_are_evicted_and_no_running_one() {
     let (_directory, spool) = empty(Bounds { max_total: 4 << 20, min_free: 0 });
     let run = RunId::new();
     let (running, first) = (CallId::new(), RunId::new());
@@ -229,7 +228,7 @@ async fn the_oldest_finished_calls_make_room_and_those_that_run_do_not() {
     write(&output, Stdout, FULL, &noise(5 * FULL)).await;
     assert_eq!(output.kept(), [4 * FULL as u64, 0]);
     assert_eq!(kept(&spool, run, new).await, [0, 0]);
-    output.take(Stderr, 0, noise(10)).await;
+    output.put(Stderr, 0, noise(10)).await;
     output.finish().await;
     assert_eq!(kept(&spool, run, running).await, [4 * FULL as u64, 0]);
     let next = finished(&spool, run, 10).await;
@@ -237,7 +236,7 @@ async fn the_oldest_finished_calls_make_room_and_those_that_run_do_not() {
 }
 
 #[tokio::test]
-async fn c4_a_full_disk_costs_what_it_would_have_kept() {
+async fn c4_a_full_disk_loses_only_spooled_output() {
     let small = Small::new(c"size=1m,mode=0700");
     let spool = open(small.0.path(), WIDE, &[], &[]);
     let run = RunId::new();
@@ -255,7 +254,7 @@ async fn c4_a_full_disk_costs_what_it_would_have_kept() {
     });
     write(&output, Stdout, 0, &data).await;
     // Nothing is kept behind a gap, and no empty file is left.
-    output.take(Stderr, 0, noise(10)).await;
+    output.put(Stderr, 0, noise(10)).await;
     output.finish().await;
     let piece = spool.read(run, call, Stdout, 0, usize::MAX).await.unwrap();
     assert!((500_000..MIB as u64).contains(&piece.kept), "{}", piece.kept);
@@ -271,14 +270,14 @@ async fn c4_a_full_disk_costs_what_it_would_have_kept() {
         end = offset + more.len() as u64;
     }
     assert_eq!((end, unkept.last().map(|piece| piece.at)), (data.len() as u64, Some(1)));
-    // With room again, the next call is kept.
+    // With space again, the next call is kept.
     spool.remove_run(run).await;
     let next = finished(&spool, run, 500_000).await;
     assert_eq!(kept(&spool, run, next).await, [500_000, 0]);
 }
 
 #[tokio::test]
-async fn c4_no_inode_left_costs_what_it_would_have_kept() {
+async fn c4_a_disk_without_inodes_loses_only_spooled_output() {
     let small = Small::new(c"size=1m,nr_inodes=3,mode=0700");
     let spool = open(small.0.path(), WIDE, &[], &[]);
     let run = RunId::new();
@@ -287,7 +286,7 @@ async fn c4_no_inode_left_costs_what_it_would_have_kept() {
 }
 
 #[tokio::test]
-async fn others_on_the_same_disk_keep_their_room() {
+async fn the_spool_leaves_the_reserved_space_of_the_disk() {
     let small = Small::new(c"size=4m,mode=0700");
     let spool = open(small.0.path(), Bounds { max_total: 1 << 30, min_free: 3 << 20 }, &[], &[]);
     let run = RunId::new();
@@ -303,7 +302,7 @@ async fn others_on_the_same_disk_keep_their_room() {
 }
 
 #[tokio::test]
-async fn a_disk_that_fails_costs_what_it_would_have_kept() {
+async fn a_failing_disk_loses_only_spooled_output() {
     let (directory, spool) = empty(WIDE);
     let run = RunId::new();
     let (call, other) = (CallId::new(), RunId::new());
@@ -325,7 +324,7 @@ async fn a_disk_that_does_not_answer_holds_a_call_back_once() {
     let hung = spool.writers.clone().acquire_many_owned(WRITERS.try_into().unwrap()).await.unwrap();
     let began = Instant::now();
     for (stream, offset) in [(Stdout, 0), (Stdout, 10), (Stderr, 0)] {
-        output.take(stream, offset, noise(10)).await;
+        output.put(stream, offset, noise(10)).await;
     }
     assert_eq!(began.elapsed(), super::output::PATIENCE);
     output.finish().await;
@@ -336,7 +335,7 @@ async fn a_disk_that_does_not_answer_holds_a_call_back_once() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_deleted_takes_its_spool_along() {
+async fn the_spool_of_a_deleted_run_is_removed() {
     let (directory, spool) = empty(WIDE);
     let (run, other) = (RunId::new(), RunId::new());
     finished(&spool, run, 10).await;

@@ -180,7 +180,7 @@ fn proto_files(proto: &Path) -> Result<Vec<PathBuf>> {
 fn compare(made: &BTreeMap<String, Vec<u8>>, directory: &Path) -> Result<()> {
     for (name, contents) in made {
         if fs::read(directory.join(name)).ok().as_ref() != Some(contents) {
-            bail!("crates/wire/src/generated/{name} is not what the proto files give: run `just generate`");
+            bail!("crates/wire/src/generated/{name} does not match the proto files: run `just generate`");
         }
     }
     Ok(())

@@ -6191,7 +6191,7 @@ pub struct DeleteResult {
     /// Name of its entry in the run's trash; empty if it was deleted permanently.
     #[prost(string, tag = "5")]
     pub trash_entry: ::prost::alloc::string::String,
-    /// It was deleted permanently, because the trash had no room. The consent to the call said so. Default: it is in the
+    /// It was deleted permanently, because the trash had no space. The consent to the call said so. Default: it is in the
     /// trash.
     #[prost(bool, tag = "6")]
     pub gone_for_good: bool,
@@ -6711,8 +6711,8 @@ pub struct CallRequest {
     pub run_id: ::prost::alloc::string::String,
     /// Makes the call idempotent: the same id with the same content returns the stored outcome, with other content fails
     /// with ALREADY_EXISTS. At most 128 characters. The daemon remembers it for an hour after the call was over
-    /// (`outcomes.request_ids` of its configuration), and longer while there is room. The outcome may lose its result
-    /// before that (`CallResponse.result_dropped`). When there is no room for another id, the call is refused as
+    /// (`outcomes.request_ids` of its configuration), and longer while there is space. The outcome may lose its result
+    /// before that (`CallResponse.result_dropped`). When no other id can be stored, the call is refused as
     /// OVERLOADED.
     #[prost(string, tag = "2")]
     pub request_id: ::prost::alloc::string::String,
@@ -6821,11 +6821,11 @@ pub struct CallResponse {
     /// Times of the steps.
     #[prost(message, optional, tag = "7")]
     pub timings: ::core::option::Option<Timings>,
-    /// The result, and the rest of `rendered`, were dropped to make room. Only for an older call that is found by its
+    /// The result, and the rest of `rendered`, were dropped to free space. Only for an older call that is found by its
     /// request id or call id.
     #[prost(bool, tag = "8")]
     pub result_dropped: bool,
-    /// Bytes of the command's output that the daemon did not keep, because its disk had no room or a write failed: GetCall
+    /// Bytes of the command's output that the daemon did not keep, because its disk had no space or a write failed: GetCall
     /// does not have them. CallStream sent them while the command ran, to a client that kept reading. Default 0: all was
     /// kept.
     #[prost(uint64, tag = "9")]
@@ -8217,7 +8217,7 @@ pub struct BeginUpload {
     #[prost(string, tag = "2")]
     pub path: ::prost::alloc::string::String,
     /// Chosen by the client, a UUID: after a broken stream, the client resumes the same upload. The daemon keeps the
-    /// received bytes for at most an hour, while the run lives and there is room. Default: the upload cannot be resumed.
+    /// received bytes for at most an hour, while the run lives and there is space. Default: the upload cannot be resumed.
     #[prost(string, tag = "3")]
     pub upload_id: ::prost::alloc::string::String,
     /// Position of the first byte that follows, which is the number of bytes that the daemon has (`GetUpload`). Default:

@@ -149,7 +149,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
-        fn every_byte_comes_out_once_and_in_its_place(
+        fn every_byte_is_returned_once_and_in_order(
             chunks in proptest::collection::vec((any::<bool>(), 1..70_000_usize, any::<bool>()), 1..150),
         ) {
             let backlog = Backlog::default();

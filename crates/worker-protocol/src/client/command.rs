@@ -93,7 +93,7 @@ impl Command {
         self.window.grant(bytes);
     }
 
-    /// Records input that is about to be sent. The caller has checked that there was room.
+    /// Records input that is about to be sent. The caller has checked that it fits.
     pub(super) fn typed(&mut self, bytes: usize) {
         if let Some(input) = &mut self.input {
             input.untaken += bytes;
@@ -123,7 +123,7 @@ impl Command {
     }
 
     pub(super) fn output(&mut self, output: v1::Output) -> Result<(), Violation> {
-        let room = self.limit - self.received();
+        let free = self.limit - self.received();
         let (stream, kept) = match output.stream() {
             Stream::Stdout => (OutputStream::Stdout, &mut self.stdout),
             // A terminal has one stream.
@@ -135,7 +135,7 @@ impl Command {
         let v1::Output { offset, data, .. } = output;
         let length = data.len() as u64;
         let early = matches!(self.stage, Stage::Begun | Stage::Spawned);
-        if early || data.is_empty() || data.len() > MAX_CHUNK || length > room || offset != kept.total() {
+        if early || data.is_empty() || data.len() > MAX_CHUNK || length > free || offset != kept.total() {
             return Err(Violation::Output);
         }
         if !self.window.spend(length) {
@@ -152,7 +152,7 @@ impl Command {
         let bytes = usize::try_from(bytes).ok().filter(|bytes| (1..=input.untaken).contains(bytes));
         let bytes = bytes.ok_or(Violation::Taken)?;
         input.untaken -= bytes;
-        input.line.room.add_permits(bytes);
+        input.line.space.add_permits(bytes);
         Ok(())
     }
 

@@ -18,7 +18,7 @@ pub enum ConnectError {
     #[error("the worker's stream failed")]
     Io(#[from] io::Error),
     /// The first bytes are no frame. Often they are the engine's own message in place of the worker's.
-    #[error("the worker's first bytes are no frame")]
+    #[error("the first bytes of the worker are not a frame")]
     Frame(#[from] FrameError),
     /// A frame that is not a hello.
     #[error("the worker's first frame is not a hello")]
@@ -88,7 +88,7 @@ pub enum Violation {
     #[error("more output than it had credit for")]
     Window,
     /// Input reported as taken that was not sent, or for a command without input.
-    #[error("input taken that was not sent")]
+    #[error("the worker acknowledges input that was not sent")]
     Taken,
     /// An outcome that is malformed, of another operation, too early, or with wrong counts.
     #[error("an outcome that cannot be")]

@@ -10,14 +10,14 @@ pub(super) struct Line {
     /// Set when the Start was sent. The worker does not know the call before.
     begun: SetOnce<()>,
     /// One permit for each byte that may be sent.
-    pub(super) room: Semaphore,
+    pub(super) space: Semaphore,
     /// True if it leads to a pipe, so that there is a standard error besides the output.
     pub(super) pipes: bool,
 }
 
 impl Line {
     pub(super) fn new(pipes: bool) -> Self {
-        Self { begun: SetOnce::new(), room: Semaphore::new(MAX_UNTAKEN), pipes }
+        Self { begun: SetOnce::new(), space: Semaphore::new(MAX_UNTAKEN), pipes }
     }
 
     /// Permits input, because the worker receives it after the Start of the call.
@@ -31,8 +31,8 @@ impl Line {
         self.begun.wait().await;
     }
 
-    /// Ends the line, so that no task waits for room.
+    /// Ends the line, so that no task waits for space.
     pub(super) fn end(&self) {
-        self.room.close();
+        self.space.close();
     }
 }

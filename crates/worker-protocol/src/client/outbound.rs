@@ -26,10 +26,10 @@ struct Line {
     now: Option<Now>,
 }
 
-/// Room for one frame.
-pub(super) struct Place<'o> {
+/// Slot for one frame in the queue.
+pub(super) struct FrameSlot<'o> {
     outbound: &'o Outbound,
-    room: mpsc::Permit<'o, Vec<u8>>,
+    permit: mpsc::Permit<'o, Vec<u8>>,
 }
 
 impl Outbound {
@@ -39,9 +39,9 @@ impl Outbound {
         (Self { queue, line: Mutex::new(Line { waiting: 0, now }) }, frames)
     }
 
-    /// Waits for room. `None` if the stream is gone.
-    pub(super) async fn place(&self) -> Option<Place<'_>> {
-        self.queue.reserve().await.ok().map(|room| Place { outbound: self, room })
+    /// Waits for a slot. `None` if the stream is gone.
+    pub(super) async fn slot(&self) -> Option<FrameSlot<'_>> {
+        self.queue.reserve().await.ok().map(|permit| FrameSlot { outbound: self, permit })
     }
 
     /// Records that a frame of the queue has been written.
@@ -50,7 +50,7 @@ impl Outbound {
     }
 }
 
-impl Place<'_> {
+impl FrameSlot<'_> {
     /// Sends the frame at once or queues it.
     pub(super) fn send(self, mut frame: Vec<u8>) {
         let mut line = self.outbound.line.lock();
@@ -65,7 +65,7 @@ impl Place<'_> {
             frame.drain(..sent);
         }
         line.waiting += 1;
-        self.room.send(frame);
+        self.permit.send(frame);
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
                     for number in 0..FRAMES {
                         let mut frame = vec![sender; LENGTH];
                         frame[1] = number;
-                        outbound.place().await.unwrap().send(frame);
+                        outbound.slot().await.unwrap().send(frame);
                     }
                 })
             })
@@ -126,7 +126,7 @@ mod tests {
         }
         assert_eq!(outbound.line.lock().waiting, 0);
         // What can be sent at once does not wait.
-        outbound.place().await.unwrap().send(vec![1; 10]);
+        outbound.slot().await.unwrap().send(vec![1; 10]);
         assert_eq!(outbound.line.lock().waiting, 0);
     }
 }

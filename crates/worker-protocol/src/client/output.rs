@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn beginning_and_end_are_kept_of_what_does_not() {
+    fn long_output_keeps_its_beginning_and_end() {
         let expected = Clipped { text: "abc\n[… 4 bytes left out …]\nhij".to_owned(), omitted: 4 };
         assert_eq!(clipped(6, &[b"abcdefghij"]), expected);
         for cut in 0..=10 {

@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 use wire::worker::v1::{ToWorker, to_worker};
 
 use crate::client::channel::Now;
-use crate::client::outbound::{Outbound, Place};
+use crate::client::outbound::{FrameSlot, Outbound};
 use crate::client::table::Table;
 use crate::client::{CloseReason, ConnectOptions, LaneError};
 use crate::frame::encode;
@@ -78,17 +78,17 @@ impl Shared {
         LaneError::Lost(self.closed.borrow().unwrap_or(CloseReason::Shutdown))
     }
 
-    /// Waits for room for a frame.
-    pub(super) async fn place(&self) -> Result<Place<'_>, LaneError> {
+    /// Waits for a slot for a frame.
+    pub(super) async fn slot(&self) -> Result<FrameSlot<'_>, LaneError> {
         tokio::select! {
             biased;
             () = self.stop.cancelled() => Err(self.lost()),
-            place = self.outbound.place() => place.ok_or_else(|| self.lost()),
+            slot = self.outbound.slot() => slot.ok_or_else(|| self.lost()),
         }
     }
 
     pub(super) async fn send(&self, frame: Vec<u8>) -> Result<(), LaneError> {
-        self.place().await?.send(frame);
+        self.slot().await?.send(frame);
         Ok(())
     }
 

@@ -17,7 +17,7 @@ pub enum OutputStream {
 /// one stream come without gaps. A future may be dropped unresolved if the call has timed out or the stream is lost; no piece comes after
 /// it.
 pub trait OutputSink: Send + Sync {
-    /// Takes the bytes at `offset` of `stream`. Resolves when there is room for more.
+    /// Takes the bytes at `offset` of `stream`. Resolves when it can take more.
     fn take(
         &self,
         stream: OutputStream,

@@ -5,7 +5,7 @@
 //!                                       └──────────────────────────────► Outcome      one that ended by itself
 //! prepared ─► Output* ─► Ended ─(cleared)─► Output* ─► Outcome         one whose process was there, or as above
 //! begun ─► Output* ─► Outcome                                                          one that is not placed
-//! begun ─(allowed)─► Outcome                                            an operation that takes effect after a word
+//! begun ─(allowed)─► Outcome                                            an operation that takes effect after `Go`
 //! begun ─► Outcome                                                                     everything else
 //! ```
 //!

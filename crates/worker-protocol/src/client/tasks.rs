@@ -78,7 +78,7 @@ async fn read(shared: &Shared, mut input: impl AsyncRead + Unpin, mut buffer: Fr
                 Err(_) => return Violation::Frame.into(),
             }
         }
-        match input.read_buf(buffer.room()).await {
+        match input.read_buf(buffer.read_buffer()).await {
             Ok(0) if buffer.is_empty() => return CloseReason::Eof,
             Ok(0) => return Violation::Cut.into(),
             Ok(_) => {}

@@ -76,8 +76,8 @@ impl Client {
         if shared.stop.is_cancelled() {
             return Err(shared.lost());
         }
-        let places = if spec.pipes { &self.inner.piped } else { &self.inner.terminals };
-        let slot = Arc::clone(places).try_acquire_owned().map_err(|_| LaneError::Busy)?;
+        let slots = if spec.pipes { &self.inner.piped } else { &self.inner.terminals };
+        let slot = Arc::clone(slots).try_acquire_owned().map_err(|_| LaneError::Busy)?;
         let operation = Operation::Exec(spec.exec.clone());
         let call = CallSpec {
             operation: &operation,
@@ -122,7 +122,7 @@ impl Terminal {
 }
 
 impl Keyboard {
-    /// Types the bytes, and waits for room while the terminal takes none. If the future is dropped, a part of `bytes` may have been typed.
+    /// Types the bytes, and waits while the terminal takes none. If the future is dropped, a part of `bytes` may have been typed.
     pub async fn write(&self, bytes: &[u8]) -> Result<(), SessionOver> {
         for chunk in bytes.chunks(MAX_INPUT) {
             self.type_chunk(chunk).await?;
@@ -142,20 +142,20 @@ impl Keyboard {
 
     async fn type_chunk(&self, chunk: &[u8]) -> Result<(), SessionOver> {
         let length = u32::try_from(chunk.len()).map_err(|_| SessionOver)?;
-        let room = tokio::select! {
+        let space = tokio::select! {
             biased;
             () = self.shared.stop.cancelled() => return Err(SessionOver),
-            room = self.room(length) => room?,
+            space = self.reserve(length) => space?,
         };
         let body = Body::Input(v1::Input { data: chunk.to_vec() });
         let frame = encode(&ToWorker { id: self.id, body: Some(body) }).map_err(|_| SessionOver)?;
-        let place = self.shared.place().await.map_err(|_| SessionOver)?;
-        // No await from here on, so that dropping this future either uses the room or gives it back.
+        let slot = self.shared.slot().await.map_err(|_| SessionOver)?;
+        // No await from here on, so that dropping this future either uses the space or gives it back.
         if !self.shared.table(|table| table.typed(self.id, chunk.len())) {
             return Err(SessionOver);
         }
-        room.forget();
-        place.send(frame);
+        space.forget();
+        slot.send(frame);
         Ok(())
     }
 
@@ -171,8 +171,8 @@ impl Keyboard {
         self.shared.say(self.id, body).await.map_err(|_| SessionOver)
     }
 
-    async fn room(&self, bytes: u32) -> Result<SemaphorePermit<'_>, SessionOver> {
+    async fn reserve(&self, bytes: u32) -> Result<SemaphorePermit<'_>, SessionOver> {
         self.line.begun().await;
-        self.line.room.acquire_many(bytes).await.map_err(|_| SessionOver)
+        self.line.space.acquire_many(bytes).await.map_err(|_| SessionOver)
     }
 }

@@ -102,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn x6_any_bytes_are_read_alike_however_they_come(
+    fn x6_any_bytes_are_read_alike_however_they_are_split(
         messages in messages(),
         noise in prop::collection::vec(any::<u8>(), 0..40),
         at in any::<prop::sample::Index>(),

@@ -61,7 +61,7 @@ class BeginUpload(google.protobuf.message.Message):
     """The file, or the directory beneath which an archive is unpacked. Missing directories are made."""
     upload_id: builtins.str
     """Chosen by the client, a UUID: after a broken stream, the client resumes the same upload. The daemon keeps the
-    received bytes for at most an hour, while the run lives and there is room. Default: the upload cannot be resumed.
+    received bytes for at most an hour, while the run lives and there is space. Default: the upload cannot be resumed.
     """
     offset: builtins.int
     """Position of the first byte that follows, which is the number of bytes that the daemon has (`GetUpload`). Default:

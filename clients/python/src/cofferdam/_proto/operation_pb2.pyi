@@ -2017,7 +2017,7 @@ class DeleteResult(google.protobuf.message.Message):
     trash_entry: builtins.str
     """Name of its entry in the run's trash; empty if it was deleted permanently."""
     gone_for_good: builtins.bool
-    """It was deleted permanently, because the trash had no room. The consent to the call said so. Default: it is in the
+    """It was deleted permanently, because the trash had no space. The consent to the call said so. Default: it is in the
     trash.
     """
     def __init__(

@@ -129,8 +129,8 @@ class CallRequest(google.protobuf.message.Message):
     request_id: builtins.str
     """Makes the call idempotent: the same id with the same content returns the stored outcome, with other content fails
     with ALREADY_EXISTS. At most 128 characters. The daemon remembers it for an hour after the call was over
-    (`outcomes.request_ids` of its configuration), and longer while there is room. The outcome may lose its result
-    before that (`CallResponse.result_dropped`). When there is no room for another id, the call is refused as
+    (`outcomes.request_ids` of its configuration), and longer while there is space. The outcome may lose its result
+    before that (`CallResponse.result_dropped`). When no other id can be stored, the call is refused as
     OVERLOADED.
     """
     agent_id: builtins.str
@@ -273,11 +273,11 @@ class CallResponse(google.protobuf.message.Message):
     approval_id: builtins.str
     """Set when an approval was or is needed."""
     result_dropped: builtins.bool
-    """The result, and the rest of `rendered`, were dropped to make room. Only for an older call that is found by its
+    """The result, and the rest of `rendered`, were dropped to free space. Only for an older call that is found by its
     request id or call id.
     """
     output_not_kept_bytes: builtins.int
-    """Bytes of the command's output that the daemon did not keep, because its disk had no room or a write failed: GetCall
+    """Bytes of the command's output that the daemon did not keep, because its disk had no space or a write failed: GetCall
     does not have them. CallStream sent them while the command ran, to a client that kept reading. Default 0: all was
     kept.
     """

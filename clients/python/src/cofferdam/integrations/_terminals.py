@@ -45,9 +45,9 @@ class _Kept:
         self._left_out = 0
 
     def add(self, text: str) -> None:
-        room = self._half - len(self._begin)
-        self._begin += text[:room]
-        text = text[room:]
+        space = self._half - len(self._begin)
+        self._begin += text[:space]
+        text = text[space:]
         if not text:
             return
         self._end.append(text)

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tilde_that_means_nothing_else_goes_through() {
+    fn a_literal_tilde_passes() {
         assert_eq!(typed("~/bin\r"), ("~/bin\r".into(), None));
         assert_eq!(typed("~~."), ("~.".into(), None));
         assert_eq!(typed("~\r~."), ("~\r".into(), Some(Wish::Leave)));

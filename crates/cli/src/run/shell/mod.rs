@@ -69,7 +69,7 @@ impl Shell {
             paused: self.paused,
         };
         let (say, said) = mpsc::channel(WAITING);
-        // The empty channel has room for the first message.
+        // The empty channel has capacity for the first message.
         let _ = say.try_send(OpenTerminalRequest { event: Some(Said::Start(start)) });
         let mut shown = client.terminals().open_terminal(ReceiverStream::new(said)).await?.into_inner();
         let opened = shown.message().await?.and_then(|response| response.event);
@@ -107,10 +107,10 @@ fn closing(closed: &TerminalClosed) -> Option<Failure> {
         Reason::Exited => return None,
         Reason::Disconnected => "the daemon considered the connection lost",
         Reason::RunEnded => "the run ended, or the daemon was stopped",
-        Reason::TimedOut => "it was idle for too long, or reached the longest time of a session",
+        Reason::TimedOut => "it was idle for too long, or reached the maximum lifetime of a session",
         Reason::RecordingFull => "its recording is full, and a session must be recorded: open another one",
         Reason::Lost => "the worker in the run crashed and is restarting: open another session",
-        Reason::Unspecified => "for a reason that this version does not know",
+        Reason::Unspecified => "for a reason that this version of coffer does not know",
     };
     Some(Failure::failed(format!("the session ended: {why}")))
 }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_the_command_did_not_choose_is_said() {
+    fn an_end_with_the_run_is_reported() {
         assert!(closing(&closed(Reason::Exited, Some(7), None)).is_none());
         let said = closing(&closed(Reason::RunEnded, None, Some(9))).unwrap();
         assert_eq!(

@@ -77,7 +77,7 @@ impl Session {
         screen: &Sender<Vec<u8>>,
     ) -> Result<End, Failure> {
         let mut escape = Escape::default();
-        // Neither direction waits for the other. A message for which there is no room yet is kept here.
+        // Neither direction waits for the other. A message that the channel cannot take yet stays here.
         let mut outgoing: Option<Said> = None;
         let mut incoming: Option<Vec<u8>> = None;
         loop {
@@ -122,7 +122,7 @@ impl Session {
 }
 
 fn event(response: Result<Option<OpenTerminalResponse>, Status>) -> Result<Shown, Failure> {
-    let broken = || Failure::unreachable("the connection to the daemon broke, and with it the session");
+    let broken = || Failure::unreachable("the connection to the daemon broke, which ended the session");
     response?.and_then(|response| response.event).ok_or_else(broken)
 }
 

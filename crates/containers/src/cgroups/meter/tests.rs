@@ -152,7 +152,7 @@ fn meters_from_before_a_restart_are_removed() {
         assert_eq!(stage.leaves().len(), stage.dirs.len());
         let first = HostProcess::of_engine(stage.first.id()).unwrap();
         let reaper = std::thread::spawn(move || child.wait());
-        let ended = stage.cgroup.end_former(&first, &std::collections::BTreeSet::new(), WITHIN).unwrap();
+        let ended = stage.cgroup.end_leftovers(&first, &std::collections::BTreeSet::new(), WITHIN).unwrap();
         assert_eq!((ended.leaves.len(), ended.leaves[0].evidence.ended, ended.left), (1, 1, 0));
         reaper.join().unwrap().unwrap();
         assert_eq!(stage.leaves(), Vec::<String>::new());

@@ -115,7 +115,7 @@ fn kernel_limits_bytes_and_files_of_one_project_only() {
 }
 
 #[test]
-fn an_overlay_is_held_to_the_project_of_its_layers() {
+fn an_overlay_is_bounded_by_the_project_of_its_layers() {
     let Some(small) = Small::mount("loop,prjquota") else { return };
     let quotas = ProjectQuotas::of(small.open().as_fd()).unwrap().expect("enforced");
     let project = ProjectId::from_any(7);
@@ -148,7 +148,7 @@ fn an_overlay_is_held_to_the_project_of_its_layers() {
 }
 
 #[test]
-fn a_file_system_that_does_not_enforce_has_none() {
+fn a_file_system_without_enforcement_has_no_quota() {
     assert!(ProjectQuotas::of(File::open("/proc").unwrap().as_fd()).unwrap().is_none());
     let Some(small) = Small::mount("loop,noquota") else { return };
     assert!(ProjectQuotas::of(small.open().as_fd()).unwrap().is_none());

@@ -59,7 +59,7 @@ impl Service {
             ..Default::default()
         };
         let calls = self.calls.clone();
-        self.calls.tasks.spawn(async move {
+        self.tasks.spawn(async move {
             // Dropping the future cancels the call.
             let made = tokio::select! {
                 made = calls::download(&calls, &principal, request, way.clone()) => made.and_then(ended),

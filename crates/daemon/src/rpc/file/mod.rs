@@ -4,13 +4,16 @@ mod download;
 mod upload;
 
 use std::sync::Arc;
+use uploads::Uploads;
 
 use bytes::Bytes;
-use calls::Calls;
+use calls::{CallTable, Calls};
+use gateway::Gateway;
 use identity::RunId;
 use operations::UploadId;
-use runs::Uploads;
+use runs::Runs;
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status, Streaming};
 use wire::v1::file_service_server::FileService;
 use wire::v1::{self, Transfer};
@@ -22,7 +25,11 @@ use upload::{Form, Said};
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) calls: Arc<Calls>,
+    pub(crate) table: Arc<CallTable>,
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) runs: Arc<Runs>,
     pub(crate) uploads: Arc<Uploads>,
+    pub(crate) tasks: TaskTracker,
 }
 
 impl From<v1::UploadFileRequest> for Said {
@@ -97,7 +104,7 @@ impl FileService for Service {
     ) -> Result<Response<v1::GetUploadResponse>, Status> {
         let principal = principal(&request)?;
         let run = RunId::parse(&request.get_ref().run_id)?;
-        self.calls.runs.check_use(run, &principal)?;
+        self.runs.check_use(run, &principal)?;
         let id =
             UploadId::parse("upload_id", &request.get_ref().upload_id).map_err(refusal::Refusal::from)?;
         let received_bytes = self.uploads.received(run, &id)?;

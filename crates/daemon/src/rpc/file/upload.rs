@@ -13,13 +13,13 @@
 
 use std::sync::Arc;
 use std::time::Duration;
+use uploads::{Broken, Content, Owner, Piece};
 
 use bytes::Bytes;
-use gateway::{Caller, Verdict};
 use identity::{Principal, RunId, check_client_name};
 use operations::{Operation, Reason, UploadId};
+use policy::{Caller, Verdict};
 use refusal::Refusal;
-use runs::{Broken, Content, Piece, UploadOwner};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tonic::Streaming;
@@ -77,7 +77,7 @@ impl Service {
             return Err(Refusal::invalid("size_bytes", message));
         }
         let run = RunId::parse(&begin.run_id)?;
-        self.calls.runs.check_use(run, principal)?;
+        self.runs.check_use(run, principal)?;
         let id = Some(begin.upload_id.as_str()).filter(|id| !id.is_empty());
         let id = id.map(|id| UploadId::parse("upload_id", id)).transpose()?;
         check_client_name("request_id", &begin.request_id)?;
@@ -113,18 +113,13 @@ impl Service {
         if begin.request_id.is_empty() {
             return Ok(false);
         }
-        self.calls.table.has_request(run, &begin.request_id).await
+        self.table.has_request(run, &begin.request_id).await
     }
 
     /// Returns the maximum size of the upload and the owner that it counts for; `None` if its call would be refused.
-    fn admits(
-        &self,
-        principal: &Principal,
-        run: RunId,
-        outline: &v1::WriteRequest,
-    ) -> Option<(u64, UploadOwner)> {
-        let living = self.calls.runs.living_run(run).ok()?;
-        let (spec, policy) = (living.spec(), self.calls.gateway.policy());
+    fn admits(&self, principal: &Principal, run: RunId, outline: &v1::WriteRequest) -> Option<(u64, Owner)> {
+        let living = self.runs.living_run(run).ok()?;
+        let (spec, policy) = (living.spec(), self.gateway.policy());
         let profile = policy.profile(&spec.profile)?;
         let outline = v1::Operation { kind: Some(Kind::Write(outline.clone())) };
         let operation = Operation::parse_within(outline, calls::limits(profile).command).ok()?;
@@ -134,8 +129,8 @@ impl Service {
             role: spec.role.clone(),
             run_id: run.to_string(),
         };
-        let explanation = self.calls.gateway.explain(&policy, &living.scope(), &caller, &operation);
-        let owner = UploadOwner {
+        let explanation = self.gateway.explain(&policy, &living.scope(), &caller, &operation);
+        let owner = Owner {
             account: living.disk.clone(),
             ended: living.ended.clone(),
             writes_count: living.disk.adds(&operation),
@@ -147,7 +142,7 @@ impl Service {
     async fn receive<M: Into<Said>>(
         &self,
         stream: &mut Streaming<M>,
-        (run, owner): (RunId, UploadOwner),
+        (run, owner): (RunId, Owner),
         id: Option<UploadId>,
         begin: &v1::BeginUpload,
         most: u64,
@@ -202,13 +197,13 @@ impl Service {
             request: Some(call_request::Request::Operation(operation)),
             ..Default::default()
         };
-        let (calls, principal) = (self.calls.clone(), principal.clone());
+        let (calls, table, principal) = (self.calls.clone(), self.table.clone(), principal.clone());
         let (answer, answered) = oneshot::channel();
-        self.calls.tasks.spawn(async move {
+        self.tasks.spawn(async move {
             let response = calls::call(&calls, &principal, request).await;
             let call =
                 response.as_ref().ok().and_then(|response| identity::CallId::parse(&response.call_id).ok());
-            let call = call.and_then(|id| calls.table.known(id));
+            let call = call.and_then(|id| table.known(id));
             let _ = answer.send(response);
             // The call may have been made by another stream with a file of the same name. So the content is kept in
             // that case, too.

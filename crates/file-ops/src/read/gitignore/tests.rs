@@ -11,7 +11,7 @@ fn matched(text: &str, path: &str) -> Option<bool> {
 }
 
 #[test]
-fn the_manual_s_own_examples() {
+fn the_examples_of_the_manual_match() {
     for (pattern, path, expected) in [
         ("hello.*", "hello.txt", true),
         ("hello.*", "a/hello.java", true),

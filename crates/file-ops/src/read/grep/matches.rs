@@ -17,7 +17,7 @@ pub(super) struct Matches<'a> {
     /// Number of matches that are still wanted.
     left: usize,
     /// Bytes that still fit into the answer.
-    room: usize,
+    space: usize,
     /// Lines before the current one without a gap, at most `before`.
     recent: VecDeque<String>,
     pub(super) found: Vec<GrepMatch>,
@@ -30,12 +30,12 @@ pub(super) struct Matches<'a> {
 }
 
 impl<'a> Matches<'a> {
-    /// Prepares for a file. `room` is the number of bytes that fit into an answer.
-    pub(super) fn new(path: &'a str, grep: &Grep, room: usize) -> Self {
+    /// Prepares for a file. `space` is the number of bytes that fit into an answer.
+    pub(super) fn new(path: &'a str, grep: &Grep, space: usize) -> Self {
         let (before, after) = (grep.before as usize, grep.after as usize);
         let left = if grep.one_per_file { 1 } else { grep.max_matches as usize };
         let (recent, found) = (VecDeque::new(), Vec::new());
-        Self { path, before, after, left, room, recent, found, open: 0, more: false, binary: false }
+        Self { path, before, after, left, space, recent, found, open: 0, more: false, binary: false }
     }
 
     /// Adds the line as context to every earlier match that still needs some.
@@ -43,7 +43,7 @@ impl<'a> Matches<'a> {
         for found in &mut self.found[self.open..] {
             if found.after.len() < self.after {
                 found.after.push(line.to_owned());
-                self.room = self.room.saturating_sub(line.len());
+                self.space = self.space.saturating_sub(line.len());
             }
         }
         while self.found.get(self.open).is_some_and(|found| found.after.len() >= self.after) {
@@ -72,13 +72,13 @@ impl Sink for Matches<'_> {
     fn matched(&mut self, _: &Searcher, line: &SinkMatch<'_>) -> io::Result<bool> {
         let text = shown(line.bytes());
         self.give(&text);
-        if self.found.len() >= self.left || self.room == 0 {
+        if self.found.len() >= self.left || self.space == 0 {
             self.more = true;
         }
         if !self.more {
             let before = Vec::from(self.recent.clone());
             let size = self.path.len() + text.len() + before.iter().map(String::len).sum::<usize>();
-            self.room = self.room.saturating_sub(size);
+            self.space = self.space.saturating_sub(size);
             self.found.push(GrepMatch {
                 path: self.path.to_owned(),
                 line: line.line_number().unwrap_or_default(),

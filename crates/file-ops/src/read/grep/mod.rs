@@ -32,10 +32,10 @@ use crate::Cancel;
 pub fn grep(jail: &Jail, grep: &Grep, bounds: &Bounds, cancel: &Cancel) -> Outcome {
     let filter = grep.glob.as_deref().map(|glob| Pattern::compile(glob, &grep.path)).transpose()?;
     let compiled = Compiled::new(grep)?;
-    let room = usize::try_from(bounds.max_output_bytes).unwrap_or(usize::MAX);
+    let space = usize::try_from(bounds.max_output_bytes).unwrap_or(usize::MAX);
     let last = AtomicU64::new(u64::MAX);
-    let order = Order { grep, compiled: &compiled, room, cancel, last: &last };
-    let tally = Tally::new(grep.max_matches, room);
+    let order = Order { grep, compiled: &compiled, space, cancel, last: &last };
+    let tally = Tally::new(grep.max_matches, space);
 
     let place = jail.readable(&grep.path)?;
     if place.metadata()?.kind != FileKind::Directory {

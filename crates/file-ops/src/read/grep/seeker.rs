@@ -26,7 +26,7 @@ pub(super) struct Order<'a> {
     pub(super) grep: &'a Grep,
     pub(super) compiled: &'a Compiled,
     /// Bytes of text that fit into the answer.
-    pub(super) room: usize,
+    pub(super) space: usize,
     pub(super) cancel: &'a Cancel,
     /// Number, in path order, of the last file that can still matter.
     pub(super) last: &'a AtomicU64,
@@ -93,7 +93,7 @@ impl<'a> Seeker<'a> {
         path: impl FnOnce() -> String,
     ) -> Sought {
         let size = usize::try_from(opened.meta.size).unwrap_or(usize::MAX);
-        let Some(room) = self.block.get_mut(..size) else {
+        let Some(space) = self.block.get_mut(..size) else {
             let mut blocks = Blocks::new(opened, self.order.compiled.block, || self.order.wants(number));
             let sought = self.tools.seek(&mut blocks, &self.order, path);
             return blocks.halted.unwrap_or(sought);
@@ -101,7 +101,7 @@ impl<'a> Seeker<'a> {
         if let Err(halted) = self.order.wants(number) {
             return halted;
         }
-        match Whole::read(&opened.file, room) {
+        match Whole::read(&opened.file, space) {
             Ok(mut whole) => self.tools.seek(&mut whole, &self.order, path),
             Err(_) => Sought::nothing(true),
         }
@@ -125,7 +125,7 @@ impl Tools {
         if !first.found {
             return Sought::nothing(searched.is_err());
         }
-        let Order { grep, room, .. } = *order;
+        let Order { grep, space, .. } = *order;
         let all = self.all.get_or_insert_with(|| {
             let (before, after) = (grep.before as usize, grep.after as usize);
             builder(order.compiled.by_line)
@@ -135,7 +135,7 @@ impl Tools {
                 .build()
         });
         let path = path();
-        let mut matches = Matches::new(&path, grep, room);
+        let mut matches = Matches::new(&path, grep, space);
         let searched = text.search(all, &self.matcher, &mut matches);
         if matches.binary {
             return Sought::Binary;

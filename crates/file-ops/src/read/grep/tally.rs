@@ -65,8 +65,8 @@ pub(super) struct Sum {
 }
 
 impl Tally {
-    pub(super) fn new(max_matches: u32, room: usize) -> Self {
-        let budget = Budget { matches: max_matches as usize, bytes: room };
+    pub(super) fn new(max_matches: u32, space: usize) -> Self {
+        let budget = Budget { matches: max_matches as usize, bytes: space };
         let (found, skipped, binary, cut) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
         Self { budget, searched: 0, found, skipped, binary, cut, stopped: None }
     }
@@ -160,8 +160,8 @@ mod tests {
     }
 
     /// What came of files that were searched in that order; those that did not matter any more are left out.
-    fn sum(files: &[(u8, usize, usize)], order: &[usize], max_matches: u32, room: usize) -> String {
-        let (mut tally, mut last) = (Tally::new(max_matches, room), u64::MAX);
+    fn sum(files: &[(u8, usize, usize)], order: &[usize], max_matches: u32, space: usize) -> String {
+        let (mut tally, mut last) = (Tally::new(max_matches, space), u64::MAX);
         for &number in order.iter().filter(|&&number| number < files.len()) {
             if number as u64 <= last {
                 last = last.min(tally.add(number as u64, sought(files[number])).unwrap_or(last));
@@ -176,10 +176,10 @@ mod tests {
             files in prop::collection::vec((0_u8..6, 0_usize..5, 0_usize..40), 0..24),
             order in Just((0..24).collect::<Vec<_>>()).prop_shuffle(),
             max_matches in 1_u32..30,
-            room in 1_usize..400,
+            space in 1_usize..400,
         ) {
             let by_path: Vec<_> = (0..24).collect();
-            prop_assert_eq!(sum(&files, &order, max_matches, room), sum(&files, &by_path, max_matches, room));
+            prop_assert_eq!(sum(&files, &order, max_matches, space), sum(&files, &by_path, max_matches, space));
         }
     }
 }

@@ -113,7 +113,7 @@ fn fits(pieces: &[Piece], name: &[char]) -> bool {
 fn leads(parts: &[Part], names: &[Vec<char>]) -> bool {
     match (parts.split_first(), names) {
         (None, names) => names.is_empty(),
-        // At the end it is what is below, and not the place itself.
+        // At the end it matches the entries below, and not the directory itself.
         (Some((Part::AnyDepth, [])), names) => !names.is_empty(),
         (Some((Part::AnyDepth, rest)), names) => {
             (0..=names.len()).any(|skipped| leads(rest, &names[skipped..]))
@@ -137,7 +137,7 @@ proptest! {
         paths in prop::collection::vec(prop::collection::vec(name(), 1..4), 12),
     ) {
         let text = text(&parts);
-        // These mean places, and no names.
+        // These are directories, and no names.
         prop_assume!(!text.split('/').any(|part| matches!(part, "." | "..")));
         let pattern = compiled(&text).unwrap();
         for names in paths {

@@ -127,7 +127,7 @@ fn unsupported_patterns_are_refused_with_the_reason() {
 }
 
 #[test]
-fn a_pattern_that_may_mean_something_else_says_so_when_it_matches_nothing() {
+fn an_ambiguous_pattern_is_noted_if_it_matches_nothing() {
     for (pattern, doubt) in [
         ("app/[slug]/*.tsx", Some("brackets")),
         ("*.ts,*.tsx", Some("comma")),

@@ -75,7 +75,7 @@ fn paths_of_answers_and_names_in_full_are_patterns_that_find_them() {
     assert_eq!(paths(&scene, "@project", "linked/*.rs"), ["@project/linked/b.rs"]);
     assert_eq!(paths(&scene, "@project/src", "/workspace/**/d.rs"), ["@project/src/deep/d.rs"]);
     for (pattern, hint) in [
-        ("none/*.rs", "there is no directory @project/none: the pattern is for paths from @project"),
+        ("none/*.rs", "there is no directory @project/none: a pattern is relative to @project"),
         ("deep", "1 directories have that name, such as @project/src/deep: end the pattern in /**"),
         ("src/deep", "@project/src/deep is a directory"),
         ("g.log", "2 ignored"),
@@ -88,7 +88,7 @@ fn paths_of_answers_and_names_in_full_are_patterns_that_find_them() {
 }
 
 #[test]
-fn everything_but_git_when_asked() {
+fn all_files_but_git_are_found_on_request() {
     let scene = tree();
     scene.file(".git/HEAD", "");
     scene.file("node_modules/m/i.js", "");
@@ -112,7 +112,7 @@ fn too_many_are_truncated_with_a_hint() {
 }
 
 #[test]
-fn depth_is_bounded_and_said() {
+fn depth_is_bounded_and_reported() {
     let scene = Scene::new();
     let mut at = scene.inside.clone();
     for _ in 0..100 {
@@ -155,7 +155,7 @@ fn a_bad_pattern_and_a_passed_deadline_fail() {
 }
 
 #[test]
-fn an_ignore_file_counts_as_far_as_it_may_and_it_is_said() {
+fn an_ignore_file_counts_up_to_its_bound_and_the_rest_is_reported() {
     let scene = Scene::new();
     for name in ["a.first", "b.last"] {
         scene.file(name, "");

@@ -83,7 +83,7 @@ fn literal_text_in_path_order_with_numbers() {
 }
 
 #[test]
-fn a_search_that_found_nothing_says_what_it_left_out() {
+fn an_empty_search_reports_its_omissions() {
     let scene = tree();
     scene.file("many.rs", "x");
     symlink("a.rs", scene.inside.join("link")).unwrap();
@@ -212,7 +212,7 @@ fn lines_end_where_they_are_shown_to_end() {
 }
 
 #[test]
-fn patterns_case_globs_and_what_is_left_out_by_default() {
+fn patterns_case_globs_and_default_omissions() {
     let scene = tree();
     let regex = Grep { regex: true, ..request(r"^f\(x.y\)$") };
     assert_eq!(places(&scene, &regex), ["b-c.rs:1", "b/c.rs:1"]);
@@ -377,7 +377,7 @@ fn the_answer_is_that_of_a_search_file_by_file_however_many_search() {
 }
 
 #[test]
-fn a_file_is_searched_alike_whether_it_fits_into_a_block() {
+fn a_file_is_searched_alike_within_and_beyond_a_block() {
     let scene = Scene::new();
     for size in [65_535, 65_536, 65_537, 300_000] {
         let mut content = "line\n".repeat(size / 5);
@@ -429,7 +429,7 @@ fn the_deadline_ends_every_thread() {
 }
 
 #[test]
-fn one_match_of_each_file_tells_which_have_any() {
+fn one_match_a_file_lists_the_files_with_matches() {
     let scene = Scene::new();
     scene.file("a", "x\n".repeat(100));
     scene.file("b", "y\nx 1\nx 2\n");

@@ -1,4 +1,4 @@
-//! Trees with ignore files, hidden names and nested repositories: what a search looks at is what ripgrep's own library does.
+//! Compares searches in trees with ignore files, hidden names and nested repositories with ripgrep's own library.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -109,7 +109,7 @@ fn names_that_are_not_utf8_are_shown_escaped() {
 }
 
 #[test]
-fn a_file_a_pipe_and_nothing_are_refused() {
+fn a_file_a_pipe_and_a_missing_path_are_refused() {
     let scene = tree();
     for (at, reason, message) in [
         ("b.txt", Reason::InvalidArgument, "@project/b.txt is a file"),
@@ -135,7 +135,7 @@ fn link_to_git_does_not_reach_its_hooks() {
 }
 
 #[test]
-fn a_deadline_says_how_far_it_came() {
+fn a_deadline_reports_the_progress() {
     let failure =
         list(&tree().jail, &request("@project"), &Bounds::default(), &Cancel::new(Some(Instant::now())))
             .unwrap_err();

@@ -63,7 +63,7 @@ fn an_empty_file_has_no_lines() {
 }
 
 #[test]
-fn a_range_of_lines_says_which_and_how_many_there_are() {
+fn a_range_reports_its_lines_and_their_total() {
     let scene = Scene::new();
     scene.file("a", "1\n2\n3\n4\n");
     let result = found(&scene, &request("a", lines(2, Some(3))), 100);
@@ -79,7 +79,7 @@ fn a_range_of_lines_says_which_and_how_many_there_are() {
 }
 
 #[test]
-fn a_long_file_is_a_preview_that_says_how_to_go_on() {
+fn a_long_file_is_previewed_with_the_next_offset() {
     let scene = Scene::new();
     scene.file("a", "line\n".repeat(1000));
     let result = found(&scene, &request("a", ReadPart::Whole), 12);
@@ -87,7 +87,7 @@ fn a_long_file_is_a_preview_that_says_how_to_go_on() {
     assert_eq!((result.size_bytes, result.total_lines), (5000, 1000));
     assert_eq!(
         result.hint,
-        "content ends in line 3, the file has 5000 bytes in 1000 lines: go on with line 3, or search for the place"
+        "content ends in line 3, the file has 5000 bytes in 1000 lines: continue with line 3, or search the file"
     );
     let result = found(&scene, &request("a", lines(3, None)), 10);
     assert_eq!((result.start_line, result.end_line, result.truncated), (3, 4, true));
@@ -106,7 +106,7 @@ fn a_cut_character_is_left_out_and_the_next_offset_is_exact() {
 }
 
 #[test]
-fn a_range_of_bytes_beyond_the_end_says_so() {
+fn a_range_beyond_the_end_is_reported() {
     let scene = Scene::new();
     scene.file("a", "abc");
     let result = found(&scene, &request("a", bytes(4, None)), 100);
@@ -204,7 +204,7 @@ fn a_file_that_takes_too_long_to_hash_is_refused_unread() {
 }
 
 #[test]
-fn a_cancelled_read_says_so() {
+fn a_cancelled_read_is_reported() {
     let scene = Scene::new();
     scene.file("a", "x");
     let cancel = Cancel::default();

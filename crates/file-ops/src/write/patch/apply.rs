@@ -46,7 +46,7 @@ pub(super) struct Mismatch {
 pub(super) enum MismatchKind {
     /// Its lines do not occur where they may.
     Absent,
-    /// Its lines occur in more than one place.
+    /// Its lines occur more than once.
     Ambiguous(Vec<u64>),
     /// Its lines occur only before an earlier hunk of the patch.
     OutOfOrder(u64),

@@ -90,7 +90,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn finds_what_a_plain_search_finds(
+        fn the_result_equals_a_plain_search(
             file in prop::collection::vec(0_u8..3, 0..40),
             needle in prop::collection::vec(0_u8..3, 1..5),
             from in 0_usize..10,

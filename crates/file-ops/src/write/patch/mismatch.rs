@@ -33,24 +33,25 @@ pub(super) fn failure(
                 HunkPosition::Stated { .. } => "correct the line numbers of its `@@` line",
                 HunkPosition::Anchored { .. } => "name the function or class around it in an `@@` line",
             };
-            format!("its lines are in several places (lines {lines}): add context lines, or {remedy}")
+            format!("its lines occur several times (lines {lines}): add context lines, or {remedy}")
         }
         MismatchKind::OutOfOrder(line) => format!(
             "its lines are at line {line}, before those of an earlier hunk: put the hunks into the order of \
              the file"
         ),
         MismatchKind::NoContext => {
-            "it only adds, and nothing says where: give the lines before and after as context".to_owned()
+            "it only adds lines and has no context to find their position: include the lines before and after"
+                .to_owned()
         }
         MismatchKind::NoAnchor(anchor) => format!(
-            "no line after the one before reads `{}`: an `@@` line repeats a whole line of the file",
+            "no later line equals `{}`: an `@@` line must repeat a whole line of the file",
             excerpt(anchor)
         ),
         MismatchKind::AmbiguousAnchor(anchor, lines) => {
             let lines = join(lines);
             details.push(("lines", lines.clone()));
             format!(
-                "`{}` is several lines (lines {lines}): name what is around it in another `@@` line before",
+                "`{}` matches several lines (lines {lines}): name the enclosing block in another `@@` line before it",
                 excerpt(anchor)
             )
         }

@@ -25,7 +25,7 @@ use plan::{Planned, plan};
 use report::report;
 
 use super::location::Location;
-use super::trash::{self, Kept};
+use super::trash::{self, TrashedFile};
 use super::when::{Undone, when};
 
 /// Applies the patch. A file that has changed since it was examined is examined again.
@@ -51,10 +51,10 @@ fn attempt(jail: &Jail, patch: &Patch, bounds: &Bounds) -> Result<OpResult, Undo
         Undone::Stale => Undone::Stale,
     })?;
     for (file, kept) in result.files.iter_mut().zip(&kept) {
-        file.trash_entry = kept.as_ref().map(Kept::entry).unwrap_or_default();
+        file.trash_entry = kept.as_ref().map(TrashedFile::entry).unwrap_or_default();
     }
     if let Err(failure) = carry_out(jail, planned, held_to.is_some()) {
-        kept.into_iter().flatten().for_each(Kept::forget);
+        kept.into_iter().flatten().for_each(TrashedFile::forget);
         return Err(failure);
     }
     Ok(OpResult::Patch(result))
@@ -64,7 +64,7 @@ fn attempt(jail: &Jail, patch: &Patch, bounds: &Bounds) -> Result<OpResult, Undo
 pub fn preview_patch(jail: &Jail, patch: &Patch, bounds: &Bounds) -> Result<Preview, ToolFailure> {
     let mut planned = plan(jail, patch, bounds)?;
     for file in planned.iter_mut().filter(|file| file.is_deletion()) {
-        if let Some(found) = file.place.reopen()? {
+        if let Some(found) = file.location.reopen()? {
             trash::foresee(jail, file.path, &found)?;
         }
     }
@@ -74,7 +74,7 @@ pub fn preview_patch(jail: &Jail, patch: &Patch, bounds: &Bounds) -> Result<Prev
 fn bound(planned: &[Planned<'_>]) -> Result<Bound, ToolFailure> {
     let mut binder = Binder::new("patch");
     for file in planned {
-        file.place.bind(&mut binder)?;
+        file.location.bind(&mut binder)?;
         if let Some((_, to)) = &file.moved_to {
             to.bind(&mut binder)?;
         }
@@ -83,14 +83,14 @@ fn bound(planned: &[Planned<'_>]) -> Result<Bound, ToolFailure> {
 }
 
 /// Copies the files that are deleted into the trash. Returns one item for each file of the patch, `None` if it is not deleted.
-fn keep(jail: &Jail, planned: &mut [Planned<'_>]) -> Result<Vec<Option<Kept>>, Undone> {
-    let mut all: Vec<Option<Kept>> = Vec::new();
+fn keep(jail: &Jail, planned: &mut [Planned<'_>]) -> Result<Vec<Option<TrashedFile>>, Undone> {
+    let mut all: Vec<Option<TrashedFile>> = Vec::new();
     for file in planned {
         let kept = if file.is_deletion() { keep_one(jail, file).map(Some) } else { Ok(None) };
         match kept {
             Ok(kept) => all.push(kept),
             Err(failure) => {
-                all.into_iter().flatten().for_each(Kept::forget);
+                all.into_iter().flatten().for_each(TrashedFile::forget);
                 return Err(failure);
             }
         }
@@ -98,13 +98,13 @@ fn keep(jail: &Jail, planned: &mut [Planned<'_>]) -> Result<Vec<Option<Kept>>, U
     Ok(all)
 }
 
-fn change(place: Location<'_>, then: Then, held: bool) -> Change<'_> {
-    if held { place.into_held_change(then) } else { place.into_change(then) }
+fn change(location: Location<'_>, then: Then, held: bool) -> Change<'_> {
+    if held { location.into_held_change(then) } else { location.into_change(then) }
 }
 
-fn keep_one(jail: &Jail, file: &mut Planned<'_>) -> Result<Kept, Undone> {
-    let seen = file.place.sha256_before();
-    let found = file.place.reopen()?.ok_or(Undone::Stale)?;
+fn keep_one(jail: &Jail, file: &mut Planned<'_>) -> Result<TrashedFile, Undone> {
+    let seen = file.location.sha256_before();
+    let found = file.location.reopen()?.ok_or(Undone::Stale)?;
     let kept = trash::keep(jail, file.path, &found).map_err(ToolFailure::from)?;
     if kept.record().sha256 == seen {
         return Ok(kept);
@@ -124,20 +124,20 @@ fn carry_out(jail: &Jail, mut planned: Vec<Planned<'_>>, held: bool) -> Result<(
         let Some(file) = planned.pop() else { return Ok(()) };
         let content = file.content.unwrap_or_default();
         let mut whole = Fill::new(move |new| new.write_all(&content));
-        return file.place.put(whole.filling(), None, WriteMode::ReplaceUnchanged, None);
+        return file.location.put(whole.filling(), None, WriteMode::ReplaceUnchanged, None);
     }
     let mut changes = Vec::new();
     for file in planned {
-        let like = file.place.metadata();
+        let like = file.location.metadata();
         match (file.moved_to, file.content) {
             (Some((_, to)), Some(content)) => {
-                changes.push(change(file.place, Then::Gone, held));
+                changes.push(change(file.location, Then::Gone, held));
                 changes.push(change(to, Then::Put { content, like }, held));
             }
             (None, Some(content)) => {
-                changes.push(change(file.place, Then::Put { content, like: None }, held));
+                changes.push(change(file.location, Then::Put { content, like: None }, held));
             }
-            (_, None) => changes.push(file.place.into_change(Then::Gone)),
+            (_, None) => changes.push(file.location.into_change(Then::Gone)),
         }
     }
     match changes.is_empty() {

@@ -18,7 +18,7 @@ const MAX_TOTAL_BYTES: u64 = 64 * 1024 * 1024;
 /// One file and its change.
 pub(super) struct Planned<'j> {
     pub(super) path: &'j SandboxPath,
-    pub(super) place: Location<'j>,
+    pub(super) location: Location<'j>,
     /// The content afterwards; `None` if the file is deleted.
     pub(super) content: Option<Vec<u8>>,
     /// New path of the file.
@@ -33,7 +33,7 @@ impl Planned<'_> {
 
     /// Returns true if no file has to be written.
     pub(super) fn is_unchanged(&self) -> bool {
-        let before = self.place.before.as_ref().and_then(|before| before.content.as_ref());
+        let before = self.location.before.as_ref().and_then(|before| before.content.as_ref());
         self.moved_to.is_none() && self.content.is_some() && self.content.as_ref() == before
     }
 }
@@ -50,7 +50,7 @@ pub(super) fn plan<'j>(
     let (mut planned, mut total) = (Vec::new(), 0);
     for file in patch.files() {
         let file = one(jail, file, bounds)?;
-        let before = file.place.before.as_ref().and_then(|before| before.content.as_ref());
+        let before = file.location.before.as_ref().and_then(|before| before.content.as_ref());
         total += [before, file.content.as_ref()]
             .into_iter()
             .flatten()
@@ -69,15 +69,15 @@ pub(super) fn plan<'j>(
 
 fn one<'j>(jail: &'j Jail, file: &'j FilePatch, bounds: &Bounds) -> Result<Planned<'j>, ToolFailure> {
     let path = &file.path;
-    let place = Location::look(jail, path, bounds, Bounds::LARGEST_EDIT)?;
-    match (&file.action, &place.before) {
+    let location = Location::look(jail, path, bounds, Bounds::LARGEST_EDIT)?;
+    match (&file.action, &location.before) {
         (Action::Create { .. }, Some(before)) => Err(exists(path, before)),
         (Action::Create { content }, None) => {
-            put(path, place, content.clone().into_bytes(), None, Vec::new(), most_written(bounds))
+            put(path, location, content.clone().into_bytes(), None, Vec::new(), most_written(bounds))
         }
         (Action::Update { moved_to: None, hunks }, None) if creates(hunks) => {
             let content = hunks.iter().map(|hunk| Hunk::text(hunk.lines.iter())).collect::<String>();
-            put(path, place, content.into_bytes(), None, Vec::new(), most_written(bounds))
+            put(path, location, content.into_bytes(), None, Vec::new(), most_written(bounds))
         }
         (_, None) => Err(ToolFailure::new(
             Reason::NotFound,
@@ -87,7 +87,7 @@ fn one<'j>(jail: &'j Jail, file: &'j FilePatch, bounds: &Bounds) -> Result<Plann
             if let Some(expected) = content {
                 demand(path, before, expected)?;
             }
-            Ok(Planned { path, place, content: None, moved_to: None, notes: Vec::new() })
+            Ok(Planned { path, location, content: None, moved_to: None, notes: Vec::new() })
         }
         (Action::Update { moved_to, hunks }, Some(before)) => {
             let old = content_of(path, before)?;
@@ -105,7 +105,7 @@ fn one<'j>(jail: &'j Jail, file: &'j FilePatch, bounds: &Bounds) -> Result<Plann
                 apply(old, hunks).map_err(|mismatch| mismatch::failure(path, old, hunks, &mismatch))?;
             let notes = applied.moved.iter().map(|moved| note(path, moved)).collect();
             let moved_to = moved_to.as_ref().map(|to| destination(jail, to, bounds)).transpose()?;
-            put(path, place, applied.content, moved_to, notes, most_edited(bounds))
+            put(path, location, applied.content, moved_to, notes, most_edited(bounds))
         }
     }
 }
@@ -117,14 +117,14 @@ fn creates(hunks: &[Hunk]) -> bool {
 
 fn put<'j>(
     path: &'j SandboxPath,
-    place: Location<'j>,
+    location: Location<'j>,
     content: Vec<u8>,
     moved_to: Option<(&'j SandboxPath, Location<'j>)>,
     notes: Vec<String>,
     most: Most,
 ) -> Result<Planned<'j>, ToolFailure> {
     within(moved_to.as_ref().map_or(path, |(to, _)| to), content.len() as u64, most)?;
-    Ok(Planned { path, place, content: Some(content), moved_to, notes })
+    Ok(Planned { path, location, content: Some(content), moved_to, notes })
 }
 
 fn destination<'j>(
@@ -132,10 +132,10 @@ fn destination<'j>(
     to: &'j SandboxPath,
     bounds: &Bounds,
 ) -> Result<(&'j SandboxPath, Location<'j>), ToolFailure> {
-    let place = Location::look(jail, to, bounds, 0)?;
-    match &place.before {
+    let location = Location::look(jail, to, bounds, 0)?;
+    match &location.before {
         Some(before) => Err(exists(to, before)),
-        None => Ok((to, place)),
+        None => Ok((to, location)),
     }
 }
 
@@ -195,14 +195,14 @@ fn front_matter<'j>(
     bounds: &Bounds,
 ) -> Result<Planned<'j>, ToolFailure> {
     let path = &change.path;
-    let place = Location::look(jail, path, bounds, Bounds::LARGEST_EDIT)?;
-    let Some(before) = &place.before else {
+    let location = Location::look(jail, path, bounds, Bounds::LARGEST_EDIT)?;
+    let Some(before) = &location.before else {
         return Err(ToolFailure::new(
             Reason::NotFound,
             format!("{}: no such file or directory", path.excerpt()),
         ));
     };
-    place.demand(change.if_match_sha256.as_deref())?;
+    location.demand(change.if_match_sha256.as_deref())?;
     let Some(text) = as_text(content_of(path, before)?) else {
         return Err(ToolFailure::new(
             Reason::InvalidFrontmatter,
@@ -211,5 +211,5 @@ fn front_matter<'j>(
     };
     let updated = front_matter::update(text, change).map_err(|invalid| invalid.failure(path))?;
     let notes = updated.notes.iter().map(|note| format!("{}: {note}", path.excerpt())).collect();
-    put(path, place, updated.text.into_bytes(), None, notes, most_edited(bounds))
+    put(path, location, updated.text.into_bytes(), None, notes, most_edited(bounds))
 }

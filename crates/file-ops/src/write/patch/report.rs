@@ -25,7 +25,7 @@ pub(super) fn report(planned: &[Planned<'_>], bounds: &Bounds) -> PatchResult {
 }
 
 fn describe(file: &Planned<'_>) -> PatchedFile {
-    let change = match (&file.place.before, &file.content, &file.moved_to) {
+    let change = match (&file.location.before, &file.content, &file.moved_to) {
         (_, None, _) => FileChange::Deleted,
         (_, _, Some(_)) => FileChange::Moved,
         (None, ..) => FileChange::Created,
@@ -36,7 +36,7 @@ fn describe(file: &Planned<'_>) -> PatchedFile {
         moved_from: if moved_to.is_some() { file.path.to_string() } else { String::new() },
         path: moved_to.unwrap_or_else(|| file.path.to_string()),
         change: change.into(),
-        sha256_before: file.place.sha256_before(),
+        sha256_before: file.location.sha256_before(),
         sha256_after: file.content.as_deref().map(sha256).unwrap_or_default(),
         bytes_written: file.content.as_ref().map_or(0, |content| content.len() as u64),
         trash_entry: String::new(),
@@ -45,14 +45,14 @@ fn describe(file: &Planned<'_>) -> PatchedFile {
 
 fn diff(file: &Planned<'_>, most: u64) -> Diff {
     let to = file.moved_to.as_ref().map_or(file.path, |(to, _)| to);
-    let old = file.place.before.as_ref().map(|before| before.content.as_deref().and_then(as_text));
+    let old = file.location.before.as_ref().map(|before| before.content.as_deref().and_then(as_text));
     let new = file.content.as_deref().map(as_text);
     match (old, new) {
         (None, Some(Some(new))) => between(None, Some((to, new)), most),
         (Some(Some(old)), Some(Some(new))) => between(Some((file.path, old)), Some((to, new)), most),
         (Some(Some(old)), None) => between(Some((file.path, old)), None, most),
         _ => {
-            let old = file.place.before.as_ref().map(|before| before.size);
+            let old = file.location.before.as_ref().map(|before| before.size);
             sizes(to, old, file.content.as_ref().map(|content| content.len() as u64))
         }
     }

@@ -1,4 +1,4 @@
-//! The pure half of an edit against the standard library, and the diff against what it describes.
+//! Compares the pure half of an edit with the standard library, and the diff with the change.
 
 use proptest::prelude::*;
 
@@ -16,7 +16,7 @@ fn text(most: usize) -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn replacing_is_what_the_standard_library_does(text in text(40), old in text(4), new in text(4)) {
+    fn replacing_equals_the_standard_library(text in text(40), old in text(4), new in text(4)) {
         prop_assume!(!old.is_empty() && old != new);
         let starts: Vec<usize> = (0..text.len()).filter(|&at| text.is_char_boundary(at) && text[at..].starts_with(&old)).collect();
         let everywhere = replace(&text, &old, &new, true, MOST);
@@ -88,7 +88,7 @@ fn two_matches_that_overlap_are_ambiguous() {
 }
 
 #[test]
-fn the_search_for_what_is_near_is_linear() {
+fn the_search_for_the_nearest_lines_is_linear() {
     let input = |size: usize| {
         let text = "\n".repeat(5 * size) + &"a b\n".repeat(size);
         (text, "\n".repeat(size / 20) + &"a\n".repeat(size / 50) + "c")

@@ -1,4 +1,4 @@
-//! What may be deleted, what is in the trash afterwards, and what stays where it is.
+//! Tests which files may be deleted, the contents of the trash afterwards, and which files stay.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -107,7 +107,7 @@ fn of(outcome: Outcome) -> Result<DeleteResult, ToolFailure> {
 }
 
 #[test]
-fn a_file_goes_to_the_trash_with_what_it_was() {
+fn a_file_is_moved_to_the_trash_with_its_metadata() {
     let bin = Bin::new();
     fs::create_dir(bin.scene.inside.join("d")).unwrap();
     bin.scene.put("d/a.txt", b"one\0two");
@@ -146,7 +146,7 @@ fn the_same_name_again_is_another_entry() {
 }
 
 #[test]
-fn a_directory_goes_when_it_is_empty() {
+fn an_empty_directory_is_deleted() {
     let bin = Bin::new();
     fs::create_dir_all(bin.scene.inside.join("d/e")).unwrap();
     bin.scene.put("d/e/.hidden", "");
@@ -267,7 +267,7 @@ fn c4_a_file_that_the_trash_does_not_take_stays() {
 }
 
 #[test]
-fn c4_oversized_files_are_deleted_for_good_with_consent() {
+fn c4_oversized_files_are_deleted_permanently_with_consent() {
     let bin = Bin::new();
     bin.huge();
     bin.fill();
@@ -283,7 +283,7 @@ fn c4_oversized_files_are_deleted_for_good_with_consent() {
 }
 
 #[test]
-fn c4_no_consent_to_one_fate_is_one_to_the_other() {
+fn c4_consent_to_the_trash_does_not_cover_permanent_deletion() {
     let bin = Bin::new();
     bin.scene.put("a", "x");
     let (kept, to_the_trash) = bin.foretell("a");
@@ -294,7 +294,7 @@ fn c4_no_consent_to_one_fate_is_one_to_the_other() {
     // The trash filled up while the reviewer looked: what was promised to be kept is.
     let failure = of(bin.delete_held("a", Some(to_the_trash))).unwrap_err();
     assert_eq!((failure.reason, bin.scene.get("a")), (Reason::PreconditionFailed, b"x".to_vec()));
-    // It has room again: nothing has to go.
+    // It has space again: nothing has to go.
     fs::remove_dir_all(bin.private.join("trash")).unwrap();
     let result = of(bin.delete_held("a", Some(for_good))).unwrap();
     assert!(!result.gone_for_good);
@@ -325,7 +325,7 @@ fn without_a_trash_nothing_is_deleted() {
 }
 
 #[test]
-fn a_copy_that_never_became_an_entry_goes_with_the_recovery() {
+fn a_copy_that_is_no_entry_is_removed_by_recovery() {
     let bin = Bin::new();
     bin.scene.put("a", "x");
     let whole = bin.delete("a").unwrap().trash_entry;

@@ -46,7 +46,7 @@ fn failure(scene: &Scene, request: &Edit) -> ToolFailure {
 }
 
 #[test]
-fn a_unique_text_is_replaced_and_the_diff_says_how() {
+fn a_unique_text_is_replaced_and_the_diff_shows_it() {
     let scene = Scene::new();
     scene.put("a.rs", "fn main() {\n    one();\n    two();\n}\n");
     let result = done(&scene, &replace("a.rs", "    one();\n    two();", "    three();"));
@@ -72,7 +72,7 @@ fn an_ambiguous_text_names_all_its_lines() {
     assert_eq!(refused.reason, Reason::PreconditionFailed);
     assert_eq!(
         refused.message,
-        "the text to replace is 3 times in @project/a (lines 1, 3, 5): give it with lines around it until it is unique"
+        "the text to replace occurs 3 times in @project/a (lines 1, 3, 5): include lines around it until it is unique"
     );
     assert_eq!((refused.details["count"].as_str(), refused.details["lines"].as_str()), ("3", "1, 3, 5"));
     let mut all = replace("a", "x = 1;", "x = 2;");
@@ -84,7 +84,7 @@ fn an_ambiguous_text_names_all_its_lines() {
 }
 
 #[test]
-fn a_missing_text_names_what_is_near() {
+fn a_missing_text_names_the_nearest_lines() {
     let scene = Scene::new();
     scene.put("a", "fn alpha() {\n\tlet beta = gamma(1);\n\n    delta();\n}\n");
     let refused = failure(&scene, &replace("a", "let beta = gamma(2);", "x"));
@@ -224,7 +224,7 @@ fn a_file_of_very_many_lines_is_edited_and_its_diff_is_sizes() {
 }
 
 #[test]
-fn a_hash_has_to_match_what_is_there() {
+fn a_hash_has_to_match_the_present_content() {
     let scene = Scene::new();
     scene.put("a", "now");
     let with = |hash: String| Edit { if_match_sha256: Some(hash), ..replace("a", "now", "next") };

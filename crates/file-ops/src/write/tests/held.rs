@@ -1,4 +1,4 @@
-//! Effects that are held to what was seen: they happen to that, or not at all.
+//! Tests that an effect applies to the state that was shown, or not at all.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -133,22 +133,22 @@ fn refused(outcome: Outcome) -> ToolFailure {
 #[test]
 fn previewed_effect_is_executed() {
     for what in ALL {
-        let place = Location::new();
-        let held = place.preview(what).bound.held();
+        let location = Location::new();
+        let held = location.preview(what).bound.held();
         assert!(held.is_some());
-        assert_eq!(place.preview(what).bound.held(), held, "two looks at one state: {what:?}");
-        place.execute(what, held.clone()).unwrap();
-        let after = place.tree();
+        assert_eq!(location.preview(what).bound.held(), held, "two looks at one state: {what:?}");
+        location.execute(what, held.clone()).unwrap();
+        let after = location.tree();
         assert!(after.iter().all(|(name, ..)| !name.contains("cofferdam-tmp")), "{after:?}");
         // It happens as without a consent.
         let other = Location::new();
         other.execute(what, None).unwrap();
-        let contents = |place: &Location| -> Vec<_> {
-            place.tree().into_iter().map(|(_, mode, content)| (mode, content)).collect()
+        let contents = |location: &Location| -> Vec<_> {
+            location.tree().into_iter().map(|(_, mode, content)| (mode, content)).collect()
         };
-        assert_eq!(contents(&place), contents(&other), "{what:?}");
+        assert_eq!(contents(&location), contents(&other), "{what:?}");
         // And once: what it was given to is not there any more.
-        let _ = place.execute(what, held).unwrap_err();
+        let _ = location.execute(what, held).unwrap_err();
     }
 }
 
@@ -156,76 +156,76 @@ fn previewed_effect_is_executed() {
 fn changed_target_is_not_touched() {
     type Swap = (&'static str, fn(&Location));
     let swaps: [Swap; 9] = [
-        ("another content in place", |place| fs::write(place.at("d/f"), EVIL).unwrap()),
-        ("another file", |place| {
-            fs::write(place.at("d/x"), EVIL).unwrap();
-            fs::rename(place.at("d/x"), place.at("d/f")).unwrap();
+        ("another content in place", |location| fs::write(location.at("d/f"), EVIL).unwrap()),
+        ("another file", |location| {
+            fs::write(location.at("d/x"), EVIL).unwrap();
+            fs::rename(location.at("d/x"), location.at("d/f")).unwrap();
         }),
-        ("nothing", |place| fs::remove_file(place.at("d/f")).unwrap()),
-        ("a link", |place| {
-            fs::rename(place.at("d/f"), place.at("d/x")).unwrap();
-            symlink("x", place.at("d/f")).unwrap();
+        ("nothing", |location| fs::remove_file(location.at("d/f")).unwrap()),
+        ("a link", |location| {
+            fs::rename(location.at("d/f"), location.at("d/x")).unwrap();
+            symlink("x", location.at("d/f")).unwrap();
         }),
-        ("a directory", |place| {
-            fs::remove_file(place.at("d/f")).unwrap();
-            fs::create_dir(place.at("d/f")).unwrap();
+        ("a directory", |location| {
+            fs::remove_file(location.at("d/f")).unwrap();
+            fs::create_dir(location.at("d/f")).unwrap();
         }),
-        ("other permissions", |place| {
-            fs::set_permissions(place.at("d/f"), fs::Permissions::from_mode(0o755)).unwrap();
+        ("other permissions", |location| {
+            fs::set_permissions(location.at("d/f"), fs::Permissions::from_mode(0o755)).unwrap();
         }),
-        ("another directory with the same", |place| {
-            fs::rename(place.at("d"), place.at("old")).unwrap();
-            fs::create_dir(place.at("d")).unwrap();
+        ("another directory with the same", |location| {
+            fs::rename(location.at("d"), location.at("old")).unwrap();
+            fs::create_dir(location.at("d")).unwrap();
             for name in ["f", "g"] {
-                fs::copy(place.at("old").join(name), place.at("d").join(name)).unwrap();
+                fs::copy(location.at("old").join(name), location.at("d").join(name)).unwrap();
             }
         }),
-        ("a link to a directory with the same", |place| {
-            fs::rename(place.at("d"), place.at("old")).unwrap();
-            symlink("old", place.at("d")).unwrap();
+        ("a link to a directory with the same", |location| {
+            fs::rename(location.at("d"), location.at("old")).unwrap();
+            symlink("old", location.at("d")).unwrap();
         }),
-        ("no directory", |place| fs::remove_dir_all(place.at("d")).unwrap()),
+        ("no directory", |location| fs::remove_dir_all(location.at("d")).unwrap()),
     ];
     for what in ALL {
         for (name, swap) in swaps {
-            let place = Location::new();
-            let held = place.preview(what).bound.held();
-            swap(&place);
-            let before = place.tree();
-            assert!(place.execute(what, held).is_err(), "{what:?}, {name}");
-            assert_eq!(place.tree(), before, "{what:?}, {name}");
+            let location = Location::new();
+            let held = location.preview(what).bound.held();
+            swap(&location);
+            let before = location.tree();
+            assert!(location.execute(what, held).is_err(), "{what:?}, {name}");
+            assert_eq!(location.tree(), before, "{what:?}, {name}");
         }
     }
 }
 
 #[test]
 fn a_new_file_is_bound_to_its_absence() {
-    let place = Location::new();
-    fs::remove_file(place.at("d/f")).unwrap();
-    let held = place.preview(What::Write).bound.held();
-    place.scene.put("d/f", EVIL);
-    refused(place.execute(What::Write, held.clone()));
-    assert_eq!(place.scene.get("d/f"), EVIL.as_bytes());
-    fs::remove_file(place.at("d/f")).unwrap();
-    place.execute(What::Write, held).unwrap();
-    assert_eq!(place.scene.get("d/f"), b"new\n");
+    let location = Location::new();
+    fs::remove_file(location.at("d/f")).unwrap();
+    let held = location.preview(What::Write).bound.held();
+    location.scene.put("d/f", EVIL);
+    refused(location.execute(What::Write, held.clone()));
+    assert_eq!(location.scene.get("d/f"), EVIL.as_bytes());
+    fs::remove_file(location.at("d/f")).unwrap();
+    location.execute(What::Write, held).unwrap();
+    assert_eq!(location.scene.get("d/f"), b"new\n");
 }
 
 #[test]
 fn a_directory_is_bound_to_itself() {
-    let place = Location::new();
-    let (jail, request) = (&place.scene.jail, Delete { path: path("e"), if_match_sha256: None });
-    fs::create_dir(place.at("e")).unwrap();
+    let location = Location::new();
+    let (jail, request) = (&location.scene.jail, Delete { path: path("e"), if_match_sha256: None });
+    fs::create_dir(location.at("e")).unwrap();
     let held_to = preview_delete(jail, &request, &Bounds::default()).unwrap().bound.held();
-    fs::create_dir(place.at("x")).unwrap();
-    fs::rename(place.at("x"), place.at("e")).unwrap();
+    fs::create_dir(location.at("x")).unwrap();
+    fs::rename(location.at("x"), location.at("e")).unwrap();
     let bounds = Bounds { held_to, ..Bounds::default() };
     refused(delete(jail, &request, &bounds));
-    assert!(place.at("e").is_dir());
+    assert!(location.at("e").is_dir());
 }
 
 /// The moment between the last look and the effect: somebody exchanges the file all the time, and whatever becomes of the call,
-/// the content that the consent was not given to is never what it takes the place of.
+/// the content that the consent was not given to is never the content that it replaces.
 #[test]
 fn a_flipper_gains_nothing() {
     for what in [What::Write, What::Edit, What::Delete, What::Several] {
@@ -236,17 +236,17 @@ fn a_flipper_gains_nothing() {
 }
 
 fn flip(what: What, in_place: bool) {
-    let place = Location::new();
+    let location = Location::new();
     let (mut happened, mut refusals) = (0_u32, 0_u32);
     for _ in 0..effort::cases(60, 500) {
-        let _ = fs::remove_dir_all(place.at("d"));
-        let _ = fs::remove_dir_all(place.at("e"));
-        fs::create_dir(place.at("d")).unwrap();
-        place.scene.put("d/f", GOOD);
-        place.scene.put("d/g", GOOD);
-        place.scene.put("good", GOOD);
-        let held = place.preview(what).bound.held();
-        let (stop, file, aside) = (AtomicBool::new(false), place.at("d/f"), place.at("aside"));
+        let _ = fs::remove_dir_all(location.at("d"));
+        let _ = fs::remove_dir_all(location.at("e"));
+        fs::create_dir(location.at("d")).unwrap();
+        location.scene.put("d/f", GOOD);
+        location.scene.put("d/g", GOOD);
+        location.scene.put("good", GOOD);
+        let held = location.preview(what).bound.held();
+        let (stop, file, aside) = (AtomicBool::new(false), location.at("d/f"), location.at("aside"));
         let flips = AtomicBool::new(false);
         // What the call has displaced: the flipper finds out by what is left of its own.
         let outcome = std::thread::scope(|scope| {
@@ -281,7 +281,7 @@ fn flip(what: What, in_place: bool) {
             while !flips.load(Ordering::Relaxed) && Instant::now() < patience {
                 std::thread::yield_now();
             }
-            let outcome = place.execute(what, held);
+            let outcome = location.execute(what, held);
             stop.store(true, Ordering::Relaxed);
             outcome
         });

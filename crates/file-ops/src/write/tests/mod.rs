@@ -1,4 +1,4 @@
-//! Writing and editing: what fits, what does not and what it says, and what nobody may be able to do.
+//! Tests of writing and editing: matches, mismatches with their messages, and forbidden effects.
 
 mod change;
 mod delete;

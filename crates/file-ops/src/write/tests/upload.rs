@@ -1,4 +1,4 @@
-//! `write` of what was uploaded.
+//! Tests `write` of an uploaded file.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -24,8 +24,8 @@ impl Scene {
         Self::on(&std::env::temp_dir(), content)
     }
 
-    fn on(place: &Path, content: &[u8]) -> Self {
-        let top = tempfile::tempdir_in(place).unwrap();
+    fn on(location: &Path, content: &[u8]) -> Self {
+        let top = tempfile::tempdir_in(location).unwrap();
         let (inside, private) = (top.path().join("inside"), top.path().join("private"));
         fs::create_dir(&inside).unwrap();
         fs::create_dir_all(private.join("uploads")).unwrap();
@@ -111,18 +111,22 @@ fn upload_is_previewed_by_size_and_bound_to_its_hash() {
 }
 
 #[test]
-fn a_large_one_is_written_whole_however_it_ends_and_whatever_the_file_system_can() {
+fn a_large_upload_is_written_whole_on_any_file_system() {
     const LARGE: usize = 16 * 1024 * 1024;
     // The second one is in memory, where the kernel has direct I/O or not.
-    for place in [std::env::temp_dir(), PathBuf::from("/dev/shm")] {
+    for location in [std::env::temp_dir(), PathBuf::from("/dev/shm")] {
         for size in [LARGE, LARGE + 1, LARGE + 4096, LARGE + 4 * 1024 * 1024 + 4097] {
             // Its length divides no block's.
             let mut content = (0..=250).collect::<Vec<u8>>().repeat(size / 251 + 1);
             content.truncate(size);
-            let scene = Scene::on(&place, &content);
+            let scene = Scene::on(&location, &content);
             let written = write(&scene.jail, &request("f", &content), &Bounds::default(), None);
-            assert!(matches!(written, Ok(OpResult::Write(_))), "{size} in {}: {written:?}", place.display());
-            assert!(fs::read(scene.inside.join("f")).unwrap() == content, "{size} in {}", place.display());
+            assert!(
+                matches!(written, Ok(OpResult::Write(_))),
+                "{size} in {}: {written:?}",
+                location.display()
+            );
+            assert!(fs::read(scene.inside.join("f")).unwrap() == content, "{size} in {}", location.display());
         }
     }
 }

@@ -54,7 +54,7 @@ fn a_new_file_in_new_directories() {
 }
 
 #[test]
-fn an_old_file_keeps_its_mode_and_both_hashes_are_told() {
+fn an_existing_file_keeps_its_mode_and_the_result_has_both_hashes() {
     let scene = Scene::new();
     scene.put("run.sh", "old");
     fs::set_permissions(scene.inside.join("run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -83,7 +83,7 @@ fn a_preview_shows_the_diff_and_changes_nothing() {
 }
 
 #[test]
-fn a_preview_of_bytes_is_one_line() {
+fn binary_content_is_previewed_in_one_line() {
     let scene = Scene::new();
     scene.put("a", b"\xff\xff");
     assert_eq!(
@@ -104,7 +104,7 @@ fn a_name_cannot_forge_a_line_of_the_diff() {
 }
 
 #[test]
-fn a_long_diff_says_how_much_is_left_out() {
+fn a_long_diff_counts_the_omitted_bytes() {
     let scene = Scene::new();
     let bounds = Bounds { max_output_bytes: 100, ..Bounds::default() };
     let Ok(OpResult::Edit(result)) =
@@ -124,7 +124,7 @@ fn a_long_diff_says_how_much_is_left_out() {
 }
 
 #[test]
-fn too_much_is_refused_with_the_numbers() {
+fn an_excess_is_refused_with_the_numbers() {
     let scene = Scene::new();
     let failure = failure(&scene, &request("d/a", vec![b'x'; 100_001]));
     assert_eq!(failure.reason, Reason::WriteLimit);
@@ -136,7 +136,7 @@ fn too_much_is_refused_with_the_numbers() {
 }
 
 #[test]
-fn a_hash_has_to_match_what_is_there() {
+fn a_hash_has_to_match_the_present_content() {
     let scene = Scene::new();
     scene.put("a", "now");
     let with = |at: &str, hash: &str| Write { if_match_sha256: Some(hash.to_owned()), ..request(at, "next") };

@@ -32,7 +32,7 @@ impl Allowance {
     /// Examines everything in the trash: at most [`MAX_FILES`] and a few more.
     pub(super) fn of(trash: &OwnedFd) -> io::Result<Self> {
         let system = fstatvfs(trash)?;
-        let mut room = Self {
+        let mut allowance = Self {
             files: 0,
             bytes: 0,
             free_bytes: system.f_bavail.saturating_mul(system.f_frsize),
@@ -44,18 +44,18 @@ impl Allowance {
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
-            room.files += 1;
-            if room.files > MAX_FILES {
+            allowance.files += 1;
+            if allowance.files > MAX_FILES {
                 break;
             }
             match statat(trash, name, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(stat) => room.bytes += u64::try_from(stat.st_size).unwrap_or(0),
+                Ok(stat) => allowance.bytes += u64::try_from(stat.st_size).unwrap_or(0),
                 // Another operation has removed it.
                 Err(Errno::NOENT) => {}
                 Err(errno) => return Err(errno.into()),
             }
         }
-        Ok(room)
+        Ok(allowance)
     }
 
     /// Checks that another file of `size` bytes fits.
@@ -66,7 +66,7 @@ impl Allowance {
                 Reason::WriteLimit,
                 format!(
                     "the run's trash is full ({} bytes in {} files, of at most {MAX_BYTES} in {MAX_FILES}) until the \
-                     operator deletes the run, so nothing more is kept in it: {FOR_GOOD}",
+                     operator deletes the run, so it takes no further file: {FOR_GOOD}",
                     self.bytes, self.files
                 ),
             )
@@ -78,9 +78,7 @@ impl Allowance {
         if scarce {
             return Err(ToolFailure::new(
                 Reason::WriteLimit,
-                format!(
-                    "the disk of the run's trash has too little room, so nothing is kept in it: {FOR_GOOD}"
-                ),
+                format!("the disk of the run's trash has too little space, so it takes no file: {FOR_GOOD}"),
             ));
         }
         Ok(())
@@ -93,8 +91,8 @@ mod tests {
 
     const EMPTY: Allowance = Allowance { files: 0, bytes: 0, free_bytes: u64::MAX, free_files: None };
 
-    fn refused(room: Allowance, size: u64) -> Option<String> {
-        room.take(size).err().map(|failure| {
+    fn refused(allowance: Allowance, size: u64) -> Option<String> {
+        allowance.take(size).err().map(|failure| {
             assert_eq!(failure.reason, Reason::WriteLimit);
             failure.message
         })
@@ -116,13 +114,13 @@ mod tests {
     }
 
     #[test]
-    fn counts_what_is_there() {
+    fn the_present_entries_are_counted() {
         let directory = tempfile::tempdir().unwrap();
         for (name, size) in [("1-1-0", 3), ("1-1-0.json", 4)] {
             std::fs::write(directory.path().join(name), vec![0; size]).unwrap();
         }
-        let room = Allowance::of(&std::fs::File::open(directory.path()).unwrap().into()).unwrap();
-        assert_eq!((room.files, room.bytes), (2, 7));
-        assert!(room.free_bytes > 0);
+        let allowance = Allowance::of(&std::fs::File::open(directory.path()).unwrap().into()).unwrap();
+        assert_eq!((allowance.files, allowance.bytes), (2, 7));
+        assert!(allowance.free_bytes > 0);
     }
 }

@@ -26,17 +26,17 @@ pub(super) use sweep::sweep;
 const MAX_FILE: u64 = 256 * 1024 * 1024;
 const BLOCK: usize = 128 * 1024;
 /// Advice for a full trash.
-const FOR_GOOD: &str = "`delete` can delete it for good, with an approval that says so";
+const FOR_GOOD: &str = "`delete` can delete it permanently, with an approval that says so";
 
 /// Entry in the trash, synced to disk.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct TrashedFile {
     trash: OwnedFd,
     entry: TrashEntry,
     record: TrashRecord,
 }
 
-impl Kept {
+impl TrashedFile {
     /// Returns the entry's name.
     pub(super) fn entry(&self) -> String {
         self.entry.to_string()
@@ -55,23 +55,23 @@ impl Kept {
 
 /// Reason for which a file is not in the trash.
 #[derive(Debug)]
-pub(super) enum NotKept {
-    /// The trash has no room for it.
-    NoRoom(ToolFailure),
+pub(super) enum NotTrashed {
+    /// The trash has no space for it.
+    NoSpace(ToolFailure),
     /// Something else failed.
     Failed(ToolFailure),
 }
 
-impl From<NotKept> for ToolFailure {
-    fn from(not_kept: NotKept) -> Self {
+impl From<NotTrashed> for ToolFailure {
+    fn from(not_kept: NotTrashed) -> Self {
         match not_kept {
-            NotKept::NoRoom(failure) | NotKept::Failed(failure) => failure,
+            NotTrashed::NoSpace(failure) | NotTrashed::Failed(failure) => failure,
         }
     }
 }
 
 /// Copies a file from its first byte to its present size, whatever its position is.
-pub(super) fn keep(jail: &Jail, path: &SandboxPath, file: &RegularFile) -> Result<Kept, NotKept> {
+pub(super) fn keep(jail: &Jail, path: &SandboxPath, file: &RegularFile) -> Result<TrashedFile, NotTrashed> {
     let size = file.meta.size;
     within_reach(path, size)?;
     let (trash, entry) = begin(jail, path, size)?;
@@ -85,7 +85,11 @@ pub(super) fn keep(jail: &Jail, path: &SandboxPath, file: &RegularFile) -> Resul
 }
 
 /// Records an empty directory.
-pub(super) fn keep_directory(jail: &Jail, path: &SandboxPath, meta: &Metadata) -> Result<Kept, NotKept> {
+pub(super) fn keep_directory(
+    jail: &Jail,
+    path: &SandboxPath,
+    meta: &Metadata,
+) -> Result<TrashedFile, NotTrashed> {
     let (trash, entry) = begin(jail, path, 0)?;
     let record = record(path, EntryType::Directory, meta);
     let kept = store::describe(&trash, entry, &record).map(|()| record);
@@ -93,23 +97,28 @@ pub(super) fn keep_directory(jail: &Jail, path: &SandboxPath, meta: &Metadata) -
 }
 
 /// Refuses a file that is too large for any trash.
-fn within_reach(path: &SandboxPath, size: u64) -> Result<(), NotKept> {
+fn within_reach(path: &SandboxPath, size: u64) -> Result<(), NotTrashed> {
     if size <= MAX_FILE {
         return Ok(());
     }
     let failure = ToolFailure::new(
         Reason::WriteLimit,
         format!(
-            "{} has {size} bytes, more than the {MAX_FILE} that the run's trash takes of one file, so it is not \
-             deleted: {FOR_GOOD}",
+            "{} has {size} bytes, more than the {MAX_FILE} that the run's trash takes for one file, so it was not deleted: {FOR_GOOD}",
             path.excerpt()
         ),
     );
-    Err(NotKept::NoRoom(failure.with("size_bytes", size.to_string()).with("max_bytes", MAX_FILE.to_string())))
+    Err(NotTrashed::NoSpace(
+        failure.with("size_bytes", size.to_string()).with("max_bytes", MAX_FILE.to_string()),
+    ))
 }
 
 /// Returns size and hash of a file, as [`keep`] would find them, or an error if it would not fit.
-pub(super) fn foresee(jail: &Jail, path: &SandboxPath, file: &RegularFile) -> Result<(u64, String), NotKept> {
+pub(super) fn foresee(
+    jail: &Jail,
+    path: &SandboxPath,
+    file: &RegularFile,
+) -> Result<(u64, String), NotTrashed> {
     within_reach(path, file.meta.size)?;
     open(jail, path, file.meta.size)?;
     blocks(file, |_| Ok(())).map_err(|error| failure(path, &error))
@@ -124,24 +133,24 @@ pub(super) fn look(path: &SandboxPath, file: &RegularFile) -> Result<(u64, Strin
 }
 
 /// Checks that an empty directory would fit.
-pub(super) fn foresee_directory(jail: &Jail, path: &SandboxPath) -> Result<(), NotKept> {
+pub(super) fn foresee_directory(jail: &Jail, path: &SandboxPath) -> Result<(), NotTrashed> {
     open(jail, path, 0).map(drop)
 }
 
-fn begin(jail: &Jail, path: &SandboxPath, size: u64) -> Result<(OwnedFd, TrashEntry), NotKept> {
+fn begin(jail: &Jail, path: &SandboxPath, size: u64) -> Result<(OwnedFd, TrashEntry), NotTrashed> {
     let (trash, job) = open(jail, path, size)?;
     let entry = store::claim(&trash, job).map_err(|error| failure(path, &error))?;
     Ok((trash, entry))
 }
 
-/// Opens the trash, if it has room, and returns the number of the operation that uses it.
-fn open(jail: &Jail, path: &SandboxPath, size: u64) -> Result<(OwnedFd, u64), NotKept> {
+/// Opens the trash, if it has space, and returns the number of the operation that uses it.
+fn open(jail: &Jail, path: &SandboxPath, size: u64) -> Result<(OwnedFd, u64), NotTrashed> {
     let private = jail.private().ok_or_else(|| {
         let why = "this run has no trash, so that nothing can be deleted in it";
-        NotKept::Failed(ToolFailure::new(Reason::Internal, why))
+        NotTrashed::Failed(ToolFailure::new(Reason::Internal, why))
     })?;
     let trash = private.directory(Keeps::Trash).map_err(|error| failure(path, &error))?;
-    Allowance::of(&trash).map_err(|error| failure(path, &error))?.take(size).map_err(NotKept::NoRoom)?;
+    Allowance::of(&trash).map_err(|error| failure(path, &error))?.take(size).map_err(NotTrashed::NoSpace)?;
     Ok((trash, private.job()))
 }
 
@@ -150,9 +159,9 @@ fn finish(
     trash: OwnedFd,
     entry: TrashEntry,
     kept: io::Result<TrashRecord>,
-) -> Result<Kept, NotKept> {
+) -> Result<TrashedFile, NotTrashed> {
     match kept.and_then(|record| rustix::fs::fsync(&trash).map(|()| record).map_err(Into::into)) {
-        Ok(record) => Ok(Kept { trash, entry, record }),
+        Ok(record) => Ok(TrashedFile { trash, entry, record }),
         Err(error) => {
             store::remove(&trash, entry);
             Err(failure(path, &error))
@@ -195,18 +204,18 @@ fn blocks(file: &RegularFile, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> 
     Ok((at, digest.hex()))
 }
 
-fn failure(path: &SandboxPath, error: &io::Error) -> NotKept {
+fn failure(path: &SandboxPath, error: &io::Error) -> NotTrashed {
     let path = path.excerpt();
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
-            NotKept::NoRoom(ToolFailure::new(
+            NotTrashed::NoSpace(ToolFailure::new(
                 Reason::WriteLimit,
-                format!("{path}: the disk of the run's trash is full, so it is not deleted: {FOR_GOOD}"),
+                format!("{path}: the disk of the run's trash is full, so it was not deleted: {FOR_GOOD}"),
             ))
         }
-        _ => NotKept::Failed(ToolFailure::new(
+        _ => NotTrashed::Failed(ToolFailure::new(
             Reason::Internal,
-            format!("{path}: cannot be put into the run's trash, so it is not deleted: {error}"),
+            format!("{path}: cannot be put into the run's trash, so it was not deleted: {error}"),
         )),
     }
 }

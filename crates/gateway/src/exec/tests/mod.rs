@@ -1,21 +1,13 @@
-mod differential;
-mod disguises;
-mod each_name;
-mod real_wrappers;
 mod unseen;
 
 use std::collections::BTreeMap;
 
-use proptest::prelude::*;
-
-use operations::deny::{NAMES, base_name, is_denied};
 use operations::{Exec, Reason, Shell};
 
 use super::judge::{judge, judge_script};
-use super::see_through::{TooIntricate, see_through};
-use crate::decision::Verdict::{self, Allow, Ask, Deny};
-use crate::policy::Policy;
 use crate::testing::{builtin, builtin_and, exec, path, shell};
+use policy::Policy;
+use policy::Verdict::{self, Allow, Ask, Deny};
 
 /// Variables that make a program into another one.
 const DANGEROUS: [&str; 16] = [
@@ -43,6 +35,10 @@ fn verdict_in(policy: &Policy, profile: &str, argv: &[&str]) -> Verdict {
 
 fn verdict(profile: &str, argv: &[&str]) -> Verdict {
     verdict_in(&builtin(), profile, argv)
+}
+
+fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 fn words(line: &str) -> Vec<&str> {
@@ -279,7 +275,7 @@ fn a_call_that_may_only_read_is_refused_when_it_does_more_in_every_profile() {
 
 /// A command may have put another program in its place.
 #[test]
-fn under_a_writable_root_no_command_is_taken_for_one_that_only_reads() {
+fn under_a_writable_root_no_command_counts_as_reading() {
     let policy = builtin();
     let judged = |profile: &str| judge(policy.profile(profile).unwrap(), &exec(&["cat", "a"]));
     assert!(judged("open").reads.is_some());
@@ -307,7 +303,7 @@ fn rules_for_delete_hold_for_find() {
 }
 
 #[test]
-fn no_allow_rule_speaks_for_arguments_that_run_or_delete_something() {
+fn no_allow_rule_covers_arguments_that_run_or_delete() {
     let policy = builtin_and(
         "profiles:\n  p:\n    operations: {exec: allow, delete: ask}\n    exec:\n      default: ask\n      rules:\n        \
          - {prefix: [[find, sed, awk, sort, tar]], decision: allow, justification: text}\n",
@@ -340,7 +336,7 @@ fn programs_in_node_modules_bin_are_refused() {
 }
 
 #[test]
-fn the_strictest_rule_wins_whatever_its_place() {
+fn the_strictest_rule_wins_in_any_order() {
     let policy = builtin_and(
         "profiles:\n  p:\n    operations: {exec: allow}\n    exec:\n      default: allow\n      deny: ['curl*']\n      read_only_commands: true\n      rules:\n        - {prefix: [git, push], decision: deny, justification: nothing leaves}\n        - {prefix: [git], decision: allow, justification: git}\n        - {prefix: [git, [fetch, pull]], decision: ask, justification: network}\n        - {prefix: [cat, secret], decision: ask, justification: secret}\n",
     );
@@ -405,106 +401,6 @@ fn long_scripts_are_judged_quickly() {
         })
         .collect();
     assert_eq!(judge_script(policy.profile("open").unwrap(), &shell(&script)), None);
-}
-
-#[test]
-fn intricate_command_lines_are_refused_quickly() {
-    for word in ["strace", "env", "xargs", "eval", "sh"] {
-        effort::assert_linear(4_000, |words| vec![word; words], |argv| verdict("open", argv));
-    }
-    let nested = (0..12).fold("rm x".to_owned(), |script, _| format!("sh -c {}", quote(&script)));
-    let _ = verdict("open", &["sh", "-c", &nested[..nested.len().min(100_000)]]);
-    assert_eq!(
-        see_through(std::iter::repeat_n("strace".to_owned(), 4_000).collect(), b"").err(),
-        Some(TooIntricate)
-    );
-}
-
-fn quote(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "'\\''"))
-}
-
-fn denied_name() -> impl Strategy<Value = String> {
-    let cased = (prop::sample::select(NAMES.to_vec()), any::<u32>()).prop_map(|(name, bits)| {
-        let flip = |(i, c): (usize, char)| if bits >> (i % 32) & 1 == 1 { c.to_ascii_uppercase() } else { c };
-        name.chars().enumerate().map(flip).collect::<String>()
-    });
-    let prefix = prop::sample::select(vec!["", "/bin/", "/usr/bin/", "./", "../", "/workspace/a/", "//"]);
-    (prefix, cased).prop_map(|(prefix, name)| format!("{prefix}{name}"))
-}
-
-fn wrap(inner: BoxedStrategy<Vec<String>>) -> BoxedStrategy<Vec<String>> {
-    let before = prop::sample::select(vec![
-        "env",
-        "env -i A=1",
-        "env -u X",
-        "nice",
-        "nice -n 3",
-        "nohup",
-        "timeout 5",
-        "timeout -k 1 5",
-        "xargs",
-        "xargs -0 -I X",
-        "stdbuf -o0",
-        "setsid",
-        "busybox",
-        "busybox-static",
-        "time -p",
-        "ionice -c 2",
-        "strace -f",
-        "find . -name x -exec",
-        "find . -okdir",
-        "command",
-        "setpriv --reuid 0",
-        "env -S nice",
-        "taskset 1",
-    ]);
-    (before, inner, any::<bool>())
-        .prop_map(|(before, inner, as_script)| {
-            if as_script {
-                let line: Vec<String> = inner.iter().map(|word| quote(word)).collect();
-                vec!["sh".to_owned(), "-c".to_owned(), line.join(" ")]
-            } else {
-                before.split(' ').map(str::to_owned).chain(inner).collect()
-            }
-        })
-        .boxed()
-}
-
-fn wrapped() -> BoxedStrategy<Vec<String>> {
-    let plain = (denied_name(), prop::collection::vec("[a-z./-]{0,6}", 0..3));
-    let plain = plain.prop_map(|(name, args)| std::iter::once(name).chain(args).collect::<Vec<_>>()).boxed();
-    let once = wrap(plain.clone());
-    let twice = wrap(once.clone());
-    let thrice = wrap(twice.clone());
-    prop_oneof![plain, once, twice, thrice].boxed()
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
-
-    #[test]
-    fn no_disguise_of_a_denied_program_is_ever_allowed(argv in wrapped()) {
-        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        for profile in ["open", "build"] {
-            prop_assert_eq!(verdict(profile, &argv), Deny, "{:?}", argv);
-        }
-    }
-
-    #[test]
-    fn any_command_line_is_survived(argv in prop::collection::vec(
-        prop_oneof![
-            "\\PC{0,8}",
-            prop::sample::select(vec!["sh", "-c", "env", "-S", "xargs", "find", "-exec", "--", "-n", "rm", "cat", "'", "$("])
-                .prop_map(str::to_owned),
-        ], 1..8)
-    ) {
-        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        let judged = verdict("open", &argv);
-        if is_denied(argv[0]) {
-            prop_assert_eq!(judged, Deny, "{}", base_name(argv[0]));
-        }
-    }
 }
 
 #[test]

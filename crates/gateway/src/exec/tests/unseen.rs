@@ -2,11 +2,11 @@
 
 use operations::{Exec, Shell};
 
-use super::{verdict_in, words};
-use crate::decision::Verdict::{self, Allow, Ask, Deny};
+use super::{quote, verdict_in, words};
 use crate::exec::judge::{judge, judge_script};
-use crate::policy::Policy;
 use crate::testing::{builtin, builtin_and, exec, shell};
+use policy::Policy;
+use policy::Verdict::{self, Allow, Ask, Deny};
 
 /// The profiles that ask about commands.
 const ASKING: [&str; 3] = ["review", "build", "strict"];
@@ -110,7 +110,7 @@ fn a_script_that_is_not_plain_words_asks_even_where_scripts_do_not() {
     for (argv, stdin, open) in LINES {
         let script = match argv {
             ["bash", "-c", script] => (*script).to_owned(),
-            argv => argv.iter().map(|word| super::quote(word)).collect::<Vec<_>>().join(" "),
+            argv => argv.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" "),
         };
         let (verdict, why) = of("p", &script, stdin).unwrap_or((Allow, String::new()));
         let is_plain = script.contains("./z");
@@ -143,7 +143,7 @@ fn a_script_that_is_not_plain_words_asks_even_where_scripts_do_not() {
 }
 
 #[test]
-fn a_rule_allows_code_only_where_it_names_what_makes_it_so() {
+fn a_rule_allows_code_only_if_it_names_the_word_for_it() {
     let policy = builtin_and(
         "profiles:\n  p:\n    operations: {exec: allow}\n    exec:\n      default: ask\n      rules:\n        \
          - {prefix: [[git, python3, perl, awk, sed, find, make]], decision: allow, justification: text}\n        \

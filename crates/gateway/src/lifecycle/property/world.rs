@@ -13,12 +13,11 @@ use crate::admission::{Admission, Ticket};
 use crate::approvals::{
     Approval, ApprovalFilter, ApprovalState, Ballot, Choice, DecideError, REDEEM_WITHIN, Review, Reviewer,
 };
-use crate::caller::{Caller, RunScope};
-use crate::consent::{Consent, Level, Remember};
+use crate::consent::{Consent, Remember};
 use crate::gateway::Gateway;
 use crate::permit::Permit;
-use crate::policy::Policy;
 use crate::testing::{TestClock, delete, exec, shell, write};
+use policy::{Caller, Level, Policy, RunScope};
 
 /// 0 and 1 ask, and only under 0 may consent be remembered; 2 denies; 3 allows what is not critical.
 static POLICIES: LazyLock<Vec<Policy>> = LazyLock::new(|| {
@@ -393,7 +392,7 @@ impl World {
         }
     }
 
-    /// Another process with what the former one had on disk. Permits are in no file.
+    /// Another process with what the previous one had on disk. Permits are in no file.
     fn restart(&mut self, disk: &Disk) {
         self.restarts += 1;
         self.held = [const { None }; SLOTS];

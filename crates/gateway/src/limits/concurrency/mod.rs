@@ -41,11 +41,11 @@ use std::sync::Arc;
 
 use groups::Name;
 use parking_lot::Mutex;
+use policy::Caps;
 use schedule::Schedule;
 use timestamp::Clock;
 
-pub(crate) use caps::STRICT_CAPS;
-pub use caps::{Busy, Caps, Count, Together, Turn, Whole};
+pub use caps::{Busy, Count, Together, Turn, Whole};
 
 /// Callback that is called once, when a waiting call gets its slot.
 pub type Wake = Box<dyn FnOnce() + Send>;

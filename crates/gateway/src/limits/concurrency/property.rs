@@ -6,7 +6,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
-use super::{Caps, Count, Reservation, Reservations, Turn, Whole};
+use policy::Caps;
+
+use super::{Count, Reservation, Reservations, Turn, Whole};
 use crate::testing::TestClock;
 
 #[derive(Debug, Clone)]
@@ -54,7 +56,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
     #[test]
-    fn never_one_too_many_never_a_slot_left_empty_and_first_come_first_served(
+    fn slots_are_never_exceeded_nor_left_empty_and_served_in_order(
         steps in prop::collection::vec(
             prop_oneof![3 => (0_usize..3).prop_map(Step::Enter), 2 => any::<prop::sample::Index>().prop_map(Step::Leave)],
             1..120,

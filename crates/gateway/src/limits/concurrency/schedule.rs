@@ -7,7 +7,9 @@ use std::time::Duration;
 use slab::Slab;
 
 use super::Wake;
-use super::caps::{Busy, Caps, Count, Together, Turn, Whole};
+use policy::Caps;
+
+use super::caps::{Busy, Count, Together, Turn, Whole};
 use super::groups::{Groups, Name};
 
 /// Shortest and longest estimate, milliseconds.

@@ -106,7 +106,7 @@ fn no_reservation_leaks_when_sixty_four_callers_give_up() {
 }
 
 #[test]
-fn a_refusal_names_what_is_full() {
+fn a_refusal_names_the_full_limit() {
     let clock = TestClock::new();
     let reservations = Reservations::new(Whole { running: 5, waiting: 1 }, clock.clone());
     let mut held = Vec::new();
@@ -132,7 +132,7 @@ fn a_refusal_names_what_is_full() {
 }
 
 #[test]
-fn blocked_waiter_does_not_hold_up_others() {
+fn blocked_waiter_does_not_delay_others() {
     let reservations = Reservations::new(Whole { running: 2, waiting: 9 }, TestClock::new());
     let limits = caps(1, 9, 9);
     let (first, _) = enter(&reservations, "a", "p", &limits).unwrap();
@@ -142,11 +142,11 @@ fn blocked_waiter_does_not_hold_up_others() {
     let (_of_c, of_c) = enter(&reservations, "c", "p", &limits).unwrap();
     drop(first);
     assert!(of_b.unwrap().try_recv().is_err(), "its run is full");
-    of_c.unwrap().try_recv().expect("there was room for it");
+    of_c.unwrap().try_recv().expect("there was a slot for it");
 }
 
 #[test]
-fn the_estimate_is_what_is_left_on_average_for_each_in_line() {
+fn the_estimate_is_the_average_remaining_time_for_each_waiting_call() {
     let clock = TestClock::new();
     let reservations = Reservations::new(WIDE, clock.clone());
     let limits = caps(2, 9, 3);

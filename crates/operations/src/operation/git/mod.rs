@@ -221,7 +221,7 @@ fn show(flags: &[String], revision: &str, paths: &[String]) -> Result<Git, Malfo
     if file.is_some() && !paths.is_empty() {
         return Err(Malformed::new(
             "git.show.paths",
-            "do not go with REVISION:PATH, which is one file or directory",
+            "cannot be combined with REVISION:PATH, which names one file or directory",
         ));
     }
     Ok(Git::Show {

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_target_follows_what_is_asked_for_within_its_bounds_and_falls_again() {
+    fn the_target_follows_demand_within_its_bounds_and_falls_again() {
         let begin = Instant::now();
         let mut demand = Demand::default();
         assert_eq!(demand.target(begin, 0, 4), 0);

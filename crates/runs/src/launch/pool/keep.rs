@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use containers::{ImageReference, UsableImage, idmap_supported};
 use futures_util::StreamExt as _;
-use gateway::{Gateway, Policy};
 use operations::Environment;
+use policy::{InForce, Policy};
 use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
@@ -55,7 +55,7 @@ impl Launcher {
     /// `is_busy` returns true while a client waits for a run or a call.
     pub(crate) async fn keep_pool(
         self: Arc<Self>,
-        gateway: Arc<Gateway>,
+        in_force: InForce,
         is_busy: impl Fn() -> bool + Send + Sync,
         stop: CancellationToken,
     ) {
@@ -68,7 +68,7 @@ impl Launcher {
         }
         let mut known = Known::default();
         while !stop.is_cancelled() {
-            let wait = self.keep_once(&gateway, &is_busy, &mut known).await;
+            let wait = self.keep_once(&in_force, &is_busy, &mut known).await;
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = tokio::time::sleep(wait) => {}
@@ -82,11 +82,11 @@ impl Launcher {
     /// Takes the next step, and returns how long to wait after it.
     async fn keep_once(
         &self,
-        gateway: &Gateway,
+        in_force: &InForce,
         is_busy: &(impl Fn() -> bool + Sync),
         known: &mut Known,
     ) -> Duration {
-        let policy = gateway.policy();
+        let policy = in_force.policy();
         let is_new = known.policy.as_ref().is_none_or(|before| !Arc::ptr_eq(before, &policy));
         if is_new || known.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
             let Some(kinds) = self.kinds(&policy, known).await else { return known.failed() };

@@ -29,7 +29,7 @@ use demand::Demand;
 use owner_maps::OwnerMaps;
 
 use warm::Warm;
-pub(crate) use warm::{former, goes_with_another, mounts};
+pub(crate) use warm::{goes_with_another, mounts, reattach_slot};
 
 /// An operator's setting for warm containers.
 #[derive(Debug, Clone, PartialEq, Eq)]

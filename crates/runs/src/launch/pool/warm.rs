@@ -4,6 +4,7 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
+use crate::record::{Ownership, Record};
 use containers::{
     Boundary, ContainerId, ContainerSpec, ContainerState, HostUser, IdMap, Inspection, MountError, MountSlot,
     MountSpec, Propagation, RunUser, UsableImage,
@@ -13,7 +14,6 @@ use identity::RunId;
 use jail::{Mount, MountMode, RootMode};
 use operations::{Environment, Reason};
 use refusal::{Refusal, chain};
-use store::run::{Ownership, Record};
 use tokio::task::block_in_place;
 
 use super::owner_maps::OwnerMaps;
@@ -67,9 +67,9 @@ fn slot(slots: &Path, mount: Mount) -> PathBuf {
 }
 
 /// Finds the slot of a claimed container in which a previous daemon mounted a directory.
-pub(crate) fn former(slots: &Path, shown: &Shown<'_>) -> Result<Option<MountSlot>, MountError> {
+pub(crate) fn reattach_slot(slots: &Path, shown: &Shown<'_>) -> Result<Option<MountSlot>, MountError> {
     let slot = slots.join(&shown.target[1..]);
-    if goes_with_another(shown) { MountSlot::former(&slot) } else { MountSlot::former_covered(&slot) }
+    if goes_with_another(shown) { MountSlot::reattach(&slot) } else { MountSlot::reattach_covered(&slot) }
 }
 
 /// Returns true if the directory is mounted within the mount of another slot, and is unmounted with it.
@@ -183,7 +183,7 @@ impl Launcher {
                 })
             }
             Err(refusal) => {
-                tracing::warn!(run = %record.id, made_as = %warm.id, why = refusal.message, "a warm container could not be used; the run gets one of its own");
+                tracing::warn!(run = %record.id, made_as = %warm.id, why = refusal.message, "a warm container could not be used; the run gets a new container");
                 // Remove it before another container has the workspace.
                 warm.discard(self).await;
                 self.pool.has_failed.store(true, Ordering::Release);
@@ -211,7 +211,7 @@ impl Launcher {
             return Err(refused("its container was started again, or has ended".to_owned()));
         }
         if let Some(fields) = differs(&warm.id.to_string(), &warm.spec, &inspection) {
-            return Err(refused(format!("its container is not as it was made ({fields})")));
+            return Err(refused(format!("its container was changed after its creation ({fields})")));
         }
         let pid = warm.guest.host_pid().ok_or_else(|| refused("its guest was not found".to_owned()))?;
         let etc = self.own_etc(RunUser::DEFAULT, &wanted.hardening)?;

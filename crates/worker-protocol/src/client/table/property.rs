@@ -408,8 +408,8 @@ impl World {
 
     fn type_(&mut self, call: usize, bytes: usize) {
         let Some(call) = self.calls.get_mut(call).filter(|call| call.kind == Kind::Terminal) else { return };
-        if let Ok(room) = call.line.room.try_acquire_many(u32::try_from(bytes).unwrap()) {
-            room.forget();
+        if let Ok(space) = call.line.space.try_acquire_many(u32::try_from(bytes).unwrap()) {
+            space.forget();
             assert!(self.table.typed(call.id, bytes));
             call.untaken += bytes;
         }
@@ -444,7 +444,7 @@ impl World {
         }
         if let Some(call) = self.calls.get(index) {
             assert!(call.received() <= call.limit);
-            assert_eq!(call.line.room.available_permits(), MAX_UNTAKEN - call.untaken);
+            assert_eq!(call.line.space.available_permits(), MAX_UNTAKEN - call.untaken);
         }
         Ok(())
     }

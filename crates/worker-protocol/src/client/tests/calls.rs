@@ -1,4 +1,4 @@
-//! What goes right: calls, many at once, output, placement, cancellation, deadlines.
+//! Tests successful calls: many at once, output, placement, cancellation, deadlines.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A worker that does what a test says.
+//! A worker that a test controls.
 
 use std::sync::Arc;
 use std::time::Duration;

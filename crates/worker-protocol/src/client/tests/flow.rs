@@ -1,4 +1,4 @@
-//! Output and credit: what a slow reader costs, and whom.
+//! Tests output and credit: the effects of a slow reader.
 
 use std::future::pending;
 use std::pin::Pin;
@@ -152,7 +152,7 @@ async fn the_sink_has_every_byte_before_the_call_returns() {
 }
 
 #[tokio::test]
-async fn credit_comes_back_as_the_sink_takes() {
+async fn credit_is_returned_as_the_sink_reads() {
     let (mut fake, client) = Fake::connected().await;
     let gate = Gate::new(0);
     let calling = watched(&client, gate.clone());
@@ -176,7 +176,7 @@ async fn credit_comes_back_as_the_sink_takes() {
 }
 
 #[tokio::test]
-async fn without_a_sink_credit_comes_back_by_itself() {
+async fn credit_is_returned_without_a_sink() {
     let (mut fake, client) = Fake::connected().await;
     let calling = call(&client, exec());
     let (id, _) = fake.started().await;
@@ -202,7 +202,7 @@ async fn more_than_the_window_breaks_the_protocol() {
 }
 
 #[tokio::test]
-async fn more_may_have_been_written_only_when_no_more_could_be_sent() {
+async fn more_output_than_was_sent_is_accepted_only_without_credit() {
     // In the last, credit is on its way: the worker cannot know of it yet.
     for (taken, sent, fits) in [(0, CHUNK, false), (0, WINDOW, true), (8, WINDOW, true)] {
         let (mut fake, client) = Fake::connected().await;
@@ -225,7 +225,7 @@ async fn more_may_have_been_written_only_when_no_more_could_be_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sink_that_takes_nothing_holds_no_call_for_ever() {
+async fn a_stalled_sink_does_not_keep_a_call_open() {
     let (mut fake, client) = Fake::connected().await;
     let began = Instant::now();
     let calling = watched(&client, Arc::new(Stuck));
@@ -239,7 +239,7 @@ async fn a_sink_that_takes_nothing_holds_no_call_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sink_that_takes_nothing_does_not_hold_up_the_end() {
+async fn a_stalled_sink_does_not_delay_the_end() {
     let (mut fake, client) = Fake::connected().await;
     let began = Instant::now();
     let (leaf, mut asked) = Leaf::new(None);
@@ -280,7 +280,7 @@ async fn output_before_a_lost_stream_is_delivered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_was_given_up_costs_others_nothing() {
+async fn a_call_that_was_given_up_does_not_affect_others() {
     let (mut fake, client) = Fake::connected().await;
     let calling = watched(&client, Gate::new(0));
     let (id, _) = fake.started().await;

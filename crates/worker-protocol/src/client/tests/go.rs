@@ -1,4 +1,4 @@
-//! Calls that take effect only after a word.
+//! Calls that take effect only after `Go`.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::convert::Reply;
 
 type Calling = JoinHandle<Result<Finished<Reply>, LaneError>>;
 
-/// A call, and the word that it awaits.
+/// A call, and the `Go` that it waits for.
 fn call(client: &Client) -> (Calling, oneshot::Sender<bool>) {
     let (word, awaited) = oneshot::channel();
     let client = client.clone();
@@ -29,7 +29,7 @@ fn call(client: &Client) -> (Calling, oneshot::Sender<bool>) {
 }
 
 #[tokio::test]
-async fn a_call_gets_its_word_once_or_is_cancelled() {
+async fn a_call_gets_go_once_or_is_cancelled() {
     let (mut fake, client) = Fake::connected().await;
     let (calling, word) = call(&client);
     let (id, start) = fake.started().await;
@@ -55,7 +55,7 @@ async fn a_call_gets_its_word_once_or_is_cancelled() {
 }
 
 #[tokio::test]
-async fn a_worker_that_did_it_before_the_word_is_not_believed() {
+async fn a_worker_that_reports_an_effect_before_go_is_rejected() {
     let (mut fake, client) = Fake::connected().await;
     let (calling, _word) = call(&client);
     let (id, _) = fake.started().await;

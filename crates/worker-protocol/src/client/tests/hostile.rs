@@ -1,4 +1,4 @@
-//! What a worker must not say, and when.
+//! Tests messages that a worker must not send.
 
 use operations::Bounds;
 use tokio_util::sync::CancellationToken;
@@ -60,13 +60,13 @@ async fn commands_are_announced_once_and_with_a_process() {
 }
 
 #[tokio::test]
-async fn ends_come_once_and_after_the_beginning() {
+async fn ends_arrive_once_and_after_the_beginning() {
     breaks(At::Begun, vec![ended(false)], Violation::Ended).await;
     breaks(At::Cleared, vec![ended(true)], Violation::Ended).await;
 }
 
 #[tokio::test]
-async fn output_has_its_place_its_order_and_its_bounds() {
+async fn output_has_its_offset_its_order_and_its_bounds() {
     breaks(At::Begun, vec![wrote(Stdout, 0, b"a")], Violation::Output).await;
     for body in [
         wrote(Unspecified, 0, b"a"),
@@ -94,7 +94,7 @@ async fn more_output_than_the_profile_allows_closes_the_stream() {
 }
 
 #[tokio::test]
-async fn outcomes_are_of_their_operation_and_tell_the_truth() {
+async fn outcomes_fit_their_operation_and_are_consistent() {
     breaks(At::Begun, vec![executed(0, 0)], Violation::Outcome).await;
     breaks(At::Running, vec![executed(1, 0)], Violation::Outcome).await;
     breaks(At::Running, vec![listed(0)], Violation::Outcome).await;
@@ -211,7 +211,7 @@ async fn a_hello_answers_this_hello() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_does_not_come_up_is_told_apart() {
+async fn a_worker_that_does_not_start_has_a_separate_error() {
     let (mut fake, daemon) = Fake::pair();
     let (connected, ()) = tokio::join!(connect(daemon), fake.raw(b"OCI runtime exec failed"));
     assert!(matches!(connected, Err(ConnectError::Frame(_))));

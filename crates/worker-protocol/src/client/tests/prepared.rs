@@ -13,7 +13,7 @@ use crate::client::tests::fake::{Asked, Fake, Leaf, exec, spawned};
 use crate::client::{CallSpec, CloseReason, LaneError};
 
 #[tokio::test(start_paused = true)]
-async fn x2_a_process_that_comes_too_late_is_ended() {
+async fn x2_a_process_that_is_reported_too_late_is_ended() {
     let (mut fake, client) = Fake::connected().await;
     let (leaf, mut asked) = Leaf::new(None);
     let preparing = tokio::spawn({

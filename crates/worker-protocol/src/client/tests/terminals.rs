@@ -1,4 +1,4 @@
-//! Terminals: what is said to the worker, how much, and what it may say back.
+//! Tests terminals: messages to the worker, their bounds, and the messages that it may send.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -173,7 +173,7 @@ async fn typing_fails_when_the_terminal_is_lost() {
 }
 
 #[tokio::test]
-async fn input_is_taken_once_and_where_there_is_some() {
+async fn input_is_read_once_if_there_is_any() {
     for bodies in [
         vec![taken(1)],
         vec![taken(0)],
@@ -240,7 +240,7 @@ async fn a_screen_that_is_frozen_does_not_keep_a_session_that_is_over() {
 }
 
 #[tokio::test]
-async fn terminals_have_places_of_their_own() {
+async fn terminals_have_separate_slots() {
     let (mut fake, client) = Fake::connected().await;
     let mut terminals: Vec<_> = (0..8).map(|_| open(&client, None).unwrap()).collect();
     assert_eq!(open(&client, None).err(), Some(LaneError::Busy));

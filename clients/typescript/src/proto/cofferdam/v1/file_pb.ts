@@ -75,7 +75,7 @@ export type BeginUpload = Message<"cofferdam.v1.BeginUpload"> & {
 
   /**
    * Chosen by the client, a UUID: after a broken stream, the client resumes the same upload. The daemon keeps the
-   * received bytes for at most an hour, while the run lives and there is room. Default: the upload cannot be resumed.
+   * received bytes for at most an hour, while the run lives and there is space. Default: the upload cannot be resumed.
    *
    * @generated from field: string upload_id = 3;
    */

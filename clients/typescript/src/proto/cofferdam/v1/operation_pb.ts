@@ -2587,7 +2587,7 @@ export type DeleteResult = Message<"cofferdam.v1.DeleteResult"> & {
   trashEntry: string;
 
   /**
-   * It was deleted permanently, because the trash had no room. The consent to the call said so. Default: it is in the
+   * It was deleted permanently, because the trash had no space. The consent to the call said so. Default: it is in the
    * trash.
    *
    * @generated from field: bool gone_for_good = 6;

@@ -151,8 +151,8 @@ export type CallRequest = Message<"cofferdam.v1.CallRequest"> & {
   /**
    * Makes the call idempotent: the same id with the same content returns the stored outcome, with other content fails
    * with ALREADY_EXISTS. At most 128 characters. The daemon remembers it for an hour after the call was over
-   * (`outcomes.request_ids` of its configuration), and longer while there is room. The outcome may lose its result
-   * before that (`CallResponse.result_dropped`). When there is no room for another id, the call is refused as
+   * (`outcomes.request_ids` of its configuration), and longer while there is space. The outcome may lose its result
+   * before that (`CallResponse.result_dropped`). When no other id can be stored, the call is refused as
    * OVERLOADED.
    *
    * @generated from field: string request_id = 2;
@@ -344,7 +344,7 @@ export type CallResponse = Message<"cofferdam.v1.CallResponse"> & {
   timings?: Timings | undefined;
 
   /**
-   * The result, and the rest of `rendered`, were dropped to make room. Only for an older call that is found by its
+   * The result, and the rest of `rendered`, were dropped to free space. Only for an older call that is found by its
    * request id or call id.
    *
    * @generated from field: bool result_dropped = 8;
@@ -352,7 +352,7 @@ export type CallResponse = Message<"cofferdam.v1.CallResponse"> & {
   resultDropped: boolean;
 
   /**
-   * Bytes of the command's output that the daemon did not keep, because its disk had no room or a write failed: GetCall
+   * Bytes of the command's output that the daemon did not keep, because its disk had no space or a write failed: GetCall
    * does not have them. CallStream sent them while the command ran, to a client that kept reading. Default 0: all was
    * kept.
    *

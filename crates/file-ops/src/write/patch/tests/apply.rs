@@ -28,7 +28,7 @@ fn envelope(file: &str, body: &str) -> Result<String, MismatchKind> {
 }
 
 #[test]
-fn at_the_line_that_it_says_or_at_the_only_other_one() {
+fn a_hunk_applies_at_its_line_or_at_the_only_other_match() {
     let file = "a\nb\nc\nd\ne\nf\n";
     assert_eq!(unified(file, "@@ -2,3 +2,3 @@\n b\n-c\n+C\n d\n"), Ok(("a\nb\nC\nd\ne\nf\n".into(), vec![])));
     assert_eq!(
@@ -103,7 +103,7 @@ fn line_endings_and_marks_are_kept() {
 }
 
 #[test]
-fn the_envelope_finds_its_place_by_context_and_anchors() {
+fn the_envelope_finds_its_position_by_context_and_anchors() {
     let file = "class A:\n    def f():\n        x = 1\n    def g():\n        x = 1\nclass B:\n    def f():\n        x = 1\n";
     let change = "-        x = 1\n+        x = 2\n";
     let at = |line: usize| {

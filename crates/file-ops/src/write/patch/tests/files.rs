@@ -125,7 +125,7 @@ fn one_file_that_does_not_fit_stops_all() {
 }
 
 #[test]
-fn a_model_can_act_on_what_does_not_fit() {
+fn a_mismatch_names_the_expected_and_the_nearest_lines() {
     let scene = Scene::new();
     scene.put("f.py", "def f():\n    return 1\n\ndef g():\n    return 2\n");
     let failure = scene
@@ -146,7 +146,7 @@ fn a_model_can_act_on_what_does_not_fit() {
 }
 
 #[test]
-fn a_hunk_that_went_elsewhere_is_noted() {
+fn a_hunk_that_applied_at_another_line_is_noted() {
     let scene = Scene::new();
     scene.put("f", "0\n0\na\nb\nc\n");
     let result = scene.unified("--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n").unwrap();

@@ -1,5 +1,5 @@
-//! Against `git apply`: what git makes of a diff is what we make of it, or we refuse. A diff on the very tree that it was
-//! made from always applies.
+//! Compares patches with `git apply`: a diff has the same result as with git, or is refused. A diff always applies to the tree
+//! that it was made from.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -203,7 +203,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
-    fn a_diff_applies_to_what_it_was_made_of(old in tree(), changes in edits(), form in 0_usize..5) {
+    fn a_diff_applies_to_its_original(old in tree(), changes in edits(), form in 0_usize..5) {
         let new = edited(old.clone(), &changes);
         let text = diff(&old, &new, form);
         if text.is_empty() || (form == 4 && only_adds(&text)) {
@@ -220,12 +220,12 @@ proptest! {
                 prop_assert!(result.notes.is_empty(), "{:?}\n{}", result.notes, text);
             }
             // In equal lines, git's place for lines at the end can be another one.
-            Err(message) => prop_assert!(message.contains("several places"), "{}\n{}", message, text),
+            Err(message) => prop_assert!(message.contains("occur several times"), "{}\n{}", message, text),
         }
     }
 
     #[test]
-    fn on_another_tree_it_does_what_git_does_or_nothing(
+    fn a_diff_for_another_tree_has_the_effect_of_git_or_none(
         old in tree(),
         changes in edits(),
         others in edits(),

@@ -1,0 +1,27 @@
+//! The end of a call, before its receipt and its answer.
+
+use dialects::ProcessView;
+use operations::OpResult;
+use refusal::Refusal;
+use worker_protocol::client::Finished;
+
+/// The end of a refused or executed call.
+pub(super) enum CallEnd {
+    Executed(Box<Finished>),
+    /// The answer of a process that an earlier call started.
+    Accessed(Box<ProcessView>),
+    Refused(Refusal),
+    /// The daemon failed on the way.
+    Broken(Refusal),
+}
+
+impl CallEnd {
+    /// Returns the number of bytes that the command wrote beyond the `kept` ones.
+    pub(super) fn output_beyond(&self, kept: [u64; 2]) -> u64 {
+        let Self::Executed(finished) = self else { return 0 };
+        let command = finished.outcome.as_ref().ok().and_then(OpResult::command);
+        command.map_or(0, |command| {
+            command.stdout_bytes.saturating_sub(kept[0]) + command.stderr_bytes.saturating_sub(kept[1])
+        })
+    }
+}

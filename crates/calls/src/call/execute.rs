@@ -1,0 +1,150 @@
+//! Executes a permit in its lane.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::FutureExt as _;
+use operations::transport::MAX_SHOWN;
+use operations::{Bound, Delivery, Lane, OpResult, Operation, Outcome, Reason, ToolFailure};
+use processes::LeftBy;
+use runs::{OnStop, Run};
+use worker_protocol::client::{Finished, OutputSink, Usage};
+
+use super::end::CallEnd;
+use super::record::{Journal, Times};
+use super::respond::ResponseFormat;
+use super::surroundings::Surroundings;
+use super::to_spool::ToSpool;
+use super::{Admitted, CallTask};
+
+/// Wraps the outcome of an operation of a process. The process's own usage is counted when it ends.
+pub(super) fn finished(outcome: Outcome) -> Finished {
+    let usage = Usage::default();
+    let bytes_out = outcome.as_ref().map_or(0, operations::output_bytes);
+    Finished { outcome, bound: Bound::default(), usage, bytes_in: 0, bytes_out }
+}
+
+impl CallTask {
+    /// Executes the permit in its lane. Then it releases the run if it was frozen for this call.
+    pub(super) async fn execute(
+        &self,
+        admitted: Admitted,
+        form: &ResponseFormat,
+        journal: &mut Journal,
+        times: &mut Times,
+    ) -> CallEnd {
+        let Admitted { run, mut permit, slot, mut still } = admitted;
+        if form.is_dialect() {
+            permit.read_at_most(MAX_SHOWN);
+        }
+        let _busy = run.busy();
+        let cancel = self.call.cancel.child_token();
+        let limit = journal.limit();
+        let began = Instant::now();
+        let intent = journal.begun();
+        let leaves = permit.bounds().keep_background.then(|| permit.operation().process());
+        let caller = permit.caller().clone();
+        let surroundings = Surroundings {
+            processes: &self.calls.workers.processes,
+            run: &run,
+            by: leaves.map(|request| LeftBy {
+                call: self.call.id,
+                principal: &caller.principal,
+                agent: &caller.agent_id,
+                request,
+            }),
+            began,
+            offers_processes: self.has_processes(&run),
+        };
+        let mut finished = match (permit.operation().delivery(), permit.operation().lane(), &intent) {
+            (Delivery::Upstream, ..) => {
+                self.calls.workers.upstreams.execute(&run, &slot.lanes, permit, limit, &cancel).await
+            }
+            (Delivery::Process, ..) => {
+                finished(self.calls.workers.processes.start(&run, &slot.lanes, permit).await)
+            }
+            (Delivery::Session, ..) => {
+                finished(self.calls.workers.processes.perform(&run, permit, &cancel).await)
+            }
+            (_, Lane::Host, Some(intent)) => {
+                let go = intent.clone().map(|recorded| recorded.is_ok()).boxed();
+                slot.lanes.execute_after(permit, limit, go, cancel).await
+            }
+            _ => match self.output(permit.operation()) {
+                Ok(output) => slot.lanes.execute(permit, limit, output, cancel, &surroundings).await,
+                Err(failure) => finished(Err(failure)),
+            },
+        };
+        drop(slot);
+        times.executed();
+        still.end().await;
+        if let Some(intent) = intent
+            && let Err(unavailable) = intent.await
+        {
+            return CallEnd::Refused(unavailable.into());
+        }
+        if run.disk.is_over() {
+            self.calls.control.quotas.look_again();
+        }
+        if let Err(failure) = &mut finished.outcome
+            && let Some(truth) = self.cut_off(&run, failure)
+        {
+            *failure = truth;
+        }
+        if let Err(failure) = &finished.outcome
+            && operations::is_void(failure)
+        {
+            return CallEnd::Refused(failure.clone().into());
+        }
+        let command = finished.outcome.as_ref().ok().and_then(OpResult::command);
+        if let Some(command) = command
+            && let Some(left) = operations::not_ended(command)
+        {
+            // No process may continue unseen. If a command's processes cannot be ended, the run fails and its container is ended.
+            run.fail(format!("{left} processes of a command could not be ended")).await;
+        }
+        CallEnd::Executed(Box::new(finished))
+    }
+
+    /// Returns true if the run's profile allows background processes now, for the caller's next call.
+    fn has_processes(&self, run: &Run) -> bool {
+        let policy = self.calls.control.gateway.policy();
+        let verdict = policy.profile(&run.spec().profile).and_then(|profile| profile.operation("process"));
+        verdict.is_some_and(|(_, verdict)| verdict < policy::Verdict::Deny)
+    }
+
+    /// Returns the sink for the output of an operation.
+    fn output(&self, operation: &Operation) -> Result<Arc<dyn OutputSink>, ToolFailure> {
+        match &self.client.download {
+            _ if !operation.is_download() => Ok(Arc::new(ToSpool(self.call.output.clone()))),
+            Some(download) => Ok(download.clone()),
+            None => {
+                let message = "a download needs a connected client: call DownloadFile or DownloadArchive, and again after a restart of the daemon";
+                Err(ToolFailure::new(Reason::InvalidArgument, message))
+            }
+        }
+    }
+
+    /// Returns the failure of a call that was not cancelled, but whose worker was ended with the run or with the daemon.
+    ///
+    /// Such a call is not started again.
+    fn cut_off(&self, run: &Run, failure: &ToolFailure) -> Option<ToolFailure> {
+        if failure.reason != Reason::Cancelled || self.call.cancel.is_cancelled() {
+            return None;
+        }
+        let unknown = "the call may have taken effect";
+        let message = if self.calls.life.stop.is_cancelled() && self.calls.life.on_stop == OnStop::Leave {
+            format!(
+                "the daemon was stopped during the call and hands the run over to the next daemon: \
+                 {unknown}; check before you repeat it"
+            )
+        } else if self.calls.life.stop.is_cancelled() {
+            format!("the daemon was stopped during the call, and the run was ended with it: {unknown}")
+        } else if run.ended.is_cancelled() && failure.details.contains_key("retryable") {
+            format!("the run was ended during the call: {unknown}")
+        } else {
+            return None;
+        };
+        Some(ToolFailure::new(Reason::Cancelled, message))
+    }
+}

@@ -1,0 +1,14 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+#![allow(missing_docs)] // only the daemon calls it
+
+mod account;
+mod projects;
+mod reservation;
+mod state_disk;
+
+pub use account::{Account, Found, Standing, Verdict};
+pub use projects::Projects;
+pub use reservation::Reservation;
+pub use state_disk::{Free, Level, Quotas, Thresholds};
