@@ -23,7 +23,7 @@ const ARROWS: [(&str, &str); 42] = [
     ("cli", "audit cofferdam-client doctor file-ops jail mcp operations policy text timestamp wire"),
     ("cofferdam-client", "wire"),
     ("command-rules", "jail operations text"),
-    ("containers", "text"),
+    ("containers", "jail text"),
     (
         "daemon",
         "admission anomaly audit audit-service bundles calls containers dialects disk-quotas doctor document executor gateway host-launch identity jail listener mcp oidc operations policy processes redact refusal runs store terminals timestamp uploads webhook wire worker-protocol",

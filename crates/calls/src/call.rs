@@ -166,6 +166,10 @@ struct CallTask {
     call: Arc<Call>,
     taken: Instant,
     client: Client,
+    /// The policy in force when the call began, for its decoding and its first decision.
+    ///
+    /// A call that has waited is decided again under the policy that is in force by then: see `renew` and `redeem` of the gateway.
+    policy: Arc<Policy>,
 }
 
 /// A call that may be executed now.
@@ -179,7 +183,7 @@ struct Admitted {
 impl CallTask {
     async fn run(self, request: CallRequest) {
         let access = access::of(&request);
-        let mut parsed = parse::parse(request, &self.limits(), &self.calls.control.gateway.policy());
+        let mut parsed = parse::parse(request, &self.limits(), &self.policy);
         if let Some(access) = &access {
             parsed.asked.operation = Some(access.name());
         }
@@ -201,8 +205,7 @@ impl CallTask {
     /// Returns the limits of the run's profile. A run that is gone has the defaults, because it gets no further call.
     fn limits(&self) -> Limits {
         let run = self.calls.workers.runs.living_run(self.call.run);
-        let policy = self.calls.control.gateway.policy();
-        let profile = run.ok().and_then(|run| policy.profile(&run.spec().profile).map(limits));
+        let profile = run.ok().and_then(|run| self.policy.profile(&run.spec().profile).map(limits));
         profile.unwrap_or_default()
     }
 

@@ -10,6 +10,8 @@ mod paths;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use jail::{RootMode, TmpMode};
+
 use crate::boundary::Boundary;
 use crate::engine::UsableImage;
 use crate::etc::{EtcFiles, HOSTNAME};
@@ -25,33 +27,6 @@ pub const LABEL_RUN: &str = "io.cofferdam.run";
 pub const LABEL_SPEC: &str = "io.cofferdam.spec";
 /// Path of the guest in every container.
 pub const GUEST_PATH: &str = "/.cofferdam/guest";
-
-/// Permission to run programs in `/tmp`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Tmp {
-    #[default]
-    NoExec,
-    Exec,
-}
-
-/// Parts of the image that a run can write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Root {
-    #[default]
-    ReadOnly,
-    /// All directories, in a layer that belongs to the run.
-    WritableLayer,
-}
-
-impl Root {
-    /// Returns the home of the run's user. On a read-only root, `/tmp` is the one directory that every container can write to.
-    pub fn home(self) -> &'static str {
-        match self {
-            Self::ReadOnly => "/tmp",
-            Self::WritableLayer => "/home/agent",
-        }
-    }
-}
 
 /// The settings that an operator can choose. All others are fixed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,9 +45,9 @@ pub struct Hardening {
     pub tmp_bytes: u64,
     /// Size of `/dev/shm`, in bytes; a quarter of the memory at most.
     pub shm_bytes: u64,
-    pub tmp: Tmp,
+    pub tmp: TmpMode,
     /// Kind of root. The mounts of a writable root are among the run's own mounts.
-    pub root: Root,
+    pub root: RootMode,
     pub run_as: RunAs,
     /// Mechanism that bounds the run's files on the daemon's disk.
     pub quota: Quota,
@@ -92,8 +67,8 @@ impl Default for Hardening {
             file_size_bytes: 1 << 30,
             tmp_bytes: 64 << 20,
             shm_bytes: 64 << 20,
-            tmp: Tmp::NoExec,
-            root: Root::ReadOnly,
+            tmp: TmpMode::NoExec,
+            root: RootMode::ReadOnly,
             run_as: RunAs::Agent,
             quota: Quota::Measured,
             runtime: None,
@@ -234,10 +209,7 @@ pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<Container
 fn tmp_options(profile: &Hardening) -> String {
     let size = profile.tmp_bytes.min(profile.memory_bytes / 2);
     let files = (profile.memory_bytes / 8 / 1024).min(65_536);
-    let exec = match profile.tmp {
-        Tmp::NoExec => "noexec",
-        Tmp::Exec => "exec",
-    };
+    let exec = profile.tmp;
     format!("rw,{exec},nosuid,nodev,mode=1777,size={size},nr_inodes={files}")
 }
 
@@ -340,7 +312,7 @@ pub(crate) mod tests {
         };
         assert_eq!(of(1 << 30, 64 << 20), ["size=67108864,nr_inodes=65536", "size=67108864,nr_inodes=16384"]);
         assert_eq!(of(64 << 20, 1 << 30), ["size=33554432,nr_inodes=8192", "size=16777216,nr_inodes=2048"]);
-        let exec = Hardening { tmp: Tmp::Exec, ..Hardening::default() };
+        let exec = Hardening { tmp: TmpMode::Exec, ..Hardening::default() };
         let shm = container_spec(&exec, &facts()).unwrap().tmpfs["/dev/shm"].clone();
         assert!(shm.starts_with("rw,noexec,nosuid,nodev,"), "{shm}");
     }
@@ -348,7 +320,7 @@ pub(crate) mod tests {
     #[test]
     fn a_writable_root_changes_the_home_and_nothing_else_of_the_hardening() {
         let fixed = container_spec(&Hardening::default(), &facts()).unwrap();
-        let open = Hardening { tmp: Tmp::Exec, root: Root::WritableLayer, ..Hardening::default() };
+        let open = Hardening { tmp: TmpMode::Exec, root: RootMode::WritableLayer, ..Hardening::default() };
         let mut spec = container_spec(&open, &facts()).unwrap();
         assert_eq!((fixed.env["HOME"].as_str(), spec.env["HOME"].as_str()), ("/tmp", "/home/agent"));
         assert!(spec.tmpfs["/tmp"].starts_with("rw,exec,nosuid,nodev,mode=1777,size="), "{:?}", spec.tmpfs);
@@ -360,7 +332,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_mapped_root_has_its_capabilities_its_home_and_the_image_s_users() {
-        let open = Hardening { root: Root::WritableLayer, ..Hardening::default() };
+        let open = Hardening { root: RootMode::WritableLayer, ..Hardening::default() };
         let usual = container_spec(&open, &RunFacts { user: RunUser::ROOT, ..facts() }).unwrap();
         let root = Hardening { run_as: RunAs::MappedRoot, ..open };
         let mut spec = container_spec(&root, &RunFacts { user: root.run_as.user(), ..facts() }).unwrap();

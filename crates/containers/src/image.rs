@@ -7,6 +7,7 @@
 use std::io::{self, Write};
 
 use bytes::Bytes;
+use jail::RootMode;
 use sha2::{Digest, Sha256};
 use tar::{Builder, EntryType, Header};
 
@@ -14,7 +15,6 @@ use crate::busybox::Busybox;
 use crate::docker::Engine;
 use crate::engine::{EngineError, ImageFacts, ImageRefused, ImportChanges, UsableImage};
 use crate::etc;
-use crate::hardening::Root;
 use crate::ids::{ImageReference, RunUser};
 
 /// Mount points and directories that programs expect. All belong to root.
@@ -91,7 +91,7 @@ fn write_tar<W: Write>(busybox: &Busybox, to: W) -> io::Result<W> {
     }
     // Used when the image is started without a daemon, which mounts the same files.
     let (group, passwd) =
-        (etc::group(RunUser::DEFAULT), etc::passwd(RunUser::DEFAULT, Root::ReadOnly.home()));
+        (etc::group(RunUser::DEFAULT), etc::passwd(RunUser::DEFAULT, RootMode::ReadOnly.home()));
     entry(&mut tar, "etc/group", EntryType::Regular, 0o644, group.as_bytes())?;
     entry(&mut tar, "etc/passwd", EntryType::Regular, 0o644, passwd.as_bytes())?;
     link(&mut tar, "usr/bin", "../bin")?;

@@ -37,8 +37,8 @@ pub use engine::{
 pub use etc::{EtcFiles, GROUP_PATH, PASSWD_PATH, etc_files, host_files};
 pub use exec::{ErrorTail, ExecInput, ExecOutput, ExecStream};
 pub use hardening::{
-    GUEST_PATH, Hardening, HardeningError, LABEL_INSTANCE, LABEL_RUN, LABEL_SPEC, Root, RunFacts, Tmp,
-    container_spec, cpu_limit,
+    GUEST_PATH, Hardening, HardeningError, LABEL_INSTANCE, LABEL_RUN, LABEL_SPEC, RunFacts, container_spec,
+    cpu_limit,
 };
 pub use ids::{ContainerId, ContainerName, Endpoint, ExecId, IdError, ImageId, ImageReference, RunUser};
 pub use image::{DefaultImage, DefaultImageError, ensure_default};
@@ -46,7 +46,7 @@ pub use image_paths::check_image_paths;
 pub use mounts::overlay::{OverlayError, check_overlay_layers, mount_overlay};
 pub use mounts::root::{mount_root, reattach_root, root_layers, root_slot};
 pub use mounts::shared::OwnerMap;
-pub use mounts::{Access, IdMap, MountError, MountSlot, clean_slots, idmap_supported, leftover_slots};
+pub use mounts::{IdMap, MountError, MountSlot, clean_slots, idmap_supported, leftover_slots};
 pub use quota::{Amount, DEEPEST, Measured, ProjectId, ProjectQuotas, Quota, measure, open_files, unnamed};
 pub use run_as::RunAs;
 pub use seccomp::{SeccompError, seccomp_profile};

@@ -27,20 +27,13 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use jail::MountMode;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, UnmountFlags};
 
 use crate::sys::{self, MountAttr, UserNamespaceHolder};
 use crate::user_map::UserMap;
-
-/// Access that a mount gives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// Read and write, as the files' modes permit.
-    ReadWrite,
-    ReadOnly,
-}
 
 /// One user and one group on disk, and the ids under which they appear through the mount.
 ///
@@ -107,7 +100,7 @@ impl MountSlot {
         source: BorrowedFd<'_>,
         slot: &Path,
         map: Option<IdMap>,
-        access: Access,
+        access: MountMode,
     ) -> Result<Self, MountError> {
         let namespace = map.map(|map| user_namespace(map, Others::Nobody)).transpose()?;
         Self::attach(source, slot, namespace.as_ref().map(AsFd::as_fd), access)
@@ -120,7 +113,7 @@ impl MountSlot {
         source: BorrowedFd<'_>,
         slot: &Path,
         map: Option<IdMap>,
-        access: Access,
+        access: MountMode,
     ) -> Result<Self, MountError> {
         let namespace = map.map(|map| user_namespace(map, Others::Themselves)).transpose()?;
         Self::attach(source, slot, namespace.as_ref().map(AsFd::as_fd), access)
@@ -131,7 +124,7 @@ impl MountSlot {
         source: BorrowedFd<'_>,
         slot: &Path,
         namespace: Option<BorrowedFd<'_>>,
-        access: Access,
+        access: MountMode,
     ) -> Result<Self, MountError> {
         let tree = detached(source, namespace, access)?;
         // From here on, a failure removes the directory again.
@@ -207,7 +200,7 @@ impl Drop for MountSlot {
 pub fn idmap_supported(source: BorrowedFd<'_>) -> Result<bool, MountError> {
     let map = IdMap { disk_uid: 0, disk_gid: 0, seen_uid: 1, seen_gid: 1 };
     let tried = user_namespace(map, Others::Nobody)
-        .and_then(|namespace| detached(source, Some(namespace.as_fd()), Access::ReadOnly));
+        .and_then(|namespace| detached(source, Some(namespace.as_fd()), MountMode::ReadOnly));
     match tried {
         Ok(_) => Ok(true),
         Err(MountError::Unsupported(_)) => Ok(false),
@@ -288,7 +281,7 @@ fn clone_of(source: BorrowedFd<'_>) -> Result<OwnedFd, MountError> {
 fn detached(
     source: BorrowedFd<'_>,
     namespace: Option<BorrowedFd<'_>>,
-    access: Access,
+    access: MountMode,
 ) -> Result<OwnedFd, MountError> {
     let tree = clone_of(source)?;
     let mut attr = MountAttr {
@@ -298,7 +291,7 @@ fn detached(
         propagation: sys::MS_PRIVATE,
         userns_fd: 0,
     };
-    if access == Access::ReadOnly {
+    if access == MountMode::ReadOnly {
         attr.set |= sys::MOUNT_ATTR_RDONLY;
     }
     sys::mount_setattr(tree.as_fd(), &attr).map_err(failed("restrict the mount"))?;

@@ -33,8 +33,8 @@ impl Default for Limits {
             max_write_bytes: bounds.max_write_bytes,
             max_edit_bytes: bounds.max_edit_bytes,
             max_output_bytes: bounds.max_output_bytes,
-            default_timeout_s: operations::Exec::DEFAULT_TIMEOUT.as_secs(),
-            max_timeout_s: operations::Exec::MAX_TIMEOUT.as_secs(),
+            default_timeout_s: operations::CommandLimits::DEFAULT_TIMEOUT.as_secs(),
+            max_timeout_s: operations::CommandLimits::MAX_TIMEOUT.as_secs(),
             command: operations::CommandLimits::USUAL,
         }
     }
@@ -49,7 +49,7 @@ impl Limits {
 
     /// Returns the longest timeout that an operation may have. A profile with a shorter one refuses the others itself.
     pub fn longest_timeout(&self) -> Duration {
-        Duration::from_secs(self.max_timeout_s).max(operations::Exec::MAX_TIMEOUT)
+        Duration::from_secs(self.max_timeout_s).max(operations::CommandLimits::MAX_TIMEOUT)
     }
 
     /// Returns the limits of a canonical command.

@@ -178,7 +178,7 @@ fn admit(
     operation: Operation,
 ) -> bool {
     let id = "0192f0c1-2f3a-7000-8000-000000000000";
-    if let Admission::Refuse(_) = black_box(gateway.admit(scope, caller, id, operation)) {
+    if let Admission::Refuse(_) = black_box(gateway.admit(&gateway.policy(), scope, caller, id, operation)) {
         return false;
     }
     let place = places.enter(&caller.run_id, &caller.principal, &CAPS, Turn::Ordinary, || Box::new(|| {}));

@@ -78,14 +78,20 @@ impl Gateway {
 
     /// Decides on one call.
     ///
-    /// The checks run in this order: validation, permission, rate limits, then consent. All use the same policy, even
-    /// if it is reloaded meanwhile. A call that one check refuses uses up nothing of a later check.
-    pub fn admit(&self, run: &RunScope, caller: &Caller, call_id: &str, operation: Operation) -> Admission {
-        let policy = self.policy();
-        let stand = self.stand(&policy);
+    /// The checks run in this order: validation, permission, rate limits, then consent. All use `policy`, the one that
+    /// was in force when the call began. A call that one check refuses uses up nothing of a later check.
+    pub fn admit(
+        &self,
+        policy: &Policy,
+        run: &RunScope,
+        caller: &Caller,
+        call_id: &str,
+        operation: Operation,
+    ) -> Admission {
+        let stand = self.stand(policy);
         let considered = consider(&stand, run, caller, call_id, operation).and_then(|mut ticket| {
             self.measures.apply(caller, stand.now, &mut ticket.decision);
-            self.count(&policy, &ticket)?;
+            self.count(policy, &ticket)?;
             Ok(ticket)
         });
         match considered {

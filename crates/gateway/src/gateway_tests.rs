@@ -108,7 +108,7 @@ fn named(name: &str) -> Operation {
 
 /// The verdict, and the message when it is `deny`.
 fn admitted(gateway: &Gateway, profile: &str, role: &str, operation: Operation) -> (Verdict, String) {
-    match gateway.admit(&run(profile), &caller(role), "call-1", operation) {
+    match gateway.admit(&gateway.policy(), &run(profile), &caller(role), "call-1", operation) {
         Admission::Permit(permit) => {
             assert_eq!(permit.decision().verdict, Verdict::Allow);
             (Verdict::Allow, String::new())
@@ -315,12 +315,17 @@ fn decisions_over_scripts_name_the_most_telling_rule() {
         "profiles: {p: {operations: {shell: ask}, exec: {rules: [{prefix: [git], decision: ask, justification: network}]}}}",
     );
     let gateway = Gateway::new(policy, TestClock::new());
-    let asked =
-        |profile: &str, text| match gateway.admit(&run(profile), &caller("director"), "c", script(text)) {
-            Admission::Permit(permit) => permit.decision().clone(),
-            Admission::Ask(ticket) => ticket.decision().clone(),
-            Admission::Refuse(refusal) => panic!("{refusal}"),
-        };
+    let asked = |profile: &str, text| match gateway.admit(
+        &gateway.policy(),
+        &run(profile),
+        &caller("director"),
+        "c",
+        script(text),
+    ) {
+        Admission::Permit(permit) => permit.decision().clone(),
+        Admission::Ask(ticket) => ticket.decision().clone(),
+        Admission::Refuse(refusal) => panic!("{refusal}"),
+    };
     let rule = |profile, text| {
         let decision = asked(profile, text);
         assert_eq!(decision.risk, Risk::High);
@@ -362,7 +367,13 @@ fn between_allow_and_ask_a_role_makes_the_difference() {
 fn decisions_name_rule_risk_and_policy() {
     let gateway = gateway();
     let digest = gateway.policy().digest().to_owned();
-    let asked = |operation| match gateway.admit(&run("review"), &caller("director"), "c", operation) {
+    let asked = |operation| match gateway.admit(
+        &gateway.policy(),
+        &run("review"),
+        &caller("director"),
+        "c",
+        operation,
+    ) {
         Admission::Permit(permit) => permit.decision().clone(),
         Admission::Ask(ticket) => ticket.decision().clone(),
         Admission::Refuse(refusal) => panic!("{refusal}"),
@@ -393,6 +404,7 @@ fn decisions_name_rule_risk_and_policy() {
 fn refusals_are_stable_and_recorded_with_their_rule() {
     let gateway = gateway();
     let refused = |profile: &str, role: &str, operation| match gateway.admit(
+        &gateway.policy(),
         &run(profile),
         &caller(role),
         "c",
@@ -436,7 +448,7 @@ fn a_permit_carries_the_facts_for_its_lane() {
     let gateway = Gateway::new(policy, TestClock::new());
     let operation = Operation::Exec(Exec { stdin: b"in".to_vec(), ..exec(&["make"]) });
     let Admission::Permit(permit) =
-        gateway.admit(&run("p"), &caller("director"), "call-7", operation.clone())
+        gateway.admit(&gateway.policy(), &run("p"), &caller("director"), "call-7", operation.clone())
     else {
         panic!("not permitted");
     };
@@ -481,7 +493,8 @@ fn a_permit_after_a_wait_is_of_the_policy_and_the_measures_in_force_then() {
     ];
     for (index, (change, expected)) in changes.into_iter().enumerate() {
         let gateway = Gateway::new(policy("allow", 900), TestClock::new());
-        let admission = gateway.admit(&run("p"), &caller("director"), "call", named("write"));
+        let admission =
+            gateway.admit(&gateway.policy(), &run("p"), &caller("director"), "call", named("write"));
         let Admission::Permit(permit) = admission else { panic!("not permitted") };
         change(&gateway);
         let renewed = gateway.renew(permit, &run("p"));
@@ -512,6 +525,7 @@ profiles: {p: {operations: {exec: allow, write: allow}, exec: {read_only_command
     );
     let gateway = Gateway::new(policy, TestClock::new());
     let rule = |profile: &str, role: &str, operation| match gateway.admit(
+        &gateway.policy(),
         &run(profile),
         &caller(role),
         "c",

@@ -172,7 +172,7 @@ mod tests {
     }
 
     fn asks(gateway: &Gateway) -> bool {
-        match gateway.admit(&run("review"), &caller("worker"), "call", read()) {
+        match gateway.admit(&gateway.policy(), &run("review"), &caller("worker"), "call", read()) {
             Admission::Ask(ticket) => {
                 assert_eq!(ticket.decision().rule, "anomaly loop");
                 assert_eq!(ticket.decision().justification, "an alert asks for it");

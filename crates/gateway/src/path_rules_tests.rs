@@ -20,7 +20,7 @@ fn load(rules: &str) -> Result<Policy, Vec<String>> {
 
 fn said(policy: &Policy, operation: Operation) -> (&'static str, String) {
     let gateway = Gateway::new(policy.clone(), TestClock::new());
-    match gateway.admit(&run("p"), &caller("worker"), "call", operation) {
+    match gateway.admit(&gateway.policy(), &run("p"), &caller("worker"), "call", operation) {
         Admission::Permit(permit) => {
             let rules = permit.into_parts().bounds.path_rules.rules.len();
             ("allow", rules.to_string())
@@ -82,10 +82,11 @@ fn a_consent_is_to_the_named_paths_and_to_no_prefix_of_a_command() {
       - { path: 'private/**', decision: ask, justification: Notes. }";
     let policy = load(rules).unwrap();
     let gateway = Gateway::new(policy, TestClock::new());
-    let asked = |operation| match gateway.admit(&run("p"), &caller("worker"), "call", operation) {
-        Admission::Ask(ticket) => ticket,
-        other => panic!("{other:?}"),
-    };
+    let asked =
+        |operation| match gateway.admit(&gateway.policy(), &run("p"), &caller("worker"), "call", operation) {
+            Admission::Ask(ticket) => ticket,
+            other => panic!("{other:?}"),
+        };
     let ticket = asked(Operation::Write(write("private/a")));
     assert_eq!(ticket.bounds.path_rules.consented, [path("private/a")]);
     let ticket = asked(Operation::Exec(exec(&["cat", "private/a"])));

@@ -4,7 +4,7 @@
 //! [`weigh`] is the one place that judges this. A decision uses it, an explanation shows all of it, and a proposed
 //! policy is tried with it.
 
-use jail::SandboxPath;
+use jail::{RootMode, SandboxPath};
 use operations::{Operation, Reason};
 use timestamp::UnixMillis;
 
@@ -13,7 +13,7 @@ use crate::exec::{self, Applied, ExecRuling};
 use crate::grants::{Holders, Permissions, Standing};
 use crate::risk::risk_of;
 use crate::ruling::{Holder, How, Ruling, Says};
-use policy::{Caller, Grant, Policy, Profile, Risk, Role, RootMode, Team, Verdict, paths};
+use policy::{Caller, Grant, Policy, Profile, Risk, Role, Team, Verdict, paths};
 use text::excerpt;
 
 #[derive(Debug, Clone, Copy)]

@@ -26,7 +26,7 @@ fn tool(name: &str, arguments: serde_json::Value) -> Operation {
 }
 
 fn admit(gateway: &Gateway, role: &str, name: &str) -> Result<Decision, Refusal> {
-    match gateway.admit(&run("p"), &caller(role), "call", tool(name, json!({}))) {
+    match gateway.admit(&gateway.policy(), &run("p"), &caller(role), "call", tool(name, json!({}))) {
         Admission::Permit(permit) => Ok(permit.decision().clone()),
         Admission::Ask(ticket) => Ok(ticket.decision().clone()),
         Admission::Refuse(refusal) => Err(refusal),
@@ -68,9 +68,13 @@ fn a_server_that_the_policy_does_not_name_is_not_there() {
 #[test]
 fn the_permit_has_the_server_of_the_policy_that_decided() {
     let gateway = Gateway::new(builtin_and(POLICY), TestClock::new());
-    let Admission::Permit(permit) =
-        gateway.admit(&run("p"), &caller("barred"), "call", tool("mcp.db.query", json!({})))
-    else {
+    let Admission::Permit(permit) = gateway.admit(
+        &gateway.policy(),
+        &run("p"),
+        &caller("barred"),
+        "call",
+        tool("mcp.db.query", json!({})),
+    ) else {
         panic!("not allowed")
     };
     let server = Permit::into_parts(permit).server.unwrap();
@@ -94,6 +98,7 @@ fn all_tools_of_a_server_count_together_and_invented_ones_make_no_counters() {
 fn consent_is_for_these_arguments_and_this_server() {
     let gateway = Arc::new(Gateway::new(builtin_and(POLICY), TestClock::new()));
     let ask = |arguments| match gateway.admit(
+        &gateway.policy(),
         &run("p"),
         &caller("barred"),
         "call",

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use crate::Exec;
-
 /// Limits of one command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommandLimits {
@@ -17,21 +15,28 @@ pub struct CommandLimits {
     pub stdin_bytes: usize,
     /// Timeout of a command that sets none.
     pub default_timeout: Duration,
-    /// Longest timeout, never more than [`Exec::LONGEST_TIMEOUT`].
+    /// Longest timeout, never more than [`Self::LONGEST_TIMEOUT`].
     pub longest_timeout: Duration,
     /// True if files outside of the mounts may be named.
     pub container_paths: bool,
 }
 
 impl CommandLimits {
+    /// Timeout of a command or script if neither the call nor its profile sets one.
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+    /// Longest timeout of a command or script if its profile sets none.
+    pub const MAX_TIMEOUT: Duration = Duration::from_secs(120);
+    /// Longest timeout of a command or script, whatever the call and its profile say.
+    pub const LONGEST_TIMEOUT: Duration = Duration::from_secs(4 * 60 * 60);
+
     /// Limits where a profile sets none.
     pub const USUAL: Self = Self {
         args: 4_096,
         argv_bytes: 128 * 1024,
         script_bytes: 64 * 1024,
         stdin_bytes: 1024 * 1024,
-        default_timeout: Exec::DEFAULT_TIMEOUT,
-        longest_timeout: Exec::LONGEST_TIMEOUT,
+        default_timeout: Self::DEFAULT_TIMEOUT,
+        longest_timeout: Self::LONGEST_TIMEOUT,
         container_paths: false,
     };
     /// Limits that no profile may exceed. The kernel accepts 2 MiB of arguments in all and 128 KiB in each; a script is one argument.

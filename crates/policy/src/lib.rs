@@ -48,10 +48,7 @@ pub use consent::{Form, Level};
 pub use document::Problem;
 pub use holding::{EXEC_READ_ONLY, Grant};
 pub use in_force::InForce;
-pub use model::{
-    Author, CallBounds, ContainerLimits, ContainerPaths, ExecPolicy, Profile, RootMode, TmpMode,
-    WorkspaceMode,
-};
+pub use model::{Author, CallBounds, ContainerLimits, ContainerPaths, ExecPolicy, Profile};
 pub use names::{covers, is_of_tools, speaking};
 pub use own_kernel::has_own_kernel;
 pub use own_risk::default_risk;

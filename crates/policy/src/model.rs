@@ -1,12 +1,13 @@
 //! The validated policy. Serialised, it is a policy file again.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::time::Duration;
 
-use jail::{GitReads, Protection};
+use jail::{GitReads, MountMode, Protection, RootMode, TmpMode};
 use operations::deny::DenyList;
 use operations::{Bounds, CommandLimits, PathRules};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::{
     Caps, RateLimits, Risk, Verdict, names::speaking, paths::ProfilePathRule, read_approvals::ApprovalPolicy,
@@ -33,19 +34,20 @@ pub struct Profile {
     /// Container runtime, such as `runsc`; `None` is the engine's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
-    /// Mount mode of the workspace in the container.
-    pub workspace: WorkspaceMode,
+    /// Mount mode of the workspace in the container. The host lane's `write`, `edit` and `git` are not affected.
+    #[serde(serialize_with = "named")]
+    pub workspace: MountMode,
     /// Part of the image that commands can write.
-    #[serde(skip_serializing_if = "RootMode::is_read_only")]
+    #[serde(skip_serializing_if = "is_default", serialize_with = "named")]
     pub root: RootMode,
     /// Commands are root, but in a user namespace in which that user has no rights on the host.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub root_in_user_namespace: bool,
     /// Permission to run programs in `/tmp`.
-    #[serde(skip_serializing_if = "TmpMode::is_noexec")]
+    #[serde(skip_serializing_if = "is_default", serialize_with = "named")]
     pub tmp: TmpMode,
     /// Permission to name files of the container outside the mounts.
-    #[serde(skip_serializing_if = "ContainerPaths::is_denied")]
+    #[serde(skip_serializing_if = "is_default")]
     pub container_paths: ContainerPaths,
     /// No person watches: calls that the profile allows run without consent, even if the role would ask.
     pub unattended: bool,
@@ -71,34 +73,6 @@ pub struct Profile {
     pub commit: Author,
 }
 
-/// Mount mode of the workspace in the container. The host lane's `write`, `edit` and `git` are not affected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum WorkspaceMode {
-    /// Commands cannot change the workspace.
-    ReadOnly,
-    /// Commands can change the workspace.
-    ReadWrite,
-}
-
-/// Part of the image that commands can write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RootMode {
-    /// No part.
-    #[default]
-    ReadOnly,
-    /// The image's directories, in a layer that belongs to the run. A name then no longer identifies a program.
-    WritableLayer,
-}
-
-impl RootMode {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
-    fn is_read_only(&self) -> bool {
-        *self == Self::ReadOnly
-    }
-}
-
 /// Access of `read`, `list`, `glob`, `grep`, `write` and `edit` to the container's own files, which commands reach
 /// anyway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -107,29 +81,6 @@ pub enum ContainerPaths {
     #[default]
     Deny,
     Allow,
-}
-
-impl ContainerPaths {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
-    fn is_denied(&self) -> bool {
-        *self == Self::Deny
-    }
-}
-
-/// Permission to run programs in `/tmp`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TmpMode {
-    #[default]
-    NoExec,
-    Exec,
-}
-
-impl TmpMode {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
-    fn is_noexec(&self) -> bool {
-        *self == Self::NoExec
-    }
 }
 
 /// Limits of a container, and of the files that the daemon keeps for it. Swap is always off.
@@ -205,7 +156,7 @@ pub struct ExecPolicy {
     pub background: Background,
     /// Time after which a command is ended if its call sets none, seconds.
     pub default_timeout_s: u64,
-    /// Longest time that a call may set, seconds; never more than [`operations::Exec::LONGEST_TIMEOUT`].
+    /// Longest time that a call may set, seconds; never more than [`operations::CommandLimits::LONGEST_TIMEOUT`].
     pub max_timeout_s: u64,
 }
 
@@ -241,6 +192,14 @@ impl CallBounds {
     pub fn max_edit_bytes(&self) -> u64 {
         self.max_edit_bytes.unwrap_or(self.max_write_bytes)
     }
+}
+
+fn named<S: Serializer>(mode: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(mode)
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde asks for

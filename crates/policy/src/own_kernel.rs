@@ -1,8 +1,9 @@
 //! Runtimes that give a container a separate kernel, and the settings that they do not support.
 
 use crate::Verdict;
-use crate::model::{Background, ContainerPaths, Profile, RootMode};
+use crate::model::{Background, ContainerPaths, Profile};
 use document::At;
+use jail::RootMode;
 
 /// gVisor. Engines register it under names that begin with `runsc`.
 const GVISOR: &str = "runsc";

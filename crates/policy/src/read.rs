@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use jail::{MountMode, RootMode, TmpMode};
 use operations::deny::DenyList;
-use operations::{Bounds, CommandLimits, Exec, transport};
+use operations::{Bounds, CommandLimits, transport};
 
-use crate::model::{
-    Author, Background, CallBounds, ContainerLimits, ContainerPaths, ExecPolicy, Profile, RootMode, TmpMode,
-    WorkspaceMode,
-};
+use crate::model::{Author, Background, CallBounds, ContainerLimits, ContainerPaths, ExecPolicy, Profile};
 use crate::read_approvals::{ApprovalPolicy, approvals};
 use crate::read_exec::{VERDICTS, rules};
 use crate::read_limits::{caps, rate_limits};
@@ -57,7 +55,7 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
         "approvals",
         "commit",
     ]);
-    let modes = [("read-only", WorkspaceMode::ReadOnly), ("read-write", WorkspaceMode::ReadWrite)];
+    let modes = [("read-only", MountMode::ReadOnly), ("read-write", MountMode::ReadWrite)];
     let risk = fields.get("risk").map_or_else(BTreeMap::new, risks);
     let exec = exec(&section(&fields, "exec", &EXEC), fields.get("exec"));
     let approvals = approvals(fields.get("approvals"));
@@ -74,10 +72,7 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
             .get("allowed_images")
             .map_or_else(Vec::new, |at| at.items().iter().filter_map(|item| reference(item, true)).collect()),
         runtime: fields.get("runtime").and_then(|at| reference(at, false)),
-        workspace: fields
-            .get("workspace")
-            .and_then(|at| at.one_of(&modes))
-            .unwrap_or(WorkspaceMode::ReadOnly),
+        workspace: fields.get("workspace").and_then(|at| at.one_of(&modes)).unwrap_or(MountMode::ReadOnly),
         root,
         root_in_user_namespace: fields.flag_or("root_in_user_namespace", false),
         tmp: fields.get("tmp").and_then(|at| at.one_of(&TMP)).unwrap_or_default(),
@@ -273,8 +268,9 @@ fn exec(section: &Section<'_>, at: Option<&At<'_>>) -> ExecPolicy {
     };
     let env = variables("env", true, "must be the name of an environment variable, or \"*\" for any");
     let env_paths = variables("env_paths", false, "must be the name of an environment variable");
-    let (longest, default) = (Exec::LONGEST_TIMEOUT.as_secs(), Exec::DEFAULT_TIMEOUT.as_secs());
-    let max_timeout_s = section.number_or("max_timeout_s", 1..=longest, Exec::MAX_TIMEOUT.as_secs());
+    let (longest, default) =
+        (CommandLimits::LONGEST_TIMEOUT.as_secs(), CommandLimits::DEFAULT_TIMEOUT.as_secs());
+    let max_timeout_s = section.number_or("max_timeout_s", 1..=longest, CommandLimits::MAX_TIMEOUT.as_secs());
     let default_timeout_s = section.number_or("default_timeout_s", 1..=longest, default.min(max_timeout_s));
     if let Some(at) = at.filter(|_| default_timeout_s > max_timeout_s) {
         at.problem(format!(

@@ -1,9 +1,10 @@
 use std::fs;
 use std::time::Duration;
 
+use jail::{MountMode, RootMode};
 use operations::deny::DenyList;
 
-use crate::{Grant, Policy, Problems, Profile, RootMode, Verdict, WorkspaceMode, default_risk};
+use crate::{Grant, Policy, Problems, Profile, Verdict, default_risk};
 
 fn builtin() -> Policy {
     Policy::builtin().unwrap()
@@ -30,15 +31,7 @@ fn the_built_in_policy_is_sound() {
     assert_eq!(policy.profile_names().collect::<Vec<_>>(), ["build", "harness", "open", "review", "strict"]);
     assert_eq!(policy.role_names().collect::<Vec<_>>(), ["director", "manager", "worker"]);
     let modes = ["review", "build", "open", "strict"].map(|name| policy.profile(name).unwrap().workspace);
-    assert_eq!(
-        modes,
-        [
-            WorkspaceMode::ReadOnly,
-            WorkspaceMode::ReadWrite,
-            WorkspaceMode::ReadWrite,
-            WorkspaceMode::ReadOnly
-        ]
-    );
+    assert_eq!(modes, [MountMode::ReadOnly, MountMode::ReadWrite, MountMode::ReadWrite, MountMode::ReadOnly]);
     let review = policy.profile("review").unwrap();
     assert!(review.limits.memory_mib >= 2048 && review.limits.pids >= 512);
     assert!(review.permits_image(None));
@@ -262,7 +255,7 @@ fn missing_profile_settings_are_strict() {
         Policy::from_files([("p.yaml", format!("{ROLES}profiles: {{p: {{operations: {{}}}}}}"))]).unwrap();
     let profile = policy.profile("p").unwrap();
     assert!(profile.operations.is_empty() && !profile.unattended && profile.bounds.hide_git_config);
-    assert_eq!((profile.workspace, profile.exec.default), (WorkspaceMode::ReadOnly, Verdict::Deny));
+    assert_eq!((profile.workspace, profile.exec.default), (MountMode::ReadOnly, Verdict::Deny));
     assert!(
         !profile.exec.read_only_commands
             && profile.exec.env.is_empty()

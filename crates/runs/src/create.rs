@@ -7,8 +7,9 @@ use std::time::Duration;
 use crate::record::{Record, Spec, Workspace};
 use audit::{Event, Kind};
 use identity::{Principal, RunId};
+use jail::RootMode;
 use operations::Reason;
-use policy::{ContainerPaths, Profile, RootMode};
+use policy::{ContainerPaths, Profile};
 use refusal::{Refusal, chain};
 use tokio::sync::{mpsc, oneshot, watch};
 

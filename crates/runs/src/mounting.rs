@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use crate::record::Ownership;
 use containers::{
-    Access, Boundary, EtcFiles, Hardening, HostUser, IdMap, MountError, MountSlot, MountSpec, Propagation,
-    RunUser, UserMap,
+    Boundary, EtcFiles, Hardening, HostUser, IdMap, MountError, MountSlot, MountSpec, Propagation, RunUser,
+    UserMap,
 };
 use executor::Directory;
-use jail::Mount;
+use jail::{Mount, MountMode};
 use operations::Reason;
 use refusal::{Refusal, chain};
 use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, StatVfsMountFlags};
@@ -35,14 +35,14 @@ pub(crate) struct Opened {
 
 impl Opened {
     /// Returns the mount points and their directories.
-    pub(crate) fn shown(&self, access: Access) -> Vec<Shown<'_>> {
+    pub(crate) fn shown(&self, access: MountMode) -> Vec<Shown<'_>> {
         let mut shown = vec![
             Shown::new(Mount::Project, &self.workspace, access),
-            Shown::new(Mount::State, &self.state, Access::ReadWrite),
+            Shown::new(Mount::State, &self.state, MountMode::ReadWrite),
             Shown::log(&self.log),
         ];
         if let Some(pkg) = &self.pkg {
-            shown.push(Shown::new(Mount::Pkg, pkg, Access::ReadOnly));
+            shown.push(Shown::new(Mount::Pkg, pkg, MountMode::ReadOnly));
         }
         shown
     }
@@ -57,11 +57,11 @@ pub(crate) struct Shown<'d> {
     /// Name in messages.
     pub(crate) name: &'static str,
     pub(crate) directory: &'d Directory,
-    pub(crate) access: Access,
+    pub(crate) access: MountMode,
 }
 
 impl<'d> Shown<'d> {
-    fn new(mount: Mount, directory: &'d Directory, access: Access) -> Self {
+    fn new(mount: Mount, directory: &'d Directory, access: MountMode) -> Self {
         let target = mount.container_path();
         Self { slot: &target[1..], target, name: mount.alias(), directory, access }
     }
@@ -69,15 +69,15 @@ impl<'d> Shown<'d> {
     /// Returns the run's log, which no user in the container can write.
     fn log(directory: &'d Directory) -> Self {
         let (slot, target, name) = ("log", "/state/logs", "@state/logs");
-        Self { slot, target, name, directory, access: Access::ReadOnly }
+        Self { slot, target, name, directory, access: MountMode::ReadOnly }
     }
 
     /// Returns the flags that the mount has in the container.
     fn flags(&self) -> StatVfsMountFlags {
         let every = StatVfsMountFlags::NOSUID | StatVfsMountFlags::NODEV;
         match self.access {
-            Access::ReadOnly => every | StatVfsMountFlags::RDONLY,
-            Access::ReadWrite => every,
+            MountMode::ReadOnly => every | StatVfsMountFlags::RDONLY,
+            MountMode::ReadWrite => every,
         }
     }
 
@@ -162,7 +162,7 @@ pub(crate) fn bind(slots: &[MountSlot], directories: &[Shown<'_>]) -> Result<Vec
         .iter()
         .zip(directories)
         .map(|(slot, shown)| {
-            let read_only = shown.access == Access::ReadOnly;
+            let read_only = shown.access == MountMode::ReadOnly;
             MountSpec::new(slot.path(), shown.target, read_only, Propagation::Private)
                 .map_err(|error| Refusal::internal("describing a mount", &error))
         })

@@ -21,5 +21,5 @@ pub fn admit(gateway: &Gateway, profile: &str, operation: Operation) -> Admissio
         role: "director".into(),
         run_id: "run".into(),
     };
-    gateway.admit(&run, &caller, "call", operation)
+    gateway.admit(&gateway.policy(), &run, &caller, "call", operation)
 }

@@ -88,7 +88,13 @@ impl Scene {
             if_match_sha256: None,
             create_only: false,
         };
-        let admitted = self.gateway.admit(&scope, &caller, &call.to_string(), Operation::Write(write));
+        let admitted = self.gateway.admit(
+            &self.gateway.policy(),
+            &scope,
+            &caller,
+            &call.to_string(),
+            Operation::Write(write),
+        );
         let Admission::Ask(ticket) = admitted else { panic!("{admitted:?}") };
         (ticket, asker(call, run))
     }

@@ -47,10 +47,7 @@ impl CallTask {
         // Refused before the policy is asked, but recorded with its caller.
         let operation = parsed.operation?;
         self.check_agent(&parsed.agent_id, &spec)?;
-        self.calls
-            .workers
-            .runs
-            .check_deny_list(&spec, self.calls.control.gateway.policy().profile(&spec.profile))?;
+        self.calls.workers.runs.check_deny_list(&spec, self.policy.profile(&spec.profile))?;
         // Calls that wait for a reviewer do not keep further calls from asking. Any other hold on the run does.
         run.check_asking()?;
         // Checked here, since the container has this directory even without a package.
@@ -59,8 +56,13 @@ impl CallTask {
         }
         times.queued();
 
-        let admission =
-            self.calls.control.gateway.admit(&run.scope(), &caller, &self.call.id.to_string(), operation);
+        let admission = self.calls.control.gateway.admit(
+            &self.policy,
+            &run.scope(),
+            &caller,
+            &self.call.id.to_string(),
+            operation,
+        );
         times.decided();
         match admission {
             Admission::Refuse(refused) => {

@@ -83,7 +83,9 @@ pub(super) async fn begin(
         Ok(Begun::Known(call)) => Ok(Lookup::Call(call)),
         Ok(Begun::New(call)) => {
             let (calls, principal) = (calls.clone(), principal.clone());
-            let task = CallTask { calls: calls.clone(), principal, call: call.clone(), taken, client };
+            let policy = calls.control.gateway.policy();
+            let task =
+                CallTask { calls: calls.clone(), principal, call: call.clone(), taken, client, policy };
             let task = watch(calls.clone(), call.clone(), task.run(request));
             let task = DetachOnDrop::new(calls.life.tasks.track_future(task));
             Ok(Lookup::New(call, task))

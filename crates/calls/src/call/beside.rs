@@ -91,11 +91,14 @@ impl CallTask {
                 gateway.awaiting(&run.awaited_approvals(), "processes and sessions do not wait for that")
             );
         }
-        let queued = self.calls.control.limits.wait_beside(caller, &run.spec().profile).map_err(|full| {
-            let metadata = gateway.awaiting(&run.awaited_approvals(), "").metadata;
-            let full = metadata.into_iter().fold(full, |full, (name, value)| full.with(name, value));
-            full.retry_after(TRY_AGAIN).with("retry_after_is", "estimated")
-        })?;
+        let queued =
+            self.calls.control.limits.wait_beside(&self.policy, caller, &run.spec().profile).map_err(
+                |full| {
+                    let metadata = gateway.awaiting(&run.awaited_approvals(), "").metadata;
+                    let full = metadata.into_iter().fold(full, |full, (name, value)| full.with(name, value));
+                    full.retry_after(TRY_AGAIN).with("retry_after_is", "estimated")
+                },
+            )?;
         Ok(Some(queued))
     }
 

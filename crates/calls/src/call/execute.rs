@@ -106,7 +106,7 @@ impl CallTask {
         CallEnd::Executed(Box::new(finished))
     }
 
-    /// Returns true if the run's profile allows background processes.
+    /// Returns true if the run's profile allows background processes now, for the caller's next call.
     fn has_processes(&self, run: &Run) -> bool {
         let policy = self.calls.control.gateway.policy();
         let verdict = policy.profile(&run.spec().profile).and_then(|profile| profile.operation("process"));

@@ -62,6 +62,7 @@ pub async fn resume(calls: &Arc<Calls>, waiting: Vec<Pending>) {
             call: call.clone(),
             taken: now.checked_sub(waited).unwrap_or(now),
             client: Client::default(),
+            policy: calls.control.gateway.policy(),
         };
         let facts = task.facts(&form, Duration::ZERO);
         call.pend(&approval.approval_id, form.pending(&facts, &approval.approval_id));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use operations::Reason;
 use parking_lot::Mutex;
-use policy::Caller;
+use policy::{Caller, Policy};
 use refusal::Refusal;
 
 use super::Limits;
@@ -61,8 +61,12 @@ impl Drop for Queued {
 
 impl Limits {
     /// Counts a call that is going to wait for an approval of its run.
-    pub(crate) fn wait_beside(&self, caller: &Caller, profile: &str) -> Result<Queued, Refusal> {
-        let policy = self.gateway.policy();
+    pub(crate) fn wait_beside(
+        &self,
+        policy: &Policy,
+        caller: &Caller,
+        profile: &str,
+    ) -> Result<Queued, Refusal> {
         let caps = policy.profile(profile).map(|profile| profile.concurrency).ok_or_else(|| {
             let message = "the policy no longer has the profile of this run";
             Refusal::new(Reason::PermissionDenied, message).with("rule", "profile")

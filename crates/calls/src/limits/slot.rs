@@ -21,6 +21,7 @@ impl Limits {
         profile: &str,
         turn: Turn,
     ) -> Result<Reservation, Refusal> {
+        // The one in force now: the call may have waited for a reviewer since it began.
         let policy = self.gateway.policy();
         let Some(caps) = policy.profile(profile).map(|profile| profile.concurrency) else {
             let message = "the policy no longer has the profile of this run";

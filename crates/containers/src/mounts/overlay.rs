@@ -20,6 +20,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use jail::MountMode;
 use rustix::fs::{Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -28,7 +29,7 @@ use rustix::mount::{
 };
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-use super::{Access, IdMap, MountError, MountSlot, Others, failed, user_namespace};
+use super::{IdMap, MountError, MountSlot, Others, failed, user_namespace};
 use crate::user_map::UserMap;
 
 /// Names within the directory of layers.
@@ -93,8 +94,8 @@ pub fn mount_overlay(
     let map = map.map(|map| user_namespace(map, others)).transpose()?;
     let map = map.as_ref().map(AsFd::as_fd);
     // Attached, because older kernels accept no layer from a detached mount.
-    let lower = MountSlot::attach(beneath, &slots.join("beneath"), map, Access::ReadOnly)?;
-    let upper = MountSlot::attach(layers, &slots.join("layers"), map, Access::ReadWrite)?;
+    let lower = MountSlot::attach(beneath, &slots.join("beneath"), map, MountMode::ReadOnly)?;
+    let upper = MountSlot::attach(layers, &slots.join("layers"), map, MountMode::ReadWrite)?;
     let (below, changes) = (open(lower.path())?, open(upper.path())?);
     let mounted = under_quota(|| make(below.as_fd(), changes.as_fd()));
     drop((below, changes));

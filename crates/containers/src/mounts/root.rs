@@ -21,12 +21,13 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use jail::MountMode;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
 
 use super::overlay::{OverlayError, UPPER, WORK, open, under_quota};
-use super::{Access, IdMap, MountError, MountSlot, Others, failed, mountinfo, user_namespace};
+use super::{IdMap, MountError, MountSlot, Others, failed, mountinfo, user_namespace};
 use crate::user_map::HostUser;
 
 /// Name of the slot on which a root is mounted.
@@ -65,12 +66,16 @@ pub fn mount_root(
             source.as_fd(),
             &slot,
             roots.as_ref().map(AsFd::as_fd),
-            Access::ReadOnly,
+            MountMode::ReadOnly,
         )?);
     }
     let owners = map(owner)?;
-    let upper =
-        MountSlot::attach(layer, &slots.join("layer"), owners.as_ref().map(AsFd::as_fd), Access::ReadWrite)?;
+    let upper = MountSlot::attach(
+        layer,
+        &slots.join("layer"),
+        owners.as_ref().map(AsFd::as_fd),
+        MountMode::ReadWrite,
+    )?;
     let handles: Vec<OwnedFd> =
         lower.iter().map(|slot| open(slot.path())).collect::<Result<_, MountError>>()?;
     let changes = open(upper.path())?;

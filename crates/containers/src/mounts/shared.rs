@@ -11,9 +11,10 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use jail::MountMode;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
-use super::{Access, IdMap, MountError, MountSlot, Others, attach_to, clone_of, detached, failed, place_of};
+use super::{IdMap, MountError, MountSlot, Others, attach_to, clone_of, detached, failed, place_of};
 use crate::sys::{self, MountAttr};
 
 /// Mounts on a covered slot: the shared mount, and the one on top of it.
@@ -55,7 +56,7 @@ impl MountSlot {
         &mut self,
         source: BorrowedFd<'_>,
         map: Option<&OwnerMap>,
-        access: Access,
+        access: MountMode,
     ) -> Result<(), MountError> {
         let tree = detached(source, map.map(|map| map.0.as_fd()), access)?;
         attach_to(tree.as_fd(), place_of(&self.path)?.as_fd())?;
@@ -67,7 +68,7 @@ impl MountSlot {
     ///
     /// No other process may have access to the directory yet.
     pub fn cover_within(&self, name: &str, source: BorrowedFd<'_>) -> Result<(), MountError> {
-        let tree = detached(source, None, Access::ReadOnly)?;
+        let tree = detached(source, None, MountMode::ReadOnly)?;
         let (flags, resolve) = (
             OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV,

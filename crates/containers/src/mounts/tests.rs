@@ -38,7 +38,7 @@ const SEEN: HostUser = HostUser { uid: 1001, gid: 1001 };
 fn the_owner_on_disk_appears_as_the_run_s_user() {
     let fixture = fixture();
     let path = fixture.slots.join("w");
-    let slot = MountSlot::prepare(opened(&fixture.source).as_fd(), &path, Some(MAP), Access::ReadWrite)
+    let slot = MountSlot::prepare(opened(&fixture.source).as_fd(), &path, Some(MAP), MountMode::ReadWrite)
         .expect(NEEDS_ROOT);
     let seen = fs::metadata(slot.path().join("file")).unwrap();
     assert_eq!((seen.uid(), seen.gid()), (1001, 1001));
@@ -54,7 +54,7 @@ fn the_owner_on_disk_appears_as_the_run_s_user() {
 fn a_slot_is_nosuid_nodev_and_read_only_when_asked() {
     let fixture = fixture();
     let path = fixture.slots.join("p");
-    let slot = MountSlot::prepare(opened(&fixture.source).as_fd(), &path, Some(MAP), Access::ReadOnly)
+    let slot = MountSlot::prepare(opened(&fixture.source).as_fd(), &path, Some(MAP), MountMode::ReadOnly)
         .expect(NEEDS_ROOT);
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let fixture = format!(" {} ", fs::canonicalize(&path).unwrap().display());
@@ -72,7 +72,7 @@ fn dropping_removes_mount_and_directory() {
     let fixture = fixture();
     let path = fixture.slots.join("w");
     drop(
-        MountSlot::prepare(opened(&fixture.source).as_fd(), &path, None, Access::ReadWrite)
+        MountSlot::prepare(opened(&fixture.source).as_fd(), &path, None, MountMode::ReadWrite)
             .expect(NEEDS_ROOT),
     );
     assert!(!path.exists());
@@ -85,7 +85,7 @@ fn a_slot_is_never_made_over_something() {
     let path = fixture.slots.join("w");
     fs::create_dir(&path).unwrap();
     let error =
-        MountSlot::prepare(opened(&fixture.source).as_fd(), &path, None, Access::ReadWrite).unwrap_err();
+        MountSlot::prepare(opened(&fixture.source).as_fd(), &path, None, MountMode::ReadWrite).unwrap_err();
     assert_eq!(error.to_string(), "cannot make the slot's directory");
     assert!(path.exists(), "what was there is left alone");
 }
@@ -95,8 +95,9 @@ fn slots_of_a_killed_daemon_are_cleaned() {
     let fixture = fixture();
     for name in ["a", "b c"] {
         let path = fixture.slots.join(name);
-        let slot = MountSlot::prepare(opened(&fixture.source).as_fd(), &path, Some(MAP), Access::ReadWrite)
-            .expect(NEEDS_ROOT);
+        let slot =
+            MountSlot::prepare(opened(&fixture.source).as_fd(), &path, Some(MAP), MountMode::ReadWrite)
+                .expect(NEEDS_ROOT);
         std::mem::forget(slot);
     }
     fs::create_dir(fixture.slots.join("empty")).unwrap();
@@ -117,7 +118,7 @@ fn probing_leaves_nothing_and_proc_cannot_be_mapped() {
         opened(Path::new("/proc")).as_fd(),
         &fixture.slots.join("x"),
         Some(MAP),
-        Access::ReadOnly,
+        MountMode::ReadOnly,
     )
     .unwrap_err();
     assert!(matches!(error, MountError::Unsupported(_)), "{error:?}");
@@ -131,7 +132,7 @@ fn files_of_unmapped_users_have_the_overflow_owner() {
     fs::write(&unmapped, "").unwrap();
     fs::set_permissions(&unmapped, fs::Permissions::from_mode(0o600)).unwrap();
     let path = fixture.slots.join("w");
-    let slot = MountSlot::prepare(opened(&fixture.source).as_fd(), &path, Some(MAP), Access::ReadWrite)
+    let slot = MountSlot::prepare(opened(&fixture.source).as_fd(), &path, Some(MAP), MountMode::ReadWrite)
         .expect(NEEDS_ROOT);
     assert_eq!(fs::metadata(slot.path().join("strange")).unwrap().uid(), 65534);
 }
@@ -153,7 +154,7 @@ fn a_slot_made_in_another_mount_namespace_reaches_the_host_through_a_shared_dire
             let result = unsafe { libc::unshare(libc::CLONE_NEWNS) };
             assert_eq!(result, 0, "{NEEDS_ROOT}");
             let slot =
-                MountSlot::prepare(opened(&source).as_fd(), &path, Some(MAP), Access::ReadWrite).unwrap();
+                MountSlot::prepare(opened(&source).as_fd(), &path, Some(MAP), MountMode::ReadWrite).unwrap();
             made.send(()).unwrap();
             is_seen.recv().unwrap();
             slot.release().unwrap();
@@ -190,7 +191,7 @@ fn mounts_in_a_slot_of_another_namespace_propagate_to_host_binds() {
             told.send(()).unwrap();
             tell.recv().unwrap();
             let map = shared::OwnerMap::new(MAP).unwrap();
-            slot.cover(opened(&source).as_fd(), Some(&map), Access::ReadOnly).unwrap();
+            slot.cover(opened(&source).as_fd(), Some(&map), MountMode::ReadOnly).unwrap();
             told.send(()).unwrap();
             tell.recv().unwrap();
             slot.release().unwrap();
@@ -309,7 +310,7 @@ fn an_overlay_shows_the_run_s_user_and_keeps_the_owner_on_disk() {
     let mount = overlay::mount_overlay(source.as_fd(), upper.as_fd(), &fixture.slots, Some(MAP), None)
         .expect(NEEDS_ROOT);
     assert_eq!(leftover_slots(&fixture.slots).unwrap(), Vec::<PathBuf>::new());
-    let slot = MountSlot::prepare(mount.as_fd(), &fixture.slots.join("w"), None, Access::ReadWrite)
+    let slot = MountSlot::prepare(mount.as_fd(), &fixture.slots.join("w"), None, MountMode::ReadWrite)
         .expect(NEEDS_ROOT);
     let at = slot.path();
     let owner = |path: &Path| {
@@ -334,7 +335,7 @@ fn an_overlay_shows_the_run_s_user_and_keeps_the_owner_on_disk() {
     // The same layers again, as after a restart.
     let again = overlay::mount_overlay(source.as_fd(), upper.as_fd(), &fixture.slots, Some(MAP), None)
         .expect(NEEDS_ROOT);
-    let slot = MountSlot::prepare(again.as_fd(), &fixture.slots.join("w"), None, Access::ReadOnly)
+    let slot = MountSlot::prepare(again.as_fd(), &fixture.slots.join("w"), None, MountMode::ReadOnly)
         .expect(NEEDS_ROOT);
     assert_eq!(fs::read_to_string(slot.path().join("file")).unwrap(), "changed");
     assert!(!slot.path().join("roots").exists());
@@ -362,7 +363,7 @@ fn marks_of_overlays_that_were_planted_beneath_lead_nowhere() {
     let (source, upper) = (opened(&fixture.source), opened(&layers));
     let mount = overlay::mount_overlay(source.as_fd(), upper.as_fd(), &fixture.slots, Some(MAP), None)
         .expect(NEEDS_ROOT);
-    let slot = MountSlot::prepare(mount.as_fd(), &fixture.slots.join("w"), None, Access::ReadWrite)
+    let slot = MountSlot::prepare(mount.as_fd(), &fixture.slots.join("w"), None, MountMode::ReadWrite)
         .expect(NEEDS_ROOT);
     let at = slot.path();
     // The one that claims to be only metadata may be refused; it is never something else.
@@ -486,7 +487,7 @@ fn mounts_in_a_shared_slot_propagate_to_earlier_binds() {
 
     fs::create_dir(fixture.source.join("logs")).unwrap();
     let map = shared::OwnerMap::new(MAP).unwrap();
-    slot.cover(opened(&fixture.source).as_fd(), Some(&map), Access::ReadOnly).unwrap();
+    slot.cover(opened(&fixture.source).as_fd(), Some(&map), MountMode::ReadOnly).unwrap();
     let log = tempfile::tempdir().unwrap();
     fs::write(log.path().join("log"), "line").unwrap();
     slot.cover_within("logs", opened(log.path()).as_fd()).unwrap();

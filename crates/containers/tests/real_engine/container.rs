@@ -6,10 +6,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use cofferdam_containers::{
-    Access, CgroupError, ContainerCgroup, ContainerState, EngineError, Group, HostProcess, IdMap,
-    LABEL_INSTANCE, MountSlot, MountSpec, Propagation, RunUser, report, verify,
+    CgroupError, ContainerCgroup, ContainerState, EngineError, Group, HostProcess, IdMap, LABEL_INSTANCE,
+    MountSlot, MountSpec, Propagation, RunUser, report, verify,
 };
 
+use jail::MountMode;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
 use crate::support::TestContainer;
@@ -173,7 +174,7 @@ async fn a_workspace_belongs_to_its_owner_on_disk_and_to_the_run_inside() {
     let mut slots = Vec::new();
     let test = TestContainer::start(|dir| {
         let map = IdMap { disk_uid: 4242, disk_gid: 4343, seen_uid: 1001, seen_gid: 1001 };
-        [("workspace", Access::ReadWrite), ("pkg", Access::ReadOnly)]
+        [("workspace", MountMode::ReadWrite), ("pkg", MountMode::ReadOnly)]
             .map(|(name, access)| {
                 let source = dir.join(name);
                 std::fs::create_dir(&source).unwrap();
@@ -182,7 +183,7 @@ async fn a_workspace_belongs_to_its_owner_on_disk_and_to_the_run_inside() {
                 let source = std::fs::File::open(source).unwrap();
                 let slot = dir.join(format!("slot-{name}"));
                 let slot = MountSlot::prepare(source.as_fd(), &slot, Some(map), access).unwrap();
-                let read_only = access == Access::ReadOnly;
+                let read_only = access == MountMode::ReadOnly;
                 let target = format!("/{name}");
                 let mount = MountSpec::new(slot.path(), &target, read_only, Propagation::Private).unwrap();
                 slots.push(slot);
@@ -305,8 +306,8 @@ async fn a_slot_made_later_appears_in_a_container_that_follows_its_mount() {
     std::os::unix::fs::chown(source.path(), Some(4242), Some(4242)).unwrap();
     let map = IdMap { disk_uid: 4242, disk_gid: 4242, seen_uid: 1001, seen_gid: 1001 };
     let opened = std::fs::File::open(source.path()).unwrap();
-    let slot =
-        MountSlot::prepare(opened.as_fd(), &shared.path.join("late"), Some(map), Access::ReadWrite).unwrap();
+    let slot = MountSlot::prepare(opened.as_fd(), &shared.path.join("late"), Some(map), MountMode::ReadWrite)
+        .unwrap();
     assert_eq!(test.probe(&["read", "/pkg/late/file"]).await, ["mounted later"]);
     assert_eq!(test.probe(&["owner", "/pkg/late"]).await, ["1001 1001"]);
     slot.release().unwrap();

@@ -8,9 +8,10 @@ use std::sync::{Arc, OnceLock};
 
 use cofferdam_containers::{
     Busybox, ContainerId, ContainerName, ContainerSpec, Endpoint, Engine, EtcFiles, ExecStream, GUEST_PATH,
-    Hardening, ImageId, ImageReference, MountSpec, Root, RunFacts, RunUser, container_spec, cpu_limit,
+    Hardening, ImageId, ImageReference, MountSpec, RunFacts, RunUser, container_spec, cpu_limit,
     ensure_default, etc_files,
 };
+use jail::RootMode;
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -64,7 +65,7 @@ fn etc(dir: &Path) -> EtcFiles {
         std::fs::write(&path, content).unwrap();
         (target, path)
     };
-    etc_files(RunUser::DEFAULT, Root::ReadOnly.home()).into_iter().map(place).collect()
+    etc_files(RunUser::DEFAULT, RootMode::ReadOnly.home()).into_iter().map(place).collect()
 }
 
 /// The host's busybox with a few bytes more, other ones each time.

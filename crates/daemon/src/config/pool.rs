@@ -2,7 +2,8 @@
 
 use containers::ImageReference;
 use document::{At, Fields};
-use policy::{Policy, RootMode, has_own_kernel};
+use jail::RootMode;
+use policy::{Policy, has_own_kernel};
 use runs::PoolEntry;
 use serde_json::{Value, json};
 

@@ -43,7 +43,7 @@ impl Scene {
 
     fn ticket_of(&self, run: &RunScope, caller: &Caller, call_id: &str, content: &str) -> Ticket {
         let operation = Operation::Write(Write { content: content.into(), ..write("a.txt") });
-        match self.gateway.admit(run, caller, call_id, operation) {
+        match self.gateway.admit(&self.gateway.policy(), run, caller, call_id, operation) {
             Admission::Ask(ticket) => *ticket,
             other => panic!("{other:?}"),
         }

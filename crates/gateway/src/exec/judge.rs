@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use jail::{Access, PathRefusal, SandboxPath};
+use jail::{Access, PathRefusal, RootMode, SandboxPath};
 use operations::{Exec, Operation, Process, ProcessProgram, Reason, Session, SessionInput, Shell};
 
 use command_rules::{DoesMore, Effect, Seen, effect, read_only};
 use policy::environment::{not_allowed, redirected};
-use policy::{ExecRule, Profile, RootMode, Verdict};
+use policy::{ExecRule, Profile, Verdict};
 use text::excerpt;
 
 /// Ruling of a profile's `exec` section on one command.

@@ -70,7 +70,7 @@ teams: {core: {agents: [alice, 'ci-*'], allow: [list]}}
 
 /// The verdict, and the rule that says it.
 fn says(gateway: &Gateway, profile: &str, role: &str, operation: Operation) -> (Verdict, String) {
-    match gateway.admit(&run(profile), &caller(role), "call-1", operation) {
+    match gateway.admit(&gateway.policy(), &run(profile), &caller(role), "call-1", operation) {
         Admission::Permit(permit) => (Allow, permit.decision().rule.clone()),
         Admission::Ask(ticket) => (Ask, ticket.decision().rule.clone()),
         Admission::Refuse(refusal) => (Deny, refusal.rule),
@@ -282,7 +282,13 @@ fn grants_expire_and_revive_when_the_clock_goes_back() {
 #[test]
 fn a_revocation_counts_for_a_call_that_waits() {
     let (gateway, clock) = gateway([]);
-    let asked = gateway.admit(&run("review"), &caller("director"), "call-1", Operation::Write(write("a")));
+    let asked = gateway.admit(
+        &gateway.policy(),
+        &run("review"),
+        &caller("director"),
+        "call-1",
+        Operation::Write(write("a")),
+    );
     let Admission::Ask(ticket) = asked else { panic!("{asked:?}") };
     let approval = gateway.request_approval(&ticket, Review::default(), None).unwrap();
     let reviewer = Reviewer { principal: "uid:7".into(), level: Level::Approver, may_decide_own: false };

@@ -43,7 +43,7 @@ fn listing() -> Operation {
 }
 
 fn ask(gateway: &Gateway, caller: &Caller, operation: Operation) -> Result<(), Refusal> {
-    match gateway.admit(&run("p"), caller, "call", operation) {
+    match gateway.admit(&gateway.policy(), &run("p"), caller, "call", operation) {
         Admission::Refuse(refusal) => Err(refusal),
         Admission::Permit(_) | Admission::Ask(_) => Ok(()),
     }
@@ -162,7 +162,8 @@ fn earlier_refusals_do_not_use_rate_limits() {
 fn a_call_that_asks_counts_once() {
     let gateway = Gateway::new(policy(WIDE, "{minute: 1, hour: 1, day: 1}"), TestClock::new());
     let alice = agent("alice", "run-1");
-    let Admission::Ask(ticket) = gateway.admit(&run("p"), &alice, "call", Operation::Write(write("a")))
+    let Admission::Ask(ticket) =
+        gateway.admit(&gateway.policy(), &run("p"), &alice, "call", Operation::Write(write("a")))
     else {
         panic!("does not ask")
     };

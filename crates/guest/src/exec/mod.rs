@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jail::SandboxPath;
-use operations::{Environment, Exec, KillEvidence, Limit, Reason, Shell, ToolFailure};
+use operations::{CommandLimits, Environment, Exec, KillEvidence, Limit, Reason, Shell, ToolFailure};
 use rustix::io::Errno;
 use rustix::process::Signal as Kernels;
 use tokio::io::AsyncReadExt;
@@ -235,7 +235,12 @@ pub(crate) fn of_session(cwd: SandboxPath, mut env: BTreeMap<String, String>) ->
     for (name, value) in [("PS1", ""), ("PS2", ""), ("ENV", "/dev/null")] {
         env.insert(name.to_owned(), value.to_owned());
     }
-    Ok(Exec { cwd, env, timeout: Exec::LONGEST_TIMEOUT, ..Exec::new(command, options.iter().copied()) })
+    Ok(Exec {
+        cwd,
+        env,
+        timeout: CommandLimits::LONGEST_TIMEOUT,
+        ..Exec::new(command, options.iter().copied())
+    })
 }
 
 impl Running {

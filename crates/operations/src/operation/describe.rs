@@ -6,7 +6,7 @@ use jail::SandboxPath;
 use serde_json::{Map, Value};
 use wire::v1::{ExecResult, ProcessRequest};
 
-use super::{Exec, Transfer, Write};
+use super::{Exec, Operation, Transfer, Write};
 use crate::{CommandLimits, Malformed, McpTool, OpResult};
 
 /// Executor of an operation.
@@ -117,98 +117,97 @@ pub(super) trait Request: Sized {
     fn sketch(message: &Self::Message) -> Sketch;
 }
 
-/// Properties of an operation. [`super::Operation`] documents each method.
-pub(super) trait Describe {
-    fn class(&self) -> Class;
-
-    fn name(&self) -> &str {
-        self.class().name
-    }
-
-    fn family(&self) -> &str {
-        self.class().name
-    }
-
-    fn paths(&self) -> Vec<&SandboxPath>;
-
-    fn sought(&self) -> (Vec<&SandboxPath>, Option<&str>) {
-        (self.paths(), None)
-    }
-
-    fn written_bytes(&self) -> usize {
-        0
-    }
-
-    fn delivery(&self) -> Delivery {
-        match self.class().effect {
-            Effect::Looks | Effect::Reads => Delivery::Look,
-            Effect::Runs => Delivery::Command,
-            Effect::Writes | Effect::Deletes | Effect::Commits => Delivery::Effect,
-            Effect::Foreign => Delivery::Upstream,
+/// Declares the trait of the operations' properties, and the methods of [`Operation`] that ask for those with a default.
+macro_rules! properties {
+    ({ $($item:tt)* } $($(#[$doc:meta])* $name:ident -> $type:ty = $default:expr;)*) => {
+        /// Properties of an operation. [`Operation`] documents each method.
+        pub(super) trait Describe {
+            $($item)*
+            $(fn $name(&self) -> $type { $default })*
         }
+
+        impl Operation {
+            $($(#[$doc])* pub fn $name(&self) -> $type { self.described().$name() })*
+        }
+    };
+}
+
+properties! {
+    {
+        fn class(&self) -> Class;
+
+        fn name(&self) -> &str {
+            self.class().name
+        }
+
+        fn family(&self) -> &str {
+            self.class().name
+        }
+
+        fn paths(&self) -> Vec<&SandboxPath>;
+
+        fn sought(&self) -> (Vec<&SandboxPath>, Option<&str>) {
+            (self.paths(), None)
+        }
+
+        fn delivery(&self) -> Delivery {
+            match self.class().effect {
+                Effect::Looks | Effect::Reads => Delivery::Look,
+                Effect::Runs => Delivery::Command,
+                Effect::Writes | Effect::Deletes | Effect::Commits => Delivery::Effect,
+                Effect::Foreign => Delivery::Upstream,
+            }
+        }
+
+        fn timeout_mut(&mut self) -> Option<&mut Duration> {
+            None
+        }
+
+        fn staging(&self) -> Option<Write> {
+            None
+        }
+
+        fn preview_kind(&self) -> &'static str {
+            self.class().name
+        }
+
+        fn ended(&self, _: ExecResult) -> Option<OpResult> {
+            None
+        }
+
+        /// Parses texts that hold JSON and puts the values into the JSON of the message.
+        fn take_apart(&self, _message: &mut Value) {}
+
+        /// Replaces file contents by their size and SHA-256 in the JSON of the outline.
+        fn hide_contents(&self, _message: &mut Value) {}
     }
 
-    fn timeout(&self) -> Option<Duration> {
-        None
-    }
-
-    fn timeout_mut(&mut self) -> Option<&mut Duration> {
-        None
-    }
-
-    fn transfer(&self) -> Option<Transfer> {
-        None
-    }
-
-    fn staging(&self) -> Option<Write> {
-        None
-    }
-
-    fn command(&self) -> Option<&Exec> {
-        None
-    }
-
-    fn tool(&self) -> Option<&McpTool> {
-        None
-    }
-
-    fn cwd(&self) -> Option<&SandboxPath> {
-        None
-    }
-
-    fn input_file(&self) -> Option<&SandboxPath> {
-        None
-    }
-
-    fn searches_beneath(&self) -> bool {
-        false
-    }
-
-    fn shows_changed(&self) -> bool {
-        false
-    }
-
-    fn preview_kind(&self) -> &'static str {
-        self.class().name
-    }
-
-    fn ended(&self, _: ExecResult) -> Option<OpResult> {
-        None
-    }
-
-    fn process(&self) -> ProcessRequest {
-        ProcessRequest::default()
-    }
-
-    /// Parses texts that hold JSON and puts the values into the JSON of the message.
-    fn take_apart(&self, _message: &mut Value) {}
-
-    /// Replaces file contents by their size and SHA-256 in the JSON of the outline.
-    fn hide_contents(&self, _message: &mut Value) {}
-
-    fn parts(&self) -> Vec<Part<'_>> {
-        Vec::new()
-    }
+    /// Returns the least number of bytes that the file will have. Only the lane knows how large a patch makes a file.
+    written_bytes -> usize = 0;
+    /// Returns the time until all processes of the operation are ended, or `None` if it runs no program of the container.
+    command_timeout -> Option<Duration> = None;
+    /// Returns the kind of transfer if a file or a tree is moved into the run or out of it.
+    ///
+    /// The limits of transfers then apply to its size.
+    transfer -> Option<Transfer> = None;
+    /// Returns the command line of an operation that runs one without a shell.
+    command -> Option<&Exec> = None;
+    /// Returns the upstream server's tool that the operation calls.
+    tool -> Option<&McpTool> = None;
+    /// Returns the working directory of a command, a script or a process. A session's is not known.
+    cwd -> Option<&SandboxPath> = None;
+    /// Returns the file that a command reads as its standard input. No reviewer sees its content.
+    input_file -> Option<&SandboxPath> = None;
+    /// Returns true if the operation covers all files beneath the directories that it names.
+    ///
+    /// It covers the whole project if it names none.
+    searches_beneath -> bool = false;
+    /// Returns true if the answer or the repository gets the content of a file that the operation changes.
+    shows_changed -> bool = false;
+    /// Returns the command or the script in the form of the list of processes.
+    process -> ProcessRequest = ProcessRequest::default();
+    /// Returns the parts that a reviewer sees. An operation with a preview has those that the preview does not show.
+    parts -> Vec<Part<'_>> = Vec::new();
 }
 
 /// Processing of an operation's result.

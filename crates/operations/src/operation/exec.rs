@@ -36,7 +36,7 @@ pub struct Exec {
     pub stdin: Vec<u8>,
     /// A file whose content is the standard input in place of `stdin`.
     pub stdin_file: Option<SandboxPath>,
-    /// Time until all of its processes are ended. More than zero, at most [`Self::LONGEST_TIMEOUT`].
+    /// Time until all of its processes are ended. More than zero, at most [`CommandLimits::LONGEST_TIMEOUT`].
     pub timeout: Duration,
     /// Refuse the command unless policy can tell that it only reads, inside the mounts.
     pub only_reads: bool,
@@ -52,7 +52,7 @@ impl Exec {
             env: BTreeMap::new(),
             stdin: Vec::new(),
             stdin_file: None,
-            timeout: Self::DEFAULT_TIMEOUT,
+            timeout: CommandLimits::DEFAULT_TIMEOUT,
             only_reads: false,
         }
     }
@@ -95,13 +95,6 @@ impl Exec {
     pub fn alias(&self) -> Option<SandboxPath> {
         self.command.starts_with('@').then(|| SandboxPath::parse(&self.command).ok()).flatten()
     }
-
-    /// Timeout of a command or script if neither the call nor its profile sets one.
-    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
-    /// Longest timeout of a command or script if its profile sets none.
-    pub const MAX_TIMEOUT: Duration = Duration::from_secs(120);
-    /// Longest timeout of a command or script, whatever the call and its profile say.
-    pub const LONGEST_TIMEOUT: Duration = Duration::from_secs(4 * 60 * 60);
 }
 
 impl Request for Exec {
@@ -198,7 +191,7 @@ pub(super) fn timeout(
     limits: CommandLimits,
 ) -> Result<Duration, Malformed> {
     let timeout = timeout_ms.map_or(limits.default_timeout, Duration::from_millis);
-    check_timeout(field, timeout, limits.longest_timeout.min(Exec::LONGEST_TIMEOUT))?;
+    check_timeout(field, timeout, limits.longest_timeout.min(CommandLimits::LONGEST_TIMEOUT))?;
     Ok(timeout)
 }
 
@@ -246,7 +239,7 @@ impl Describe for Exec {
         (Vec::new(), None)
     }
 
-    fn timeout(&self) -> Option<Duration> {
+    fn command_timeout(&self) -> Option<Duration> {
         Some(self.timeout)
     }
 

@@ -81,12 +81,12 @@ impl Process {
             (false, true) if !session => {
                 let exec = ExecRequest { command, args, cwd, env, ..Default::default() };
                 let exec = Exec::parse_within(exec, limits).map_err(of_process)?;
-                ProcessProgram::Command(Exec { timeout: Exec::LONGEST_TIMEOUT, ..exec })
+                ProcessProgram::Command(Exec { timeout: CommandLimits::LONGEST_TIMEOUT, ..exec })
             }
             (true, false) if args.is_empty() && !session => {
                 let shell = ShellRequest { script, cwd, env, ..Default::default() };
                 let shell = Shell::parse_within(shell, limits).map_err(of_process)?;
-                ProcessProgram::Script(Shell { timeout: Exec::LONGEST_TIMEOUT, ..shell })
+                ProcessProgram::Script(Shell { timeout: CommandLimits::LONGEST_TIMEOUT, ..shell })
             }
             (true, false) if !session => {
                 return Err(Malformed::new("process.args", "are for a command, not for a script"));

@@ -5,8 +5,8 @@ use std::time::Duration;
 use jail::{Mount, PathRefusal, SandboxPath};
 use wire::v1;
 
-use super::{CLASSES, Delivery, Effect, Exec, Lane, Operation, Part, Transfer, exec};
-use crate::{CommandLimits, ExecResult, Malformed, McpTool, OpResult};
+use super::{CLASSES, Delivery, Effect, Lane, Operation, exec};
+use crate::{CommandLimits, ExecResult, Malformed, OpResult};
 
 /// Time limit of an upload, which the host lane only copies.
 const UPLOAD_TIME: Duration = Duration::from_secs(600);
@@ -50,26 +50,6 @@ impl Operation {
     /// can be guaranteed to them.
     pub fn binds_words(&self) -> bool {
         self.delivery().outlives_call()
-    }
-
-    /// Returns the file that a command reads as its standard input. No reviewer sees its content.
-    pub fn input_file(&self) -> Option<&SandboxPath> {
-        self.described().input_file()
-    }
-
-    /// Returns the working directory of a command, a script or a process. A session's is not known.
-    pub fn cwd(&self) -> Option<&SandboxPath> {
-        self.described().cwd()
-    }
-
-    /// Returns the command line of an operation that runs one without a shell.
-    pub fn command(&self) -> Option<&Exec> {
-        self.described().command()
-    }
-
-    /// Returns the upstream server's tool that the operation calls.
-    pub fn tool(&self) -> Option<&McpTool> {
-        self.described().tool()
     }
 
     /// Returns the name of this operation in policy and record: `read`, `git.commit`, `mcp.SERVER.TOOL`.
@@ -141,30 +121,6 @@ impl Operation {
         self.described().sought()
     }
 
-    /// Returns the least number of bytes that the file will have. Only the lane knows how large a patch makes a file.
-    pub fn written_bytes(&self) -> usize {
-        self.described().written_bytes()
-    }
-
-    /// Returns true if the operation covers all files beneath the directories that it names.
-    ///
-    /// It covers the whole project if it names none.
-    pub fn searches_beneath(&self) -> bool {
-        self.described().searches_beneath()
-    }
-
-    /// Returns true if the answer or the repository gets the content of a file that the operation changes.
-    pub fn shows_changed(&self) -> bool {
-        self.described().shows_changed()
-    }
-
-    /// Returns the kind of transfer if a file or a tree is moved into the run or out of it.
-    ///
-    /// The limits of transfers then apply to its size.
-    pub fn transfer(&self) -> Option<Transfer> {
-        self.described().transfer()
-    }
-
     /// Returns true if the content is sent as output, piece by piece.
     pub fn is_download(&self) -> bool {
         self.delivery() == Delivery::Stream
@@ -173,11 +129,6 @@ impl Operation {
     /// Returns the operation that the host lane has to execute first if the container lane is to write uploaded content.
     pub fn staging(&self) -> Option<Self> {
         self.described().staging().map(Self::Write)
-    }
-
-    /// Returns the time until all processes of the operation are ended, or `None` if it runs no program of the container.
-    pub fn command_timeout(&self) -> Option<Duration> {
-        self.described().timeout()
     }
 
     /// Shortens the time until all processes are ended, if the operation has such a time and `limit` is less.
@@ -201,19 +152,9 @@ impl Operation {
         self.described().ended(result)
     }
 
-    /// Returns the command or the script in the form of the list of processes.
-    pub fn process(&self) -> v1::ProcessRequest {
-        self.described().process()
-    }
-
     /// Returns the kind of operation whose result answers this one, or its preview.
     pub fn answer_kind(&self, preview: bool) -> &'static str {
         if preview { self.described().preview_kind() } else { self.kind() }
-    }
-
-    /// Returns the parts that a reviewer sees. An operation with a preview has those that the preview does not show.
-    pub fn parts(&self) -> Vec<Part<'_>> {
-        self.described().parts()
     }
 
     /// Refuses a command that asks for more time than `longest`.

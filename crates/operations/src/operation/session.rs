@@ -27,7 +27,7 @@ pub struct Session {
     pub input: SessionInput,
     /// Regular expressions as the caller wrote them: at most 16, each of 1 to 1,024 bytes.
     pub expect: Vec<String>,
-    /// Time until the call is answered. More than zero, at most [`super::Exec::LONGEST_TIMEOUT`].
+    /// Time until the call is answered. More than zero, at most [`CommandLimits::LONGEST_TIMEOUT`].
     pub timeout: Duration,
 }
 
@@ -118,7 +118,7 @@ impl Describe for Session {
         Vec::new()
     }
 
-    fn timeout(&self) -> Option<Duration> {
+    fn command_timeout(&self) -> Option<Duration> {
         Some(self.timeout)
     }
 

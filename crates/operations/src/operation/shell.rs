@@ -9,7 +9,7 @@ use wire::v1::{ExecResult, ProcessRequest, ShellRequest};
 
 use super::check::{path_or_root, text};
 use super::exec::{check_env, check_stdin, check_stdin_file, milliseconds, surroundings, timeout};
-use super::{Class, Describe, Effect, Exec, Lane, Part, Request, Sketch};
+use super::{Class, Describe, Effect, Lane, Part, Request, Sketch};
 use crate::{CommandLimits, Malformed, OpResult};
 
 pub(super) const CLASS: Class = Class { name: "shell", lane: Lane::Container, effect: Effect::Runs };
@@ -23,13 +23,13 @@ pub struct Shell {
     pub script: String,
     /// Working directory.
     pub cwd: SandboxPath,
-    /// Additional environment, as for [`Exec`].
+    /// Additional environment, as for [`super::Exec`].
     pub env: BTreeMap<String, String>,
     /// Standard input, within [`CommandLimits`].
     pub stdin: Vec<u8>,
     /// A file whose content is the standard input in place of `stdin`.
     pub stdin_file: Option<SandboxPath>,
-    /// Time until all of its processes are ended. More than zero, at most [`Exec::LONGEST_TIMEOUT`].
+    /// Time until all of its processes are ended. More than zero, at most [`CommandLimits::LONGEST_TIMEOUT`].
     pub timeout: Duration,
 }
 
@@ -42,7 +42,7 @@ impl Shell {
             env: BTreeMap::new(),
             stdin: Vec::new(),
             stdin_file: None,
-            timeout: Exec::DEFAULT_TIMEOUT,
+            timeout: CommandLimits::DEFAULT_TIMEOUT,
         }
     }
 
@@ -107,7 +107,7 @@ impl Describe for Shell {
         self.stdin_file.as_ref()
     }
 
-    fn timeout(&self) -> Option<Duration> {
+    fn command_timeout(&self) -> Option<Duration> {
         Some(self.timeout)
     }
 

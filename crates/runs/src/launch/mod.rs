@@ -19,16 +19,16 @@ use std::sync::Arc;
 
 use crate::record::{LaunchFingerprint, Layer, Limits, Ownership, Place, Record, Started, Workspace};
 use containers::{
-    Access, Boundary, ContainerId, ContainerName, ContainerSpec, Engine, EngineFacts, EtcFiles, Hardening,
-    ImageReference, ImageRefused, Inspection, MountSpec, Quota, Root, RunAs, RunFacts, RunUser, Tmp,
-    UsableImage,
+    Boundary, ContainerId, ContainerName, ContainerSpec, Engine, EngineFacts, EtcFiles, Hardening,
+    ImageReference, ImageRefused, Inspection, MountSpec, Quota, RunAs, RunFacts, RunUser, UsableImage,
 };
 use disk_quotas::Projects;
 use executor::{Directory, GuestLane, HostWorkerLane, Lanes, engine_refusal};
 use host_launch::Owner;
 use identity::{Principal, RunId};
+use jail::{MountMode, RootMode};
 use operations::{Environment, Reason};
-use policy::{Profile, RootMode, TmpMode, WorkspaceMode};
+use policy::Profile;
 use refusal::Refusal;
 use tokio::task::block_in_place;
 
@@ -58,7 +58,7 @@ pub(crate) struct Wanted {
     pub(crate) hardening: Hardening,
     /// The image. `None` is the default image.
     pub(crate) image: Option<ImageReference>,
-    pub(crate) workspace_access: Access,
+    pub(crate) workspace_access: MountMode,
     /// Environment of the run's commands.
     pub(crate) environment: Environment,
 }
@@ -265,7 +265,7 @@ impl Launcher {
         let slots = self.directories.slots(&run);
         let (mut mounts, user, ownership) =
             block_in_place(|| mount(&slots, &run, shown, hardening, users, resources))?;
-        if wanted.hardening.root == Root::WritableLayer {
+        if wanted.hardening.root == RootMode::WritableLayer {
             let guest = self.guest.of(boundary).to_owned();
             let bare = self.describe(&run, hardening, image.clone(), user, Vec::new(), guest)?;
             let layers = self.layers_of(&bare, image, &run, resources).await?;
@@ -431,14 +431,8 @@ pub(crate) fn wanted(
             file_size_bytes: limits.file_size_bytes,
             tmp_bytes: profile.limits.tmp_mib << 20,
             shm_bytes: profile.limits.shm_mib << 20,
-            tmp: match profile.tmp {
-                TmpMode::NoExec => Tmp::NoExec,
-                TmpMode::Exec => Tmp::Exec,
-            },
-            root: match profile.root {
-                RootMode::ReadOnly => Root::ReadOnly,
-                RootMode::WritableLayer => Root::WritableLayer,
-            },
+            tmp: profile.tmp,
+            root: profile.root,
             run_as: if profile.root_in_user_namespace { RunAs::MappedRoot } else { RunAs::Agent },
             quota: Quota::default(),
             runtime: profile.runtime.clone(),
@@ -446,9 +440,6 @@ pub(crate) fn wanted(
         },
         image,
         environment,
-        workspace_access: match profile.workspace {
-            WorkspaceMode::ReadOnly => Access::ReadOnly,
-            WorkspaceMode::ReadWrite => Access::ReadWrite,
-        },
+        workspace_access: profile.workspace,
     })
 }

@@ -205,7 +205,13 @@ impl World {
         }
         self.uses[slot] += 1;
         let (does, run, call) = (Does::ALL[slot], run_of(slot), self.call_id(slot));
-        let admission = self.gateway.admit(&scope("i"), &caller(run), &call, operation(does, "x"));
+        let admission = self.gateway.admit(
+            &self.gateway.policy(),
+            &scope("i"),
+            &caller(run),
+            &call,
+            operation(does, "x"),
+        );
         let ticket = match admission {
             Admission::Permit(permit) => {
                 assert!(self.policy == 3 && does != Does::Delete, "{permit:?}");

@@ -222,7 +222,7 @@ impl Launcher {
 }
 
 fn has_read_only_root(policy: &Policy, name: &str) -> bool {
-    policy.profile(name).is_some_and(|profile| profile.root == policy::RootMode::ReadOnly)
+    policy.profile(name).is_some_and(|profile| profile.root == jail::RootMode::ReadOnly)
 }
 
 impl Pool {

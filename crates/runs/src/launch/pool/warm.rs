@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 
 use crate::record::{Ownership, Record};
 use containers::{
-    Access, Boundary, ContainerId, ContainerSpec, ContainerState, HostUser, IdMap, Inspection, MountError,
-    MountSlot, MountSpec, Propagation, Root, RunUser, UsableImage,
+    Boundary, ContainerId, ContainerSpec, ContainerState, HostUser, IdMap, Inspection, MountError, MountSlot,
+    MountSpec, Propagation, RunUser, UsableImage,
 };
 use executor::{GuestLane, engine_refusal};
 use identity::RunId;
-use jail::Mount;
+use jail::{Mount, MountMode, RootMode};
 use operations::{Environment, Reason};
 use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
@@ -53,10 +53,10 @@ impl Warm {
 }
 
 /// Returns the mounts of a warm container: its shared slots below `slots`.
-pub(crate) fn mounts(slots: &Path, workspace: Access) -> Result<Vec<MountSpec>, Refusal> {
-    let each = [(Mount::Project, workspace), (Mount::State, Access::ReadWrite)];
+pub(crate) fn mounts(slots: &Path, workspace: MountMode) -> Result<Vec<MountSpec>, Refusal> {
+    let each = [(Mount::Project, workspace), (Mount::State, MountMode::ReadWrite)];
     let mounts = each.into_iter().map(|(mount, access)| {
-        let read_only = access == Access::ReadOnly;
+        let read_only = access == MountMode::ReadOnly;
         MountSpec::new(&slot(slots, mount), mount.container_path(), read_only, Propagation::Slave)
     });
     mounts.collect::<Result<_, _>>().map_err(|error| Refusal::internal("describing a mount", &error))
@@ -232,7 +232,7 @@ impl Launcher {
 
 /// Returns true if such a container can wait for its run.
 pub(super) fn can_be_warm(wanted: &Wanted) -> bool {
-    wanted.hardening.boundary == Boundary::HostKernel && wanted.hardening.root == Root::ReadOnly
+    wanted.hardening.boundary == Boundary::HostKernel && wanted.hardening.root == RootMode::ReadOnly
 }
 
 /// Mounts the directories on the slots.
@@ -265,9 +265,6 @@ fn cover(
 
 /// Returns a list of the mounts that were verified, for people.
 fn listed(shown: &[Shown<'_>]) -> String {
-    let one = |shown: &Shown<'_>| {
-        let access = if shown.access == Access::ReadOnly { "read-only" } else { "read-write" };
-        format!("{} {access}", shown.target)
-    };
+    let one = |shown: &Shown<'_>| format!("{} {}", shown.target, shown.access);
     shown.iter().map(one).collect::<Vec<_>>().join(", ")
 }
