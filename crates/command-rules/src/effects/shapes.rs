@@ -7,10 +7,10 @@ pub(super) struct Shape {
     flags: &'static str,
     /// Letters of options with a value: the next word, or the rest of this one if it has only letters and digits.
     valued: &'static str,
-    /// Whole words, which take no value.
-    words: &'static [&'static str],
+    /// Whole words, which take no value, with spaces between them.
+    words: &'static str,
     /// Whole words whose value is the next word, or is in the same word after `=`.
-    valued_words: &'static [&'static str],
+    valued_words: &'static str,
     /// Signs that make a number an option: `-5`, `+5`.
     numbers: &'static [char],
     /// The first word may be letters of options without a dash.
@@ -26,14 +26,14 @@ pub(super) struct Line<'a> {
 }
 
 const NONE: Shape =
-    Shape { programs: &[], flags: "", valued: "", words: &[], valued_words: &[], numbers: &[], bare: false };
+    Shape { programs: &[], flags: "", valued: "", words: "", valued_words: "", numbers: &[], bare: false };
 
 /// Programs that only read, with any arguments that have the shape.
 pub(super) const READERS: [Shape; 13] = [
     Shape {
         programs: &["cat"],
         flags: "AbeEnstTuv",
-        words: &["--number", "--number-nonblank", "--show-all", "--squeeze-blank", "--version", "--help"],
+        words: "--number --number-nonblank --show-all --squeeze-blank --version --help",
         ..NONE
     },
     Shape { programs: &["head"], numbers: &['-'], ..ENDS },
@@ -42,60 +42,34 @@ pub(super) const READERS: [Shape; 13] = [
     Shape {
         programs: &["wc"],
         flags: "lwcmL",
-        words: &["--lines", "--words", "--bytes", "--chars", "--max-line-length"],
+        words: "--lines --words --bytes --chars --max-line-length",
         ..NONE
     },
     Shape {
         programs: &["cut"],
         flags: "ns",
         valued: "bcdf",
-        words: &["--complement", "--only-delimited"],
-        valued_words: &["--bytes", "--characters", "--delimiter", "--fields", "--output-delimiter"],
+        words: "--complement --only-delimited",
+        valued_words: "--bytes --characters --delimiter --fields --output-delimiter",
         ..NONE
     },
-    Shape { programs: &["tr"], flags: "cCds", words: &["--complement", "--delete"], ..NONE },
+    Shape { programs: &["tr"], flags: "cCds", words: "--complement --delete", ..NONE },
     // Neither `-f`, which reads another file, nor `-R`, which follows links out of the mounts.
     Shape {
         programs: &["grep", "egrep", "fgrep"],
         flags: "EFGPivywxcLloqsbHhnTZzaUIr0123456789",
         valued: "emABC",
-        words: &[
-            "--extended-regexp",
-            "--fixed-strings",
-            "--ignore-case",
-            "--invert-match",
-            "--word-regexp",
-            "--count",
-            "--files-with-matches",
-            "--only-matching",
-            "--line-number",
-            "--recursive",
-            "--color=never",
-            "--color=always",
-        ],
-        valued_words: &[
-            "--regexp",
-            "--max-count",
-            "--after-context",
-            "--before-context",
-            "--context",
-            "--include",
-            "--exclude",
-            "--exclude-dir",
-        ],
+        words: "--extended-regexp --fixed-strings --ignore-case --invert-match --word-regexp --count \
+            --files-with-matches --only-matching --line-number --recursive --color=never \
+            --color=always",
+        valued_words: "--regexp --max-count --after-context --before-context --context --include --exclude \
+            --exclude-dir",
         ..NONE
     },
     Shape {
         programs: &["ls"],
         flags: "aAbBcCdfFgGhHiklLmnNopqQrRsStuUvxXZ1",
-        words: &[
-            "--all",
-            "--almost-all",
-            "--human-readable",
-            "--recursive",
-            "--color=never",
-            "--color=always",
-        ],
+        words: "--all --almost-all --human-readable --recursive --color=never --color=always",
         ..NONE
     },
     Shape { programs: &["stat"], flags: "Lft", valued: "c", ..NONE },
@@ -103,8 +77,8 @@ pub(super) const READERS: [Shape; 13] = [
         programs: &["du"],
         flags: "abchklmsx",
         valued: "d",
-        words: &["--all", "--apparent-size", "--human-readable", "--summarize"],
-        valued_words: &["--max-depth"],
+        words: "--all --apparent-size --human-readable --summarize",
+        valued_words: "--max-depth",
         ..NONE
     },
     Shape { programs: &["cmp"], flags: "bls", ..NONE },
@@ -116,8 +90,8 @@ pub(super) const READERS: [Shape; 13] = [
 const ENDS: Shape = Shape {
     flags: "qvz",
     valued: "nc",
-    words: &["--quiet", "--silent", "--verbose"],
-    valued_words: &["--lines", "--bytes"],
+    words: "--quiet --silent --verbose",
+    valued_words: "--lines --bytes",
     ..NONE
 };
 
@@ -127,24 +101,24 @@ pub(super) const CHANGERS: [Shape; 3] = [
         programs: &["sort"],
         flags: "bdfgiMhnRrVcCmsuz",
         valued: "ktSo",
-        words: &["--check", "--numeric-sort", "--reverse", "--stable", "--unique", "--version-sort"],
-        valued_words: &["--field-separator", "--key", "--output", "--sort"],
+        words: "--check --numeric-sort --reverse --stable --unique --version-sort",
+        valued_words: "--field-separator --key --output --sort",
         ..NONE
     },
     Shape {
         programs: &["diff"],
         flags: "abBcdeEiNnpqrstTuwyZ",
         valued: "CLUWx",
-        words: &["--brief", "--recursive", "--side-by-side", "--unified", "--color=never", "--color=always"],
-        valued_words: &["--exclude", "--label", "--width"],
+        words: "--brief --recursive --side-by-side --unified --color=never --color=always",
+        valued_words: "--exclude --label --width",
         ..NONE
     },
     Shape {
         programs: &["tar", "gtar"],
         flags: "ctxruvzjJakmpOPh",
         valued: "fC",
-        words: &["--create", "--extract", "--list", "--gzip", "--xz", "--zstd", "--verbose"],
-        valued_words: &["--directory", "--exclude", "--file", "--strip-components"],
+        words: "--create --extract --list --gzip --xz --zstd --verbose",
+        valued_words: "--directory --exclude --file --strip-components",
         bare: true,
         ..NONE
     },
@@ -153,8 +127,8 @@ pub(super) const CHANGERS: [Shape; 3] = [
 pub(super) const SED: Shape = Shape {
     flags: "nErsuz",
     valued: "e",
-    words: &["-i", "--in-place", "--quiet", "--silent", "--regexp-extended"],
-    valued_words: &["--expression"],
+    words: "-i --in-place --quiet --silent --regexp-extended",
+    valued_words: "--expression",
     ..NONE
 };
 
@@ -200,13 +174,13 @@ impl Shape {
     /// Returns the place of the value of an option, or `None` if the word is not on the list.
     fn option<'a>(&self, word: &'a str) -> Option<Value<'a>> {
         let is_number = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-        if self.words.contains(&word) || word.strip_prefix(self.numbers).is_some_and(is_number) {
+        if is_among(self.words, word) || word.strip_prefix(self.numbers).is_some_and(is_number) {
             return Some(Value::None);
         }
         if word.starts_with("--") {
             let (name, value) =
                 word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
-            return self.valued_words.contains(&name).then(|| value.map_or(Value::Next, Value::Here));
+            return is_among(self.valued_words, name).then(|| value.map_or(Value::Next, Value::Here));
         }
         let cluster = word.strip_prefix('-')?;
         let valued = cluster.trim_start_matches(|letter| self.flags.contains(letter));
@@ -218,6 +192,11 @@ impl Shape {
             _ => None,
         }
     }
+}
+
+/// Returns true if a word is in a list with spaces between its words.
+pub(super) fn is_among(list: &str, word: &str) -> bool {
+    list.split(' ').any(|listed| listed == word)
 }
 
 /// Place of the value of an option.
