@@ -1,7 +1,7 @@
 //! Programs that take code in their arguments or from their input: the ones that agents use most often for it, and the
 //! ones that the shipped profiles allow by a rule.
 //!
-//! Like [`super::effects`] this is a table of known programs. No rule should allow an unknown program with any
+//! This is a table of known programs. No rule should allow an unknown program with any
 //! arguments: a profile that asks then asks about it, unless a rule names the program.
 
 use operations::deny::base_name;
@@ -13,7 +13,7 @@ use super::shell::is_stream;
 pub(super) enum Code {
     /// In the argument at this index, counted from 0, or in the one after it.
     Word(usize),
-    /// In a script of `sed`, which [`super::effects`] reads.
+    /// In a script of `sed`, unless [`super::effects`] knows it to be plain.
     Sed,
     /// Always, whatever its arguments are.
     Always,

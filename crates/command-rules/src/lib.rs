@@ -20,7 +20,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use effects::{Effect, effect, only_reads};
+pub use effects::{deletes, only_reads};
 pub use named::named_files;
 pub use read_only::{DoesMore, read_only};
 pub use see_through::{Seen, TooIntricate, argv};

@@ -7,7 +7,7 @@
 use jail::{Access, Protection, SandboxPath};
 use operations::{Exec, Reason};
 
-use super::effects::{Effect, effect};
+use super::effects::reads;
 use text::excerpt;
 
 /// Reason why the read-only rule does not cover a command.
@@ -29,15 +29,9 @@ pub fn read_only(exec: &Exec, protection: Protection) -> Result<Vec<SandboxPath>
             "only cat, head, tail, find and wc of the image are known to read and do nothing else",
         ));
     }
-    let given = match effect(&program, &exec.args) {
-        Effect::Reads(given) => given,
-        more => {
-            return Err(not(&format!(
-                "{}, and only reading is allowed here",
-                more.described().unwrap_or_default()
-            )));
-        }
-    };
+    let given = reads(&program, &exec.args).map_err(|word| {
+        not(&format!("`{}` is not known to be harmless, and only reading is allowed here", excerpt(word)))
+    })?;
     // Any variable may change the effect of a program, and none is needed to read a file.
     if !exec.env.is_empty() {
         return Err(not("a read-only command must not set environment variables"));

@@ -7,7 +7,7 @@ use std::mem::take;
 use operations::{Exec, Operation, Process, ProcessProgram, Session, Shell};
 
 use super::by_kind::inner;
-use super::effects::{Effect, effect};
+use super::effects::may_do_more;
 use super::inner::Inner;
 use super::script::{self, Script};
 use super::unseen::{self, Unseen};
@@ -26,7 +26,7 @@ pub struct Seen {
     commands: Vec<(usize, usize)>,
     /// Words of scripts that belong to no command and may name files.
     files: Vec<String>,
-    /// The outermost program runs another one that its arguments name, or deletes the files that it finds.
+    /// The outermost program may run another one that its arguments name, or delete the files that it finds.
     does_more: bool,
     /// The first thing that cannot be seen through.
     unseen: Option<Unseen>,
@@ -147,7 +147,8 @@ impl Search {
         let command = &self.seen.sources[source][start..];
         let Inner { wraps, offsets, lines, texts, inputs, reads, opaque } = inner(command);
         if self.seen.commands.is_empty() {
-            self.seen.does_more = wraps || command.split_first().is_some_and(does_more);
+            self.seen.does_more =
+                wraps || command.split_first().is_some_and(|(program, args)| may_do_more(program, args));
         }
         if self.seen.unseen.is_none() {
             self.seen.unseen = unseen::in_command(command, opaque);
@@ -200,9 +201,4 @@ impl Search {
         // The last one added is read first.
         commands.into_iter().rev().try_for_each(|line| self.line(line))
     }
-}
-
-/// Returns true if the arguments of a program make it run or delete something.
-fn does_more((program, args): (&String, &[String])) -> bool {
-    matches!(effect(program, args), Effect::Runs(_) | Effect::Deletes(_))
 }

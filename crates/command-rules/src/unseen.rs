@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::code::{Code, code};
-use super::effects::{Effect, effect};
+use super::effects::may_do_more;
 use super::script::not_plain;
 use text::excerpt;
 
@@ -68,12 +68,10 @@ pub(super) fn in_command(command: &[String], opaque: bool) -> Option<Unseen> {
             let word = args.get(at).unwrap_or(program).clone();
             (What::Code { program: program.clone(), word }, Some(at + 2))
         }
-        Code::Sed => match effect(program, args) {
-            Effect::Runs(_) => return runs(),
-            Effect::Unknown(_) => (What::Takes(program.clone()), Some(1)),
-            Effect::Reads(_) | Effect::Writes(_) | Effect::Deletes(_) => return None,
-        },
-        Code::Always if matches!(effect(program, args), Effect::Runs(_)) => return runs(),
+        // A script on the list of plain ones is seen through.
+        Code::Sed if !may_do_more(program, args) => return None,
+        Code::Sed => (What::Takes(program.clone()), None),
+        Code::Always if may_do_more(program, args) => return runs(),
         Code::Always => (What::Takes(program.clone()), Some(1)),
         Code::Input => (What::Reads(program.clone()), None),
     };

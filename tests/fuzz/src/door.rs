@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use policy::{Caller, Policy, RunScope};
 use gateway::{Admission, Gateway};
 use operations::Operation;
+use policy::{Caller, Policy, RunScope};
 use timestamp::SystemClock;
 
 /// With the built-in policy.

@@ -6,8 +6,8 @@
 #![no_main]
 
 use fuzz::text;
-use policy::Policy;
 use libfuzzer_sys::fuzz_target;
+use policy::Policy;
 
 const FILES: [&str; 2] = ["a.yaml", "b.yaml"];
 

@@ -1,112 +1,70 @@
-//! The effects of a program's arguments, in any image: GNU's coreutils and findutils, busybox, and others of the same
-//! name.
+//! Command lines that are known to be harmless, in any image: GNU's coreutils and findutils, busybox, and others of the
+//! same name.
 //!
-//! This is a table of known options, not of feared ones: an option that is in no table makes the answer
-//! [`Effect::Unknown`]. If two programs of one name read a line differently, the answer is true for both.
+//! This is an exact list of shapes, not a list of feared options. A shape has the options of a program: letters, and
+//! whole words. A word that is not on the list, an abbreviation of one that is, or an option after an operand makes the
+//! command line one that is not known.
 //!
-//! Only words are judged. An image may have a program under another program's name. It can do anything, in its
-//! container.
+//! There are two lists. A shape of [`shapes::READERS`] only reads. A shape of [`shapes::CHANGERS`] may write, but runs
+//! nothing and deletes nothing; with other arguments these programs do. Only words are judged: an image may have a
+//! program under another program's name, and it can do anything, in its container.
 
 mod find;
-mod options;
 mod sed;
-mod tables;
+mod shapes;
 
-use operations::deny::base_name;
+use operations::deny::{base_name, is_magic_link};
 use operations::is_wrapper;
 
-/// Effect of a command according to its words. If there are several, it is the one with the most weight.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect<'a> {
-    /// Reads files and directories of these names, and does nothing else.
-    Reads(Vec<&'a str>),
-    /// The word is not known to be harmless: an option in no table, one that waits for ever, one that takes file names
-    /// from a file, or the program itself.
-    Unknown(&'a str),
-    /// The word makes the command write a file.
-    Writes(&'a str),
-    /// The word makes the command delete files that it finds.
-    Deletes(&'a str),
-    /// The word makes the command run a program.
-    Runs(&'a str),
-}
+use shapes::{CHANGERS, READERS};
 
-impl Effect<'_> {
-    /// Describes the effect of the word for a person. `None` if the command only reads.
-    pub fn described(&self) -> Option<String> {
-        let (word, does) = match self {
-            Self::Reads(_) => return None,
-            Self::Unknown(word) => (word, "is not known to be harmless"),
-            Self::Writes(word) => (word, "writes a file"),
-            Self::Deletes(word) => (word, "deletes files"),
-            Self::Runs(word) => (word, "runs a program"),
-        };
-        Some(format!("`{}` {does}", text::excerpt(word)))
-    }
-}
-
-/// Weight of an effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Weight {
-    Unknown,
-    Writes,
-    Deletes,
-    Runs,
-}
-
-/// The effects found so far in the words of a command.
-#[derive(Debug, Default)]
-struct Tally<'a> {
-    paths: Vec<&'a str>,
-    worst: Option<(Weight, &'a str)>,
-}
-
-impl<'a> Tally<'a> {
-    /// Notes an effect of a word. Among equal weights the first word is kept.
-    fn note(&mut self, weight: Weight, word: &'a str) {
-        if self.worst.is_none_or(|(worst, _)| weight > worst) {
-            self.worst = Some((weight, word));
-        }
-    }
-
-    /// Adds a file or directory that the command reads, unless it is standard input.
-    fn reads(&mut self, path: &'a str) {
-        if path != "-" {
-            self.paths.push(path);
-        }
-    }
-
-    fn effect(self) -> Effect<'a> {
-        match self.worst {
-            None => Effect::Reads(self.paths),
-            Some((Weight::Unknown, word)) => Effect::Unknown(word),
-            Some((Weight::Writes, word)) => Effect::Writes(word),
-            Some((Weight::Deletes, word)) => Effect::Deletes(word),
-            Some((Weight::Runs, word)) => Effect::Runs(word),
-        }
-    }
-}
-
-/// Returns true if this command only reads, and would with any other arguments.
+/// Returns the files and directories that a command reads, if it is known to do nothing else.
 ///
-/// Its program has no option and no operand that makes it write or run anything.
-pub fn only_reads(program: &str, args: &[String]) -> bool {
-    let known = tables::program_named(&base_name(program));
-    known.is_some_and(options::Program::is_harmless) && matches!(effect(program, args), Effect::Reads(_))
-}
-
-/// Returns the effect of this command. The program is identified by its base name, in any case and directory.
-pub fn effect<'a>(program: &'a str, args: &'a [String]) -> Effect<'a> {
-    let mut tally = Tally::default();
+/// The error is the word that is not known to be harmless, or the program itself.
+pub(crate) fn reads<'a>(program: &'a str, args: &'a [String]) -> Result<Vec<&'a str>, &'a str> {
     match base_name(program).as_str() {
-        "find" | "gfind" => find::read(args, &mut tally),
-        name => match tables::program_named(name) {
-            Some(known) => options::read(known, program, args, &mut tally),
-            None if is_wrapper(name) => tally.note(Weight::Runs, program),
-            None => tally.note(Weight::Unknown, program),
+        "find" | "gfind" => find::reads(args),
+        name => match shapes::of(&READERS, name) {
+            // Each operand is taken for a file, also one that is a pattern.
+            Some(shape) => {
+                let operands = shape.read(args)?.operands;
+                Ok(operands.into_iter().filter(|operand| *operand != "-").collect())
+            }
+            None => Err(program),
         },
     }
-    tally.effect()
+}
+
+/// Returns true if this command only reads, and its program never does anything else.
+pub fn only_reads(program: &str, args: &[String]) -> bool {
+    let shape = shapes::of(&READERS, &base_name(program)).filter(|_| !is_magic_link(program));
+    shape.is_some_and(|shape| shape.read(args).is_ok())
+}
+
+/// Returns true if the arguments may make a program run another one or delete what it finds.
+pub(crate) fn may_do_more(program: &str, args: &[String]) -> bool {
+    match base_name(program).as_str() {
+        "find" | "gfind" => find::reads(args).is_err(),
+        "sed" | "gsed" => !sed::is_plain(args),
+        // All its arguments are code, or may be.
+        "awk" | "gawk" | "mawk" | "nawk" => {
+            args.iter().any(|word| word.contains("system") || word.contains('|'))
+        }
+        name => match shapes::of(&CHANGERS, name) {
+            Some(shape) => shape.read(args).is_err(),
+            None => is_wrapper(name),
+        },
+    }
+}
+
+/// Returns the word by which a command deletes the files that it finds.
+pub fn deletes<'a>(program: &str, args: &'a [String]) -> Option<&'a str> {
+    // No other program does, and a script may have very many commands.
+    let name = program.len().checked_sub("find".len()).and_then(|at| program.get(at..))?;
+    if !name.eq_ignore_ascii_case("find") || find::reads(args).is_ok() {
+        return None;
+    }
+    args.iter().map(String::as_str).find(|word| matches!(*word, "-delete" | "-rm"))
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ mod real_wrappers;
 use operations::deny::{NAMES, base_name, is_denied};
 use proptest::prelude::*;
 
-use crate::Seen;
 use crate::see_through::{TooIntricate, see_through};
 use crate::testing::{exec, is_refused, quote};
+use crate::{Seen, only_reads};
 
 fn refused<S: AsRef<str>>(argv: &[S]) -> bool {
     is_refused(Seen::of_command(&exec(argv)))
@@ -104,6 +104,23 @@ proptest! {
         let judged = refused(&argv);
         if is_denied(argv[0]) {
             prop_assert!(judged, "{}", base_name(argv[0]));
+        }
+    }
+
+    #[test]
+    fn a_command_that_only_reads_is_one_plain_command(
+        program in prop::sample::select(vec!["cat", "head", "grep", "ls", "du", "cut", "wc", "/proc/self/root/bin/cat"]),
+        args in prop::collection::vec(
+            prop_oneof![
+                "-{0,2}[a-zA-Z0-9]{0,3}",
+                prop::sample::select(vec!["rm", "-n", "5", "--lines", "--", "a.txt", "-exec", "$(rm x)"]).prop_map(str::to_owned),
+            ], 0..4),
+    ) {
+        let exec = exec(&[&[program.to_owned()], &args[..]].concat());
+        if only_reads(&exec.command, &exec.args) {
+            let seen = Seen::of_command(&exec).unwrap();
+            prop_assert_eq!(seen.programs().count(), 1, "{:?}", exec);
+            prop_assert!(seen.is_plain_to(args.len() + 1), "{:?}", exec);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jail::{Access, PathRefusal, RootMode, SandboxPath};
 use operations::{Exec, Operation, Process, ProcessProgram, Reason, Session, SessionInput, Shell};
 
-use command_rules::{DoesMore, Effect, Seen, effect, read_only};
+use command_rules::{DoesMore, Seen, deletes, read_only};
 use policy::environment::{not_allowed, redirected};
 use policy::{ExecRule, Profile, Verdict};
 use text::excerpt;
@@ -226,23 +226,14 @@ fn not_seen_through(profile: &Profile, seen: &Seen) -> Option<Applied> {
 /// Applies the profile's verdict for `delete` to the first command that deletes the files it finds.
 fn deletion<'s>(profile: &Profile, seen: &'s Seen) -> Option<(&'s str, Applied)> {
     let (program, word) = seen.commands().find_map(|argv| {
-        // No other program deletes files that it finds, and a script may have very many commands.
-        let (program, args) = argv.split_first().filter(|(program, _)| is_find(program))?;
-        match effect(program, args) {
-            Effect::Deletes(word) => Some((program.as_str(), word)),
-            _ => None,
-        }
+        let (program, args) = argv.split_first()?;
+        deletes(program, args).map(|word| (program.as_str(), word))
     })?;
     // A profile without a verdict for `delete` has one for commands, and this is a command.
     let verdict = profile.operation("delete").map_or(Verdict::Ask, |(_, verdict)| verdict);
     let justification = format!("`{word}` deletes files, which is judged like `delete`");
     let applied = Applied { verdict, rule: "operations.delete".to_owned(), justification };
     (verdict > Verdict::Allow).then_some((program, applied))
-}
-
-fn is_find(program: &str) -> bool {
-    let name = program.len().checked_sub("find".len()).and_then(|at| program.get(at..));
-    name.is_some_and(|name| name.eq_ignore_ascii_case("find"))
 }
 
 /// Refuses what no rule can permit: programs of the deny list, protected paths, variables that are not allowed.

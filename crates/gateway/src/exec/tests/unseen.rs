@@ -163,7 +163,7 @@ fn a_rule_allows_code_only_if_it_names_the_word_for_it() {
         ("awk 1 x", Allow),
         ("awk BEGIN{system(1)}", Ask),
         ("sed s/a/b/ x", Allow),
-        ("sed -f x.sed x", Allow),
+        ("sed -f x.sed x", Ask),
         ("sed 1ewho x", Ask),
         ("find . -exec ls ;", Ask),
         ("make -f other.mk", Allow),
