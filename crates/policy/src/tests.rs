@@ -128,7 +128,7 @@ fn a_deny_list_that_is_off_is_shown_and_changes_nothing_else() {
     assert_eq!(
         problems(&yaml("deny_list: on")),
         [
-            "p.yaml:2: profiles.p.operations.delete: `delete` is critical, and nothing critical runs without consent (write `ask`)"
+            "p.yaml:2: profiles.p.operations.delete: `delete` is critical, and critical operations need consent (write `ask`)"
         ]
     );
     let policy = Policy::from_files([("p.yaml", yaml("deny_list: off, deny: [curl]"))]).unwrap();
@@ -584,7 +584,7 @@ fn risk_is_lowered_only_where_the_operator_says_so() {
     assert_eq!(
         problems(&format!("{ROLES}profiles:\n  p:\n    operations:\n      delete: allow\n")),
         [
-            "p.yaml:5: profiles.p.operations.delete: `delete` is critical, and nothing critical runs without consent (write `ask`)"
+            "p.yaml:5: profiles.p.operations.delete: `delete` is critical, and critical operations need consent (write `ask`)"
         ]
     );
 }
