@@ -122,6 +122,11 @@ async fn the_examples_of_its_readme_work_as_they_stand() {
     pass("readme").await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn methods_are_repeated_as_the_api_says() {
+    pass("methods").await;
+}
+
 #[test]
 fn no_file_of_tests_is_left_out() {
     let files = std::fs::read_dir(format!("{SDK}/tests")).unwrap();
@@ -135,6 +140,7 @@ fn no_file_of_tests_is_left_out() {
         "examples",
         "hostile",
         "integrations",
+        "methods",
         "parity",
         "processes",
         "readme",

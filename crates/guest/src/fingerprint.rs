@@ -431,7 +431,7 @@ mod tests {
         stop.cancel();
         writer.join().unwrap();
         assert_eq!(refused.reason, Reason::PreconditionFailed);
-        assert!(refused.message.starts_with("@project/busy is being written"), "{}", refused.message);
+        assert!(refused.message.starts_with("@project/busy changes all the time"), "{}", refused.message);
     }
 
     #[test]

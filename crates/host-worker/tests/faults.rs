@@ -145,7 +145,7 @@ fn writes_without_a_recovery_note_are_refused() {
         let failure = injected(&scratch, libc::SYS_symlinkat, errno);
         assert_eq!(failure.reason, Reason::Internal);
         assert!(
-            failure.message.starts_with("@project/f: not begun, because the daemon could not write"),
+            failure.message.starts_with("@project/f: not started, because the daemon could not write"),
             "{failure:?}"
         );
     }

@@ -450,7 +450,7 @@ fn files_that_cannot_be_added_are_refused() {
     for (path, reason, words) in [
         ("a.log", Reason::PreconditionFailed, "ignored by one of your .gitignore files:\na.log"),
         ("missing", Reason::NotFound, "pathspec 'missing' did not match any files"),
-        ("nested", Reason::InvalidArgument, "repository of its own"),
+        ("nested", Reason::InvalidArgument, "separate repository"),
         ("pipe", Reason::SandboxViolation, "special"),
         ("link/canary", Reason::SandboxViolation, "pathspec 'link/canary' is beyond a symbolic link"),
         (".git/config", Reason::SandboxViolation, "refused"),

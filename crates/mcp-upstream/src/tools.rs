@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(tools.withheld.len(), 7, "{:?}", tools.withheld);
         let good = &tools.offered["good"];
         assert_eq!(good.id.canonical(), "mcp.db.good");
-        assert!(good.description.ends_with("server's words.] Does."), "{}", good.description);
+        assert!(good.description.ends_with("is that server's.] Does."), "{}", good.description);
     }
 
     #[test]

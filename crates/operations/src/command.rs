@@ -263,7 +263,7 @@ mod tests {
         let limits = BTreeSet::from([Limit::TmpSpace, Limit::Memory]);
         let result = ExecResult::from(CommandEnd { limits, ..CommandEnd::default() });
         assert_eq!(result.limits_hit().collect::<Vec<_>>(), [Limit::Memory, Limit::TmpSpace]);
-        assert!(result.hint.starts_with("the run was out of memory"), "{}", result.hint);
+        assert!(result.hint.starts_with("the run ran out of memory"), "{}", result.hint);
         assert!(result.hint.contains("; /tmp is full: "), "{}", result.hint);
     }
 

@@ -172,7 +172,7 @@ z=zlib.compressobj(9);w=sys.stdout.buffer.write;n=2<<30;w(z.compress(b"blob %d\0
 async fn g8_repositories_within_are_not_opened() {
     play(&[
         case("a nested repository that is elsewhere", r#"mkdir nested; echo "gitdir: $OUT/.git" >nested/.git"#, Done),
-        Case { name: "the same, by name", script: r#"mkdir nested; echo "gitdir: $OUT/.git" >nested/.git"#, does: &[Add("nested")], expect: Refused("INVALID_ARGUMENT", "repository of its own") },
+        Case { name: "the same, by name", script: r#"mkdir nested; echo "gitdir: $OUT/.git" >nested/.git"#, does: &[Add("nested")], expect: Refused("INVALID_ARGUMENT", "separate repository") },
         case("a nested repository by a link", r#"mkdir nested; ln -s "$OUT/.git" nested/.git"#, Done),
         case("a submodule that is elsewhere", r#"
             git update-index --add --cacheinfo "160000,$(git rev-parse HEAD),sub"; mkdir sub; echo "gitdir: $OUT/.git" >sub/.git"#, Done),

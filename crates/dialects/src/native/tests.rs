@@ -369,7 +369,7 @@ fn the_output_of_a_command_comes_first() {
     };
     let said = shown(hog.into());
     let beginning = "a\n[ended by signal 9: memory-limit]\nError: the run was out of memory and the kernel ended the \
-                     command\n[the run was out of memory";
+                     command\n[the run ran out of memory";
     assert!(said.starts_with(beginning), "{said}");
     assert_eq!(
         shown(ExecResult { stdout_omitted_bytes: 7, ..exec("a", "") }),
