@@ -311,7 +311,7 @@ async fn hints_name_only_arguments_of_their_tool() {
         ("fs", "fs.list", json!({"path": "a.txt"}), "read it with fs.read"),
         ("native", "list_files", json!({"path": "a.txt"}), "read it with read_file"),
         ("gateway", "list_directory", json!({"path": "a.txt"}), "read it with read_file"),
-        ("gateway", "read_file", json!({"path": "long.txt"}), "go on with line"),
+        ("gateway", "read_file", json!({"path": "long.txt"}), "continue with line"),
         ("gateway", "read_file", json!({"path": "binary"}), "not UTF-8 text"),
         ("gateway", "list_directory", json!({"path": "d"}), "251 entries"),
         ("gateway", "search_code", json!({"pattern": "line"}), "stopped after"),
