@@ -69,7 +69,7 @@ async fn p2_a_file_over_the_read_limit_is_a_preview_of_a_whole_that_is_measured(
     let preview = read(run, ask::read("large")).await;
     assert_eq!((preview.size_bytes, preview.total_lines, preview.truncated), (size, lines, true));
     assert_eq!((preview.sha256, preview.content.len()), (sha256(&file), 50_000));
-    assert!(preview.hint.contains("go on with line "), "{}", preview.hint);
+    assert!(preview.hint.contains("continue with line "), "{}", preview.hint);
     let last = read(run, v1::ReadRequest { start_line: Some(lines), ..ask::read("large") }).await;
     assert_eq!((last.content.as_str(), last.truncated), (line, false));
 
@@ -96,7 +96,7 @@ async fn p2_a_line_without_an_end_is_cut_and_the_search_continues_in_other_files
     let whole = read(run, ask::read("endless")).await;
     assert_eq!((whole.size_bytes, whole.total_lines, whole.truncated), (size, 2, true));
     assert_eq!(whole.content.len(), 50_000);
-    assert!(whole.hint.contains("go on with line 2,"), "{}", whole.hint);
+    assert!(whole.hint.contains("continue with line 2,"), "{}", whole.hint);
     let part = v1::ReadRequest { offset: Some(size - 10), limit: Some(10), ..ask::read("endless") };
     assert_eq!(read(run, part).await.content, "xxxxxxxxxx");
     let line = read(run, v1::ReadRequest { start_line: Some(2), ..ask::read("endless") }).await;
