@@ -106,7 +106,7 @@ async fn c4_a_memory_hog_is_distinguished_from_a_killed_command() {
             (result.signal, why(result)),
             (Some(SIGKILL), (EndedBy::MemoryLimit, vec![Limit::Memory], true))
         );
-        assert!(result.hint.contains("work on less at a time"), "{}", result.hint);
+        assert!(result.hint.contains("work on less data at a time"), "{}", result.hint);
         let reason = response.error.as_ref().map(|error| error.reason.as_str());
         assert_eq!((response.status(), reason), (v1::call_response::Status::Failed, Some("MEMORY_LIMIT")));
         let records = inside.run.clients.of_call(&response.call_id).await;
