@@ -101,7 +101,7 @@ async fn p2_a_line_without_an_end_is_cut_and_the_search_continues_in_other_files
     assert_eq!(read(run, part).await.content, "xxxxxxxxxx");
     let line = read(run, v1::ReadRequest { start_line: Some(2), ..ask::read("endless") }).await;
     assert!(line.truncated && line.content.starts_with("needlex"));
-    assert!(line.hint.contains("go on at byte 50006"), "{}", line.hint);
+    assert!(line.hint.contains("continue at byte 50006"), "{}", line.hint);
 
     for (pattern, regex) in [("needle", false), ("ne+dle", true), ("x{50}$", true)] {
         let request = v1::GrepRequest { regex, ..ask::grep("@project", pattern) };
