@@ -67,7 +67,10 @@ async fn a_user_at_the_client_can_wait_leave_or_cancel_but_not_decide() {
         // An answer that was not offered, and would approve if a run's token could.
         let left = client.call("edit", edit("two")).await;
         assert!(left["content"].to_string().contains("PENDING_APPROVAL"), "{mode} {transport}: {left}");
-        assert!(left["asked"][0]["message"].as_str().unwrap().contains("does not approve the call"), "{left}");
+        assert!(
+            left["asked"][0]["message"].as_str().unwrap().contains("does not approve the call"),
+            "{left}"
+        );
         let approval = left["_meta"]["io.cofferdam/approvalId"].as_str().unwrap().to_owned();
         assert_eq!(state(&mut run, &approval).await, v1::approval::State::Pending);
         // The same call again: the person cancels.
