@@ -180,6 +180,7 @@ struct Admitted {
     /// The hold that may keep the run frozen until the call is over.
     still: Standstill,
 }
+
 impl CallTask {
     async fn run(self, request: CallRequest) {
         let access = access::of(&request);

@@ -35,6 +35,7 @@ pub use upstream::Upstreams;
 use limits::Limits;
 
 /// Judges of a call: the policy, the limits, the disk quotas and the reviewers.
+#[derive(Clone)]
 pub struct Control {
     pub gateway: Arc<Gateway>,
     /// Rate limits and slots.
@@ -44,6 +45,7 @@ pub struct Control {
 }
 
 /// Executors of a call.
+#[derive(Clone)]
 pub struct Workers {
     pub runs: Arc<Runs>,
     /// Background processes, which outlive their calls.
@@ -53,6 +55,7 @@ pub struct Workers {
 }
 
 /// Records, answers and output of calls.
+#[derive(Clone)]
 pub struct Records {
     pub audit: Arc<AuditLog>,
     pub escalations: Arc<Escalations>,
@@ -63,6 +66,7 @@ pub struct Records {
 }
 
 /// Life of the daemon in which calls are made.
+#[derive(Clone)]
 pub struct Life {
     /// Calls that are being made: they outlive their clients, and a stop waits for them.
     pub tasks: TaskTracker,

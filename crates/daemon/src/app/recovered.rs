@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use audit_service::Escalations;
 use calls::grants::Grants;
 use calls::limits::Limits;
-use calls::{Approvals, CallTable, Calls, Upstreams, WaitingApprovals};
+use calls::{Approvals, CallTable, Calls, Control, Life, Records, Upstreams, WaitingApprovals, Workers};
 use gateway::Gateway;
 use identity::RunId;
 use processes::Processes;
@@ -75,25 +75,21 @@ impl Opened {
         let executions = execution_log::start(&audit, directories);
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let quotas = Quotas::open(&config.state_dir, config.disk).context("cannot look at state_dir")?;
+        let processes = Processes::new(settings, runs.clone(), audit.clone(), tasks.clone(), stop.clone());
         let parts = Parts {
-            processes: Processes::new(settings, runs.clone(), audit.clone(), tasks.clone(), stop.clone()),
-            escalations: Arc::new(Escalations::new(audit.clone())),
-            upstreams: Arc::new(Upstreams::new(audit.clone())),
-            audit,
-            gateway,
-            limits,
-            approvals: Arc::new(approvals),
-            runs,
-            table: Arc::new(CallTable::new(store.clone(), spool.clone())),
-            spool,
-            quotas: Arc::new(quotas),
+            control: Control { gateway, limits, approvals: Arc::new(approvals), quotas: Arc::new(quotas) },
+            workers: Workers { runs, processes, upstreams: Arc::new(Upstreams::new(audit.clone())) },
+            records: Records {
+                escalations: Arc::new(Escalations::new(audit.clone())),
+                audit,
+                table: Arc::new(CallTable::new(store.clone(), spool.clone())),
+                spool,
+            },
+            life: Life { tasks, stop, on_stop: config.on_stop },
             store,
-            tasks,
-            on_stop: config.on_stop,
-            stop,
         };
         let calls = Arc::new(parts.calls());
-        parts.processes.reattach(leftover_processes).await;
+        parts.workers.processes.reattach(leftover_processes).await;
         // The lanes of the runs work by now. A client that asks for a waiting call finds it.
         calls::resume(&calls, waiting).await;
         Ok(Recovered {

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use audit_service::Index;
 use bundles::Bundles;
 use calls::grants::Grants;
-use calls::{Calls, Replays, Transcripts};
+use calls::{Calls, Control, Life, Replays, Transcripts};
 use listener::Tokens;
 use oidc::Issuers;
 use terminals::{Sessions, Terminals};
@@ -26,9 +26,10 @@ pub(super) fn services(
     (tokens, issuers): (Arc<Tokens>, Arc<Issuers>),
     (index, alerts, grants, loader): (Arc<Index>, Arc<Alerts>, Arc<Grants>, Arc<Loader>),
 ) -> anyhow::Result<Services> {
-    let Parts {
-        audit, gateway, limits, approvals, runs, quotas, store, tasks, stop, processes, table, ..
-    } = parts;
+    let Parts { control, workers, records, life, store } = parts;
+    let Control { gateway, limits, approvals, quotas } = control;
+    let (audit, table, processes) = (&records.audit, &records.table, &workers.processes);
+    let (runs, Life { tasks, stop, .. }) = (&workers.runs, life);
     let (audit, gateway, runs) = (|| audit.clone(), || gateway.clone(), || runs.clone());
     let (tasks, stop) = (|| tasks.clone(), || stop.clone());
     let bundles = Bundles::open(&config.state_dir, config.spool_min_free, runs(), audit(), store.clone())
@@ -116,15 +117,15 @@ pub(super) fn services(
 /// Builds the service through which agents make calls, for gRPC and for MCP.
 pub(super) fn tools(calls: &Arc<Calls>, parts: &Parts) -> rpc::tool::Service {
     let transcripts =
-        Transcripts { calls: calls.clone(), runs: parts.runs.clone(), store: parts.store.clone() };
+        Transcripts { calls: calls.clone(), runs: parts.workers.runs.clone(), store: parts.store.clone() };
     rpc::tool::Service {
         calls: calls.clone(),
         transcripts: Arc::new(transcripts),
-        table: parts.table.clone(),
-        approvals: parts.approvals.clone(),
-        gateway: parts.gateway.clone(),
-        runs: parts.runs.clone(),
-        spool: parts.spool.clone(),
-        upstreams: parts.upstreams.clone(),
+        table: parts.records.table.clone(),
+        approvals: parts.control.approvals.clone(),
+        gateway: parts.control.gateway.clone(),
+        runs: parts.workers.runs.clone(),
+        spool: parts.records.spool.clone(),
+        upstreams: parts.workers.upstreams.clone(),
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use audit::{Event, Kind};
 use audit_service::{AuditLog, LAST_WAIT, Maintenance};
+use calls::Control;
 use calls::grants::Grants;
 use identity::Access;
 use listener::{Certificates, GuardLayer, Socket, Tokens};
@@ -68,11 +69,16 @@ impl Recovered {
         let tcp = listen_elsewhere(config.tcp.as_ref(), certificates.clone(), &parts).await?;
         let bearers = (tokens(&config, &parts)?, issuers(&config, &parts)?);
         let guard = guard(&config, &parts, bearers.clone());
-        let access =
-            mcp::access(parts.runs.clone(), parts.escalations.clone(), tools(&calls, &parts), &guard);
-        mcp::start(access, config.mcp.as_ref(), (&parts.tasks, parts.stop.clone())).await?;
-        let judges = (parts.gateway.clone(), parts.approvals.clone());
-        let loader = Loader::new(config.policy_dir.clone(), judges, parts.audit.clone(), parts.store.clone());
+        let access = mcp::access(
+            parts.workers.runs.clone(),
+            parts.records.escalations.clone(),
+            tools(&calls, &parts),
+            &guard,
+        );
+        mcp::start(access, config.mcp.as_ref(), (&parts.life.tasks, parts.life.stop.clone())).await?;
+        let judges = (parts.control.gateway.clone(), parts.control.approvals.clone());
+        let loader =
+            Loader::new(config.policy_dir.clone(), judges, parts.records.audit.clone(), parts.store.clone());
         let loader = Arc::new(loader);
         let services = services(
             (&calls, &parts),
@@ -82,10 +88,10 @@ impl Recovered {
         )?;
         let server = tokio::spawn(rpc::serve(services, socket, tcp, guard));
         let mut watches = Vec::from(watches(&parts, grants, disk, workers));
-        parts.runs.keep_pool(parts.gateway.in_force().clone(), parts.stop.clone());
-        let anomalies = detection.spawn(&parts.stop);
+        parts.workers.runs.keep_pool(parts.control.gateway.in_force().clone(), parts.life.stop.clone());
+        let anomalies = detection.spawn(&parts.life.stop);
         keep_log(&parts, config.audit.maintenance.clone(), cursor.clone());
-        watches.push(tokio::spawn(cursor.clone().keep(parts.stop.clone())));
+        watches.push(tokio::spawn(cursor.clone().keep(parts.life.stop.clone())));
         tracing::info!(socket = %config.socket.display(), instance = state.instance, "ready");
         let (hooks, writer) = (log.hooks, log.writer);
         Ok(Serving {
@@ -115,7 +121,7 @@ impl Serving {
         let _ = tokio::time::timeout(GOODBYE, server).await;
         // No call depends on these tasks any longer. They are aborted, because a stop must not wait for a disk that fails.
         end(self.watches, &self.anomalies).await;
-        let patience = if parts.audit.is_available() { GOODBYE } else { LAST_WAIT + GOODBYE };
+        let patience = if parts.records.audit.is_available() { GOODBYE } else { LAST_WAIT + GOODBYE };
         drop((parts, loader, cursor));
         // Everything up to the record of the stop is on disk. The writer ends when the last of those clients has gone.
         let joined = tokio::task::spawn_blocking(move || self.writer.join());
@@ -144,9 +150,9 @@ async fn listen_elsewhere(
 ) -> anyhow::Result<Option<listener::Tcp>> {
     let Some(Tcp { settings, .. }) = tcp else { return Ok(None) };
     if let Some(certificates) = &certificates {
-        tokio::spawn(certificates.clone().watch(parts.stop.clone()));
+        tokio::spawn(certificates.clone().watch(parts.life.stop.clone()));
     }
-    let bound = listener::Tcp::bind(settings, certificates, parts.escalations.clone()).await;
+    let bound = listener::Tcp::bind(settings, certificates, parts.records.escalations.clone()).await;
     let bound = bound.with_context(|| format!("cannot listen on {}", settings.address))?;
     tracing::info!(address = %bound.address()?, "listens on TCP, too");
     Ok(Some(bound))
@@ -154,7 +160,7 @@ async fn listen_elsewhere(
 
 fn tokens(config: &Config, parts: &Parts) -> anyhow::Result<Arc<Tokens>> {
     let lifetime = config.tcp.as_ref().map_or(DEFAULT_LIFETIME, |tcp| tcp.max_token_lifetime);
-    let tokens = Tokens::open_store(parts.store.clone(), parts.audit.clone(), lifetime);
+    let tokens = Tokens::open_store(parts.store.clone(), parts.records.audit.clone(), lifetime);
     tokens.map(Arc::new).map_err(broken_store)
 }
 
@@ -166,7 +172,7 @@ fn issuers(config: &Config, parts: &Parts) -> anyhow::Result<Arc<Issuers>> {
     let issuers = Issuers::open(config.oidc.clone())
         .map_err(|(index, why)| anyhow::anyhow!("oidc[{index}].jwks: {why}"))?;
     let tls = Tls::new().map_err(|why| anyhow::anyhow!("oidc: {why}"))?;
-    issuers.keep_fresh(&tls, &parts.stop);
+    issuers.keep_fresh(&tls, &parts.life.stop);
     Ok(Arc::new(issuers))
 }
 
@@ -174,7 +180,7 @@ fn guard(config: &Config, parts: &Parts, tokens: (Arc<Tokens>, Arc<Issuers>)) ->
     let own_uid = rustix::process::geteuid().as_raw();
     let access = Access::new(own_uid, config.access.clone(), config.certified.clone());
     let streams = config.tcp.as_ref().map_or(DEFAULT_STREAMS, |tcp| tcp.streams);
-    GuardLayer::new(access, parts.runs.clone(), tokens, parts.escalations.clone(), streams)
+    GuardLayer::new(access, parts.workers.runs.clone(), tokens, parts.records.escalations.clone(), streams)
 }
 
 /// Starts the tasks that watch and tidy until the daemon stops.
@@ -183,7 +189,9 @@ fn guard(config: &Config, parts: &Parts, tokens: (Arc<Tokens>, Arc<Issuers>)) ->
 /// spool, bound the stored calls, watch the runs' disk quotas, store grants that could not be stored before, let
 /// approvals expire, end the consents of runs that end, and copy the counters of the rate limits to disk.
 fn watches(parts: &Parts, grants: Arc<Grants>, disk: StateDisk, workers: usize) -> [JoinHandle<()>; 9] {
-    let Parts { audit, limits, approvals, runs, spool, quotas, store, stop, .. } = parts;
+    let Parts { control, records, life, store, .. } = parts;
+    let Control { limits, approvals, quotas, .. } = control;
+    let (runs, audit, spool, stop) = (&parts.workers.runs, &records.audit, &records.spool, &life.stop);
     let disk_watch = DiskWatch { quotas: quotas.clone(), runs: runs.clone(), audit: audit.clone() };
     let (owed, counters) = (stop.clone(), (limits.clone(), stop.clone()));
     let (clock, ends) = ((approvals.clone(), stop.clone()), (approvals.clone(), runs.clone(), stop.clone()));
@@ -205,7 +213,7 @@ fn watches(parts: &Parts, grants: Arc<Grants>, disk: StateDisk, workers: usize) 
 /// Segments that the next start has to read are not removed.
 fn keep_log(parts: &Parts, maintenance: Maintenance, cursor: Arc<RecoveryCursor>) {
     let released = move || cursor.clone().look_released();
-    tokio::spawn(maintenance.run(parts.audit.clone(), released, parts.stop.clone()));
+    tokio::spawn(maintenance.run(parts.records.audit.clone(), released, parts.life.stop.clone()));
 }
 
 /// Watches the spool, and records when command output can no longer be stored and when it can again.
@@ -234,7 +242,7 @@ async fn end(watches: impl IntoIterator<Item = JoinHandle<()>>, anomalies: &Task
 
 /// Stops the daemon within [`STOP`]. The next start cleans up anything that is left.
 async fn stop_in_time(parts: &Parts, cursor: &RecoveryCursor) {
-    tracing::info!(runs = parts.on_stop.name(), "stopping: no new calls");
+    tracing::info!(runs = parts.life.on_stop.name(), "stopping: no new calls");
     let stopped = tokio::time::timeout(STOP, stop(parts, cursor)).await;
     if stopped.is_err() {
         tracing::error!("not everything ended within {STOP:?}; the next start cleans up");
@@ -243,21 +251,21 @@ async fn stop_in_time(parts: &Parts, cursor: &RecoveryCursor) {
 
 /// Refuses new calls, shuts the runs down, waits for the tasks, and flushes the audit log.
 async fn stop(parts: &Parts, cursor: &RecoveryCursor) {
-    parts.stop.cancel();
-    parts.runs.shutdown(parts.on_stop).await;
-    parts.tasks.close();
-    parts.tasks.wait().await;
-    if parts.audit.record(Event::new(Kind::DaemonStopped)).await.is_err() {
+    parts.life.stop.cancel();
+    parts.workers.runs.shutdown(parts.life.on_stop).await;
+    parts.life.tasks.close();
+    parts.life.tasks.wait().await;
+    if parts.records.audit.record(Event::new(Kind::DaemonStopped)).await.is_err() {
         tracing::error!(
             "the audit log cannot be written: the stop is not in it unless the disk recovers now"
         );
         return;
     }
-    parts.limits.copy().await;
+    parts.control.limits.copy().await;
     cursor.finish().await;
     // Signs the log, so that no record can be cut off unnoticed while no daemon runs. The signing thread logs its
     // errors.
-    let _ = parts.audit.checkpoint().await;
+    let _ = parts.records.audit.checkpoint().await;
 }
 
 /// Waits for SIGTERM or SIGINT.

@@ -4,7 +4,6 @@ mod download;
 mod upload;
 
 use std::sync::Arc;
-use uploads::Uploads;
 
 use bytes::Bytes;
 use calls::{CallTable, Calls};
@@ -15,6 +14,7 @@ use runs::Runs;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status, Streaming};
+use uploads::Uploads;
 use wire::v1::file_service_server::FileService;
 use wire::v1::{self, Transfer};
 

@@ -13,7 +13,6 @@
 
 use std::sync::Arc;
 use std::time::Duration;
-use uploads::{Broken, Content, Owner, Piece};
 
 use bytes::Bytes;
 use identity::{Principal, RunId, check_client_name};
@@ -23,6 +22,7 @@ use refusal::Refusal;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tonic::Streaming;
+use uploads::{Broken, Content, Owner, Piece};
 use wire::v1::call_response::Status as CallStatus;
 use wire::v1::{self, call_request, operation::Kind};
 
