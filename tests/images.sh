@@ -29,8 +29,8 @@ programs() {
     local context=$REPOSITORY/target/programs
     mkdir -p "$context"
     cp "$REPOSITORY"/images/programs/* "$context"
-    step "Fetching Vite and Next.js" npm install --prefix "$context" --ignore-scripts --no-audit --no-fund ||
-        die "npm's registry did not give Vite and Next.js; the lines above say why."
+    step "Fetching the packages of images/programs" npm install --prefix "$context" --ignore-scripts --no-audit --no-fund ||
+        die "npm's registry did not give the packages of images/programs; the lines above say why."
     ensure programs "$IMAGE" "$context"
 }
 

@@ -1,8 +1,8 @@
-//! Builds the static `coffer-guest` and `coffer-host-worker` that `cofferd` embeds.
+//! Builds the static `coffer-guest`, `coffer-host-worker` and `coffer-egress` that `cofferd` embeds.
 //!
 //! A static binary needs `-C target-feature=+crt-static` on its own crates, but not on build scripts and proc macros.
 //! One `cargo build` cannot express that, so this script calls cargo once more, with a separate target directory.
-//! Packagers can supply finished binaries instead, in `COFFER_GUEST_BINARY` and `COFFER_HOST_WORKER_BINARY`.
+//! Packagers can supply finished binaries instead, in `COFFER_GUEST_BINARY`, `COFFER_HOST_WORKER_BINARY` and `COFFER_EGRESS_BINARY`.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -12,12 +12,17 @@ use std::process::Command;
 use sha2::{Digest as _, Sha256};
 
 /// The embedded programs, and the prefixes of their environment variables.
-const PROGRAMS: [(&str, &str); 2] =
-    [("coffer-guest", "COFFER_GUEST"), ("coffer-host-worker", "COFFER_HOST_WORKER")];
+const PROGRAMS: [(&str, &str); 3] = [
+    ("coffer-guest", "COFFER_GUEST"),
+    ("coffer-host-worker", "COFFER_HOST_WORKER"),
+    ("coffer-egress", "COFFER_EGRESS"),
+];
 
 /// Source paths of the programs, from the workspace's root. A change in one of them runs this script again.
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 12] = [
     "Cargo.toml",
+    "crates/confinement",
+    "crates/egress-worker",
     "crates/file-ops",
     "crates/guest",
     "crates/host-launch",
@@ -60,7 +65,12 @@ fn build(root: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let mut cargo = Command::new(std::env::var_os("CARGO").ok_or("CARGO is not set")?);
     cargo
         .current_dir(root)
-        .args(["build", "--package", "cofferdam-guest", "--package", "cofferdam-host-worker", "--bins"])
+        .arg("build")
+        .args(
+            ["cofferdam-guest", "cofferdam-host-worker", "cofferdam-egress-worker"]
+                .map(|name| format!("--package={name}")),
+        )
+        .arg("--bins")
         .args(["--profile", profile, "--target", &target])
         .arg("--target-dir")
         .arg(&directory);
@@ -72,9 +82,7 @@ fn build(root: &Path) -> Result<PathBuf, Box<dyn Error>> {
     }
     cargo.env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+crt-static");
     if !cargo.status()?.success() {
-        return Err(
-            "the static coffer-guest and coffer-host-worker did not build; see the messages above".into()
-        );
+        return Err("the static programs did not build; see the messages above".into());
     }
     Ok(directory.join(&target).join(profile))
 }

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const USAGE: &str = "\
-The benchmark of both lanes, of the audit log, and of runs.
+The benchmark of both lanes, of the audit log, of runs, and of their way out.
 
-  tests/bench.sh [--lane container|host|writes|sessions|files|audit|runs] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
+  tests/bench.sh [--lane container|host|writes|sessions|files|audit|runs|egress] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
                  [--plot FILE] [--costs FILE] [--ratios] [--write-baseline] [--record-trace]
 
-  --lane LANE       only this one; runs is measured only when it is named
+  --lane LANE       only this one; runs and egress are measured only when they are named
   --json FILE       also write everything that was measured
   --check           exit with 1 when a goal is missed, or with `--lane runs` a ratio to what is in tests/bench/baseline.json
   --rounds N        rounds of each comparison (30)
@@ -38,6 +38,8 @@ pub(crate) enum Lane {
     Audit,
     /// None of both: runs, from their making to their end.
     Runs,
+    /// None of both: the way out of a run, against none.
+    Egress,
 }
 
 /// How to run.
@@ -107,9 +109,10 @@ impl Args {
         Ok(parsed)
     }
 
-    /// Whether this lane is measured. Runs take minutes and fetch what they are compared with, so they have to be named.
+    /// Whether this lane is measured. Runs take minutes and fetch what they are compared with, so they have to be named. Their
+    /// way out has a table of its own.
     pub(crate) fn has(&self, lane: Lane) -> bool {
-        self.lane.map_or(!matches!(lane, Lane::Runs | Lane::Writes), |only| only == lane)
+        self.lane.map_or(!matches!(lane, Lane::Runs | Lane::Writes | Lane::Egress), |only| only == lane)
     }
 }
 
@@ -122,6 +125,7 @@ fn lane(name: &str) -> Result<Lane, String> {
         "files" => Ok(Lane::Files),
         "audit" => Ok(Lane::Audit),
         "runs" => Ok(Lane::Runs),
+        "egress" => Ok(Lane::Egress),
         _ => Err(format!("{name}: no lane\n\n{USAGE}")),
     }
 }

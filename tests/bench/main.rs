@@ -9,17 +9,18 @@ mod agent;
 mod args;
 mod audit;
 mod contest;
+mod egress;
 mod engine;
 mod host;
 mod host_lane;
 mod latency;
 mod load;
+mod program;
 mod report;
 mod runs;
 mod sample;
 mod search;
 mod stage;
-mod stopwatch;
 mod tree;
 mod usage;
 mod verdict;
@@ -43,6 +44,9 @@ async fn main() -> ExitCode {
     };
     if args.has(Lane::Runs) {
         return runs::run(&args).await;
+    }
+    if args.has(Lane::Egress) {
+        return egress::run(&args).await;
     }
     let mut report = Report::new(Host::look());
     if args.has(Lane::Container) {

@@ -12,7 +12,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::args::Args;
 use crate::engine::Engine;
-use crate::stopwatch;
+use crate::program;
 use crate::tree::{self, Tree};
 
 /// Bytes of the file that is read.
@@ -46,7 +46,7 @@ impl Stage {
         }
         let tree = tree::copy(args.tree.as_deref(), &place.join("tree"));
         install(&ripgrep, &place.join("rg"));
-        install(&stopwatch::compile(daemon.outside()), &place.join("stopwatch"));
+        install(&program::compile("stopwatch", daemon.outside()), &place.join("stopwatch"));
         // Gives it to an ordinary user, as most workspaces are.
         let workspace = daemon.workspace("bench", &[]);
         let run = daemon.run("open", &workspace).await;
@@ -120,7 +120,8 @@ pub(crate) fn succeeded(response: CallResponse) -> harness::v1::result::Kind {
     response.into_kind().unwrap()
 }
 
-fn install(program: &Path, to: &Path) {
+/// Copies a program, so that every user can run it.
+pub(crate) fn install(program: &Path, to: &Path) {
     fs::copy(program, to).unwrap();
     fs::set_permissions(to, fs::Permissions::from_mode(0o755)).unwrap();
 }

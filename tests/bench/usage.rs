@@ -1,4 +1,4 @@
-//! Processor time of the processes that take part.
+//! Processor time and memory of the processes that take part.
 
 use std::path::Path;
 use std::time::Duration;
@@ -26,6 +26,15 @@ impl Watched {
             fields.split(' ').skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
         Duration::from_millis(ticks * 1000 / TICKS)
     }
+}
+
+/// A part of the memory of a process, such as `Pss` or `Rss`, bytes (`/proc/PID/smaps_rollup`).
+pub(crate) fn mapped(pid: u32, part: &str) -> Option<u64> {
+    let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let of_part = |line: &str| {
+        line.strip_prefix(part)?.strip_prefix(':')?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    };
+    rollup.lines().find_map(of_part).map(|kib| kib * 1024)
 }
 
 /// Everybody between the client and the file.

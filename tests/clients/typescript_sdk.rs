@@ -136,6 +136,11 @@ async fn a_false_archive_from_a_run_leads_nowhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn servers_in_a_sandbox_have_a_local_address() {
+    pass("forward").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn sessions_and_leases_outlive_connections_and_daemons() {
     pass("sessions").await;
 }
@@ -191,6 +196,7 @@ fn no_file_of_tests_is_left_out() {
         "claude",
         "connections",
         "endpoints",
+        "forward",
         "hostile",
         "methods",
         "processes",

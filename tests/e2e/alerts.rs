@@ -32,7 +32,7 @@ async fn daemon(anomalies: &str, config: String) -> (Daemon, RunHandle) {
 }
 
 /// The first change of an alert for which `is` holds.
-async fn alert(clients: &mut Clients, is: impl Fn(&v1::Alert) -> bool) -> v1::Alert {
+pub(crate) async fn alert(clients: &mut Clients, is: impl Fn(&v1::Alert) -> bool) -> v1::Alert {
     let mut changes =
         clients.alerts.watch_alerts(v1::WatchAlertsRequest::default()).await.unwrap().into_inner();
     loop {

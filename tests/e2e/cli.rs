@@ -33,13 +33,13 @@ async fn coffer(daemon: &Daemon, line: &[&str]) -> End {
 }
 
 /// Must succeed; its standard output.
-async fn out(daemon: &Daemon, line: &[&str]) -> String {
+pub(crate) async fn out(daemon: &Daemon, line: &[&str]) -> String {
     let End { code, out, err } = coffer(daemon, line).await;
     assert_eq!(code, 0, "{line:?}: {out}{err}");
     out
 }
 
-async fn json(daemon: &Daemon, line: &[&str]) -> Value {
+pub(crate) async fn json(daemon: &Daemon, line: &[&str]) -> Value {
     let line: Vec<_> = ["--output", "json"].iter().chain(line).copied().collect();
     serde_json::from_str(&out(daemon, &line).await).unwrap()
 }

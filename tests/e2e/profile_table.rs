@@ -284,7 +284,7 @@ async fn every_cell_of_new_methods_and_shipped_profiles_is_as_the_table_says() {
     let daemon = Daemon::start().await;
     let mut columns = Vec::new();
     for profile in PROFILES {
-        columns.push(column(&daemon, profile).await);
+        columns.push(Box::pin(column(&daemon, profile)).await);
     }
     let line = |first: &str, cells: &[&str]| {
         let line = cells.iter().fold(format!("{first:<32}"), |line, cell| format!("{line}{cell:<10}"));

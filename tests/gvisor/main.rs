@@ -5,8 +5,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // what cannot be set up fails its test
 
 mod attacks;
+mod egress;
 mod ends;
 mod files;
+mod forward;
 #[path = "../security/inside.rs"]
 #[allow(dead_code, reason = "shared with the security tests, which use all of it")]
 mod inside;
@@ -31,6 +33,7 @@ const POLICY: &str = "profiles:
     exec: {default: allow, env: ['*'], max_timeout_s: 120}
     limits: {memory_mib: 512, pids: 64}
     approvals: {freeze: false}
+    forward: allow
     rate_limits:
       operations: {default: {minute: unlimited, hour: unlimited, day: unlimited}}
       run: {minute: unlimited, hour: unlimited, day: unlimited}

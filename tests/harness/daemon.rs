@@ -65,6 +65,8 @@ pub struct Setup {
     pub policy: Vec<(&'static str, String)>,
     /// Further variables of its environment.
     pub environment: Vec<(&'static str, String)>,
+    /// Capabilities that it lacks, as setpriv(1) names them.
+    pub lacks: &'static [&'static str],
 }
 
 /// A daemon. It ends with the value, and its directory with it.
@@ -73,6 +75,7 @@ pub struct Daemon {
     leash: Option<Box<Leash>>,
     directory: TempDir,
     environment: Vec<(&'static str, String)>,
+    lacks: &'static [&'static str],
 }
 
 impl Daemon {
@@ -86,7 +89,7 @@ impl Daemon {
         let directory = tempfile::Builder::new().prefix("cofferdam-test-").tempdir_in("/var/tmp").unwrap();
         std::fs::create_dir(directory.path().join("roots")).unwrap();
         let environment = setup.environment.clone();
-        let mut daemon = Self { child: None, leash: None, directory, environment };
+        let mut daemon = Self { child: None, leash: None, directory, environment, lacks: setup.lacks };
         std::fs::write(daemon.config_path(), daemon.config(&setup)).unwrap();
         if !setup.policy.is_empty() {
             std::fs::create_dir(daemon.policy_dir()).unwrap();
@@ -126,7 +129,8 @@ impl Daemon {
     pub async fn launch(&mut self) {
         assert!(self.child.is_none(), "the daemon runs already");
         let log = std::fs::File::options().create(true).append(true).open(self.log_path()).unwrap();
-        let child = Command::new(binary("cofferd"))
+        let child = self
+            .command()
             .arg("--config")
             .arg(self.config_path())
             .envs(self.environment.iter().cloned())
@@ -158,6 +162,18 @@ impl Daemon {
             }
         });
         assert!(answered.await.is_ok(), "cofferd does not answer:\n{}", self.log());
+    }
+
+    /// The program. It keeps the pid of what starts it.
+    fn command(&self) -> Command {
+        if self.lacks.is_empty() {
+            return Command::new(binary("cofferd"));
+        }
+        let lacks: Vec<_> = self.lacks.iter().map(|name| format!("-{name}")).collect();
+        let mut command = Command::new("setpriv");
+        command.args(["bounding-set", "inh-caps"].map(|set| format!("--{set}={}", lacks.join(","))));
+        command.arg("--").arg(binary("cofferd"));
+        command
     }
 
     /// A connection of one's own.

@@ -36,8 +36,8 @@ pub(crate) fn address() -> Option<String> {
     MAPPED.get().map_or_else(|| std::env::var("DOCKER_HOST").ok(), |mapped| Some(mapped.address.clone()))
 }
 
-/// The `docker` command.
-pub(crate) fn docker() -> Command {
+/// Returns the `docker` command.
+pub fn docker() -> Command {
     let mut docker = Command::new("docker");
     on_engine(&mut docker);
     docker

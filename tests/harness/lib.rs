@@ -7,6 +7,7 @@
 mod client;
 mod container;
 mod daemon;
+pub mod egress;
 mod engine;
 mod engine_proxy;
 pub mod files;
@@ -17,13 +18,14 @@ mod probe;
 pub mod process;
 mod remote;
 mod run;
+pub mod server;
 pub mod session;
 mod waiting;
 
 pub use client::{Clients, as_user, reason, record};
 pub use container::{in_pid_namespace, inspect, inspect_all, memory, pid_namespace, pid_of, processes};
 pub use daemon::{Daemon, Setup, binary, git, own};
-pub use engine::use_mapped_engine;
+pub use engine::{docker, use_mapped_engine};
 pub use engine_proxy::EngineProxy;
 pub use image::{Image, debian, dev_image, programs_image, rust_image};
 pub use issuer::Issuer;

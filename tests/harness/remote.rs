@@ -25,6 +25,13 @@ impl Certificates {
         made
     }
 
+    /// Made by `coffer tls init` for a server with this name.
+    pub fn for_host(host: &str) -> Self {
+        let made = Self(tempfile::tempdir().unwrap());
+        made.coffer("init", &["--host", host]);
+        made
+    }
+
     /// Runs `coffer tls VERB` on them; its standard output.
     pub fn coffer(&self, verb: &str, arguments: &[&str]) -> String {
         let mut command = std::process::Command::new(binary("coffer"));

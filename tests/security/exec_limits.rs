@@ -156,7 +156,7 @@ async fn c4_a_full_tmp_is_reported_and_leaves_memory_for_the_next_command() {
     let (_daemon, runs) = enter(v1::Limits { memory_bytes: 64 * MIB, ..Default::default() }).await;
     for mut inside in runs {
         let agent = agent_pid(&inside);
-        let result = inside.exec(shell("head -c 2000000000 /dev/zero > /tmp/full")).await;
+        let result = inside.exec(shell("head -c 200000000 /dev/zero > /tmp/full")).await;
         assert_ne!(result.exit_code, Some(0), "{result:?}");
         assert_eq!(why(&result), (EndedBy::Unspecified, vec![Limit::TmpSpace], true), "{result:?}");
         assert!(result.hint.contains("/tmp is full: delete"), "{}", result.hint);
@@ -185,7 +185,7 @@ async fn c4_full_shared_memory_is_reported_and_leaves_memory_for_the_next_comman
     for mut inside in runs {
         let agent = agent_pid(&inside);
         // Both file systems in memory, as far as they go.
-        let script = "head -c 2000000000 /dev/zero >/tmp/full; head -c 2000000000 /dev/zero >/dev/shm/full";
+        let script = "head -c 200000000 /dev/zero >/tmp/full; head -c 200000000 /dev/zero >/dev/shm/full";
         let result = inside.exec(shell(script)).await;
         assert_eq!(
             why(&result),

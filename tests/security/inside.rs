@@ -216,7 +216,8 @@ pub(crate) async fn both_on(daemon: Daemon, request: v1::CreateRunRequest) -> (D
     let mut runs = Vec::new();
     for profile in PROFILES {
         let request = v1::CreateRunRequest { profile: profile.name.to_owned(), ..request.clone() };
-        runs.push(Inside::enter_with(&daemon, profile.name, request).await);
+        // Boxed, as a request is large.
+        runs.push(Box::pin(Inside::enter_with(&daemon, profile.name, request)).await);
     }
     (daemon, runs)
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 42] = [
+const ARROWS: [(&str, &str); 51] = [
     ("admission", ""),
     (
         "anomaly",
@@ -20,18 +20,28 @@ const ARROWS: [(&str, &str); 42] = [
         "calls",
         "audit audit-service command-rules dialects disk-quotas executor gateway identity jail mcp-upstream operations policy processes redact refusal runs store timestamp webhook wire worker-protocol",
     ),
-    ("cli", "audit cofferdam-client doctor file-ops jail mcp operations policy text timestamp wire"),
+    ("capacity", ""),
+    (
+        "cli",
+        "audit capacity cofferdam-client doctor egress-rules egress-sources file-ops jail mcp operations policy text timestamp wire",
+    ),
     ("cofferdam-client", "wire"),
     ("command-rules", "jail operations text"),
+    ("confinement", ""),
     ("containers", "jail text"),
     (
         "daemon",
-        "admission anomaly audit audit-service bundles calls containers dialects disk-quotas doctor document executor gateway host-launch identity jail listener mcp oidc operations policy processes redact refusal runs store terminals timestamp uploads webhook wire worker-protocol",
+        "admission anomaly audit audit-service bundles calls containers dialects disk-quotas doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp oidc operations policy port-forwarding processes redact refusal runs store terminals timestamp uploads webhook wire worker-protocol",
     ),
     ("dialects", "jail operations text wire"),
     ("disk-quotas", "containers identity jail operations refusal wire"),
-    ("doctor", ""),
+    ("doctor", "steering"),
     ("document", ""),
+    ("egress", "audit egress-rules host-launch steering timestamp wire worker-protocol"),
+    ("egress-rules", ""),
+    ("egress-sources", "egress-rules text timestamp"),
+    ("egress-worker", "confinement host-launch wire worker-protocol"),
+    ("execution-log", "audit audit-service identity refusal runs"),
     (
         "executor",
         "containers gateway host-launch jail mcp-upstream operations policy refusal timestamp wire worker-protocol",
@@ -40,7 +50,7 @@ const ARROWS: [(&str, &str); 42] = [
     ("gateway", "command-rules document jail operations policy refusal text timestamp"),
     ("guest", "file-ops jail operations text wire worker-protocol"),
     ("host-launch", "wire"),
-    ("host-worker", "file-ops host-launch jail operations text wire worker-protocol"),
+    ("host-worker", "confinement file-ops host-launch jail operations text wire worker-protocol"),
     ("identity", "operations refusal seal timestamp"),
     ("jail", "text"),
     ("listener", "admission audit audit-service identity oidc operations refusal runs store timestamp wire"),
@@ -48,7 +58,8 @@ const ARROWS: [(&str, &str); 42] = [
     ("mcp-upstream", "operations policy text wire"),
     ("oidc", "identity webhook"),
     ("operations", "jail wire"),
-    ("policy", "document jail operations text"),
+    ("policy", "document egress-rules jail operations text"),
+    ("port-forwarding", "audit audit-service identity operations policy refusal runs timestamp wire"),
     (
         "processes",
         "audit audit-service executor gateway identity operations refusal runs seal store text timestamp wire worker-protocol",
@@ -57,9 +68,10 @@ const ARROWS: [(&str, &str); 42] = [
     ("refusal", "operations wire"),
     (
         "runs",
-        "audit audit-service containers disk-quotas executor host-launch identity jail operations policy redact refusal store timestamp wire",
+        "audit audit-service containers disk-quotas egress egress-rules executor host-launch identity jail operations policy redact refusal store timestamp wire",
     ),
     ("seal", ""),
+    ("steering", ""),
     ("store", "identity refusal seal timestamp"),
     (
         "terminals",
@@ -75,7 +87,7 @@ const ARROWS: [(&str, &str); 42] = [
 
 /// Production lines that a library may have, and a program.
 const MOST: usize = 9_000;
-const MOST_OF_PROGRAM: usize = 12_000;
+const MOST_OF_PROGRAM: usize = 12_600;
 
 /// Crates in the longest chain of arrows. Each crate of it waits for the next to be compiled.
 const LONGEST: usize = 10;

@@ -1,6 +1,7 @@
 """Makes the blocking half of the package from the asynchronous one, token by token.
 
-Usage: unasync.py FROM TO, two directories. `transport.py` is written by hand on both sides: it is where they differ.
+Usage: unasync.py FROM TO, two directories. `transport.py` and `forward.py` are written by hand on both sides: they are where
+these differ.
 """
 
 import io
@@ -9,7 +10,7 @@ import sys
 import tokenize
 from pathlib import Path
 
-BY_HAND = {"transport.py"}
+BY_HAND = {"forward.py", "transport.py"}
 NAMES = {
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",

@@ -5,7 +5,9 @@ use tonic::transport::Channel;
 use wire::v1::alert_service_client::AlertServiceClient;
 use wire::v1::approval_service_client::ApprovalServiceClient;
 use wire::v1::audit_service_client::AuditServiceClient;
+use wire::v1::egress_service_client::EgressServiceClient;
 use wire::v1::file_service_client::FileServiceClient;
+use wire::v1::forward_service_client::ForwardServiceClient;
 use wire::v1::host_service_client::HostServiceClient;
 use wire::v1::image_service_client::ImageServiceClient;
 use wire::v1::limit_service_client::LimitServiceClient;
@@ -69,4 +71,6 @@ services! {
     limits: LimitServiceClient,
     tokens: TokenServiceClient,
     images: ImageServiceClient,
+    egress: EgressServiceClient,
+    forward: ForwardServiceClient,
 }

@@ -81,6 +81,11 @@ impl Connect {
         &self.endpoint
     }
 
+    /// Returns the certificates.
+    pub fn tls(&self) -> &Tls {
+        &self.tls
+    }
+
     /// Connects, and so distinguishes a missing daemon from a failed call.
     pub async fn connect(&self) -> Result<Client, ConnectError> {
         Ok(Client::new(self.channel().await?, self.token.clone()))

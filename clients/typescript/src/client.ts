@@ -78,7 +78,9 @@ export class Client implements AsyncDisposable {
   readonly alerts: Service<typeof v1.AlertService>;
   readonly approvals: Service<typeof v1.ApprovalService>;
   readonly audit: Service<typeof v1.AuditService>;
+  readonly egress: Service<typeof v1.EgressService>;
   readonly files: Service<typeof v1.FileService>;
+  readonly forward: Service<typeof v1.ForwardService>;
   readonly host: Service<typeof v1.HostService>;
   readonly images: Service<typeof v1.ImageService>;
   readonly limits: Service<typeof v1.LimitService>;
@@ -115,7 +117,9 @@ export class Client implements AsyncDisposable {
     this.alerts = service(v1.AlertService, this.transport);
     this.approvals = service(v1.ApprovalService, this.transport);
     this.audit = service(v1.AuditService, this.transport);
+    this.egress = service(v1.EgressService, this.transport);
     this.files = service(v1.FileService, this.transport);
+    this.forward = service(v1.ForwardService, this.transport);
     this.host = service(v1.HostService, this.transport);
     this.images = service(v1.ImageService, this.transport);
     this.limits = service(v1.LimitService, this.transport);

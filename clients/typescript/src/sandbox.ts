@@ -8,6 +8,7 @@ import { Client } from "./client.js";
 import { Commands } from "./commands.js";
 import { CofferdamError, DaemonUnreachable, Denied, InvalidArgument, NotFound } from "./errors.js";
 import { Files } from "./files.js";
+import { type ForwardOptions, PortForward } from "./forward.js";
 import { Git } from "./git.js";
 import { Keeping } from "./lease.js";
 import type { OnAwaitingApproval, Options } from "./options.js";
@@ -95,6 +96,8 @@ export interface CreateOptions extends ConnectOptions {
   secretEnv?: Readonly<Record<string, string>>;
   /** Directories of the container, such as `/logs`, that are to be there and its own: for profiles with `root: writable-layer`. */
   writablePaths?: readonly string[];
+  /** Rules that its connections have to pass beside those of the profile, in the same form; `{}` for none. */
+  egress?: Readonly<Record<string, unknown>>;
   /** At most 64 labels, to find it again. */
   metadata?: Readonly<Record<string, string>>;
   /** For whom it is, in the record. Rate limits of an agent count all sandboxes that name the same one. Default: `sdk`. */
@@ -227,6 +230,7 @@ export class Sandbox implements AsyncDisposable {
       lease: requests.duration("lease", lease),
       secretEnv: { ...options.secretEnv },
       writablePaths: [...(options.writablePaths ?? [])],
+      egressJson: options.egress === undefined ? "" : JSON.stringify(options.egress),
       labels: { ...options.metadata },
       issueToken,
     };
@@ -390,6 +394,22 @@ export class Sandbox implements AsyncDisposable {
     const argumentsJson = typeof args === "string" ? args : JSON.stringify(args);
     const dialect = { dialect: options.dialect ?? "code", name, argumentsJson };
     return results.toolOutput((await this.#caller.call({ dialect }, { signal: options.signal })).response);
+  }
+
+  /**
+   * A local address for a TCP server in it, where the profile says `forward: allow`.
+   *
+   * ```ts
+   * await using web = await sandbox.forward(8000); // http://127.0.0.1:40123 leads to port 8000
+   * ```
+   *
+   * Every program and user of this host can use the address until it is closed; each connection is on record.
+   *
+   * `port`: where the server listens, on the sandbox's loopback or on all addresses. `onError` is given `PreconditionFailed`
+   * where nothing listens, `Denied`, `Overloaded`, `RunNotReady` and others. Throws `InvalidArgument`.
+   */
+  async forward(port: number, options: ForwardOptions = {}): Promise<PortForward> {
+    return await PortForward.open(this.client, this.runId, port, options);
   }
 
   /** The run as it is now. Throws `NotFound`. */

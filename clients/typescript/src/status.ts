@@ -5,7 +5,7 @@ import { dirname } from "node:path";
 import { BinaryReader } from "@bufbuild/protobuf/wire";
 import { Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import * as errors from "./errors.js";
-import type { CallResponse } from "./v1.js";
+import { type CallResponse, ForwardClosed_Reason } from "./v1.js";
 
 type Kind = new (message: string, facts: errors.ErrorFacts) => errors.CofferdamError;
 
@@ -240,5 +240,25 @@ function fields(bytes: Uint8Array, readers: Readonly<Record<number, (reader: Bin
     } else {
       read(reader);
     }
+  }
+}
+
+const ENDS: ReadonlyMap<ForwardClosed_Reason, readonly [Kind, string]> = new Map<
+  ForwardClosed_Reason,
+  readonly [Kind, string]
+>([
+  [ForwardClosed_Reason.RESET, [errors.Cancelled, "the server closed the connection early"]],
+  [ForwardClosed_Reason.RUN_ENDED, [errors.RunNotReady, "the sandbox has ended"]],
+  [ForwardClosed_Reason.RUN_PAUSED, [errors.RunNotReady, "the sandbox was paused"]],
+  [ForwardClosed_Reason.NOT_ALLOWED, [errors.Denied, "the policy no longer allows the connection"]],
+  [ForwardClosed_Reason.STOPPING, [errors.DaemonUnreachable, "the daemon is stopping"]],
+]);
+
+/** Throws unless a forwarded connection ended as its two sides wanted. */
+export function endedConnection(reason: ForwardClosed_Reason): void {
+  const end = ENDS.get(reason);
+  if (end !== undefined) {
+    const [Kind, message] = end;
+    throw new Kind(message, { reason: ForwardClosed_Reason[reason] });
   }
 }

@@ -169,6 +169,11 @@ impl Alert {
             Some(AnomalyRule::Loop) => "times the same call",
             Some(AnomalyRule::DiskQuota) => "times the run's quota of the daemon's disk was used up",
             Some(AnomalyRule::DiskLow) => "times the daemon's disk had little space left",
+            Some(AnomalyRule::EgressVolume) => "MiB sent to hosts outside",
+            Some(AnomalyRule::EgressAfterSecret) => {
+                "first connections to a host directly after a read of something that looks like a secret"
+            }
+            Some(AnomalyRule::EgressRefusals) => "different hosts to which the run was refused",
             None => "events",
         };
         format!("{} {what} within {} s", self.count, self.window_s)

@@ -92,6 +92,9 @@ impl Intake {
             }
             Kept::EscalationAttempt => What::Escalated,
             Kept::DiskSpace => disk_space(event)?,
+            Kept::EgressIntent => What::Connected(host(event)?),
+            Kept::EgressReceipt => What::Sent(detail(event, "bytes_out")?.as_u64()?),
+            Kept::EgressRefused => What::Unreached(host(event)?),
             _ => return None,
         };
         let agent = named(event)
@@ -186,9 +189,18 @@ fn ended(event: &Event, asked: Option<&Asked>) -> Option<Ended> {
     })
 }
 
+fn detail<'e>(event: &'e Event, name: &str) -> Option<&'e Value> {
+    event.details.as_ref()?.get(name)
+}
+
+/// Returns the host of a connection's record.
+fn host(event: &Event) -> Option<Mark> {
+    Some(Mark::of(&[detail(event, "host")?.as_str()?.as_bytes()]))
+}
+
 /// Returns the event of a disk's state. No rule uses a disk that has free space again.
 fn disk_space(event: &Event) -> Option<What> {
-    match event.details.as_ref()?.get("state")?.as_str()? {
+    match detail(event, "state")?.as_str()? {
         "over" | "locked" => Some(What::DiskQuota),
         "low" | "full" | "spool_off" => Some(What::DiskLow),
         _ => None,
@@ -267,6 +279,29 @@ mod tests {
         }
         for state in ["enough", "spool_on", "anything"] {
             assert_eq!(seen(state), None, "{state}");
+        }
+    }
+
+    #[test]
+    fn connections_are_seen_by_host_and_bytes() {
+        let seen = |kind, details| {
+            let event = Event::new(kind).run("r").agent("alice").details(details);
+            Intake::new().take(1, 0, &event, &|_| None).map(|seen| (seen.run, seen.what))
+        };
+        let host = Mark::of(&[b"files.example.org"]);
+        let of_host = || json!({ "host": "files.example.org", "port": 443, "count": 7 });
+        assert_eq!(seen(Kept::EgressIntent, of_host()), Some(("r".into(), What::Connected(host))));
+        assert_eq!(seen(Kept::EgressRefused, of_host()), Some(("r".into(), What::Unreached(host))));
+        let receipt = |bytes| json!({ "host": "files.example.org", "bytes_out": bytes });
+        assert_eq!(seen(Kept::EgressReceipt, receipt(json!(9))), Some(("r".into(), What::Sent(9))));
+        // A receipt of a lost process has no number, and the log may have been written by another version.
+        for (kind, details) in [
+            (Kept::EgressReceipt, receipt(json!("9"))),
+            (Kept::EgressReceipt, of_host()),
+            (Kept::EgressIntent, json!({})),
+            (Kept::EgressRefused, json!({ "host": 7 })),
+        ] {
+            assert_eq!(seen(kind, details), None, "{kind:?}");
         }
     }
 

@@ -88,6 +88,12 @@ pub(super) enum What {
     DiskQuota,
     /// The disk has little free space, whatever uses it.
     DiskLow,
+    /// A connection of its run is about to go out to this host.
+    Connected(Mark),
+    /// A connection of its run has ended, and had sent so many bytes.
+    Sent(u64),
+    /// A lookup of, or connections to, this host were refused.
+    Unreached(Mark),
     /// An operator has acknowledged the alert of this rule: earlier events no longer count.
     Acknowledged(AnomalyRule, Subject),
 }

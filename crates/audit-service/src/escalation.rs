@@ -30,6 +30,8 @@ pub enum Attempt {
     MethodWithToken,
     /// Using another run with a run's token.
     OtherRun,
+    /// Connecting to a port of a run whose profile does not forward any.
+    Forward,
     /// Acting for an agent other than the run's.
     OtherAgent,
     /// Connecting with an invalid token.
@@ -50,6 +52,7 @@ impl Attempt {
             Self::Method => "method",
             Self::MethodWithToken => "method_with_run_token",
             Self::OtherRun => "other_run",
+            Self::Forward => "forward_port",
             Self::OtherAgent => "other_agent",
             Self::BadToken => "bad_token",
             Self::ExpiredToken => "expired_token",

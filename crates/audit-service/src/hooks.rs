@@ -229,14 +229,10 @@ mod tests {
     }
 
     fn couriers(port: u16, timeout: Duration) -> Couriers {
-        let directory = tempfile::tempdir().unwrap();
-        let secret = directory.path().join("secret");
-        fs::write(&secret, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
-        fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let endpoint = Endpoint {
             name: "test".to_owned(),
             target: Target::parse(&format!("http://127.0.0.1:{port}/"), false).unwrap(),
-            secret: Secret::read(&secret).unwrap(),
+            secret: Secret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap(),
             timeout,
             attempts: 3,
             first_retry: Duration::from_millis(20),

@@ -46,6 +46,16 @@ pub enum Kind {
     SessionOpened,
     /// End of a session. There is exactly one for each session that was opened.
     SessionClosed,
+    /// A connection of a run is about to go out. The record is on disk before a byte leaves the host.
+    EgressIntent,
+    /// End of a connection that went out. There is one for each intent.
+    EgressReceipt,
+    /// Names or connections were refused, as often as `count` in `details` says.
+    EgressRefused,
+    /// A client connects to a server in a run. The record is on disk before the first byte.
+    ForwardIntent,
+    /// End of such a connection. There is one for each intent.
+    ForwardReceipt,
     /// A command left processes running, in a profile that keeps them. Their number is in `details`.
     ProcessesLeft,
     /// End of a process that outlived its call. The record has the id of that call.
@@ -115,6 +125,11 @@ impl Kind {
             Self::McpToolChanged => "mcp_tool_changed",
             Self::SessionOpened => "session_opened",
             Self::SessionClosed => "session_closed",
+            Self::EgressIntent => "egress_intent",
+            Self::EgressReceipt => "egress_receipt",
+            Self::EgressRefused => "egress_refused",
+            Self::ForwardIntent => "forward_intent",
+            Self::ForwardReceipt => "forward_receipt",
             Self::ProcessesLeft => "processes_left",
             Self::ProcessEnded => "process_ended",
             Self::WorkspaceChange => "workspace_change",

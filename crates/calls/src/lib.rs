@@ -8,6 +8,7 @@ mod bare;
 mod call;
 pub mod grants;
 pub mod limits;
+mod quote;
 mod replay;
 mod table;
 mod transcript;

@@ -9,8 +9,8 @@ use crate::endpoint::Files;
 use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
-    alert, approval, audit, bundle, call, completions, cp, doctor, image, limits, mcp, permission, plan,
-    policy, process, run, session, tls, token, transcript, trash, workspace,
+    alert, approval, audit, bundle, call, completions, cp, doctor, egress, image, limits, mcp, permission,
+    plan, policy, process, run, session, tls, token, transcript, trash, workspace,
 };
 
 const EXIT_CODES: &str = "\
@@ -112,6 +112,9 @@ enum Command {
     /// Check, show, explain, replay and reload the policy.
     #[command(subcommand)]
     Policy(policy::Command),
+    /// Prepare rules for connections out of runs.
+    #[command(subcommand)]
+    Egress(egress::Command),
     /// Grant and revoke permissions in addition to the policy.
     #[command(subcommand)]
     Permission(permission::Command),
@@ -155,6 +158,7 @@ impl Cli {
             Command::Audit(command) => command.run(&context).await,
             Command::Bundle(command) => command.run(&context).await,
             Command::Policy(command) => command.run(&context).await,
+            Command::Egress(command) => command.run(&context).await,
             Command::Permission(command) => command.run(&context).await,
             Command::Token(command) => command.run(&context).await,
             Command::Tls(command) => command.run(&context).await,

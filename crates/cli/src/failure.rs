@@ -87,6 +87,11 @@ impl Failure {
         self
     }
 
+    /// Returns the daemon's reason; empty if it gave none.
+    pub(crate) fn reason(&self) -> &str {
+        &self.reason
+    }
+
     pub(crate) fn exit(&self) -> Exit {
         self.exit
     }

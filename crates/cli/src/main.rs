@@ -11,6 +11,7 @@ mod client;
 mod completions;
 mod cp;
 mod doctor;
+mod egress;
 mod ending;
 mod endpoint;
 mod exit;

@@ -330,6 +330,65 @@ fn one_variable_has_the_token_of_a_run_for_every_command() {
     assert!(code == 2 && err.contains("set COFFERDAM_TOKEN instead"), "{code} {err}");
 }
 
+/// A `coffer` for a user whose home directory is `home`, without a daemon.
+fn at_home(home: &std::path::Path) -> Command {
+    let mut command = bare();
+    command.env_clear().env("COFFERDAM_ENDPOINT", "unix:/nowhere/s").env("HOME", home).current_dir(home);
+    command
+}
+
+#[test]
+fn suggested_rules_pass_the_check_of_a_policy_and_are_explained_without_a_daemon() {
+    let home = tempfile::tempdir().unwrap();
+    let token =
+        "registry=https://user:pw-of-npm@npm.example.org:8443/\n//npm.example.org/:_authToken=pw-of-npm\n";
+    std::fs::write(home.path().join(".npmrc"), token).unwrap();
+    let mut suggest = at_home(home.path());
+    suggest.env("PIP_INDEX_URL", "http://user:pw-of-pip@pip.example.org/simple").args(["egress", "suggest"]);
+    let (code, out, err) = end(&suggest.output().unwrap());
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    assert!(out.contains("{ host: \"npm.example.org\", ports: [8443], decision: allow }"), "{out}");
+    assert!(!out.contains("pw-of"), "{out}");
+
+    let policy = home.path().join("policy.yaml");
+    std::fs::write(&policy, format!("profiles:\n  mine:\n    operations: {{}}\n{out}")).unwrap();
+    let policy = policy.to_str().unwrap();
+    let (code, out, err) = end(&at_home(home.path()).args(["policy", "check", policy]).output().unwrap());
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+
+    let explain = |host: &str| {
+        let line = [
+            "--output",
+            "json",
+            "policy",
+            "explain",
+            "egress",
+            host,
+            "--profile",
+            "mine",
+            "--policy",
+            policy,
+        ];
+        let (code, out, err) = end(&at_home(home.path()).args(line).output().unwrap());
+        assert_eq!((code, err.as_str()), (0, ""), "{host}: {out}");
+        let explained: serde_json::Value = serde_json::from_str(&out).unwrap();
+        explained[0].clone()
+    };
+    let pip = explain("pip.example.org:80");
+    assert_eq!(pip["decision"], "allow");
+    assert_eq!(pip["open"][0]["methods"], serde_json::json!(["GET", "HEAD"]));
+    assert_eq!(explain("npm.example.org")["open"][0]["port"], 8443);
+    assert_eq!(explain("other.example.org:443")["effect"], "the name does not exist in the run");
+
+    let line = ["policy", "explain", "egress", "pip.example.org"];
+    let (code, out, err) = end(&at_home(home.path()).args(line).output().unwrap());
+    assert_eq!((code, out.as_str()), (5, ""), "without --policy the daemon's policy is meant: {err}");
+    let line = ["policy", "explain", "egress", "127.1:443", "--policy", policy];
+    let (code, _, err) = end(&at_home(home.path()).args(line).output().unwrap());
+    assert_eq!(code, 2);
+    assert!(err.contains("an IP address in some notation"), "{err}");
+}
+
 /// Exit code and findings: topic, verdict, what was found.
 fn examined(mut command: Command) -> (i32, Vec<[String; 3]>) {
     let (code, out, err) = end(&command.args(["--output", "json", "doctor"]).output().unwrap());

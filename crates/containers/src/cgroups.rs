@@ -19,6 +19,7 @@
 //! and belongs on a blocking thread.
 
 mod commands;
+mod companion;
 mod count;
 mod ending;
 mod hierarchy;
@@ -119,6 +120,8 @@ pub struct ContainerCgroup {
     dir: PathBuf,
     counters: Counters,
     meters: Meters,
+    /// Directories of the container in the hierarchies that limit it.
+    limited: Vec<PathBuf>,
 }
 
 impl ContainerCgroup {
@@ -138,7 +141,8 @@ impl ContainerCgroup {
         }
         let counters = Counters::locate(&membership, &mounts, container);
         let meters = Meters::locate(hierarchy, &dir, &membership, &mounts, container);
-        Ok(Self { hierarchy, dir, counters, meters })
+        let limited = companion::locate(&membership, &mounts, container);
+        Ok(Self { hierarchy, dir, counters, meters, limited })
     }
 
     /// Returns how often the container has hit its limits so far.

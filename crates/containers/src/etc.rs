@@ -3,8 +3,9 @@
 //! The run's uid has no name in most images, and programs need one: git, ssh, `whoami`, Python's `getpass`. `localhost` and the container's
 //! host name have to resolve in images without a hosts file, too. So the daemon's files are mounted read-only. They replace the image's
 //! files: reading those from the host means following an image's links (CVE-2018-15664). A container needs no names of users that it can
-//! never become, and no name servers that it can never reach.
+//! never become. Its name server is the one to which its queries are steered, if any.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use crate::ids::RunUser;
@@ -20,25 +21,28 @@ const USER: &str = "agent";
 /// The kernel's overflow id, under which files of unmapped owners appear.
 const NOBODY: u32 = 65_534;
 /// Without a name server the libraries query this machine. It refuses at once, but musl waits for its full timeout.
-const RESOLV_CONF: &str = "# There is no network.\noptions timeout:1 attempts:1\n";
+const NO_NAMES: &str = "# There is no network.\noptions timeout:1 attempts:1\n";
 
 /// Host path of each file, by its path in a container. The files belong to root and are readable for all.
 pub type EtcFiles = Vec<(&'static str, PathBuf)>;
 
 /// Returns the content of each file, by its path in a container that runs as `user`.
-pub fn etc_files(user: RunUser, home: &str) -> Vec<(&'static str, String)> {
+pub fn etc_files(user: RunUser, home: &str, resolver: Option<Ipv4Addr>) -> Vec<(&'static str, String)> {
     let accounts = [(PASSWD_PATH, passwd(user, home)), (GROUP_PATH, group(user))];
-    accounts.into_iter().chain(host_files()).collect()
+    accounts.into_iter().chain(host_files(resolver)).collect()
 }
 
 /// Returns the content of the files about hosts.
-pub fn host_files() -> [(&'static str, String); 3] {
+pub fn host_files(resolver: Option<Ipv4Addr>) -> [(&'static str, String); 3] {
     let hosts =
         format!("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.0.1\t{HOSTNAME}\n");
     [
         ("/etc/hosts", hosts),
         ("/etc/hostname", format!("{HOSTNAME}\n")),
-        ("/etc/resolv.conf", RESOLV_CONF.to_owned()),
+        (
+            "/etc/resolv.conf",
+            resolver.map_or_else(|| NO_NAMES.to_owned(), |address| format!("nameserver {address}\n")),
+        ),
     ]
 }
 

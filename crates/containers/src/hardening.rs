@@ -8,6 +8,7 @@
 mod paths;
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use jail::{RootMode, TmpMode};
@@ -55,6 +56,8 @@ pub struct Hardening {
     pub runtime: Option<String>,
     /// Kernel boundary that this runtime gives a container.
     pub boundary: Boundary,
+    /// Name server in `/etc/resolv.conf`, for a run whose queries are steered to it; `None` for a run without names.
+    pub resolver: Option<Ipv4Addr>,
 }
 
 impl Default for Hardening {
@@ -73,6 +76,7 @@ impl Default for Hardening {
             quota: Quota::Measured,
             runtime: None,
             boundary: Boundary::HostKernel,
+            resolver: None,
         }
     }
 }
@@ -256,7 +260,7 @@ pub(crate) mod tests {
                 MountSpec::new(Path::new("/srv/p"), "/pkg", true, Propagation::Slave).unwrap(),
             ],
             guest: "/usr/lib/cofferdam/coffer-guest".into(),
-            etc: etc_files(RunUser::DEFAULT, "/tmp")
+            etc: etc_files(RunUser::DEFAULT, "/tmp", None)
                 .into_iter()
                 .map(|(path, _)| (path, Path::new("/var/lib").join(path.trim_start_matches("/etc/"))))
                 .collect(),
@@ -277,6 +281,10 @@ pub(crate) mod tests {
         assert_eq!(container_spec(&Hardening::default(), &other).unwrap().digest(), one.digest());
         let weaker = Hardening { pids: 257, ..Hardening::default() };
         assert_ne!(container_spec(&weaker, &facts()).unwrap().digest(), one.digest());
+        // Another name server.
+        let mut named = facts();
+        named.etc.last_mut().unwrap().1.set_file_name("resolv.conf-0123");
+        assert_ne!(container_spec(&Hardening::default(), &named).unwrap().digest(), one.digest());
     }
 
     #[test]

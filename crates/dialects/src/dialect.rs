@@ -103,8 +103,8 @@ pub trait Dialect: Sync {
     }
 
     /// Returns the part of a prompt that describes `tools` and how to call them, for models that learn their tools from the prompt.
-    fn prompt(&self, tools: &[&'static Tool], limits: &Limits) -> Option<String> {
-        let _ = (tools, limits);
+    fn prompt(&self, tools: &[&'static Tool], limits: &Limits, policy: &Policy<'_>) -> Option<String> {
+        let _ = (tools, limits, policy);
         None
     }
 

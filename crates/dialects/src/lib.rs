@@ -17,6 +17,7 @@ mod limits;
 mod list;
 mod made;
 mod native;
+mod network;
 mod policy;
 mod process;
 mod reading;

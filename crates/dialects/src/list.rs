@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::Dialect;
 use crate::limits::Limits;
+use crate::network;
 use crate::policy::Policy;
 use crate::tool::{Effect, Tool};
 
@@ -36,6 +37,11 @@ impl Offer<'_> {
         self.dialect.tools().iter().filter(of_use)
     }
 
+    /// Returns the first tool that runs commands.
+    fn first_of_commands(&self) -> Option<&'static str> {
+        self.tools().find(|tool| network::runs_commands(tool)).map(|tool| tool.name)
+    }
+
     /// Returns a JSON array in a vendor's format.
     pub fn list(&self, format: Format) -> Value {
         let limits = self.dialect.limits(&self.limits);
@@ -45,12 +51,13 @@ impl Offer<'_> {
     /// Returns the description of the tools for a prompt; `None` if the dialect has no such form.
     pub fn prompt(&self) -> Option<String> {
         let tools: Vec<_> = self.tools().collect();
-        self.dialect.prompt(&tools, &self.dialect.limits(&self.limits))
+        self.dialect.prompt(&tools, &self.dialect.limits(&self.limits), &self.policy)
     }
 
     /// Returns the entry of a tool. Only MCP allows dots in names; the others get the form without, which `parse` accepts, too.
     fn entry(&self, tool: &Tool, limits: &Limits, format: Format) -> Value {
         let (description, schema) = self.dialect.shown(tool, limits, &self.policy);
+        let description = network::told(tool, &description, &self.policy, self.first_of_commands());
         match format {
             Format::OpenAi => {
                 let mut function = json!({
@@ -78,8 +85,8 @@ impl Offer<'_> {
                         "readOnlyHint": tool.effect == Effect::Reads,
                         "destructiveHint": tool.effect == Effect::Changes,
                         "idempotentHint": tool.repeatable,
-                        // A container cannot reach a network.
-                        "openWorldHint": false,
+                        // Only commands can reach a network.
+                        "openWorldHint": self.policy.network.is_some() && network::runs_commands(tool),
                     },
                 });
                 if let Some(output) = self.dialect.output_schema(tool) {

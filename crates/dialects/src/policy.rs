@@ -29,4 +29,6 @@ pub struct Policy<'a> {
     pub consent: &'a dyn Fn(&str) -> Consent,
     /// Programs that commands may not run.
     pub denied: &'a Denied,
+    /// Hosts that commands can reach, in words; `None` if there is no network.
+    pub network: Option<&'a str>,
 }

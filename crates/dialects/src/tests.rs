@@ -172,7 +172,7 @@ static NOTHING_DENIED: Denied = Denied { builtin: false, names: Vec::new() };
 
 /// Nothing asks.
 fn offer<'a>(dialect: &'static dyn Dialect, permitted: &'a dyn Fn(&str) -> bool) -> Offer<'a> {
-    let policy = Policy { permitted, consent: &|_| Consent::Free, denied: &NOTHING_DENIED };
+    let policy = Policy { permitted, consent: &|_| Consent::Free, denied: &NOTHING_DENIED, network: None };
     Offer { dialect, policy, limits: Limits::default() }
 }
 
@@ -226,6 +226,36 @@ fn descriptions_state_the_limits_of_the_run() {
     }
     for value in ["7,001 bytes", "7,002 bytes", "7,003 bytes", "7,004 bytes", "17 seconds", "18 seconds"] {
         assert!(all.contains(value), "{value}");
+    }
+}
+
+#[test]
+fn the_first_tool_that_runs_commands_has_the_network_in_words() {
+    let words = "You can reach: files.example.org over HTTPS. `evil`\u{202e}\nUDP does not leave the run.";
+    let said =
+        "Network: You can reach: files.example.org over HTTPS. `evil`\\u{202e}\\nUDP does not leave the run.";
+    for dialect in dialects() {
+        let mut offer = offer(dialect, &|_| true);
+        let count = |text: &str, part: &str| text.matches(part).count();
+        let (closed, prompt) = (offer.list(Format::OpenAi).to_string(), offer.prompt());
+        offer.policy.network = Some(words);
+        let open = offer.list(Format::Anthropic);
+        let descriptions: Vec<&str> =
+            open.as_array().unwrap().iter().map(|tool| tool["description"].as_str().unwrap()).collect();
+        let open = descriptions.join("\n");
+        let runs = dialect.tools().iter().filter(|tool| crate::network::runs_commands(tool)).count();
+        let (name, some) = (dialect.name(), runs.min(1));
+        assert_eq!(count(&closed, "There is no network."), runs, "{name}");
+        assert_eq!(count(&open, said), some, "{name}: {open}");
+        assert_eq!(count(&open, "The network is that of `"), runs - some, "{name}");
+        if let Some(prompt) = prompt {
+            assert_eq!(count(&prompt, "There is no network."), 1, "{name}");
+            assert_eq!(count(&offer.prompt().unwrap(), said), 1, "{name}");
+        }
+        let hints = offer.list(Format::Mcp);
+        let hints =
+            hints.as_array().unwrap().iter().filter(|tool| tool["annotations"]["openWorldHint"] == true);
+        assert_eq!(hints.count(), runs, "{name}");
     }
 }
 

@@ -41,6 +41,7 @@ pub(super) async fn examine(socket: Option<PathBuf>) -> Vec<Finding> {
     let mut findings = vec![engine(&socket, version)];
     if let Ok(info) = get(&socket, "/info").await {
         findings.push(runtimes(&info));
+        findings.extend(egress_in_gvisor(&info));
         findings.push(writable_root(&info));
         findings.push(mapped_root(&info));
         findings.push(engine_security(&info));
@@ -144,14 +145,30 @@ fn engine(socket: &Path, version: Result<Value, String>) -> Finding {
     }
 }
 
+/// Returns the names of the engine's runtimes.
+fn runtime_names(info: &Value) -> Vec<&str> {
+    let runtimes = info.get("Runtimes").and_then(Value::as_object);
+    let mut names: Vec<&str> = runtimes.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    names
+}
+
+fn is_gvisor(runtime: &str) -> bool {
+    runtime.starts_with("runsc")
+}
+
+/// Reports the runtimes whose runs can have no connections out. `None` if there are none.
+fn egress_in_gvisor(info: &Value) -> Option<Finding> {
+    let names: Vec<&str> = runtime_names(info).into_iter().filter(|name| is_gvisor(name)).collect();
+    let follows = "gVisor has a separate network stack, which the host cannot steer: runs with `egress` and this runtime \
+                   are refused. Leave `runtime` out of a profile with `egress`; other runs are not affected";
+    let found = || format!("not with {}", names.join(", "));
+    (!names.is_empty()).then(|| Finding::limited("egress in gVisor", found(), follows))
+}
+
 fn runtimes(info: &Value) -> Finding {
     const TOPIC: &str = "runtimes";
-    let mut names: Vec<&str> = info
-        .get("Runtimes")
-        .and_then(Value::as_object)
-        .map(|runtimes| runtimes.keys().map(String::as_str).collect())
-        .unwrap_or_default();
-    names.sort_unstable();
+    let names = runtime_names(info);
     let found = if names.is_empty() { "none told".to_owned() } else { names.join(", ") };
     let unlimited =
         |name: &&str| {
@@ -160,7 +177,7 @@ fn runtimes(info: &Value) -> Finding {
                 argument.trim_start_matches('-').trim_end_matches("=true") == "ignore-cgroups"
             })
         };
-    let gvisor: Vec<&str> = names.into_iter().filter(|name| name.starts_with("runsc")).collect();
+    let gvisor: Vec<&str> = names.into_iter().filter(|name| is_gvisor(name)).collect();
     if let Some(name) = gvisor.iter().find(|name| unlimited(name)) {
         let said = format!(
             "{name} ignores cgroups, so that no limit would hold: cofferd refuses its runs. Register it without --ignore-cgroups"
@@ -225,7 +242,8 @@ fn engine_security(info: &Value) -> Finding {
         return Finding::limited(
             TOPIC,
             found,
-            "with a rootless engine workspaces cannot be mounted into running containers: cold starts only",
+            "with a rootless engine workspaces cannot be mounted into running containers, and no network of a run can be \
+             entered: cold starts only, and runs with `egress` and forwarded ports are refused",
         );
     }
     Finding::good(TOPIC, found)
@@ -288,6 +306,17 @@ mod tests {
         assert_eq!(security(json!(["name=seccomp", "name=userns"])), Verdict::Good);
         assert_eq!(security(json!(["name=apparmor", 3])), Verdict::Missing);
         assert_eq!(security(json!(null)), Verdict::Missing);
+    }
+
+    #[test]
+    fn each_runtime_without_egress_is_named_with_the_alternative() {
+        let found = |runtimes: Value| egress_in_gvisor(&json!({"Runtimes": runtimes}));
+        let finding = found(json!({"runsc-kvm": {}, "runc": {}, "runsc": {}})).unwrap();
+        assert_eq!((finding.verdict, &*finding.found), (Verdict::Limited, "not with runsc, runsc-kvm"));
+        assert!(finding.follows.unwrap().contains("Leave `runtime` out"));
+        for without in [json!({"runc": {}, "crun": {}}), json!({}), json!(3), json!(null)] {
+            assert_eq!(found(without), None);
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Checks the host itself: privileges, cgroups, link protection. Each judgement is a function of the values that were read.
 
+use crate::egress;
 use crate::finding::Finding;
 use crate::kernel::{self, read};
 
@@ -27,6 +28,7 @@ pub(super) fn examine() -> Vec<Finding> {
         cgroups(read("/proc/self/mounts").as_deref()),
     ];
     findings.extend(kernel::examine());
+    findings.push(egress::examine());
     findings.push(link_protection(&links));
     findings.push(memory_of_others(read("/proc/sys/kernel/yama/ptrace_scope").as_deref()));
     findings
@@ -191,6 +193,6 @@ mod tests {
         let number = topics.len();
         topics.sort_unstable();
         topics.dedup();
-        assert_eq!((topics.len(), number), (9, 9));
+        assert_eq!((topics.len(), number), (10, 10));
     }
 }

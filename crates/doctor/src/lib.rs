@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod egress;
 mod engine;
 mod finding;
 mod host;

@@ -20,6 +20,8 @@ pub trait CommandContext: Send + Sync {
     fn run_ended(&self) -> bool;
     /// Returns true if the run's profile allows processes that stay.
     fn offers_processes(&self) -> bool;
+    /// Returns the connections that were refused to the run since the command began, each with the reason.
+    fn refused(&self) -> Vec<String>;
 }
 
 /// The daemon's knowledge of a command that has ended.
@@ -64,7 +66,7 @@ pub(crate) fn command_end(report: CommandReport, known: Known) -> CommandEnd {
     limits.extend((exit.limit(false, false) == Some(EndedBy::FileSizeLimit)).then_some(Limit::FileSize));
     limits.extend((ended_by == EndedBy::DiskQuota).then_some(Limit::Disk));
     let offers_processes = known.offers_processes;
-    CommandEnd { exit, ended_by, limits, kill, usage, stdout, stderr, offers_processes }
+    CommandEnd { exit, ended_by, limits, kill, usage, stdout, stderr, offers_processes, refused: Vec::new() }
 }
 
 #[cfg(test)]

@@ -270,6 +270,16 @@ impl GuestLane {
         serving.process.map(|_| serving.host_pid)
     }
 
+    /// Returns the kernel that the container's processes use.
+    pub fn boundary(&self) -> Boundary {
+        self.boundary
+    }
+
+    /// Returns the container's first process, or `None` if the engine's processes are not this host's.
+    pub fn first_process(&self) -> Option<Arc<HostProcess>> {
+        self.serving().first
+    }
+
     /// Returns the cgroup for the leaves of commands, and the worker's pid on the host.
     pub(crate) fn cgroup(&self) -> Option<(ContainerCgroup, u32)> {
         let serving = self.serving();

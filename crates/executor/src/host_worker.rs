@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use host_launch::{CloneError, CloneSpec, HostWorkerProcess, HostWorkerSpec, LinkedSpec};
+use host_launch::{CloneError, CloneSpec, HostWorkerSpec, LinkedSpec, WorkerProcess};
 use jail::Private;
 use operations::Reason;
 use refusal::{Refusal, chain};
@@ -42,7 +42,7 @@ struct Directories {
 
 struct Serving {
     client: Client,
-    process: HostWorkerProcess,
+    process: WorkerProcess,
 }
 
 enum State {

@@ -3,9 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use containers::{Commands, Group};
+use containers::{CgroupError, Commands, Group, HostProcess};
 use gateway::Permit;
-use operations::{Bound, Delivery, Lane, OpResult, Operation, Preview, Reason, ToolFailure};
+use operations::{
+    Bound, CommandEnd, Delivery, Lane, OpResult, Operation, Part, Preview, Reason, ToolFailure,
+};
+use parking_lot::Mutex;
+use refusal::chain;
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{CallSpec, Finished, Go, OutputSink, Placement, Usage};
 use worker_protocol::convert::Reply;
@@ -18,15 +22,27 @@ use crate::left::{self, Left};
 use crate::placement::LeafPlacement;
 use crate::prefork::Ready;
 
+/// Most bytes that are kept of a command that is running.
+const WORDS: usize = 16_384;
+
 /// The two lanes of a run.
 pub struct Lanes {
     pub(crate) guest: GuestLane,
     host_worker: HostWorkerLane,
+    /// Calls whose commands are running.
+    running: Mutex<Vec<Command>>,
+}
+
+/// A command that is running.
+struct Command {
+    call: String,
+    /// The beginning of the command, as the agent wrote it.
+    words: String,
 }
 
 impl Lanes {
     pub fn new(guest: GuestLane, host_worker: HostWorkerLane) -> Self {
-        Self { guest, host_worker }
+        Self { guest, host_worker, running: Mutex::default() }
     }
 
     pub fn guest(&self) -> &GuestLane {
@@ -35,6 +51,16 @@ impl Lanes {
 
     pub fn host_worker(&self) -> &HostWorkerLane {
         &self.host_worker
+    }
+
+    /// Returns the ids of the calls whose commands are running.
+    pub fn calls(&self) -> Vec<String> {
+        self.running.lock().iter().map(|command| command.call.clone()).collect()
+    }
+
+    /// Returns the beginnings of the commands that are running, as the agent wrote them.
+    pub fn command_lines(&self) -> Vec<String> {
+        self.running.lock().iter().map(|command| command.words.clone()).collect()
     }
 
     /// Finds the processes that an earlier daemon kept under this name. Returns `None` if no cgroup is visible.
@@ -98,7 +124,10 @@ impl Lanes {
         cancel: CancellationToken,
         context: &dyn CommandContext,
     ) -> Finished {
-        let (ended, leaf) = self.run(call, spec, cancel.clone()).await;
+        let (ended, leaf) = {
+            let _running = Running::new(&self.running, call, spec.operation);
+            self.run(call, spec, cancel.clone()).await
+        };
         let left = leaf.as_ref().and_then(|leaf| leaf.left());
         let (events, metered) = leaf.map_or_else(Default::default, |leaf| (leaf.events(), leaf.metered()));
         let mut finished = ended.unwrap_or_else(failed);
@@ -129,7 +158,8 @@ impl Lanes {
                 run_ended: context.run_ended(),
                 offers_processes: context.offers_processes(),
             };
-            let result = command_end(report, known).into();
+            let end = CommandEnd { refused: context.refused(), ..command_end(report, known) };
+            let result = end.into();
             let not_one = || ToolFailure::new(Reason::Internal, "the operation is no command");
             spec.operation.ended(result).ok_or_else(not_one)
         })
@@ -258,9 +288,72 @@ impl Lanes {
         self.guest.cgroup().map(|(cgroup, _)| cgroup.commands(group))
     }
 
+    /// Puts a process of the host and its children below the run's limits of memory and processor time.
+    ///
+    /// They are moved in the background: the kernel waits some milliseconds for each, which no start of a run should wait for.
+    pub fn share_limits(&self, host_pid: u32) {
+        let Some((cgroup, _)) = self.guest.cgroup() else {
+            tracing::warn!(
+                "a process of a run is not below its limits: the engine's cgroups are not visible"
+            );
+            return;
+        };
+        // Opened now, while the caller holds the process, so that its pid is not reused.
+        let process = HostProcess::of_engine(host_pid);
+        tokio::task::spawn_blocking(move || {
+            match process.and_then(|process| cgroup.add_companion(&process)) {
+                Ok(()) | Err(CgroupError::NoSuchProcess) => {}
+                Err(error) => {
+                    tracing::warn!(error = %chain(&error), "a process of a run is not below its limits");
+                }
+            }
+        });
+    }
+
     pub async fn shutdown(&self) {
         tokio::join!(self.guest.shutdown(), self.host_worker.shutdown());
     }
+}
+
+/// Entry of a call whose command is running.
+struct Running<'l>(&'l Mutex<Vec<Command>>, &'l str);
+
+impl<'l> Running<'l> {
+    fn new(all: &'l Mutex<Vec<Command>>, call: &'l str, operation: &Operation) -> Self {
+        all.lock().push(Command { call: call.to_owned(), words: words(operation) });
+        Self(all, call)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.lock().retain(|running| running.call != self.1);
+    }
+}
+
+/// Returns the beginning of a command.
+fn words(operation: &Operation) -> String {
+    let words = operation.parts().into_iter().find_map(|part| match part {
+        Part::Argv(command, args) => {
+            let mut words = beginning(command.as_bytes(), WORDS).to_vec();
+            for word in args {
+                let left = WORDS.saturating_sub(words.len() + 1);
+                if left == 0 {
+                    break;
+                }
+                words.push(b' ');
+                words.extend(beginning(word.as_bytes(), left));
+            }
+            Some(String::from_utf8_lossy(&words).into_owned())
+        }
+        Part::Text(_, script) => Some(String::from_utf8_lossy(beginning(script, WORDS)).into_owned()),
+        Part::Line(_) | Part::Values(..) => None,
+    });
+    words.unwrap_or_default()
+}
+
+fn beginning(bytes: &[u8], most: usize) -> &[u8] {
+    &bytes[..bytes.len().min(most)]
 }
 
 /// Returns the time limit of an operation in its lane.
@@ -288,5 +381,23 @@ impl GuestLane {
     pub(crate) fn leaf(&self, call: &str) -> Option<LeafPlacement> {
         let (cgroup, pid) = self.cgroup()?;
         Some(LeafPlacement::new(cgroup, pid, format!("call-{call}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use operations::{Exec, Operation};
+
+    use super::{WORDS, words};
+
+    #[test]
+    fn the_beginning_of_a_command_is_bounded_whatever_its_parts_are() {
+        let short = words(&Operation::Exec(Exec::new("pip", ["install", "x"])));
+        assert_eq!(short, "pip install x");
+        let long = "é".repeat(WORDS);
+        for args in [vec![long.clone()], vec!["é".to_owned(); WORDS], vec![String::new(); 2 * WORDS]] {
+            let words = words(&Operation::Exec(Exec::new("echo", args)));
+            assert!(words.starts_with("echo ") && words.len() <= WORDS + 2, "{}", words.len());
+        }
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn digest(covered: &Covered<'_>) -> String {
     let Covered { policy_digest, run, caller, call_id, message, bound } = covered;
     let RunScope { profile, image_id } = run;
     let Caller { principal, agent_id, role, run_id } = caller;
-    let mut bytes = Encoder(Sha256::new());
+    let mut bytes = Encoder::new();
     bytes.text(if call_id.is_some() { "cofferdam approval 4" } else { "cofferdam consent 4" });
     for text in [policy_digest, profile.as_str(), image_id, principal, agent_id, role, run_id] {
         bytes.text(text);
@@ -57,13 +57,23 @@ pub(crate) fn digest(covered: &Covered<'_>) -> String {
             }
         }
     }
-    hex::encode(bytes.0.finalize())
+    bytes.finish()
 }
 
-struct Encoder(Sha256);
+/// Hashes values, each with its length.
+pub(crate) struct Encoder(Sha256);
 
 impl Encoder {
-    fn length(&mut self, length: usize) {
+    pub(crate) fn new() -> Self {
+        Self(Sha256::new())
+    }
+
+    /// Returns the hash in lower-case hex.
+    pub(crate) fn finish(self) -> String {
+        hex::encode(self.0.finalize())
+    }
+
+    pub(crate) fn length(&mut self, length: usize) {
         self.0.update((length as u64).to_be_bytes());
     }
 
@@ -72,7 +82,7 @@ impl Encoder {
         self.0.update(bytes);
     }
 
-    fn text(&mut self, text: &str) {
+    pub(crate) fn text(&mut self, text: &str) {
         self.bytes(text.as_bytes());
     }
 }

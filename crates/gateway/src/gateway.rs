@@ -31,9 +31,9 @@ pub struct Gateway {
 
 impl Gateway {
     /// Makes a gateway without approvals.
-    pub fn new(policy: Policy, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(policy: impl Into<InForce>, clock: Arc<dyn Clock>) -> Self {
         Self {
-            policy: InForce::new(policy),
+            policy: policy.into(),
             permissions: RwLock::default(),
             approvals: Mutex::default(),
             measures: Measures::default(),

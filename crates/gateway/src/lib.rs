@@ -6,6 +6,7 @@ mod admission;
 mod approvals;
 mod awaiting;
 mod binding;
+mod connection;
 mod consent;
 mod decision;
 mod exec;
@@ -34,6 +35,7 @@ pub use approvals::{
     Approval, ApprovalFilter, ApprovalState, Ballot, Choice, DecideError, FORMAT, MAX_COMMENT_CHARS,
     PermitState, RestoreError, Review, Reviewer, Vote,
 };
+pub use connection::{CONNECT, Connect, ConnectReview};
 pub use consent::{Consent, Covers, NotRemembered, Remember};
 pub use decision::{Decision, Refusal};
 pub use explain::{Considered, Explanation, Stage};

@@ -94,8 +94,8 @@ impl Gateway {
     pub fn redeem(&self, approval_id: &str, ticket: &Ticket) -> Result<Permit, Refusal> {
         let policy = self.policy();
         let mut approvals = self.approvals();
-        approvals.redeemable(approval_id, ticket, &policy, self.now())?;
         let Ticket { caller, run, call_id, operation, .. } = ticket;
+        approvals.redeemable(approval_id, (call_id, &caller.run_id), &policy, self.now())?;
         let mut again = match consider(&self.stand(&policy), run, caller, call_id, operation.clone()) {
             Ok(again) => again,
             Err(refusal) => {
@@ -197,6 +197,11 @@ impl Gateway {
     /// Cancels the approvals of a call: a pending one becomes `CANCELLED`, and one that was given is void.
     pub fn cancel_call(&self, call_id: &str) -> Vec<Approval> {
         self.approvals().cancel(|approval| approval.call_id == call_id, self.now())
+    }
+
+    /// Cancels one approval, as [`Self::cancel_call`] does.
+    pub fn cancel_approval(&self, approval_id: &str) -> Vec<Approval> {
+        self.approvals().cancel(|approval| approval.approval_id == approval_id, self.now())
     }
 
     /// Cancels the approvals of all calls of a run that has ended.

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod args;
+mod egress;
 pub mod handles;
 mod layer;
 mod owner;
@@ -8,11 +9,12 @@ mod report;
 mod spawn;
 
 pub use args::WeakerForm;
+pub use egress::start_egress;
 pub use layer::{LayerError, LayerSpec};
 pub use owner::Owner;
 pub use report::{Landlock, Namespaces, Report};
 pub use spawn::{
-    CloneError, CloneSpec, HostWorkerProcess, HostWorkerSpec, Launcher, LinkedSpec, ProbeError, RecoverError,
+    CloneError, CloneSpec, HostWorkerSpec, Launcher, LinkedSpec, ProbeError, RecoverError, WorkerProcess,
 };
 
 /// The name (`argv[0]`) of a host worker.

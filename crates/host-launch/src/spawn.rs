@@ -83,21 +83,21 @@ pub struct CloneSpec {
     pub owner_gid: u32,
 }
 
-/// A started host worker. It ends when the channel is closed; [`Self::end`] or [`Self::wait`] reaps it.
+/// A started worker. It ends when the channel is closed; [`Self::end`] or [`Self::wait`] reaps it.
 #[derive(Debug)]
-pub struct HostWorkerProcess {
-    /// The stream of frames. The host worker is ready when it answers the Hello.
+pub struct WorkerProcess {
+    /// The stream of frames. The worker is ready when it answers the first one.
     pub channel: UnixStream,
-    child: Child,
+    pub(crate) child: Child,
 }
 
-impl HostWorkerProcess {
+impl WorkerProcess {
     /// Returns its process id on the host.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Kills the host worker with all of its processes, and returns its last words, such as why it could not set up the jail.
+    /// Kills the worker with all of its processes, and returns its last words, such as why it could not set up the jail.
     ///
     /// They are empty if it wrote none, and are for the operator, not for an agent.
     pub fn end(mut self) -> io::Result<String> {
@@ -179,7 +179,7 @@ impl Launcher {
     }
 
     /// Starts a run's host worker. It begins by recovering an earlier one's leftovers.
-    pub fn serve(&self, spec: &HostWorkerSpec) -> io::Result<HostWorkerProcess> {
+    pub fn serve(&self, spec: &HostWorkerSpec) -> io::Result<WorkerProcess> {
         let mut mounts = spec.mounts();
         let mut work_tree = String::new();
         if let Some(linked) = &spec.linked {
@@ -188,7 +188,7 @@ impl Launcher {
         }
         let task = Task::Serve { work_tree };
         let (channel, child) = self.start(&mounts, spec.owner_uid, spec.owner_gid, task)?;
-        Ok(HostWorkerProcess { channel, child })
+        Ok(WorkerProcess { channel, child })
     }
 
     /// Recovers the leftovers of a run's host workers that were killed together with their daemon, within `timeout`.

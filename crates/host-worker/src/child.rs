@@ -20,8 +20,9 @@ use wire::worker::v1::Start;
 use worker_protocol::convert::{bounds_from_wire, carried, outcome_to_wire, preview_to_wire};
 
 use crate::order::Order;
-use crate::setup::{ChildFilter, SetupError, forbid_tasks, limit_file_size, limit_memory, limit_time};
+use crate::setup::{ChildFilter, forbid_tasks, limit_file_size, limit_memory, limit_time};
 use crate::{git, location, sys};
+use confinement::SetupError;
 use host_launch::args::JailMount;
 
 /// The restrictions that each process of the host worker gets.

@@ -25,6 +25,7 @@ use crate::child::{Terms, Work};
 use crate::ready::{Ordered, Ready};
 use crate::sys::Exit;
 use crate::{child, sys};
+use confinement::sys::{Fork, fork};
 
 /// The reason to end a job from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,9 +99,9 @@ impl Job {
         let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
         let (pipe, result) = pipe_with(flags)?;
         let (theirs, orders) = work.awaits_go().then(|| pipe_with(flags)).transpose()?.unzip();
-        match sys::fork()? {
-            sys::Fork::Child => child::run((work, theirs), number, deadline, terms, result),
-            sys::Fork::Parent(pid) => {
+        match fork()? {
+            Fork::Child => child::run((work, theirs), number, deadline, terms, result),
+            Fork::Parent(pid) => {
                 drop((result, theirs));
                 // Not reaped yet, so the id cannot belong to another process.
                 let process = pidfd_open(pid, PidfdFlags::empty())?;

@@ -24,10 +24,11 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, stdin};
 use rustix::thread::set_name;
 use thiserror::Error;
 
+use confinement::SetupError;
+use confinement::sys::{Fork, close_from, fork};
 use host_launch::Report;
 use host_launch::args::{Args, BadArgs, Task};
 use host_launch::handles;
-use setup::SetupError;
 
 /// The error with which the host worker ends: one line on standard error, and an exit code.
 #[derive(Debug, Error)]
@@ -68,16 +69,16 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<ExitCode, Failure> {
-    sys::close_from(3)?;
+    close_from(3)?;
     set_name(c"coffer-host-worker").map_err(io::Error::from)?;
     let args = Args::parse(std::env::args_os().skip(1))?;
     let handles = handles::receive(stdin(), args.jail_mounts.len())?;
     let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from)?;
     let report = setup::enter(&args, &handles)?;
     drop(handles);
-    match sys::fork()? {
-        sys::Fork::Parent(host_worker) => keep(host_worker, null),
-        sys::Fork::Child => {
+    match fork()? {
+        Fork::Parent(host_worker) => keep(host_worker, null),
+        Fork::Child => {
             set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from)?;
             work(args.task, report, null)
         }

@@ -15,7 +15,8 @@ use rustix::process::{PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pid
 use wire::worker::v1::Start;
 
 use crate::child::Terms;
-use crate::{child, order, sys};
+use crate::{child, order};
+use confinement::sys::{Fork, fork};
 
 /// A waiting process, from the host worker's side.
 #[derive(Debug)]
@@ -39,9 +40,9 @@ impl Ready {
     pub(crate) fn fork(terms: &Terms) -> io::Result<Self> {
         let (order, orders) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let (result, results) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        match sys::fork()? {
-            sys::Fork::Child => child::wait(terms, order, results),
-            sys::Fork::Parent(pid) => {
+        match fork()? {
+            Fork::Child => child::wait(terms, order, results),
+            Fork::Parent(pid) => {
                 // Not reaped yet, so the id cannot belong to another process.
                 Ok(Self { process: pidfd_open(pid, PidfdFlags::empty())?, orders, result })
             }

@@ -22,9 +22,9 @@ use worker_protocol::frame::{FrameBuffer, FrameError, encode};
 
 use crate::child::Terms;
 use crate::job::{Job, Stop};
-use crate::setup::SetupError;
 use crate::turns::Turn;
 use crate::worker_pool::WorkerPool;
+use confinement::SetupError;
 
 /// Most calls that wait for their turn.
 const WAITING: usize = 64;

@@ -7,32 +7,8 @@
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::{io, mem};
 
-use rustix::process::Pid;
-use rustix::thread::UnshareFlags;
-
+use confinement::sys::close_from;
 use git2::ConfigLevel;
-
-/// Moves this process into new namespaces.
-pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
-    // SAFETY: the flags never contain FILES, the only one that can invalidate descriptors which safe code still owns.
-    unsafe { rustix::thread::unshare_unsafe(flags.difference(UnshareFlags::FILES)) }.map_err(Into::into)
-}
-
-pub(crate) enum Fork {
-    Child,
-    /// The old process, with the new one's id.
-    Parent(Pid),
-}
-
-/// Forks this single-threaded process.
-pub(crate) fn fork() -> io::Result<Fork> {
-    // SAFETY: there is one thread, so no lock can be held by a thread that the child lacks.
-    match unsafe { libc::fork() } {
-        -1 => Err(io::Error::last_os_error()),
-        0 => Ok(Fork::Child),
-        pid => Pid::from_raw(pid).map(Fork::Parent).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL)),
-    }
-}
 
 /// The kernel's report of a child that is over: how it ended, and its usage.
 #[derive(Debug, Clone, Copy)]
@@ -88,46 +64,18 @@ pub(crate) fn exit_now(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// Closes every descriptor from `first` on.
-pub(crate) fn close_from(first: u32) -> io::Result<()> {
-    // SAFETY: called only before anything else is opened, or in a fresh child that uses none of what it closes and
-    // ends with `exit_now`, so no owner of a closed descriptor lives on.
-    match unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// Closes every descriptor from 3 on but this one.
 pub(crate) fn close_others(kept: BorrowedFd<'_>) -> io::Result<()> {
     let kept = kept.as_raw_fd().unsigned_abs();
     if kept > 3 {
-        // SAFETY: as above.
+        // SAFETY: called only in a fresh child that uses none of what it closes and ends with `exit_now`, so no owner of a closed
+        // descriptor lives on.
         match unsafe { libc::syscall(libc::SYS_close_range, 3, kept - 1, 0) } {
             0 => {}
             _ => return Err(io::Error::last_os_error()),
         }
     }
     close_from((kept + 1).max(3))
-}
-
-/// Sets attributes (`MOUNT_ATTR_*`) on a mount, and takes it out of any propagation.
-pub(crate) fn restrict_mount(mount: BorrowedFd<'_>, attributes: u64) -> io::Result<()> {
-    let request =
-        libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: libc::MS_PRIVATE, userns_fd: 0 };
-    // SAFETY: the descriptor is open, the path is an empty C string, and `request` lives through the call with the
-    // size that is given.
-    let status = unsafe {
-        libc::syscall(
-            libc::SYS_mount_setattr,
-            mount.as_raw_fd(),
-            c"".as_ptr(),
-            libc::AT_EMPTY_PATH,
-            &raw const request,
-            size_of::<libc::mount_attr>(),
-        )
-    };
-    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Ends this process by SIGALRM after so many seconds, in case the parent fails to end it.

@@ -48,6 +48,11 @@ id!(
     "session"
 );
 id!(AlertId, "alert");
+id!(
+    /// Identifies a client's connection to a server in a run.
+    ConnectionId,
+    "connection"
+);
 
 id!(PermissionId, "permission");
 id!(TokenId, "token");

@@ -81,11 +81,17 @@ pub const METHODS: &[Method] = &[
     row("/cofferdam.v1.AuditService/RotateKey", &[Operator], IN_PERSON),
     row("/cofferdam.v1.AuditService/StreamEvents", READERS, WIDE),
     row("/cofferdam.v1.AuditService/VerifyLog", READERS, WIDE),
+    steers("/cofferdam.v1.EgressService/GetEgress", EVERYBODY, TOOLS),
+    steers("/cofferdam.v1.EgressService/NarrowEgress", MAKERS, RUNS),
+    row("/cofferdam.v1.EgressService/WatchConnections", EVERYBODY, RUNS),
+    // It gives rights that the policy does not.
+    row("/cofferdam.v1.EgressService/WidenEgress", &[Operator], WIDE),
     row("/cofferdam.v1.FileService/DownloadArchive", MAKERS, TOOLS),
     row("/cofferdam.v1.FileService/DownloadFile", MAKERS, TOOLS),
     row("/cofferdam.v1.FileService/GetUpload", MAKERS, TOOLS),
     row("/cofferdam.v1.FileService/UploadArchive", MAKERS, TOOLS),
     row("/cofferdam.v1.FileService/UploadFile", MAKERS, TOOLS),
+    row("/cofferdam.v1.ForwardService/ForwardPort", MAKERS, TOOLS),
     row("/cofferdam.v1.HostService/ExamineHost", EVERYBODY, WIDE),
     row("/cofferdam.v1.ImageService/BuildImage", &[Operator], WIDE),
     row("/cofferdam.v1.ImageService/ImportImage", &[Operator], WIDE),
@@ -231,8 +237,15 @@ mod tests {
     #[test]
     fn a_run_s_token_opens_the_tools_and_no_token_makes_another() {
         let with = |credential| METHODS.iter().filter(move |one| one.credentials.contains(&credential));
-        let of_tools = ["ToolService", "ProcessService", "SessionService", "FileService"]
-            .map(|service| format!("/cofferdam.v1.{service}/"));
+        let of_tools = [
+            "ToolService",
+            "ProcessService",
+            "SessionService",
+            "FileService",
+            "ForwardService",
+            "EgressService",
+        ]
+        .map(|service| format!("/cofferdam.v1.{service}/"));
         let is_tool = |path: &str| of_tools.iter().any(|service| path.starts_with(service));
         assert!(with(Credential::RunToken).all(|one| is_tool(one.path)));
         for token in [Credential::Token, Credential::NarrowToken, Credential::RunToken] {

@@ -95,14 +95,14 @@ impl RunClient {
         Self { refuses_awaiting, ..self }
     }
 
-    /// Returns the tools that are offered now, as MCP's `tools/list` has them.
-    pub async fn list_tools(&self) -> Result<String, Status> {
+    /// Returns the tools that are offered now, as MCP's `tools/list` has them, and the network in words.
+    pub async fn list_tools(&self) -> Result<v1::ListToolsResponse, Status> {
         let request = v1::ListToolsRequest {
             run_id: self.run.clone(),
             dialect: self.dialect.clone(),
             format: list_tools_request::Format::Mcp.into(),
         };
-        Ok(self.tools.clone().list_tools(request).await?.into_inner().tools_json)
+        Ok(self.tools.clone().list_tools(request).await?.into_inner())
     }
 
     /// Makes the call of a tool, or finds the one that `request_id` was used for before.

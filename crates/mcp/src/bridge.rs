@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, Implementation, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
-    ReadResourceResponse, ServerCapabilities, ServerConfig, SubscriptionFilter,
+    CacheScope, CallToolRequestParams, CallToolResponse, DiscoverResult, Implementation,
+    InitializeRequestParams, InitializeResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+    ServerCapabilities, ServerConfig, SubscriptionFilter,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -19,7 +20,7 @@ use crate::waiting::Waiting;
 use crate::{call, changes, resources};
 
 /// Text for models, at the beginning of a session.
-const INSTRUCTIONS: &str = "Tools of a Cofferdam run: they work on one workspace, in a container without a network. Each call is judged by a \
+const INSTRUCTIONS: &str = "Tools of a Cofferdam run: they work on one workspace, in a container. Each call is judged by a \
 policy and recorded. A call that is refused says why; do not try to get around it. PENDING_APPROVAL means that a reviewer has \
 been asked and nothing has been done yet: go on with something else, and make the same call again later to learn its outcome. \
 Files of the workspace can be read as resources, too: workspace:///PATH.";
@@ -40,6 +41,16 @@ impl Bridge {
     pub fn new(client: RunClient) -> Self {
         let tools = Arc::new(Tools::new(client.clone()));
         Self::of(client, tools, Arc::default(), None)
+    }
+
+    /// Adds the hosts that the run can reach to the text for models.
+    async fn instructions(&self) -> String {
+        match self.tools.network().await {
+            Some(network) => format!("{INSTRUCTIONS} Network of commands: {network}"),
+            None => {
+                format!("{INSTRUCTIONS} The descriptions of the tools say which hosts commands can reach.")
+            }
+        }
     }
 
     fn of(client: RunClient, tools: Arc<Tools>, waiting: Arc<Waiting>, approver: Option<Approver>) -> Self {
@@ -72,6 +83,22 @@ impl ServerHandler for Bridge {
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("cofferdam", env!("CARGO_PKG_VERSION")))
             .with_instructions(INSTRUCTIONS)
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        let answer = self.negotiate_initialize(&request)?;
+        context.peer.set_peer_info(request);
+        Ok(answer.with_instructions(self.instructions().await))
+    }
+
+    async fn discover(&self, _: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
+        let versions = self.supported_protocol_versions().into_owned();
+        let info = self.get_info().with_instructions(self.instructions().await);
+        Ok(DiscoverResult::from_server_info(versions, info))
     }
 
     async fn list_tools(

@@ -1,14 +1,19 @@
 //! The run's tools, as the API lists them.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rmcp::ErrorData;
 use rmcp::model::Tool;
+use tokio::time::timeout;
 use tonic::Status;
 
 use crate::answer::error;
 use crate::api::RunClient;
+
+/// Time for the network in words. A list may take longer, because upstream servers are started for it.
+const NETWORK: Duration = Duration::from_secs(2);
 
 /// The form of a tool's results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +40,13 @@ impl Tools {
     /// Returns the tools that are offered now.
     pub(crate) async fn list(&self) -> Result<Vec<Tool>, ErrorData> {
         let listed = self.client.list_tools().await.map_err(|status| error(&status))?;
-        self.read(&listed)
+        self.read(&listed.tools_json)
+    }
+
+    /// Returns the hosts that the run can reach, in words. `None` if the daemon does not say so in time.
+    pub(crate) async fn network(&self) -> Option<String> {
+        let listed = timeout(NETWORK, self.client.list_tools()).await.ok()?.ok()?;
+        Some(text::one_line(&listed.network).into_owned()).filter(|network| !network.is_empty())
     }
 
     fn read(&self, listed: &str) -> Result<Vec<Tool>, ErrorData> {
@@ -63,7 +74,7 @@ impl Tools {
 
     /// Returns true if the tools differ from those of the last call. `seen` is the caller's memory, empty at first.
     pub(crate) async fn changed(&self, seen: &mut String) -> Result<bool, Status> {
-        let listed = self.client.list_tools().await?;
+        let listed = self.client.list_tools().await?.tools_json;
         let changed = !seen.is_empty() && *seen != listed;
         if changed {
             // Shapes may differ, too. An unreadable list is reported when a client lists the tools.

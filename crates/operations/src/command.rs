@@ -105,6 +105,8 @@ pub struct CommandEnd {
     pub stderr: Written,
     /// True if the profile allows processes that stay.
     pub offers_processes: bool,
+    /// Connections that were refused to the run while it ran, each with the reason.
+    pub refused: Vec<String>,
 }
 
 /// Advice to use a process that stays instead of a background process, where the profile allows processes.
@@ -162,11 +164,15 @@ impl From<CommandEnd> for ExecResult {
     ///
     /// A missing code would be read as 0, so that a signal is an exit code as well. Only a command that its timeout ended by a signal has none.
     fn from(end: CommandEnd) -> Self {
-        let CommandEnd { exit, ended_by, limits, kill, usage, stdout, stderr, offers_processes } = end;
+        let CommandEnd { exit, ended_by, limits, kill, usage, stdout, stderr, offers_processes, refused } =
+            end;
         let timed_out = ended_by == EndedBy::Timeout;
         let left_some = offers_processes && kill.ended > 0 && ended_by == EndedBy::Unspecified;
-        let advice: Vec<&str> =
-            limits.iter().map(|limit| advice(*limit)).chain(left_some.then_some(STAYS)).collect();
+        let advice = limits.iter().map(|limit| advice(*limit)).chain(left_some.then_some(STAYS));
+        // A command that succeeded did not need them.
+        let failed = exit.code() != Some(0);
+        let refused = refused.iter().filter(|_| failed).map(String::as_str);
+        let advice: Vec<&str> = advice.chain(refused).collect();
         Self {
             stdout: stdout.text,
             stderr: stderr.text,

@@ -37,11 +37,17 @@ pub enum AnomalyRule {
     DiskQuota,
     /// The daemon's disk has little space left.
     DiskLow,
+    /// A run has sent much to hosts outside.
+    EgressVolume,
+    /// A file that looks like a secret was read, and the run connected to a host for the first time.
+    EgressAfterSecret,
+    /// Connections of a run to many different hosts were refused.
+    EgressRefusals,
 }
 
 impl AnomalyRule {
     /// All rules, in the order of the documentation.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::Spike,
         Self::RepeatedFailures,
         Self::ReadWriteDelete,
@@ -56,6 +62,9 @@ impl AnomalyRule {
         Self::Loop,
         Self::DiskQuota,
         Self::DiskLow,
+        Self::EgressVolume,
+        Self::EgressAfterSecret,
+        Self::EgressRefusals,
     ];
 
     /// Returns the id, which policy, record and API use.
@@ -75,6 +84,9 @@ impl AnomalyRule {
             Self::Loop => "loop",
             Self::DiskQuota => "disk_quota",
             Self::DiskLow => "disk_low",
+            Self::EgressVolume => "egress_volume",
+            Self::EgressAfterSecret => "egress_after_secret",
+            Self::EgressRefusals => "egress_refusals",
         }
     }
 
@@ -101,6 +113,9 @@ impl AnomalyRule {
             Self::Loop => (20, 600, Severity::Medium),
             Self::DiskQuota => (1, 600, Severity::Medium),
             Self::DiskLow => (1, 600, Severity::High),
+            Self::EgressVolume => (256, 600, Severity::Medium),
+            Self::EgressAfterSecret => (1, 120, Severity::Medium),
+            Self::EgressRefusals => (30, 60, Severity::Medium),
         };
         AnomalySetting {
             threshold,
@@ -184,7 +199,7 @@ impl AnomalyAction {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AnomalySetting {
-    /// Number of events at which the rule fires; `spike` fires above it.
+    /// Number of events at which the rule fires; `spike` fires above it. For `egress_volume`: MiB.
     pub threshold: u64,
     /// Length of the window, seconds.
     pub window_s: u64,

@@ -10,6 +10,12 @@ use crate::Policy;
 #[derive(Debug, Clone)]
 pub struct InForce(Arc<RwLock<Arc<Policy>>>);
 
+impl From<Policy> for InForce {
+    fn from(policy: Policy) -> Self {
+        Self::new(policy)
+    }
+}
+
 impl InForce {
     pub fn new(policy: Policy) -> Self {
         Self(Arc::new(RwLock::new(Arc::new(policy))))

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::time::Duration;
 
+use egress_rules::Rules;
 use jail::{GitReads, MountMode, Protection, RootMode, TmpMode};
 use operations::deny::DenyList;
 use operations::{Bounds, CommandLimits, PathRules};
@@ -71,6 +72,21 @@ pub struct Profile {
     /// Terms of requests for consent.
     pub approvals: ApprovalPolicy,
     pub commit: Author,
+    /// Hosts that the run may reach.
+    #[serde(skip_serializing_if = "is_none")]
+    pub egress: Rules,
+    /// Connections from outside to TCP servers in the run.
+    #[serde(skip_serializing_if = "is_default")]
+    pub forward: Forward,
+}
+
+/// Permission to forward ports of a run to clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Forward {
+    #[default]
+    Deny,
+    Allow,
 }
 
 /// Access of `read`, `list`, `glob`, `grep`, `write` and `edit` to the container's own files, which commands reach
@@ -223,6 +239,10 @@ fn is_usual_transfer(bytes: &u64) -> bool {
 pub struct Author {
     pub author_name: String,
     pub author_email: String,
+}
+
+fn is_none(egress: &Rules) -> bool {
+    *egress == Rules::none()
 }
 
 impl Profile {

@@ -6,8 +6,11 @@ use jail::{MountMode, RootMode, TmpMode};
 use operations::deny::DenyList;
 use operations::{Bounds, CommandLimits, transport};
 
-use crate::model::{Author, Background, CallBounds, ContainerLimits, ContainerPaths, ExecPolicy, Profile};
+use crate::model::{
+    Author, Background, CallBounds, ContainerLimits, ContainerPaths, ExecPolicy, Forward, Profile,
+};
 use crate::read_approvals::{ApprovalPolicy, approvals};
+use crate::read_egress::egress;
 use crate::read_exec::{VERDICTS, rules};
 use crate::read_limits::{caps, rate_limits};
 use crate::{
@@ -54,6 +57,8 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
         "concurrency",
         "approvals",
         "commit",
+        "egress",
+        "forward",
     ]);
     let modes = [("read-only", MountMode::ReadOnly), ("read-write", MountMode::ReadWrite)];
     let risk = fields.get("risk").map_or_else(BTreeMap::new, risks);
@@ -90,6 +95,8 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
         concurrency: caps(fields.get("concurrency")),
         approvals,
         commit: author(&section(&fields, "commit", &["author_name", "author_email"])),
+        egress: egress(fields.get("egress")),
+        forward: fields.get("forward").and_then(|at| at.one_of(&FORWARD)).unwrap_or_default(),
     };
     if let Some(at) = fields.get("runtime") {
         own_kernel::check(at, &profile);
@@ -149,6 +156,7 @@ const BOUNDS: [&str; 9] = [
 
 const CONTAINER_PATHS: [(&str, ContainerPaths); 2] =
     [("deny", ContainerPaths::Deny), ("allow", ContainerPaths::Allow)];
+const FORWARD: [(&str, Forward); 2] = [("deny", Forward::Deny), ("allow", Forward::Allow)];
 const BACKGROUND: [(&str, Background); 2] = [("end", Background::End), ("keep", Background::Keep)];
 const TMP: [(&str, TmpMode); 2] = [("noexec", TmpMode::NoExec), ("exec", TmpMode::Exec)];
 

@@ -39,6 +39,10 @@ fn setting(rule: AnomalyRule, at: &At<'_>) -> AnomalySetting {
         AnomalyRule::RepeatedFailures => 1..=100,
         // One call is not a loop.
         AnomalyRule::Loop => 2..=1_000,
+        // One TiB.
+        AnomalyRule::EgressVolume => 1..=1_048_576,
+        // The log tells more apart only over several minutes.
+        AnomalyRule::EgressRefusals => 1..=256,
         _ => 1..=1_000,
     };
     let setting = AnomalySetting {

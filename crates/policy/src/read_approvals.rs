@@ -103,13 +103,18 @@ impl Terms {
 impl ApprovalPolicy {
     /// Returns the terms of a call of this risk. Consent that covers only words freezes nothing.
     pub fn terms(&self, risk: Risk, operation: &Operation) -> Terms {
+        Terms { freeze: self.freeze && !operation.binds_words(), ..self.terms_of_connection(risk) }
+    }
+
+    /// Returns the terms of a connection of this risk. Consent to it covers no file, so it freezes nothing.
+    pub fn terms_of_connection(&self, risk: Risk) -> Terms {
         let quorum = if risk == Risk::Critical { self.quorum } else { 1 };
         Terms {
             timeout: Duration::from_secs(self.timeout_s),
             remind: self.reminder == Reminder::HalfTime,
             needed: u32::try_from(quorum).unwrap_or(u32::MAX),
             level: self.levels.of(risk),
-            freeze: self.freeze && !operation.binds_words(),
+            freeze: false,
             remember: self.remember.clone(),
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use jail::{MountMode, RootMode};
 use operations::deny::DenyList;
 
-use crate::{Grant, Policy, Problems, Profile, Verdict, default_risk};
+use crate::{Forward, Grant, Policy, Problems, Profile, Verdict, default_risk};
 
 fn builtin() -> Policy {
     Policy::builtin().unwrap()
@@ -247,6 +247,28 @@ fn the_digest_is_of_the_meaning() {
     );
     assert_ne!(one, digest("profiles: {p: {operations: {read: allow, list: deny}}}"));
     assert_ne!(one, digest("profiles: {q: {operations: {read: allow, list: ask}}}"));
+}
+
+#[test]
+fn ports_are_forwarded_only_where_a_profile_says_so() {
+    let policy = builtin();
+    for name in policy.profile_names() {
+        assert_eq!(policy.profile(name).unwrap().forward, Forward::Deny, "{name}");
+    }
+    let yaml = |forward: &str| format!("{ROLES}profiles: {{p: {{operations: {{}}{forward}}}}}");
+    let loaded = |forward| Policy::from_files([("p.yaml", yaml(forward))]).unwrap();
+    for (text, expected) in
+        [("", Forward::Deny), (", forward: deny", Forward::Deny), (", forward: allow", Forward::Allow)]
+    {
+        assert_eq!(loaded(text).profile("p").unwrap().forward, expected, "{text}");
+    }
+    assert_eq!(loaded("").digest(), loaded(", forward: deny").digest());
+    assert_ne!(loaded("").digest(), loaded(", forward: allow").digest());
+    // No reviewer can be asked about a connection.
+    for bad in ["ask", "true", "[8000]"] {
+        let found = problems(&yaml(&format!(", forward: {bad}")));
+        assert!(found.len() == 1 && found[0].contains("forward"), "{bad}: {found:?}");
+    }
 }
 
 #[test]

@@ -48,9 +48,10 @@ pub(crate) type Mismatch = String;
 /// Checks a run that was made under an earlier policy against the policy of today.
 pub(crate) fn terms(
     policy: &Policy,
-    spec: &Spec,
+    record: &Record,
     secrets: &BTreeMap<String, String>,
 ) -> Result<Wanted, Mismatch> {
+    let spec = &record.spec;
     let profile = policy
         .profile(&spec.profile)
         .ok_or_else(|| format!("the policy no longer has the profile {}", spec.profile))?;
@@ -70,7 +71,9 @@ pub(crate) fn terms(
     if variables::refused(profile, &environment).is_some() {
         return Err(format!("profile {} no longer allows its environment variables", spec.profile));
     }
-    wanted(profile, &spec.image, &spec.limits, environment).map_err(|refusal| refusal.message)
+    // As at its launch: what it may reach is decided at each connection.
+    let resolver = record.started.as_ref().and_then(|started| started.fingerprint.as_ref()?.resolver);
+    wanted(profile, &spec.image, &spec.limits, environment, resolver).map_err(|refusal| refusal.message)
 }
 
 /// Returns true if the profile still allows the image.

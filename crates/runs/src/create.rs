@@ -19,6 +19,7 @@ use crate::request::Parsed;
 use crate::run::Run;
 use crate::shared::Shared;
 use crate::stored;
+use crate::way_out::narrowed;
 use crate::{task, variables};
 
 impl Runs {
@@ -30,15 +31,16 @@ impl Runs {
         principal: &Arc<Principal>,
         request: Option<(String, Vec<u8>)>,
     ) -> Result<Record, Refusal> {
-        let Parsed { mut spec, secrets, profile } = parsed;
+        let Parsed { mut spec, secrets, egress, profile } = parsed;
         self.check_deny_list(&spec, Some(profile))?;
         spec.ttl.map_or(Ok(()), |ttl| self.check_ttl(ttl))?;
         spec.ttl = spec.ttl.or(self.max_ttl);
         // Show the limit that will be in force.
         spec.limits.cpu_millis = containers::cpu_limit(spec.limits.cpu_millis, self.launcher.host.cpus);
-        let record = Record::new(id, spec);
+        let record = Record { narrowed: egress.into_iter().collect(), ..Record::new(id, spec) };
         let environment = variables::environment(&record.spec, &secrets);
-        let wanted = wanted(profile, &record.spec.image, &record.spec.limits, environment)?;
+        let resolver = self.launcher.way_out.resolver(&narrowed(profile, &record.narrowed));
+        let wanted = wanted(profile, &record.spec.image, &record.spec.limits, environment, resolver)?;
         let (record_sender, record_receiver) = watch::channel(record.clone());
         let (commands, command_receiver) = mpsc::channel(8);
         let run = Arc::new(Run::new(record_receiver, commands, Duration::ZERO));
@@ -176,6 +178,9 @@ fn created(record: &Record, profile: &Profile) -> Event {
             details["root_in_user_namespace"] = true.into();
         }
         details["writable_paths"] = serde_json::json!(spec.writable_paths);
+    }
+    if !record.narrowed.is_empty() {
+        details["egress"] = serde_json::json!(record.narrowed);
     }
     Event::new(Kind::RunCreated)
         .run(record.id.to_string())

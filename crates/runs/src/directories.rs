@@ -52,7 +52,7 @@ impl Directories {
     }
 
     /// Returns the directory that a run has as `/state/logs`.
-    pub(crate) fn run_log(&self, run: &str) -> PathBuf {
+    pub fn run_log(&self, run: &str) -> PathBuf {
         self.state.join("logs").join(run)
     }
 
@@ -79,6 +79,11 @@ impl Directories {
     /// Returns the directory of uploads into a run that no call has taken yet. They count against the run's quota.
     pub(crate) fn uploads(&self, run: &str) -> PathBuf {
         self.private(run).join(Keeps::Uploads.name())
+    }
+
+    /// Returns the directory with the names that a run has resolved.
+    pub(crate) fn egress(&self, run: &str) -> PathBuf {
+        self.state.join("egress").join(run)
     }
 
     /// Returns the parent of the host lane's directories of all runs.

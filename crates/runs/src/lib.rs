@@ -4,6 +4,7 @@
 #![allow(missing_docs)] // only the daemon calls it
 
 mod adopt;
+mod begin_egress;
 mod boundary;
 mod changes;
 mod create;
@@ -11,7 +12,7 @@ mod default_image;
 mod deny_list;
 mod directories;
 mod disk_watch;
-pub mod execution_log;
+mod execution_log;
 mod extend;
 mod freeze;
 mod held;
@@ -20,6 +21,7 @@ mod lease;
 mod leftovers;
 mod linked;
 mod mounting;
+mod phases;
 mod placed;
 mod reattach;
 pub mod record;
@@ -40,15 +42,21 @@ pub mod testing;
 mod token;
 mod trash;
 mod variables;
+mod way_in;
+mod way_out;
 mod workspace;
+
+pub use egress::{Answer, Question};
+pub use egress_rules::Rules;
 
 pub use default_image::{DefaultImageSource, NoDefaultImage, read as read_busybox};
 pub use deny_list::HarnessOnBind;
 pub use directories::Directories;
 pub use disk_watch::DiskWatch;
+pub use execution_log::Location as LogLocation;
 pub use launch::pool::{Pool, PoolEntry};
 pub use launch::{ColdStarts, Launcher, Turns};
-pub use placed::{Carried, GuestBinary, place_host_worker};
+pub use placed::{Carried, GuestBinary, place_worker};
 pub use reattach::TakenOver;
 pub use registry::{OnStop, RunBounds, Runs};
 pub use remove::remove_tree;
@@ -56,4 +64,5 @@ pub use request::{Parsed, hide_secrets, parse as parse_request};
 pub use run::{Busy, Readiness, Run};
 pub use shown_token::ShownToken;
 pub use trash::{Deleted, Trash};
+pub use way_out::{Asked, Reviewers, WayOut, no_way_out};
 pub use workspace::Roots;

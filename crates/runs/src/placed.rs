@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use containers::{Boundary, EtcFiles, RunUser, etc_files};
+use containers::{Boundary, EtcFiles, Hardening, RunUser, etc_files};
 use rustix::fs::{Mode, OFlags, open};
 use sha2::{Digest as _, Sha256};
 
@@ -51,19 +51,19 @@ impl GuestBinary {
     }
 }
 
-/// Writes the host worker's binary to `directory` if it is not there. Returns a handle for executing it, whatever happens to its name.
-pub fn place_host_worker(directory: &Path, binary: Carried) -> io::Result<OwnedFd> {
-    let path = place_named(directory, "coffer-host-worker", binary.sha256, binary.bytes, 0o500)?;
+/// Writes a worker's binary to `directory` if it is not there. Returns a handle for executing it, whatever happens to its name.
+pub fn place_worker(directory: &Path, name: &str, binary: Carried) -> io::Result<OwnedFd> {
+    let path = place_named(directory, name, binary.sha256, binary.bytes, 0o500)?;
     Ok(open(&path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// Writes the files in `/etc` for containers that run as `user` to `directory`, if they are not there.
-pub(crate) fn place_etc(directory: &Path, user: RunUser, home: &str) -> io::Result<EtcFiles> {
+pub(crate) fn place_etc(directory: &Path, user: RunUser, hardening: &Hardening) -> io::Result<EtcFiles> {
     let place = |(target, content): (&'static str, String)| {
         let (name, sha256) = (target.trim_start_matches("/etc/"), hex::encode(Sha256::digest(&content)));
         Ok((target, place_named(directory, name, &sha256, content.as_bytes(), 0o644)?))
     };
-    etc_files(user, home).into_iter().map(place).collect()
+    etc_files(user, hardening.home(), hardening.resolver).into_iter().map(place).collect()
 }
 
 /// Returns a file with this content. The name has the content's digest, so a container that has it mounted keeps its version after an
@@ -92,7 +92,8 @@ fn place_named(directory: &Path, name: &str, sha256: &str, content: &[u8], mode:
 mod tests {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
-    use containers::Boundary;
+    use containers::{Boundary, Hardening};
+    use jail::RootMode;
 
     use super::{Carried, GuestBinary, place_etc};
 
@@ -120,16 +121,22 @@ mod tests {
     fn the_files_in_etc_are_placed_once_for_each_content() {
         use containers::RunUser;
         let directory = tempfile::tempdir().unwrap();
-        let place = |user, home| place_etc(directory.path(), user, home).unwrap();
-        let mine = place(RunUser::DEFAULT, "/tmp");
+        let place = |user, hardening: &Hardening| place_etc(directory.path(), user, hardening).unwrap();
+        let plain = Hardening::default();
+        let mine = place(RunUser::DEFAULT, &plain);
         let targets: Vec<_> = mine.iter().map(|(target, _)| *target).collect();
         assert_eq!(targets, ["/etc/passwd", "/etc/group", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf"]);
-        assert_eq!(place(RunUser::DEFAULT, "/tmp"), mine);
+        assert_eq!(place(RunUser::DEFAULT, &plain), mine);
         assert!(std::fs::read_to_string(&mine[0].1).unwrap().contains(":1001:1001:"));
-        let at_home = place(RunUser::DEFAULT, "/home/agent");
+        let at_home = Hardening { root: RootMode::WritableLayer, ..plain.clone() };
+        let at_home = place(RunUser::DEFAULT, &at_home);
         assert!(at_home[0] != mine[0] && at_home[1..] == mine[1..]);
-        let other = place(RunUser::new(77, 88).unwrap(), "/tmp");
+        let other = place(RunUser::new(77, 88).unwrap(), &plain);
         assert!(std::fs::read_to_string(&other[1].1).unwrap().contains(":88:"));
+        let resolver = Some(std::net::Ipv4Addr::new(11, 200, 0, 1));
+        let named = place(RunUser::DEFAULT, &Hardening { resolver, ..plain.clone() });
+        assert_eq!(std::fs::read_to_string(&named[4].1).unwrap(), "nameserver 11.200.0.1\n");
+        assert!(!std::fs::read_to_string(&mine[4].1).unwrap().contains("nameserver"));
         for (target, path) in mine {
             assert_eq!(std::fs::metadata(path).unwrap().mode() & 0o7777, 0o644, "{target}");
         }

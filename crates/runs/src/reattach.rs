@@ -201,7 +201,7 @@ impl Runs {
             "the values of its secret variables cannot be opened".to_owned()
         })?;
         self.audit.redactor().learn(&id.to_string(), secrets.values().map(String::as_str));
-        terms(policy, &record.spec, &secrets)
+        terms(policy, record, &secrets)
     }
 
     /// Records the end of a run that is not reattached and whose container and mounts are gone.
@@ -240,6 +240,7 @@ impl Runs {
             remove_tree(self.launcher.directories.run_state(&run)).await;
             remove_tree(self.launcher.directories.run_log(&run)).await;
             remove_tree(self.launcher.directories.private(&run)).await;
+            remove_tree(self.launcher.directories.egress(&run)).await;
             let id = record.id;
             self.store.with(move |store| store.delete_run(id)).await
         } else {
@@ -272,6 +273,10 @@ impl Runs {
             record: record_sender,
             commands: command_receiver,
         };
+        if let Err(refusal) = shared.begin_egress(&lanes).await {
+            // Its task ends it.
+            shared.run.fail(refusal.message).await;
+        }
         shared.adopted(evidence(&ended)).await;
         shared.release_terminals(&lanes).await;
         self.tasks.spawn(task::go_on(shared, lanes, resources));

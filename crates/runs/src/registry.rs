@@ -23,6 +23,7 @@ use crate::remove::remove_tree;
 use crate::run::{Command, Run};
 use crate::shown_token::ShownToken;
 use crate::stored;
+use crate::way_out::Reviewers;
 
 /// Changes of state that a slow watcher may miss before it has to list the runs again.
 const CHANGES: usize = 1_024;
@@ -191,6 +192,11 @@ impl Runs {
         }
     }
 
+    /// Sets who is asked about connections of runs, once.
+    pub fn ask_about_connections(&self, reviewers: Arc<dyn Reviewers>) {
+        let _ = self.launcher.way_out.reviewers.set(reviewers);
+    }
+
     pub fn get(&self, id: RunId) -> Result<Record, Refusal> {
         if let Some(run) = self.living().get(&id) {
             return Ok(run.record());
@@ -325,6 +331,7 @@ impl Runs {
         remove_tree(directories.recordings(&run)).await;
         remove_tree(directories.processes(&run)).await;
         remove_tree(directories.private(&run)).await;
+        remove_tree(directories.egress(&run)).await;
         self.spool.remove_run(id).await;
         let deleted = self.store.with(move |store| store.delete_run(id)).await;
         deleted.map_err(|error| Refusal::internal("forgetting the run", &chain(&error)))?;

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::record::{Limits, Spec, Workspace};
+use crate::way_out;
 use containers::MountSpec;
+use egress_rules::{Narrowed, Rules};
 use identity::{Principal, RunId};
 use jail::RootMode;
 use operations::Reason;
@@ -31,6 +33,8 @@ pub struct Parsed<'p> {
     pub spec: Spec,
     /// Values of the run's secret variables. `Spec` has their names.
     pub secrets: BTreeMap<String, String>,
+    /// Rules that its connections have to pass beside those of the profile.
+    pub egress: Option<Rules>,
     pub profile: &'p Profile,
 }
 
@@ -71,6 +75,10 @@ pub fn parse<'p>(
         return Err(Refusal::invalid("lease", "must be at least a second"));
     }
     variables::parse(&request.env, &request.secret_env, profile)?;
+    let egress = way_out::parse(&request.egress_json)?;
+    if let Some(rules) = &egress {
+        way_out::check(&Narrowed::new(profile.egress.clone()), rules)?;
+    }
     let spec = Spec {
         image,
         workspace: workspace(request.workspace)?,
@@ -92,7 +100,7 @@ pub fn parse<'p>(
         secret_env: request.secret_env.keys().cloned().collect(),
         lease,
     };
-    Ok(Parsed { spec, secrets: request.secret_env, profile })
+    Ok(Parsed { spec, secrets: request.secret_env, egress, profile })
 }
 
 /// Returns the role that the request names, or else the profile's.

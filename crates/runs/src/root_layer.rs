@@ -9,6 +9,7 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -170,7 +171,7 @@ fn directories(root: &OwnedFd) -> Result<Vec<String>, Errno> {
 /// The engine reads the files of users and groups for each program that it starts in the container, and gives it the groups that they name.
 /// On a link of the image, the mount would be at the link's target, and a command could replace the link.
 pub(crate) fn mount_points(etc: &OwnedFd) -> Result<(), Errno> {
-    let hosts = host_files().map(|(path, _)| path);
+    let hosts = host_files(None).map(|(path, _)| path);
     for name in [PASSWD_PATH, GROUP_PATH].iter().chain(&hosts).map(|path| path.trim_start_matches("/etc/")) {
         let found = rustix::fs::statat(etc, name, AtFlags::SYMLINK_NOFOLLOW);
         if !found.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file()) {
@@ -189,8 +190,8 @@ fn link_mounts(etc: &OwnedFd) -> Result<(), Errno> {
 }
 
 /// Writes the files of hosts where a root may change them. They replace the image's files, as engines do.
-pub(crate) fn write_host_files(etc: &OwnedFd, user: HostUser) -> io::Result<()> {
-    for (path, content) in host_files() {
+pub(crate) fn write_host_files(etc: &OwnedFd, user: HostUser, resolver: Option<Ipv4Addr>) -> io::Result<()> {
+    for (path, content) in host_files(resolver) {
         let mut file = File::from(replace(etc, path.trim_start_matches("/etc/"))?);
         file.write_all(content.as_bytes())?;
         rustix::fs::fchown(&file, Some(Uid::from_raw(user.uid)), Some(Gid::from_raw(user.gid)))?;

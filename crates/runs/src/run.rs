@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::record::{Held, Hold, Record, Spec, State, Workspace};
 use disk_quotas::Account;
+use egress::Egress;
+use egress_rules::Rules;
 use executor::Lanes;
 use identity::TokenHash;
 use operations::{Operation, Reason};
@@ -39,6 +41,8 @@ pub struct Run {
     pub(crate) stands_still: AtomicBool,
     /// Output of processes, sessions and terminals that may be kept.
     pub allowance: Arc<Allowance>,
+    /// The run's connections, if it has a way out.
+    pub(crate) egress: RwLock<Option<Arc<Egress>>>,
     /// Cancelled when the run no longer takes calls.
     pub ended: CancellationToken,
 }
@@ -59,6 +63,8 @@ pub(crate) enum Command {
     Extend(Extend),
     /// Gives the run another token.
     Token(NewToken),
+    /// Narrows or widens the rules for its connections.
+    Phase(Phase),
     /// Leaves the run for the next daemon without ending it. Answered when no call uses it.
     Leave(oneshot::Sender<()>),
 }
@@ -81,6 +87,24 @@ pub(crate) struct Extend {
     /// Principal that asked for it.
     pub(crate) by: String,
     pub(crate) done: oneshot::Sender<Result<Record, Refusal>>,
+}
+
+/// Command to change the rules for a run's connections.
+pub(crate) struct Phase {
+    pub(crate) change: RuleChange,
+    pub(crate) rules: Rules,
+    /// Principal that asked for it, or that gave the consent.
+    pub(crate) by: String,
+    pub(crate) done: oneshot::Sender<Result<Record, Refusal>>,
+}
+
+/// Kind of a change to a run's rules.
+pub(crate) enum RuleChange {
+    Narrow,
+    Widen {
+        /// The approval whose consent is remembered.
+        approval_id: Option<String>,
+    },
 }
 
 /// Command to change a run's token.
@@ -138,6 +162,7 @@ impl Run {
             disk,
             stands_still: AtomicBool::new(false),
             allowance,
+            egress: RwLock::default(),
             ended: CancellationToken::new(),
         }
     }
@@ -149,6 +174,11 @@ impl Run {
     /// Returns the specification that the run was made from.
     pub fn spec(&self) -> Arc<Spec> {
         self.spec.clone()
+    }
+
+    /// Returns the run's connections, if it has a way out.
+    pub fn egress(&self) -> Option<Arc<Egress>> {
+        self.egress.read().clone()
     }
 
     /// Returns the part of the run that the gateway needs.
@@ -344,11 +374,11 @@ fn is_held(record: &Record) -> bool {
     !record.holds.is_empty() || record.state == State::Paused
 }
 
-fn is_held_totally(record: &Record) -> bool {
+pub(crate) fn is_held_totally(record: &Record) -> bool {
     is_resuming(record) || record.holds.iter().any(|held| held.hold.is_total())
 }
 
 /// Returns true if the last hold has ended and the commands are about to continue, which takes milliseconds.
-fn is_resuming(record: &Record) -> bool {
+pub(crate) fn is_resuming(record: &Record) -> bool {
     record.state == State::Paused && record.holds.is_empty()
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::record::{Held, Record, State};
+use audit::Event;
 use executor::Lanes;
 use parking_lot::RwLock;
 use refusal::chain;
@@ -79,9 +80,13 @@ impl Shared {
     }
 
     pub(crate) async fn tell(&self, record: &Record, details: serde_json::Value) {
+        self.put_on_record(record.event(details)).await;
+    }
+
+    pub(crate) async fn put_on_record(&self, event: Event) {
         // The record need not be durable before the new state is visible: the state itself is the event.
-        if self.runs.audit.enqueue(record.event(details)).await.is_err() {
-            tracing::error!(run = %record.id, "a run's state is not in the audit log");
+        if self.runs.audit.enqueue(event).await.is_err() {
+            tracing::error!(run = %self.record.borrow().id, "a run's state is not in the audit log");
         }
     }
 }

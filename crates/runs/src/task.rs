@@ -44,8 +44,8 @@ pub(crate) async fn own(
     ready: oneshot::Sender<Result<Record, Refusal>>,
 ) {
     let record = shared.record.borrow().clone();
-    let launched = shared.runs.launcher.launch(&record, &wanted, &principal).await;
-    let Launched { started, lanes, resources } = match launched {
+    let launched = shared.launch(&record, &wanted, &principal).await;
+    let Launched { lanes, resources, .. } = match launched {
         Ok(launched) => launched,
         Err(refusal) => {
             let message = refusal.message.clone();
@@ -63,7 +63,6 @@ pub(crate) async fn own(
         }
     };
     *shared.lanes.write() = Some(lanes.clone());
-    shared.record.send_modify(|record| record.started = Some(started));
     shared.enter(State::Ready, None).await;
     // The client may be gone. The run is READY nevertheless.
     let _ = ready.send(Ok(shared.record.borrow().clone()));
@@ -103,6 +102,27 @@ fn is_of_the_request(reason: Reason) -> bool {
 }
 
 impl Shared {
+    /// Launches the run with its egress. If it fails, it removes everything that it made.
+    async fn launch(
+        &self,
+        record: &Record,
+        wanted: &Wanted,
+        principal: &Principal,
+    ) -> Result<Launched, Refusal> {
+        let runs = &self.runs;
+        let launched = runs.launcher.launch(record, wanted, principal).await?;
+        self.record.send_modify(|record| record.started = Some(launched.started.clone()));
+        match self.begin_egress(&launched.lanes).await {
+            Ok(()) => Ok(launched),
+            Err(refusal) => {
+                launched.lanes.shutdown().await;
+                runs.launcher.undo(record.id, launched.resources).await;
+                remove_tree(runs.launcher.directories.egress(&record.id.to_string())).await;
+                Err(refusal)
+            }
+        }
+    }
+
     /// Waits for the end of the run, which is `age` old.
     async fn live(&mut self, record: &Record, lanes: &Lanes, age: Duration) -> End {
         let began = Instant::now();
@@ -124,6 +144,7 @@ impl Shared {
                     Some(Command::Settle) => self.freeze_again(lanes).await,
                     Some(Command::Extend(extend)) => self.extend(extend).await,
                     Some(Command::Token(token)) => self.take_token(token).await,
+                    Some(Command::Phase(phase)) => self.begin_phase(phase).await,
                     None => return End::Stopped(None),
                 },
                 loss = lanes.guest().lost() => {
@@ -191,7 +212,8 @@ impl Shared {
                 | Command::EndCommands
                 | Command::Settle
                 | Command::Extend(_)
-                | Command::Token(_) => None,
+                | Command::Token(_)
+                | Command::Phase(_) => None,
             });
         for done in waiting.into_iter().chain(others) {
             let _ = done.send(());
@@ -251,6 +273,7 @@ impl Shared {
     async fn close(&self, lanes: &Lanes) {
         self.run.ended.cancel();
         *self.lanes.write() = None;
+        self.end_egress().await;
         lanes.shutdown().await;
     }
 

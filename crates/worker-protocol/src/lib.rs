@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+pub mod address;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod convert;

@@ -11,6 +11,7 @@ use harness::v1::Run;
 use serde_json::{Value, json};
 
 use super::ours::Ours;
+use crate::usage::mapped;
 
 /// How long the processor time of what is idle is watched.
 const WATCHED: Duration = Duration::from_secs(10);
@@ -183,7 +184,7 @@ impl Processes {
 
     fn amounts(&self) -> [Amounts; 4] {
         let mut amounts = self.parts.each_ref().map(|part| Amounts {
-            memory_bytes: part.iter().filter_map(|&pid| share(pid)).sum(),
+            memory_bytes: part.iter().filter_map(|&pid| mapped(pid, "Pss")).sum(),
             pids: part.iter().filter_map(|&pid| status(pid, "Threads")).map(u64::from).sum(),
             ..Amounts::default()
         });
@@ -207,13 +208,6 @@ fn comm(pid: u32) -> Option<String> {
 fn status(pid: u32, key: &str) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')?.trim().parse().ok())
-}
-
-/// Its memory, with its share of what it shares, bytes.
-fn share(pid: u32) -> Option<u64> {
-    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let kib = rollup.lines().find_map(|line| line.strip_prefix("Pss:")?.trim().strip_suffix(" kB"))?;
-    kib.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
 fn ticks(pid: u32) -> Option<u64> {

@@ -32,7 +32,7 @@ pub(super) fn http(port: u16, token: &str) -> Value {
 pub(super) struct Answer {
     pub(super) status: u16,
     head: String,
-    body: String,
+    pub(super) body: String,
 }
 
 /// Sends `request` as it stands and reads until the other side closes, or there is a whole event or message.

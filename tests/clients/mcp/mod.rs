@@ -5,6 +5,7 @@ mod calls;
 mod conformance;
 mod crowds;
 mod http;
+mod instructions;
 mod python;
 mod repair;
 mod stdio;

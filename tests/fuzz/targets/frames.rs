@@ -10,13 +10,15 @@ use std::fmt::Debug;
 use fuzz::frames::{Decoded, decode, reads};
 use libfuzzer_sys::fuzz_target;
 use prost::Message;
-use wire::worker::v1::{FromWorker, ToWorker};
+use wire::worker::v1::{FromEgress, FromWorker, ToEgress, ToWorker};
 use worker_protocol::frame::{FrameBuffer, encode};
 
 fuzz_target!(|data: &[u8]| {
     let Some((how, stream)) = data.split_first() else { return };
     check::<FromWorker>(*how, stream);
     check::<ToWorker>(*how, stream);
+    check::<FromEgress>(*how, stream);
+    check::<ToEgress>(*how, stream);
 });
 
 fn check<M: Message + Default + PartialEq + Debug>(how: u8, stream: &[u8]) {

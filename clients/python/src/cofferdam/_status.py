@@ -149,3 +149,17 @@ def _facts(error: _Failed) -> tuple[ErrorInfo | None, float | None]:
             # This daemon sends no such bytes.
             continue
     return info, retry_after
+
+
+def ended_connection(closed: v1.ForwardClosed) -> None:
+    """Raises unless a forwarded connection ended as its two sides wanted."""
+    ends: Mapping[int, tuple[type[errors.CofferdamError], str]] = {
+        v1.ForwardClosed.RESET: (errors.Cancelled, "the server closed the connection early"),
+        v1.ForwardClosed.RUN_ENDED: (errors.RunNotReady, "the sandbox has ended"),
+        v1.ForwardClosed.RUN_PAUSED: (errors.RunNotReady, "the sandbox was paused"),
+        v1.ForwardClosed.NOT_ALLOWED: (errors.Denied, "the policy no longer allows the connection"),
+        v1.ForwardClosed.STOPPING: (errors.DaemonUnreachable, "the daemon is stopping"),
+    }
+    if closed.reason in ends:
+        kind, message = ends[closed.reason]
+        raise kind(message, reason=v1.ForwardClosed.Reason.Name(closed.reason))

@@ -3,21 +3,17 @@
 import asyncio
 import importlib.util
 import json
-import os
 import subprocess
-import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from daemon import PATIENCE, Daemon
 from harbor.environments.base import BaseEnvironment
 from harbor.environments.capabilities import EnvironmentResourceCapabilities
-from harbor.models.task.config import EnvironmentConfig, NetworkMode, NetworkPolicy
-from harbor.models.trial.paths import TrialPaths
+from trials import Make, maker, trial
 
 from cofferdam import (
     ApprovalDenied,
@@ -33,35 +29,15 @@ from cofferdam import (
 )
 from cofferdam.integrations.harbor import CofferdamEnvironment
 
-NAME = "cofferdam.integrations.harbor:CofferdamEnvironment"
-OFFLINE = NetworkPolicy(network_mode=NetworkMode.NO_NETWORK)
-
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARBOR_TELEMETRY", "off")
 
 
-Make = Callable[..., CofferdamEnvironment]
-
-
 @pytest.fixture
 def make(tmp_path: Path, image: str, profile: str) -> Make:
-    def make(*, task: dict[str, Any] | None = None, **options: Any) -> CofferdamEnvironment:
-        place = tmp_path / "task" / "environment"
-        place.mkdir(parents=True, exist_ok=True)
-        trial = TrialPaths(tmp_path / "trial")
-        trial.trial_dir.mkdir(exist_ok=True)
-        return CofferdamEnvironment(
-            environment_dir=place,
-            environment_name="t",
-            session_id="t__1",
-            trial_paths=trial,
-            task_env_config=EnvironmentConfig.model_validate({"docker_image": image, **(task or {})}),
-            **{"network_policy": OFFLINE, "profile": profile, **options},
-        )
-
-    return make
+    return maker(tmp_path, image, profile)
 
 
 @pytest.fixture
@@ -158,11 +134,6 @@ async def test_harbors_own_bookkeeping_works(started: CofferdamEnvironment) -> N
 
 
 def test_a_task_that_cannot_run_is_refused_with_a_remedy(make: Make) -> None:
-    with pytest.raises(ValueError, match="offline=true"):
-        make(network_policy=NetworkPolicy())
-    with pytest.raises(ValueError, match="allowlist"):
-        make(network_policy=NetworkPolicy(network_mode=NetworkMode.ALLOWLIST, allowed_hosts=["example.org"]))
-    make(network_policy=NetworkPolicy(), offline=True)
     with pytest.raises(ValueError, match="neither an image nor a Dockerfile"):
         make(task={"docker_image": None})
     with pytest.raises(ValueError, match="mounted"):
@@ -332,45 +303,6 @@ async def test_denied_build_names_the_command_for_an_operator(
             await make(image="harbor-task:none").start(force_build=False)
     finally:
         daemon.remove()
-
-
-TASK = """
-schema_version = "1.4"
-[environment]
-{image}
-network_mode = "no-network"
-[verifier.env]
-WANTED = "42"
-"""
-TEST = """#!/bin/bash
-if [[ $(cat answer) == "$WANTED" ]]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt
-"""
-
-
-def trial(tmp_path: Path, image: str, profile: str, instruction: str, agent: str, *, built: bool = False) -> dict[str, Any]:
-    """The result of a whole run by Harbor's own command."""
-    task = tmp_path / "task"
-    for name, text in {
-        "task.toml": TASK.format(image="" if built else f'docker_image = "{image}"'),
-        "instruction.md": instruction,
-        "environment/given.txt": "42\n",
-        "solution/solve.sh": "#!/bin/bash\ncat given.txt | tee answer > /logs/artifacts/answer\n",
-        "tests/test.sh": TEST,
-    }.items():
-        (task / name).parent.mkdir(parents=True, exist_ok=True)
-        (task / name).write_text(text)
-    program = Path(sys.executable).with_name("harbor")
-    places = ["--path", str(task), "--jobs-dir", str(tmp_path / "jobs")]
-    options = ["--agent", agent, "--env", NAME, "--ek", f"profile={profile}", "--ek", "build_network=false"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [str(program), "run", "--yes", *places, *options]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (result,) = tmp_path.glob("jobs/*/*/result.json")
-    found: dict[str, Any] = json.loads(result.read_text())
-    assert found["exception_info"] is None, found["exception_info"]
-    found["place"] = result.parent
-    return found
 
 
 def test_a_whole_run_of_the_oracle(tmp_path: Path, image: str, profile: str) -> None:

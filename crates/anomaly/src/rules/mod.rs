@@ -5,13 +5,18 @@
 
 mod burst;
 mod counted;
+mod different;
 mod failures;
+mod first_contact;
 mod followed;
 mod repeat;
 mod same_file;
 mod spike;
 mod tally;
+mod volume;
 
+#[cfg(test)]
+mod egress_tests;
 #[cfg(test)]
 mod naive;
 #[cfg(test)]
@@ -58,6 +63,9 @@ pub(super) fn fresh(rule: AnomalyRule) -> Box<dyn Rule> {
         | AnomalyRule::DiskQuota
         | AnomalyRule::DiskLow => Box::new(counted::Counted::default()),
         AnomalyRule::Loop => Box::new(repeat::Repeat::default()),
+        AnomalyRule::EgressVolume => Box::new(volume::Volume::default()),
+        AnomalyRule::EgressAfterSecret => Box::new(first_contact::FirstContact::default()),
+        AnomalyRule::EgressRefusals => Box::new(different::Different::default()),
     }
 }
 
@@ -78,6 +86,11 @@ pub(super) fn concerns(rule: AnomalyRule, seen: &Seen) -> bool {
         AnomalyRule::Loop => repeat::counts(seen),
         AnomalyRule::DiskQuota => seen.what == What::DiskQuota,
         AnomalyRule::DiskLow => seen.what == What::DiskLow,
+        AnomalyRule::EgressVolume => matches!(seen.what, What::Sent(_)),
+        AnomalyRule::EgressAfterSecret => {
+            followed::reads_secret(seen) || matches!(seen.what, What::Connected(_))
+        }
+        AnomalyRule::EgressRefusals => matches!(seen.what, What::Unreached(_)),
     }
 }
 
@@ -88,7 +101,10 @@ pub(super) fn subject(rule: AnomalyRule, seen: &Seen) -> Subject {
         | AnomalyRule::ReadWriteDeleteBurst
         | AnomalyRule::SecretThenExec
         | AnomalyRule::Loop
-        | AnomalyRule::DiskQuota => Subject::Run(seen.run.clone()),
+        | AnomalyRule::DiskQuota
+        | AnomalyRule::EgressVolume
+        | AnomalyRule::EgressAfterSecret
+        | AnomalyRule::EgressRefusals => Subject::Run(seen.run.clone()),
         // A grant names an agent and no principal.
         AnomalyRule::GrantThenExec => {
             Subject::Agent(Agent { principal: "".into(), id: seen.agent.id.clone() })
@@ -99,8 +115,12 @@ pub(super) fn subject(rule: AnomalyRule, seen: &Seen) -> Subject {
 
 /// Returns the time that a rule looks back, milliseconds. Older events change nothing.
 pub(super) fn memory(rule: AnomalyRule, setting: &AnomalySetting) -> u64 {
-    let window = millis(setting);
-    if rule == AnomalyRule::Spike { window.saturating_mul(spike::BASELINE_WINDOWS + 1) } else { window }
+    let windows = match rule {
+        AnomalyRule::Spike => spike::BASELINE_WINDOWS + 1,
+        AnomalyRule::EgressAfterSecret => first_contact::KNOWN_WINDOWS,
+        _ => 1,
+    };
+    millis(setting).saturating_mul(windows)
 }
 
 /// Returns the window in milliseconds.

@@ -1,9 +1,11 @@
 //! The rules in their plain form, counted anew over the whole history at each event, for comparison with the incremental ones.
 
+use std::collections::HashSet;
+
 use policy::{AnomalyRule, AnomalySetting};
 
-use super::{concerns, followed, millis, repeat, spike, subject};
-use crate::seen::{Ending, Kind, Mark, Seen};
+use super::{concerns, first_contact, followed, millis, repeat, spike, subject, volume};
+use crate::seen::{Ending, Kind, Mark, Seen, What};
 
 /// Returns the sequence numbers at which `rule` fires.
 pub(super) fn fires(history: &[Seen], rule: AnomalyRule, setting: &AnomalySetting) -> Vec<u64> {
@@ -21,6 +23,7 @@ pub(super) fn fires(history: &[Seen], rule: AnomalyRule, setting: &AnomalySettin
 }
 
 /// Returns true if the condition holds at `now`, the last event that concerns the rule and the subject.
+#[expect(clippy::too_many_lines, reason = "the reference has one arm for each rule")]
 fn holds(all: &[&Seen], now: &Seen, rule: AnomalyRule, setting: &AnomalySetting) -> bool {
     let in_window = |seen: &&&Seen, now: &Seen| seen.at + millis(setting) > now.at;
     let enough = |those: Vec<&Seen>| {
@@ -111,6 +114,35 @@ fn holds(all: &[&Seen], now: &Seen, rule: AnomalyRule, setting: &AnomalySetting)
                 })
                 .map_or(0, |at| at + 1);
             enough(all[since..].iter().copied().filter(|seen| input(seen) == input(now)).collect())
+        }
+        AnomalyRule::EgressVolume => {
+            let slot = |seen: &Seen| volume::slot(seen.at, setting);
+            let sent = |seen: &&Seen| match seen.what {
+                What::Sent(bytes) if volume::is_in_window(slot(seen), slot(now)) => bytes,
+                _ => 0,
+            };
+            volume::is_much(all.iter().map(sent).sum(), setting)
+        }
+        AnomalyRule::EgressAfterSecret => {
+            let counts = |contact: &Seen| {
+                let before = || all.iter().filter(move |seen| seen.sequence < contact.sequence);
+                let is_new = !before().any(|seen| {
+                    seen.what == contact.what && first_contact::is_known(seen.at, contact.at, setting)
+                });
+                let reads = |seen: &&&Seen| followed::reads_secret(seen) && in_window(seen, contact);
+                matches!(contact.what, What::Connected(_)) && is_new && before().any(|seen| reads(&seen))
+            };
+            enough(all.iter().copied().filter(|seen| counts(seen)).collect())
+        }
+        AnomalyRule::EgressRefusals => {
+            let recent = all.iter().filter(|seen| in_window(seen, now));
+            let hosts: HashSet<Mark> = recent
+                .filter_map(|seen| match seen.what {
+                    What::Unreached(host) => Some(host),
+                    _ => None,
+                })
+                .collect();
+            hosts.len() as u64 >= setting.threshold
         }
     }
 }

@@ -30,7 +30,17 @@ fn what() -> impl Strategy<Value = What> {
         let input = Mark::of(&[&[file], &[u8::from(matches!(kind, Kind::Change | Kind::Delete))]]);
         What::Ended(Ended { kind, ending, input: Some(input), files: vec![Mark::of(&[&[file]])], secret })
     });
-    prop_oneof![6 => ended, 4 => Just(What::Asked), 1 => Just(What::Granted), 1 => Just(What::Escalated)]
+    let host = || (0..6_u8).prop_map(|host| Mark::of(&[&[host]]));
+    prop_oneof![
+        6 => ended,
+        4 => Just(What::Asked),
+        1 => Just(What::Granted),
+        1 => Just(What::Escalated),
+        2 => host().prop_map(What::Connected),
+        2 => host().prop_map(What::Unreached),
+        // Around one MiB, the unit of the threshold.
+        2 => prop::sample::select(vec![0, 1, (1 << 20) - 1, 1 << 20, 3 << 20]).prop_map(What::Sent),
+    ]
 }
 
 fn tapes() -> impl Strategy<Value = Tape> {

@@ -17,7 +17,7 @@ pub(super) const BASELINE_WINDOWS: u64 = 12;
 /// Fewest active windows that make a baseline.
 pub(super) const KNOWN: u64 = 3;
 /// Number of slots in a window.
-const SLOTS: u64 = 300;
+pub(super) const SLOTS: u64 = 300;
 
 #[derive(Debug, Default)]
 pub(super) struct Spike {

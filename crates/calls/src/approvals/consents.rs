@@ -36,8 +36,9 @@ impl Approvals {
         Ok(consent)
     }
 
-    /// Ends the consents of the previous policy.
+    /// Ends the consents of the previous policy, and withdraws its questions about connections.
     pub async fn policy_changed(&self) {
+        self.cancel_outdated_connections().await;
         for consent in self.gateway.forget_outdated() {
             let _ = self.ended(&consent, None, "policy_changed").await;
         }

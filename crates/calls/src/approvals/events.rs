@@ -6,18 +6,18 @@ use serde_json::{Value, json};
 
 /// Returns an event about an approval.
 pub(super) fn event(kind: Kind, approval: &Approval) -> Event {
-    Event::new(kind)
+    let event = Event::new(kind)
         .run(&approval.run_id)
-        .call(&approval.call_id)
         .principal(&approval.requested_by)
         .agent(&approval.agent_id)
         .operation(&approval.operation)
-        .approval(&approval.approval_id)
+        .approval(&approval.approval_id);
+    if approval.is_of_connection() { event } else { event.call(&approval.call_id) }
 }
 
 /// Returns the event of a request for approval.
 pub(super) fn requested(approval: &Approval) -> Event {
-    event(Kind::ApprovalRequested, approval).details(json!({
+    let mut details = json!({
         "risk": approval.risk.as_str(),
         "rule": approval.rule,
         "justification": approval.justification,
@@ -25,7 +25,12 @@ pub(super) fn requested(approval: &Approval) -> Event {
         "timeout_ms": approval.expires_at.0.saturating_sub(approval.created_at.0),
         "approvals_needed": approval.needed,
         "level": approval.level.as_str(),
-    }))
+    });
+    if approval.is_of_connection() {
+        // A call has an intent with its operation.
+        details["preview"] = approval.preview.as_str().into();
+    }
+    event(Kind::ApprovalRequested, approval).details(details)
 }
 
 /// Returns the event of a vote that does not settle the approval.

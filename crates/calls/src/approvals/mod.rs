@@ -3,10 +3,11 @@
 //! A decision is recorded before it has any effect: a waiting call gets its approval only after the record is durable. If a
 //! decision cannot be recorded, the approval is void.
 //!
-//! Waiting calls outlive the daemon. From the request for approval until the call is over, the store has the call, sealed. The
+//! Waiting calls outlive the daemon, and waiting connections (`connections.rs`) do not. From the request for approval until the call is over, the store has the call, sealed. The
 //! use of a consent is stored before the permit is used. The audit log has the decisions. `reattach.rs` combines these after a
 //! restart, and `call/resume.rs` continues the calls. The store keeps settled approvals to show them.
 
+mod connections;
 mod consents;
 mod events;
 mod pending;
@@ -23,7 +24,7 @@ use audit::Kind;
 use audit_service::AuditLog;
 use gateway::{Approval, ApprovalState, Ballot, DecideError, Gateway, Review, Reviewer, Ticket};
 use identity::{Principal, Role, Roles};
-use operations::Reason;
+use operations::{Operation, Reason};
 use parking_lot::Mutex;
 use policy::{DecisionTime, Level, Terms};
 use refusal::{Refusal, chain};
@@ -93,20 +94,29 @@ impl Approvals {
         review: Review,
         asker: Asker,
     ) -> Result<(Approval, oneshot::Receiver<Approval>), Refusal> {
+        let prepare = || self.gateway.prepare_approval(ticket, review, self.longest);
+        self.begin(prepare, Some((asker, ticket.operation().clone()))).await
+    }
+
+    /// Asks for the consent that `prepare` makes an approval for. `call` is the call that waits for it.
+    async fn begin(
+        &self,
+        prepare: impl FnOnce() -> Result<Approval, gateway::Refusal>,
+        call: Option<(Asker, Operation)>,
+    ) -> Result<(Approval, oneshot::Receiver<Approval>), Refusal> {
         let (settled, receiver) = oneshot::channel();
         let approval = {
             // The run may end before the approval is open: its cancellation has to find the waiting call.
             let mut waiting = self.waiting.lock();
-            let approval = self
-                .gateway
-                .prepare_approval(ticket, review, self.longest)
-                .map_err(|refusal| Refusal::new(refusal.reason, refusal.message))?;
+            let approval = prepare().map_err(|refusal| Refusal::new(refusal.reason, refusal.message))?;
             waiting.insert(approval.approval_id.clone(), settled);
             approval
         };
-        if let Err(refusal) = self.keep(&approval, ticket, asker).await {
+        if let Err(refusal) = self.keep(&approval, call).await {
             self.waiting.lock().remove(&approval.approval_id);
-            self.cancel(&approval.call_id).await;
+            let cancelled = self.void(&approval.approval_id).await;
+            // An approval whose end cannot be recorded is void all the same.
+            let _ = self.settle(cancelled).await;
             return Err(refusal);
         }
         self.gateway.open_approval(&approval.approval_id);
@@ -116,11 +126,9 @@ impl Approvals {
     }
 
     /// Records the approval, then stores it. Reviewers can see it and decide on it only after that.
-    async fn keep(&self, approval: &Approval, ticket: &Ticket, asker: Asker) -> Result<(), Refusal> {
+    async fn keep(&self, approval: &Approval, call: Option<(Asker, Operation)>) -> Result<(), Refusal> {
         let line = self.audit.record(events::requested(approval)).await?;
-        let kept = Pending { approval: approval.clone(), asker, operation: ticket.operation().clone() };
-        let stored = kept
-            .store(line.record.sequence)
+        let stored = pending::stored(approval, call, line.record.sequence)
             .map_err(|error| Refusal::internal("keeping the call", &error))?;
         let stored = self.store.with(move |store| store.insert_approval(&stored)).await;
         stored.map_err(|error| Refusal::internal("keeping the call", &chain(&error)))
@@ -161,7 +169,7 @@ impl Approvals {
             if let Err(unavailable) = self.audit.record(events::voted(&approval)).await {
                 // A vote must not count without a record. The approval becomes void, and consent has to be asked for again.
                 self.waiting.lock().remove(approval_id);
-                self.void(&approval.call_id).await;
+                self.void(approval_id).await;
                 return Err(unavailable.into());
             }
             self.publish(&approval);
@@ -173,15 +181,19 @@ impl Approvals {
 
     /// Cancels the approval of a call that no longer waits.
     pub async fn cancel(&self, call_id: &str) {
-        let cancelled = self.void(call_id).await;
+        let cancelled = self.spend_decided(self.gateway.cancel_call(call_id)).await;
         // An approval whose end cannot be recorded is void all the same.
         let _ = self.settle(cancelled).await;
     }
 
-    /// Voids the approvals of a call. Returns those that were pending: their end is not recorded yet.
-    async fn void(&self, call_id: &str) -> Vec<Approval> {
-        let mut cancelled = self.gateway.cancel_call(call_id);
-        // An approval that was decided at this very moment is recorded as decided. Its consent is void, also after a restart.
+    /// Voids an approval. Returns it if it was pending: its end is not recorded yet.
+    async fn void(&self, approval_id: &str) -> Vec<Approval> {
+        self.spend_decided(self.gateway.cancel_approval(approval_id)).await
+    }
+
+    /// Takes out the approvals that were decided at this very moment, and are recorded as decided. Their consent is void, also after a
+    /// restart.
+    async fn spend_decided(&self, mut cancelled: Vec<Approval>) -> Vec<Approval> {
         for approval in cancelled.extract_if(.., |approval| approval.state != ApprovalState::Cancelled) {
             let _ = self.spend(&approval.approval_id).await;
         }
@@ -266,14 +278,15 @@ impl Approvals {
             let recorded = self.audit.record(events::decided(&approval)).await;
             let waiting = self.waiting.lock().remove(&approval.approval_id);
             if let Err(unavailable) = recorded {
-                self.gateway.cancel_call(&approval.call_id);
+                self.gateway.cancel_approval(&approval.approval_id);
                 if approval.state == ApprovalState::Approved {
                     // Dropping the sender tells the call that no decision will come.
                     drop(waiting);
                     return Err(unavailable.into());
                 }
             } else {
-                if let Some(consent) = &approval.remembered {
+                // Consent to a connection is remembered in the rules of its run.
+                if let Some(consent) = approval.remembered.as_ref().filter(|_| !approval.is_of_connection()) {
                     self.remember(consent.clone()).await;
                 }
                 if let Some(waiting) = waiting {

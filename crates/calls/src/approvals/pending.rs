@@ -43,8 +43,12 @@ pub struct Pending {
 #[derive(Serialize, Deserialize)]
 struct Head {
     approval: Approval,
-    asker: Asker,
+    /// `None` for a connection.
+    asker: Option<Asker>,
 }
+
+/// An approval of an earlier daemon, with the call that waits for it if it is not of a connection.
+pub(super) type Earlier = (Approval, Option<(Asker, Operation)>);
 
 /// The reason why a stored call cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -76,26 +80,30 @@ pub(super) fn settled(mut approval: Approval, spent: bool) -> Result<SettledAppr
     })
 }
 
-impl Pending {
-    /// Returns the stored form. `after` is the sequence number of the record of its request.
-    pub(super) fn store(&self, after: u64) -> Result<StoredApproval, Unreadable> {
-        let head = Head { approval: self.approval.clone(), asker: self.asker.clone() };
-        Ok(StoredApproval {
-            approval_id: self.approval.approval_id.clone(),
-            run_id: self.approval.run_id.clone(),
-            after,
-            spent: false,
-            approval: serde_json::to_vec(&head)?,
-            operation: self.operation.message().encode_to_vec(),
-        })
-    }
+/// Returns the stored form of an approval. `after` is the sequence number of the record of its request.
+pub(super) fn stored(
+    approval: &Approval,
+    call: Option<(Asker, Operation)>,
+    after: u64,
+) -> Result<StoredApproval, serde_json::Error> {
+    let (asker, operation) = call.unzip();
+    let head = Head { approval: approval.clone(), asker };
+    Ok(StoredApproval {
+        approval_id: approval.approval_id.clone(),
+        run_id: approval.run_id.clone(),
+        after,
+        spent: false,
+        approval: serde_json::to_vec(&head)?,
+        operation: operation.map(|operation| operation.message().encode_to_vec()).unwrap_or_default(),
+    })
+}
 
-    /// Reads a call from the store.
-    pub(super) fn read(stored: &StoredApproval) -> Result<Self, Unreadable> {
-        let Head { approval, asker } = serde_json::from_slice(&stored.approval)?;
-        let operation = v1::Operation::decode(stored.operation.as_slice())?;
-        let operation = Operation::parse_within(operation, CommandLimits::WIDEST)
-            .map_err(|malformed| Unreadable::Malformed(malformed.to_string()))?;
-        Ok(Self { approval, asker, operation })
-    }
+/// Reads an approval from the store.
+pub(super) fn read(stored: &StoredApproval) -> Result<Earlier, Unreadable> {
+    let Head { approval, asker } = serde_json::from_slice(&stored.approval)?;
+    let Some(asker) = asker else { return Ok((approval, None)) };
+    let operation = v1::Operation::decode(stored.operation.as_slice())?;
+    let operation = Operation::parse_within(operation, CommandLimits::WIDEST)
+        .map_err(|malformed| Unreadable::Malformed(malformed.to_string()))?;
+    Ok((approval, Some((asker, operation))))
 }

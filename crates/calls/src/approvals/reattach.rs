@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use audit::Kind;
 use audit_service::AuditLog;
-use gateway::{Approval, Consent, Gateway};
+use gateway::{Approval, ApprovalState, Consent, Gateway};
 use identity::CallId;
 use refusal::chain;
 use store::{SettledApproval, Store};
+use timestamp::UnixMillis;
 
-use super::events::replay;
-use super::pending::{Pending, settled};
+use super::events::{decided, replay};
+use super::pending::{self, Earlier, Pending, settled};
 
 /// The approvals that an earlier daemon left waiting.
 #[derive(Default)]
@@ -22,6 +23,8 @@ pub struct WaitingApprovals {
     pub(crate) waiting: Vec<Pending>,
     /// Approvals whose calls are over, or may have been executed. They are shown, and their calls do not go on.
     over: Vec<SettledApproval>,
+    /// Approvals of connections, which ended with the daemon.
+    connections: Vec<Approval>,
     /// Ids of approvals that can no longer be read.
     lost: Vec<String>,
     consents: Vec<Consent>,
@@ -39,8 +42,8 @@ impl WaitingApprovals {
         let first = stored.iter().map(|stored| stored.after).min();
         let mut kept = BTreeMap::new();
         for stored in stored {
-            match Pending::read(&stored) {
-                Ok(call) => drop(kept.insert(stored.approval_id, (call, stored.spent))),
+            match pending::read(&stored) {
+                Ok(earlier) => drop(kept.insert(stored.approval_id, (earlier, stored.spent))),
                 Err(error) => {
                     let approval = &stored.approval_id;
                     tracing::error!(approval, error = %chain(&error), "a call that waited cannot be read");
@@ -51,25 +54,27 @@ impl WaitingApprovals {
         if let Some(first) = first {
             found.over.extend(bring_up_to_date(log, first, &mut kept).await?);
         }
-        for (kept, spent) in kept.into_values() {
+        for ((approval, call), spent) in kept.into_values() {
             if spent {
-                found.over.push(settled(kept.approval, true)?);
-            } else if kept.approval.format != gateway::FORMAT {
-                let approval = &kept.approval.approval_id;
+                found.over.push(settled(approval, true)?);
+            } else if approval.format != gateway::FORMAT {
+                let id = &approval.approval_id;
                 tracing::warn!(
-                    approval,
+                    approval = id,
                     "this approval was requested by an older release, whose approvals bind less: it is \
                      cancelled"
                 );
                 let comment = "requested by an older release, whose approvals bind less: make the call again"
                     .to_owned();
-                found.over.push(settled(Approval { comment, ..kept.approval }, false)?);
-            } else if kept.approval.is_sound() {
-                found.waiting.push(kept);
-            } else {
-                let approval = kept.approval.approval_id;
+                found.over.push(settled(Approval { comment, ..approval }, false)?);
+            } else if !approval.is_sound() {
+                let approval = approval.approval_id;
                 tracing::error!(approval, "a call that waited is damaged: it is closed");
                 found.lost.push(approval);
+            } else if let Some((asker, operation)) = call {
+                found.waiting.push(Pending { approval, asker, operation });
+            } else {
+                found.connections.push(approval);
             }
         }
         for (id, consent) in store.consents().map_err(failed)? {
@@ -84,6 +89,21 @@ impl WaitingApprovals {
     /// Returns the calls whose intents stay open.
     pub fn calls(&self) -> BTreeSet<CallId> {
         self.waiting.iter().map(|kept| kept.asker.call).collect()
+    }
+
+    /// Records the end of the approvals of connections that were pending. They ended with the daemon.
+    pub async fn close_connections(&mut self, log: &AuditLog) -> anyhow::Result<()> {
+        for mut approval in self.connections.drain(..) {
+            if approval.state == ApprovalState::Pending {
+                approval.state = ApprovalState::Cancelled;
+                approval.decided_at = Some(UnixMillis::now());
+                "the daemon ended, and the connections that waited with it".clone_into(&mut approval.comment);
+                let recorded = log.record(decided(&approval)).await;
+                recorded.map_err(|_| anyhow::anyhow!("the audit log cannot be written"))?;
+            }
+            self.over.push(settled(approval, false)?);
+        }
+        Ok(())
     }
 
     /// Gives the approvals to the gateway, and deletes the unusable ones from the store. Returns the calls that wait.
@@ -128,7 +148,7 @@ impl WaitingApprovals {
 async fn bring_up_to_date(
     log: &AuditLog,
     after: u64,
-    kept: &mut BTreeMap<String, (Pending, bool)>,
+    kept: &mut BTreeMap<String, (Earlier, bool)>,
 ) -> anyhow::Result<Vec<SettledApproval>> {
     let mut over = Vec::new();
     let mut follow = log.read_after(after, false);
@@ -137,11 +157,11 @@ async fn bring_up_to_date(
             let event = &line.record.event;
             let Some(approval) = &event.approval_id else { continue };
             if event.kind == Kind::CallReceipt {
-                if let Some((kept, spent)) = kept.remove(approval) {
-                    over.push(settled(kept.approval, spent)?);
+                if let Some(((approval, _), spent)) = kept.remove(approval) {
+                    over.push(settled(approval, spent)?);
                 }
-            } else if let Some((kept, _)) = kept.get_mut(approval) {
-                replay(&mut kept.approval, event);
+            } else if let Some(((approval, _), _)) = kept.get_mut(approval) {
+                replay(approval, event);
             }
         }
     }

@@ -22,7 +22,8 @@ use redact::Redactor;
 use refusal::Refusal;
 
 use super::input;
-use describe::{describe, quote, visible};
+use crate::quote::{quote, visible};
+use describe::describe;
 
 /// Most bytes of a diff that a reviewer is shown, unless the profile gives agents more.
 const SHOWN: u64 = 256 * 1024;

@@ -10,6 +10,9 @@ use operations::KillEvidence;
 use processes::{LeftBy, Processes};
 use runs::Run;
 
+/// Refused connections that a hint names.
+const REFUSED: usize = 3;
+
 /// The surroundings of a call's command.
 pub(super) struct Surroundings<'c> {
     pub(super) processes: &'c Processes,
@@ -41,5 +44,11 @@ impl CommandContext for Surroundings<'_> {
 
     fn offers_processes(&self) -> bool {
         self.offers_processes
+    }
+
+    fn refused(&self) -> Vec<String> {
+        let Some(egress) = self.run.egress() else { return Vec::new() };
+        let refused = egress.view().refused_since(self.began);
+        refused.into_iter().take(REFUSED).map(|refused| refused.for_agent()).collect()
     }
 }

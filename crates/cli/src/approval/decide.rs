@@ -10,14 +10,15 @@ use super::votes::missing;
 use crate::client::{Context, quick};
 use crate::failure::Ended;
 
-/// Approve a call. The daemon makes it once, as soon as enough approvers have consented.
+/// Approve a call or a connection. The daemon makes it once, as soon as enough approvers have consented.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer approval approve 9c01d4e2 --comment 'looks right'\n         \
     coffer approval approve 9c01d4e2 --remember-prefix cargo test")]
 pub(crate) struct Approve {
     #[command(flatten)]
     choice: Choice,
-    /// Remember the consent for the rest of the run: for exactly this call, while no file that it names changes.
+    /// Remember the consent for the rest of the run: for exactly this call, while no file that it names changes, or for connections to
+    /// this host, port and scheme.
     #[arg(long)]
     remember: bool,
     /// Remember the consent for the rest of the run: for commands that begin with these words. Write it last.
@@ -31,7 +32,7 @@ pub(crate) struct Approve {
     remember_prefix: Vec<String>,
 }
 
-/// Deny a call.
+/// Deny a call or a connection.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer approval deny 9c01d4e2 --comment 'use the staging file'")]
 pub(crate) struct Deny {
@@ -86,11 +87,14 @@ async fn decide(
         let approval = response.approval.unwrap_or_default();
         page.word(&approval.approval_id).own(" ").word(approval.state().as_str_name()).own("\n");
         if approval.state() == State::Pending {
-            talk.own("your consent is recorded; the call still needs ").word(&missing(&approval)).own("\n");
-        } else if decision == Decision::Approve {
+            talk.own("your consent is recorded; it still needs ").word(&missing(&approval)).own("\n");
+        } else if decision == Decision::Approve && !approval.call_id.is_empty() {
             talk.own("its outcome: coffer call show ").word(&approval.call_id).own("\n");
         }
-        if !approval.consent_id.is_empty() {
+        if !approval.consent_id.is_empty() && approval.call_id.is_empty() {
+            talk.own("remembered in the run's rules; end it with: coffer run narrow ").word(&approval.run_id);
+            talk.own(" RULES\n");
+        } else if !approval.consent_id.is_empty() {
             talk.own("remembered for the run; end it with: coffer approval forget ")
                 .word(&approval.consent_id);
             talk.own("\n");

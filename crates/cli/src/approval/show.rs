@@ -79,6 +79,9 @@ fn render(approval: &Approval, now: &wire::Timestamp, page: &mut Output) {
                 Remember::Prefix => {
                     " --remember-prefix WORD…  (also for commands of this run that begin with these words)\n"
                 }
+                _ if approval.call_id.is_empty() => {
+                    " --remember  (also for later connections to it in this run)\n"
+                }
                 _ => " --remember  (also for the same call again in this run)\n",
             });
         }
@@ -133,6 +136,7 @@ mod tests {
     fn approval_shows_level_bound_files_and_ways_to_remember() {
         let approval = Approval {
             approval_id: "a".into(),
+            call_id: "c".into(),
             state: State::Pending.into(),
             approvals_needed: 2,
             freezes_run: true,

@@ -9,6 +9,8 @@ mod summary;
 mod tail;
 mod verify;
 
+pub(crate) use query::Pages;
+
 crate::verbs::verbs! {
     Checkpoint(checkpoint::Take),
     Key(checkpoint::Key),

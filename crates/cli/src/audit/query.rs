@@ -61,7 +61,7 @@ impl Query {
     }
 }
 
-pub(super) struct Pages {
+pub(crate) struct Pages {
     filter: EventFilter,
     order: Order,
     /// Token of the next page. `None` if there is no other page.
@@ -69,7 +69,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    pub(super) fn new(filter: EventFilter, order: Order) -> Self {
+    pub(crate) fn new(filter: EventFilter, order: Order) -> Self {
         Self { filter, order, token: Some(String::new()) }
     }
 
@@ -78,7 +78,7 @@ impl Pages {
     }
 
     /// Returns the next page, with at most this many records.
-    pub(super) async fn next(
+    pub(crate) async fn next(
         &mut self,
         client: &Client,
         most: u64,

@@ -35,7 +35,16 @@ struct Report<'r> {
     /// Profiles that allow paths outside of the mounts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     container_paths: Vec<&'r str>,
+    /// Wildcards in rules for connections.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    egress: Vec<EgressNote<'r>>,
     problems: &'r [Problem],
+}
+
+#[derive(Serialize)]
+struct EgressNote<'r> {
+    profile: &'r str,
+    note: String,
 }
 
 impl Check {
@@ -48,11 +57,12 @@ impl Check {
                 digest: Some(policy.digest()),
                 deny_list_off: policy.without_deny_list().collect(),
                 container_paths: policy.with_container_paths().collect(),
+                egress: policy.egress_notes().map(|(profile, note)| EgressNote { profile, note }).collect(),
                 problems: &[],
             },
             Err(Problems(problems)) => {
-                let (deny_list_off, container_paths) = (Vec::new(), Vec::new());
-                Report { ok: false, digest: None, deny_list_off, container_paths, problems }
+                let (deny_list_off, container_paths, egress) = (Vec::new(), Vec::new(), Vec::new());
+                Report { ok: false, digest: None, deny_list_off, container_paths, egress, problems }
             }
         };
         context.ui.answer(report, |_, page| render(&checked, page))?;
@@ -60,7 +70,7 @@ impl Check {
     }
 }
 
-fn load(path: &Path) -> Result<Result<Policy, Problems>, Failure> {
+pub(super) fn load(path: &Path) -> Result<Result<Policy, Problems>, Failure> {
     if path.is_dir() {
         return Ok(Policy::load_dir(path));
     }
@@ -84,14 +94,14 @@ fn render(checked: &Result<Policy, Problems>, page: &mut Output) {
                 ("roles", names(policy.role_names().collect())),
                 ("teams", names(policy.team_names().collect())),
             ]);
-            let off = policy.without_deny_list().map(|profile| (profile, OFF));
-            let outside = policy.with_container_paths().map(|profile| (profile, OUTSIDE));
-            for (profile, said) in off.chain(outside) {
+            let off = policy.without_deny_list().map(|profile| (profile, OFF.to_owned()));
+            let outside = policy.with_container_paths().map(|profile| (profile, OUTSIDE.to_owned()));
+            for (profile, said) in off.chain(outside).chain(policy.egress_notes()) {
                 page.styled(Style::Yellow, "note")
                     .own(": profile ")
                     .word(profile)
                     .own(": ")
-                    .own(said)
+                    .word(&said)
                     .end_line();
             }
         }
@@ -130,6 +140,11 @@ mod tests {
         assert!(shown(&file).contains("note: profile mine: the deny list is off"), "{}", shown(&file));
         std::fs::write(&file, "profiles: {mine: {operations: {}, container_paths: allow}}\n").unwrap();
         assert!(shown(&file).contains("note: profile mine: container paths are allowed"), "{}", shown(&file));
+        let egress = "{rules: [{host: '*.example.net', ports: [443], decision: allow}]}";
+        std::fs::write(&file, format!("profiles: {{mine: {{operations: {{}}, egress: {egress}}}}}\n"))
+            .unwrap();
+        let wildcard = "note: profile mine: egress rule 1: `*.example.net`: a wildcard is a channel";
+        assert!(shown(&file).contains(wildcard), "{}", shown(&file));
         std::fs::write(&file, "profiles:\n  mine:\n    operations: {raed: allow}\n").unwrap();
         assert_eq!(
             shown(&file),

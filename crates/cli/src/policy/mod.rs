@@ -2,6 +2,7 @@
 
 mod check;
 mod explain;
+mod explain_egress;
 mod replay;
 
 use std::path::Path;

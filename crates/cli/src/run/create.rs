@@ -54,6 +54,9 @@ pub(crate) struct Create {
     /// Stop the run when `coffer run keep-alive` was not called for this time, as in 2m.
     #[arg(long, value_name = "DURATION", value_parser = time::parse)]
     lease: Option<Duration>,
+    /// Allow fewer connections than the profile: one JSON object in the form of its `egress`, or `@FILE` with one.
+    #[arg(long, value_name = "RULES", value_parser = super::connections::rules)]
+    egress: Option<String>,
     #[command(flatten)]
     variables: Variables,
     /// Less memory than the profile gives, as in 512M.
@@ -157,6 +160,7 @@ impl Create {
             secret_env,
             lease: self.lease.map(wire::duration),
             writable_paths: self.writable_paths,
+            egress_json: self.egress.unwrap_or_default(),
         })
     }
 }
@@ -206,7 +210,7 @@ mod tests {
             "create --profile review --clone /nonexistent/repo --revision v1 --agent alice --role manager \
              --pkg /nonexistent/pkg --image box:1 --label a=b --label c= --ttl 10m --idle-timeout 90s \
              --writable-path /logs --writable-path /tests --memory 512M --cpus 1.5 --pids 64 --request-id r1 \
-             --env A=b=c --lease 2m",
+             --env A=b=c --lease 2m --egress {}",
         );
         assert_eq!(
             request,
@@ -238,6 +242,7 @@ mod tests {
                 secret_env: [].into(),
                 lease: Some(wire::duration(Duration::from_secs(120))),
                 writable_paths: vec!["/logs".into(), "/tests".into()],
+                egress_json: "{}".into(),
             }
         );
     }

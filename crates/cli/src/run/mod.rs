@@ -1,17 +1,21 @@
 //! `coffer run`: create, show and end runs.
 
 mod changes;
+mod connections;
 mod create;
 mod end;
+mod forward;
 mod last;
 mod list;
 mod pause;
 mod select;
 mod shell;
 mod show;
+mod ssh;
 mod token;
 mod variables;
 mod watch;
+mod widen;
 
 pub(crate) use self::select::{RunRef, one_or_all};
 
@@ -20,6 +24,12 @@ crate::verbs::verbs! {
     List(list::List),
     Show(show::Show),
     Shell(shell::Shell),
+    Forward(forward::Forward),
+    Ssh(ssh::Ssh),
+    SshConfig(ssh::SshConfig),
+    Connections(connections::Connections),
+    Narrow(connections::Narrow),
+    Widen(widen::Widen),
     Diff(changes::Diff),
     Accept(changes::Accept),
     Discard(changes::Discard),

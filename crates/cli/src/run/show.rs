@@ -3,7 +3,7 @@
 use clap::Args;
 use wire::v1::run::{Changes, EndCause};
 use wire::v1::workspace::Source;
-use wire::v1::{DiskUse, GetRunRequest, Limits, Run, disk_use};
+use wire::v1::{DiskUse, Egress, GetRunRequest, Limits, Run, disk_use};
 
 use super::RunRef;
 use crate::client::{Context, quick};
@@ -57,6 +57,9 @@ fn render(run: &Run, page: &mut Output) {
         ("container", run.container_id.clone()),
         ("limits", run.limits.as_ref().map(limits).unwrap_or_default()),
         ("on disk", run.disk.as_ref().map(disk).unwrap_or_default()),
+        ("egress", run.egress.as_ref().map(connections).unwrap_or_default()),
+        ("moved", run.egress.as_ref().map(moved).unwrap_or_default()),
+        ("rules", run.egress.as_ref().map(|egress| egress.digest.clone()).unwrap_or_default()),
         ("created", time::known(run.created_at.as_ref())),
         ("ready", time::known(run.ready_at.as_ref())),
         ("adopted", adopted(run)),
@@ -165,6 +168,20 @@ fn disk(disk: &DiskUse) -> String {
     }
 }
 
+/// Describes the connections since the daemon created or adopted the run.
+fn connections(egress: &Egress) -> String {
+    let all = egress.open_connections.saturating_add(egress.ended_connections);
+    format!(
+        "{} open, {all} in all, {} refused; {} lookups of names refused",
+        egress.open_connections, egress.refused_connections, egress.refused_names
+    )
+}
+
+fn moved(egress: &Egress) -> String {
+    let (out, into) = (quantity::bytes(egress.bytes_out), quantity::bytes(egress.bytes_in));
+    format!("{out} out, {into} in, by connections that have ended")
+}
+
 #[cfg(test)]
 mod tests {
     use wire::v1::run::State;
@@ -183,6 +200,16 @@ mod tests {
                 source: Some(Source::Bind(BindWorkspace { path: "/srv/a".into() })),
             }),
             limits: Some(Limits { memory_bytes: 1 << 30, cpu_millis: 1500, pids: 64, ..Default::default() }),
+            egress: Some(Egress {
+                digest: "5e2c".into(),
+                open_connections: 2,
+                ended_connections: 5,
+                refused_names: 7,
+                refused_connections: 1,
+                bytes_out: 100,
+                bytes_in: 2048,
+                ..Default::default()
+            }),
             labels: [("b".into(), "2".into()), ("a".into(), "1".into())].into(),
             hardening: vec![HardeningFact { name: "network".into(), value: "none".into() }],
             ..Default::default()
@@ -196,6 +223,9 @@ mod tests {
              failure    its agent ended␊state    READY\n\
              workspace  bind /srv/a\n\
              limits     memory 1.0 GiB, cpus 1.500, processes 64\n\
+             egress     2 open, 7 in all, 1 refused; 7 lookups of names refused\n\
+             moved      100 B out, 2.0 KiB in, by connections that have ended\n\
+             rules      5e2c\n\
              labels     a=1 b=2\n\
              \nHardening in force\n  network  none\n"
         );

@@ -224,6 +224,7 @@ impl ToolService for Canned {
             tools_json: r#"[{"name":"read"}]"#.into(),
             prompt: "TOOLS\n".into(),
             mcp_servers: vec![],
+            network: String::new(),
         }))
     }
 

@@ -28,6 +28,24 @@ impl HostProcess {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
+    /// Returns a copy of its pidfd.
+    pub fn handle(&self) -> std::io::Result<OwnedFd> {
+        self.handle.try_clone()
+    }
+
+    /// Returns the children of its first thread.
+    pub(super) fn children(&self) -> Vec<Self> {
+        let listed = || -> Vec<Pid> {
+            let pid = self.pid();
+            let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+            text.split_whitespace().filter_map(|pid| pid.parse().ok().and_then(Pid::from_raw)).collect()
+        };
+        let held: Vec<Self> = listed().into_iter().filter_map(Self::open).collect();
+        // A pid that is in the list after the process was opened was not reused in between.
+        let still = listed();
+        held.into_iter().filter(|child| still.contains(&child.pid)).collect()
+    }
+
     /// Opens a process whose pid the engine itself reported, such as an exec's first.
     pub fn of_engine(host_pid: u32) -> Result<Self, CgroupError> {
         let pid = i32::try_from(host_pid).ok().and_then(Pid::from_raw).ok_or(CgroupError::NoSuchProcess)?;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 
 use super::commands::Commands;
+use super::companion::COMPANION;
 use super::ending::KillEvidence;
 use super::leaf::Leaf;
 use super::process::HostProcess;
@@ -102,11 +103,13 @@ impl ContainerCgroup {
         [self.keepers(), self.commands(Group::Processes)].iter().any(|those| those.dir() == commands.dir())
     }
 
-    /// Counts the processes besides the first, except in the cgroups that stay: a process there may fork at any moment.
+    /// Counts the processes besides the first, except in the cgroups that stay: a process there may fork at any moment. A companion is
+    /// not the container's.
     fn left(&self, first: &HostProcess, stays: &dyn Fn(&Path) -> bool) -> Result<u32, CgroupError> {
         let mut pids = Vec::new();
+        let companion = self.dir.join(COMPANION);
         // Leaves are two levels below.
-        collect_but(&self.dir, 2, stays, &mut pids)?;
+        collect_but(&self.dir, 2, &|path| stays(path) || path == companion, &mut pids)?;
         let left = pids.into_iter().filter(|pid| raw(*pid) != first.pid()).count();
         Ok(u32::try_from(left).unwrap_or(u32::MAX))
     }

@@ -65,7 +65,7 @@ fn etc(dir: &Path) -> EtcFiles {
         std::fs::write(&path, content).unwrap();
         (target, path)
     };
-    etc_files(RunUser::DEFAULT, RootMode::ReadOnly.home()).into_iter().map(place).collect()
+    etc_files(RunUser::DEFAULT, RootMode::ReadOnly.home(), None).into_iter().map(place).collect()
 }
 
 /// The host's busybox with a few bytes more, other ones each time.

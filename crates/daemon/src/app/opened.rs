@@ -1,16 +1,17 @@
 //! The first phase: everything that the start needs is open, and nothing of an earlier daemon has changed yet.
 
 use disk_quotas::Projects;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use ::policy::Policy;
+use ::egress::Outside;
+use ::policy::InForce;
 use anyhow::Context as _;
 use audit::{Event, Kind};
 use audit_service::{AuditLog, Index};
 use containers::DefaultImage;
 use refusal::chain;
-use runs::{ColdStarts, Directories, Launcher, Pool, Roots, Turns};
+use runs::{ColdStarts, Directories, Launcher, Pool, Roots, Turns, WayOut};
 use store::{StateDisk, Store};
 use tokio::task::JoinHandle;
 
@@ -24,7 +25,7 @@ pub(super) struct Opened {
     pub(super) config: Config,
     /// Keeps other daemons from this state directory until the end.
     pub(super) state: StateDirectory,
-    pub(super) policy: Policy,
+    pub(super) policy: InForce,
     pub(super) directories: Directories,
     pub(super) launcher: Launcher,
     /// The default image, or the reason that there is none, for the record of the start.
@@ -47,7 +48,7 @@ impl Opened {
     pub(super) async fn open(config: Config, prepared: Prepared) -> anyhow::Result<Self> {
         let Prepared { state, disk, programs } = prepared;
         startup::kernel(&config, programs.host_worker).await?;
-        let policy = startup::policy(&config)?;
+        let policy = InForce::new(startup::policy(&config)?);
         let (engine, host) = startup::engine(&config).await?;
         let directories = Directories { state: config.state_dir.clone() };
         let (offered, default_image) = startup::default_image(&engine, &config).await;
@@ -71,6 +72,13 @@ impl Opened {
             pool: Pool::new(config.pool.clone()),
             making: Turns::default(),
             starting: ColdStarts::default(),
+            way_out: WayOut {
+                program: Arc::new(programs.egress),
+                block: config.egress.block,
+                outside: Arc::new(Outside::new(config.egress.hosts.clone(), config.egress.proxy()?)),
+                policy: policy.clone(),
+                reviewers: OnceLock::new(),
+            },
         };
         Ok(Self {
             config,
@@ -87,7 +95,8 @@ impl Opened {
 
     /// Stores the policy, and records the start of the daemon and the policy in force.
     pub(super) async fn record_start(&self) -> anyhow::Result<()> {
-        policy::keep(&self.store, &self.policy).await;
+        let policy = self.policy.policy();
+        policy::keep(&self.store, &policy).await;
         let engine = &self.launcher.host;
         let mut details = serde_json::json!({
             "version": env!("CARGO_PKG_VERSION"),
@@ -103,7 +112,7 @@ impl Opened {
             Err(why) => details["no_default_image"] = why.as_str().into(),
         }
         let started = Event::new(Kind::DaemonStarted).details(details);
-        for event in [started, policy::loaded_event(&self.policy)] {
+        for event in [started, policy::loaded_event(&policy)] {
             let recorded = self.log.audit.record(event).await;
             recorded.map_err(|_| anyhow::anyhow!("the audit log cannot be written"))?;
         }

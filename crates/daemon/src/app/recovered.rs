@@ -12,7 +12,7 @@ use calls::{Approvals, CallTable, Calls, Control, Life, Records, Upstreams, Wait
 use gateway::Gateway;
 use identity::RunId;
 use processes::Processes;
-use runs::{Runs, execution_log};
+use runs::Runs;
 use store::StateDisk;
 use timestamp::SystemClock;
 use tokio::task::JoinHandle;
@@ -48,7 +48,7 @@ impl Opened {
         let audit = self.log.audit.clone();
         let living = runs::stored::living(&self.store).map_err(broken_store)?;
         let open = recovery::look(&audit, &self.store, &living).await?;
-        let waiting_approvals = WaitingApprovals::read(&self.store, &audit).await?;
+        let mut waiting_approvals = WaitingApprovals::read(&self.store, &audit).await?;
         self.record_start().await?;
 
         let Self { config, state, policy, directories, launcher, store, log, disk, .. } = self;
@@ -58,8 +58,9 @@ impl Opened {
         let runs = Arc::new(runs);
         let (settings, leftover_processes) = startup::processes(&store, &config)?;
         // No client can connect before this is done, so a client that asks for a run finds its current state.
-        let taken = runs.take_over(earlier, &policy, &open.used, leftover_processes.names()).await?;
+        let taken = runs.take_over(earlier, &policy.policy(), &open.used, leftover_processes.names()).await?;
         open.close(&audit, &store, &directories, &taken, &waiting_approvals.calls()).await?;
+        waiting_approvals.close_connections(&audit).await?;
         let cursor = Arc::new(RecoveryCursor::new(audit.clone(), store.clone()));
         terminals::remove_leftovers(&config.state_dir.join("sessions"), |run| runs.get(run).is_ok()).await;
         let gateway = Arc::new(Gateway::new(policy, Arc::new(SystemClock)));
@@ -70,6 +71,8 @@ impl Opened {
         let (clock, longest, own) =
             (Arc::new(SystemClock), config.approval_timeout, config.allow_self_approval);
         let approvals = Approvals::new(gateway.clone(), audit.clone(), store.clone(), clock, longest, own);
+        let approvals = Arc::new(approvals);
+        runs.ask_about_connections(approvals.clone());
         let sources = (audit.clone(), gateway.clone(), runs.clone());
         let (alerts, detection) = anomaly::open(store.clone(), sources, config.open_webhooks()?).await?;
         let executions = execution_log::start(&audit, directories);
@@ -77,7 +80,7 @@ impl Opened {
         let quotas = Quotas::open(&config.state_dir, config.disk).context("cannot look at state_dir")?;
         let processes = Processes::new(settings, runs.clone(), audit.clone(), tasks.clone(), stop.clone());
         let parts = Parts {
-            control: Control { gateway, limits, approvals: Arc::new(approvals), quotas: Arc::new(quotas) },
+            control: Control { gateway, limits, approvals, quotas: Arc::new(quotas) },
             workers: Workers { runs, processes, upstreams: Arc::new(Upstreams::new(audit.clone())) },
             records: Records {
                 escalations: Arc::new(Escalations::new(audit.clone())),

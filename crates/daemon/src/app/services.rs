@@ -11,6 +11,7 @@ use calls::grants::Grants;
 use calls::{Calls, Control, Life, Replays, Transcripts};
 use listener::Tokens;
 use oidc::Issuers;
+use port_forwarding::PortForwarding;
 use terminals::{Sessions, Terminals};
 
 use super::parts::Parts;
@@ -43,6 +44,12 @@ pub(super) fn services(
         tasks: tasks(),
         stop: stop(),
     };
+    let forwarding = PortForwarding::new(
+        gateway().in_force().clone(),
+        runs(),
+        (audit(), records.escalations.clone()),
+        (tasks(), stop()),
+    );
     let images = Images::new(runs().launcher.clone(), audit(), gateway(), config.images);
     Ok(Services {
         image: rpc::image::Service { images: Arc::new(images), tasks: tasks(), stop: stop() },
@@ -101,6 +108,8 @@ pub(super) fn services(
         },
         alert: rpc::alert::Service { alerts, runs: runs(), audit: audit(), stop: stop() },
         permission: rpc::permission::Service { gateway: gateway(), grants, audit: audit(), tasks: tasks() },
+        egress: rpc::egress::Service { runs: runs(), stop: stop() },
+        forward: rpc::forward::Service(Arc::new(forwarding)),
         limit: rpc::limit::Service { limits: limits.clone(), runs: runs() },
         terminal: rpc::terminal::Service(Arc::new(terminals)),
         trash: rpc::trash::Service { runs: runs() },

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use ::audit::{Limits, Policy};
 use audit_service::{Couriers, Maintenance};
-use document::Fields;
+use document::{Fields, NEVER, age_or, show_size, size, size_or, time_or};
 use serde_json::{Value, json};
 
 use super::endpoint::{self, Endpoint};
 use super::seconds;
-use super::values::{NEVER, age_or, path, show_size, size, size_or, time_or};
+use super::values::path;
 use webhook::Sender;
 
 /// Value of `keep` with which no segment is removed for its size.

@@ -1,14 +1,14 @@
 //! Reads the endpoints to which the daemon posts, wherever the configuration names one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use document::Fields;
+use document::{Fields, time_or};
 use serde_json::{Value, json};
 use webhook::{Secret, Target};
 
-use super::seconds;
-use super::values::{number_or, path, time_or};
+use super::values::{number_or, path};
+use super::{seconds, secret_file};
 
 /// Keys of an endpoint.
 pub(super) const KEYS: [&str; 6] = ["url", "secret_file", "timeout", "attempts", "first_retry", "allow_http"];
@@ -39,7 +39,7 @@ impl Endpoint {
         });
         let secret_file = fields.required("secret_file").and_then(|at| {
             let file = path(at)?;
-            Secret::read(&file).map_err(|problem| at.problem(problem)).is_ok().then_some(file)
+            secret(&file).map_err(|problem| at.problem(problem)).is_ok().then_some(file)
         });
         let timeout = time_or(fields, "timeout", (1, 60), 10);
         let first_retry = time_or(fields, "first_retry", (1, 600), 5);
@@ -52,7 +52,7 @@ impl Endpoint {
         Ok(webhook::Endpoint {
             name: name.to_owned(),
             target: self.target.clone(),
-            secret: Secret::read(&self.secret_file)?,
+            secret: secret(&self.secret_file)?,
             timeout: self.timeout,
             attempts: self.attempts,
             first_retry: self.first_retry,
@@ -70,4 +70,9 @@ impl Endpoint {
             "allow_http": self.allow_http,
         })
     }
+}
+
+/// Reads the secret that signs messages.
+fn secret(file: &Path) -> Result<Secret, String> {
+    Secret::parse(&secret_file::read(file)?).map_err(|problem| format!("{} {problem}", file.display()))
 }

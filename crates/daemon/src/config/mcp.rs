@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
-use document::{At, Fields, nearest};
+use document::{At, Fields, nearest, time_or};
 use mcp::http::Settings;
 use serde_json::{Value, json};
 
-use super::values::{number_or, time_or};
+use super::values::number_or;
 
 const DEFAULT_ADDRESS: &str = "127.0.0.1:7464";
 

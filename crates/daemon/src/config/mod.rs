@@ -7,12 +7,14 @@ mod access;
 mod alerts;
 mod audit;
 mod changed;
+mod egress;
 mod endpoint;
 mod mcp;
 mod oidc;
 mod parse;
 mod pool;
 mod read;
+mod secret_file;
 mod tcp;
 mod values;
 
@@ -89,6 +91,8 @@ pub(crate) struct Config {
     pub(crate) max_connections: usize,
     /// Treatment of runs at an orderly stop of the daemon.
     pub(crate) on_stop: OnStop,
+    /// Settings of all runs with a way out.
+    pub(crate) egress: egress::Egress,
     /// Containers that wait for runs.
     pub(crate) pool: Vec<PoolEntry>,
     /// Maximum size of all stored command output, bytes.
@@ -165,7 +169,7 @@ impl Config {
             "docker": { "endpoint": self.engine.to_string(), "strict_engine": self.strict_engine },
             "default_image": { "busybox": self.busybox },
             "images": {
-                "max_size": values::show_size(self.images.max_bytes),
+                "max_size": document::show_size(self.images.max_bytes),
                 "timeout": seconds(self.images.timeout),
             },
             "approvals": { "allow_self_approval": self.allow_self_approval },
@@ -179,22 +183,22 @@ impl Config {
             "runs": { "on_stop": self.on_stop.name() },
             "pool": pool::shown(&self.pool),
             "spool": {
-                "max_total": values::show_size(self.spool_max_total),
-                "min_free": values::show_size(self.spool_min_free),
+                "max_total": document::show_size(self.spool_max_total),
+                "min_free": document::show_size(self.spool_min_free),
             },
             "outcomes": {
-                "max_total": values::show_size(self.outcomes.max_total),
+                "max_total": document::show_size(self.outcomes.max_total),
                 "max_age": seconds(self.outcomes.max_age),
                 "request_ids": seconds(self.outcomes.request_ids),
             },
             "disk": {
-                "warn_free": values::show_size(self.disk.warn_free),
-                "min_free": values::show_size(self.disk.min_free),
+                "warn_free": document::show_size(self.disk.warn_free),
+                "min_free": document::show_size(self.disk.min_free),
             },
             "sessions": {
                 "max_length": seconds(self.sessions.max_length),
                 "idle_timeout": seconds(self.sessions.idle_timeout),
-                "max_recording": values::show_size(self.sessions.max_recording),
+                "max_recording": document::show_size(self.sessions.max_recording),
                 "per_run": self.sessions.per_run,
             },
             "audit": self.audit.shown(),
@@ -208,6 +212,9 @@ impl Config {
         }
         if let Some(ttl) = self.runs.max_ttl {
             shown["runs"]["max_ttl"] = json!(seconds(ttl));
+        }
+        if let Some(egress) = egress::shown(&self.egress) {
+            shown["egress"] = egress;
         }
         // If absent, these mean the full jail, the built-in policy and the profile's timeout.
         if let Some(form) = self.accepted_jail {

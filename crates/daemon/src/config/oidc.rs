@@ -1,12 +1,12 @@
 //! Reads `oidc`: the issuers whose tokens are accepted, and the roles that their claims grant.
 
-use document::{At, Fields};
+use document::{At, Fields, time_or};
 use oidc::{Grant, Issuer, Issuers, Source};
 use serde_json::{Value, json};
 
 use super::access::{roles, user};
 use super::seconds;
-use super::values::{name, path, time_or};
+use super::values::{name, path};
 
 /// Maximum number of issuers, and of audiences of an issuer.
 const MOST: usize = 16;

@@ -12,15 +12,15 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use containers::Endpoint;
-use document::{At, Fields};
+use document::{At, Fields, size_or, time, time_or};
 use gateway::limits::concurrency::Whole;
 use host_launch::WeakerForm;
 use runs::{HarnessOnBind, OnStop, RunBounds};
 use store::OutcomeBounds;
 use terminals::Limits;
 
-use super::values::{number_or, path, path_or, size_or, time, time_or};
-use super::{Config, access, alerts, audit, mcp, oidc, pool, tcp};
+use super::values::{number_or, path, path_or};
+use super::{Config, access, alerts, audit, egress, mcp, oidc, pool, tcp};
 use crate::images::ImageBounds;
 
 /// Longest path of a Unix socket, bytes: it has to fit into `sockaddr_un`, unix(7).
@@ -29,7 +29,7 @@ const MAX_SOCKET_PATH: usize = 107;
 /// Seconds of a day.
 const DAY: u64 = 86_400;
 
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 24] = [
     "listen",
     "state_dir",
     "workspace_roots",
@@ -39,6 +39,7 @@ const KEYS: [&str; 23] = [
     "default_image",
     "images",
     "host_lane",
+    "egress",
     "pool",
     "approvals",
     "alerts",
@@ -103,6 +104,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
         },
         max_connections: number_or(&limits, "connections", 1..=65_536, 256) as usize,
         on_stop: on_stop(&runs),
+        egress: egress::read(&top),
         pool: pool::read(&top),
         spool_max_total: size_or(&spool, "max_total", 1 << 20, 4 << 30),
         spool_min_free: size_or(&spool, "min_free", 0, 256 << 20),
@@ -446,7 +448,7 @@ on_stop: leave
   cofferd.yaml:12: audit.segment_size: must be a size from 64KiB to 1024TiB, such as 512MiB or 4GiB (did you mean `1GiB`?)
   cofferd.yaml:12: audit.keep: must be at least twice audit.segment_size, or all
   cofferd.yaml:13: sessions: expected a mapping, found text
-  cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, harness_on_bind, docker, default_image, images, host_lane, pool, approvals, alerts, access, oidc, limits, runs, spool, outcomes, disk, sessions, mcp, audit, log)"
+  cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, harness_on_bind, docker, default_image, images, host_lane, egress, pool, approvals, alerts, access, oidc, limits, runs, spool, outcomes, disk, sessions, mcp, audit, log)"
         );
     }
 

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use admission::ShareLimits;
-use document::{At, Fields};
+use document::{At, Fields, time_or};
 use listener::{Certificates, Files, Settings as TcpSettings};
 use serde_json::{Value, json};
 
 use super::seconds;
-use super::values::{number_or, path, time_or};
+use super::values::{number_or, path};
 
 const DEFAULT_ADDRESS: &str = "127.0.0.1:7443";
 const DAY: u64 = 86_400;

@@ -1,4 +1,4 @@
-//! Tracks the calls and sessions that the log has opened and not closed, while it is read from front to back.
+//! Tracks the calls, sessions and connections that the log has opened and not closed, while it is read from front to back.
 
 use std::collections::BTreeMap;
 
@@ -19,17 +19,19 @@ pub(super) struct Marked {
     pub(super) open: Vec<Event>,
 }
 
-/// Calls and sessions that have begun and not ended.
+/// Calls, sessions and connections that have begun and not ended.
 #[derive(Default)]
 pub(super) struct Ends {
     pub(super) calls: BTreeMap<String, Event>,
     pub(super) sessions: BTreeMap<SessionId, Event>,
+    /// Connections of runs, in both directions, by their ids.
+    pub(super) connections: BTreeMap<String, Event>,
     /// Last record that was read.
     pub(super) last: Option<Mark>,
 }
 
 impl Ends {
-    /// Starts with the calls and sessions that were open at a mark.
+    /// Starts with what was open at a mark.
     pub(super) fn with(open: &[Event]) -> Self {
         let mut ends = Self::default();
         for event in open {
@@ -56,6 +58,16 @@ impl Ends {
                     self.sessions.insert(session, event.clone());
                 }
             }
+            (Kind::EgressIntent | Kind::ForwardIntent, _) => {
+                if let Some(connection) = connection_of(event) {
+                    self.connections.insert(connection, event.clone());
+                }
+            }
+            (Kind::EgressReceipt | Kind::ForwardReceipt, _) => {
+                if let Some(connection) = connection_of(event) {
+                    self.connections.remove(&connection);
+                }
+            }
             (Kind::SessionClosed, _) => {
                 if let Some(session) = terminals::session_of(event) {
                     self.sessions.remove(&session);
@@ -67,9 +79,15 @@ impl Ends {
 
     /// Returns the last record and all that is open, so that a later scan can continue from there.
     pub(super) fn mark(&self) -> Option<Marked> {
-        let open = self.calls.values().chain(self.sessions.values()).cloned().collect();
+        let open = self.calls.values().chain(self.sessions.values()).chain(self.connections.values());
+        let open = open.cloned().collect();
         Some(Marked { mark: self.last?, open })
     }
+}
+
+/// Returns the connection of an intent or receipt.
+fn connection_of(event: &Event) -> Option<String> {
+    Some(event.details.as_ref()?.get("connection")?.as_str()?.to_owned())
 }
 
 #[cfg(test)]

@@ -99,7 +99,7 @@ impl Open {
         Ok(())
     }
 
-    /// Records a receipt for every call that has none, and an end for every open session.
+    /// Records a receipt for every call that has none, and an end for every open session and connection.
     ///
     /// Calls in `waiting` stay open, because they go on in their run.
     pub(crate) async fn close(
@@ -140,6 +140,18 @@ impl Open {
             let closed =
                 tokio::task::spawn_blocking(move || terminals::interrupted(&opened, &directories)).await?;
             log.record(closed).await.map_err(|_| anyhow::anyhow!("the audit log cannot be written"))?;
+        }
+        for intent in self.ends.connections.into_values() {
+            let receipt = if intent.kind == Kind::ForwardIntent {
+                port_forwarding::interrupted(intent)
+            } else {
+                let mut receipt = Event { kind: Kind::EgressReceipt, ..intent };
+                if let Some(details) = &mut receipt.details {
+                    details["cause"] = "daemon_lost".into();
+                }
+                receipt
+            };
+            log.record(receipt).await.map_err(|_| anyhow::anyhow!("the audit log cannot be written"))?;
         }
         Ok(())
     }

@@ -5,8 +5,10 @@ pub(crate) mod alert;
 pub(crate) mod approval;
 pub(crate) mod audit;
 mod deadline;
+pub(crate) mod egress;
 mod explain;
 pub(crate) mod file;
+pub(crate) mod forward;
 pub(crate) mod host;
 pub(crate) mod image;
 pub(crate) mod limit;
@@ -43,7 +45,9 @@ use tower::{Layer as _, Service};
 use wire::v1::alert_service_server::AlertServiceServer;
 use wire::v1::approval_service_server::ApprovalServiceServer;
 use wire::v1::audit_service_server::AuditServiceServer;
+use wire::v1::egress_service_server::EgressServiceServer;
 use wire::v1::file_service_server::FileServiceServer;
+use wire::v1::forward_service_server::ForwardServiceServer;
 use wire::v1::host_service_server::HostServiceServer;
 use wire::v1::image_service_server::ImageServiceServer;
 use wire::v1::limit_service_server::LimitServiceServer;
@@ -118,6 +122,8 @@ pub(crate) struct Services {
     pub(crate) host: host::Service,
     pub(crate) image: image::Service,
     pub(crate) token: token::Service,
+    pub(crate) egress: egress::Service,
+    pub(crate) forward: forward::Service,
 }
 
 /// Serves the API until the daemon stops.
@@ -168,6 +174,8 @@ async fn try_serve(
     routes.add_service(capped!(HostServiceServer, services.host));
     routes.add_service(capped!(TokenServiceServer, services.token));
     routes.add_service(capped!(ImageServiceServer, services.image));
+    routes.add_service(capped!(EgressServiceServer, services.egress));
+    routes.add_service(capped!(ForwardServiceServer, services.forward));
 
     // No call is admitted while the audit log cannot be written. The health service reports that, too.
     let mut serving = log.check().is_ok();
@@ -217,6 +225,8 @@ async fn say_health(reporter: &HealthReporter, serving: bool) {
         HostServiceServer::<host::Service>::NAME,
         TokenServiceServer::<token::Service>::NAME,
         ImageServiceServer::<image::Service>::NAME,
+        EgressServiceServer::<egress::Service>::NAME,
+        ForwardServiceServer::<forward::Service>::NAME,
         // The daemon as a whole.
         "",
     ];

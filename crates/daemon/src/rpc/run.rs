@@ -25,7 +25,7 @@ use tonic::{Request, Response, Status};
 use wire::v1::run_service_server::RunService;
 use wire::v1::{self, CreateRunRequest};
 
-use super::{behind, portion, principal};
+use super::{behind, egress, portion, principal};
 
 const MAX_PAGE: u32 = 1_000;
 /// Default size of a diff, bytes.
@@ -110,11 +110,13 @@ impl Service {
         v1::Run { disk, ..record.to_wire() }
     }
 
-    /// Returns a single run with the values of its plain variables and the end of its lease.
-    fn whole(&self, record: &Record) -> v1::Run {
-        let left = self.runs.living_run(record.id).ok().and_then(|run| run.lease_left());
+    /// Returns a single run with the values of its plain variables, the end of its lease and its connections.
+    fn whole(&self, record: &Record) -> Result<v1::Run, Refusal> {
+        let living = self.runs.living_run(record.id).ok();
+        let egress = living.as_deref().and_then(egress::egress).transpose()?;
+        let left = living.and_then(|run| run.lease_left());
         let lease_ends_at = left.map(|left| Timestamp::now().after(left).to_wire());
-        v1::Run { env: record.spec.env.clone(), lease_ends_at, ..self.shown(record) }
+        Ok(v1::Run { env: record.spec.env.clone(), lease_ends_at, egress, ..self.shown(record) })
     }
 
     /// Returns a digest that tells a repetition of a request from a different request.
@@ -198,7 +200,7 @@ impl RunService for Service {
         request: Request<v1::GetRunRequest>,
     ) -> Result<Response<v1::GetRunResponse>, Status> {
         let record = self.seen(&request, &request.get_ref().run_id)?;
-        Ok(Response::new(v1::GetRunResponse { run: Some(self.whole(&record)) }))
+        Ok(Response::new(v1::GetRunResponse { run: Some(self.whole(&record)?) }))
     }
 
     async fn list_runs(
@@ -282,7 +284,7 @@ impl RunService for Service {
     ) -> Result<Response<v1::KeepAliveRunResponse>, Status> {
         let id = self.used(&request, &request.get_ref().run_id)?;
         self.runs.living_run(id)?.keep_alive()?;
-        let run = Some(self.whole(&self.runs.get(id)?));
+        let run = Some(self.whole(&self.runs.get(id)?)?);
         Ok(Response::new(v1::KeepAliveRunResponse { run }))
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use calls::{Approvals, CallTable, Calls, Found, Transcripts, Upstreams};
+use egress_rules::{Narrowed, Rules};
 use gateway::Gateway;
 use identity::{CallId, Principal, RunId};
 use operations::Reason;
@@ -16,6 +17,7 @@ use wire::v1;
 use wire::v1::tool_service_server::ToolService;
 
 use super::deadline::deadline;
+use super::egress::network;
 use super::offered::Offered;
 use super::portion::{answer, piece};
 use super::{principal, upstreams};
@@ -64,11 +66,17 @@ impl Service {
         };
         // Tools that need consent are offered too, because the agent may ask for it.
         let offered = Offered::of(&self.gateway, &record.spec);
+        let network = self.runs.living_run(run).ok().and_then(|run| network(&run));
         let (mut tools, prompt) = {
             let permitted = |operation: &str| offered.permits(operation);
             let consent = |operation: &str| offered.consent(operation);
             let (denied, limits) = (offered.denied(), offered.limits());
-            let policy = dialects::Policy { permitted: &permitted, consent: &consent, denied: &denied };
+            let policy = dialects::Policy {
+                permitted: &permitted,
+                consent: &consent,
+                denied: &denied,
+                network: network.as_deref(),
+            };
             let offer = dialects::Offer { dialect, policy, limits };
             (offer.list(format), offer.prompt().unwrap_or_default())
         };
@@ -77,7 +85,12 @@ impl Service {
             let taken = |name: &str| dialect.tool(name).is_ok();
             tools.extend(upstream.entries(format, taken));
         }
-        Ok(v1::ListToolsResponse { tools_json: tools.to_string(), prompt, mcp_servers: upstream.servers })
+        Ok(v1::ListToolsResponse {
+            tools_json: tools.to_string(),
+            prompt,
+            mcp_servers: upstream.servers,
+            network: network.unwrap_or_else(|| Narrowed::new(Rules::none()).words()),
+        })
     }
 
     /// Returns a call that `principal` may use.

@@ -15,10 +15,10 @@ use crate::tool::{NoOperation, ToolArguments};
 pub(super) const BACKGROUND: &str = "run_in_background";
 
 /// Run a command line in the workspace. Each call starts anew in /workspace: a directory or variable that it sets is gone
-/// afterwards. There is no network. The answer has standard output, standard error and the exit code, so 2>&1 is not
-/// needed. At most {max_output_bytes} bytes of each stream come back, the beginning and the end; send longer output to a
-/// file and read parts of it. Everything that the command started is ended with it. Where another tool reads, finds,
-/// searches or changes files, prefer it to commands. Example: {"command": "cargo test --lib", "timeout": 60000}
+/// afterwards. The answer has standard output, standard error and the exit code, so 2>&1 is not needed. At most
+/// {max_output_bytes} bytes of each stream come back, the beginning and the end; send longer output to a file and read
+/// parts of it. Everything that the command started is ended with it. Where another tool reads, finds, searches or
+/// changes files, prefer it to commands. Example: {"command": "cargo test --lib", "timeout": 60000}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Bash {

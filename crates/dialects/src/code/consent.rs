@@ -1,18 +1,13 @@
 //! The effect of the policy in a description: which calls of a tool wait for a reviewer, and which are refused.
 
+use crate::network::before_example;
 use crate::policy::{Consent, Policy};
 use crate::tool::Tool;
-
-/// Beginning of the example at the end of a description. Sentences about the policy come before it.
-const EXAMPLE: &str = " Example: ";
 
 /// Returns the description of a tool with sentences about the policy.
 pub(super) fn told(tool: &Tool, description: &str, policy: &Policy<'_>) -> String {
     let said = [consent(tool, policy), denied_programs(tool, policy)].concat();
-    match description.split_once(EXAMPLE) {
-        Some((text, example)) => format!("{text}{said}{EXAMPLE}{example}"),
-        None => format!("{description}{said}"),
-    }
+    before_example(description, &said)
 }
 
 fn consent(tool: &Tool, policy: &Policy<'_>) -> String {

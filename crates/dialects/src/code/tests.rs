@@ -306,7 +306,7 @@ fn listed(permitted: &[&str], asked: &[&str], denied: &Denied) -> Vec<Value> {
         _ if permits(operation) => Consent::Free,
         _ => Consent::Refused,
     };
-    let policy = Policy { permitted: &permits, consent: &consent, denied };
+    let policy = Policy { permitted: &permits, consent: &consent, denied, network: None };
     let offer = Offer { dialect: &Code, policy, limits: Limits::default() };
     offer.list(Format::Mcp).as_array().unwrap().clone()
 }
@@ -359,7 +359,7 @@ fn a_description_lists_the_operations_that_ask_or_are_refused() {
         " Refused here: more than one plain command (pipes, redirections, &&, variables, wildcards).",
         " One plain cat, head, tail, find or wc that only reads runs at once.",
         " never run: rm, unlink, ",
-        "and their like, curl\\n. Example: ",
+        "and their like, curl\\n. There is no network. Example: ",
     ] {
         assert!(bash.contains(said), "{said}: {bash}");
     }

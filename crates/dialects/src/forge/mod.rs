@@ -26,6 +26,7 @@ use crate::dialect::Dialect;
 use crate::failure::ParseFailure;
 use crate::limits::Limits;
 use crate::made::Made;
+use crate::policy::Policy;
 use crate::tool::{Effect, NoOperation, Tool, ToolArguments};
 
 pub(crate) struct Forge;
@@ -59,8 +60,8 @@ impl Dialect for Forge {
         render::render_pending(made, approval_id)
     }
 
-    fn prompt(&self, tools: &[&'static Tool], limits: &Limits) -> Option<String> {
-        Some(prompt::of(tools, limits))
+    fn prompt(&self, tools: &[&'static Tool], limits: &Limits, policy: &Policy<'_>) -> Option<String> {
+        Some(prompt::of(tools, limits, policy))
     }
 
     fn plain_name<'n>(&self, name: &'n str) -> &'n str {

@@ -4,9 +4,11 @@ use std::fmt::Write as _;
 
 use crate::arguments::{Parameter, parameters};
 use crate::limits::Limits;
+use crate::network;
+use crate::policy::Policy;
 use crate::tool::Tool;
 
-pub(super) fn of(tools: &[&'static Tool], limits: &Limits) -> String {
+pub(super) fn of(tools: &[&'static Tool], limits: &Limits, policy: &Policy<'_>) -> String {
     let mut text = String::from(
         "TOOLS\n\
          \n\
@@ -16,7 +18,8 @@ pub(super) fn of(tools: &[&'static Tool], limits: &Limits) -> String {
          without such a block.\n",
     );
     for tool in tools {
-        let described = tool.described(limits);
+        // The dialect has one tool that runs commands.
+        let described = network::told(tool, &tool.described(limits), policy, None);
         let (what, example) = described.split_once("Example: ").unwrap_or((&described, "{}"));
         // Writing to a string cannot fail.
         let _ = write!(text, "\nforge:{} - {}\n", tool.name, what.trim_end());

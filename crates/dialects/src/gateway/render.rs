@@ -55,7 +55,7 @@ struct ResourceUsage {
     cpu_time: u64,
     /// Peak resident memory of the command, bytes.
     memory_peak: u64,
-    /// A container has no network.
+    /// Always 0: calls over a network are not counted here.
     network_calls: u64,
 }
 

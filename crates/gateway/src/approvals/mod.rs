@@ -1,4 +1,4 @@
-//! Approvals: a reviewer's consent to one call.
+//! Approvals: a reviewer's consent to one call, or to one connection out of a run.
 //!
 //! ```text
 //!           vote ┐
@@ -33,7 +33,7 @@ pub use approval::{
 };
 pub use decide::DecideError;
 pub(crate) use memory::Memory;
-pub(crate) use table::Approvals;
 #[cfg(test)]
 pub(crate) use table::REDEEM_WITHIN;
+pub(crate) use table::{Approvals, expiry};
 pub use vote::{Ballot, Choice, Reviewer, Vote};

@@ -45,12 +45,10 @@ impl Approvals {
         &mut self,
         ticket: &Ticket,
         review: Review,
-        DecisionTime { time, from }: DecisionTime,
+        time: DecisionTime,
         now: UnixMillis,
     ) -> Result<Approval, Refusal> {
         let Review { approval_id, operation_json, preview, bound } = review;
-        let bytes = operation_json.len() + preview.len();
-        self.room_for(ticket, bytes)?;
         let approval = Approval {
             format: FORMAT,
             approval_id: approval_id.unwrap_or_else(Uuid::now_v7).to_string(),
@@ -71,8 +69,8 @@ impl Approvals {
             digest: ticket.digest(&ticket.decision.policy_digest, &bound),
             policy_digest: ticket.decision.policy_digest.clone(),
             created_at: now,
-            expires_at: now.after(time.clamp(MIN_TIMEOUT, MAX_TIMEOUT)),
-            time_from: from,
+            expires_at: expiry(&time, now),
+            time_from: time.from,
             reminded: false,
             remind: ticket.terms.remind,
             needed: ticket.terms.needed.max(1),
@@ -89,6 +87,12 @@ impl Approvals {
             decided_at: None,
             comment: String::new(),
         };
+        self.insert(approval)
+    }
+
+    /// Takes in an approval that is not on record yet, if there is space for it.
+    pub(crate) fn insert(&mut self, approval: Approval) -> Result<Approval, Refusal> {
+        self.room_for(&approval)?;
         self.unrecorded.insert(approval.approval_id.clone());
         self.all.insert(approval.approval_id.clone(), approval.clone());
         Ok(approval)
@@ -117,9 +121,10 @@ impl Approvals {
         })
     }
 
-    fn room_for(&self, ticket: &Ticket, bytes: usize) -> Result<(), Refusal> {
+    fn room_for(&self, new: &Approval) -> Result<(), Refusal> {
+        let bytes = new.operation_json.len() + new.preview.len();
         let refuse = |reason, message: String| {
-            let policy_digest = ticket.decision.policy_digest.clone();
+            let policy_digest = new.policy_digest.clone();
             Err(Refusal {
                 reason,
                 message,
@@ -138,10 +143,10 @@ impl Approvals {
         for approval in self.all.values().filter(|approval| approval.is_open()) {
             open += 1;
             open_bytes += approval.shown_bytes();
-            if approval.call_id == ticket.call_id {
+            if approval.call_id == new.call_id && !new.is_of_connection() {
                 return refuse(Reason::AlreadyExists, "this call waits for an approval already".to_owned());
             }
-            of_run += usize::from(approval.run_id == ticket.caller.run_id);
+            of_run += usize::from(approval.run_id == new.run_id);
         }
         if of_run >= MAX_OPEN_PER_RUN {
             return refuse(
@@ -155,11 +160,11 @@ impl Approvals {
         Ok(())
     }
 
-    /// Refuses unless this approval was given to this call and is unused. It does not compare digests.
+    /// Refuses unless this approval was given to this call of this run and is unused. It does not compare digests.
     pub(crate) fn redeemable(
         &mut self,
         approval_id: &str,
-        ticket: &Ticket,
+        (call_id, run_id): (&str, &str),
         policy: &Policy,
         now: UnixMillis,
     ) -> Result<(), Refusal> {
@@ -168,7 +173,7 @@ impl Approvals {
             return refuse(Reason::NotFound, "no such approval".to_owned());
         };
         // An approval of another call is not changed.
-        if approval.call_id != ticket.call_id || approval.run_id != ticket.caller.run_id {
+        if approval.call_id != call_id || approval.run_id != run_id {
             return refuse(Reason::PermissionDenied, "this approval belongs to another call".to_owned());
         }
         match (approval.state, approval.permit) {
@@ -361,6 +366,11 @@ impl Approvals {
             (count, bytes) = (count - 1, bytes - size);
         }
     }
+}
+
+/// Returns the time from which no decision is accepted.
+pub(crate) fn expiry(time: &DecisionTime, now: UnixMillis) -> UnixMillis {
+    now.after(time.time.clamp(MIN_TIMEOUT, MAX_TIMEOUT))
 }
 
 fn half_time(approval: &Approval) -> UnixMillis {

@@ -3,18 +3,12 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetStatus, Scope,
+use confinement::SetupError;
+use confinement::landlock::{
+    CompatLevel, Fault, PathFd, RulesetStatus, restrict as restrict_to, whole_network,
 };
-
-use super::SetupError;
 use host_launch::Landlock;
 use host_launch::args::JailMount;
-
-const ABI_WANTED: ABI = ABI::V6;
-/// The lowest version that suffices as the only barrier: it covers moves between directories and truncation.
-const ABI_NEEDED: ABI = ABI::V3;
 
 /// Restricts this process to `jail_mounts` and to their `writable` parts, which are mounted in the root by now.
 pub(super) fn restrict(jail_mounts: &[JailMount], writable: &[String]) -> Result<Landlock, SetupError> {
@@ -32,8 +26,6 @@ pub(super) fn restrict_alone(jail_mounts: &[(JailMount, OwnedFd)]) -> Result<Lan
     apply(opened, CompatLevel::HardRequirement).map_err(fault)
 }
 
-type Fault = Box<dyn std::error::Error + Send + Sync>;
-
 fn fault(error: Fault) -> SetupError {
     SetupError::new("Landlock", std::io::Error::other(error))
 }
@@ -42,21 +34,7 @@ fn apply(
     jail_mounts: impl IntoIterator<Item = (impl AsFd, bool)>,
     needed: CompatLevel,
 ) -> Result<Landlock, Fault> {
-    let everything = AccessFs::from_all(ABI_WANTED);
-    let read = AccessFs::ReadFile | AccessFs::ReadDir;
-    let write = everything & !(AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock);
-    let mut rules = Ruleset::default()
-        .set_compatibility(needed)
-        .handle_access(AccessFs::from_all(ABI_NEEDED))?
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(everything)?
-        .handle_access(AccessNet::from_all(ABI_WANTED))?
-        .scope(Scope::from_all(ABI_WANTED))?
-        .create()?;
-    for (directory, writes) in jail_mounts {
-        rules = rules.add_rule(PathBeneath::new(directory, if writes { write } else { read }))?;
-    }
-    Ok(match rules.restrict_self()?.ruleset {
+    Ok(match restrict_to(jail_mounts, whole_network(), needed)? {
         RulesetStatus::FullyEnforced => Landlock::Full,
         RulesetStatus::PartiallyEnforced => Landlock::Partial,
         RulesetStatus::NotEnforced => Landlock::Absent,

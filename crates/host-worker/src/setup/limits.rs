@@ -3,10 +3,10 @@
 use std::io;
 use std::time::Instant;
 
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::Resource;
 
-use super::{SetupError, step};
 use crate::sys;
+use confinement::{SetupError, limit, step};
 use host_launch::args::Task;
 
 const MIB: u64 = 1024 * 1024;
@@ -59,9 +59,4 @@ pub(crate) fn limit_time(deadline: Instant) -> io::Result<()> {
     limit(Resource::Cpu, seconds)?;
     sys::alarm(u32::try_from(seconds).unwrap_or(u32::MAX));
     Ok(())
-}
-
-fn limit(resource: Resource, most: u64) -> io::Result<()> {
-    let most = rustix::process::getrlimit(resource).maximum.map_or(most, |hard| hard.min(most));
-    setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) }).map_err(Into::into)
 }

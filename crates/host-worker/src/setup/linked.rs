@@ -16,7 +16,7 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 
-use crate::sys;
+use confinement::sys::restrict_mount;
 use host_launch::args::JailMount;
 
 /// Files that locate or configure the repository.
@@ -37,12 +37,12 @@ pub(super) fn mount_parts(root: &OwnedFd, work_tree: &str) -> Result<Vec<String>
         attach(clone(&opened)?, root, &path)?;
         for (name, file) in fixed {
             let file = clone(&file)?;
-            sys::restrict_mount(file.as_fd(), read_only)?;
+            restrict_mount(file.as_fd(), read_only)?;
             attach(file, root, &format!("{path}/{name}"))?;
         }
         writable.push(path);
     }
-    sys::restrict_mount(top.as_fd(), read_only)?;
+    restrict_mount(top.as_fd(), read_only)?;
     Ok(writable)
 }
 

@@ -16,15 +16,13 @@ mod limits;
 mod linked;
 mod mounts;
 mod namespaces;
-mod privileges;
 mod seccomp;
 mod weaker;
 
-use std::io;
 use std::os::fd::OwnedFd;
 
-use thiserror::Error;
-
+use confinement::{SetupError, privileges};
+use host_launch::Namespaces;
 use host_launch::Report;
 use host_launch::WeakerForm;
 use host_launch::args::{Args, Task};
@@ -33,31 +31,6 @@ use crate::location;
 
 pub(crate) use limits::{forbid_tasks, limit_file_size, limit_memory, limit_time};
 pub(crate) use seccomp::ChildFilter;
-
-/// A step of the set-up that this host does not allow.
-#[derive(Debug, Error)]
-#[error("cannot set up the jail: {step}: {source}{hint}")]
-pub(crate) struct SetupError {
-    step: &'static str,
-    #[source]
-    source: io::Error,
-    hint: &'static str,
-}
-
-impl SetupError {
-    fn new(step: &'static str, source: impl Into<io::Error>) -> Self {
-        Self { step, source: source.into(), hint: "" }
-    }
-
-    fn hint(mut self, hint: &'static str) -> Self {
-        self.hint = hint;
-        self
-    }
-}
-
-fn step<E: Into<io::Error>>(name: &'static str) -> impl FnOnce(E) -> SetupError {
-    move |source| SetupError::new(name, source)
-}
 
 /// Enters the jail. `handles` are the directories of `args.jail_mounts`, in their order.
 pub(crate) fn enter(args: &Args, handles: &[OwnedFd]) -> Result<Report, SetupError> {
@@ -73,11 +46,11 @@ pub(crate) fn enter(args: &Args, handles: &[OwnedFd]) -> Result<Report, SetupErr
     };
     let writable = mounts::pivot(&args.jail_mounts, trees, work_tree)?;
     limits::restrict_host_worker(&args.task)?;
-    privileges::drop_all(args.uid, args.gid, namespaces)?;
+    // In a user namespace the kernel refuses to change groups, and the one mapped id is the process's own already.
+    let privileged = namespaces == Namespaces::Privileged;
+    privileges::drop_all(privileged.then_some((args.uid, args.gid)))?;
     let landlock = landlock::restrict(&args.jail_mounts, &writable)?;
-    for filter in &filters {
-        filter.install().map_err(step("installing the seccomp filter"))?;
-    }
+    filters.install()?;
     if !work_tree.is_empty() {
         location::link(work_tree);
     }

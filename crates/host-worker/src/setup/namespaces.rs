@@ -16,8 +16,8 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 use rustix::process::{getegid, geteuid};
 use rustix::thread::UnshareFlags;
 
-use super::{SetupError, step};
-use crate::sys;
+use confinement::sys::unshare;
+use confinement::{SetupError, step};
 use host_launch::Namespaces;
 use host_launch::args::Args;
 
@@ -32,7 +32,7 @@ const NEW: UnshareFlags = UnshareFlags::NEWNS
 pub(super) fn enter(args: &Args, handles: &[OwnedFd]) -> Result<(Namespaces, Vec<OwnedFd>), SetupError> {
     match handles.iter().map(clone_tree).collect::<Result<Vec<_>, _>>() {
         Ok(trees) => {
-            sys::unshare(NEW).map_err(step("creating namespaces"))?;
+            unshare(NEW).map_err(step("creating namespaces"))?;
             Ok((Namespaces::Privileged, trees))
         }
         Err(Errno::PERM) => Ok((Namespaces::User, enter_as_user(args, handles)?)),
@@ -46,11 +46,11 @@ fn enter_as_user(args: &Args, handles: &[OwnedFd]) -> Result<Vec<OwnedFd>, Setup
         return Err(not_the_owner());
     }
     let paths = paths(handles)?;
-    sys::unshare(UnshareFlags::NEWUSER).map_err(|source| {
+    unshare(UnshareFlags::NEWUSER).map_err(|source| {
         SetupError::new("creating a user namespace", source)
             .hint(" (run the daemon as root, or allow unprivileged user namespaces)")
     })?;
-    sys::unshare(NEW).map_err(step("creating namespaces"))?;
+    unshare(NEW).map_err(step("creating namespaces"))?;
     map_ids(uid.as_raw(), gid.as_raw()).map_err(step("mapping ids"))?;
     handles
         .iter()

@@ -1,43 +1,22 @@
 //! Filters the system calls of the host worker.
 //!
-//! The filter is an allow list. Any other call returns EPERM, so that a library which merely tries something goes on. A second list
-//! has calls that no code here makes by mistake (running a program, tracing, mounting, loading code into the kernel): these end the
-//! process.
-//!
-//! `clone3` takes its flags from memory, where no filter sees them. The filter reports it as missing, so that the C library uses
-//! `clone`, which has them in a register. The process of one operation gets a further filter before it reads the first byte that an
-//! agent wrote. Under it the process can neither start a process or a thread, nor signal another process, nor change its limits.
+//! The process of one operation gets a further filter before it reads the first byte that an agent wrote. Under it the process can
+//! neither start a process or a thread, nor signal another process, nor change its limits.
 
-use std::collections::BTreeMap;
 use std::io;
 
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Cmp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch, apply_filter,
+    BackendError, SeccompCmpArgLen as Len, SeccompCmpOp as Cmp, SeccompCondition, SeccompRule,
 };
 
-use super::SetupError;
+use confinement::SetupError;
+use confinement::seccomp::{
+    Argument, Filter, Filters, Rules, equal, fault, refusing, unconditional, without,
+};
 
-#[derive(Debug)]
-pub(crate) struct Filter(BpfProgram);
-
-impl Filter {
-    /// Installs the filter for good, for this process, which has one thread.
-    pub(crate) fn install(&self) -> io::Result<()> {
-        apply_filter(&self.0).map_err(io::Error::other)
-    }
-}
-
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
-
-/// Returns the filters of the host worker, to be installed in this order.
-pub(super) fn filters() -> Result<[Filter; 3], SetupError> {
-    Ok([
-        compile(deadly(), SeccompAction::Allow, SeccompAction::KillProcess)?,
-        compile(allowed().map_err(fault)?, SeccompAction::Errno(EPERM), SeccompAction::Allow)?,
-        // After the allow list, which lacks this call: of several errors the kernel returns that of the latest filter.
-        compile(unconditional(&[libc::SYS_clone3]), SeccompAction::Allow, SeccompAction::Errno(ENOSYS))?,
-    ])
+/// Returns the filters of the host worker.
+pub(super) fn filters() -> Result<Filters, SetupError> {
+    Filters::allowing(allowed().map_err(fault)?)
 }
 
 /// The additional filter of an operation's process.
@@ -46,8 +25,7 @@ pub(crate) struct ChildFilter(Filter);
 
 impl ChildFilter {
     pub(crate) fn new() -> Result<Self, SetupError> {
-        let refused = SeccompAction::Errno(EPERM);
-        Ok(Self(compile(not_for_operations().map_err(fault)?, SeccompAction::Allow, refused)?))
+        Ok(Self(refusing(not_for_operations().map_err(fault)?)?))
     }
 
     /// Keeps this process, which has one thread, from starting a thread or a process and from reaching another one.
@@ -56,66 +34,31 @@ impl ChildFilter {
     }
 }
 
-#[allow(clippy::cast_sign_loss)] // errno constants are positive
-const EPERM: u32 = libc::EPERM as u32;
-#[allow(clippy::cast_sign_loss)] // as above
-const ENOSYS: u32 = libc::ENOSYS as u32;
-
-fn compile(rules: Rules, otherwise: SeccompAction, listed: SeccompAction) -> Result<Filter, SetupError> {
-    let arch: TargetArch = std::env::consts::ARCH.try_into().map_err(fault)?;
-    let filter = SeccompFilter::new(rules, otherwise, listed, arch).map_err(fault)?;
-    Ok(Filter(filter.try_into().map_err(fault)?))
-}
-
-fn fault(error: impl std::error::Error + Send + Sync + 'static) -> SetupError {
-    SetupError::new("compiling the seccomp filter", io::Error::other(error))
-}
-
-fn unconditional(calls: &[i64]) -> Rules {
-    calls.iter().map(|call| (*call, Vec::new())).collect()
-}
-
-fn deadly() -> Rules {
-    unconditional(DEADLY)
-}
-
 /// Returns what an operation's process may not do: the calls, the limits of another process, and signals to another process by
 /// `fcntl`.
-fn not_for_operations() -> Result<Rules, seccompiler::BackendError> {
+fn not_for_operations() -> Result<Rules, BackendError> {
     let mut rules = unconditional(NOT_FOR_OPERATIONS);
     let of_another = SeccompCondition::new(0, Len::Dword, Cmp::Ne, 0)?;
     rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![of_another])?]);
     let owners = [libc::F_SETOWN, F_SETOWN_EX, F_SETSIG];
     rules.insert(
         libc::SYS_fcntl,
-        owners.into_iter().map(|command| equals(1, command)).collect::<Result<_, _>>()?,
+        owners.into_iter().map(|command| equal([Argument::is(1, command)])).collect::<Result<_, _>>()?,
     );
     Ok(rules)
 }
 
-fn allowed() -> Result<Rules, seccompiler::BackendError> {
+fn allowed() -> Result<Rules, BackendError> {
     let mut rules = unconditional(ALLOWED);
     rules.append(&mut unconditional(ALLOWED_HERE));
-    // No new namespaces with a fork, no executable memory.
+    // No new namespaces with a fork.
     rules.insert(libc::SYS_clone, vec![without(0, CLONE_NAMESPACES)?]);
-    rules.insert(libc::SYS_mmap, vec![without(2, EXECUTABLE)?]);
-    rules.insert(libc::SYS_mprotect, vec![without(2, EXECUTABLE)?]);
     let prctl = [libc::PR_SET_PDEATHSIG, libc::PR_SET_NO_NEW_PRIVS, libc::PR_SET_VMA];
     rules.insert(
         libc::SYS_prctl,
-        prctl.into_iter().map(|option| equals(0, option)).collect::<Result<_, _>>()?,
+        prctl.into_iter().map(|option| equal([Argument::is(0, option)])).collect::<Result<_, _>>()?,
     );
     Ok(rules)
-}
-
-/// Returns the rule that argument `index` has none of the bits of `mask`.
-fn without(index: u8, mask: u64) -> Result<SeccompRule, seccompiler::BackendError> {
-    SeccompRule::new(vec![SeccompCondition::new(index, Len::Qword, Cmp::MaskedEq(mask), 0)?])
-}
-
-#[allow(clippy::cast_sign_loss)] // option numbers are positive
-fn equals(index: u8, value: libc::c_int) -> Result<SeccompRule, seccompiler::BackendError> {
-    SeccompRule::new(vec![SeccompCondition::new(index, Len::Dword, Cmp::Eq, value as u64)?])
 }
 
 /// `fcntl` commands that libc lacks, fcntl(2).
@@ -130,38 +73,6 @@ const CLONE_NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u64;
-#[allow(clippy::cast_sign_loss)] // a flag bit
-const EXECUTABLE: u64 = libc::PROT_EXEC as u64;
-
-const DEADLY: &[i64] = &[
-    libc::SYS_execve,
-    libc::SYS_execveat,
-    libc::SYS_ptrace,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_move_mount,
-    libc::SYS_open_tree,
-    libc::SYS_fsopen,
-    libc::SYS_mount_setattr,
-    libc::SYS_pivot_root,
-    libc::SYS_chroot,
-    libc::SYS_unshare,
-    libc::SYS_setns,
-    libc::SYS_bpf,
-    libc::SYS_init_module,
-    libc::SYS_finit_module,
-    libc::SYS_kexec_load,
-    libc::SYS_perf_event_open,
-    libc::SYS_io_uring_setup,
-    libc::SYS_userfaultfd,
-    libc::SYS_keyctl,
-    libc::SYS_add_key,
-    libc::SYS_request_key,
-    libc::SYS_open_by_handle_at,
-];
 
 /// Calls that only the host worker may make, and not an operation's process. Without `tgkill` an abort ends by an illegal
 /// instruction.
@@ -224,7 +135,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_pipe2,
     libc::SYS_ppoll,
     libc::SYS_umask,
-    // Memory; mmap and mprotect have conditions.
+    // Memory; `confinement` adds mmap and mprotect, with conditions.
     libc::SYS_munmap,
     libc::SYS_mremap,
     libc::SYS_madvise,
@@ -297,14 +208,16 @@ const ALLOWED_HERE: &[i64] = &[];
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use confinement::seccomp::DEADLY;
+    use confinement::sys::{Fork, fork};
 
+    use super::*;
     use crate::sys;
 
     /// Whether every way to a process or a thread is refused, by whom and with which error.
     fn makes_no_process() -> bool {
         let refused = |flags| sys::probe::clone(flags) == Some(libc::EPERM);
-        sys::fork().is_err_and(|error| error.raw_os_error() == Some(libc::EPERM))
+        fork().is_err_and(|error| error.raw_os_error() == Some(libc::EPERM))
             && refused(libc::SIGCHLD)
             && refused(libc::CLONE_VM | libc::SIGCHLD)
             && refused(libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD)
@@ -335,9 +248,7 @@ mod tests {
 
     /// The number of the first step that was not as it should be; 0 when all were.
     fn live_through_it() -> i32 {
-        for filter in filters().unwrap() {
-            filter.install().unwrap();
-        }
+        filters().unwrap().install().unwrap();
         ChildFilter::new().unwrap().forbid_processes().unwrap();
         match () {
             () if !makes_no_process() => 1,
@@ -349,11 +260,11 @@ mod tests {
 
     #[test]
     fn an_operation_makes_no_process_or_thread_and_reaches_none() {
-        match sys::fork().unwrap() {
-            sys::Fork::Child => {
+        match fork().unwrap() {
+            Fork::Child => {
                 sys::exit_now(std::panic::catch_unwind(live_through_it).unwrap_or(99));
             }
-            sys::Fork::Parent(pid) => {
+            Fork::Parent(pid) => {
                 let status = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
                 assert_eq!(status.unwrap().unwrap().1.exit_status(), Some(0));
             }

@@ -12,21 +12,23 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
 
-use super::{SetupError, landlock, limits, mounts, namespaces, privileges, seccomp, step};
+use super::{landlock, limits, mounts, namespaces, seccomp};
 use crate::{location, sys};
+use confinement::sys::{Fork, fork};
+use confinement::{SetupError, privileges, step};
 use host_launch::args::{Args, JailMount, Task};
 use host_launch::{Namespaces, Report};
 
 /// Returns true if the weaker jail is needed. Tries the whole jail in a process that ends with the trial, since half a set-up
 /// cannot be undone.
 pub(super) fn is_needed(args: &Args, handles: &[OwnedFd]) -> Result<bool, SetupError> {
-    match sys::fork().map_err(step("trying the jail"))? {
-        sys::Fork::Child => {
+    match fork().map_err(step("trying the jail"))? {
+        Fork::Child => {
             let tried = namespaces::enter(args, handles)
                 .and_then(|(_, trees)| mounts::pivot(&args.jail_mounts, trees, ""));
             sys::exit_now(i32::from(tried.is_err()))
         }
-        sys::Fork::Parent(trial) => {
+        Fork::Parent(trial) => {
             let status = rustix::io::retry_on_intr(|| {
                 rustix::process::waitpid(Some(trial), rustix::process::WaitOptions::empty())
             });
@@ -59,8 +61,6 @@ pub(super) fn enter(args: &Args, handles: &[OwnedFd]) -> Result<Report, SetupErr
     privileges::drop_what_there_is()?;
     let landlock = landlock::restrict_alone(&trees)?;
     location::stay_on_the_host(paths);
-    for filter in &filters {
-        filter.install().map_err(step("installing the seccomp filter"))?;
-    }
+    filters.install()?;
     Ok(Report { namespaces: Namespaces::None, landlock })
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use host_launch::{HostWorkerProcess, HostWorkerSpec, Launcher, LinkedSpec};
+use host_launch::{HostWorkerSpec, Launcher, LinkedSpec, WorkerProcess};
 use operations::{
     Bounds, EditResult, Git, GitDiffFlag, GitResult, OpResult, Operation, Outcome, ToolFailure, WriteResult,
 };
@@ -166,7 +166,7 @@ pub fn fingerprint(dir: &Path) -> Vec<(PathBuf, u32, u32, Vec<u8>)> {
 
 /// A running host worker and a client of it.
 pub struct Hand {
-    pub process: HostWorkerProcess,
+    pub process: WorkerProcess,
     inbox: FrameBuffer,
     next: u64,
     answers: HashMap<u64, Outcome>,
@@ -205,7 +205,7 @@ impl Hand {
     }
 
     /// A client of a host worker that was started.
-    pub fn of(process: HostWorkerProcess) -> Self {
+    pub fn of(process: WorkerProcess) -> Self {
         let mut host_worker = Self {
             process,
             inbox: FrameBuffer::new(),

@@ -13,6 +13,7 @@ mod turns;
 mod users;
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,8 +39,9 @@ use crate::mounting::{Opened, Shown, arrived, mount};
 use crate::placed::{self, GuestBinary};
 use crate::resources::RunResources;
 use crate::root_layer::RootLayer;
+use crate::way_out::WayOut;
 use crate::workspace::{self, Purpose, Roots};
-use crate::{boundary, execution_log};
+use crate::{boundary, execution_log, way_out};
 
 pub use images::ColdStarts;
 use pool::Pool;
@@ -87,6 +89,7 @@ pub struct Launcher {
     /// Each of a hundred threads would wait for the same disk or the same lock of the kernel, and keep memory in use.
     pub making: Turns,
     pub starting: ColdStarts,
+    pub way_out: WayOut,
 }
 
 /// A container whose guest answers, and whose mounts were verified.
@@ -121,11 +124,16 @@ impl Launcher {
         match self.steps(record, wanted, principal, &mut resources).await {
             Ok((started, lanes)) => Ok(Launched { started, lanes, resources }),
             Err(refusal) => {
-                resources.made_too(&self.engine).await;
-                self.projects.settle(record.id);
+                self.undo(record.id, resources).await;
                 Err(refusal)
             }
         }
+    }
+
+    /// Removes everything that a launch made.
+    pub(crate) async fn undo(&self, run: RunId, resources: RunResources) {
+        resources.made_too(&self.engine).await;
+        self.projects.settle(run);
     }
 
     async fn steps(
@@ -164,6 +172,7 @@ impl Launcher {
             log: Some(place(log)?),
             root: resources.root.as_ref().map(RootLayer::place).transpose()?,
             warm,
+            resolver: wanted.hardening.resolver,
             linked: linked.as_ref().and_then(|found| found.kept.clone()),
         };
         let repository = linked.as_ref().map(|found| &found.repository);
@@ -356,7 +365,7 @@ impl Launcher {
 
     /// Returns the daemon's files for the `/etc` of a container that runs as `user`.
     fn etc(&self, user: RunUser, hardening: &Hardening) -> Result<EtcFiles, Refusal> {
-        block_in_place(|| placed::place_etc(&self.directories.bin(), user, hardening.home()))
+        block_in_place(|| placed::place_etc(&self.directories.bin(), user, hardening))
             .map_err(|error| Refusal::internal("writing the container's files in /etc", &error))
     }
 
@@ -417,7 +426,10 @@ pub(crate) fn wanted(
     image: &str,
     limits: &Limits,
     environment: Environment,
+    resolver: Option<Ipv4Addr>,
 ) -> Result<Wanted, Refusal> {
+    let boundary = boundary::of(profile);
+    way_out::can_be_had(resolver, boundary)?;
     let image = match image {
         "" => None,
         image => Some(ImageReference::parse(image).map_err(|error| Refusal::invalid("image", error))?),
@@ -436,7 +448,8 @@ pub(crate) fn wanted(
             run_as: if profile.root_in_user_namespace { RunAs::MappedRoot } else { RunAs::Agent },
             quota: Quota::default(),
             runtime: profile.runtime.clone(),
-            boundary: boundary::of(profile),
+            boundary,
+            resolver,
         },
         image,
         environment,

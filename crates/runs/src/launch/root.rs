@@ -82,7 +82,7 @@ impl Launcher {
         let prepared = if hardening.has_own_etc() {
             mount_points(&etc).map_err(std::io::Error::from)
         } else {
-            write_host_files(&etc, user)
+            write_host_files(&etc, user, hardening.resolver)
         };
         prepared.map_err(|error| Refusal::internal("making the files of a root in /etc", &error))?;
         for wanted in &record.spec.writable_paths {

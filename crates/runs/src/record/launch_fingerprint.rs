@@ -3,6 +3,7 @@
 //! Paths prove nothing, because a path may name another directory by then. Mounted directories are identified by device and inode, which no
 //! other directory can have while the container holds them.
 
+use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
@@ -35,6 +36,9 @@ pub struct LaunchFingerprint {
     /// Id under which a warm container was made, before it was this run's. Its slots and its label have this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warm: Option<RunId>,
+    /// Name server of a run whose connections were steered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolver: Option<Ipv4Addr>,
     /// Repository of a workspace that is a linked work tree, if git operations use it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub linked: Option<Linked>,

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use audit::{Event, Kind};
 use containers::Amount;
+use egress_rules::{Rules, Widened};
 use host_launch::Owner;
 use identity::{Principal, RunId, TokenHash};
 use policy::ContainerLimits;
@@ -270,6 +271,12 @@ pub struct Record {
     pub issued: Option<TokenHash>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_cause: Option<EndCause>,
+    /// Rules that its connections have to pass beside those of its profile, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub narrowed: Vec<Rules>,
+    /// Rules that opened more than those of its profile, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub widened: Vec<Widened>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -320,6 +327,8 @@ impl Record {
             extended: None,
             issued: None,
             end_cause: None,
+            narrowed: Vec::new(),
+            widened: Vec::new(),
         }
     }
 
@@ -426,6 +435,7 @@ impl Record {
             holds: self.holds.iter().map(Held::to_wire).collect(),
             // Only the daemon's measurement knows it; the caller adds it.
             disk: None,
+            egress: None,
             // Left out of lists and streams, because the variables can be large.
             env: BTreeMap::new(),
             secret_env: spec.secret_env.clone(),

@@ -1059,7 +1059,7 @@ pub mod alert_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
-/// A call that needs consent.
+/// A call that needs consent, or a connection out of a run (operation `connect`).
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Approval {
     /// UUIDv7.
@@ -1071,7 +1071,7 @@ pub struct Approval {
     /// The run.
     #[prost(string, tag = "3")]
     pub run_id: ::prost::alloc::string::String,
-    /// The call.
+    /// The call; empty for a connection.
     #[prost(string, tag = "4")]
     pub call_id: ::prost::alloc::string::String,
     /// Agent of the call.
@@ -1080,10 +1080,11 @@ pub struct Approval {
     /// Principal that made the call.
     #[prost(string, tag = "6")]
     pub requested_by: ::prost::alloc::string::String,
-    /// Operation, such as `write` or `git.commit`.
+    /// Operation, such as `write` or `git.commit`; `connect` for a connection.
     #[prost(string, tag = "7")]
     pub operation: ::prost::alloc::string::String,
-    /// The operation as proto3 JSON, secrets redacted.
+    /// The operation as proto3 JSON, secrets redacted. For a connection: `host`, `port`, `scheme`, `methods`, `rule` and the
+    /// `calls` whose commands were running.
     #[prost(string, tag = "8")]
     pub operation_json: ::prost::alloc::string::String,
     /// Preview for the reviewer: argv and cwd, or the diff that will result. Secrets redacted.
@@ -1144,7 +1145,8 @@ pub struct Approval {
     /// Approvers were reminded.
     #[prost(bool, tag = "27")]
     pub reminded: bool,
-    /// The remembered consent that was given with it; empty: none.
+    /// The remembered consent that was given with it; empty: none. Consent to a connection is in the run's rules and not among
+    /// the consents that are listed.
     #[prost(string, tag = "28")]
     pub consent_id: ::prost::alloc::string::String,
     /// The run is frozen from before consent was asked for until the call is over, as its profile says
@@ -1233,7 +1235,8 @@ pub mod approval {
         /// This call only.
         Once = 1,
         /// The same operation for the rest of the run, with the same arguments, directory, environment, image, policy and
-        /// bound state. The bound state of a command is all files of the run.
+        /// bound state. The bound state of a command is all files of the run. Consent to a connection widens the run: connections
+        /// to the same host, port and scheme need no reviewer any longer, until the run is narrowed.
         Digest = 2,
         /// Commands that begin with the same words, for the rest of the run. Only for programs that do nothing but read,
         /// whatever their arguments are.
@@ -1648,7 +1651,7 @@ pub mod approval_service_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// Lists calls that wait for consent, and records decisions.
+    /// Lists calls and connections that wait for consent, and records decisions.
     #[derive(Debug, Clone)]
     pub struct ApprovalServiceClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -1960,7 +1963,7 @@ pub mod approval_service_server {
             tonic::Status,
         >;
     }
-    /// Lists calls that wait for consent, and records decisions.
+    /// Lists calls and connections that wait for consent, and records decisions.
     #[derive(Debug)]
     pub struct ApprovalServiceServer<T> {
         inner: Arc<T>,
@@ -3684,6 +3687,938 @@ pub mod audit_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// The rules of a run's connections, and what it has used.
+///
+/// The counts begin when the daemon creates the run, or adopts it after a restart.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Egress {
+    /// SHA-256 over the rules that decide about the next connection, lower-case hex.
+    #[prost(string, tag = "1")]
+    pub digest: ::prost::alloc::string::String,
+    /// The rules in words, for people and prompts.
+    #[prost(string, tag = "2")]
+    pub words: ::prost::alloc::string::String,
+    /// Connections that are open.
+    #[prost(uint64, tag = "3")]
+    pub open_connections: u64,
+    /// Connections that have ended, those that were refused among them.
+    #[prost(uint64, tag = "4")]
+    pub ended_connections: u64,
+    /// Lookups of names that do not exist in the run.
+    #[prost(uint64, tag = "5")]
+    pub refused_names: u64,
+    /// Connections that were refused, to addresses without a name among them.
+    #[prost(uint64, tag = "6")]
+    pub refused_connections: u64,
+    /// Bytes that programs sent over connections that have ended.
+    #[prost(uint64, tag = "7")]
+    pub bytes_out: u64,
+    /// Bytes that servers sent over connections that have ended.
+    #[prost(uint64, tag = "8")]
+    pub bytes_in: u64,
+}
+impl ::prost::Name for Egress {
+    const NAME: &'static str = "Egress";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.Egress".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.Egress".into()
+    }
+}
+/// One connection.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Connection {
+    /// UUIDv7.
+    #[prost(string, tag = "1")]
+    pub connection_id: ::prost::alloc::string::String,
+    /// Name that the program connected to, or the address if it had no name.
+    #[prost(string, tag = "2")]
+    pub host: ::prost::alloc::string::String,
+    /// Port that the program connected to.
+    #[prost(uint32, tag = "3")]
+    pub port: u32,
+    /// Scheme of the rule: `HTTPS`, `HTTP` or `TCP`; empty for a connection that was refused.
+    #[prost(string, tag = "4")]
+    pub scheme: ::prost::alloc::string::String,
+    /// The rule that decided.
+    #[prost(string, tag = "5")]
+    pub rule: ::prost::alloc::string::String,
+    /// Phase of the connection.
+    #[prost(enumeration = "connection::Phase", tag = "6")]
+    pub phase: i32,
+    /// How it ended, such as `closed`, `reset`, `unreachable` or `wrong_server_name`; empty before.
+    #[prost(string, tag = "7")]
+    pub end: ::prost::alloc::string::String,
+    /// Server name of its ClientHello; empty if there was none.
+    #[prost(string, tag = "8")]
+    pub server_name: ::prost::alloc::string::String,
+    /// Address that it went to; empty before it has ended, or if it went nowhere.
+    #[prost(string, tag = "9")]
+    pub address: ::prost::alloc::string::String,
+    /// Bytes that the program sent, known at the end.
+    #[prost(uint64, tag = "10")]
+    pub bytes_out: u64,
+    /// Bytes that the server sent, known at the end.
+    #[prost(uint64, tag = "11")]
+    pub bytes_in: u64,
+    /// Its first requests over HTTP, where they can be seen.
+    #[prost(message, repeated, tag = "12")]
+    pub requests: ::prost::alloc::vec::Vec<HttpRequest>,
+    /// When the program connected.
+    #[prost(message, optional, tag = "13")]
+    pub opened_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Time that it was open; absent before its end.
+    #[prost(message, optional, tag = "14")]
+    pub duration: ::core::option::Option<::prost_types::Duration>,
+    /// Calls whose commands were running when it was opened.
+    #[prost(string, repeated, tag = "15")]
+    pub call_ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// Nested message and enum types in `Connection`.
+pub mod connection {
+    /// Phase of a connection.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Phase {
+        /// Never sent.
+        Unspecified = 0,
+        /// It is looked at, or its bytes pass.
+        Open = 1,
+        /// It has ended.
+        Ended = 2,
+        /// It waits for a reviewer. Nothing has left the host.
+        Waiting = 3,
+    }
+    impl Phase {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "PHASE_UNSPECIFIED",
+                Self::Open => "OPEN",
+                Self::Ended => "ENDED",
+                Self::Waiting => "WAITING",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "PHASE_UNSPECIFIED" => Some(Self::Unspecified),
+                "OPEN" => Some(Self::Open),
+                "ENDED" => Some(Self::Ended),
+                "WAITING" => Some(Self::Waiting),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for Connection {
+    const NAME: &'static str = "Connection";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.Connection".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.Connection".into()
+    }
+}
+/// A request over HTTP.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HttpRequest {
+    /// Method.
+    #[prost(string, tag = "1")]
+    pub method: ::prost::alloc::string::String,
+    /// Path and query, redacted and at most 2 KiB.
+    #[prost(string, tag = "2")]
+    pub path: ::prost::alloc::string::String,
+    /// Status of the response; 0 if there was none.
+    #[prost(uint32, tag = "3")]
+    pub status: u32,
+}
+impl ::prost::Name for HttpRequest {
+    const NAME: &'static str = "HttpRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.HttpRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.HttpRequest".into()
+    }
+}
+/// A host to which connections were refused.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RefusedHost {
+    /// Name or address.
+    #[prost(string, tag = "1")]
+    pub host: ::prost::alloc::string::String,
+    /// Port; 0 for a name that was looked up and does not exist in the run.
+    #[prost(uint32, tag = "2")]
+    pub port: u32,
+    /// The rule that decided.
+    #[prost(string, tag = "3")]
+    pub rule: ::prost::alloc::string::String,
+    /// Reason of the last refusal.
+    #[prost(string, tag = "4")]
+    pub reason: ::prost::alloc::string::String,
+    /// Number of refusals.
+    #[prost(uint64, tag = "5")]
+    pub count: u64,
+    /// Time of the last refusal.
+    #[prost(message, optional, tag = "6")]
+    pub last_at: ::core::option::Option<::prost_types::Timestamp>,
+}
+impl ::prost::Name for RefusedHost {
+    const NAME: &'static str = "RefusedHost";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.RefusedHost".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.RefusedHost".into()
+    }
+}
+/// The run.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetEgressRequest {
+    /// UUIDv7.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for GetEgressRequest {
+    const NAME: &'static str = "GetEgressRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetEgressRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetEgressRequest".into()
+    }
+}
+/// Its egress.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetEgressResponse {
+    /// Rules and counts.
+    #[prost(message, optional, tag = "1")]
+    pub egress: ::core::option::Option<Egress>,
+}
+impl ::prost::Name for GetEgressResponse {
+    const NAME: &'static str = "GetEgressResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetEgressResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetEgressResponse".into()
+    }
+}
+/// The run.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WatchConnectionsRequest {
+    /// UUIDv7.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Sends changes until the run ends.
+    #[prost(bool, tag = "2")]
+    pub follow: bool,
+}
+impl ::prost::Name for WatchConnectionsRequest {
+    const NAME: &'static str = "WatchConnectionsRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.WatchConnectionsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.WatchConnectionsRequest".into()
+    }
+}
+/// A connection or refused host as it is now.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WatchConnectionsResponse {
+    /// Kind of the update.
+    #[prost(oneof = "watch_connections_response::Update", tags = "1, 2")]
+    pub update: ::core::option::Option<watch_connections_response::Update>,
+}
+/// Nested message and enum types in `WatchConnectionsResponse`.
+pub mod watch_connections_response {
+    /// Kind of the update.
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Update {
+        /// A connection.
+        #[prost(message, tag = "1")]
+        Connection(super::Connection),
+        /// A refused host.
+        #[prost(message, tag = "2")]
+        Refused(super::RefusedHost),
+    }
+}
+impl ::prost::Name for WatchConnectionsResponse {
+    const NAME: &'static str = "WatchConnectionsResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.WatchConnectionsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.WatchConnectionsResponse".into()
+    }
+}
+/// The run, and the rules to add.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NarrowEgressRequest {
+    /// UUIDv7.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// One JSON object in the form of a profile's `egress`, at most 64 KiB. `max_bytes` is a number of bytes.
+    #[prost(string, tag = "2")]
+    pub egress_json: ::prost::alloc::string::String,
+}
+impl ::prost::Name for NarrowEgressRequest {
+    const NAME: &'static str = "NarrowEgressRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.NarrowEgressRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.NarrowEgressRequest".into()
+    }
+}
+/// The egress after that.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NarrowEgressResponse {
+    /// Rules and counts.
+    #[prost(message, optional, tag = "1")]
+    pub egress: ::core::option::Option<Egress>,
+}
+impl ::prost::Name for NarrowEgressResponse {
+    const NAME: &'static str = "NarrowEgressResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.NarrowEgressResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.NarrowEgressResponse".into()
+    }
+}
+/// The run, and the rules to add.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WidenEgressRequest {
+    /// UUIDv7.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// One JSON object with `rules`, each with `decision: allow`, in the form of a profile's `egress`; at most 16 KiB. It may
+    /// have `networks` of those that the run allows.
+    #[prost(string, tag = "2")]
+    pub egress_json: ::prost::alloc::string::String,
+}
+impl ::prost::Name for WidenEgressRequest {
+    const NAME: &'static str = "WidenEgressRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.WidenEgressRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.WidenEgressRequest".into()
+    }
+}
+/// The egress after that.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WidenEgressResponse {
+    /// Rules and counts.
+    #[prost(message, optional, tag = "1")]
+    pub egress: ::core::option::Option<Egress>,
+}
+impl ::prost::Name for WidenEgressResponse {
+    const NAME: &'static str = "WidenEgressResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.WidenEgressResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.WidenEgressResponse".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod egress_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Shows the connections of runs, and narrows or widens their rules.
+    #[derive(Debug, Clone)]
+    pub struct EgressServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl EgressServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> EgressServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> EgressServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            EgressServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// The rules of a run and what it has used. Fails with PRECONDITION_FAILED if the run has no way out, and with
+        /// RUN_NOT_READY if it has ended.
+        pub async fn get_egress(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetEgressRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetEgressResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.EgressService/GetEgress",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.EgressService", "GetEgress"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The connections and refused hosts of a run as they are, oldest first, and with `follow` each change after that until
+        /// the run ends. The daemon keeps the last 512 connections that have ended and 512 refused hosts; the audit log has
+        /// all. A follower that is too slow gets RESOURCE_EXHAUSTED.
+        pub async fn watch_connections(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WatchConnectionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::WatchConnectionsResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.EgressService/WatchConnections",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("cofferdam.v1.EgressService", "WatchConnections"),
+                );
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// Adds rules that every connection of a run has to pass beside those of its profile, for the rest of the run. Live
+        /// connections that they do not allow end within a second. The same rules again change nothing. Fails with
+        /// INVALID_ARGUMENT if they ask for more than the run may do.
+        pub async fn narrow_egress(
+            &mut self,
+            request: impl tonic::IntoRequest<super::NarrowEgressRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::NarrowEgressResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.EgressService/NarrowEgress",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.EgressService", "NarrowEgress"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Adds rules that allow more than the profile of a run, for the rest of the run. They answer what a rule asks and open
+        /// what no rule has. They do not open what a rule denies, an address range that is refused, or what rules that narrowed
+        /// the run leave out: INVALID_ARGUMENT says which. Rules that narrow the run later apply to them, too. The same rules again
+        /// change nothing. At most 64 lists and 256 rules widen a run, consents to connections that are remembered included.
+        pub async fn widen_egress(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WidenEgressRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::WidenEgressResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.EgressService/WidenEgress",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.EgressService", "WidenEgress"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod egress_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with EgressServiceServer.
+    #[async_trait]
+    pub trait EgressService: std::marker::Send + std::marker::Sync + 'static {
+        /// The rules of a run and what it has used. Fails with PRECONDITION_FAILED if the run has no way out, and with
+        /// RUN_NOT_READY if it has ended.
+        async fn get_egress(
+            &self,
+            request: tonic::Request<super::GetEgressRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetEgressResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the WatchConnections method.
+        type WatchConnectionsStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<
+                    super::WatchConnectionsResponse,
+                    tonic::Status,
+                >,
+            >
+            + std::marker::Send
+            + 'static;
+        /// The connections and refused hosts of a run as they are, oldest first, and with `follow` each change after that until
+        /// the run ends. The daemon keeps the last 512 connections that have ended and 512 refused hosts; the audit log has
+        /// all. A follower that is too slow gets RESOURCE_EXHAUSTED.
+        async fn watch_connections(
+            &self,
+            request: tonic::Request<super::WatchConnectionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::WatchConnectionsStream>,
+            tonic::Status,
+        >;
+        /// Adds rules that every connection of a run has to pass beside those of its profile, for the rest of the run. Live
+        /// connections that they do not allow end within a second. The same rules again change nothing. Fails with
+        /// INVALID_ARGUMENT if they ask for more than the run may do.
+        async fn narrow_egress(
+            &self,
+            request: tonic::Request<super::NarrowEgressRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::NarrowEgressResponse>,
+            tonic::Status,
+        >;
+        /// Adds rules that allow more than the profile of a run, for the rest of the run. They answer what a rule asks and open
+        /// what no rule has. They do not open what a rule denies, an address range that is refused, or what rules that narrowed
+        /// the run leave out: INVALID_ARGUMENT says which. Rules that narrow the run later apply to them, too. The same rules again
+        /// change nothing. At most 64 lists and 256 rules widen a run, consents to connections that are remembered included.
+        async fn widen_egress(
+            &self,
+            request: tonic::Request<super::WidenEgressRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::WidenEgressResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Shows the connections of runs, and narrows or widens their rules.
+    #[derive(Debug)]
+    pub struct EgressServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> EgressServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for EgressServiceServer<T>
+    where
+        T: EgressService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.EgressService/GetEgress" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetEgressSvc<T: EgressService>(pub Arc<T>);
+                    impl<
+                        T: EgressService,
+                    > tonic::server::UnaryService<super::GetEgressRequest>
+                    for GetEgressSvc<T> {
+                        type Response = super::GetEgressResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetEgressRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as EgressService>::get_egress(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetEgressSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.EgressService/WatchConnections" => {
+                    #[allow(non_camel_case_types)]
+                    struct WatchConnectionsSvc<T: EgressService>(pub Arc<T>);
+                    impl<
+                        T: EgressService,
+                    > tonic::server::ServerStreamingService<
+                        super::WatchConnectionsRequest,
+                    > for WatchConnectionsSvc<T> {
+                        type Response = super::WatchConnectionsResponse;
+                        type ResponseStream = T::WatchConnectionsStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WatchConnectionsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as EgressService>::watch_connections(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WatchConnectionsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.EgressService/NarrowEgress" => {
+                    #[allow(non_camel_case_types)]
+                    struct NarrowEgressSvc<T: EgressService>(pub Arc<T>);
+                    impl<
+                        T: EgressService,
+                    > tonic::server::UnaryService<super::NarrowEgressRequest>
+                    for NarrowEgressSvc<T> {
+                        type Response = super::NarrowEgressResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::NarrowEgressRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as EgressService>::narrow_egress(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = NarrowEgressSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.EgressService/WidenEgress" => {
+                    #[allow(non_camel_case_types)]
+                    struct WidenEgressSvc<T: EgressService>(pub Arc<T>);
+                    impl<
+                        T: EgressService,
+                    > tonic::server::UnaryService<super::WidenEgressRequest>
+                    for WidenEgressSvc<T> {
+                        type Response = super::WidenEgressResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WidenEgressRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as EgressService>::widen_egress(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WidenEgressSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for EgressServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.EgressService";
+    impl<T> tonic::server::NamedService for EgressServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 /// Call a tool of an upstream MCP server. In policy and record the operation is called `mcp.SERVER.TOOL`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct McpRequest {
@@ -3882,13 +4817,13 @@ impl ::prost::Name for McpServerStatus {
 /// From the operator.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OpenTerminalRequest {
-    /// Kind of the event.@@ proto/cofferdam/v1/process.proto
+    /// Kind of the event.
     #[prost(oneof = "open_terminal_request::Event", tags = "1, 2, 3, 4")]
     pub event: ::core::option::Option<open_terminal_request::Event>,
 }
 /// Nested message and enum types in `OpenTerminalRequest`.
 pub mod open_terminal_request {
-    /// Kind of the event.@@ proto/cofferdam/v1/process.proto
+    /// Kind of the event.
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Event {
         /// First, once.
@@ -4050,13 +4985,13 @@ impl ::prost::Name for TerminalSignal {
 /// To the operator.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OpenTerminalResponse {
-    /// Kind of the event.@@ proto/cofferdam/v1/process.proto
+    /// Kind of the event.
     #[prost(oneof = "open_terminal_response::Event", tags = "1, 2, 3")]
     pub event: ::core::option::Option<open_terminal_response::Event>,
 }
 /// Nested message and enum types in `OpenTerminalResponse`.
 pub mod open_terminal_response {
-    /// Kind of the event.@@ proto/cofferdam/v1/process.proto
+    /// Kind of the event.
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Event {
         /// The session is open and on record. First, once.
@@ -6692,6 +7627,10 @@ pub struct ListToolsResponse {
     /// not yet.
     #[prost(message, repeated, tag = "3")]
     pub mcp_servers: ::prost::alloc::vec::Vec<McpServerStatus>,
+    /// The hosts that commands of the run can reach, in words for a prompt, at most 8 KiB. The descriptions of the tools have
+    /// it, too.
+    #[prost(string, tag = "4")]
+    pub network: ::prost::alloc::string::String,
 }
 impl ::prost::Name for ListToolsResponse {
     const NAME: &'static str = "ListToolsResponse";
@@ -9173,6 +10112,539 @@ pub mod file_service_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "cofferdam.v1.FileService";
     impl<T> tonic::server::NamedService for FileServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// From the client.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ForwardPortRequest {
+    /// Kind of the event.
+    #[prost(oneof = "forward_port_request::Event", tags = "1, 2")]
+    pub event: ::core::option::Option<forward_port_request::Event>,
+}
+/// Nested message and enum types in `ForwardPortRequest`.
+pub mod forward_port_request {
+    /// Kind of the event.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Event {
+        /// First, once.
+        #[prost(message, tag = "1")]
+        Start(super::ForwardStart),
+        /// Bytes for the server, at most 64 KiB.
+        #[prost(bytes, tag = "2")]
+        Data(::prost::alloc::vec::Vec<u8>),
+    }
+}
+impl ::prost::Name for ForwardPortRequest {
+    const NAME: &'static str = "ForwardPortRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ForwardPortRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ForwardPortRequest".into()
+    }
+}
+/// The server to connect to.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ForwardStart {
+    /// Required. The run, which must be READY.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Required. TCP port, 1 to 65535.
+    #[prost(uint32, tag = "2")]
+    pub port: u32,
+}
+impl ::prost::Name for ForwardStart {
+    const NAME: &'static str = "ForwardStart";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ForwardStart".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ForwardStart".into()
+    }
+}
+/// To the client.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ForwardPortResponse {
+    /// Kind of the event.
+    #[prost(oneof = "forward_port_response::Event", tags = "1, 2, 3, 4")]
+    pub event: ::core::option::Option<forward_port_response::Event>,
+}
+/// Nested message and enum types in `ForwardPortResponse`.
+pub mod forward_port_response {
+    /// Kind of the event.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Event {
+        /// The server has accepted, and the connection is on record. First, once.
+        #[prost(message, tag = "1")]
+        Opened(super::ForwardOpened),
+        /// Bytes of the server, at most 64 KiB.
+        #[prost(bytes, tag = "2")]
+        Data(::prost::alloc::vec::Vec<u8>),
+        /// The server has finished sending. The client may send more.
+        #[prost(message, tag = "3")]
+        Finished(super::ForwardFinished),
+        /// The connection is over. Last, once.
+        #[prost(message, tag = "4")]
+        Closed(super::ForwardClosed),
+    }
+}
+impl ::prost::Name for ForwardPortResponse {
+    const NAME: &'static str = "ForwardPortResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ForwardPortResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ForwardPortResponse".into()
+    }
+}
+/// A connection began.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ForwardOpened {
+    /// UUIDv7; names it in the audit log.
+    #[prost(string, tag = "1")]
+    pub connection_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ForwardOpened {
+    const NAME: &'static str = "ForwardOpened";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ForwardOpened".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ForwardOpened".into()
+    }
+}
+/// The server sends no more bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ForwardFinished {}
+impl ::prost::Name for ForwardFinished {
+    const NAME: &'static str = "ForwardFinished";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ForwardFinished".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ForwardFinished".into()
+    }
+}
+/// How a connection ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ForwardClosed {
+    /// Reason of the end.
+    #[prost(enumeration = "forward_closed::Reason", tag = "1")]
+    pub reason: i32,
+    /// Bytes that the server was sent.
+    #[prost(uint64, tag = "2")]
+    pub bytes_in: u64,
+    /// Bytes that the server sent.
+    #[prost(uint64, tag = "3")]
+    pub bytes_out: u64,
+}
+/// Nested message and enum types in `ForwardClosed`.
+pub mod forward_closed {
+    /// Reason why a connection ended.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Reason {
+        /// Never sent.
+        Unspecified = 0,
+        /// Both sides finished.
+        Finished = 1,
+        /// The server closed or reset the connection before the client had finished.
+        Reset = 2,
+        /// The client left.
+        Disconnected = 3,
+        /// The run ended.
+        RunEnded = 4,
+        /// The run was paused.
+        RunPaused = 5,
+        /// The policy in force no longer allows it.
+        NotAllowed = 6,
+        /// The daemon is stopping.
+        Stopping = 7,
+    }
+    impl Reason {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "REASON_UNSPECIFIED",
+                Self::Finished => "FINISHED",
+                Self::Reset => "RESET",
+                Self::Disconnected => "DISCONNECTED",
+                Self::RunEnded => "RUN_ENDED",
+                Self::RunPaused => "RUN_PAUSED",
+                Self::NotAllowed => "NOT_ALLOWED",
+                Self::Stopping => "STOPPING",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "REASON_UNSPECIFIED" => Some(Self::Unspecified),
+                "FINISHED" => Some(Self::Finished),
+                "RESET" => Some(Self::Reset),
+                "DISCONNECTED" => Some(Self::Disconnected),
+                "RUN_ENDED" => Some(Self::RunEnded),
+                "RUN_PAUSED" => Some(Self::RunPaused),
+                "NOT_ALLOWED" => Some(Self::NotAllowed),
+                "STOPPING" => Some(Self::Stopping),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for ForwardClosed {
+    const NAME: &'static str = "ForwardClosed";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ForwardClosed".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ForwardClosed".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod forward_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Connects clients to TCP servers in runs. The profile of the run has to say `forward: allow`. The audit log has the
+    /// connection's beginning before its first byte, and its end with the bytes of both directions.
+    #[derive(Debug, Clone)]
+    pub struct ForwardServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl ForwardServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> ForwardServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> ForwardServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            ForwardServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Opens one TCP connection to a port of the run's loopback interface: 127.0.0.1, then ::1. The first request is `start`.
+        /// The end of the requests is the end of the client's bytes; the server may send more after it. The connection ends
+        /// when both sides have finished, and with the run, its pause, the client's stream or the daemon. Fails with
+        /// PRECONDITION_FAILED if nothing in the run listens on the port, or if the run's network cannot be entered, with
+        /// PERMISSION_DENIED if the policy does not allow it, and with OVERLOADED above 64 open connections or 1,000 new ones in
+        /// a minute in one run.
+        pub async fn forward_port(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<
+                Message = super::ForwardPortRequest,
+            >,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ForwardPortResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.ForwardService/ForwardPort",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.ForwardService", "ForwardPort"));
+            self.inner.streaming(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod forward_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with ForwardServiceServer.
+    #[async_trait]
+    pub trait ForwardService: std::marker::Send + std::marker::Sync + 'static {
+        /// Server streaming response type for the ForwardPort method.
+        type ForwardPortStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::ForwardPortResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Opens one TCP connection to a port of the run's loopback interface: 127.0.0.1, then ::1. The first request is `start`.
+        /// The end of the requests is the end of the client's bytes; the server may send more after it. The connection ends
+        /// when both sides have finished, and with the run, its pause, the client's stream or the daemon. Fails with
+        /// PRECONDITION_FAILED if nothing in the run listens on the port, or if the run's network cannot be entered, with
+        /// PERMISSION_DENIED if the policy does not allow it, and with OVERLOADED above 64 open connections or 1,000 new ones in
+        /// a minute in one run.
+        async fn forward_port(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::ForwardPortRequest>>,
+        ) -> std::result::Result<
+            tonic::Response<Self::ForwardPortStream>,
+            tonic::Status,
+        >;
+    }
+    /// Connects clients to TCP servers in runs. The profile of the run has to say `forward: allow`. The audit log has the
+    /// connection's beginning before its first byte, and its end with the bytes of both directions.
+    #[derive(Debug)]
+    pub struct ForwardServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> ForwardServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for ForwardServiceServer<T>
+    where
+        T: ForwardService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.ForwardService/ForwardPort" => {
+                    #[allow(non_camel_case_types)]
+                    struct ForwardPortSvc<T: ForwardService>(pub Arc<T>);
+                    impl<
+                        T: ForwardService,
+                    > tonic::server::StreamingService<super::ForwardPortRequest>
+                    for ForwardPortSvc<T> {
+                        type Response = super::ForwardPortResponse;
+                        type ResponseStream = T::ForwardPortStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::ForwardPortRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ForwardService>::forward_port(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ForwardPortSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for ForwardServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.ForwardService";
+    impl<T> tonic::server::NamedService for ForwardServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
@@ -13888,6 +15360,10 @@ pub struct Run {
     /// Directories of the container that the request gave to the run's user.
     #[prost(string, repeated, tag = "34")]
     pub writable_paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Output only. Rules and counts of its connections to hosts outside; absent if it has no way out, or does not live. Only
+    /// from GetRun.
+    #[prost(message, optional, tag = "35")]
+    pub egress: ::core::option::Option<Egress>,
 }
 /// Nested message and enum types in `Run`.
 pub mod run {
@@ -14578,6 +16054,11 @@ pub struct CreateRunRequest {
     /// paths without links. Missing ones are made. Only for profiles with `root: writable-layer`.
     #[prost(string, repeated, tag = "17")]
     pub writable_paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Rules that every connection of the run has to pass beside those of its profile: one JSON object in the form of a
+    /// profile's `egress`, at most 64 KiB. Fails with INVALID_ARGUMENT if they ask for more than the profile allows. `{}`
+    /// leaves the run without connections. Default: the profile's rules alone.
+    #[prost(string, tag = "18")]
+    pub egress_json: ::prost::alloc::string::String,
 }
 impl ::prost::Name for CreateRunRequest {
     const NAME: &'static str = "CreateRunRequest";

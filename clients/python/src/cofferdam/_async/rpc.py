@@ -84,7 +84,7 @@ _APPROVAL_SERVICE_REVOKE_CONSENT = Method(
 
 
 class ApprovalService:
-    """Lists calls that wait for consent, and records decisions."""
+    """Lists calls and connections that wait for consent, and records decisions."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -245,6 +245,74 @@ class AuditService:
         )
 
 
+_EGRESS_SERVICE_GET_EGRESS = Method("/cofferdam.v1.EgressService/GetEgress", v1.GetEgressRequest, v1.GetEgressResponse, True)
+_EGRESS_SERVICE_WATCH_CONNECTIONS = Method(
+    "/cofferdam.v1.EgressService/WatchConnections", v1.WatchConnectionsRequest, v1.WatchConnectionsResponse, True
+)
+_EGRESS_SERVICE_NARROW_EGRESS = Method(
+    "/cofferdam.v1.EgressService/NarrowEgress", v1.NarrowEgressRequest, v1.NarrowEgressResponse, True
+)
+_EGRESS_SERVICE_WIDEN_EGRESS = Method(
+    "/cofferdam.v1.EgressService/WidenEgress", v1.WidenEgressRequest, v1.WidenEgressResponse, True
+)
+
+
+class EgressService:
+    """Shows the connections of runs, and narrows or widens their rules."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def get_egress(self, request: v1.GetEgressRequest, *, timeout: float | None = None) -> v1.GetEgressResponse:
+        """The rules of a run and what it has used. Fails with PRECONDITION_FAILED if the run has no way out, and
+        with RUN_NOT_READY if it has ended.
+        """
+        return await self._transport.unary(
+            _EGRESS_SERVICE_GET_EGRESS,
+            request,
+            timeout,
+        )
+
+    def watch_connections(
+        self, request: v1.WatchConnectionsRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[v1.WatchConnectionsResponse, None]:
+        """The connections and refused hosts of a run as they are, oldest first, and with `follow` each change after
+        that until the run ends. The daemon keeps the last 512 connections that have ended and 512 refused hosts;
+        the audit log has all. A follower that is too slow gets RESOURCE_EXHAUSTED.
+        """
+        return self._transport.stream(
+            _EGRESS_SERVICE_WATCH_CONNECTIONS,
+            request,
+            timeout,
+        )
+
+    async def narrow_egress(
+        self, request: v1.NarrowEgressRequest, *, timeout: float | None = None
+    ) -> v1.NarrowEgressResponse:
+        """Adds rules that every connection of a run has to pass beside those of its profile, for the rest of the
+        run. Live connections that they do not allow end within a second. The same rules again change nothing. Fails
+        with INVALID_ARGUMENT if they ask for more than the run may do.
+        """
+        return await self._transport.unary(
+            _EGRESS_SERVICE_NARROW_EGRESS,
+            request,
+            timeout,
+        )
+
+    async def widen_egress(self, request: v1.WidenEgressRequest, *, timeout: float | None = None) -> v1.WidenEgressResponse:
+        """Adds rules that allow more than the profile of a run, for the rest of the run. They answer what a rule
+        asks and open what no rule has. They do not open what a rule denies, an address range that is refused, or
+        what rules that narrowed the run leave out: INVALID_ARGUMENT says which. Rules that narrow the run later
+        apply to them, too. The same rules again change nothing. At most 64 lists and 256 rules widen a run,
+        consents to connections that are remembered included.
+        """
+        return await self._transport.unary(
+            _EGRESS_SERVICE_WIDEN_EGRESS,
+            request,
+            timeout,
+        )
+
+
 _FILE_SERVICE_UPLOAD_FILE = Method(
     "/cofferdam.v1.FileService/UploadFile", v1.UploadFileRequest, v1.UploadFileResponse, False
 )
@@ -318,6 +386,36 @@ class FileService:
         return await self._transport.unary(
             _FILE_SERVICE_GET_UPLOAD,
             request,
+            timeout,
+        )
+
+
+_FORWARD_SERVICE_FORWARD_PORT = Method(
+    "/cofferdam.v1.ForwardService/ForwardPort", v1.ForwardPortRequest, v1.ForwardPortResponse, False
+)
+
+
+class ForwardService:
+    """Connects clients to TCP servers in runs. The profile of the run has to say `forward: allow`. The audit log
+    has the connection's beginning before its first byte, and its end with the bytes of both directions.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def forward_port(
+        self, requests: AsyncIterable[v1.ForwardPortRequest], *, timeout: float | None = None
+    ) -> AsyncGenerator[v1.ForwardPortResponse, None]:
+        """Opens one TCP connection to a port of the run's loopback interface: 127.0.0.1, then ::1. The first
+        request is `start`. The end of the requests is the end of the client's bytes; the server may send more after
+        it. The connection ends when both sides have finished, and with the run, its pause, the client's stream or
+        the daemon. Fails with PRECONDITION_FAILED if nothing in the run listens on the port, or if the run's
+        network cannot be entered, with PERMISSION_DENIED if the policy does not allow it, and with OVERLOADED above
+        64 open connections or 1,000 new ones in a minute in one run.
+        """
+        return self._transport.duplex(
+            _FORWARD_SERVICE_FORWARD_PORT,
+            requests,
             timeout,
         )
 

@@ -20,6 +20,7 @@ from cofferdam._async.calls import Calls
 from cofferdam._async.client import AsyncClient
 from cofferdam._async.commands import Commands
 from cofferdam._async.files import Files
+from cofferdam._async.forward import ErrorCallback, PortForward
 from cofferdam._async.git import Git
 from cofferdam._async.lease import Keeping
 from cofferdam._async.pty import Pty
@@ -114,6 +115,7 @@ class AsyncSandbox:
         limits: Limits | None = None,
         pkg_path: str | None = None,
         writable_paths: Sequence[str] = (),
+        egress: Mapping[str, object] | None = None,
         issue_token: bool = False,
         wait_for_approval: bool = False,
         on_awaiting_approval: OnAwaitingApproval = "wait",
@@ -140,6 +142,7 @@ class AsyncSandbox:
         `pkg_path`: a directory of the host to show as `/pkg`.
         `writable_paths`: directories at the root, such as `/logs`, that are to be there and the sandbox's own; for profiles
         with a writable root, as `harness` has it.
+        `egress`: rules that its connections have to pass beside those of the profile, in the same form; `{}` for none.
         `issue_token`: have the daemon make a `token` for an agent that may do this run's calls and nothing else.
         `wait_for_approval`: wait for a person where one has to consent, instead of `ApprovalRequired`.
         `on_awaiting_approval`: of a call that finds the run frozen for a reviewer of another call: "wait" in the order of
@@ -173,6 +176,7 @@ class AsyncSandbox:
             labels=metadata,
             issue_token=issue_token,
             writable_paths=writable_paths,
+            egress_json="" if egress is None else json.dumps(egress),
         )
         owns_client = client is None
         client = AsyncClient(endpoint, token, tls=tls) if client is None else client
@@ -358,6 +362,23 @@ class AsyncSandbox:
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
         call = v1.DialectCall(dialect=dialect, name=name, arguments_json=text)
         return _results.tool_output((await self._caller.call(dialect=call)).response)
+
+    def forward(self, port: int, *, local_port: int = 0, on_error: ErrorCallback | None = None) -> PortForward:
+        """A local address for a TCP server in it, where the profile says `forward: allow`.
+
+        ```python
+        async with sandbox.forward(8000) as address:
+            ...  # http://127.0.0.1:40123 leads to port 8000
+        ```
+
+        Every program and user of this host can use the address until the block ends; each connection is on record.
+
+        `port`: where the server listens, on the sandbox's loopback or on all addresses. `local_port`: 0: any that is free.
+        `on_error`: is given the reason why a connection was refused or lost: `PreconditionFailed` where nothing listens,
+        `Denied`, `Overloaded`, `RunNotReady` and others. Raises `InvalidArgument`, and `OSError` for a port that is
+        taken.
+        """
+        return PortForward(self._client, self._run_id, port, local_port, on_error)
 
     async def info(self) -> RunInfo:
         """The run as it is now. Raises `NotFound`."""

@@ -4,6 +4,7 @@ isort:skip_file
 Runs: one hardened container each, with a workspace."""
 
 import builtins
+import cofferdam._proto.egress_pb2
 import collections.abc
 import google.protobuf.descriptor
 import google.protobuf.duration_pb2
@@ -209,6 +210,7 @@ class Run(google.protobuf.message.Message):
     LEASE_ENDS_AT_FIELD_NUMBER: builtins.int
     END_CAUSE_FIELD_NUMBER: builtins.int
     WRITABLE_PATHS_FIELD_NUMBER: builtins.int
+    EGRESS_FIELD_NUMBER: builtins.int
     run_id: builtins.str
     """UUIDv7."""
     profile: builtins.str
@@ -315,6 +317,12 @@ class Run(google.protobuf.message.Message):
     def writable_paths(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Directories of the container that the request gave to the run's user."""
 
+    @property
+    def egress(self) -> cofferdam._proto.egress_pb2.Egress:
+        """Output only. Rules and counts of its connections to hosts outside; absent if it has no way out, or does not live. Only
+        from GetRun.
+        """
+
     def __init__(
         self,
         *,
@@ -352,9 +360,10 @@ class Run(google.protobuf.message.Message):
         lease_ends_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         end_cause: global___Run.EndCause.ValueType = ...,
         writable_paths: collections.abc.Iterable[builtins.str] | None = ...,
+        egress: cofferdam._proto.egress_pb2.Egress | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "created_at", b"created_at", "disk", b"disk", "ended_at", b"ended_at", "idle_timeout", b"idle_timeout", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "ready_at", b"ready_at", "ttl", b"ttl", "workspace", b"workspace"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "agent_id", b"agent_id", "changes", b"changes", "container_id", b"container_id", "created_at", b"created_at", "disk", b"disk", "end_cause", b"end_cause", "ended_at", b"ended_at", "env", b"env", "failure", b"failure", "hardening", b"hardening", "holds", b"holds", "idle_timeout", b"idle_timeout", "image", b"image", "image_id", b"image_id", "labels", b"labels", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "ownership", b"ownership", "pkg_path", b"pkg_path", "principal", b"principal", "profile", b"profile", "ready_at", b"ready_at", "restarts", b"restarts", "role", b"role", "run_id", b"run_id", "secret_env", b"secret_env", "start_kind", b"start_kind", "state", b"state", "ttl", b"ttl", "workspace", b"workspace", "workspace_path", b"workspace_path", "writable_paths", b"writable_paths"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "created_at", b"created_at", "disk", b"disk", "egress", b"egress", "ended_at", b"ended_at", "idle_timeout", b"idle_timeout", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "ready_at", b"ready_at", "ttl", b"ttl", "workspace", b"workspace"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "agent_id", b"agent_id", "changes", b"changes", "container_id", b"container_id", "created_at", b"created_at", "disk", b"disk", "egress", b"egress", "end_cause", b"end_cause", "ended_at", b"ended_at", "env", b"env", "failure", b"failure", "hardening", b"hardening", "holds", b"holds", "idle_timeout", b"idle_timeout", "image", b"image", "image_id", b"image_id", "labels", b"labels", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "ownership", b"ownership", "pkg_path", b"pkg_path", "principal", b"principal", "profile", b"profile", "ready_at", b"ready_at", "restarts", b"restarts", "role", b"role", "run_id", b"run_id", "secret_env", b"secret_env", "start_kind", b"start_kind", "state", b"state", "ttl", b"ttl", "workspace", b"workspace", "workspace_path", b"workspace_path", "writable_paths", b"writable_paths"]) -> None: ...
 
 global___Run = Run
 
@@ -811,6 +820,7 @@ class CreateRunRequest(google.protobuf.message.Message):
     SECRET_ENV_FIELD_NUMBER: builtins.int
     LEASE_FIELD_NUMBER: builtins.int
     WRITABLE_PATHS_FIELD_NUMBER: builtins.int
+    EGRESS_JSON_FIELD_NUMBER: builtins.int
     request_id: builtins.str
     """Makes the request idempotent: the same id from the same principal with the same content returns the first answer's
     run, with other content it fails with ALREADY_EXISTS. At most 128 characters.
@@ -830,6 +840,11 @@ class CreateRunRequest(google.protobuf.message.Message):
     issue_token: builtins.bool
     """Make a token for this run. A client that sends it as `authorization: Bearer TOKEN` may only call this run's tools,
     as long as the run lives. Default false.
+    """
+    egress_json: builtins.str
+    """Rules that every connection of the run has to pass beside those of its profile: one JSON object in the form of a
+    profile's `egress`, at most 64 KiB. Fails with INVALID_ARGUMENT if they ask for more than the profile allows. `{}`
+    leaves the run without connections. Default: the profile's rules alone.
     """
     @property
     def workspace(self) -> global___Workspace:
@@ -901,9 +916,10 @@ class CreateRunRequest(google.protobuf.message.Message):
         secret_env: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         lease: google.protobuf.duration_pb2.Duration | None = ...,
         writable_paths: collections.abc.Iterable[builtins.str] | None = ...,
+        egress_json: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["idle_timeout", b"idle_timeout", "lease", b"lease", "limits", b"limits", "ttl", b"ttl", "workspace", b"workspace"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["agent_id", b"agent_id", "env", b"env", "idle_timeout", b"idle_timeout", "image", b"image", "issue_token", b"issue_token", "labels", b"labels", "lease", b"lease", "limits", b"limits", "pkg_path", b"pkg_path", "profile", b"profile", "request_id", b"request_id", "role", b"role", "run_id", b"run_id", "secret_env", b"secret_env", "ttl", b"ttl", "workspace", b"workspace", "writable_paths", b"writable_paths"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["agent_id", b"agent_id", "egress_json", b"egress_json", "env", b"env", "idle_timeout", b"idle_timeout", "image", b"image", "issue_token", b"issue_token", "labels", b"labels", "lease", b"lease", "limits", b"limits", "pkg_path", b"pkg_path", "profile", b"profile", "request_id", b"request_id", "role", b"role", "run_id", b"run_id", "secret_env", b"secret_env", "ttl", b"ttl", "workspace", b"workspace", "writable_paths", b"writable_paths"]) -> None: ...
 
 global___CreateRunRequest = CreateRunRequest
 

@@ -18,7 +18,7 @@ from cofferdam._proto import transcript_pb2 as cofferdam_dot_v1_dot_transcript__
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x63offerdam/v1/tool.proto\x12\x0c\x63offerdam.v1\x1a\x16\x63offerdam/v1/mcp.proto\x1a\x1c\x63offerdam/v1/operation.proto\x1a\x1d\x63offerdam/v1/transcript.proto\x1a\x1egoogle/protobuf/duration.proto\"\xb0\x01\n\x10ListToolsRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0f\n\x07\x64ialect\x18\x02 \x01(\t\x12\x35\n\x06\x66ormat\x18\x03 \x01(\x0e\x32%.cofferdam.v1.ListToolsRequest.Format\"D\n\x06\x46ormat\x12\x16\n\x12\x46ORMAT_UNSPECIFIED\x10\x00\x12\n\n\x06OPENAI\x10\x01\x12\r\n\tANTHROPIC\x10\x02\x12\x07\n\x03MCP\x10\x03\"k\n\x11ListToolsResponse\x12\x12\n\ntools_json\x18\x01 \x01(\t\x12\x0e\n\x06prompt\x18\x02 \x01(\t\x12\x32\n\x0bmcp_servers\x18\x03 \x03(\x0b\x32\x1d.cofferdam.v1.McpServerStatus\"\xda\x02\n\x0b\x43\x61llRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x03 \x01(\t\x12\x0f\n\x07task_id\x18\x04 \x01(\t\x12\x16\n\x0e\x63orrelation_id\x18\x05 \x01(\t\x12\x19\n\x11wait_for_approval\x18\x06 \x01(\x08\x12 \n\x18refuse_awaiting_approval\x18\t \x01(\x08\x12*\n\x07timeout\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1c\n\x14\x63\x61ncel_on_disconnect\x18\x08 \x01(\x08\x12,\n\toperation\x18\n \x01(\x0b\x32\x17.cofferdam.v1.OperationH\x00\x12,\n\x07\x64ialect\x18\x1e \x01(\x0b\x32\x19.cofferdam.v1.DialectCallH\x00\x42\t\n\x07request\"D\n\x0b\x44ialectCall\x12\x0f\n\x07\x64ialect\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x16\n\x0e\x61rguments_json\x18\x03 \x01(\t\"\xb8\x03\n\x0c\x43\x61llResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x31\n\x06status\x18\x02 \x01(\x0e\x32!.cofferdam.v1.CallResponse.Status\x12$\n\x06result\x18\n \x01(\x0b\x32\x14.cofferdam.v1.Result\x12(\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x19.cofferdam.v1.ToolFailure\x12\x10\n\x08rendered\x18\x04 \x01(\t\x12\x13\n\x0b\x61pproval_id\x18\x05 \x01(\t\x12\"\n\x05usage\x18\x06 \x01(\x0b\x32\x13.cofferdam.v1.Usage\x12&\n\x07timings\x18\x07 \x01(\x0b\x32\x15.cofferdam.v1.Timings\x12\x16\n\x0eresult_dropped\x18\x08 \x01(\x08\x12\x1d\n\x15output_not_kept_bytes\x18\t \x01(\x04\"j\n\x06Status\x12\x16\n\x12STATUS_UNSPECIFIED\x10\x00\x12\r\n\tSUCCEEDED\x10\x01\x12\n\n\x06\x46\x41ILED\x10\x02\x12\x14\n\x10PENDING_APPROVAL\x10\x03\x12\n\n\x06\x44\x45NIED\x10\x04\x12\x0b\n\x07RUNNING\x10\x05\"\\\n\x05Usage\x12\x13\n\x0b\x63pu_time_us\x18\x01 \x01(\x04\x12\x19\n\x11peak_memory_bytes\x18\x02 \x01(\x04\x12\x10\n\x08\x62ytes_in\x18\x03 \x01(\x04\x12\x11\n\tbytes_out\x18\x04 \x01(\x04\"V\n\x07Timings\x12\x10\n\x08queue_us\x18\x01 \x01(\x04\x12\x11\n\tpolicy_us\x18\x02 \x01(\x04\x12\x10\n\x08\x61udit_us\x18\x03 \x01(\x04\x12\x14\n\x0c\x65xecution_us\x18\x04 \x01(\x04\"\x97\x01\n\x0eGetCallRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x1a\n\rstdout_offset\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x1a\n\rstderr_offset\x18\x03 \x01(\x04H\x01\x88\x01\x01\x12\x18\n\x10max_output_bytes\x18\x04 \x01(\rB\x10\n\x0e_stdout_offsetB\x10\n\x0e_stderr_offset\"\x91\x01\n\x0fGetCallResponse\x12(\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x1a.cofferdam.v1.CallResponse\x12)\n\x06stdout\x18\x02 \x01(\x0b\x32\x19.cofferdam.v1.OutputChunk\x12)\n\x06stderr\x18\x03 \x01(\x0b\x32\x19.cofferdam.v1.OutputChunk\"Q\n\x0bOutputChunk\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x12\n\nkept_bytes\x18\x03 \x01(\x04\x12\x10\n\x08\x63omplete\x18\x04 \x01(\x08\"\xd5\x01\n\x12\x43\x61llStreamResponse\x12.\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x0b\x32\x1a.cofferdam.v1.CallAcceptedH\x00\x12,\n\x07pending\x18\x02 \x01(\x0b\x32\x19.cofferdam.v1.CallPendingH\x00\x12*\n\x06output\x18\x03 \x01(\x0b\x32\x18.cofferdam.v1.CallOutputH\x00\x12,\n\x06result\x18\x04 \x01(\x0b\x32\x1a.cofferdam.v1.CallResponseH\x00\x42\x07\n\x05\x65vent\"\x1f\n\x0c\x43\x61llAccepted\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\"\"\n\x0b\x43\x61llPending\x12\x13\n\x0b\x61pproval_id\x18\x01 \x01(\t\"\x95\x01\n\nCallOutput\x12/\n\x06stream\x18\x01 \x01(\x0e\x32\x1f.cofferdam.v1.CallOutput.Stream\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"8\n\x06Stream\x12\x16\n\x12STREAM_UNSPECIFIED\x10\x00\x12\n\n\x06STDOUT\x10\x01\x12\n\n\x06STDERR\x10\x02\"$\n\x11\x43\x61ncelCallRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\"\'\n\x12\x43\x61ncelCallResponse\x12\x11\n\tcancelled\x18\x01 \x01(\x08\x32\xe7\x03\n\x0bToolService\x12Q\n\tListTools\x12\x1e.cofferdam.v1.ListToolsRequest\x1a\x1f.cofferdam.v1.ListToolsResponse\"\x03\x90\x02\x01\x12=\n\x04\x43\x61ll\x12\x19.cofferdam.v1.CallRequest\x1a\x1a.cofferdam.v1.CallResponse\x12K\n\nCallStream\x12\x19.cofferdam.v1.CallRequest\x1a .cofferdam.v1.CallStreamResponse0\x01\x12K\n\x07GetCall\x12\x1c.cofferdam.v1.GetCallRequest\x1a\x1d.cofferdam.v1.GetCallResponse\"\x03\x90\x02\x01\x12O\n\nCancelCall\x12\x1f.cofferdam.v1.CancelCallRequest\x1a .cofferdam.v1.CancelCallResponse\x12[\n\x0eStepTranscript\x12#.cofferdam.v1.StepTranscriptRequest\x1a$.cofferdam.v1.StepTranscriptResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x63offerdam/v1/tool.proto\x12\x0c\x63offerdam.v1\x1a\x16\x63offerdam/v1/mcp.proto\x1a\x1c\x63offerdam/v1/operation.proto\x1a\x1d\x63offerdam/v1/transcript.proto\x1a\x1egoogle/protobuf/duration.proto\"\xb0\x01\n\x10ListToolsRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0f\n\x07\x64ialect\x18\x02 \x01(\t\x12\x35\n\x06\x66ormat\x18\x03 \x01(\x0e\x32%.cofferdam.v1.ListToolsRequest.Format\"D\n\x06\x46ormat\x12\x16\n\x12\x46ORMAT_UNSPECIFIED\x10\x00\x12\n\n\x06OPENAI\x10\x01\x12\r\n\tANTHROPIC\x10\x02\x12\x07\n\x03MCP\x10\x03\"|\n\x11ListToolsResponse\x12\x12\n\ntools_json\x18\x01 \x01(\t\x12\x0e\n\x06prompt\x18\x02 \x01(\t\x12\x32\n\x0bmcp_servers\x18\x03 \x03(\x0b\x32\x1d.cofferdam.v1.McpServerStatus\x12\x0f\n\x07network\x18\x04 \x01(\t\"\xda\x02\n\x0b\x43\x61llRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x03 \x01(\t\x12\x0f\n\x07task_id\x18\x04 \x01(\t\x12\x16\n\x0e\x63orrelation_id\x18\x05 \x01(\t\x12\x19\n\x11wait_for_approval\x18\x06 \x01(\x08\x12 \n\x18refuse_awaiting_approval\x18\t \x01(\x08\x12*\n\x07timeout\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1c\n\x14\x63\x61ncel_on_disconnect\x18\x08 \x01(\x08\x12,\n\toperation\x18\n \x01(\x0b\x32\x17.cofferdam.v1.OperationH\x00\x12,\n\x07\x64ialect\x18\x1e \x01(\x0b\x32\x19.cofferdam.v1.DialectCallH\x00\x42\t\n\x07request\"D\n\x0b\x44ialectCall\x12\x0f\n\x07\x64ialect\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x16\n\x0e\x61rguments_json\x18\x03 \x01(\t\"\xb8\x03\n\x0c\x43\x61llResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x31\n\x06status\x18\x02 \x01(\x0e\x32!.cofferdam.v1.CallResponse.Status\x12$\n\x06result\x18\n \x01(\x0b\x32\x14.cofferdam.v1.Result\x12(\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x19.cofferdam.v1.ToolFailure\x12\x10\n\x08rendered\x18\x04 \x01(\t\x12\x13\n\x0b\x61pproval_id\x18\x05 \x01(\t\x12\"\n\x05usage\x18\x06 \x01(\x0b\x32\x13.cofferdam.v1.Usage\x12&\n\x07timings\x18\x07 \x01(\x0b\x32\x15.cofferdam.v1.Timings\x12\x16\n\x0eresult_dropped\x18\x08 \x01(\x08\x12\x1d\n\x15output_not_kept_bytes\x18\t \x01(\x04\"j\n\x06Status\x12\x16\n\x12STATUS_UNSPECIFIED\x10\x00\x12\r\n\tSUCCEEDED\x10\x01\x12\n\n\x06\x46\x41ILED\x10\x02\x12\x14\n\x10PENDING_APPROVAL\x10\x03\x12\n\n\x06\x44\x45NIED\x10\x04\x12\x0b\n\x07RUNNING\x10\x05\"\\\n\x05Usage\x12\x13\n\x0b\x63pu_time_us\x18\x01 \x01(\x04\x12\x19\n\x11peak_memory_bytes\x18\x02 \x01(\x04\x12\x10\n\x08\x62ytes_in\x18\x03 \x01(\x04\x12\x11\n\tbytes_out\x18\x04 \x01(\x04\"V\n\x07Timings\x12\x10\n\x08queue_us\x18\x01 \x01(\x04\x12\x11\n\tpolicy_us\x18\x02 \x01(\x04\x12\x10\n\x08\x61udit_us\x18\x03 \x01(\x04\x12\x14\n\x0c\x65xecution_us\x18\x04 \x01(\x04\"\x97\x01\n\x0eGetCallRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x1a\n\rstdout_offset\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x1a\n\rstderr_offset\x18\x03 \x01(\x04H\x01\x88\x01\x01\x12\x18\n\x10max_output_bytes\x18\x04 \x01(\rB\x10\n\x0e_stdout_offsetB\x10\n\x0e_stderr_offset\"\x91\x01\n\x0fGetCallResponse\x12(\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x1a.cofferdam.v1.CallResponse\x12)\n\x06stdout\x18\x02 \x01(\x0b\x32\x19.cofferdam.v1.OutputChunk\x12)\n\x06stderr\x18\x03 \x01(\x0b\x32\x19.cofferdam.v1.OutputChunk\"Q\n\x0bOutputChunk\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x12\n\nkept_bytes\x18\x03 \x01(\x04\x12\x10\n\x08\x63omplete\x18\x04 \x01(\x08\"\xd5\x01\n\x12\x43\x61llStreamResponse\x12.\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x0b\x32\x1a.cofferdam.v1.CallAcceptedH\x00\x12,\n\x07pending\x18\x02 \x01(\x0b\x32\x19.cofferdam.v1.CallPendingH\x00\x12*\n\x06output\x18\x03 \x01(\x0b\x32\x18.cofferdam.v1.CallOutputH\x00\x12,\n\x06result\x18\x04 \x01(\x0b\x32\x1a.cofferdam.v1.CallResponseH\x00\x42\x07\n\x05\x65vent\"\x1f\n\x0c\x43\x61llAccepted\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\"\"\n\x0b\x43\x61llPending\x12\x13\n\x0b\x61pproval_id\x18\x01 \x01(\t\"\x95\x01\n\nCallOutput\x12/\n\x06stream\x18\x01 \x01(\x0e\x32\x1f.cofferdam.v1.CallOutput.Stream\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"8\n\x06Stream\x12\x16\n\x12STREAM_UNSPECIFIED\x10\x00\x12\n\n\x06STDOUT\x10\x01\x12\n\n\x06STDERR\x10\x02\"$\n\x11\x43\x61ncelCallRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\"\'\n\x12\x43\x61ncelCallResponse\x12\x11\n\tcancelled\x18\x01 \x01(\x08\x32\xe7\x03\n\x0bToolService\x12Q\n\tListTools\x12\x1e.cofferdam.v1.ListToolsRequest\x1a\x1f.cofferdam.v1.ListToolsResponse\"\x03\x90\x02\x01\x12=\n\x04\x43\x61ll\x12\x19.cofferdam.v1.CallRequest\x1a\x1a.cofferdam.v1.CallResponse\x12K\n\nCallStream\x12\x19.cofferdam.v1.CallRequest\x1a .cofferdam.v1.CallStreamResponse0\x01\x12K\n\x07GetCall\x12\x1c.cofferdam.v1.GetCallRequest\x1a\x1d.cofferdam.v1.GetCallResponse\"\x03\x90\x02\x01\x12O\n\nCancelCall\x12\x1f.cofferdam.v1.CancelCallRequest\x1a .cofferdam.v1.CancelCallResponse\x12[\n\x0eStepTranscript\x12#.cofferdam.v1.StepTranscriptRequest\x1a$.cofferdam.v1.StepTranscriptResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,39 +34,39 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_LISTTOOLSREQUEST_FORMAT']._serialized_start=267
   _globals['_LISTTOOLSREQUEST_FORMAT']._serialized_end=335
   _globals['_LISTTOOLSRESPONSE']._serialized_start=337
-  _globals['_LISTTOOLSRESPONSE']._serialized_end=444
-  _globals['_CALLREQUEST']._serialized_start=447
-  _globals['_CALLREQUEST']._serialized_end=793
-  _globals['_DIALECTCALL']._serialized_start=795
-  _globals['_DIALECTCALL']._serialized_end=863
-  _globals['_CALLRESPONSE']._serialized_start=866
-  _globals['_CALLRESPONSE']._serialized_end=1306
-  _globals['_CALLRESPONSE_STATUS']._serialized_start=1200
-  _globals['_CALLRESPONSE_STATUS']._serialized_end=1306
-  _globals['_USAGE']._serialized_start=1308
-  _globals['_USAGE']._serialized_end=1400
-  _globals['_TIMINGS']._serialized_start=1402
-  _globals['_TIMINGS']._serialized_end=1488
-  _globals['_GETCALLREQUEST']._serialized_start=1491
-  _globals['_GETCALLREQUEST']._serialized_end=1642
-  _globals['_GETCALLRESPONSE']._serialized_start=1645
-  _globals['_GETCALLRESPONSE']._serialized_end=1790
-  _globals['_OUTPUTCHUNK']._serialized_start=1792
-  _globals['_OUTPUTCHUNK']._serialized_end=1873
-  _globals['_CALLSTREAMRESPONSE']._serialized_start=1876
-  _globals['_CALLSTREAMRESPONSE']._serialized_end=2089
-  _globals['_CALLACCEPTED']._serialized_start=2091
-  _globals['_CALLACCEPTED']._serialized_end=2122
-  _globals['_CALLPENDING']._serialized_start=2124
-  _globals['_CALLPENDING']._serialized_end=2158
-  _globals['_CALLOUTPUT']._serialized_start=2161
-  _globals['_CALLOUTPUT']._serialized_end=2310
-  _globals['_CALLOUTPUT_STREAM']._serialized_start=2254
-  _globals['_CALLOUTPUT_STREAM']._serialized_end=2310
-  _globals['_CANCELCALLREQUEST']._serialized_start=2312
-  _globals['_CANCELCALLREQUEST']._serialized_end=2348
-  _globals['_CANCELCALLRESPONSE']._serialized_start=2350
-  _globals['_CANCELCALLRESPONSE']._serialized_end=2389
-  _globals['_TOOLSERVICE']._serialized_start=2392
-  _globals['_TOOLSERVICE']._serialized_end=2879
+  _globals['_LISTTOOLSRESPONSE']._serialized_end=461
+  _globals['_CALLREQUEST']._serialized_start=464
+  _globals['_CALLREQUEST']._serialized_end=810
+  _globals['_DIALECTCALL']._serialized_start=812
+  _globals['_DIALECTCALL']._serialized_end=880
+  _globals['_CALLRESPONSE']._serialized_start=883
+  _globals['_CALLRESPONSE']._serialized_end=1323
+  _globals['_CALLRESPONSE_STATUS']._serialized_start=1217
+  _globals['_CALLRESPONSE_STATUS']._serialized_end=1323
+  _globals['_USAGE']._serialized_start=1325
+  _globals['_USAGE']._serialized_end=1417
+  _globals['_TIMINGS']._serialized_start=1419
+  _globals['_TIMINGS']._serialized_end=1505
+  _globals['_GETCALLREQUEST']._serialized_start=1508
+  _globals['_GETCALLREQUEST']._serialized_end=1659
+  _globals['_GETCALLRESPONSE']._serialized_start=1662
+  _globals['_GETCALLRESPONSE']._serialized_end=1807
+  _globals['_OUTPUTCHUNK']._serialized_start=1809
+  _globals['_OUTPUTCHUNK']._serialized_end=1890
+  _globals['_CALLSTREAMRESPONSE']._serialized_start=1893
+  _globals['_CALLSTREAMRESPONSE']._serialized_end=2106
+  _globals['_CALLACCEPTED']._serialized_start=2108
+  _globals['_CALLACCEPTED']._serialized_end=2139
+  _globals['_CALLPENDING']._serialized_start=2141
+  _globals['_CALLPENDING']._serialized_end=2175
+  _globals['_CALLOUTPUT']._serialized_start=2178
+  _globals['_CALLOUTPUT']._serialized_end=2327
+  _globals['_CALLOUTPUT_STREAM']._serialized_start=2271
+  _globals['_CALLOUTPUT_STREAM']._serialized_end=2327
+  _globals['_CANCELCALLREQUEST']._serialized_start=2329
+  _globals['_CANCELCALLREQUEST']._serialized_end=2365
+  _globals['_CANCELCALLRESPONSE']._serialized_start=2367
+  _globals['_CANCELCALLRESPONSE']._serialized_end=2406
+  _globals['_TOOLSERVICE']._serialized_start=2409
+  _globals['_TOOLSERVICE']._serialized_end=2896
 # @@protoc_insertion_point(module_scope)

@@ -84,11 +84,16 @@ class ListToolsResponse(google.protobuf.message.Message):
     TOOLS_JSON_FIELD_NUMBER: builtins.int
     PROMPT_FIELD_NUMBER: builtins.int
     MCP_SERVERS_FIELD_NUMBER: builtins.int
+    NETWORK_FIELD_NUMBER: builtins.int
     tools_json: builtins.str
     """JSON array in the asked format: the tools that the agent may call, with consent or without."""
     prompt: builtins.str
     """Description of the tools and their arguments, for models that get their tools in the prompt. Only the dialect
     `forge` has one; empty for others.
+    """
+    network: builtins.str
+    """The hosts that commands of the run can reach, in words for a prompt, at most 8 KiB. The descriptions of the tools have
+    it, too.
     """
     @property
     def mcp_servers(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[cofferdam._proto.mcp_pb2.McpServerStatus]:
@@ -102,8 +107,9 @@ class ListToolsResponse(google.protobuf.message.Message):
         tools_json: builtins.str = ...,
         prompt: builtins.str = ...,
         mcp_servers: collections.abc.Iterable[cofferdam._proto.mcp_pb2.McpServerStatus] | None = ...,
+        network: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["mcp_servers", b"mcp_servers", "prompt", b"prompt", "tools_json", b"tools_json"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["mcp_servers", b"mcp_servers", "network", b"network", "prompt", b"prompt", "tools_json", b"tools_json"]) -> None: ...
 
 global___ListToolsResponse = ListToolsResponse
 

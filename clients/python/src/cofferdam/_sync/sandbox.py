@@ -22,6 +22,7 @@ from cofferdam._sync.calls import Calls
 from cofferdam._sync.client import Client
 from cofferdam._sync.commands import Commands
 from cofferdam._sync.files import Files
+from cofferdam._sync.forward import ErrorCallback, PortForward
 from cofferdam._sync.git import Git
 from cofferdam._sync.lease import Keeping
 from cofferdam._sync.pty import Pty
@@ -113,6 +114,7 @@ class Sandbox:
         limits: Limits | None = None,
         pkg_path: str | None = None,
         writable_paths: Sequence[str] = (),
+        egress: Mapping[str, object] | None = None,
         issue_token: bool = False,
         wait_for_approval: bool = False,
         on_awaiting_approval: OnAwaitingApproval = "wait",
@@ -139,6 +141,7 @@ class Sandbox:
         `pkg_path`: a directory of the host to show as `/pkg`.
         `writable_paths`: directories at the root, such as `/logs`, that are to be there and the sandbox's own; for profiles
         with a writable root, as `harness` has it.
+        `egress`: rules that its connections have to pass beside those of the profile, in the same form; `{}` for none.
         `issue_token`: have the daemon make a `token` for an agent that may do this run's calls and nothing else.
         `wait_for_approval`: wait for a person where one has to consent, instead of `ApprovalRequired`.
         `on_awaiting_approval`: of a call that finds the run frozen for a reviewer of another call: "wait" in the order of
@@ -172,6 +175,7 @@ class Sandbox:
             labels=metadata,
             issue_token=issue_token,
             writable_paths=writable_paths,
+            egress_json="" if egress is None else json.dumps(egress),
         )
         owns_client = client is None
         client = Client(endpoint, token, tls=tls) if client is None else client
@@ -355,6 +359,23 @@ class Sandbox:
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
         call = v1.DialectCall(dialect=dialect, name=name, arguments_json=text)
         return _results.tool_output((self._caller.call(dialect=call)).response)
+
+    def forward(self, port: int, *, local_port: int = 0, on_error: ErrorCallback | None = None) -> PortForward:
+        """A local address for a TCP server in it, where the profile says `forward: allow`.
+
+        ```python
+        with sandbox.forward(8000) as address:
+            ...  # http://127.0.0.1:40123 leads to port 8000
+        ```
+
+        Every program and user of this host can use the address until the block ends; each connection is on record.
+
+        `port`: where the server listens, on the sandbox's loopback or on all addresses. `local_port`: 0: any that is free.
+        `on_error`: is given the reason why a connection was refused or lost: `PreconditionFailed` where nothing listens,
+        `Denied`, `Overloaded`, `RunNotReady` and others. Raises `InvalidArgument`, and `OSError` for a port that is
+        taken.
+        """
+        return PortForward(self._client, self._run_id, port, local_port, on_error)
 
     def info(self) -> RunInfo:
         """The run as it is now. Raises `NotFound`."""

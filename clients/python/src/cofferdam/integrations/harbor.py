@@ -1,9 +1,10 @@
 """Harbor: `harbor run --env cofferdam.integrations.harbor:CofferdamEnvironment --ek profile=harness`.
 
 The image of a task is one that the daemon's engine has, or its Dockerfile is built there, which only an operator may have
-done. Its commands have no network, so a task that asks for one is refused, unless `--ek offline=true` says that it does
-without. They all run as the run's one user: `root` is accepted and means that user. A call that needs a person's consent
-raises `ApprovalRequired`, which says how to decide; with `--ek wait_for_approval=true` it waits instead.
+done. A task reaches the hosts that it asks for, if the egress of the profile allows them. Otherwise it is refused, unless
+`--ek offline=true` says that it does without. Its commands all run as the run's one user: `root` is accepted and means that
+user. A call that needs a person's consent raises `ApprovalRequired`, which says how to decide; with
+`--ek wait_for_approval=true` it waits instead.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from typing import Any
 from harbor.environments.base import BaseEnvironment, ExecResult
 from harbor.environments.capabilities import EnvironmentCapabilities, EnvironmentResourceCapabilities
 from harbor.environments.definition import effective_exec_cwd, parse_dockerfile_workdir
-from harbor.models.task.config import NetworkMode, NetworkPolicy
+from harbor.models.task.config import NetworkMode
 from harbor.models.trial.config import ResourceMode
 from harbor.models.trial.paths import EnvironmentPaths
 from typing_extensions import override
@@ -25,6 +26,7 @@ from cofferdam._async.posix import Posix, is_mounted
 from cofferdam.errors import AwaitingApproval, CommandNotAllowed, CommandTimedOut
 from cofferdam.integrations._archive import download, upload
 from cofferdam.integrations._image import Context
+from cofferdam.integrations._network import NOTHING, HostNotAllowed, Section, allows_every_name, egress_of, only
 from cofferdam.integrations._shell import CANNOT_EXECUTE
 
 MIB = 1024 * 1024
@@ -47,7 +49,7 @@ class CofferdamEnvironment(BaseEnvironment):
         wait_for_approval: bool = False,
         **kwargs: Any,
     ) -> None:
-        """`image`: in place of the task's. `offline`: also run tasks that ask for a network, without one.
+        """`image`: in place of the task's. `offline`: run tasks that ask for a network without one.
 
         `build_network`: builds have the network that the engine gives them.
         """
@@ -68,22 +70,21 @@ class CofferdamEnvironment(BaseEnvironment):
     @property
     @override
     def capabilities(self) -> EnvironmentCapabilities:
-        return EnvironmentCapabilities(disable_internet=True)
+        return EnvironmentCapabilities(
+            disable_internet=True,
+            network_allowlist=True,
+            network_allowlist_hostnames=True,
+            network_allowlist_wildcard_hostnames=True,
+            network_allowlist_ipv4_addresses=True,
+            network_allowlist_ipv6_addresses=True,
+            network_allowlist_ipv4_cidrs=True,
+            network_allowlist_ipv6_cidrs=True,
+        )
 
     @classmethod
     @override
     def resource_capabilities(cls) -> EnvironmentResourceCapabilities:
         return EnvironmentResourceCapabilities(cpu_limit=True, memory_limit=True, fractional_cpus=True)
-
-    @override
-    def validate_network_policy_support(self, network_policy: NetworkPolicy | None = None) -> None:
-        policy = network_policy or self.network_policy
-        if policy.network_mode is NetworkMode.NO_NETWORK or self._offline:
-            return
-        raise ValueError(
-            f"the task asks for a network ({policy.network_mode.value}), and a sandbox has none. Set network_mode = "
-            '"no-network" in its task.toml, or run it without one by `--ek offline=true`'
-        )
 
     @override
     def _validate_definition(self) -> None:
@@ -125,11 +126,13 @@ class CofferdamEnvironment(BaseEnvironment):
 
     @override
     async def start(self, force_build: bool) -> None:
+        """Raises `ValueError` if the egress of the profile does not allow the network that the task asks for."""
+        egress = await self._egress()
         image = self._ready_image(force_build=force_build)
         if image is not None:
-            self._sandbox = await self._created(image)
+            self._sandbox = await self._created(image, egress)
         else:
-            self._sandbox = await self._created_of_dockerfile(force_build)
+            self._sandbox = await self._created_of_dockerfile(force_build, egress)
         try:
             await self._make_directories()
             await self._upload_environment_dir_after_start()
@@ -137,18 +140,43 @@ class CofferdamEnvironment(BaseEnvironment):
             await self.stop(delete=True)
             raise
 
-    async def _created(self, image: str) -> AsyncSandbox:
+    async def _egress(self) -> Section | None:
+        """Returns the rules that narrow the run to the network of the task; `None` for those of the profile alone."""
+        policy = self.network_policy
+        if self._offline or policy.network_mode is NetworkMode.NO_NETWORK:
+            return NOTHING
+        async with AsyncClient() as client:
+            section = await egress_of(client, self._profile)
+        otherwise = "or run the task without a network by `--ek offline=true`"
+        if policy.network_mode is NetworkMode.ALLOWLIST:
+            try:
+                return only(section, policy.allowed_hosts)
+            except HostNotAllowed as error:
+                raise ValueError(
+                    f"the task asks for a network, and {error} by the egress of the profile {self._profile}. "
+                    f"Have an operator add a rule for it, choose another profile by `--ek profile=…`, {otherwise}"
+                ) from error
+        if not allows_every_name(section):
+            raise ValueError(
+                f"the task asks for a public network, and the egress of the profile {self._profile} does not allow every "
+                'name. Choose a profile with a rule for `host: "*"` by `--ek profile=…`, set network_mode = "allowlist" '
+                f"and allowed_hosts in the task.toml, {otherwise}"
+            )
+        return None
+
+    async def _created(self, image: str, egress: Section | None) -> AsyncSandbox:
         return await AsyncSandbox.create(
             profile=self._profile,
             image=image,
             limits=self._limits(),
             writable_paths=self._places(),
+            egress=egress,
             agent_id="harbor",
             metadata={"harbor.session": self.session_id[:256]},
             wait_for_approval=self._wait_for_approval,
         )
 
-    async def _created_of_dockerfile(self, again: bool) -> AsyncSandbox:
+    async def _created_of_dockerfile(self, again: bool, egress: Section | None) -> AsyncSandbox:
         with tempfile.TemporaryFile() as file:
             context = await asyncio.to_thread(Context, REPOSITORY, self.environment_dir, file)
             try:
@@ -156,12 +184,12 @@ class CofferdamEnvironment(BaseEnvironment):
                     await context.build(client, again=again, network=self._build_network)
             except Denied as refused:
                 # An operator may have built it.
-                return await self._created_by_others(context, refused)
-        return await self._created(context.reference)
+                return await self._created_by_others(context, refused, egress)
+        return await self._created(context.reference, egress)
 
-    async def _created_by_others(self, context: Context, refused: Denied) -> AsyncSandbox:
+    async def _created_by_others(self, context: Context, refused: Denied, egress: Section | None) -> AsyncSandbox:
         try:
-            return await self._created(context.reference)
+            return await self._created(context.reference, egress)
         except NotFound as missing:
             if missing.reason != "IMAGE_MISSING":
                 raise

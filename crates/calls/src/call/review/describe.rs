@@ -7,6 +7,8 @@ use operations::{Bound, FileState, FileStates, Operation, Part};
 use redact::Redactor;
 use serde_json::{Map, Value, json};
 
+use crate::quote::quote;
+
 /// Describes an operation that has no preview. Returns an empty text for any other.
 pub(super) fn describe(operation: &Operation, bound: &Bound, redactor: &Redactor) -> String {
     let parts = operation.parts();
@@ -77,22 +79,6 @@ impl Lines<'_> {
             }
         }
     }
-}
-
-/// Adds lines of text from the agent, each after a bar.
-pub(super) fn quote(to: &mut String, text: &str) {
-    for line in text.strip_suffix('\n').unwrap_or(text).split('\n') {
-        to.push_str("  | ");
-        to.extend(line.chars().flat_map(visible));
-        to.push('\n');
-    }
-}
-
-/// Returns a character, escaped if it is not visible.
-pub(super) fn visible(c: char) -> impl Iterator<Item = char> {
-    let plain = matches!(c, '\t' | '\\' | '"' | '\'');
-    let escaped = (!plain).then(|| c.escape_debug());
-    plain.then_some(c).into_iter().chain(escaped.into_iter().flatten())
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use super::demand::Demand;
 use super::warm::{Warm, can_be_warm};
 use super::{Kind, Pool, PoolEntry, Table};
 use crate::launch::{Launcher, Wanted, wanted};
+use crate::way_out::narrowed;
 use crate::{request, workspace};
 
 /// Time between two checks of the pool.
@@ -202,7 +203,9 @@ impl Launcher {
         let image = asked.or(profile.image.as_deref()).unwrap_or_default();
         let mut limits = request::limits(&wire::v1::Limits::default(), profile)?;
         limits.cpu_millis = containers::cpu_limit(limits.cpu_millis, self.host.cpus);
-        let wanted = wanted(profile, image, &limits, Environment::default())?.under(self.projects.quota());
+        let resolver = self.way_out.resolver(&narrowed(profile, &[]));
+        let wanted = wanted(profile, image, &limits, Environment::default(), resolver)?;
+        let wanted = wanted.under(self.projects.quota());
         if !can_be_warm(&wanted) {
             return Err(refused(format!("profile {name} has a writable root, or a kernel of its own")));
         }

@@ -21,7 +21,7 @@ export const file_cofferdam_v1_terminal: GenFile = /*@__PURE__*/
  */
 export type OpenTerminalRequest = Message<"cofferdam.v1.OpenTerminalRequest"> & {
   /**
-   * Kind of the event.@@ proto/cofferdam/v1/process.proto
+   * Kind of the event.
    *
    * @generated from oneof cofferdam.v1.OpenTerminalRequest.event
    */
@@ -239,7 +239,7 @@ export const TerminalSignal_KindSchema: GenEnum<TerminalSignal_Kind> = /*@__PURE
  */
 export type OpenTerminalResponse = Message<"cofferdam.v1.OpenTerminalResponse"> & {
   /**
-   * Kind of the event.@@ proto/cofferdam/v1/process.proto
+   * Kind of the event.
    *
    * @generated from oneof cofferdam.v1.OpenTerminalResponse.event
    */

@@ -1,0 +1,171 @@
+//! Reads `egress`: what all runs with a way out share.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use document::{At, Fields};
+use egress::UpstreamProxy;
+use egress_rules::{Destination, HostName, Pool};
+use ipnet::Ipv4Net;
+use serde_json::{Value, json};
+
+use super::secret_file;
+use super::values::path;
+
+/// Most names with addresses of their own.
+const MAX_HOSTS: usize = 1_000;
+/// Most addresses of such a name.
+const MAX_ADDRESSES: usize = 8;
+
+/// Settings of all runs with a way out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Egress {
+    /// Block of the addresses that names have within runs.
+    pub(crate) block: Ipv4Net,
+    /// Addresses of names that are not looked up.
+    pub(crate) hosts: BTreeMap<HostName, Vec<IpAddr>>,
+    /// Host and port of the proxy for all other names and addresses.
+    upstream_proxy: Option<(Destination, u16)>,
+    /// File with `user:password` for the proxy.
+    credentials_file: Option<PathBuf>,
+}
+
+impl Default for Egress {
+    fn default() -> Self {
+        Self {
+            block: Pool::DEFAULT_BLOCK,
+            hosts: BTreeMap::new(),
+            upstream_proxy: None,
+            credentials_file: None,
+        }
+    }
+}
+
+impl Egress {
+    /// Reads the credentials, and returns the proxy.
+    pub(crate) fn proxy(&self) -> anyhow::Result<Option<UpstreamProxy>> {
+        let Some((host, port)) = &self.upstream_proxy else { return Ok(None) };
+        let file = self.credentials_file.as_deref();
+        let credentials = file.map(secret_file::read).transpose().map_err(anyhow::Error::msg)?;
+        let proxy = UpstreamProxy::new(host.clone(), *port, credentials.as_deref());
+        Ok(Some(proxy.map_err(anyhow::Error::msg)?))
+    }
+}
+
+/// Reads the section.
+pub(super) fn read(top: &Fields<'_>) -> Egress {
+    let fields = top.section("egress", &["pool", "hosts", "upstream_proxy", "upstream_proxy_credentials"]);
+    let block = fields.get("pool").and_then(|at| {
+        let parsed = at.text()?.parse().map_err(|_| "must be a network such as 11.200.0.0/16".to_owned());
+        let checked = parsed.and_then(|block| Pool::new(block).map_err(|error| error.to_string()));
+        checked.map(|pool| pool.block()).map_err(|why| at.problem(why)).ok()
+    });
+    let hosts = fields.get("hosts").map(hosts).unwrap_or_default();
+    let upstream_proxy = fields.get("upstream_proxy").and_then(|at| {
+        let parsed = Destination::parse_with_port(at.text()?);
+        parsed.map_err(|_| at.problem("must be a host and a port such as proxy.example.org:3128")).ok()
+    });
+    let credentials_file = fields.get("upstream_proxy_credentials").and_then(|at| {
+        let file = path(at)?;
+        let text = secret_file::read(&file).map_err(|why| at.problem(why)).ok()?;
+        let Some((host, port)) = upstream_proxy.clone() else {
+            at.problem("needs `upstream_proxy`");
+            return None;
+        };
+        UpstreamProxy::new(host, port, Some(&text)).map_err(|why| at.problem(why)).is_ok().then_some(file)
+    });
+    Egress { block: block.unwrap_or(Pool::DEFAULT_BLOCK), hosts, upstream_proxy, credentials_file }
+}
+
+fn hosts(at: &At<'_>) -> BTreeMap<HostName, Vec<IpAddr>> {
+    let entries = at.entries();
+    if entries.len() > MAX_HOSTS {
+        at.problem(format!("has more than {MAX_HOSTS} names"));
+        return BTreeMap::new();
+    }
+    let mut hosts = BTreeMap::new();
+    for (name, at) in entries {
+        let Ok(name) = HostName::parse(name).map_err(|error| at.problem(error.to_string())) else { continue };
+        let given = at.one_or_more();
+        if given.is_empty() || given.len() > MAX_ADDRESSES {
+            at.problem(format!("must have 1 to {MAX_ADDRESSES} addresses"));
+        }
+        let address = |at: &At<'_>| {
+            at.text()?.parse().map_err(|_| at.problem("must be an address such as 192.0.2.7")).ok()
+        };
+        let addresses: Vec<IpAddr> = given.iter().filter_map(address).collect();
+        if hosts.insert(name, addresses).is_some() {
+            at.problem("names the same host as another entry");
+        }
+    }
+    hosts
+}
+
+/// Returns the section in the form of the configuration file. `None` if it is as it is without one.
+pub(super) fn shown(egress: &Egress) -> Option<Value> {
+    if *egress == Egress::default() {
+        return None;
+    }
+    let mut shown = json!({ "pool": egress.block.to_string(), "hosts": egress.hosts });
+    if let Some((host, port)) = &egress.upstream_proxy {
+        shown["upstream_proxy"] = format!("{host}:{port}").into();
+    }
+    if let Some(file) = &egress.credentials_file {
+        shown["upstream_proxy_credentials"] = json!(file);
+    }
+    Some(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{keys, parse};
+
+    #[test]
+    fn the_block_and_pinned_hosts_are_read_and_printed_as_they_are() {
+        let text = "egress: { pool: 11.9.0.0/16, hosts: { Files.example.org: 10.0.0.7, b.example.org: [10.0.0.8, 'fd00::1'] } }";
+        let config = parse(text).unwrap();
+        assert_eq!(config.egress.hosts.len(), 2);
+        assert_eq!(config.egress.hosts.values().map(Vec::len).sum::<usize>(), 3);
+        assert_eq!(parse(&config.to_string()).unwrap().egress, config.egress);
+        assert_eq!(config.egress.block.to_string(), "11.9.0.0/16");
+        assert!(!parse("{}").unwrap().to_string().contains("egress"));
+    }
+
+    #[test]
+    fn the_upstream_proxy_and_its_credentials_are_read_and_bad_ones_are_reported_by_key() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("proxy");
+        std::fs::write(&file, "user:secret\n").unwrap();
+        let mode = |mode| {
+            std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        };
+        let text = format!(
+            "egress: {{ upstream_proxy: 'proxy.example.org:3128', upstream_proxy_credentials: '{}' }}",
+            file.display()
+        );
+        mode(0o640);
+        let config = parse(&text).unwrap();
+        assert!(config.egress.proxy().unwrap().is_some());
+        assert!(!config.to_string().contains("secret"));
+        assert_eq!(parse(&config.to_string()).unwrap().egress, config.egress);
+        mode(0o644);
+        assert_eq!(keys(&text), ["egress.upstream_proxy_credentials"]);
+        assert_eq!(keys("egress: { upstream_proxy: proxy.example.org }"), ["egress.upstream_proxy"]);
+        mode(0o600);
+        let alone = text.replace("upstream_proxy: 'proxy.example.org:3128', ", "");
+        assert_eq!(keys(&alone), ["egress.upstream_proxy_credentials"]);
+    }
+
+    #[test]
+    fn bad_blocks_names_and_addresses_are_reported_by_key() {
+        assert_eq!(keys("egress: { pool: 10.0.0.0/16 }"), ["egress.pool"]);
+        assert_eq!(keys("egress: { pool: all }"), ["egress.pool"]);
+        assert_eq!(keys("egress: { hosts: { a.example.org: here } }"), ["egress.hosts.a.example.org"]);
+        assert_eq!(keys("egress: { hosts: { a.example.org: [] } }"), ["egress.hosts.a.example.org"]);
+        assert_eq!(
+            keys("egress: { hosts: { a.example.org: 10.0.0.1, A.example.org: 10.0.0.2 } }"),
+            ["egress.hosts.A.example.org"]
+        );
+    }
+}

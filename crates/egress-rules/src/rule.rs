@@ -1,0 +1,153 @@
+//! One rule, and the verdict on one connection.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::pattern::HostPattern;
+
+/// Answer of a rule. Ordered by strictness, so that the strictest of several is their maximum.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Decision {
+    /// The connection goes out.
+    Allow,
+    /// A reviewer has to consent.
+    Ask,
+    /// The connection is refused.
+    #[default]
+    Deny,
+}
+
+/// The protocol that a connection has to have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheme {
+    /// TLS whose server name is the name that was connected to.
+    #[default]
+    Https,
+    /// HTTP/1 whose host is the name that was connected to.
+    Http,
+    /// Anything.
+    Tcp,
+}
+
+impl Scheme {
+    /// Returns the scheme that passes both, if there is one.
+    pub(crate) fn meet(self, other: Self) -> Option<Self> {
+        match (self, other) {
+            (Self::Tcp, scheme) | (scheme, Self::Tcp) => Some(scheme),
+            (one, two) => (one == two).then_some(one),
+        }
+    }
+
+    /// Returns the scheme that a reviewer is asked for at a port, if no rule names one.
+    pub fn usual(port: u16) -> Self {
+        match port {
+            443 => Self::Https,
+            80 => Self::Http,
+            _ => Self::Tcp,
+        }
+    }
+
+    pub(crate) fn usual_port(self) -> Option<u16> {
+        match self {
+            Self::Https => Some(443),
+            Self::Http => Some(80),
+            Self::Tcp => None,
+        }
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Https => "HTTPS",
+            Self::Http => "HTTP",
+            Self::Tcp => "TCP",
+        })
+    }
+}
+
+/// One rule, as a policy says it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    pub host: HostPattern,
+    /// `None` is every port. Only a rule that denies may have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ports: Option<BTreeSet<u16>>,
+    #[serde(default)]
+    pub scheme: Scheme,
+    /// Methods that a request over HTTP may have; `None` is every method.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub methods: Option<BTreeSet<String>>,
+    pub decision: Decision,
+}
+
+impl Rule {
+    pub(crate) fn has_port(&self, port: u16) -> bool {
+        self.ports.as_ref().is_none_or(|ports| ports.contains(&port))
+    }
+
+    /// Returns the rule's verdict. `name` is that of the rule in the record.
+    pub(crate) fn verdict(&self, name: String) -> Verdict {
+        Verdict {
+            decision: self.decision,
+            scheme: self.scheme,
+            methods: self.methods.clone(),
+            rule: name,
+            words: match self.decision {
+                Decision::Allow => "A rule allows this connection.",
+                Decision::Ask => "A rule lets a reviewer decide about this connection.",
+                Decision::Deny => "A rule denies this connection. Another attempt has the same result.",
+            }
+            .to_owned(),
+        }
+    }
+}
+
+/// The decision about one connection, and how it has to look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    pub decision: Decision,
+    /// Protocol of the connection. It has no meaning if the connection is denied.
+    pub scheme: Scheme,
+    /// Methods that a request over HTTP may have, never empty; `None` is every method.
+    pub methods: Option<BTreeSet<String>>,
+    /// The rule that decided, for the record: `egress rule 2: *.example.net`.
+    pub rule: String,
+    /// The reason in a sentence, for the agent.
+    pub words: String,
+}
+
+impl Verdict {
+    /// Returns the verdict that passes no connection that one of the two does not pass.
+    pub(crate) fn meet(self, other: Self) -> Self {
+        // The rule that is named is the strictest, and the first of several.
+        let (mut stricter, other) =
+            if other.decision > self.decision { (other, self) } else { (self, other) };
+        if stricter.decision == Decision::Deny {
+            return stricter;
+        }
+        let scheme = stricter.scheme.meet(other.scheme);
+        let methods = match (stricter.methods.take(), other.methods) {
+            (Some(one), Some(two)) => Some(one.intersection(&two).cloned().collect::<BTreeSet<_>>()),
+            (one, two) => one.or(two),
+        };
+        match scheme {
+            // Without a method in common no request could pass, and an empty list could be read as every method.
+            Some(scheme) if methods.as_ref().is_none_or(|methods| !methods.is_empty()) => {
+                Self { scheme, methods, ..stricter }
+            }
+            _ => Self {
+                decision: Decision::Deny,
+                rule: format!("{}, which contradicts {}", stricter.rule, other.rule),
+                words: "Two rules contradict each other, so no connection passes both. An operator has to change them."
+                    .to_owned(),
+                ..stricter
+            },
+        }
+    }
+}

@@ -1,0 +1,116 @@
+use hyper::{HeaderMap, Request};
+use wire::worker::v1::connection_ended::Cause;
+
+use super::rule::Rule;
+use crate::orders::{Inspect, Scheme};
+
+fn rule(name: &str, destination: &str) -> Rule {
+    with_methods(name, destination, &["GET"])
+}
+
+fn with_methods(name: &str, destination: &str, methods: &[&str]) -> Rule {
+    let methods = methods.iter().map(|method| (*method).to_owned()).collect();
+    let inspect = Inspect { scheme: Scheme::Http, name: name.to_owned(), methods };
+    Rule::new(inspect, destination.parse().unwrap())
+}
+
+fn check(rule: &Rule, method: &str, target: &str, hosts: &[&str]) -> Option<Cause> {
+    let mut request = Request::builder().method(method).uri(target);
+    for host in hosts {
+        request = request.header("host", *host);
+    }
+    rule.check(&request.body(()).unwrap()).err().map(|refused| refused.cause)
+}
+
+#[test]
+fn a_request_has_exactly_the_host_of_the_rule() {
+    let rule = rule("files.example.org", "11.0.0.7:8080");
+    for host in ["files.example.org", "files.example.org:8080", "FILES.example.ORG"] {
+        assert_eq!(check(&rule, "GET", "/", &[host]), None, "{host}");
+    }
+    for hosts in [
+        &[][..],
+        &[""],
+        &["files.example.org", "files.example.org"],
+        &["files.example.org", "other.example.org"],
+        &["other.example.org"],
+        &["files.example.org."],
+        &["files.example.org:80"],
+        &["files.example.org:"],
+        &["files.example.org:8080:8080"],
+        &["files.example.org, other.example.org"],
+        &["files.example.org@other.example.org"],
+        &["files.example.org/"],
+        &["xfiles.example.org"],
+        &["11.0.0.7"],
+    ] {
+        assert_eq!(check(&rule, "GET", "/", hosts), Some(Cause::WrongHost), "{hosts:?}");
+    }
+}
+
+#[test]
+fn a_target_in_absolute_form_agrees_with_the_rule() {
+    let rule = rule("files.example.org", "11.0.0.7:8080");
+    let host = ["files.example.org"];
+    for target in ["http://files.example.org/", "http://Files.example.org:8080/a"] {
+        assert_eq!(check(&rule, "GET", target, &host), None, "{target}");
+    }
+    for target in [
+        "http://other.example.org/",
+        "https://files.example.org/",
+        "http://files.example.org:80/",
+        "http://user@files.example.org/",
+        "files.example.org:8080",
+    ] {
+        assert_eq!(check(&rule, "GET", target, &host), Some(Cause::WrongHost), "{target}");
+    }
+}
+
+#[test]
+fn methods_that_the_rule_lacks_are_refused() {
+    let rule = rule("files.example.org", "11.0.0.7:8080");
+    for method in ["POST", "get", "DELETE", "CONNECT"] {
+        let refused = check(&rule, method, "/", &["files.example.org"]);
+        assert_eq!(refused, Some(Cause::WrongMethod), "{method}");
+    }
+}
+
+#[test]
+fn a_rule_for_an_address_has_the_address_as_its_host() {
+    assert_eq!(check(&rule("", "192.0.2.1:80"), "GET", "/", &["192.0.2.1"]), None);
+    assert_eq!(check(&rule("", "[2001:db8::1]:80"), "GET", "/", &["[2001:db8::1]:80"]), None);
+    assert_eq!(check(&rule("", "192.0.2.1:80"), "GET", "/", &["files.example.org"]), Some(Cause::WrongHost));
+}
+
+/// Returns the fields of a request after the check, or the cause of its refusal.
+fn upgrade(rule: &Rule, asked: &[&str]) -> Result<(bool, HeaderMap), Cause> {
+    let mut request = Request::builder().header("connection", "Upgrade, HTTP2-Settings");
+    for protocol in asked {
+        request = request.header("upgrade", *protocol);
+    }
+    let mut fields = request.body(()).unwrap().headers().clone();
+    let upgrade = rule.upgrade(&mut fields).map_err(|refused| refused.cause)?;
+    Ok((upgrade, fields))
+}
+
+#[test]
+fn only_a_websocket_may_change_the_protocol() {
+    let rule = with_methods("files.example.org", "11.0.0.7:8080", &[]);
+    for asked in ["websocket", "WebSocket"] {
+        let (is_upgrade, fields) = upgrade(&rule, &[asked]).unwrap();
+        assert!(is_upgrade && fields.len() == 2, "{fields:?}");
+    }
+    for asked in [&["h2c"][..], &["websocket, h2c"], &["websocket", "h2c"], &["TLS/1.0"], &[""]] {
+        let (is_upgrade, fields) = upgrade(&rule, asked).unwrap();
+        assert!(!is_upgrade && fields.is_empty(), "{fields:?}");
+    }
+    let (is_upgrade, fields) = upgrade(&rule, &[]).unwrap();
+    assert!(!is_upgrade && fields.len() == 1, "{fields:?}");
+}
+
+#[test]
+fn a_rule_with_methods_has_no_websocket() {
+    let rule = rule("files.example.org", "11.0.0.7:8080");
+    assert_eq!(upgrade(&rule, &["websocket"]), Err(Cause::WrongMethod));
+    assert_eq!(upgrade(&rule, &["h2c"]), Ok((false, HeaderMap::new())));
+}

@@ -1,0 +1,60 @@
+//! The life of one connection, from its first byte to its record.
+//!
+//! ```text
+//! ConnectionOpened ─► Inspect ─► looked at ─► ConnectionReady ─► Dial ─► connected ─► bytes pass ─► ConnectionEnded
+//!        └────────────── EndConnection, or the program leaves, at any time ──────────────────────────────┘
+//! ```
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use tokio::net::TcpStream;
+use wire::worker::v1::ConnectionOpened;
+use wire::worker::v1::connection_ended::Cause;
+use wire::worker::v1::from_egress::Body;
+use worker_protocol::address::octets;
+
+use crate::channel::Channel;
+use crate::connection::Connection;
+use crate::dial::Attempt;
+use crate::http;
+use crate::meter::{Bounds, Meter};
+use crate::orders::Scheme;
+
+/// Serves a connection that was accepted, to its end.
+pub(crate) async fn serve(
+    channel: Rc<Channel>,
+    bounds: Rc<Bounds>,
+    program: TcpStream,
+    destination: SocketAddr,
+) {
+    let (id, orders) = channel.open();
+    let meter = Meter::new(&bounds);
+    let attempt = Attempt::default();
+    let connection = Connection { channel, id, orders, program, destination, meter, attempt };
+    let connection = Rc::new(connection);
+    let cause = match run(&connection).await {
+        Ok(()) => Cause::Closed,
+        Err(cause) => cause,
+    };
+    connection.finish(cause).await;
+}
+
+async fn run(connection: &Rc<Connection>) -> Result<(), Cause> {
+    // Fails only where the program has left.
+    let _ = connection.program.set_nodelay(true);
+    let (address, port) = (octets(connection.destination.ip()), connection.destination.port().into());
+    connection.say(Body::Opened(ConnectionOpened { address, port })).await;
+    let inspect = tokio::select! {
+        inspect = connection.orders.inspection() => inspect?,
+        () = connection.left() => return Ok(()),
+    };
+    match inspect.scheme {
+        Scheme::Http => return http::serve(Rc::clone(connection), inspect).await,
+        Scheme::Https | Scheme::Tcp => {}
+    }
+    tokio::select! {
+        end = connection.orders.ended() => Err(end.into()),
+        passed = connection.pass(&inspect) => passed,
+    }
+}

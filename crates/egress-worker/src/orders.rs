@@ -1,0 +1,163 @@
+//! The answers of the daemon about one connection.
+
+use std::cell::RefCell;
+use std::net::IpAddr;
+
+use tokio::sync::Notify;
+use wire::worker::v1 as proto;
+use wire::worker::v1::connection_ended::Cause;
+use wire::worker::v1::inspect::Scheme as ProtoScheme;
+use worker_protocol::address::{MAX_ADDRESSES, address};
+
+/// Most bytes of each text for a proxy.
+const TUNNEL: usize = 1024;
+
+/// The scheme of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Https,
+    Http,
+    Tcp,
+}
+
+/// The way in which a connection is looked at.
+#[derive(Debug, Clone)]
+pub(crate) struct Inspect {
+    pub(crate) scheme: Scheme,
+    /// Canonical name; empty for an address that a rule names.
+    pub(crate) name: String,
+    /// Methods that a request may have; empty: all.
+    pub(crate) methods: Vec<String>,
+}
+
+/// Addresses to connect to.
+#[derive(Debug, Clone)]
+pub(crate) struct Dial {
+    pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) port: u16,
+    /// Present if the addresses are those of an HTTP proxy.
+    pub(crate) tunnel: Option<proto::Tunnel>,
+}
+
+/// A message that breaks the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Broken;
+
+impl TryFrom<proto::Inspect> for Inspect {
+    type Error = Broken;
+
+    fn try_from(inspect: proto::Inspect) -> Result<Self, Broken> {
+        let scheme = match inspect.scheme() {
+            ProtoScheme::Https => Scheme::Https,
+            ProtoScheme::Http => Scheme::Http,
+            ProtoScheme::Tcp => Scheme::Tcp,
+            ProtoScheme::Unspecified => return Err(Broken),
+        };
+        Ok(Self { scheme, name: inspect.name, methods: inspect.methods })
+    }
+}
+
+impl TryFrom<proto::Dial> for Dial {
+    type Error = Broken;
+
+    fn try_from(dial: proto::Dial) -> Result<Self, Broken> {
+        let port = u16::try_from(dial.port).ok().filter(|port| *port > 0).ok_or(Broken)?;
+        if dial.addresses.is_empty() || dial.addresses.len() > MAX_ADDRESSES {
+            return Err(Broken);
+        }
+        let addresses =
+            dial.addresses.iter().map(|bytes| address(bytes).ok_or(Broken)).collect::<Result<_, _>>()?;
+        let is_text =
+            |text: &String| text.len() <= TUNNEL && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+        if dial.tunnel.iter().any(|tunnel| !is_text(&tunnel.authority) || !is_text(&tunnel.authorization)) {
+            return Err(Broken);
+        }
+        Ok(Self { addresses, port, tunnel: dial.tunnel })
+    }
+}
+
+/// The end of a connection by the daemon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct End {
+    /// Body of a response; empty to reset the connection.
+    pub(crate) http_body: String,
+}
+
+impl From<End> for Cause {
+    fn from(_: End) -> Self {
+        Self::Ended
+    }
+}
+
+/// The orders for one connection. The first order of each kind counts.
+#[derive(Debug, Default)]
+pub(crate) struct Orders {
+    given: RefCell<Given>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Given {
+    inspect: Option<Inspect>,
+    dial: Option<Dial>,
+    end: Option<End>,
+}
+
+impl Orders {
+    pub(crate) fn inspect(&self, inspect: Inspect) {
+        self.give(|given| {
+            given.inspect.get_or_insert(inspect);
+        });
+    }
+
+    pub(crate) fn dial(&self, dial: Dial) {
+        self.give(|given| {
+            given.dial.get_or_insert(dial);
+        });
+    }
+
+    pub(crate) fn end(&self, end: End) {
+        self.give(|given| {
+            given.end.get_or_insert(end);
+        });
+    }
+
+    fn give(&self, order: impl FnOnce(&mut Given)) {
+        order(&mut self.given.borrow_mut());
+        self.changed.notify_waiters();
+    }
+
+    /// Waits for the rule. The end of the connection goes before it.
+    pub(crate) async fn inspection(&self) -> Result<Inspect, End> {
+        self.wait(|given| given.inspect.clone()).await
+    }
+
+    /// Waits for the addresses. The end of the connection goes before them.
+    pub(crate) async fn addresses(&self) -> Result<Dial, End> {
+        self.wait(|given| given.dial.clone()).await
+    }
+
+    /// Waits until the daemon ends the connection.
+    pub(crate) async fn ended(&self) -> End {
+        match self.wait(|_| None::<std::convert::Infallible>).await {
+            Err(end) => end,
+        }
+    }
+
+    async fn wait<T>(&self, of: impl Fn(&Given) -> Option<T>) -> Result<T, End> {
+        loop {
+            // Registered before the look, so that no order falls between the two.
+            let changed = self.changed.notified();
+            {
+                let given = self.given.borrow();
+                if let Some(end) = &given.end {
+                    return Err(end.clone());
+                }
+                if let Some(order) = of(&given) {
+                    return Ok(order);
+                }
+            }
+            changed.await;
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The state of a run's egress, and the decisions that need no waiting.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use audit::Event;
+use egress_rules::{Decision, Destination, HostName, Verdict};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use wire::worker::v1::Tunnel;
+use wire::worker::v1::to_egress::Body;
+
+use crate::limits::PerMinute;
+use crate::messages::dial;
+use crate::outside::Outside;
+use crate::refused::{Key, Refusals};
+use crate::table::Table;
+use crate::upstream::UpstreamProxy;
+use crate::view::View;
+use crate::waiting::Waiting;
+use crate::{Control, events};
+
+/// State of a run's egress. It outlives the process.
+pub(crate) struct State {
+    pub(crate) run: String,
+    pub(crate) control: Arc<dyn Control>,
+    pub(crate) outside: Arc<Outside>,
+    pub(crate) view: View,
+    began: Instant,
+    table: Mutex<Table>,
+    rate: Mutex<PerMinute>,
+    refusals: Mutex<Refusals>,
+    /// Events that are being recorded.
+    recording: TaskTracker,
+    /// Connections that wait for a reviewer.
+    pub(crate) waiting: Mutex<Waiting>,
+    /// Questions that are being asked.
+    pub(crate) asking: TaskTracker,
+    /// Withdraws all questions.
+    pub(crate) over: CancellationToken,
+}
+
+impl State {
+    pub(crate) fn new(run: String, control: Arc<dyn Control>, outside: Arc<Outside>, table: Table) -> Self {
+        Self {
+            run,
+            control,
+            outside,
+            view: View::new(),
+            began: Instant::now(),
+            table: Mutex::new(table),
+            rate: Mutex::default(),
+            refusals: Mutex::default(),
+            recording: TaskTracker::new(),
+            waiting: Mutex::default(),
+            asking: TaskTracker::new(),
+            over: CancellationToken::new(),
+        }
+    }
+
+    /// Returns the address that a name has within the run. `None` if it does not exist there.
+    pub(crate) fn resolve(&self, text: &str) -> Option<IpAddr> {
+        // The process sends canonical names.
+        let name = HostName::parse(text).ok()?;
+        let rules = self.control.rules();
+        let Some(source) = rules.resolves(&name) else {
+            self.refuse(text, 0, "egress: unknown name", "no rule has this name");
+            return None;
+        };
+        let mut table = self.table.lock();
+        let address = table.assign(&name, source, rules.names_per_minute(), self.began.elapsed());
+        drop(table);
+        match address {
+            Ok(address) => Some(address.into()),
+            Err(error) => {
+                self.refuse(text, 0, "egress: names", &error.to_string());
+                None
+            }
+        }
+    }
+
+    /// Returns the name that has an address within the run.
+    pub(crate) fn name_of(&self, address: IpAddr) -> Option<HostName> {
+        let IpAddr::V4(address) = address else { return None };
+        self.table.lock().pool().name_of(address).cloned()
+    }
+
+    /// Returns the destination that a program means with an address.
+    pub(crate) fn destination(&self, address: IpAddr) -> Destination {
+        self.name_of(address).map_or_else(|| Destination::address(address), Destination::Name)
+    }
+
+    /// Decides about a new connection.
+    pub(crate) fn decide(&self, destination: &Destination, port: u16) -> Verdict {
+        let rules = self.control.rules();
+        let verdict = rules.decide(destination, port);
+        let is_open = verdict.decision != Decision::Deny;
+        if is_open && !self.rate.lock().take(rules.connections_per_minute(), Instant::now()) {
+            let words = "The run has opened too many connections in a minute. Try again in a minute.";
+            return Verdict {
+                decision: Decision::Deny,
+                rule: "egress: connections_per_minute".to_owned(),
+                words: words.to_owned(),
+                ..verdict
+            };
+        }
+        verdict
+    }
+
+    /// Returns the order to connect to a destination, or the reason that it cannot be reached.
+    pub(crate) async fn route(
+        &self,
+        destination: &Destination,
+        port: u16,
+        proxy: Option<&UpstreamProxy>,
+    ) -> Result<Body, String> {
+        let Some(proxy) = proxy else {
+            let found = self.look_up(destination).await?;
+            return Ok(dial(&self.checked(found)?, port, None));
+        };
+        // The proxy resolves names, and so has to check their addresses.
+        if let Destination::Address(address) = destination {
+            self.checked(vec![*address])?;
+        }
+        let tunnel = Tunnel {
+            authority: format!("{destination}:{port}"),
+            authorization: proxy.authorization().to_owned(),
+        };
+        let addresses = self.look_up(&proxy.host).await;
+        let addresses =
+            addresses.map_err(|why| format!("the daemon's upstream proxy is not found: {why}"))?;
+        Ok(dial(&addresses, proxy.port, Some(tunnel)))
+    }
+
+    /// Returns the addresses of a destination. They are not checked.
+    async fn look_up(&self, destination: &Destination) -> Result<Vec<IpAddr>, String> {
+        match destination {
+            Destination::Address(address) => Ok(vec![*address]),
+            Destination::Name(name) => self.outside.resolve(name).await.map_err(|error| {
+                tracing::debug!(run = self.run, %name, %error, "a name was not resolved");
+                format!("the name server has no address of {name}, or did not answer")
+            }),
+        }
+    }
+
+    /// Returns those of the addresses to which a connection may go, or the reason that there is none.
+    fn checked(&self, found: Vec<IpAddr>) -> Result<Vec<IpAddr>, String> {
+        let (rules, block) = (self.control.rules(), self.table.lock().pool().block());
+        let mut refused = None;
+        let mut open: Vec<IpAddr> = Vec::new();
+        for address in found {
+            match rules.check(address, Some(block)) {
+                Ok(()) if open.contains(&address) => {}
+                Ok(()) => open.push(address),
+                Err(range) => refused = refused.or(Some(format!("its address {address} is {range}"))),
+            }
+        }
+        if open.is_empty() {
+            return Err(refused.unwrap_or_else(|| "it has no address".to_owned()));
+        }
+        Ok(open)
+    }
+
+    /// Returns the bytes that the run may still move; `None` without a bound.
+    pub(crate) fn bytes_left(&self) -> Option<u64> {
+        let used = self.table.lock().bytes();
+        self.control.rules().max_bytes().map(|most| most.saturating_sub(used))
+    }
+
+    pub(crate) fn moved(&self, bytes: u64) {
+        self.table.lock().add(bytes);
+    }
+
+    /// Counts a refusal, and puts it on record if it is the first of its minute.
+    pub(crate) fn refuse(&self, host: &str, port: u16, rule: &str, why: &str) {
+        self.view.refuse(host, port, rule, why);
+        let key = Key { host: host.to_owned(), port, rule: rule.to_owned() };
+        let due = self.refusals.lock().note(key, why, Instant::now());
+        if let Some(due) = due {
+            self.record(events::refused(&self.run, &due, &self.control.calls()));
+        }
+    }
+
+    /// Puts the refusals of the last minute on record, with `all` also those whose minute is not over.
+    pub(crate) fn record_refusals(&self, all: bool) {
+        let due = self.refusals.lock().due(Instant::now(), all);
+        for due in due {
+            self.record(events::refused(&self.run, &due, &[]));
+        }
+    }
+
+    /// Puts an event on record in the background.
+    pub(crate) fn record(&self, event: Event) {
+        let control = Arc::clone(&self.control);
+        self.recording.spawn(async move {
+            if !control.record(event).await {
+                tracing::error!("an event of a run's connections is not in the audit log");
+            }
+        });
+    }
+
+    /// Waits until the log has all events. No further ones may follow.
+    pub(crate) async fn recorded(&self) {
+        self.recording.close();
+        self.recording.wait().await;
+    }
+}

@@ -1,0 +1,49 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![allow(missing_docs)] // only the daemon calls it
+
+mod ask;
+mod decide;
+mod events;
+mod limits;
+mod live;
+mod messages;
+mod outside;
+mod refused;
+mod session;
+mod start;
+mod table;
+mod upstream;
+mod view;
+mod waiting;
+
+pub use outside::Outside;
+pub use start::{Egress, Setup, StartError};
+pub use upstream::UpstreamProxy;
+pub use view::{Connection, Counts, Phase, Refused, Request, Update, View};
+pub use waiting::{Answer, Question};
+
+use std::sync::Arc;
+
+use audit::Event;
+use egress_rules::Narrowed;
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+/// The parts of the daemon that a run's connections need.
+pub trait Control: Send + Sync + 'static {
+    /// Returns the rules in force for the run.
+    fn rules(&self) -> Arc<Narrowed>;
+
+    /// Puts an event of the run on record. Returns false if the log does not take it.
+    fn record(&self, event: Event) -> BoxFuture<'_, bool>;
+
+    /// Puts a process of the host and its children below the run's limits of memory and processor time, in the background.
+    fn share_limits(&self, pid: u32);
+
+    /// Returns the ids of the calls whose commands are running.
+    fn calls(&self) -> Vec<String>;
+
+    /// Asks reviewers about a connection that waits. Ends soon after `given_up`, when no connection waits any longer.
+    fn ask(&self, question: Question, given_up: CancellationToken) -> BoxFuture<'_, Answer>;
+}

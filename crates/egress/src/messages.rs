@@ -1,0 +1,62 @@
+//! Messages to the process.
+
+use std::net::IpAddr;
+
+use egress_rules::{Destination, Scheme, Verdict};
+use wire::worker::v1::inspect::Scheme as WireScheme;
+use wire::worker::v1::to_egress::Body;
+use wire::worker::v1::{Dial, EndConnection, Inspect, ToEgress, Tunnel};
+use worker_protocol::address::MAX_ADDRESSES;
+pub(crate) use worker_protocol::address::{address, octets};
+
+/// Port of connections over HTTP, at which a refusal can be said in words.
+const HTTP: u16 = 80;
+
+pub(crate) fn message(id: u64, body: Body) -> ToEgress {
+    ToEgress { id, body: Some(body) }
+}
+
+/// Orders to look at a connection as the verdict says.
+pub(crate) fn inspect(destination: &Destination, verdict: &Verdict) -> Body {
+    let scheme = match verdict.scheme {
+        Scheme::Https => WireScheme::Https,
+        Scheme::Http => WireScheme::Http,
+        Scheme::Tcp => WireScheme::Tcp,
+    };
+    let methods = verdict.methods.iter().flatten().cloned().collect();
+    Body::Inspect(Inspect { scheme: scheme.into(), name: name(destination), methods })
+}
+
+/// Orders to read a request over HTTP, which gets a refusal as its response.
+pub(crate) fn inspect_to_refuse(destination: &Destination) -> Body {
+    let name = name(destination);
+    Body::Inspect(Inspect { scheme: WireScheme::Http.into(), name, methods: Vec::new() })
+}
+
+/// Orders to connect, through the tunnel of a proxy at the addresses if there is one.
+pub(crate) fn dial(addresses: &[IpAddr], port: u16, tunnel: Option<Tunnel>) -> Body {
+    let addresses = addresses.iter().take(MAX_ADDRESSES).map(|address| octets(*address)).collect();
+    Body::Dial(Dial { addresses, port: port.into(), tunnel })
+}
+
+/// Orders the end of a connection. An empty text resets it.
+pub(crate) fn end(http_body: impl Into<String>) -> Body {
+    Body::End(EndConnection { http_body: http_body.into() })
+}
+
+fn name(destination: &Destination) -> String {
+    match destination {
+        Destination::Name(name) => name.to_string(),
+        Destination::Address(_) => String::new(),
+    }
+}
+
+/// Returns true if a refusal can be sent as a response.
+pub(crate) fn speaks_http(destination: &Destination, port: u16, verdict: &Verdict) -> bool {
+    matches!(destination, Destination::Name(_)) && (port == HTTP || verdict.scheme == Scheme::Http)
+}
+
+/// Returns the text of a refusal, for an agent.
+pub(crate) fn words(host: &str, port: u16, verdict: &Verdict) -> String {
+    format!("Cofferdam refused the connection to {host}:{port}. {} ({})\n", verdict.words, verdict.rule)
+}

@@ -1,0 +1,52 @@
+//! Names, resolved outside of the run.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use egress_rules::{Destination, HostName};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::upstream::UpstreamProxy;
+
+/// Queries at the same time, of all runs.
+const QUERIES: usize = 16;
+/// Time for a query.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// Resolves names with the host's resolver.
+#[derive(Debug)]
+pub struct Outside {
+    hosts: BTreeMap<HostName, Vec<IpAddr>>,
+    proxy: Option<UpstreamProxy>,
+    queries: Semaphore,
+}
+
+impl Outside {
+    /// `hosts` has the addresses of names that are not looked up. Connections to all others go through `proxy`.
+    pub fn new(hosts: BTreeMap<HostName, Vec<IpAddr>>, proxy: Option<UpstreamProxy>) -> Self {
+        Self { hosts, proxy, queries: Semaphore::new(QUERIES) }
+    }
+
+    /// Returns the proxy through which a destination is reached.
+    pub(crate) fn proxy(&self, destination: &Destination) -> Option<&UpstreamProxy> {
+        let is_pinned = matches!(destination, Destination::Name(name) if self.hosts.contains_key(name));
+        self.proxy.as_ref().filter(|_| !is_pinned)
+    }
+
+    /// Returns the addresses of a name. They are not checked.
+    pub(crate) async fn resolve(&self, name: &HostName) -> io::Result<Vec<IpAddr>> {
+        if let Some(addresses) = self.hosts.get(name) {
+            return Ok(addresses.clone());
+        }
+        // With the last dot, so that no search list applies.
+        let query = async {
+            let _turn = self.queries.acquire().await.map_err(io::Error::other)?;
+            let found = tokio::net::lookup_host((format!("{name}."), 0)).await?;
+            Ok(found.map(|address| address.ip().to_canonical()).collect())
+        };
+        timeout(ANSWER, query).await?
+    }
+}

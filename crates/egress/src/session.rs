@@ -1,0 +1,380 @@
+//! The life of one process: answers its questions until it is lost or the run ends.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use egress_rules::{Decision, Scheme, Verdict};
+use parking_lot::Mutex;
+use timestamp::Timestamp;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+use wire::worker::v1::from_egress::Body as From;
+use wire::worker::v1::to_egress::Body as To;
+use wire::worker::v1::{
+    AddressLookedUp, ConnectionEnded, ConnectionOpened, ConnectionReady, FromEgress, NameResolved, ToEgress,
+};
+use worker_protocol::frame::{FrameBuffer, encode};
+
+use crate::decide::State;
+use crate::events;
+use crate::live::{Live, Step, cause_name, cut, refusal};
+use crate::messages::{address, end, inspect, inspect_to_refuse, message, octets, speaks_http, words};
+use crate::waiting::Question;
+
+/// Messages that wait to be written.
+const WAITING: usize = 256;
+/// Messages of a run that are handled in a second. The program waits for the others.
+const PER_SECOND: u32 = 2_000;
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The conversation with one process.
+pub(crate) struct Session {
+    pub(crate) state: Arc<State>,
+    pub(crate) out: mpsc::Sender<ToEgress>,
+    pub(crate) live: Mutex<HashMap<u64, Live>>,
+    pub(crate) tasks: TaskTracker,
+    most: usize,
+}
+
+/// Reason that a process is not trusted any longer.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Broken(String);
+
+impl Session {
+    /// Talks to the process until it is lost, or until all is over. `most` are the connections that it may have.
+    pub(crate) async fn run(
+        state: &Arc<State>,
+        channel: UnixStream,
+        mut buffer: FrameBuffer,
+        most: u32,
+        stop: &CancellationToken,
+    ) -> Broken {
+        let (mut input, output) = channel.into_split();
+        let (out, messages) = mpsc::channel(WAITING);
+        let session = Arc::new(Self {
+            state: Arc::clone(state),
+            out,
+            live: Mutex::default(),
+            tasks: TaskTracker::new(),
+            most: usize::try_from(most).unwrap_or(usize::MAX),
+        });
+        let mut talking = pin!(async {
+            tokio::select! {
+                why = session.read(&mut input, &mut buffer) => why,
+                why = write(output, messages) => why,
+            }
+        });
+        let why = tokio::select! {
+            why = &mut talking => why,
+            never = session.watch() => match never {},
+            () = stop.cancelled() => {
+                let last = session.end_all();
+                tokio::select! {
+                    why = talking => why,
+                    _ = timeout(SECOND, last) => Broken("the run has ended".to_owned()),
+                }
+            }
+        };
+        session.tasks.close();
+        for (_, live) in session.live.lock().drain() {
+            if matches!(live.step, Step::Out) {
+                state.record(events::lost(&state.run, &live));
+            }
+            state.view.show(live.shown(Some(("process_lost", 0, 0, None))));
+        }
+        why
+    }
+
+    /// Ends all connections, and waits until they have ended.
+    async fn end_all(&self) {
+        let all: Vec<u64> = self.live.lock().keys().copied().collect();
+        for id in all {
+            self.end_for(id, "the run has ended".to_owned()).await;
+        }
+        while !self.live.lock().is_empty() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    async fn read(self: &Arc<Self>, input: &mut OwnedReadHalf, buffer: &mut FrameBuffer) -> Broken {
+        match self.reading(input, buffer).await {
+            Ok(never) => match never {},
+            Err(why) => why,
+        }
+    }
+
+    async fn reading(
+        self: &Arc<Self>,
+        input: &mut OwnedReadHalf,
+        buffer: &mut FrameBuffer,
+    ) -> Result<Infallible, Broken> {
+        let (mut since, mut count) = (Instant::now(), 0);
+        loop {
+            while let Some(message) = buffer.pop::<FromEgress>().map_err(|error| Broken(error.to_string()))? {
+                count += 1;
+                if count > PER_SECOND {
+                    tokio::time::sleep(SECOND.saturating_sub(since.elapsed())).await;
+                }
+                if since.elapsed() >= SECOND {
+                    (since, count) = (Instant::now(), 0);
+                }
+                self.take(message).await?;
+            }
+            buffer.rest();
+            match input.read_buf(buffer.read_buffer()).await {
+                Ok(0) => return Err(Broken("it has ended".to_owned())),
+                Ok(_) => {}
+                Err(error) => return Err(Broken(error.to_string())),
+            }
+        }
+    }
+
+    async fn take(self: &Arc<Self>, received: FromEgress) -> Result<(), Broken> {
+        let broken = |what: &str| Broken(format!("it sent {what}"));
+        let id = received.id;
+        match received.body.ok_or_else(|| broken("an empty message"))? {
+            From::Ready(_) => return Err(broken("a second greeting")),
+            From::Resolve(query) => {
+                let address = self.state.resolve(&query.name).map(octets).unwrap_or_default();
+                self.send(message(id, To::Resolved(NameResolved { address }))).await;
+            }
+            From::LookUp(query) => {
+                let name = address(&query.address).and_then(|address| self.state.name_of(address));
+                let name = name.map(|name| name.to_string()).unwrap_or_default();
+                self.send(message(id, To::LookedUp(AddressLookedUp { name }))).await;
+            }
+            From::Opened(opened) => self.opened(id, &opened).await?,
+            From::Connection(ready) => self.ready(id, ready).await?,
+            From::Request(request) => {
+                let shown = {
+                    let mut live = self.live.lock();
+                    let live = live.get_mut(&id).ok_or_else(|| broken("a request of no connection"))?;
+                    live.request(request);
+                    live.shown(None)
+                };
+                self.state.view.show(shown);
+            }
+            From::Ended(ended) => self.ended(id, &ended),
+        }
+        Ok(())
+    }
+
+    async fn opened(self: &Arc<Self>, id: u64, opened: &ConnectionOpened) -> Result<(), Broken> {
+        let broken = || Broken("it sent a connection that cannot be".to_owned());
+        let address = address(&opened.address).ok_or_else(broken)?;
+        let port = u16::try_from(opened.port).map_err(|_| broken())?;
+        let destination = self.state.destination(address);
+        let verdict = self.state.decide(&destination, port);
+        let mut live = Live {
+            id: Uuid::now_v7().to_string(),
+            destination,
+            port,
+            verdict: verdict.clone(),
+            opened: Instant::now(),
+            opened_at: Timestamp::now(),
+            calls: self.state.control.calls(),
+            step: Step::LookedAt,
+            server_name: String::new(),
+            has_encrypted_hello: false,
+            requests: Vec::new(),
+            request_count: 0,
+            ended_for: None,
+            approval: None,
+            is_proxied: false,
+        };
+        let next = match verdict.decision {
+            Decision::Deny => Next::TurnAway,
+            Decision::Ask if verdict.scheme == Scheme::Tcp => Next::Wait(live.begin_wait()),
+            Decision::Ask | Decision::Allow => Next::Look(inspect(&live.destination, &verdict)),
+        };
+        let shown = live.shown(None);
+        {
+            let mut all = self.live.lock();
+            if all.len() >= self.most || all.insert(id, live).is_some() {
+                return Err(broken());
+            }
+        }
+        if !matches!(next, Next::TurnAway) {
+            self.state.view.show(shown);
+        }
+        match next {
+            Next::TurnAway => self.turn_away(id, &verdict).await,
+            Next::Wait(waits) => self.wait(id, waits),
+            Next::Look(order) => self.send(message(id, order)).await,
+        }
+        Ok(())
+    }
+
+    /// Refuses a connection: over HTTP with a response, otherwise with a reset.
+    pub(crate) async fn turn_away(&self, id: u64, verdict: &Verdict) {
+        let order = {
+            let mut all = self.live.lock();
+            let Some(live) = all.get_mut(&id) else { return };
+            let (host, port) = (live.host(), live.port);
+            self.state.refuse(&host, port, &verdict.rule, &verdict.words);
+            live.ended_for = Some(verdict.words.clone());
+            if speaks_http(&live.destination, port, verdict) {
+                live.step = Step::Turned(words(&host, port, verdict));
+                inspect_to_refuse(&live.destination)
+            } else {
+                live.step = Step::Refused;
+                end("")
+            }
+        };
+        self.send(message(id, order)).await;
+    }
+
+    async fn ready(self: &Arc<Self>, id: u64, ready: ConnectionReady) -> Result<(), Broken> {
+        let looked = {
+            let mut all = self.live.lock();
+            let Some(live) = all.get_mut(&id) else { return Ok(()) };
+            live.server_name = cut(ready.server_name);
+            live.has_encrypted_hello = ready.encrypted_client_hello;
+            if let Some(request) = ready.request {
+                live.request(request);
+            }
+            match &live.step {
+                Step::LookedAt if live.verdict.decision == Decision::Ask => {
+                    let waits = live.begin_wait();
+                    self.state.view.show(live.shown(None));
+                    Looked::Waits(waits)
+                }
+                Step::LookedAt => {
+                    live.step = Step::Out;
+                    Looked::GoesOut
+                }
+                Step::Turned(text) => Looked::Ends(text.clone()),
+                Step::Refused => Looked::Ends(String::new()),
+                Step::Out | Step::Waits { .. } => {
+                    return Err(Broken("it sent a connection out of turn".to_owned()));
+                }
+            }
+        };
+        match looked {
+            Looked::GoesOut => drop(self.tasks.spawn(go_out(Arc::clone(self), id))),
+            Looked::Waits(waits) => self.wait(id, waits),
+            Looked::Ends(text) => self.send(message(id, end(text))).await,
+        }
+        Ok(())
+    }
+
+    fn ended(&self, id: u64, ended: &ConnectionEnded) {
+        let Some(live) = self.live.lock().remove(&id) else { return };
+        let state = &self.state;
+        let address = address(&ended.address);
+        let why = refusal(ended.cause());
+        let was_out = matches!(live.step, Step::Out);
+        if was_out {
+            state.moved(ended.bytes_out.saturating_add(ended.bytes_in));
+            state.record(events::receipt(&state.run, &live, ended, address));
+        } else if live.ended_for.is_none() {
+            // It never went out.
+            let why = why.unwrap_or(if live.is_waiting() {
+                "it was closed while it waited for a reviewer"
+            } else {
+                "it was closed before anything was sent"
+            });
+            state.refuse(&live.host(), live.port, &live.verdict.rule, why);
+        }
+        if was_out && let Some(why) = why {
+            state.refuse(&live.host(), live.port, &live.verdict.rule, why);
+        }
+        let end = (cause_name(ended.cause()), ended.bytes_out, ended.bytes_in, address);
+        state.view.show(live.shown(Some(end)));
+    }
+
+    /// Ends a connection, for this reason.
+    pub(crate) async fn end_for(&self, number: u64, why: String) {
+        let text = {
+            let mut live = self.live.lock();
+            let Some(live) = live.get_mut(&number) else { return };
+            live.ended_for = Some(why.clone());
+            if live.requests.is_empty() {
+                String::new()
+            } else {
+                format!("Cofferdam ended the connection to {}:{}: {why}\n", live.host(), live.port)
+            }
+        };
+        self.send(message(number, end(text))).await;
+    }
+
+    /// Sends a message. The process may be gone.
+    pub(crate) async fn send(&self, message: ToEgress) {
+        let _ = self.out.send(message).await;
+    }
+
+    /// Ends connections that changed rules no longer allow, and puts refusals on record. Never ends.
+    async fn watch(self: &Arc<Self>) -> Infallible {
+        let mut rules = self.state.control.rules();
+        loop {
+            tokio::time::sleep(SECOND).await;
+            self.state.record_refusals(false);
+            let now = self.state.control.rules();
+            if !Arc::ptr_eq(&rules, &now) {
+                self.apply(&now).await;
+                rules = now;
+            }
+        }
+    }
+}
+
+/// The step that follows the decision about a connection.
+enum Next {
+    Look(To),
+    Wait((Question, CancellationToken)),
+    TurnAway,
+}
+
+/// The step that follows the look at a connection.
+enum Looked {
+    GoesOut,
+    Waits((Question, CancellationToken)),
+    Ends(String),
+}
+
+/// Lets a connection go out that the process has looked at.
+///
+/// Its intent is on disk before its name is looked up outside.
+pub(crate) async fn go_out(session: Arc<Session>, number: u64) {
+    let state = &session.state;
+    let (event, destination, port, proxy) = {
+        let mut live = session.live.lock();
+        let Some(live) = live.get_mut(&number) else { return };
+        let proxy = state.outside.proxy(&live.destination);
+        live.is_proxied = proxy.is_some();
+        (events::intent(&state.run, live), live.destination.clone(), live.port, proxy)
+    };
+    let why = if state.control.record(event).await {
+        match state.route(&destination, port, proxy).await {
+            Ok(order) => {
+                session.send(message(number, order)).await;
+                return;
+            }
+            Err(why) => why,
+        }
+    } else {
+        "the audit log takes no records".to_owned()
+    };
+    state.refuse(&destination.to_string(), port, "egress: address", &why);
+    session.end_for(number, why).await;
+}
+
+async fn write(mut output: OwnedWriteHalf, mut messages: mpsc::Receiver<ToEgress>) -> Broken {
+    while let Some(message) = messages.recv().await {
+        let Ok(frame) = encode(&message) else { continue };
+        if let Err(error) = output.write_all(&frame).await {
+            return Broken(error.to_string());
+        }
+    }
+    Broken("the channel was closed".to_owned())
+}

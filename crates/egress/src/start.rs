@@ -1,0 +1,261 @@
+//! Starts the process of a run's egress, and starts another one when it is lost.
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use egress_rules::Narrowed;
+use host_launch::{WorkerProcess, start_egress};
+use ipnet::Ipv4Net;
+use parking_lot::Mutex;
+use steering::{Steered, SteeringError, steer};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
+use tokio::net::UnixStream;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use wire::worker::v1::{EgressStart, FromEgress, from_egress, to_egress};
+use worker_protocol::frame::{FrameBuffer, encode};
+
+use crate::decide::State;
+use crate::messages::{message, octets};
+use crate::outside::Outside;
+use crate::session::Session;
+use crate::table::Table;
+use crate::view::View;
+use crate::{Control, events};
+
+/// User and group of the process, which nothing else has.
+const ID: u32 = 61_000;
+/// Time in which it has to be in its jail.
+const GREETING: Duration = Duration::from_secs(10);
+/// Time in which it has to end.
+const GOODBYE: Duration = Duration::from_secs(5);
+/// First and longest wait before another process is started.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
+
+/// The parts of a run's egress.
+pub struct Setup {
+    pub run: String,
+    /// pidfd of a process in the run's network namespace.
+    pub process: OwnedFd,
+    /// File of the run's names.
+    pub names: PathBuf,
+    /// Block of addresses for names.
+    pub block: Ipv4Net,
+    /// The program `coffer-egress`, open for execution.
+    pub program: Arc<OwnedFd>,
+    pub outside: Arc<Outside>,
+    pub control: Arc<dyn Control>,
+}
+
+/// The egress of a run that is alive.
+pub struct Egress {
+    state: Arc<State>,
+    stop: CancellationToken,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// The error of a run whose egress cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Such as a kernel without `sk_lookup`, or a daemon without a capability.
+    #[error("this host cannot steer a run's connections: {}", .0.remedy())]
+    Steering(#[from] SteeringError),
+    #[error("the names of the run cannot be stored")]
+    Table(#[source] io::Error),
+    #[error("coffer-egress did not start")]
+    Process(#[source] io::Error),
+    #[error("coffer-egress did not start: {0}")]
+    Jail(String),
+}
+
+/// A process in its jail.
+struct Started {
+    process: WorkerProcess,
+    channel: UnixStream,
+    buffer: FrameBuffer,
+    most: u32,
+}
+
+/// Starts processes for one run.
+struct Starter {
+    program: Arc<OwnedFd>,
+    steered: Arc<Steered>,
+    state: Arc<State>,
+    resolver: Vec<u8>,
+}
+
+impl Egress {
+    /// Steers the run's network namespace and starts the process.
+    pub async fn start(setup: Setup) -> Result<Self, StartError> {
+        let Setup { run, process, names, block, program, outside, control } = setup;
+        let opened = spawn_blocking(move || {
+            let table = Table::open(&names, block).map_err(StartError::Table)?;
+            let steered = steer(process.as_fd(), table.pool().resolver())?;
+            Ok::<_, StartError>((table, steered, process))
+        });
+        let (table, steered, process) =
+            opened.await.map_err(|error| StartError::Process(io::Error::other(error)))??;
+        let resolver = octets(table.pool().resolver().into());
+        let state = Arc::new(State::new(run, control, outside, table));
+        let starter = Starter { program, steered: Arc::new(steered), state: Arc::clone(&state), resolver };
+        let first = starter.start().await?;
+        let stop = CancellationToken::new();
+        tokio::spawn(end_with(process, stop.clone()));
+        let task = tokio::spawn(starter.keep(first, stop.clone()));
+        Ok(Self { state, stop, task: Mutex::new(Some(task)) })
+    }
+
+    /// Returns the rules that decide about the next connection.
+    pub fn rules(&self) -> Arc<Narrowed> {
+        self.state.control.rules()
+    }
+
+    /// Returns the connections and refused hosts.
+    pub fn view(&self) -> &View {
+        &self.state.view
+    }
+
+    /// Ends all connections and the process. Their receipts are handed to the log before this returns.
+    pub async fn end(&self) {
+        self.stop.cancel();
+        let task = self.task.lock().take();
+        if let Some(task) = task {
+            let _ = task.await;
+        }
+    }
+}
+
+impl Drop for Egress {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl Starter {
+    async fn start(&self) -> Result<Started, StartError> {
+        let rules = self.state.control.rules();
+        let start = EgressStart {
+            max_connections: rules.max_connections().max(1),
+            // 0 would be no bound.
+            max_bytes: self.state.bytes_left().map_or(0, |left| left.max(1)),
+            idle_timeout_ms: rules.idle_timeout().unwrap_or_default().saturating_mul(1000),
+            resolver: self.resolver.clone(),
+        };
+        let most = start.max_connections;
+        let (program, steered) = (Arc::clone(&self.program), Arc::clone(&self.steered));
+        let process = spawn_blocking(move || {
+            let [v4, v6] = &steered.answers;
+            let sockets = [&steered.tcp, &steered.dns, v4, v6, &steered.link].map(OwnedFd::as_fd);
+            start_egress(program.as_fd(), ID, sockets)
+        });
+        let mut process = process
+            .await
+            .map_err(io::Error::other)
+            .and_then(|started| started)
+            .map_err(StartError::Process)?;
+        match timeout(GREETING, greet(&mut process, start))
+            .await
+            .map_err(io::Error::from)
+            .and_then(|greeted| greeted)
+        {
+            Ok((channel, buffer, missing)) => {
+                // Its one child is there by now.
+                self.state.control.share_limits(process.pid());
+                if !missing.is_empty() {
+                    tracing::warn!(
+                        run = self.state.run,
+                        ?missing,
+                        "the jail of coffer-egress is weaker on this kernel"
+                    );
+                }
+                Ok(Started { process, channel, buffer, most })
+            }
+            Err(error) => {
+                let words = spawn_blocking(move || process.end()).await;
+                let words = words.map_err(io::Error::other).and_then(|words| words).unwrap_or_default();
+                Err(if words.is_empty() { StartError::Process(error) } else { StartError::Jail(words) })
+            }
+        }
+    }
+
+    /// Keeps a process alive until the run ends.
+    async fn keep(self, first: Started, stop: CancellationToken) {
+        let (mut started, mut wait) = (Some(first), AGAIN.0);
+        loop {
+            if let Some(Started { process, channel, buffer, most }) = started.take() {
+                let why = Session::run(&self.state, channel, buffer, most, &stop).await;
+                let words = spawn_blocking(move || process.wait(GOODBYE)).await;
+                if stop.is_cancelled() {
+                    break;
+                }
+                let words = words.map_err(io::Error::other).and_then(|words| words).unwrap_or_default();
+                let why = format!("{why}; {words}");
+                tracing::warn!(
+                    run = self.state.run,
+                    why,
+                    "coffer-egress was lost; its connections have ended"
+                );
+                self.state.record(events::process(&self.state.run, "lost", &why));
+            }
+            if stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
+                break;
+            }
+            match self.start().await {
+                Ok(again) => {
+                    started = Some(again);
+                    wait = AGAIN.0;
+                }
+                Err(error) => {
+                    wait = (wait * 2).min(AGAIN.1);
+                    tracing::error!(run = self.state.run, %error, "coffer-egress does not start; tried again");
+                }
+            }
+        }
+        self.state.withdraw_questions().await;
+        self.state.record_refusals(true);
+        self.state.recorded().await;
+    }
+}
+
+/// Stops the egress when the container's first process ends: `coffer-egress` is below the container's cgroup, which the engine removes.
+async fn end_with(process: OwnedFd, stop: CancellationToken) {
+    #[expect(
+        deprecated,
+        reason = "the function in its place is unsafe, for descriptors that may change; this one is owned"
+    )]
+    let watched = AsyncFd::with_interest(process, Interest::READABLE);
+    let Ok(process) = watched else { return };
+    let ended = stop.run_until_cancelled(process.readable()).await;
+    if matches!(ended, Some(Ok(_))) {
+        stop.cancel();
+    }
+}
+
+/// Sends the first message, and waits for the answer.
+async fn greet(
+    process: &mut WorkerProcess,
+    start: EgressStart,
+) -> io::Result<(UnixStream, FrameBuffer, Vec<String>)> {
+    let channel = process.channel.try_clone()?;
+    channel.set_nonblocking(true)?;
+    let mut channel = UnixStream::from_std(channel)?;
+    let frame = encode(&message(0, to_egress::Body::Start(start))).map_err(io::Error::other)?;
+    channel.write_all(&frame).await?;
+    let mut buffer = FrameBuffer::new();
+    loop {
+        if let Some(FromEgress { body, .. }) = buffer.pop().map_err(io::Error::other)? {
+            let Some(from_egress::Body::Ready(ready)) = body else {
+                return Err(io::ErrorKind::InvalidData.into());
+            };
+            return Ok((channel, buffer, ready.missing));
+        }
+        if channel.read_buf(buffer.read_buffer()).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The names of a run and the bytes that it has moved, in a file of the state directory.
+//!
+//! One JSON object a line: the block first, then each name in the order of its address, and the sums of bytes. A torn last line is dropped.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::net::Ipv4Addr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use egress_rules::{HostName, NoAddress, Pool, Source};
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
+
+/// Longest line, bytes.
+const LINE: u64 = 1024;
+
+/// One line.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Block(Ipv4Net),
+    Name(HostName),
+    Bytes(u64),
+}
+
+/// The names and bytes of a run.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pool: Pool,
+    file: File,
+    bytes: u64,
+}
+
+impl Table {
+    /// Opens the file of a run, or makes one for names in `block`.
+    pub(crate) fn open(path: &Path, block: Ipv4Net) -> io::Result<Self> {
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory)?;
+        }
+        let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
+        let (pool, bytes) = if let Some(known) = read(&file)? {
+            known
+        } else {
+            file.set_len(0)?;
+            let pool = Pool::new(block).map_err(io::Error::other)?;
+            write(&mut file, &Line::Block(block))?;
+            (pool, 0)
+        };
+        Ok(Self { pool, file, bytes })
+    }
+
+    /// Returns the address of a name. Gives it one first if it has none.
+    pub(crate) fn assign(
+        &mut self,
+        name: &HostName,
+        source: Source,
+        per_minute: u32,
+        now: Duration,
+    ) -> Result<Ipv4Addr, Unassigned> {
+        if let Some(address) = self.pool.address_of(name) {
+            return Ok(address);
+        }
+        let address = self.pool.assign(name, source, per_minute, now)?;
+        // The name has its address in this daemon anyway. Without the line, a later daemon could give the address to another name.
+        write(&mut self.file, &Line::Name(name.clone()))?;
+        Ok(address)
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Returns the bytes of all connections that have ended.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Adds the bytes of a connection that has ended.
+    pub(crate) fn add(&mut self, bytes: u64) {
+        if bytes > 0 {
+            self.bytes = self.bytes.saturating_add(bytes);
+            if let Err(error) = write(&mut self.file, &Line::Bytes(self.bytes)) {
+                tracing::error!(%error, "the bytes of a run's connections were not stored");
+            }
+        }
+    }
+}
+
+/// The lack of an address for a name.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unassigned {
+    #[error(transparent)]
+    None(#[from] NoAddress),
+    #[error("the name cannot be stored")]
+    Io(#[from] io::Error),
+}
+
+fn write(file: &mut File, line: &Line) -> io::Result<()> {
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    // One write, so that a full disk leaves one torn line at most.
+    file.write_all(&text)
+}
+
+/// Reads a file. `None` if it has no complete first line.
+fn read(file: &File) -> io::Result<Option<(Pool, u64)>> {
+    let mut reader = BufReader::new(file);
+    let (mut block, mut names, mut bytes, mut end) = (None, Vec::new(), 0, 0);
+    let mut text = Vec::new();
+    loop {
+        text.clear();
+        let read = io::Read::take(&mut reader, LINE).read_until(b'\n', &mut text)?;
+        if read == 0 || text.pop() != Some(b'\n') {
+            break;
+        }
+        end += read as u64;
+        match serde_json::from_slice(&text)? {
+            Line::Block(of) => block = Some(of),
+            Line::Name(name) => names.push(name),
+            Line::Bytes(sum) => bytes = sum,
+        }
+    }
+    file.set_len(end)?;
+    let Some(block) = block else { return Ok(None) };
+    let mut pool = Pool::new(block).map_err(io::Error::other)?;
+    for name in names {
+        pool.assign(&name, Source::Named, 0, Duration::ZERO).map_err(io::Error::other)?;
+    }
+    Ok(Some((pool, bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> HostName {
+        HostName::parse(text).unwrap()
+    }
+
+    fn assign(table: &mut Table, text: &str) -> Ipv4Addr {
+        table.assign(&name(text), Source::Named, 0, Duration::ZERO).unwrap()
+    }
+
+    #[test]
+    fn names_and_bytes_survive_and_a_torn_line_is_dropped() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("names");
+        let mut table = Table::open(&path, Pool::DEFAULT_BLOCK).unwrap();
+        let addresses = ["a.example.org", "b.example.org"].map(|text| assign(&mut table, text));
+        table.add(7);
+        table.add(5);
+        drop(table);
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"{\"name\":\"c.exa").unwrap();
+
+        let mut table = Table::open(&path, "11.7.0.0/16".parse().unwrap()).unwrap();
+        assert_eq!(table.bytes(), 12);
+        assert_eq!(table.pool().block(), Pool::DEFAULT_BLOCK, "the block of the first daemon stays");
+        assert_eq!(["a.example.org", "b.example.org"].map(|text| assign(&mut table, text)), addresses);
+        assert!(!addresses.contains(&assign(&mut table, "c.example.org")));
+        drop(table);
+        assert_eq!(Table::open(&path, Pool::DEFAULT_BLOCK).unwrap().pool().names().len(), 3);
+    }
+
+    #[test]
+    fn an_empty_or_torn_file_begins_anew_and_a_foreign_one_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("names");
+        std::fs::write(&path, "{\"blo").unwrap();
+        assert_eq!(Table::open(&path, Pool::DEFAULT_BLOCK).unwrap().pool().names().len(), 0);
+        std::fs::write(&path, "hello\n").unwrap();
+        assert!(Table::open(&path, Pool::DEFAULT_BLOCK).is_err());
+    }
+}

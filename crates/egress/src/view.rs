@@ -1,0 +1,268 @@
+//! The connections of a run, for people.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use timestamp::Timestamp;
+use tokio::sync::broadcast;
+
+/// Connections that have ended and are still listed.
+const ENDED: usize = 512;
+/// Refused hosts that are listed.
+const REFUSED: usize = 512;
+/// Updates that wait for a slow follower.
+const BEHIND: usize = 1024;
+
+/// One connection.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Connection {
+    pub id: String,
+    /// Name, or address if the program named no name.
+    pub host: String,
+    pub port: u16,
+    /// Scheme of the rule: `HTTPS`, `HTTP` or `TCP`; empty for a connection that was refused.
+    pub scheme: String,
+    pub rule: String,
+    pub phase: Phase,
+    /// Server name of the ClientHello; empty if there was none.
+    pub server_name: String,
+    /// Address that it goes to.
+    pub address: Option<IpAddr>,
+    /// Bytes that the program sent, once it has ended.
+    pub bytes_out: u64,
+    /// Bytes that the server sent, once it has ended.
+    pub bytes_in: u64,
+    /// First requests over HTTP.
+    pub requests: Vec<Request>,
+    pub opened_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    /// Calls whose commands were running when it was opened.
+    pub calls: Vec<String>,
+}
+
+/// Phase of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    /// It is looked at, or its bytes pass.
+    Open,
+    /// It waits for a reviewer.
+    Waiting,
+    /// It has ended, in this way.
+    Ended(&'static str),
+}
+
+/// A request over HTTP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    pub method: String,
+    /// Path and query.
+    pub path: String,
+    /// Status of the response; 0 if there was none.
+    pub status: u32,
+}
+
+/// A host that was refused.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refused {
+    pub host: String,
+    /// Port; 0 for a name that was not found.
+    pub port: u16,
+    pub rule: String,
+    pub why: String,
+    /// Number of times.
+    pub count: u64,
+    pub first_at: Timestamp,
+    pub last_at: Timestamp,
+    pub(crate) last: Instant,
+}
+
+impl Refused {
+    /// Returns the refusal in a sentence, for an agent.
+    pub fn for_agent(&self) -> String {
+        match self.port {
+            0 => format!(
+                "the name {} does not exist in this run ({}): no other way to it will help",
+                self.host, self.why
+            ),
+            port => format!("the connection to {}:{port} was refused ({})", self.host, self.why),
+        }
+    }
+}
+
+/// Numbers of a run's connections since this daemon created or adopted the run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub open: u64,
+    pub ended: u64,
+    /// Lookups of names that do not exist in the run.
+    pub refused_names: u64,
+    pub refused_connections: u64,
+    /// Bytes that programs sent over connections that have ended.
+    pub bytes_out: u64,
+    /// Bytes that servers sent over connections that have ended.
+    pub bytes_in: u64,
+}
+
+/// A change.
+#[derive(Debug, Clone)]
+pub enum Update {
+    Connection(Connection),
+    Refused(Refused),
+}
+
+/// The connections and refused hosts of a run.
+#[derive(Debug)]
+pub struct View {
+    listed: Mutex<Listed>,
+    updates: broadcast::Sender<Update>,
+}
+
+#[derive(Debug, Default)]
+struct Listed {
+    live: BTreeMap<String, Connection>,
+    ended: VecDeque<Connection>,
+    refused: BTreeMap<(String, u16), Refused>,
+    /// All but the number of those that are open.
+    counts: Counts,
+}
+
+impl View {
+    pub(crate) fn new() -> Self {
+        Self { listed: Mutex::default(), updates: broadcast::channel(BEHIND).0 }
+    }
+
+    /// Returns the connections in the order of their ids, and the refused hosts.
+    pub fn list(&self) -> (Vec<Connection>, Vec<Refused>) {
+        let listed = self.listed.lock();
+        let mut all: Vec<_> = listed.ended.iter().chain(listed.live.values()).cloned().collect();
+        all.sort_by(|one, two| one.id.cmp(&two.id));
+        (all, listed.refused.values().cloned().collect())
+    }
+
+    pub fn counts(&self) -> Counts {
+        let listed = self.listed.lock();
+        Counts { open: listed.live.len() as u64, ..listed.counts }
+    }
+
+    /// Returns the state like [`Self::list`], and all changes after it.
+    pub fn follow(&self) -> (Vec<Connection>, Vec<Refused>, broadcast::Receiver<Update>) {
+        let updates = self.updates.subscribe();
+        let (connections, refused) = self.list();
+        (connections, refused, updates)
+    }
+
+    /// Returns the hosts that were refused since a moment.
+    pub fn refused_since(&self, at: Instant) -> Vec<Refused> {
+        let listed = self.listed.lock();
+        let recent = listed.refused.values().filter(|refused| refused.last >= at);
+        recent.cloned().collect()
+    }
+
+    /// Shows a connection as it is now.
+    pub(crate) fn show(&self, connection: Connection) {
+        {
+            let mut listed = self.listed.lock();
+            if matches!(connection.phase, Phase::Ended(_)) {
+                listed.live.remove(&connection.id);
+                if listed.ended.len() >= ENDED {
+                    listed.ended.pop_front();
+                }
+                listed.counts.ended += 1;
+                // The bytes of a connection that went nowhere left the run, and not the host.
+                if connection.address.is_some() {
+                    listed.counts.bytes_out += connection.bytes_out;
+                    listed.counts.bytes_in += connection.bytes_in;
+                }
+                listed.ended.push_back(connection.clone());
+            } else {
+                listed.live.insert(connection.id.clone(), connection.clone());
+            }
+        }
+        // An error means that there is no follower.
+        let _ = self.updates.send(Update::Connection(connection));
+    }
+
+    /// Shows that a host was refused once more.
+    pub(crate) fn refuse(&self, host: &str, port: u16, rule: &str, why: &str) {
+        let now = Timestamp::now();
+        let refused = {
+            let mut listed = self.listed.lock();
+            match port {
+                0 => listed.counts.refused_names += 1,
+                _ => listed.counts.refused_connections += 1,
+            }
+            let key = (host.to_owned(), port);
+            if listed.refused.len() >= REFUSED && !listed.refused.contains_key(&key) {
+                return;
+            }
+            let refused = listed.refused.entry(key).or_insert_with(|| Refused {
+                host: host.to_owned(),
+                port,
+                rule: String::new(),
+                why: String::new(),
+                count: 0,
+                first_at: now,
+                last_at: now,
+                last: Instant::now(),
+            });
+            refused.count += 1;
+            refused.last_at = now;
+            refused.last = Instant::now();
+            rule.clone_into(&mut refused.rule);
+            why.clone_into(&mut refused.why);
+            refused.clone()
+        };
+        let _ = self.updates.send(Update::Refused(refused));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connection(id: &str, phase: Phase, address: Option<IpAddr>) -> Connection {
+        Connection {
+            id: id.to_owned(),
+            host: "files.example.org".to_owned(),
+            port: 443,
+            scheme: "HTTPS".to_owned(),
+            rule: String::new(),
+            phase,
+            server_name: String::new(),
+            address,
+            bytes_out: 3,
+            bytes_in: 50,
+            requests: Vec::new(),
+            opened_at: Timestamp::now(),
+            ended_at: None,
+            calls: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn counts_go_on_where_lists_are_full() {
+        let view = View::new();
+        let address = Some(IpAddr::from([203, 0, 113, 7]));
+        view.show(connection("open", Phase::Open, None));
+        for number in 0..600 {
+            view.show(connection(&number.to_string(), Phase::Open, None));
+            view.show(connection(&number.to_string(), Phase::Ended("closed"), address));
+            view.refuse(&format!("h{number}.example.org"), 0, "", "");
+            view.refuse("203.0.113.8", 22, "", "");
+        }
+        view.show(connection("refused", Phase::Ended("ended"), None));
+        let counts = Counts {
+            open: 1,
+            ended: 601,
+            refused_names: 600,
+            refused_connections: 600,
+            bytes_out: 1_800,
+            bytes_in: 30_000,
+        };
+        assert_eq!(view.counts(), counts);
+        let (connections, refused) = view.list();
+        assert_eq!((connections.len(), refused.len()), (ENDED + 1, REFUSED));
+    }
+}

@@ -1,0 +1,91 @@
+//! The rules for connections of runs, and the parts of the daemon that all runs with a way out use.
+
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, OnceLock};
+
+use containers::Boundary;
+use egress::{Answer, Outside, Question};
+use egress_rules::{Narrowed, Pool, Rules};
+use futures_util::future::BoxFuture;
+use ipnet::Ipv4Net;
+use operations::Reason;
+use policy::{InForce, Profile};
+use refusal::Refusal;
+use tokio_util::sync::CancellationToken;
+
+use crate::run::Run;
+
+/// The parts of the daemon that every run with egress uses.
+pub struct WayOut {
+    /// The program `coffer-egress`.
+    pub program: Arc<OwnedFd>,
+    /// Block of addresses for names.
+    pub block: Ipv4Net,
+    pub outside: Arc<Outside>,
+    pub policy: InForce,
+    /// Asks about connections. It is set once the approvals of an earlier daemon are known.
+    pub reviewers: OnceLock<Arc<dyn Reviewers>>,
+}
+
+/// Asks reviewers about the connections of runs.
+pub trait Reviewers: Send + Sync {
+    fn ask(&self, asked: Asked) -> BoxFuture<'_, Answer>;
+}
+
+/// A connection that waits for a reviewer.
+pub struct Asked {
+    pub run: Arc<Run>,
+    pub question: Question,
+    /// Ids of the calls whose commands are running.
+    pub calls: Vec<String>,
+    /// Beginnings of these commands, as the agent wrote them.
+    pub commands: Vec<String>,
+    /// Cancelled when no connection waits any longer.
+    pub given_up: CancellationToken,
+}
+
+impl WayOut {
+    /// Returns the name server of a run with these rules. `None` if nothing is ever open to it.
+    pub(crate) fn resolver(&self, rules: &Narrowed) -> Option<Ipv4Addr> {
+        let pool = Pool::new(self.block).ok()?;
+        (!rules.is_nothing()).then(|| pool.resolver())
+    }
+}
+
+/// Refuses a run with a name server whose connections cannot be steered. See decision 58.
+pub(crate) fn can_be_had(resolver: Option<Ipv4Addr>, boundary: Boundary) -> Result<(), Refusal> {
+    if resolver.is_none() || boundary == Boundary::HostKernel {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        Reason::PreconditionFailed,
+        "profile: its `egress` cannot be had with `runtime: runsc` (gVisor), whose network stack the host cannot steer: \
+         leave `runtime` out, or create the run without connections (`--egress '{}'`)",
+    ))
+}
+
+/// Returns the rules of a profile under further ones.
+pub(crate) fn narrowed(profile: &Profile, by: &[Rules]) -> Narrowed {
+    by.iter().cloned().fold(Narrowed::new(profile.egress.clone()), Narrowed::under)
+}
+
+/// Reads rules that a client sent, in the field `egress_json`. `None` if there are none.
+pub(crate) fn parse(text: &str) -> Result<Option<Rules>, Refusal> {
+    let rules = (!text.is_empty()).then(|| Rules::from_json(text)).transpose();
+    rules.map_err(|why| Refusal::invalid("egress_json", why))
+}
+
+/// Checks that a list of rules only narrows those of a run.
+pub(crate) fn check(rules: &Narrowed, by: &Rules) -> Result<(), Refusal> {
+    let narrowed = rules.narrow(by).map(drop);
+    narrowed.map_err(|widening| Refusal::invalid("egress_json", widening.to_string()))
+}
+
+/// Returns the refusal of a run without rules for connections.
+pub fn no_way_out() -> Refusal {
+    Refusal::new(
+        Reason::PreconditionFailed,
+        "the run has no way out: its profile had no `egress` when it was created",
+    )
+}
