@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 
 /// Far below the time that is waited for the engine's answer to a removal, 60 s.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(40);
 
 /// The words of a request's first line by which requests are held.
 type Held = Arc<Mutex<Vec<String>>>;

@@ -51,7 +51,10 @@ fn write_on(
                     known.acknowledged = known.attempted;
                 }
                 Ok(_) => {}
-                Err(_) => break,
+                Err(error) => {
+                    eprintln!("writer {writer} ends: {error}");
+                    break;
+                }
             }
         }
         known
@@ -266,6 +269,7 @@ async fn a_daemon_killed_at_any_moment_leaves_files_old_or_new_and_nothing_else(
             .map(|writer| write_on(&run, writer, known[writer], never.clone(), total.clone()))
             .collect();
         while total.load(Ordering::Relaxed) < before + 70 {
+            assert!(!writers.iter().any(JoinHandle::is_finished), "a call failed in round {rounds}");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         dice.moment(20).await;

@@ -41,7 +41,13 @@ use crate::task;
 /// Runs that are checked, or containers that are removed, at the same time.
 pub(crate) const AT_ONCE: usize = 8;
 
-/// Time without progress after which the remaining checks or removals are given up.
+/// Time without progress after which the runs whose checks have not ended are given up.
+///
+/// An engine answers at once, but on a host that is busy with thousands of processes it took more than three seconds. A daemon that
+/// starts late costs less than a run.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Time without progress after which removals go on in the background.
 ///
 /// An idle engine takes a third of a second to remove a container.
 pub(crate) const PROGRESS: Duration = Duration::from_secs(3);
@@ -154,7 +160,7 @@ impl Runs {
             });
         }
         let (mut taken, mut living, mut over) = (BTreeMap::new(), Vec::new(), Vec::new());
-        while let Ok(Some(looked)) = tokio::time::timeout(PROGRESS, looks.join_next()).await {
+        while let Ok(Some(looked)) = tokio::time::timeout(PATIENCE, looks.join_next()).await {
             let (record, idle, adopted) = looked?;
             pending.remove(&record.id);
             match adopted {
