@@ -1,7 +1,7 @@
 //! C4 and the limits of a container: too much of everything ends the command, not the run.
 
 use harness::v1::kill_evidence::Method;
-use harness::{Daemon, Setup, v1};
+use harness::{Daemon, Setup, until, v1};
 use libc::{EFBIG, ENOSPC, SIGKILL};
 
 use crate::inside::{Inside, VARIABLES, both, both_on, exec, lenient, outcomes};
@@ -86,14 +86,22 @@ async fn x2_a_fork_bomb_of_thousands_costs_no_run() {
         let mut bomb = exec(&["bomb"]);
         bomb.timeout_ms = Some(4_000);
         let response = inside.run.call(v1::operation::Kind::Exec(bomb)).await.unwrap();
-        // A worker that gets no turn for too long is lost with the call, and not with its run.
+        // A worker that gets no turn for too long is lost with the call, and not with its run. On a busy host the kernel takes longer
+        // to end thousands of processes than a call waits for that.
         match response.kind() {
             Some(v1::result::Kind::Exec(result)) => {
-                let kill = result.kill.unwrap();
-                assert!(result.timed_out && kill.ended > 1_000 && kill.left == 0, "{result:?}");
+                assert!(result.timed_out && result.kill.unwrap().ended > 1_000, "{result:?}");
             }
-            _ => assert_eq!(response.error.as_ref().unwrap().reason, "CANCELLED", "{response:?}"),
+            _ => {
+                let reason = &response.error.as_ref().unwrap().reason;
+                assert!(["CANCELLED", "TIMED_OUT"].contains(&reason.as_str()), "{response:?}");
+            }
         }
+        until("the bomb to end", async || {
+            let processes = harness::processes(&inside.run.run.container_id);
+            processes.iter().all(|process| process.starts_with("/.cofferdam/guest "))
+        })
+        .await;
         assert_eq!(inside.probe(&["environment"]).await.len(), VARIABLES, "the next call works");
         inside.assert_idle();
     }
