@@ -165,6 +165,7 @@ impl Channel {
                 let dial = Dial::try_from(dial)?;
                 connection(&|orders| orders.dial(dial.clone()));
             }
+            Body::AwaitReview(_) => connection(&Orders::await_review),
             Body::End(end) => connection(&|orders| orders.end(End { http_body: end.http_body.clone() })),
         }
         Ok(())

@@ -16,7 +16,7 @@ use crate::channel::Channel;
 use crate::client_hello::{Collector, Hello};
 use crate::dial::{Attempt, dial};
 use crate::meter::Meter;
-use crate::orders::{Inspect, Orders, Scheme};
+use crate::orders::{Inspect, Orders};
 use crate::splice::{Early, splice, with_buffer};
 
 /// Time within which the beginning of a connection must be there.
@@ -37,23 +37,23 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Looks at the beginning of a connection, connects, and passes the bytes.
-    pub(crate) async fn pass(&self, inspect: &Inspect) -> Result<(), Cause> {
-        let mut hello = Hello::default();
+    /// Looks for the ClientHello if a rule for TLS is given, connects, and passes the bytes.
+    pub(crate) async fn pass(&self, inspect: Option<&Inspect>) -> Result<(), Cause> {
         let mut early = Early::default();
-        if inspect.scheme == Scheme::Https {
+        if let Some(inspect) = inspect {
             let looked = timeout(SLOW, self.client_hello(&inspect.name));
-            (hello, early.to_server) = looked.await.map_err(|_| Cause::Slow)??;
+            let (hello, bytes) = looked.await.map_err(|_| Cause::Slow)??;
+            early.to_server = bytes;
+            let ready = ConnectionReady {
+                server_name: hello.server_name,
+                request: None,
+                encrypted_client_hello: hello.has_encrypted,
+            };
+            self.say(Body::Connection(ready)).await;
         }
-        let ready = ConnectionReady {
-            server_name: hello.server_name,
-            request: None,
-            encrypted_client_hello: hello.has_encrypted,
-        };
-        self.say(Body::Connection(ready)).await;
         let server = tokio::select! {
             server = self.connect() => server?,
-            () = self.left(), if inspect.scheme == Scheme::Https => return Ok(()),
+            () = self.left(), if inspect.is_some() => return Ok(()),
             () = self.broken() => return Err(Cause::Reset),
         };
         self.meter.touch();

@@ -2,8 +2,12 @@
 //!
 //! ```text
 //! ConnectionOpened ─► Inspect ─► looked at ─► ConnectionReady ─► Dial ─► connected ─► bytes pass ─► ConnectionEnded
+//!        │  └──────────────────────────────────────────────────────▲                                      ▲
 //!        └────────────── EndConnection, or the program leaves, at any time ──────────────────────────────┘
 //! ```
+//!
+//! A rule for TCP has nothing to look at, so that its addresses come at once. A program that closes its side early may still wait for
+//! the server's first words. Only while a reviewer decides does it count as gone.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -19,7 +23,7 @@ use crate::connection::Connection;
 use crate::dial::Attempt;
 use crate::http;
 use crate::meter::{Bounds, Meter};
-use crate::orders::Scheme;
+use crate::orders::{End, Scheme};
 
 /// Serves a connection that was accepted, to its end.
 pub(crate) async fn serve(
@@ -45,16 +49,23 @@ async fn run(connection: &Rc<Connection>) -> Result<(), Cause> {
     let _ = connection.program.set_nodelay(true);
     let (address, port) = (octets(connection.destination.ip()), connection.destination.port().into());
     connection.say(Body::Opened(ConnectionOpened { address, port })).await;
+    let left = async {
+        connection.orders.review().await?;
+        connection.left().await;
+        Ok::<_, End>(())
+    };
     let inspect = tokio::select! {
         inspect = connection.orders.inspection() => inspect?,
-        () = connection.left() => return Ok(()),
+        left = left => return Ok(left?),
     };
-    match inspect.scheme {
-        Scheme::Http => return http::serve(Rc::clone(connection), inspect).await,
-        Scheme::Https | Scheme::Tcp => {}
-    }
+    let inspect = match inspect {
+        Some(inspect) if inspect.scheme == Scheme::Http => {
+            return http::serve(Rc::clone(connection), inspect).await;
+        }
+        inspect => inspect,
+    };
     tokio::select! {
         end = connection.orders.ended() => Err(end.into()),
-        passed = connection.pass(&inspect) => passed,
+        passed = connection.pass(inspect.as_ref()) => passed,
     }
 }

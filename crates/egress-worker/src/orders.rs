@@ -17,7 +17,6 @@ const TUNNEL: usize = 1024;
 pub(crate) enum Scheme {
     Https,
     Http,
-    Tcp,
 }
 
 /// The way in which a connection is looked at.
@@ -50,7 +49,6 @@ impl TryFrom<proto::Inspect> for Inspect {
         let scheme = match inspect.scheme() {
             ProtoScheme::Https => Scheme::Https,
             ProtoScheme::Http => Scheme::Http,
-            ProtoScheme::Tcp => Scheme::Tcp,
             ProtoScheme::Unspecified => return Err(Broken),
         };
         Ok(Self { scheme, name: inspect.name, methods: inspect.methods })
@@ -101,6 +99,7 @@ struct Given {
     inspect: Option<Inspect>,
     dial: Option<Dial>,
     end: Option<End>,
+    awaits_review: bool,
 }
 
 impl Orders {
@@ -122,14 +121,24 @@ impl Orders {
         });
     }
 
+    pub(crate) fn await_review(&self) {
+        self.give(|given| given.awaits_review = true);
+    }
+
     fn give(&self, order: impl FnOnce(&mut Given)) {
         order(&mut self.given.borrow_mut());
         self.changed.notify_waiters();
     }
 
-    /// Waits for the rule. The end of the connection goes before it.
-    pub(crate) async fn inspection(&self) -> Result<Inspect, End> {
-        self.wait(|given| given.inspect.clone()).await
+    /// Waits for the rule. `None` if the addresses come without one. The end of the connection goes before it.
+    pub(crate) async fn inspection(&self) -> Result<Option<Inspect>, End> {
+        let has_come = |given: &Given| given.inspect.is_some() || given.dial.is_some();
+        self.wait(|given| has_come(given).then(|| given.inspect.clone())).await
+    }
+
+    /// Waits until a reviewer is asked.
+    pub(crate) async fn review(&self) -> Result<(), End> {
+        self.wait(|given| given.awaits_review.then_some(())).await
     }
 
     /// Waits for the addresses. The end of the connection goes before them.

@@ -4,13 +4,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use egress_rules::{Decision, Narrowed, Scheme, Verdict};
+use egress_rules::{Decision, Narrowed, Verdict};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::decide::State;
 use crate::live::{Live, Step};
-use crate::messages::{end, inspect, message, words};
+use crate::messages::{end, message, words};
 use crate::session::{Session, go_out};
 use crate::waiting::{Answer, Answers, Joined, Number, Question, Waiter};
 
@@ -70,8 +70,7 @@ async fn left(state: &State, number: Number, answers: &Answers) {
 impl Session {
     /// Lets a connection wait for a reviewer until `left` is cancelled.
     ///
-    /// The process has looked at it if its scheme is not TCP, so that nothing malformed reaches a reviewer. There is nothing to look at in
-    /// TCP, and a program that leaves before the look is noticed at once.
+    /// The process has looked at it if its scheme is not TCP, so that nothing malformed reaches a reviewer. It reports a program that leaves.
     pub(crate) fn wait(self: &Arc<Self>, number: u64, (question, left): (Question, CancellationToken)) {
         let session = Arc::clone(self);
         self.tasks.spawn(async move {
@@ -125,15 +124,8 @@ impl Session {
 
     fn go_on(self: &Arc<Self>, number: u64, live: &mut Live, verdict: Verdict) {
         live.verdict = Verdict { decision: Decision::Allow, ..verdict };
-        let session = Arc::clone(self);
-        if live.verdict.scheme == Scheme::Tcp {
-            live.step = Step::LookedAt;
-            let order = message(number, inspect(&live.destination, &live.verdict));
-            self.tasks.spawn(async move { session.send(order).await });
-        } else {
-            live.step = Step::Out;
-            self.tasks.spawn(go_out(session, number));
-        }
+        live.step = Step::Out;
+        self.tasks.spawn(go_out(Arc::clone(self), number));
         self.state.view.show(live.shown(None));
     }
 

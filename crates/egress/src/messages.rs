@@ -16,15 +16,15 @@ pub(crate) fn message(id: u64, body: Body) -> ToEgress {
     ToEgress { id, body: Some(body) }
 }
 
-/// Orders to look at a connection as the verdict says.
-pub(crate) fn inspect(destination: &Destination, verdict: &Verdict) -> Body {
+/// Returns the order to look at a connection as the verdict says. `None` if there is nothing to look at.
+pub(crate) fn inspect(destination: &Destination, verdict: &Verdict) -> Option<Body> {
     let scheme = match verdict.scheme {
         Scheme::Https => WireScheme::Https,
         Scheme::Http => WireScheme::Http,
-        Scheme::Tcp => WireScheme::Tcp,
+        Scheme::Tcp => return None,
     };
     let methods = verdict.methods.iter().flatten().cloned().collect();
-    Body::Inspect(Inspect { scheme: scheme.into(), name: name(destination), methods })
+    Some(Body::Inspect(Inspect { scheme: scheme.into(), name: name(destination), methods }))
 }
 
 /// Orders to read a request over HTTP, which gets a refusal as its response.

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use egress_rules::{Decision, Scheme, Verdict};
+use egress_rules::{Decision, Verdict};
 use parking_lot::Mutex;
 use timestamp::Timestamp;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -20,7 +20,8 @@ use uuid::Uuid;
 use wire::worker::v1::from_egress::Body as From;
 use wire::worker::v1::to_egress::Body as To;
 use wire::worker::v1::{
-    AddressLookedUp, ConnectionEnded, ConnectionOpened, ConnectionReady, FromEgress, NameResolved, ToEgress,
+    AddressLookedUp, AwaitReview, ConnectionEnded, ConnectionOpened, ConnectionReady, FromEgress,
+    NameResolved, ToEgress,
 };
 use worker_protocol::frame::{FrameBuffer, encode};
 
@@ -192,10 +193,14 @@ impl Session {
             approval: None,
             is_proxied: false,
         };
-        let next = match verdict.decision {
-            Decision::Deny => Next::TurnAway,
-            Decision::Ask if verdict.scheme == Scheme::Tcp => Next::Wait(live.begin_wait()),
-            Decision::Ask | Decision::Allow => Next::Look(inspect(&live.destination, &verdict)),
+        let next = match (verdict.decision, inspect(&live.destination, &verdict)) {
+            (Decision::Deny, _) => Next::TurnAway,
+            (Decision::Ask | Decision::Allow, Some(order)) => Next::Look(order),
+            (Decision::Ask, None) => Next::Wait(live.begin_wait()),
+            (Decision::Allow, None) => {
+                live.step = Step::Out;
+                Next::GoOut
+            }
         };
         let shown = live.shown(None);
         {
@@ -209,8 +214,12 @@ impl Session {
         }
         match next {
             Next::TurnAway => self.turn_away(id, &verdict).await,
-            Next::Wait(waits) => self.wait(id, waits),
+            Next::Wait(waits) => {
+                self.send(message(id, To::AwaitReview(AwaitReview {}))).await;
+                self.wait(id, waits);
+            }
             Next::Look(order) => self.send(message(id, order)).await,
+            Next::GoOut => drop(self.tasks.spawn(go_out(Arc::clone(self), id))),
         }
         Ok(())
     }
@@ -332,6 +341,7 @@ impl Session {
 enum Next {
     Look(To),
     Wait((Question, CancellationToken)),
+    GoOut,
     TurnAway,
 }
 
@@ -342,7 +352,7 @@ enum Looked {
     Ends(String),
 }
 
-/// Lets a connection go out that the process has looked at.
+/// Lets a connection go out, after the process has looked at it if its rule wants that.
 ///
 /// Its intent is on disk before its name is looked up outside.
 pub(crate) async fn go_out(session: Arc<Session>, number: u64) {

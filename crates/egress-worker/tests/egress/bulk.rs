@@ -6,14 +6,13 @@ use std::sync::mpsc;
 use std::thread;
 
 use wire::worker::v1::connection_ended::Cause;
-use wire::worker::v1::inspect::Scheme;
 
 use crate::process::private_memory;
 use crate::support::{DEADLINE, Egress, Script, echo, server};
 
 #[test]
 fn a_large_transfer_passes_both_ways_in_bounded_memory() {
-    let mut egress = Egress::start(Script::new(16).rule(22, Scheme::Tcp, "", Some(echo())));
+    let mut egress = Egress::start(Script::new(16).tcp(22, echo()));
     let sent: Vec<u8> = (0..251).cycle().take(32 * 1024 * 1024).collect();
     let before = private_memory(&egress);
     let mut writing = egress.connect("11.0.0.9:22");
@@ -46,7 +45,7 @@ fn a_bound_of_bytes_holds_in_the_middle_of_a_large_transfer() {
         }
         heard.send(bytes).unwrap();
     });
-    let mut script = Script::new(16).rule(22, Scheme::Tcp, "", Some(sink));
+    let mut script = Script::new(16).tcp(22, sink);
     script.start.max_bytes = BOUND;
     let mut egress = Egress::start(script);
     let mut stream = egress.connect("11.0.0.9:22");

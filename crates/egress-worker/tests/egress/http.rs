@@ -51,7 +51,7 @@ pub(crate) fn response(stream: &mut TcpStream) -> (u16, String) {
 pub(crate) fn http(server: Option<SocketAddr>) -> Script {
     let mut script = Script::new(16).rule(8080, Scheme::Http, "mirror.example.org", server);
     let rule = script.ports.get_mut(&8080).unwrap();
-    rule.inspect.methods = vec!["GET".to_owned(), "HEAD".to_owned()];
+    rule.inspect.as_mut().unwrap().methods = vec!["GET".to_owned(), "HEAD".to_owned()];
     script
 }
 
@@ -153,7 +153,7 @@ fn bodies_stream_both_ways_and_upgrades_pass() {
         }
     });
     let mut script = http(Some(upgrading));
-    script.ports.get_mut(&8080).unwrap().inspect.methods.clear();
+    script.ports.get_mut(&8080).unwrap().inspect.as_mut().unwrap().methods.clear();
     let mut egress = Egress::start(script);
 
     let mut stream = egress.connect("11.0.0.8:8080");
@@ -209,7 +209,7 @@ fn recorder() -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
 fn no_request_is_smuggled_in_a_body() {
     let (address, heard) = recorder();
     let mut script = http(Some(address));
-    script.ports.get_mut(&8080).unwrap().inspect.methods.clear();
+    script.ports.get_mut(&8080).unwrap().inspect.as_mut().unwrap().methods.clear();
     let mut egress = Egress::start(script);
     let hidden = "GET /hidden HTTP/1.1\r\nHost: other.example.org\r\n\r\n";
     let bodies = [
@@ -276,7 +276,7 @@ fn no_request_changes_to_another_protocol() {
 fn a_bound_of_bytes_holds_for_bodies() {
     let (address, heard) = recorder();
     let mut script = http(Some(address));
-    script.ports.get_mut(&8080).unwrap().inspect.methods.clear();
+    script.ports.get_mut(&8080).unwrap().inspect.as_mut().unwrap().methods.clear();
     script.start.max_bytes = 100_000;
     let mut egress = Egress::start(script);
     let mut stream = egress.connect("11.0.0.8:8080");
@@ -314,7 +314,7 @@ fn patient() -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
 fn a_slow_body_passes_byte_by_byte_and_a_silent_one_ends_by_the_idle_timeout_alone() {
     let (address, heard) = patient();
     let mut script = http(Some(address));
-    script.ports.get_mut(&8080).unwrap().inspect.methods.clear();
+    script.ports.get_mut(&8080).unwrap().inspect.as_mut().unwrap().methods.clear();
     let beginning = "PUT / HTTP/1.1\r\nHost: mirror.example.org\r\nContent-Length: 8\r\n\r\n";
     // Without a timeout, a body may take longer than a beginning.
     let mut egress = Egress::start(script.clone());
@@ -357,9 +357,9 @@ fn a_slow_body_passes_byte_by_byte_and_a_silent_one_ends_by_the_idle_timeout_alo
 fn a_thousand_slow_bodies_take_little_memory_and_their_slots_alone() {
     const MANY: usize = 1_000;
     let (address, _) = patient();
-    let mut script = http(Some(address)).rule(22, Scheme::Tcp, "", Some(echo()));
+    let mut script = http(Some(address)).tcp(22, echo());
     script.start.max_connections = u32::try_from(MANY).unwrap() + 1;
-    script.ports.get_mut(&8080).unwrap().inspect.methods.clear();
+    script.ports.get_mut(&8080).unwrap().inspect.as_mut().unwrap().methods.clear();
     let mut egress = Egress::start(script);
     let before = private_memory(&egress);
     let head = "PUT / HTTP/1.1\r\nHost: mirror.example.org\r\nContent-Length: 1000000\r\n\r\nx";

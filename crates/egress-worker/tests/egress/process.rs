@@ -4,14 +4,12 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 
-use wire::worker::v1::inspect::Scheme;
-
 use crate::support::{DEADLINE, Egress, ID, Script, echo};
 
 #[test]
 fn the_process_ends_with_its_channel_or_a_bad_frame() {
     for bad in [false, true] {
-        let mut egress = Egress::start(Script::new(4).rule(22, Scheme::Tcp, "", Some(echo())));
+        let mut egress = Egress::start(Script::new(4).tcp(22, echo()));
         let mut stream = egress.connect("11.0.0.9:22");
         stream.write_all(b"x").unwrap();
         stream.read_exact(&mut [0]).unwrap();
@@ -86,7 +84,7 @@ fn a_thousand_idle_connections_take_little_memory() {
             held.push(stream);
         }
     });
-    let egress = Egress::start(Script::new(2_000).rule(22, Scheme::Tcp, "", Some(address)));
+    let egress = Egress::start(Script::new(2_000).tcp(22, address));
     let before = private_memory(&egress);
     let to = "11.0.0.9:22".parse().unwrap();
     let held = egress.inside(|| {

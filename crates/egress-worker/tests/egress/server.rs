@@ -7,7 +7,6 @@ use std::sync::mpsc;
 use wire::worker::v1::EndConnection;
 use wire::worker::v1::connection_ended::Cause;
 use wire::worker::v1::from_egress::Body as From;
-use wire::worker::v1::inspect::Scheme;
 use wire::worker::v1::to_egress::Body as To;
 
 use crate::http::http;
@@ -102,7 +101,7 @@ fn a_side_that_does_not_read_fills_no_memory_and_can_be_ended() {
         stream.read_exact(&mut byte).unwrap();
         heard.send(flood(&mut stream, &[0; 16 * 1024])).unwrap();
     });
-    let mut egress = Egress::start(Script::new(4).rule(22, Scheme::Tcp, "", Some(flooding)));
+    let mut egress = Egress::start(Script::new(4).tcp(22, flooding));
     let before = private_memory(&egress);
     let mut stream = egress.connect("11.0.0.9:22");
     stream.write_all(b"x").unwrap();

@@ -22,8 +22,8 @@ use wire::worker::v1::from_egress::Body as From;
 use wire::worker::v1::inspect::Scheme;
 use wire::worker::v1::to_egress::Body as To;
 use wire::worker::v1::{
-    AddressLookedUp, ConnectionEnded, Dial, EgressStart, EndConnection, FromEgress, Inspect, NameResolved,
-    ToEgress,
+    AddressLookedUp, AwaitReview, ConnectionEnded, Dial, EgressStart, EndConnection, FromEgress, Inspect,
+    NameResolved, ToEgress,
 };
 use worker_protocol::address::octets;
 use worker_protocol::frame::{FrameBuffer, encode};
@@ -46,11 +46,30 @@ pub(crate) struct Script {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
-    pub(crate) inspect: Inspect,
+    /// `None` for TCP: the addresses come at once.
+    pub(crate) inspect: Option<Inspect>,
     /// The server; `None` ends the connection when it is ready.
     pub(crate) server: Option<SocketAddr>,
     /// Words of such an end.
     pub(crate) words: String,
+    /// True if a reviewer decides, who never does.
+    pub(crate) is_reviewed: bool,
+}
+
+impl Rule {
+    fn go_out(&self) -> To {
+        if self.is_reviewed {
+            return To::AwaitReview(AwaitReview {});
+        }
+        match self.server {
+            Some(server) => To::Dial(Dial {
+                addresses: vec![octets(server.ip())],
+                port: server.port().into(),
+                tunnel: None,
+            }),
+            None => To::End(EndConnection { http_body: self.words.clone() }),
+        }
+    }
 }
 
 impl Script {
@@ -67,7 +86,26 @@ impl Script {
     #[must_use]
     pub(crate) fn rule(mut self, port: u16, scheme: Scheme, name: &str, server: Option<SocketAddr>) -> Self {
         let inspect = Inspect { scheme: scheme.into(), name: name.to_owned(), methods: Vec::new() };
-        self.ports.insert(port, Rule { inspect, server, words: "no rule".to_owned() });
+        self.ports.insert(
+            port,
+            Rule { inspect: Some(inspect), server, words: "no rule".to_owned(), is_reviewed: false },
+        );
+        self
+    }
+
+    /// Adds a rule for TCP.
+    #[must_use]
+    pub(crate) fn tcp(mut self, port: u16, server: SocketAddr) -> Self {
+        let rule = Rule { inspect: None, server: Some(server), words: String::new(), is_reviewed: false };
+        self.ports.insert(port, rule);
+        self
+    }
+
+    /// Adds a rule for TCP that asks a reviewer.
+    #[must_use]
+    pub(crate) fn review(mut self, port: u16) -> Self {
+        let rule = Rule { inspect: None, server: None, words: String::new(), is_reviewed: true };
+        self.ports.insert(port, rule);
         self
     }
 }
@@ -237,21 +275,11 @@ fn follow(script: &Script, mut reading: UnixStream, mut writing: UnixStream, log
                 From::Opened(opened) => Some(match script.ports.get(&u16::try_from(opened.port).unwrap()) {
                     Some(rule) => {
                         rules.insert(id, rule);
-                        To::Inspect(rule.inspect.clone())
+                        rule.inspect.clone().map_or_else(|| rule.go_out(), To::Inspect)
                     }
                     None => To::End(EndConnection { http_body: String::new() }),
                 }),
-                From::Connection(_) => {
-                    let rule = rules[&id];
-                    Some(match rule.server {
-                        Some(server) => To::Dial(Dial {
-                            addresses: vec![octets(server.ip())],
-                            port: server.port().into(),
-                            tunnel: None,
-                        }),
-                        None => To::End(EndConnection { http_body: rule.words.clone() }),
-                    })
-                }
+                From::Connection(_) => Some(rules[&id].go_out()),
                 From::Ready(_) | From::Request(_) | From::Ended(_) => None,
             };
             log.messages.lock().push(message);

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use wire::worker::v1::connection_ended::Cause;
 use wire::worker::v1::from_egress::Body as From;
-use wire::worker::v1::inspect::Scheme;
 use wire::worker::v1::to_egress::Body as To;
 use wire::worker::v1::{ConnectionEnded, EndConnection};
 
@@ -16,7 +15,7 @@ use crate::support::{DEADLINE, Egress, Script, assert_reset, echo, server, talk}
 
 #[test]
 fn anything_passes_on_a_tcp_rule_with_half_closed_sides() {
-    let mut egress = Egress::start(Script::new(16).rule(22, Scheme::Tcp, "", Some(echo())));
+    let mut egress = Egress::start(Script::new(16).tcp(22, echo()));
     let sent: Vec<u8> = (0..5_000_000_u32).map(|number| number.to_le_bytes()[0]).collect();
     let mut writing = egress.connect("11.0.0.9:22");
     let mut reading = writing.try_clone().unwrap();
@@ -40,11 +39,33 @@ fn anything_passes_on_a_tcp_rule_with_half_closed_sides() {
 #[test]
 fn a_server_may_speak_first() {
     let greeting = server(|mut stream| stream.write_all(b"220 hello\r\n").unwrap());
-    let mut egress = Egress::start(Script::new(16).rule(25, Scheme::Tcp, "", Some(greeting)));
+    let mut egress = Egress::start(Script::new(16).tcp(25, greeting));
     let mut said = String::new();
     egress.connect("11.0.0.9:25").read_to_string(&mut said).unwrap();
     assert_eq!(said, "220 hello\r\n");
     assert_eq!(egress.cause(), Cause::Closed);
+}
+
+#[test]
+fn a_program_that_sends_nothing_and_closes_its_side_gets_the_server_s_words() {
+    let greeting = server(|mut stream| stream.write_all(b"220 hello\r\n").unwrap());
+    let egress = Egress::start(Script::new(16).tcp(25, greeting));
+    for _ in 0..50 {
+        assert_eq!(talk(egress.connect("11.0.0.9:25"), b"").unwrap(), b"220 hello\r\n");
+    }
+}
+
+#[test]
+fn a_program_that_leaves_while_a_reviewer_decides_is_reported() {
+    let mut egress = Egress::start(Script::new(16).review(22));
+    drop(egress.connect("11.0.0.9:22"));
+    assert_eq!(egress.cause(), Cause::Closed);
+    // Its first bytes show that it waits for an answer.
+    let mut stream = egress.connect("11.0.0.9:22");
+    stream.write_all(b"x").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(egress.ended(1).len(), 1);
 }
 
 #[test]
@@ -56,7 +77,7 @@ fn a_server_may_end_its_side_first() {
         stream.read_to_end(&mut bytes).unwrap();
         heard.send(bytes).unwrap();
     });
-    let mut egress = Egress::start(Script::new(16).rule(22, Scheme::Tcp, "", Some(listening)));
+    let mut egress = Egress::start(Script::new(16).tcp(22, listening));
     let mut stream = egress.connect("11.0.0.9:22");
     assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     for _ in 0..2 {
@@ -84,7 +105,7 @@ fn literals_without_a_rule_are_reset_and_on_record() {
 
 #[test]
 fn the_daemon_may_end_a_connection_at_any_time_and_strange_messages_change_nothing() {
-    let mut egress = Egress::start(Script::new(16).rule(22, Scheme::Tcp, "", Some(echo())));
+    let mut egress = Egress::start(Script::new(16).tcp(22, echo()));
     let mut stream = egress.connect("11.0.0.9:22");
     stream.write_all(b"x").unwrap();
     stream.read_exact(&mut [0]).unwrap();
@@ -99,7 +120,7 @@ fn the_daemon_may_end_a_connection_at_any_time_and_strange_messages_change_nothi
 
 #[test]
 fn more_connections_than_may_be_are_reset() {
-    let mut egress = Egress::start(Script::new(2).rule(22, Scheme::Tcp, "", Some(echo())));
+    let mut egress = Egress::start(Script::new(2).tcp(22, echo()));
     let first = [egress.connect("11.0.0.9:22"), egress.connect("11.0.0.9:22")];
     for mut stream in &first {
         stream.write_all(b"x").unwrap();
@@ -118,7 +139,7 @@ fn more_connections_than_may_be_are_reset() {
 
 #[test]
 fn an_idle_connection_ends() {
-    let mut script = Script::new(4).rule(22, Scheme::Tcp, "", Some(echo()));
+    let mut script = Script::new(4).tcp(22, echo());
     script.start.idle_timeout_ms = 300;
     let mut egress = Egress::start(script);
     let began = Instant::now();
@@ -129,7 +150,7 @@ fn an_idle_connection_ends() {
 
 #[test]
 fn a_bound_of_bytes_holds() {
-    let mut script = Script::new(4).rule(22, Scheme::Tcp, "", Some(echo()));
+    let mut script = Script::new(4).tcp(22, echo());
     script.start.max_bytes = 1000;
     let mut egress = Egress::start(script);
     let mut stream = egress.connect("11.0.0.9:22");
@@ -141,7 +162,7 @@ fn a_bound_of_bytes_holds() {
 #[test]
 fn a_server_that_refuses_is_on_record() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut egress = Egress::start(Script::new(4).rule(22, Scheme::Tcp, "", Some(closed)));
+    let mut egress = Egress::start(Script::new(4).tcp(22, closed));
     assert_reset(egress.connect("11.0.0.9:22"));
     let ended = egress.ended(1).remove(0);
     assert_eq!((ended.cause(), ended.errno), (Cause::Unreachable, libc::ECONNREFUSED.unsigned_abs()));
@@ -153,10 +174,9 @@ fn a_server_that_vanishes_is_found_during_a_silence() {
         let _ = stream.read(&mut [0]);
         thread::sleep(DEADLINE);
     });
-    let mut egress = Egress::start(Script::new(4).rule(22, Scheme::Tcp, "", Some(silent)));
+    let mut egress = Egress::start(Script::new(4).tcp(22, silent));
     let mut stream = egress.connect("11.0.0.9:22");
     stream.write_all(b"x").unwrap();
-    egress.wait("a connection", |message| matches!(message.body, Some(From::Connection(_))));
     // The timer of the connection to the server is that of keepalive: kind 2, at most a minute (proc_net_tcp(5)).
     let to = format!(" 0100007F:{:04X} 01 ", silent.port());
     let began = Instant::now();

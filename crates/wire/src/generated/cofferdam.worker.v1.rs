@@ -6,7 +6,7 @@ pub struct ToEgress {
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// Kind of the message.
-    #[prost(oneof = "to_egress::Body", tags = "2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "to_egress::Body", tags = "2, 3, 4, 5, 6, 7, 8")]
     pub body: ::core::option::Option<to_egress::Body>,
 }
 /// Nested message and enum types in `ToEgress`.
@@ -26,12 +26,16 @@ pub mod to_egress {
         /// Answer to ConnectionOpened: look at the connection as a rule says.
         #[prost(message, tag = "5")]
         Inspect(super::Inspect),
-        /// Answer to ConnectionReady: connect to one of these addresses, and pass the bytes.
+        /// Answer to ConnectionReady, or to ConnectionOpened if there is nothing to look at: connect to one of these addresses,
+        /// and pass the bytes.
         #[prost(message, tag = "6")]
         Dial(super::Dial),
         /// Answer to ConnectionOpened or ConnectionReady, or at any time later: end the connection.
         #[prost(message, tag = "7")]
         End(super::EndConnection),
+        /// Answer to ConnectionOpened: a reviewer decides first. Report it if the program leaves before.
+        #[prost(message, tag = "8")]
+        AwaitReview(super::AwaitReview),
     }
 }
 impl ::prost::Name for ToEgress {
@@ -140,8 +144,6 @@ pub mod inspect {
         Https = 1,
         /// HTTP/1. Each request must have this host.
         Http = 2,
-        /// Anything. The program or the server may begin.
-        Tcp = 3,
     }
     impl Scheme {
         /// String value of the enum field names used in the ProtoBuf definition.
@@ -153,7 +155,6 @@ pub mod inspect {
                 Self::Unspecified => "SCHEME_UNSPECIFIED",
                 Self::Https => "SCHEME_HTTPS",
                 Self::Http => "SCHEME_HTTP",
-                Self::Tcp => "SCHEME_TCP",
             }
         }
         /// Creates an enum from field names used in the ProtoBuf definition.
@@ -162,7 +163,6 @@ pub mod inspect {
                 "SCHEME_UNSPECIFIED" => Some(Self::Unspecified),
                 "SCHEME_HTTPS" => Some(Self::Https),
                 "SCHEME_HTTP" => Some(Self::Http),
-                "SCHEME_TCP" => Some(Self::Tcp),
                 _ => None,
             }
         }
@@ -219,6 +219,19 @@ impl ::prost::Name for Tunnel {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.worker.v1.Tunnel".into()
+    }
+}
+/// A connection that waits for a reviewer, before anything is read from it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AwaitReview {}
+impl ::prost::Name for AwaitReview {
+    const NAME: &'static str = "AwaitReview";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.AwaitReview".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.AwaitReview".into()
     }
 }
 /// The end of a connection that may not be.
