@@ -48,9 +48,9 @@ fn make_tree(tree: &Path) {
     let large: Vec<u8> = (0..3_000_000_u32).map(|byte| (byte % 251) as u8).collect();
     for (name, content, mode) in [
         ("sub dir/large", large.as_slice(), 0o644),
-        ("tool", b"#!/bin/sh\n", 0o751),
-        ("private", b"words\n", 0o600),
-        ("gone", b"soon\n", 0o644),
+        ("tool", b"#!/bin/sh\n".as_slice(), 0o751),
+        ("private", b"words\n".as_slice(), 0o600),
+        ("gone", b"soon\n".as_slice(), 0o644),
     ] {
         std::fs::write(tree.join(name), content).unwrap();
         std::fs::set_permissions(tree.join(name), Permissions::from_mode(mode)).unwrap();

@@ -132,7 +132,7 @@ fn sources() -> Vec<(String, String)> {
     files.collect()
 }
 
-/// Signatures, dates and translations are none of the way's: the keys of another distribution are not in the image.
+/// Apt in a directory of the workspace. It checks neither signatures nor dates, because the image has the keys of Debian alone.
 const APT: &str = "\
 Dir::Etc \"/workspace/apt/etc\";
 Dir::State \"/workspace/apt/state\";

@@ -10,8 +10,8 @@ if ! name=$(id -un); then
     exit 127
 fi
 
-# Prints the line of sshd_config that gives sessions the variables of the run. sshd sets those that are left out, and has no way to
-# write a line break.
+# Prints the line of sshd_config that gives sessions the variables of the run. sshd sets the ones that are left out here, and it
+# cannot read a value with a line break.
 variables() {
     printf SetEnv
     for variable in $(env | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/\1/p'); do
@@ -25,14 +25,14 @@ variables() {
     printf '\n'
 }
 
-# Files of sessions get the run's own mode, these here none for others.
+# The server's own files are private. Sessions get the run's umask.
 mask=$(umask)
 umask 077
 directory=$(mktemp -d)
 printf '%s\n' "$key" >"$directory/keys"
 ssh-keygen -q -t ed25519 -N '' -C run -f "$directory/host"
 variables >"$directory/config"
-# Servers before 8.7 cannot read every value.
+# A server before 8.7 cannot read every value: sessions have none then.
 "$server" -t -f "$directory/config" -h "$directory/host" 2>/dev/null || : >"$directory/config"
 printf 'coffer-ssh %s %s\n' "$name" "$(cut -d ' ' -f 1,2 <"$directory/host.pub")"
 umask "$mask"
