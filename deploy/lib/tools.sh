@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What the checks need beyond the compiler. Tools of ours live under target/tools; only shellcheck, docker-compose and Java
-# are the distribution's. Nothing is installed that is there. Needs say.sh, packages.sh and toolchain.sh.
+# What the checks need beyond the compiler. Tools of ours live under target/tools; only shellcheck, docker-compose, OpenSSH's client,
+# rsync and Java are the distribution's. Nothing is installed that is there. Needs say.sh, packages.sh and toolchain.sh.
 
 TOOLS=$REPOSITORY/target/tools
 PYTHON_TOOLS=$TOOLS/python
@@ -168,6 +168,14 @@ distribution_tool() {
     install_packages "$2" "$1"
 }
 
+# The host's side of `coffer run ssh`.
+ensure_ssh_tools() {
+    if ! command -v ssh >/dev/null || ! command -v sftp >/dev/null || ! command -v ssh-keygen >/dev/null; then
+        install_packages "The tests of SSH" openssh-client || return 1
+    fi
+    distribution_tool rsync "The test of rsync"
+}
+
 ensure_nextest() {
     export PATH="$TOOLS/bin:$PATH"
     cargo_tool nextest cargo-nextest
@@ -176,7 +184,7 @@ ensure_nextest() {
 ensure_test_tools() {
     export PATH="$PYTHON_TOOLS/bin:$PATH"
     ensure_nextest && ensure_python_tools && ensure_vendor_packages && ensure_former_packages &&
-        ensure_job_source && ensure_conformance && ensure_typescript_sdk && ensure_node20 && ensure_grpc_java && distribution_tool docker-compose "The test of the Compose file" || return 1
+        ensure_job_source && ensure_conformance && ensure_typescript_sdk && ensure_node20 && ensure_grpc_java && ensure_ssh_tools && distribution_tool docker-compose "The test of the Compose file" || return 1
     COFFERDAM_GRPCURL=$(grpcurl_binary)
     export COFFERDAM_GRPCURL
 }

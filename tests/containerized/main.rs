@@ -7,6 +7,7 @@
 
 #![allow(clippy::unwrap_used)] // what cannot be set up fails its test
 
+mod egress;
 mod stack;
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};

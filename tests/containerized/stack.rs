@@ -56,12 +56,23 @@ pub(crate) struct Stack {
     /// Name of the project, and tag of its images.
     name: String,
     directory: TempDir,
+    /// True if its runs have a way out.
+    egress: bool,
     down: bool,
 }
 
 impl Stack {
     /// Makes the images, the directories and the configuration, and starts both containers.
     pub(crate) fn up() -> Self {
+        Self::start(None)
+    }
+
+    /// The same for runs with a way out, under this policy. `files.example.org` and `git.example.org` are the host's loopback.
+    pub(crate) fn up_with_egress(policy: &str) -> Self {
+        Self::start(Some(policy))
+    }
+
+    fn start(policy: Option<&str>) -> Self {
         static STACKS: AtomicU32 = AtomicU32::new(0);
         // Asked before anything is made.
         Said::of(Command::new("docker-compose").arg("version")).ended(0);
@@ -69,9 +80,14 @@ impl Stack {
         let stack = Self {
             name: format!("cofferdam-test-{}-{number}", std::process::id()),
             directory: tempfile::Builder::new().prefix("cofferdam-compose-").tempdir_in("/var/tmp").unwrap(),
+            egress: policy.is_some(),
             down: false,
         };
         stack.make_directories();
+        if let Some(policy) = policy {
+            fs::create_dir(stack.path("policy")).unwrap();
+            fs::write(stack.path("policy").join("out.yaml"), policy).unwrap();
+        }
         fs::write(stack.path("cofferd.yaml"), stack.config()).unwrap();
         let programs = binary("cofferd").parent().unwrap().to_owned();
         let mut images = Command::new(deploy("compose-images.sh"));
@@ -94,12 +110,18 @@ impl Stack {
     }
 
     fn config(&self) -> String {
+        let egress = if self.egress {
+            "policy_dir: /etc/cofferdam/policy\n\
+             egress: { hosts: { files.example.org: 127.0.0.1, git.example.org: 127.0.0.1 } }\n"
+        } else {
+            ""
+        };
         format!(
             "state_dir: {}\n\
              workspace_roots: [{}]\n\
              access:\n\
              - {{ uid: {AGENT}, roles: [orchestrator, auditor] }}\n\
-             - {{ uid: {REVIEWER}, roles: [approver] }}\n",
+             - {{ uid: {REVIEWER}, roles: [approver] }}\n{egress}",
             self.path("state").display(),
             self.path("roots").display(),
         )
@@ -115,14 +137,17 @@ impl Stack {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut compose = Command::new("docker-compose");
+        compose.arg("--file").arg(deploy("compose.yaml"));
+        if self.egress {
+            compose.arg("--file").arg(deploy("compose.egress.yaml"));
+        }
         compose
-            .arg("--file")
-            .arg(deploy("compose.yaml"))
             .args(["--project-name", &self.name])
             .args(arguments)
             .env_remove("COMPOSE_FILE")
             .env("COFFERDAM_CONFIG", self.path("cofferd.yaml"))
             .env("COFFERDAM_STATE", self.path("state"))
+            .env("COFFERDAM_POLICY", self.path("policy"))
             .env("COFFERDAM_WORKSPACES", self.path("roots"))
             .env("COFFERDAM_CLIENT_USER", format!("{AGENT}:{AGENT}"))
             .env("COFFERDAM_TAG", &self.name);

@@ -1,14 +1,19 @@
 //! SSH into a run, with the host's client and the image's server.
 
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
-use std::process::{Command, Output};
+mod editor;
+mod rsync;
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use harness::process::script;
 use harness::{Daemon, RunHandle, Setup, binary, calls, dev_image, requests, v1};
+use tokio::io::AsyncWriteExt as _;
 
 fn policy() -> String {
-    "profiles:\n  in:\n    workspace: read-write\n    operations: { shell: allow, read: allow, process: allow }\n    exec: { default: allow }\n    \
-     allowed_images: ['*']\n    forward: allow\n  shut:\n    operations: { shell: allow, process: allow }\n    \
+    "profiles:\n  in:\n    workspace: read-write\n    operations: { shell: allow, read: allow, process: allow }\n    \
+     exec: { default: allow, env: ['*'] }\n    allowed_images: ['*']\n    forward: allow\n    tmp: exec\n  shut:\n    operations: { shell: allow, process: allow }\n    \
      exec: { default: allow }\n    allowed_images: ['*']\nroles: { director: { allow: \"*\" } }\n"
         .to_owned()
 }
@@ -33,20 +38,55 @@ impl<'a> User<'a> {
         Self { home, endpoint: format!("unix:{}", daemon.socket().display()) }
     }
 
-    /// Runs a program of the host as this user.
-    async fn runs(&self, program: &Path, arguments: &[&str]) -> Output {
+    fn command(&self, program: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         command
             .args(arguments)
             .env("HOME", self.home)
             .env("XDG_STATE_HOME", self.home.join("state"))
             .env("COFFERDAM_ENDPOINT", &self.endpoint);
+        command
+    }
+
+    /// Runs a program of the host as this user.
+    async fn runs(&self, program: &Path, arguments: &[&str]) -> Output {
+        let mut command = self.command(program, arguments);
         tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+    }
+
+    /// Runs a program of the host as this user, with this standard input.
+    async fn feeds(&self, program: &str, arguments: &[&str], input: &[u8]) -> Output {
+        let mut command = tokio::process::Command::from(self.command(Path::new(program), arguments));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().unwrap();
+        let (mut stdin, input) = (child.stdin.take().unwrap(), input.to_owned());
+        // A program that ends early says why.
+        let writes = tokio::spawn(async move { stdin.write_all(&input).await });
+        let output = child.wait_with_output().await.unwrap();
+        let _ = writes.await.unwrap();
+        output
     }
 
     async fn coffer(&self, arguments: &[&str]) -> Output {
         self.runs(&binary("coffer"), arguments).await
     }
+
+    /// Saves the configuration with which programs reach a run.
+    async fn way_into(&self, run: &RunHandle) -> Way {
+        let printed = self.coffer(&["run", "ssh-config", run.id()]).await;
+        assert!(printed.status.success(), "{}", text(&printed.stderr));
+        let file = self.home.join("run.ssh");
+        std::fs::write(&file, &printed.stdout).unwrap();
+        let printed = text(&printed.stdout);
+        let alias = printed.lines().next().unwrap().strip_prefix("Host ").unwrap().to_owned();
+        Way { file, alias }
+    }
+}
+
+/// The saved output of `coffer run ssh-config`, and the name that it has for the run.
+struct Way {
+    file: PathBuf,
+    alias: String,
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -73,9 +113,7 @@ async fn fw13_ssh_and_scp_work_with_the_keys_of_one_run() {
     // The second use finds the server, and the configuration is enough for other programs.
     let config = user.coffer(&["run", "ssh-config", &id]).await;
     assert_eq!(text(&config.stderr), "");
-    let file = home.path().join("run.ssh");
-    std::fs::write(&file, &config.stdout).unwrap();
-    let alias = text(&config.stdout).lines().next().unwrap().strip_prefix("Host ").unwrap().to_owned();
+    let Way { file, alias } = user.way_into(&run).await;
     let content: Vec<u8> = (0..3_000_000_u32).map(|byte| (byte % 251) as u8).collect();
     std::fs::write(home.path().join("up"), &content).unwrap();
     for [from, to] in [["{home}/up", "{alias}:/workspace/up"], ["{alias}:/workspace/up", "{home}/down"]] {
@@ -125,4 +163,30 @@ async fn fw14_a_run_without_a_server_or_a_way_in_has_no_ssh() {
     let refused = user.coffer(&["run", "ssh", shut.id(), "--", "id"]).await;
     assert_eq!(refused.status.code(), Some(255));
     assert!(text(&refused.stderr).contains("forward"), "{}", text(&refused.stderr));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fw18_sessions_have_the_variables_and_the_umask_of_the_run() {
+    let daemon = daemon().await;
+    let image = tokio::task::spawn_blocking(dev_image).await.unwrap();
+    let env = [
+        ("MODE", "a \"b\" $c'd' `e` # \\\"f\\"),
+        ("LANG", "C"),
+        ("PATH", "/workspace/bin:/usr/bin:/bin"),
+        // sshd cannot have it: the others are there nevertheless.
+        ("LINES_OF_TEXT", "one\ntwo=2"),
+    ];
+    let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let secret_env = [("KEY".to_owned(), "open sesame".to_owned())].into();
+    let request = v1::CreateRunRequest { image, env, secret_env, ..requests::managed("in") };
+    let mut run = daemon.run_on(request).await;
+    let home = tempfile::tempdir().unwrap();
+    let user = User::new(&daemon, home.path());
+    let Way { file, alias } = user.way_into(&run).await;
+    let show = r#"printf '%s\n' "$MODE" "$KEY" "$LANG" "$PATH" "$GIT_AUTHOR_NAME" "$HOME"; umask"#;
+    let shown = user.runs(Path::new("ssh"), &["-F", file.to_str().unwrap(), &alias, show]).await;
+    let process = run.start(script(show)).await.process_id;
+    let expected = run.all_of(&process).await.text();
+    assert!(expected.contains("# \\\"f\\\nopen sesame\nC\n"), "{expected}");
+    assert_eq!(text(&shown.stdout), expected, "{}", text(&shown.stderr));
 }

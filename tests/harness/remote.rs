@@ -2,9 +2,15 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tonic::Request;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Error, Identity};
@@ -53,6 +59,19 @@ impl Certificates {
     /// Who signed.
     pub fn authority(&self) -> PathBuf {
         self.directory().join("server/ca.pem")
+    }
+
+    /// Accepts connections with the server's certificate.
+    pub fn acceptor(&self) -> TlsAcceptor {
+        let at = self.directory().join("server");
+        let chain = CertificateDer::pem_file_iter(at.join("cert.pem")).unwrap().map(Result::unwrap).collect();
+        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, PrivateKeyDer::from_pem_file(at.join("key.pem")).unwrap())
+            .unwrap();
+        Arc::new(config).into()
     }
 
     /// `listen.tcp` of a daemon with these certificates, and further keys.

@@ -5,12 +5,13 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 
 use crate::engine::docker;
 use crate::image::dev_image;
+use crate::remote::Certificates;
 
 /// A server that counts its connections.
 pub struct Server {
@@ -21,21 +22,19 @@ pub struct Server {
 impl Server {
     /// Answers each request over HTTP with its first line.
     pub async fn http() -> Self {
-        Self::start(|mut stream| async move {
-            let mut head = Vec::new();
-            while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-                if stream.read_buf(&mut head).await.unwrap_or(0) == 0 {
-                    return;
+        Self::start(answer).await
+    }
+
+    /// The same over TLS.
+    pub async fn https(certificates: &Certificates) -> Self {
+        let acceptor = certificates.acceptor();
+        Self::start(move |stream| {
+            let accepted = acceptor.accept(stream);
+            async move {
+                if let Ok(stream) = accepted.await {
+                    answer(stream).await;
                 }
             }
-            let head = String::from_utf8_lossy(&head).into_owned();
-            let body = format!("{}\n", head.lines().next().unwrap_or_default());
-            let answer = format!(
-                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-                body.len()
-            );
-            let _ = stream.write_all(answer.as_bytes()).await;
-            let _ = stream.shutdown().await;
         })
         .await
     }
@@ -125,6 +124,22 @@ impl Server {
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
+}
+
+/// Answers a request over HTTP with its first line.
+async fn answer<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
+    let mut head = Vec::new();
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        if stream.read_buf(&mut head).await.unwrap_or(0) == 0 {
+            return;
+        }
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let body = format!("{}\n", head.lines().next().unwrap_or_default());
+    let answer =
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
+    let _ = stream.write_all(answer.as_bytes()).await;
+    let _ = stream.shutdown().await;
 }
 
 /// Connects a client to the input and output of a program, until it ends.

@@ -15,10 +15,6 @@ use tokio::io::{
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::crypto::ring::default_provider;
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// Bytes of `/large`.
 pub(super) const LARGE: usize = 100 << 20;
@@ -58,7 +54,7 @@ impl Site {
         let shared =
             Shared { files: Mutex::default(), silence, requests: Mutex::default(), heard: Notify::new() };
         let shared = Arc::new(shared);
-        let acceptor = certificates.map(acceptor);
+        let acceptor = certificates.map(Certificates::acceptor);
         let serving = Arc::clone(&shared);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -77,18 +73,6 @@ impl Site {
     pub(super) fn requests(&self) -> Vec<String> {
         self.shared.requests.lock().clone()
     }
-}
-
-fn acceptor(certificates: &Certificates) -> TlsAcceptor {
-    let at = certificates.directory().join("server");
-    let chain = CertificateDer::pem_file_iter(at.join("cert.pem")).unwrap().map(Result::unwrap).collect();
-    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(chain, PrivateKeyDer::from_pem_file(at.join("key.pem")).unwrap())
-        .unwrap();
-    Arc::new(config).into()
 }
 
 async fn accept(shared: Arc<Shared>, acceptor: Option<TlsAcceptor>, stream: TcpStream) {

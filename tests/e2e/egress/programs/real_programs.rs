@@ -3,6 +3,7 @@
 //! With `tests/run.sh --long`: the image is large.
 
 mod guards;
+mod suggested;
 
 use std::net::TcpListener;
 
@@ -12,6 +13,7 @@ use harness::{docker, programs_image};
 use serde_json::json;
 
 use crate::egress::details;
+use crate::egress::site::Files;
 use crate::egress::world::{CA, Setting, World};
 
 /// Refuses an address that its library does not call public, as a guard against SSRF does. So does the next one.
@@ -112,25 +114,34 @@ fn archive() -> Vec<u8> {
     archive.into_inner().unwrap().finish().unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn n122_cargo_fetches_from_a_registry_that_a_rule_names() {
-    let mut world = world().await;
-    let (archive, url) = (archive(), world.url());
+/// A manifest up to its dependencies.
+const MANIFEST: &str = "[package]\nname = \"it\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[dependencies]\n";
+
+/// Returns the files of a sparse registry with one crate, for a site with this URL.
+fn registry(url: &str) -> Files {
+    let archive = archive();
     let entry = json!({
         "name": "small", "vers": "1.0.0", "deps": [], "features": {}, "yanked": false,
         "cksum": harness::files::sha256(&archive),
     });
-    world.site.put([
+    Files::from([
         ("/index/config.json".to_owned(), json!({ "dl": format!("{url}/crates") }).to_string().into_bytes()),
         ("/index/sm/al/small".to_owned(), format!("{entry}\n").into_bytes()),
         ("/crates/small/1.0.0/download".to_owned(), archive),
-    ]);
+    ])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn n122_cargo_fetches_from_a_registry_that_a_rule_names() {
+    let mut world = world().await;
+    let url = world.url();
+    world.site.put(registry(&url));
     // Sparse registries are not yet stable in every cargo: hence the option, and the variable that permits it.
     let script = [
         "mkdir -p it/src && cd it && touch src/lib.rs\n".to_owned(),
         written(
             "Cargo.toml",
-            "[package]\nname = \"it\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[dependencies]\nsmall = { version = \"1\", registry = \"own\" }",
+            &format!("{MANIFEST}small = {{ version = \"1\", registry = \"own\" }}"),
         ),
         format!(
             "export CARGO_HOME=$PWD/home CARGO_HTTP_CAINFO={CA} CARGO_REGISTRIES_OWN_INDEX=sparse+{url}/index/\n\
