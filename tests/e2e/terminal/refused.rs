@@ -170,7 +170,7 @@ async fn without_a_record_no_session_begins() {
     let refused = loop {
         // The daemon may have deleted a file, such as the index that another one has replaced.
         let mut filling = File::options().create(true).append(true).open(&filler).unwrap();
-        let full = filling.write_all(&[0; 2 << 20]).unwrap_err();
+        let full = filling.write_all(&vec![0; 2 << 20]).unwrap_err();
         assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
         // The last page of the log has space for a few more.
         assert!(sessions.len() < 20, "sessions begin without a record");

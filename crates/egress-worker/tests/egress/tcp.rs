@@ -174,7 +174,7 @@ fn a_server_that_vanishes_is_found_during_a_silence() {
         let _ = stream.read(&mut [0]);
         thread::sleep(DEADLINE);
     });
-    let mut egress = Egress::start(Script::new(4).tcp(22, silent));
+    let egress = Egress::start(Script::new(4).tcp(22, silent));
     let mut stream = egress.connect("11.0.0.9:22");
     stream.write_all(b"x").unwrap();
     // The timer of the connection to the server is that of keepalive: kind 2, at most a minute (proc_net_tcp(5)).
