@@ -18,7 +18,7 @@ mod view;
 mod waiting;
 
 pub use outside::Outside;
-pub use start::{Egress, Setup, StartError};
+pub use start::{Egress, Program, Setup, StartError};
 pub use upstream::UpstreamProxy;
 pub use view::{Connection, Counts, Phase, Refused, Request, Update, View};
 pub use waiting::{Answer, Question};

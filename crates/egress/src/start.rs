@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use egress_rules::Narrowed;
@@ -46,10 +47,22 @@ pub struct Setup {
     pub names: PathBuf,
     /// Block of addresses for names.
     pub block: Ipv4Net,
-    /// The program `coffer-egress`, open for execution.
-    pub program: Arc<OwnedFd>,
+    pub program: Arc<Program>,
     pub outside: Arc<Outside>,
     pub control: Arc<dyn Control>,
+}
+
+/// The program `coffer-egress`, open for execution.
+pub struct Program {
+    file: OwnedFd,
+    /// Set once a process of it was in its jail.
+    has_served: AtomicBool,
+}
+
+impl Program {
+    pub fn new(file: OwnedFd) -> Self {
+        Self { file, has_served: AtomicBool::new(false) }
+    }
 }
 
 /// The egress of a run that is alive.
@@ -83,7 +96,7 @@ struct Started {
 
 /// Starts processes for one run.
 struct Starter {
-    program: Arc<OwnedFd>,
+    program: Arc<Program>,
     steered: Arc<Steered>,
     state: Arc<State>,
     resolver: Vec<u8>,
@@ -91,6 +104,9 @@ struct Starter {
 
 impl Egress {
     /// Steers the run's network namespace and starts the process.
+    ///
+    /// It waits only for the first process of the daemon, so that a host that cannot start one refuses the run. The sockets of others are
+    /// there when it returns, and keep connections and queries until their process serves them.
     pub async fn start(setup: Setup) -> Result<Self, StartError> {
         let Setup { run, process, names, block, program, outside, control } = setup;
         let opened = spawn_blocking(move || {
@@ -103,7 +119,8 @@ impl Egress {
         let resolver = octets(table.pool().resolver().into());
         let state = Arc::new(State::new(run, control, outside, table));
         let starter = Starter { program, steered: Arc::new(steered), state: Arc::clone(&state), resolver };
-        let first = starter.start().await?;
+        let has_served = starter.program.has_served.load(Ordering::Relaxed);
+        let first = if has_served { None } else { Some(starter.start().await?) };
         let stop = CancellationToken::new();
         tokio::spawn(end_with(process, stop.clone()));
         let task = tokio::spawn(starter.keep(first, stop.clone()));
@@ -151,7 +168,7 @@ impl Starter {
         let process = spawn_blocking(move || {
             let [v4, v6] = &steered.answers;
             let sockets = [&steered.tcp, &steered.dns, v4, v6, &steered.link].map(OwnedFd::as_fd);
-            start_egress(program.as_fd(), ID, sockets)
+            start_egress(program.file.as_fd(), ID, sockets)
         });
         let mut process = process
             .await
@@ -166,6 +183,7 @@ impl Starter {
             Ok((channel, buffer, missing)) => {
                 // Its one child is there by now.
                 self.state.control.share_limits(process.pid());
+                self.program.has_served.store(true, Ordering::Relaxed);
                 if !missing.is_empty() {
                     tracing::warn!(
                         run = self.state.run,
@@ -183,9 +201,9 @@ impl Starter {
         }
     }
 
-    /// Keeps a process alive until the run ends.
-    async fn keep(self, first: Started, stop: CancellationToken) {
-        let (mut started, mut wait) = (Some(first), AGAIN.0);
+    /// Keeps a process alive until the run ends. Starts one if `started` is `None`.
+    async fn keep(self, mut started: Option<Started>, stop: CancellationToken) {
+        let mut wait = Duration::ZERO;
         loop {
             if let Some(Started { process, channel, buffer, most }) = started.take() {
                 let why = Session::run(&self.state, channel, buffer, most, &stop).await;
@@ -201,17 +219,15 @@ impl Starter {
                     "coffer-egress was lost; its connections have ended"
                 );
                 self.state.record(events::process(&self.state.run, "lost", &why));
+                wait = AGAIN.0;
             }
             if stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
                 break;
             }
             match self.start().await {
-                Ok(again) => {
-                    started = Some(again);
-                    wait = AGAIN.0;
-                }
+                Ok(again) => started = Some(again),
                 Err(error) => {
-                    wait = (wait * 2).min(AGAIN.1);
+                    wait = (wait * 2).clamp(AGAIN.0, AGAIN.1);
                     tracing::error!(run = self.state.run, %error, "coffer-egress does not start; tried again");
                 }
             }

@@ -44,8 +44,8 @@ pub(crate) const AT_ONCE: usize = 8;
 /// Time without progress after which the runs whose checks have not ended are given up.
 ///
 /// An engine answers at once, but on a host that is busy with thousands of processes it took more than three seconds. A daemon that
-/// starts late costs less than a run.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// starts late costs less than a run. It is shorter than the time that one question to the engine has.
+const PATIENCE: Duration = Duration::from_secs(12);
 
 /// Time without progress after which removals go on in the background.
 ///

@@ -1,11 +1,10 @@
 //! The rules for connections of runs, and the parts of the daemon that all runs with a way out use.
 
 use std::net::Ipv4Addr;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 
 use containers::Boundary;
-use egress::{Answer, Outside, Question};
+use egress::{Answer, Outside, Program, Question};
 use egress_rules::{Narrowed, Pool, Rules};
 use futures_util::future::BoxFuture;
 use ipnet::Ipv4Net;
@@ -18,8 +17,7 @@ use crate::run::Run;
 
 /// The parts of the daemon that every run with egress uses.
 pub struct WayOut {
-    /// The program `coffer-egress`.
-    pub program: Arc<OwnedFd>,
+    pub program: Arc<Program>,
     /// Block of addresses for names.
     pub block: Ipv4Net,
     pub outside: Arc<Outside>,

@@ -4,7 +4,7 @@ use disk_quotas::Projects;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use ::egress::Outside;
+use ::egress::{Outside, Program};
 use ::policy::InForce;
 use anyhow::Context as _;
 use audit::{Event, Kind};
@@ -73,7 +73,7 @@ impl Opened {
             making: Turns::default(),
             starting: ColdStarts::default(),
             way_out: WayOut {
-                program: Arc::new(programs.egress),
+                program: Arc::new(Program::new(programs.egress)),
                 block: config.egress.block,
                 outside: Arc::new(Outside::new(config.egress.hosts.clone(), config.egress.proxy()?)),
                 policy: policy.clone(),

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::server::Acceptor;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, version};
 
 use super::*;
@@ -49,7 +50,7 @@ fn fragment(record: &[u8], size: usize) -> Vec<u8> {
 /// Appends an extension to a ClientHello of one record, and mends the lengths.
 fn with_extension(hello: &[u8], kind: u16, content: &[u8]) -> Vec<u8> {
     let mut message = hello[RECORD_HEADER..].to_vec();
-    let mut at = MESSAGE_HEADER + VERSION_AND_RANDOM;
+    let mut at = MESSAGE_HEADER + 2 + RANDOM;
     at += 1 + usize::from(message[at]);
     at += 2 + usize::from(u16::from_be_bytes([message[at], message[at + 1]]));
     at += 1 + usize::from(message[at]);
@@ -125,11 +126,67 @@ fn a_malformed_or_a_second_encrypted_client_hello_is_refused() {
     }
 }
 
+/// Returns an extension `server_name` with these names.
+fn names(names: &[&str]) -> Vec<u8> {
+    let length = |length: usize| u16::try_from(length).unwrap().to_be_bytes();
+    let list: Vec<u8> =
+        names.iter().flat_map(|name| [&[0], &length(name.len())[..], name.as_bytes()].concat()).collect();
+    [&length(list.len())[..], &list].concat()
+}
+
 #[test]
 fn two_names_are_refused() {
     let whole = hello(NAME, |_| {});
-    let second = with_extension(&whole, 0, &[0, 7, 0, 0, 4, b'e', b'v', b'i', b'l']);
-    assert!(collect(&second, 4096).0.is_err());
+    let second = with_extension(&whole, SERVER_NAME, &names(&["evil"]));
+    assert_eq!(collect(&second, 4096).0, Err(Cause::WrongScheme));
+    let bare = hello(NAME, |config| config.enable_sni = false);
+    let both = with_extension(&bare, SERVER_NAME, &names(&[NAME, "evil"]));
+    assert_eq!(collect(&both, 4096).0, Err(Cause::WrongScheme));
+}
+
+#[test]
+fn a_malformed_name_is_refused_and_an_address_is_none() {
+    let bare = hello(NAME, |config| config.enable_sni = false);
+    let named = |content: &[u8]| collect(&with_extension(&bare, SERVER_NAME, content), 4096).0;
+    assert_eq!(named(&names(&["files.example.org"])), Ok(Some(plain(NAME))));
+    for address in ["192.0.2.1", "2001:db8::1"] {
+        assert_eq!(named(&names(&[address])), Ok(Some(plain(""))), "{address}");
+    }
+    let longer = [names(&[NAME]), vec![0]].concat();
+    let shorter = &names(&[NAME])[..8];
+    let mut other_kind = names(&[NAME]);
+    other_kind[2] = 1;
+    for content in
+        [&[][..], &names(&[]), &names(&[""]), &names(&["münchen.example.org"]), &longer, shorter, &other_kind]
+    {
+        assert_eq!(named(content), Err(Cause::WrongScheme), "{content:?}");
+    }
+}
+
+/// A client of TLS 1.2 that knows one extension, as that of busybox does.
+#[test]
+fn a_client_of_few_extensions_is_accepted() {
+    let name = names(&[NAME]);
+    let length = |length: usize| u16::try_from(length).unwrap().to_be_bytes();
+    let extension = [&[0, 0], &length(name.len())[..], &name].concat();
+    let content = [
+        &[3, 3][..],
+        &[7; RANDOM],
+        &[0],
+        &[0, 4, 0xc0, 0x2b, 0x00, 0x2f],
+        &[1, 0],
+        &length(extension.len()),
+        &extension,
+    ]
+    .concat();
+    let message = [&[CLIENT_HELLO, 0][..], &length(content.len()), &content].concat();
+    let record = [&[HANDSHAKE, 3, 1][..], &length(message.len()), &message].concat();
+    assert_eq!(collect(&record, 3), (Ok(Some(plain(NAME))), record.clone()));
+    // Bytes that belong to no message.
+    let more = [&[HANDSHAKE, 3, 1][..], &length(message.len() + 1), &message, &[0]].concat();
+    assert_eq!(collect(&more, 4096).0, Err(Cause::WrongScheme));
+    let empty = [&[HANDSHAKE, 3, 1, 0, 0][..], &record].concat();
+    assert_eq!(collect(&empty, 4096).0, Err(Cause::WrongScheme));
 }
 
 #[test]
@@ -166,5 +223,23 @@ proptest::proptest! {
         bytes[at] = byte;
         let (_, kept) = collect(&bytes, size);
         proptest::prop_assert!(bytes.starts_with(&kept));
+    }
+
+    /// A server with rustls stands for all servers.
+    #[test]
+    fn no_server_finds_another_name(
+        changes in proptest::collection::vec((0_usize..300, proptest::num::u8::ANY), 1..4), has_name: bool,
+    ) {
+        let mut bytes = hello(NAME, |config| config.enable_sni = has_name);
+        for (at, byte) in changes {
+            let at = at % bytes.len();
+            bytes[at] = byte;
+        }
+        let mut server = Acceptor::default();
+        server.read_tls(&mut &bytes[..]).unwrap();
+        if let (Ok(Some(found)), Ok(Some(accepted))) = (collect(&bytes, 4096).0, server.accept()) {
+            let name = accepted.client_hello().server_name().unwrap_or_default().to_owned();
+            proptest::prop_assert!(found.server_name.eq_ignore_ascii_case(&name), "{found:?}, {name}");
+        }
     }
 }
