@@ -170,7 +170,10 @@ impl Cli {
             Command::Mcp(mcp) => mcp.run(&context, token.as_deref()).await,
             Command::Plan(plan) => plan.run(&context).await,
             Command::Doctor(doctor) => doctor.run(&context, token.as_deref()).await,
-            Command::Tryout(command) => Ok(command.run().await.map(|()| Exit::Ok)?),
+            Command::Tryout(command) => {
+                command.run().await?;
+                Ok(Exit::Ok)
+            }
             Command::Completions(completions) => completions.run(&mut Self::command()),
         }
     }

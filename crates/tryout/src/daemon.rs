@@ -1,8 +1,8 @@
 //! Starts and ends a private daemon. All that is known of it is in its directory, so that another process can end it.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -25,8 +25,10 @@ pub(crate) const LAST_LINES: usize = 15;
 
 /// Makes a directory that only root can change. Others can reach its socket.
 pub(crate) fn make_directory(path: &Path) -> Result<(), Failure> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true).mode(0o711).create(path).map_err(|error| Failure::of_file(path, &error))
+    let made = DirBuilder::new().recursive(true).mode(0o711).create(path);
+    // The umask may have been stricter.
+    let opened = made.and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o711)));
+    opened.map_err(|error| Failure::of_file(path, &error))
 }
 
 /// Writes a file that only its owner can read, in place of an earlier one.
@@ -109,7 +111,7 @@ pub(crate) fn last_lines(directory: &Path) -> String {
 /// and was not waited for has no command line.
 pub(crate) fn running(directory: &Path) -> Option<i32> {
     let pid: i32 =
-        fs::read_to_string(directory.join(PID)).ok()?.trim().parse().ok().filter(|pid| *pid > 0)?;
+        fs::read_to_string(directory.join(PID)).ok()?.trim().parse::<i32>().ok().filter(|pid| *pid > 0)?;
     let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     names(&line, &directory.join(FILE)).then_some(pid)
 }

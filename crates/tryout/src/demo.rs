@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::Args;
 
 use crate::coffer::{Coffer, endpoint, this_program};
-use crate::config::{FILE, Settings, real};
+use crate::config::{FILE, Settings, User, real};
 use crate::daemon;
 use crate::failure::Failure;
 use crate::leftovers;
@@ -54,6 +54,9 @@ impl Demo {
             say.note("cofferd did not end by itself and was killed");
         }
         let removed = leftovers::remove(&directory);
+        if let (Err(_), Err(left)) = (&shown, &removed) {
+            say.complain(&left.to_string());
+        }
         shown?;
         removed?;
         summary(say, began);
@@ -79,8 +82,13 @@ impl Demo {
                 (Subject::sample(&made), directory.join("projects"))
             }
         };
-        let settings =
-            Settings { directory, roots: &[root], has_policy: false, busybox: &self.busybox, user: None };
+        let settings = Settings {
+            directory,
+            roots: &[root],
+            has_policy: false,
+            busybox: &self.busybox,
+            user: User::caller(),
+        };
         daemon::write(&directory.join(FILE), &settings.render()?)?;
         say.note("starting a private cofferd; the first start on an engine makes the default image");
         daemon::start(program, directory).await?;
@@ -93,10 +101,12 @@ impl Demo {
     }
 }
 
-/// Makes a directory with an unpredictable name, which only root can change.
+/// Makes a directory with an unpredictable name, which only root can change. Its user can reach the socket.
 fn private_directory() -> Result<PathBuf, Failure> {
     let made = tempfile::Builder::new().prefix("cofferdam-demo.").tempdir_in(PARENT);
-    Ok(made.map_err(|error| Failure::of_file(Path::new(PARENT), &error))?.keep())
+    let made = made.map_err(|error| Failure::of_file(Path::new(PARENT), &error))?.keep();
+    daemon::make_directory(&made)?;
+    real(&made)
 }
 
 fn summary(say: Say, began: Instant) {
@@ -113,6 +123,7 @@ fn kept(say: Say, directory: &Path, began: Instant) -> Result<(), Failure> {
     say.line("cofferd is still running. Talk to it, and end it:");
     say.line(&format!("  export COFFERDAM_ENDPOINT={}", endpoint(directory)));
     say.line(&format!("  {coffer} run create --profile review --managed"));
-    say.line(&format!("  {coffer} down --delete {}", directory.display()));
+    let sudo = if User::caller().is_some() { "sudo " } else { "" };
+    say.line(&format!("  {sudo}{coffer} down --delete {}", directory.display()));
     Ok(())
 }

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 /// Deletes a directory, but never through a mount that a killed daemon left in it.
 pub(crate) fn remove(directory: &Path) -> Result<(), Failure> {
     for mount in mounts(directory)? {
-        let _ = unmount(&mount, UnmountFlags::DETACH);
+        let _ = unmount(mount.as_path(), UnmountFlags::DETACH);
     }
     if let Some(mount) = mounts(directory)?.first() {
         return Err(Failure::failed(
@@ -49,7 +49,7 @@ fn mounts_beneath(directory: &Path, mountinfo: &str) -> Vec<PathBuf> {
 /// Replaces the escapes of proc_pid_mountinfo(5): space, tab, newline and backslash.
 fn unescaped(point: &str) -> String {
     let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
-    escapes.iter().fold(point.to_owned(), |text, (escape, sign)| text.replace(escape, sign))
+    escapes.into_iter().fold(point.to_owned(), |text, (escape, sign)| text.replace(escape, sign))
 }
 
 /// Removes the containers of a daemon that was killed. Without the `docker` command they stay until a restart of it.

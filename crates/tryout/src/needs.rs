@@ -74,7 +74,7 @@ fn busybox_is_static(path: &Path) -> Result<(), Failure> {
         Err(error) => {
             Err(Failure::failed(format!("there is no busybox at {}: {error}", path.display()), next))
         }
-        Ok(_) if head.get(..4) != Some(b"\x7fELF") => {
+        Ok(_) if !head.starts_with(b"\x7fELF") => {
             Err(Failure::failed(format!("{} is not a program", path.display()), next))
         }
         Ok(_) if has_interpreter(&head) => {
@@ -94,7 +94,7 @@ fn has_interpreter(head: &[u8]) -> bool {
         bytes(at, length)
             .map(|bytes| bytes.iter().rev().fold(0_usize, |sum, byte| (sum << 8) | usize::from(*byte)))
     };
-    if head.get(4..6) != Some(&[2, 1]) {
+    if head.get(4..6) != Some(&[2, 1][..]) {
         return false;
     }
     let (Some(first), Some(size), Some(count)) = (number(0x20, 8), number(0x36, 2), number(0x38, 2)) else {

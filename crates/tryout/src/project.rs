@@ -195,12 +195,12 @@ mod tests {
     fn each_build_file_reveals_its_toolchain() {
         for (names, found) in [
             (&["Cargo.toml", "Cargo.lock"][..], vec![(Toolchain::Cargo, "Cargo.toml")]),
-            (&["package.json"], vec![(Toolchain::Npm, "package.json")]),
-            (&["package.json", "pnpm-lock.yaml"], vec![(Toolchain::Pnpm, "pnpm-lock.yaml")]),
-            (&["package.json", "yarn.lock"], vec![(Toolchain::Yarn, "yarn.lock")]),
-            (&["pyproject.toml", "setup.py"], vec![(Toolchain::Python, "pyproject.toml")]),
-            (&["go.mod", "Makefile"], vec![(Toolchain::Go, "go.mod"), (Toolchain::Make, "Makefile")]),
-            (&["README.md", "cargo.toml"], vec![]),
+            (&["package.json"][..], vec![(Toolchain::Npm, "package.json")]),
+            (&["package.json", "pnpm-lock.yaml"][..], vec![(Toolchain::Pnpm, "pnpm-lock.yaml")]),
+            (&["package.json", "yarn.lock"][..], vec![(Toolchain::Yarn, "yarn.lock")]),
+            (&["pyproject.toml", "setup.py"][..], vec![(Toolchain::Python, "pyproject.toml")]),
+            (&["go.mod", "Makefile"][..], vec![(Toolchain::Go, "go.mod"), (Toolchain::Make, "Makefile")]),
+            (&["README.md", "cargo.toml"][..], vec![]),
         ] {
             assert_eq!(project(names), Project { found }, "{names:?}");
         }

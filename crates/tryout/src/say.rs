@@ -73,7 +73,7 @@ impl Say {
 
 /// Prints a line of data on standard output. An error is ignored: the reader has gone.
 pub(crate) fn data(text: &str) {
-    let _ = writeln!(std::io::stdout().lock(), "{}", clean(text));
+    let _ = writeln!(std::io::stdout().lock(), "{}", text::one_line(text));
 }
 
 /// Returns the first lines, and the number of the others.

@@ -52,17 +52,17 @@ impl Up {
         let roots: Vec<PathBuf> = self.roots.iter().map(|root| real(root)).collect::<Result<_, _>>()?;
         let program = needs::check("up", &self.busybox).await?;
         let user = User::caller();
-        let directory = directory_of(user);
+        for root in &roots {
+            apart(root, &directory_of(user))?;
+        }
+        daemon::make_directory(&directory_of(user))?;
+        let directory = real(&directory_of(user))?;
         let settings =
             Settings { directory: &directory, roots: &roots, has_policy: true, busybox: &self.busybox, user };
         let text = settings.render()?;
         if let Some(pid) = daemon::running(&directory) {
             return already_up(say, &directory, &text, pid);
         }
-        for root in &roots {
-            apart(root, &directory)?;
-        }
-        daemon::make_directory(&directory)?;
         let project = roots.first().map(|root| Project::examine(root)).transpose()?.unwrap_or_default();
         write_policy(&directory.join(POLICY), &project, None)?;
         daemon::write(&directory.join(FILE), &text)?;
@@ -88,7 +88,7 @@ impl Down {
         }
         let directory = match &self.directory {
             Some(directory) => real(directory)?,
-            None => directory_of(User::caller()),
+            None => real(&directory_of(User::caller())).unwrap_or_else(|_| directory_of(User::caller())),
         };
         if !daemon::is_private(&directory) {
             return if self.directory.is_some() {
