@@ -75,12 +75,11 @@ impl Demo {
     ) -> Result<(), Failure> {
         let made = directory.join("projects").join("tally");
         let made = made.to_string_lossy();
-        let (subject, root) = match repository {
-            Some(repository) => (Subject::of(repository)?, repository.to_path_buf()),
-            None => {
-                sample::make(Path::new(made.as_ref()))?;
-                (Subject::sample(&made), directory.join("projects"))
-            }
+        let (subject, root) = if let Some(repository) = repository {
+            (Subject::of(repository)?, repository.to_path_buf())
+        } else {
+            sample::make(Path::new(&*made))?;
+            (Subject::sample(&made), directory.join("projects"))
         };
         let settings = Settings {
             directory,

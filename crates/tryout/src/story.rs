@@ -1,6 +1,8 @@
 //! The main job, for a person who sees it for the first time: an agent works on a clone within the limits of policy and
 //! its human, and everything is on record.
 
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,14 +14,18 @@ use crate::say::Say;
 const PROFILE: &str = "review";
 /// Exit code of `coffer call exec` for a refused command, since other codes are the command's.
 const DENIED: i32 = 126;
+/// Bytes of a README that are read, at most.
+const LARGEST: u64 = 1024 * 1024;
 const TICK: Duration = Duration::from_millis(200);
 
 /// Repository of the story, and the change that the agent makes.
 pub(crate) struct Subject<'a> {
     repository: &'a str,
     described: &'static str,
-    /// Text that the agent searches for, and the files in which it searches.
-    search: [&'static str; 2],
+    /// Text that the agent searches for.
+    search: String,
+    /// Files in which it searches.
+    files: &'static str,
     counted: &'static [&'static str],
     edited: &'static str,
     old: String,
@@ -35,7 +41,8 @@ impl<'a> Subject<'a> {
         Self {
             repository,
             described: "a small project",
-            search: ["sum", "*.sh"],
+            search: "sum".to_owned(),
+            files: "*.sh",
             counted: &["README.md", "tally.sh"],
             edited: "tally.sh",
             old: sample::BUG.to_owned(),
@@ -54,16 +61,20 @@ impl<'a> Subject<'a> {
         if !repository.join(".git").exists() {
             return Err(Failure::usage(format!("{path} is not a git repository"), next));
         }
-        let text = std::fs::read_to_string(repository.join("README.md"));
-        let text = text.map_err(|error| Failure::usage(format!("{path}/README.md: {error}"), next))?;
+        let text =
+            readme(repository).map_err(|error| Failure::usage(format!("{path}/README.md: {error}"), next))?;
         let headline = text.lines().next().unwrap_or_default().trim();
-        if headline.is_empty() {
-            return Err(Failure::usage(format!("{path}/README.md does not begin with a headline"), next));
+        if headline.is_empty() || text.matches(headline).count() != 1 {
+            let what = "does not begin with a headline that occurs once";
+            return Err(Failure::usage(format!("{path}/README.md {what}"), next));
         }
+        let words = headline.split(|c: char| !c.is_alphanumeric());
+        let longest = words.max_by_key(|word| word.len()).unwrap_or_default();
         Ok(Self {
             repository: path,
             described: "this repository",
-            search: ["main", "*"],
+            search: longest.to_owned(),
+            files: "*.md",
             counted: &["README.md"],
             edited: "README.md",
             old: headline.to_owned(),
@@ -72,6 +83,16 @@ impl<'a> Subject<'a> {
             has_test: false,
         })
     }
+}
+
+/// Reads the README of a repository, which has to be a file.
+fn readme(repository: &Path) -> io::Result<String> {
+    let file = File::open(repository.join("README.md"))?;
+    let mut text = String::new();
+    if file.metadata()?.is_file() {
+        file.take(LARGEST).read_to_string(&mut text)?;
+    }
+    Ok(text)
 }
 
 /// A story that is being told.
@@ -110,11 +131,11 @@ impl<'a> Story<'a> {
     }
 
     async fn look(&self) -> Result<(), Failure> {
-        let [text, files] = self.subject.search;
+        let Subject { search, files, .. } = self.subject;
         self.say.title("The agent looks around");
         self.shown(8, 0, &["call", "list", &self.run]).await?;
         self.shown(6, 0, &["call", "read", &self.run, "README.md", "--lines", "1-6"]).await?;
-        let words = ["call", "grep", self.run.as_str(), text, "--glob", files, "-C", "0", "--max", "4"];
+        let words = ["call", "grep", self.run.as_str(), search, "--glob", files, "-C", "0", "--max", "4"];
         self.shown(6, 0, &words).await
     }
 
@@ -190,7 +211,7 @@ impl<'a> Story<'a> {
 
     async fn consent(&self, approval: &str) -> Result<(), Failure> {
         self.say.note("waiting for consent; its human reads what would happen:");
-        self.shown(28, 0, &["approval", "show", approval]).await?;
+        self.shown(40, 0, &["approval", "show", approval]).await?;
         self.shown(2, 0, &["approval", "approve", approval, "--comment", "fine"]).await
     }
 
@@ -295,7 +316,8 @@ mod tests {
         assert!(problem(None).unwrap().ends_with("is not a git repository"));
         std::fs::create_dir(directory.path().join(".git")).unwrap();
         assert!(problem(None).unwrap().contains("README.md: "));
-        assert!(problem(Some("\n# Late\n")).unwrap().ends_with("does not begin with a headline"));
+        assert!(problem(Some("\n# Late\n")).unwrap().ends_with("a headline that occurs once"));
+        assert!(problem(Some("# Pump\n# Pump\n")).unwrap().ends_with("a headline that occurs once"));
         assert_eq!(problem(Some("# Pump\n")), None);
     }
 }
