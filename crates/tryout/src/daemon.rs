@@ -125,11 +125,19 @@ fn names(line: &[u8], path: &Path) -> bool {
 pub(crate) async fn stop(directory: &Path) -> bool {
     let Some(pid) = running(directory) else { return true };
     signal(pid, Signal::TERM);
-    let deadline = Instant::now() + ORDERLY;
+    if ends_within(directory, ORDERLY).await {
+        return true;
+    }
+    signal(pid, Signal::KILL);
+    ends_within(directory, ORDERLY).await;
+    leftovers::remove_containers(&instance(directory)).await;
+    false
+}
+
+async fn ends_within(directory: &Path, time: Duration) -> bool {
+    let deadline = Instant::now() + time;
     while running(directory).is_some() {
         if Instant::now() > deadline {
-            signal(pid, Signal::KILL);
-            leftovers::remove_containers(&instance(directory)).await;
             return false;
         }
         tokio::time::sleep(TICK).await;
