@@ -3,9 +3,9 @@
 //! Its commands are those of busybox, which the default image has.
 
 use std::fs;
+use std::io;
 use std::path::Path;
-
-use git2::{IndexAddOption, Repository, RepositoryInitOptions, Signature};
+use std::process::{Command, Output};
 
 use crate::failure::Failure;
 
@@ -35,23 +35,39 @@ pub(crate) fn make(directory: &Path) -> Result<(), Failure> {
         let path = directory.join(name);
         fs::write(&path, text).map_err(|error| Failure::of_file(&path, &error))?;
     }
-    commit(directory).map_err(|error| {
-        Failure::failed(format!("the sample repository cannot be made: {}", error.message()), "")
-    })
+    for arguments in COMMIT {
+        let output = git(directory, arguments).map_err(|error| {
+            Failure::failed(
+                format!("the sample is a repository, and git cannot be run: {error}"),
+                "install git",
+            )
+        })?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let what = format!("the sample repository cannot be made: {}", text::excerpt(said.trim()));
+            return Err(Failure::failed(what, ""));
+        }
+    }
+    Ok(())
 }
 
-fn commit(directory: &Path) -> Result<(), git2::Error> {
-    let mut options = RepositoryInitOptions::new();
-    // No template of this host.
-    options.external_template(false).initial_head("main");
-    let repository = Repository::init_opts(directory, &options)?;
-    let mut index = repository.index()?;
-    index.add_all(["*"], IndexAddOption::DEFAULT, None)?;
-    index.write()?;
-    let tree = repository.find_tree(index.write_tree()?)?;
-    let author = Signature::now("Coffer", "coffer@example.org")?;
-    repository.commit(Some("HEAD"), &author, &author, "Add up prices", &tree, &[])?;
-    Ok(())
+const COMMIT: [&[&str]; 3] = [
+    &["init", "--quiet", "--template=", "--initial-branch=main"],
+    &["add", "--all"],
+    &["commit", "--quiet", "--message=Add up prices"],
+];
+
+/// Runs git without the configuration of this host.
+fn git(directory: &Path, arguments: &[&str]) -> io::Result<Output> {
+    let mut command = Command::new("git");
+    command.args(arguments).current_dir(directory).env_clear();
+    command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null");
+    for role in ["AUTHOR", "COMMITTER"] {
+        command.env(format!("GIT_{role}_NAME"), "Coffer");
+        command.env(format!("GIT_{role}_EMAIL"), "coffer@example.org");
+    }
+    command.output()
 }
 
 #[cfg(test)]
@@ -62,10 +78,13 @@ mod tests {
     fn sample_is_a_clean_repository_with_one_bug() {
         let directory = tempfile::tempdir().unwrap();
         make(directory.path()).unwrap();
-        let repository = Repository::open(directory.path()).unwrap();
-        assert!(repository.statuses(None).unwrap().is_empty());
-        let head = repository.head().unwrap().peel_to_commit().unwrap();
-        assert_eq!((head.tree().unwrap().len(), head.parent_count()), (FILES.len(), 0));
+        let said = |arguments: &[&str]| {
+            let output = git(directory.path(), arguments).unwrap();
+            String::from_utf8(output.stdout).unwrap()
+        };
+        assert_eq!(said(&["status", "--porcelain"]), "");
+        assert_eq!(said(&["log", "--format=%an %s"]), "Coffer Add up prices\n");
+        assert_eq!(said(&["ls-files"]).lines().count(), FILES.len());
         let bugs: usize = FILES.iter().map(|(_, text)| text.matches(BUG).count()).sum();
         assert_eq!(bugs, 1);
     }
