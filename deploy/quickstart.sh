@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
 # From a fresh Debian or Ubuntu machine to a working Cofferdam: installs what is missing (Docker Engine, compiler,
-# busybox), builds unless this version is installed, starts a cofferd of its own in a private directory, shows the main
-# job on a clone of this repository, and cleans up. Can be run again at any time; nothing of an installed Cofferdam is
-# touched.
+# busybox), builds unless this version is installed, and calls `coffer demo`, which shows the main job and removes
+# everything. Can be run again at any time; nothing of an installed Cofferdam is touched.
 #
-#   deploy/quickstart.sh [--keep]
+#   deploy/quickstart.sh [OPTION…]
 #
-#   --keep   leave cofferd running at the end, and say how to talk to it
+# The options are those of `coffer demo`, such as --keep and --repository DIR.
 set -euo pipefail
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -14,54 +13,34 @@ cd "$REPOSITORY"
 mkdir -p target
 LOG_FILE=$REPOSITORY/target/quickstart.log
 : >"$LOG_FILE"
-for part in say packages engine busybox toolchain daemon demo; do
+for part in say packages engine busybox toolchain; do
     # shellcheck source=/dev/null
     source "$REPOSITORY/deploy/lib/$part.sh"
 done
 
-KEEP='' PROGRAMS=''
+PROGRAMS=''
 case ${1:-} in
-'') ;;
---keep) KEEP=1 ;;
-*)
+-h | --help)
     sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
-    [[ $1 == -h || $1 == --help ]] && exit 0
-    exit 2
+    exit 0
     ;;
 esac
 
-clean_up() {
-    local status=$?
-    trap - EXIT
-    if [[ -z ${DEMO:-} ]]; then exit "$status"; fi
-    if ((status)) && [[ -s $DEMO/cofferd.log ]]; then as_root cat "$DEMO/cofferd.log" >>"$LOG_FILE"; fi
-    demo_abandon
-    stop_daemon || note "cofferd did not end by itself and was killed"
-    remove_daemon_files || note "something is still mounted under $DEMO, which was left there"
-    if ((status)); then complain "The quickstart did not come to its end. The whole log: $LOG_FILE"; fi
-    exit "$status"
+# Sets PROGRAMS, a directory with cofferd and coffer of the sources' version, if such are installed.
+find_installed_programs() {
+    local version installed
+    version=$(sed -n 's/^version *= *"\(.*\)".*/\1/p' "$REPOSITORY/Cargo.toml" | head -n 1)
+    installed=$(dirname "$(command -v cofferd)")
+    [[ $("$installed/cofferd" --version 2>/dev/null) == "cofferd $version" ]] &&
+        "$installed/coffer" demo --help >/dev/null 2>&1 &&
+        [[ $("$installed/coffer" --version 2>/dev/null) == "coffer $version" ]] &&
+        PROGRAMS=$installed
 }
-trap clean_up EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
 
-summary() {
-    local programs=${PROGRAMS#"$REPOSITORY/"}
-    title "That was Cofferdam, in $(duration "$SECONDS")"
-    say "A run was made, read, searched and edited with consent; a forbidden command was refused; every call is on record."
-    title "Next"
-    if [[ -n $KEEP ]]; then
-        say "cofferd is still running. Talk to it, and end it:"
-        say "  export COFFERDAM_ENDPOINT=$COFFERDAM_ENDPOINT"
-        say "  $BIN/coffer run create --profile review --clone $REPOSITORY"
-        say "  kill $(<"$DEMO/pid") && rm -rf $DEMO"
-    else
-        say "  deploy/quickstart.sh --keep       the same, and leaves cofferd running for you"
-        say "  $programs/coffer doctor   what this host can and cannot do"
-        say "  $programs/coffer --help   everything else that coffer can do"
-        say "  tests/run.sh                      all tests"
-        say "To install it: README.md, \"Install it\". The default image is made of $BUSYBOX."
-    fi
+# Compiles them for the demonstration: optimised less than a release, which takes three times as long.
+build_programs() {
+    PROGRAMS=${CARGO_TARGET_DIR:-$REPOSITORY/target}/quickstart
+    step "Compiling cofferd and coffer (the first time takes minutes)" cargo build --profile quickstart --locked
 }
 
 title "Set-up"
@@ -80,10 +59,15 @@ if [[ -z $PROGRAMS ]]; then
     build_programs
     need_root "start cofferd" # again: the build may have outlasted sudo's memory
 fi
-prepare_daemon
-step "Starting cofferd" start_daemon
 
-demo || die "The demonstration stopped at the command above."
+DOCKER_HOST=$(engine_endpoint)
+export DOCKER_HOST
+as_root "$PROGRAMS/coffer" demo --busybox "$BUSYBOX" "$@" || exit
 
-if [[ -n $KEEP ]]; then trap - EXIT; fi
-summary
+programs=${PROGRAMS#"$REPOSITORY/"}
+title "Next"
+say "  sudo $programs/coffer up   a daemon for your own tries"
+say "  $programs/coffer doctor    what this host can and cannot do"
+say "  $programs/coffer --help    everything else that coffer can do"
+say "  tests/run.sh                    all tests"
+say "To install it: README.md, \"Install it\". The default image is made of $BUSYBOX."

@@ -4,7 +4,7 @@
 
 # Runs a command as root: directly, or through sudo.
 as_root() {
-    if ((EUID == 0)); then "$@"; else sudo --preserve-env=DEBIAN_FRONTEND,DOCKER_HOST,http_proxy,https_proxy "$@"; fi
+    if ((EUID == 0)); then "$@"; else sudo --preserve-env=DEBIAN_FRONTEND,DOCKER_HOST,NO_COLOR,http_proxy,https_proxy "$@"; fi
 }
 
 # Fails with a plain message when root's rights cannot be had. `step` has no terminal for sudo's question, so it is

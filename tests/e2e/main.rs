@@ -65,6 +65,7 @@ mod tls;
 mod tokens;
 mod transcript;
 mod transport;
+mod tryout;
 mod upstream;
 mod upstream_http;
 mod usage;

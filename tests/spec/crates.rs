@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 51] = [
+const ARROWS: [(&str, &str); 52] = [
     ("admission", ""),
     (
         "anomaly",
@@ -23,7 +23,7 @@ const ARROWS: [(&str, &str); 51] = [
     ("capacity", ""),
     (
         "cli",
-        "audit capacity cofferdam-client doctor egress-rules egress-sources file-ops jail mcp operations policy text timestamp wire",
+        "audit capacity cofferdam-client doctor egress-rules egress-sources file-ops jail mcp operations policy text timestamp tryout wire",
     ),
     ("cofferdam-client", "wire"),
     ("command-rules", "jail operations text"),
@@ -79,6 +79,7 @@ const ARROWS: [(&str, &str); 51] = [
     ),
     ("text", ""),
     ("timestamp", ""),
+    ("tryout", "doctor policy text"),
     ("uploads", "disk-quotas identity jail operations refusal"),
     ("webhook", ""),
     ("wire", ""),

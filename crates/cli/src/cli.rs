@@ -6,6 +6,7 @@ use cofferdam_client::{Connect, Endpoint, Token};
 
 use crate::client::Context;
 use crate::endpoint::Files;
+use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
@@ -129,6 +130,8 @@ enum Command {
     Mcp(mcp::Mcp),
     Plan(plan::Plan),
     Doctor(doctor::Doctor),
+    #[command(flatten)]
+    Tryout(tryout::Command),
     Completions(completions::Completions),
 }
 
@@ -167,6 +170,10 @@ impl Cli {
             Command::Mcp(mcp) => mcp.run(&context, token.as_deref()).await,
             Command::Plan(plan) => plan.run(&context).await,
             Command::Doctor(doctor) => doctor.run(&context, token.as_deref()).await,
+            Command::Tryout(command) => {
+                command.run().await?;
+                Ok(Exit::Ok)
+            }
             Command::Completions(completions) => completions.run(&mut Self::command()),
         }
     }

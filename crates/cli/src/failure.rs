@@ -132,6 +132,17 @@ impl From<serde_json::Error> for Failure {
     }
 }
 
+impl From<tryout::Failure> for Failure {
+    fn from(failure: tryout::Failure) -> Self {
+        let exit = match failure {
+            tryout::Failure::Usage { .. } => Exit::Usage,
+            tryout::Failure::Failed { .. } => Exit::Failed,
+            tryout::Failure::Interrupted(signal) => Exit::Command(128 + (signal & 0x7f)),
+        };
+        Self::new(exit, failure.to_string()).with_hint(failure.next())
+    }
+}
+
 impl From<Status> for Failure {
     fn from(status: Status) -> Self {
         let details = status.get_error_details();
