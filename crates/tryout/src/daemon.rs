@@ -19,6 +19,8 @@ use crate::leftovers;
 const PATIENCE: Duration = Duration::from_secs(90);
 /// Time of an orderly end.
 const ORDERLY: Duration = Duration::from_secs(30);
+/// Process id of the parent of the kernel's processes, which have no command line.
+const KERNEL: &str = "2";
 const TICK: Duration = Duration::from_millis(100);
 /// Lines of the log that are shown after a failure.
 pub(crate) const LAST_LINES: usize = 15;
@@ -108,12 +110,25 @@ pub(crate) fn last_lines(directory: &Path) -> String {
 /// Returns the process id of the directory's daemon, if it runs.
 ///
 /// The id may have passed to another process, so its command line has to name the directory. A process that has ended
-/// and was not waited for has no command line.
+/// and was not waited for has no command line. For a moment neither has one that executes another program, and cofferd
+/// executes itself again at its start.
 pub(crate) fn running(directory: &Path) -> Option<i32> {
     let pid: i32 =
         fs::read_to_string(directory.join(PID)).ok()?.trim().parse::<i32>().ok().filter(|pid| *pid > 0)?;
-    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let mut line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    while line.is_empty() && !has_ended(pid) {
+        std::thread::sleep(Duration::from_millis(1));
+        line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    }
     names(&line, &directory.join(FILE)).then_some(pid)
+}
+
+/// Returns true if a process is gone, or ended without being waited for (proc_pid_stat(5)). So is one of the kernel.
+fn has_ended(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let mut fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ');
+    let (state, parent) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+    matches!(state, "" | "Z" | "X") || parent == KERNEL
 }
 
 /// Returns true if a command line has this path as an argument.
