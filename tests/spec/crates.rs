@@ -23,7 +23,7 @@ const ARROWS: [(&str, &str); 51] = [
     ("capacity", ""),
     (
         "cli",
-        "audit capacity cofferdam-client doctor egress-rules egress-sources file-ops jail mcp operations policy text timestamp wire",
+        "audit capacity cofferdam-client doctor document egress-rules egress-sources file-ops jail mcp operations policy text timestamp wire",
     ),
     ("cofferdam-client", "wire"),
     ("command-rules", "jail operations text"),

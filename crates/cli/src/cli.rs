@@ -59,9 +59,11 @@ pub(crate) struct Globals {
     token: Option<String>,
     #[command(flatten)]
     tls: Files,
-    /// How to print data: for people, or as proto3 JSON for programs (streams: one object per line).
+    /// How to print data: for people, as proto3 JSON or YAML for programs (streams: one object per line, or one YAML
+    /// document per object), or the ids alone, one per line.
     #[arg(
         long,
+        short,
         global = true,
         value_name = "FORMAT",
         default_value = "table",

@@ -88,6 +88,8 @@ pub(super) fn show(context: &Context, event: &AuditEvent) -> Result<(), Failure>
     let mut page = context.ui.page();
     if context.ui.is_json() {
         page.word(&escape_json(&event.record_json)).own("\n");
+    } else if context.ui.is_structured() {
+        return context.ui.line(&serde_json::from_str::<serde_json::Value>(&event.record_json)?);
     } else {
         render(event, &mut page);
     }

@@ -111,7 +111,7 @@ impl Create {
         }
         let start = Instant::now();
         let response = ui.wait("creating the run…", client.runs().create_run(request)).await?;
-        if !ui.is_json() {
+        if !ui.is_structured() {
             ui.note(&ready(response.run.as_ref().unwrap_or(&Run::default()), start.elapsed()));
         }
         ui.answer(response, |response, page| {

@@ -35,7 +35,7 @@ pub(crate) struct Create {
     #[arg(long = "from", value_name = "NETWORK")]
     networks: Vec<String>,
     /// How long it lasts, as in 12h or 7d. Default: 30 days.
-    #[arg(long = "for", id = "lasts", value_name = "DURATION", value_parser = time::parse_with_days)]
+    #[arg(long = "for", id = "lasts", value_name = "DURATION", value_parser = time::parse)]
     lasts: Option<Duration>,
 }
 
