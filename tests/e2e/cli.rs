@@ -68,6 +68,39 @@ async fn run(daemon: &Daemon) -> String {
     id
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_habits_of_people_work() {
+    let daemon = Daemon::start().await;
+    let source = daemon.repository("source", &[("README.md", "# A pump\n")]);
+    let bare = |directory: &std::path::Path| {
+        let mut command = tokio::process::Command::new(binary("coffer"));
+        command.env_remove("COFFERDAM_RUN").env_remove("COFFERDAM_TOKEN");
+        command.env("COFFERDAM_ENDPOINT", format!("unix:{}", daemon.socket().display()));
+        command.args(["run", "create"]).current_dir(directory).stdin(std::process::Stdio::null());
+        command
+    };
+    let made = bare(&source).output().await.unwrap();
+    let said = String::from_utf8(made.stderr).unwrap();
+    assert!(made.status.success() && said.contains("profile review, clone of "), "{said}");
+    let id = String::from_utf8(made.stdout).unwrap().trim_end().to_owned();
+    let run = id.as_str();
+
+    let outside = bare(std::path::Path::new("/")).output().await.unwrap();
+    let said = String::from_utf8(outside.stderr).unwrap();
+    assert!(outside.status.code() == Some(2) && said.contains("no git repository"), "{said}");
+
+    assert_eq!(out(&daemon, &["run", "ls", "-o", "name"]).await, format!("{run}\n"));
+    let shown = out(&daemon, &["run", "inspect", &run[28..], "-o", "yaml"]).await;
+    assert!(shown.contains(&format!("runId: {run}\n")) && shown.contains("state: READY\n"), "{shown}");
+    assert!(out(&daemon, &["exec", run, "--", "wc", "-l", "README.md"]).await.contains('1'));
+    let logs = out(&daemon, &["run", "logs", run]).await;
+    assert!(logs.contains("run_created") && logs.contains("call_receipt"), "{logs}");
+    assert_eq!(out(&daemon, &["run", "stop", run, "-o", "name"]).await, format!("{run}\n"));
+    out(&daemon, &["run", "rm", run]).await;
+    let wrong = coffer(&daemon, &["run", "lst"]).await;
+    assert!(wrong.code == 2 && wrong.err.contains("'list'"), "{}", wrong.err);
+}
+
 /// Waits for the outcome of a call, which is there a little after its receipt.
 async fn is_over(daemon: &Daemon, call: &str) {
     let mut run = RunHandle { run: v1::Run::default(), clients: daemon.connect().await };

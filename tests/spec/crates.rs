@@ -23,7 +23,7 @@ const ARROWS: [(&str, &str); 52] = [
     ("capacity", ""),
     (
         "cli",
-        "audit capacity cofferdam-client doctor egress-rules egress-sources file-ops jail mcp operations policy text timestamp tryout wire",
+        "audit capacity cofferdam-client doctor document egress-rules egress-sources file-ops jail mcp operations policy text timestamp tryout wire",
     ),
     ("cofferdam-client", "wire"),
     ("command-rules", "jail operations text"),

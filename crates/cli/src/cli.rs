@@ -1,6 +1,6 @@
 //! The command tree: noun, then verb.
 
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use cofferdam_client::{Connect, Endpoint, Token};
 
@@ -60,9 +60,11 @@ pub(crate) struct Globals {
     token: Option<String>,
     #[command(flatten)]
     tls: Files,
-    /// How to print data: for people, or as proto3 JSON for programs (streams: one object per line).
+    /// How to print data: for people, as proto3 JSON or YAML for programs (streams: one object per line, or one YAML
+    /// document per object), or the ids alone, one per line.
     #[arg(
         long,
+        short,
         global = true,
         value_name = "FORMAT",
         default_value = "table",
@@ -85,6 +87,8 @@ enum Command {
     /// Call a tool in a run.
     #[command(subcommand)]
     Call(Box<call::Command>),
+    Exec(Box<call::Exec>),
+    Shell(run::Shell),
     /// Start and control processes that stay.
     #[command(subcommand)]
     Process(process::Command),
@@ -135,7 +139,34 @@ enum Command {
     Completions(completions::Completions),
 }
 
+/// Other names of verbs, in every noun.
+const ALIASES: [(&str, &[&str]); 5] = [
+    ("list", &["ls"]),
+    ("show", &["inspect"]),
+    ("delete", &["rm"]),
+    ("revoke", &["delete", "rm"]),
+    ("close", &["delete", "rm"]),
+];
+
+/// Adds the other names of verbs to a command and to all below it.
+fn with_aliases(command: clap::Command) -> clap::Command {
+    command.mut_subcommands(|verb| {
+        let aliases = ALIASES.iter().find(|(name, _)| *name == verb.get_name());
+        with_aliases(verb).visible_aliases(aliases.map_or(&[][..], |(_, aliases)| *aliases).iter().copied())
+    })
+}
+
 impl Cli {
+    /// Returns the whole command tree.
+    pub(crate) fn tree() -> clap::Command {
+        with_aliases(Self::command())
+    }
+
+    /// Reads the command line of this process, or prints why it is wrong and exits.
+    pub(crate) fn read() -> Self {
+        Self::from_arg_matches(&Self::tree().get_matches()).unwrap_or_else(|error| error.exit())
+    }
+
     /// Executes the command line.
     pub(crate) async fn run(self, ui: Ui) -> Ended {
         let Globals { endpoint, token, tls, .. } = self.globals;
@@ -151,6 +182,8 @@ impl Cli {
             Command::Workspace(command) => command.run(&context).await,
             Command::Image(command) => command.run(&context).await,
             Command::Call(command) => command.run(&context).await,
+            Command::Exec(exec) => exec.run(&context).await,
+            Command::Shell(shell) => shell.run(&context).await,
             Command::Process(command) => command.run(&context).await,
             Command::Session(command) => command.run(&context).await,
             Command::Cp(cp) => cp.run(&context).await,
@@ -174,7 +207,7 @@ impl Cli {
                 command.run().await?;
                 Ok(Exit::Ok)
             }
-            Command::Completions(completions) => completions.run(&mut Self::command()),
+            Command::Completions(completions) => completions.run(&mut Self::tree()),
         }
     }
 }
@@ -195,20 +228,18 @@ fn configured_endpoint() -> Result<Endpoint, Failure> {
 mod tests {
     use std::fmt::Write;
 
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_command_tree_is_sound() {
-        Cli::command().debug_assert();
+        Cli::tree().debug_assert();
     }
 
     /// One snapshot for the whole tree, so that a reviewer sees every change of the command line at a glance.
     #[test]
     fn help() {
         let mut all = String::new();
-        let mut command = Cli::command();
+        let mut command = Cli::tree();
         command.build();
         collect(&mut command, &mut all);
         insta::assert_snapshot!("help", all);
@@ -269,14 +300,33 @@ mod tests {
             let lines = command_lines(help.trim_start_matches("Example: "));
             assert!(!lines.is_empty() || help.is_empty(), "{help}");
             wrong.extend(lines.iter().filter_map(|line| {
-                let parsed = Cli::try_parse_from(line);
+                let parsed = Cli::tree().try_get_matches_from(line);
                 parsed.err().map(|error| format!("{}: {error}", line.join(" ")))
             }));
             command.get_subcommands().for_each(|child| check(child, wrong));
         }
         let mut wrong = Vec::new();
-        check(&Cli::command(), &mut wrong);
+        check(&Cli::tree(), &mut wrong);
         assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
+    #[test]
+    fn the_short_forms_of_other_tools_are_known() {
+        for line in [
+            "coffer run ls",
+            "coffer run inspect 3f2a9c01 -o yaml",
+            "coffer run rm 3f2a9c01",
+            "coffer run logs 3f2a9c01 --follow",
+            "coffer token rm 3f2a9c01",
+            "coffer exec 3f2a9c01 -- wc -l README.md",
+            "coffer shell 3f2a9c01",
+        ] {
+            let read = Cli::tree().try_get_matches_from(line.split(' '));
+            let read = read.and_then(|matches| Cli::from_arg_matches(&matches));
+            assert!(read.is_ok(), "{line}: {}", read.unwrap_err());
+        }
+        let unknown = Cli::tree().try_get_matches_from(["coffer", "run", "lst"]).unwrap_err().to_string();
+        assert!(unknown.contains("'list'"), "{unknown}");
     }
 
     #[test]
@@ -288,6 +338,6 @@ mod tests {
             }
             command.get_subcommands().for_each(check);
         }
-        check(&Cli::command());
+        check(&Cli::tree());
     }
 }

@@ -33,15 +33,13 @@ impl Completions {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
     use crate::cli::Cli;
 
     #[test]
     fn each_shell_learns_the_verbs() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-            let script = String::from_utf8(Completions { shell }.script(&mut Cli::command())).unwrap();
+            let script = String::from_utf8(Completions { shell }.script(&mut Cli::tree())).unwrap();
             assert!(script.contains("approval") && script.contains("doctor"), "{shell:?}");
         }
     }

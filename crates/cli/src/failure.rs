@@ -143,6 +143,12 @@ impl From<tryout::Failure> for Failure {
     }
 }
 
+impl From<serde_yaml::Error> for Failure {
+    fn from(error: serde_yaml::Error) -> Self {
+        Self::failed(format!("the daemon's answer cannot be shown as YAML: {error}"))
+    }
+}
+
 impl From<Status> for Failure {
     fn from(status: Status) -> Self {
         let details = status.get_error_details();

@@ -5,7 +5,6 @@ mod approval;
 mod audit;
 mod bundle;
 mod call;
-mod clean;
 mod cli;
 mod client;
 mod completions;
@@ -21,7 +20,6 @@ mod ids;
 mod image;
 mod limits;
 mod mcp;
-mod outlet;
 mod output;
 mod permission;
 mod plan;
@@ -41,7 +39,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use text::{clean, outlet};
 
 use crate::cli::Cli;
 use crate::exit::Exit;
@@ -49,7 +47,7 @@ use crate::failure::Ended;
 use crate::ui::Ui;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::read();
     let ui = Ui::new(cli.globals.output);
     let exit = match start(cli, ui) {
         Ok(exit) => exit,

@@ -2,19 +2,10 @@
 
 /// Parses a size in bytes, such as `512M`, `1GiB` or `1048576`. Units are powers of 1024.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is not a size; write it as in 512M or 2G");
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    let shift = match unit.to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        _ => return Err(wrong()),
-    };
-    number.checked_mul(1 << shift).filter(|&bytes| bytes > 0).ok_or_else(wrong)
+    document::parse_size(text).filter(|bytes| *bytes > 0).ok_or_else(|| {
+        let meant = document::meant_size(text).map(|meant| format!("; did you mean `{meant}`?"));
+        format!("`{text}` is not a size; write it as in 512M or 2GiB{}", meant.unwrap_or_default())
+    })
 }
 
 /// Parses a number of cores and returns it in thousandths. `1.5` gives 1500.
@@ -68,7 +59,8 @@ mod tests {
         assert_eq!(parse_bytes("1048576"), Ok(1 << 20));
         assert_eq!(parse_bytes("512M"), Ok(512 << 20));
         assert_eq!(parse_bytes("2GiB"), Ok(2 << 30));
-        assert_eq!(parse_bytes("3kb"), Ok(3 << 10));
+        assert_eq!(parse_bytes("3k"), Ok(3 << 10));
+        assert!(parse_bytes("3kb").unwrap_err().ends_with("did you mean `3KiB`?"));
         for wrong in ["", "M", "-1", "0", "5X", "1.5G", "99999999999T"] {
             assert!(parse_bytes(wrong).is_err(), "{wrong}");
         }

@@ -2,20 +2,19 @@
 
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-/// Parses a duration such as `90s`, `10m`, `1h30m` or `250ms`.
+/// Parses a duration such as `90s`, `10m`, `1h30m`, `7d` or `250ms`.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is not a duration; write it as in 90s, 10m or 1h30m");
-    let signed: SignedDuration = text.parse().map_err(|_| wrong())?;
-    let duration = Duration::try_from(signed).map_err(|_| wrong())?;
-    if duration.is_zero() { Err("a duration must be longer than zero".into()) } else { Ok(duration) }
-}
-
-/// Parses a duration like [`parse`], and also days such as `7d`.
-pub(crate) fn parse_with_days(text: &str) -> Result<Duration, String> {
-    let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok()).filter(|days| *days > 0);
-    days.map_or_else(|| parse(text), |days| Ok(Duration::from_secs(u64::from(days) * 86_400)))
+    match document::parse_duration(text) {
+        Some(duration) if duration.is_zero() => Err("a duration must be longer than zero".into()),
+        Some(duration) => Ok(duration),
+        None => {
+            let meant = document::meant_duration(text).map(|meant| format!("; did you mean `{meant}`?"));
+            let meant = meant.unwrap_or_default();
+            Err(format!("`{text}` is not a duration; write it as in 90s, 10m or 1h30m{meant}"))
+        }
+    }
 }
 
 /// Formats a duration in at most two units: `312 ms`, `3.4 s`, `5m 12s`, `2h 3m`, `4d 1h`.
@@ -79,9 +78,9 @@ mod tests {
         assert_eq!(parse("10m"), Ok(Duration::from_secs(600)));
         assert_eq!(parse("1h30m"), Ok(Duration::from_secs(5400)));
         assert_eq!(parse("250ms"), Ok(Duration::from_millis(250)));
-        assert_eq!(parse_with_days("7d"), Ok(Duration::from_secs(604_800)));
-        assert_eq!(parse_with_days("12h"), Ok(Duration::from_secs(43_200)));
-        assert!(parse_with_days("0d").is_err() && parse_with_days("-1d").is_err());
+        assert_eq!(parse("7d"), Ok(Duration::from_secs(604_800)));
+        assert_eq!(parse("12h"), Ok(Duration::from_secs(43_200)));
+        assert!(parse("0d").is_err() && parse("-1d").is_err());
         assert!(parse("10").is_err());
         assert!(parse("-10s").is_err());
         assert!(parse("0s").is_err());

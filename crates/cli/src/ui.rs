@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use console::Term;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use serde_yaml::Value;
 use tonic::{Response, Status};
 
 use crate::clean::escape_json;
@@ -23,6 +24,8 @@ pub(crate) enum Format {
     // Variants have no doc comments, because clap would print them with every command.
     Table,
     Json,
+    Yaml,
+    Name,
 }
 
 /// The user's terminal, or the files or pipes that replace it.
@@ -44,7 +47,12 @@ impl Ui {
         }
     }
 
-    /// Returns true if the data is for programs.
+    /// Returns true if data is printed with its structure, as JSON or YAML.
+    pub(crate) fn is_structured(self) -> bool {
+        matches!(self.format, Format::Json | Format::Yaml)
+    }
+
+    /// Returns true if data is printed as JSON.
     pub(crate) fn is_json(self) -> bool {
         self.format == Format::Json
     }
@@ -104,8 +112,8 @@ impl Ui {
         answer: T,
         render: impl FnOnce(T, &mut Output, &mut Output),
     ) -> Ended {
-        if self.is_json() {
-            self.json(&answer)?;
+        if self.format != Format::Table {
+            self.document(&answer)?;
             return Ok(Exit::Ok);
         }
         let (mut data, mut talk) = (self.page(), self.talk());
@@ -121,24 +129,42 @@ impl Ui {
         answer: &T,
         render: impl FnOnce(&T, &mut Output),
     ) -> Result<(), Failure> {
-        if self.is_json() {
-            return self.json_line(answer);
+        if self.format != Format::Table {
+            return self.line(answer);
         }
         let mut page = self.page();
         render(answer, &mut page);
         Ok(self.show(&page)?)
     }
 
-    /// Prints a JSON document in a form that people can read as well.
-    pub(crate) fn json(self, value: &impl Serialize) -> Result<(), Failure> {
-        let text = serde_json::to_string_pretty(value)?;
-        Ok(write_line(&escape_json(&text))?)
+    /// Prints the only document of a command: JSON in a form that people can read as well, YAML, or the ids in it.
+    pub(crate) fn document(self, value: &impl Serialize) -> Result<(), Failure> {
+        if matches!(self.format, Format::Table | Format::Json) {
+            let text = serde_json::to_string_pretty(value)?;
+            return Ok(write_line(&escape_json(&text))?);
+        }
+        self.yaml_or_names(value, "")
     }
 
-    /// Prints a JSON document on one line.
-    pub(crate) fn json_line(self, value: &impl Serialize) -> Result<(), Failure> {
-        let text = serde_json::to_string(value)?;
-        Ok(write_line(&escape_json(&text))?)
+    /// Prints one of several documents: JSON on one line, YAML after a line of dashes, or the ids in it.
+    pub(crate) fn line(self, value: &impl Serialize) -> Result<(), Failure> {
+        if matches!(self.format, Format::Table | Format::Json) {
+            let text = serde_json::to_string(value)?;
+            return Ok(write_line(&escape_json(&text))?);
+        }
+        self.yaml_or_names(value, "---\n")
+    }
+
+    fn yaml_or_names(self, value: &impl Serialize, mark: &'static str) -> Result<(), Failure> {
+        let mut page = self.page();
+        if self.format == Format::Name {
+            for id in names(&serde_yaml::to_value(value)?) {
+                page.word(id).end_line();
+            }
+        } else {
+            page.own(mark).raw(&serde_yaml::to_string(value)?).end_line();
+        }
+        Ok(self.show(&page)?)
     }
 
     /// Prints why a command failed.
@@ -148,6 +174,10 @@ impl Ui {
             return;
         }
         let mut page = self.talk();
+        if let (Format::Yaml, Ok(text)) = (self.format, serde_yaml::to_string(failure)) {
+            page.block(&text);
+            return self.say(&page);
+        }
         page.styled(Style::Red, "error:").own(" ").block(&failure.to_string()).end_line();
         self.say(&page);
     }
@@ -218,6 +248,25 @@ impl Drop for Spinner {
     }
 }
 
+/// Returns the ids of the objects in an answer.
+///
+/// The API's messages begin with the id of their object, or with the only object or list that they have.
+fn names(answer: &Value) -> Vec<&str> {
+    match answer {
+        Value::String(name) => vec![name.as_str()],
+        Value::Sequence(items) => items.iter().flat_map(names).collect(),
+        Value::Mapping(members) => {
+            let is_id =
+                |name: &Value| name.as_str().is_some_and(|name| name == "reference" || name.ends_with("Id"));
+            let id = members.iter().find(|(name, value)| is_id(name) && value.is_string());
+            let within = || members.iter().find(|(_, value)| value.is_mapping() || value.is_sequence());
+            let first = || members.iter().find(|(_, value)| value.is_string());
+            id.or_else(within).or_else(first).map(|(_, value)| names(value)).unwrap_or_default()
+        }
+        _ => Vec::new(),
+    }
+}
+
 fn look(term: &Term, colour: bool) -> Look {
     let terminal = term.is_term();
     Look { terminal, colour: terminal && colour, width: term.size_checked().map(|(_, columns)| columns) }
@@ -233,4 +282,38 @@ fn write_line(text: &str) -> io::Result<()> {
 fn write_all(stream: &mut impl Write, text: &str) -> io::Result<()> {
     stream.write_all(text.as_bytes())?;
     stream.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn names_are_the_ids_of_the_objects() {
+        let named = |answer: serde_json::Value| {
+            let answer = serde_yaml::to_value(answer).unwrap();
+            names(&answer).into_iter().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(named(json!({"runs": [{"runId": "a", "state": "READY"}, {"runId": "b"}]})), ["a", "b"]);
+        assert_eq!(named(json!({"run": {"runId": "a", "limits": {"pids": 3}}})), ["a"]);
+        assert_eq!(named(json!({"done": "deleted", "workspaceId": "w"})), ["w"]);
+        assert_eq!(named(json!([{"tokenId": "t", "roles": ["auditor"]}])), ["t"]);
+        assert_eq!(named(json!({"entries": [{"name": "1-7-0", "path": "a"}]})), ["1-7-0"]);
+        assert_eq!(named(json!({})), Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_image_is_named_by_its_reference() {
+        let images = wire::v1::ListImagesResponse {
+            images: vec![wire::v1::Image {
+                reference: "tools:1".into(),
+                image_id: "sha256:00".into(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        assert_eq!(names(&serde_yaml::to_value(images).unwrap()), ["tools:1"]);
+    }
 }

@@ -12,7 +12,10 @@ pub use lines::{Step, line_of};
 pub use problem::{Problem, list};
 pub use suggest::nearest;
 pub use tree::{MAX_FILE_BYTES, Malformed, Node, parse};
-pub use units::{NEVER, age_or, show_size, size, size_or, time, time_or};
+pub use units::{
+    NEVER, age_or, meant_duration, meant_size, parse_duration, parse_size, show_size, size, size_or, time,
+    time_or,
+};
 pub use walk::{At, Fields, Sink};
 
 /// Returns the value that `values` makes of the one document in `text`, or every problem in it.

@@ -1,6 +1,9 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod clean;
+pub mod outlet;
+
 use std::borrow::Cow;
 
 /// Characters of an excerpt, at most.

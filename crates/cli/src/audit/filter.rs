@@ -56,6 +56,10 @@ pub(super) struct Filter {
 }
 
 impl Filter {
+    pub(super) fn of_run(run: RunRef) -> Self {
+        Self { run: Some(run), ..Self::default() }
+    }
+
     /// Converts the options to the filter of the API. Asks the daemon only to complete a partial id.
     pub(super) async fn resolve(self, client: &Client) -> Result<EventFilter, Failure> {
         let run_id = one_or_all(self.run.as_ref(), client).await?;

@@ -10,6 +10,7 @@ mod tail;
 mod verify;
 
 pub(crate) use query::Pages;
+pub(crate) use tail::Tail;
 
 crate::verbs::verbs! {
     Checkpoint(checkpoint::Take),

@@ -52,9 +52,9 @@ impl Query {
         if let Some((through, head)) = indexed.filter(|(through, head)| through < head) {
             ui.note(&format!("records after {through} are not in the index yet; the log has {head}"));
         }
-        if left == self.limit && !ui.is_json() {
+        if left == self.limit && !ui.is_structured() {
             ui.note("no record matches");
-        } else if left == 0 && pages.has_more() && !ui.is_json() {
+        } else if left == 0 && pages.has_more() && !ui.is_structured() {
             ui.note("there may be more; use a higher --limit");
         }
         Ok(Exit::Ok)

@@ -14,6 +14,7 @@ use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::output::Output;
+use crate::run::RunRef;
 use crate::{ids, time};
 
 /// Largest number of records that --last accepts.
@@ -39,6 +40,11 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
+    /// Creates the command that prints all records of a run.
+    pub(crate) fn of_run(run: RunRef, follow: bool) -> Self {
+        Self { follow, after: 0, last: None, filter: Filter::of_run(run) }
+    }
+
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let filter = self.filter.resolve(&client).await?;
@@ -88,6 +94,8 @@ pub(super) fn show(context: &Context, event: &AuditEvent) -> Result<(), Failure>
     let mut page = context.ui.page();
     if context.ui.is_json() {
         page.word(&escape_json(&event.record_json)).own("\n");
+    } else if context.ui.is_structured() {
+        return context.ui.line(&serde_json::from_str::<serde_json::Value>(&event.record_json)?);
     } else {
         render(event, &mut page);
     }

@@ -33,7 +33,7 @@ impl Show {
             GetCallRequest { call_id: select::resolve(&client, &self.call).await?, ..Default::default() };
         let response = client.tools().get_call(quick(request)).await?.into_inner();
         let call = response.call.unwrap_or_default();
-        if let Some(timings) = call.timings.as_ref().filter(|_| !context.ui.is_json()) {
+        if let Some(timings) = call.timings.as_ref().filter(|_| !context.ui.is_structured()) {
             context.ui.note(&format!("{}: {}", call.status().as_str_name(), spent(timings)));
         }
         outcome::show(context.ui, &call)

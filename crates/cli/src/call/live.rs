@@ -40,7 +40,7 @@ impl Live {
         request: impl Into<Request>,
     ) -> Ended {
         let ui = context.ui;
-        if context.explains || self.no_stream || (ui.is_json() && !self.stream) {
+        if context.explains || self.no_stream || (ui.is_structured() && !self.stream) {
             return make(context, target, options, request).await;
         }
         let client = context.connect().await?;
@@ -77,9 +77,9 @@ impl LiveOutput {
                 let failure = Failure::unreachable("the daemon ended the stream without a result");
                 return Err(self.broken(failure, &call_id)?);
             };
-            if self.ui.is_json() {
+            if self.ui.is_structured() {
                 self.spinner.take();
-                self.ui.json_line(&response)?;
+                self.ui.line(&response)?;
             }
             match response.event {
                 Some(Event::Accepted(accepted)) => call_id = accepted.call_id,
@@ -103,7 +103,7 @@ impl LiveOutput {
 
     /// Notes that the call waits for an approval. Without --wait, the result has the same note.
     fn pending(&mut self, approval_id: &str) {
-        if self.wait && !self.ui.is_json() {
+        if self.wait && !self.ui.is_structured() {
             self.spinner.take();
             self.ui.note(&format!("awaiting approval {approval_id}"));
             self.spinner = Some(self.ui.spinner("waiting for the approval…"));
@@ -117,7 +117,7 @@ impl LiveOutput {
             Stream::Unspecified => return Ok(()),
         };
         self.bytes[at] += data.len() as u64;
-        if !self.ui.is_json() {
+        if !self.ui.is_structured() {
             self.spinner.take();
             self.outlets[at].write(data)?;
         }
@@ -135,7 +135,7 @@ impl LiveOutput {
         if exit == Exit::Ok && command.is_some_and(|result| exec_result::lacks(result, self.bytes)) {
             exit = Exit::Failed;
         }
-        if self.ui.is_json() {
+        if self.ui.is_structured() {
             return Ok(exit);
         }
         let mut talk = self.ui.talk();

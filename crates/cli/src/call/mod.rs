@@ -32,6 +32,7 @@ use clap::Args;
 use wire::v1::call_request::Request;
 use wire::v1::{CallRequest, CallResponse};
 
+pub(crate) use self::exec::Exec;
 pub(crate) use self::explain::{show as show_explained, word as verdict};
 pub(crate) use self::select::resolve;
 pub(crate) use self::write::render as render_write;

@@ -18,7 +18,7 @@ pub(super) fn show(ui: Ui, call: &CallResponse) -> Ended {
 
 /// Prints a call in the form that the model sees.
 pub(super) fn show_rendered(ui: Ui, call: &CallResponse) -> Ended {
-    if ui.is_json() || call.rendered.is_empty() {
+    if ui.is_structured() || call.rendered.is_empty() {
         return show(ui, call);
     }
     ui.answer_and_talk(call, |call, data, talk| {

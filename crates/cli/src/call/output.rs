@@ -52,8 +52,8 @@ impl Output {
             let (call, chunk) = self.next(&client, &id, offset).await?;
             let came = chunk.data.len() as u64;
             if came > 0 {
-                if ui.is_json() {
-                    ui.json_line(&chunk)?;
+                if ui.is_structured() {
+                    ui.line(&chunk)?;
                 } else {
                     outlet.write(&chunk.data)?;
                 }

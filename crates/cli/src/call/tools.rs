@@ -52,7 +52,7 @@ impl Tools {
             return Ok(Exit::Ok);
         }
         if self.mcp_servers {
-            context.ui.json(&response.mcp_servers)?;
+            context.ui.document(&response.mcp_servers)?;
             return Ok(Exit::Ok);
         }
         let mut talk = context.ui.talk();
@@ -70,7 +70,7 @@ impl Tools {
         }
         context.ui.say(&talk);
         let tools: serde_json::Value = serde_json::from_str(&response.tools_json)?;
-        context.ui.json(&tools)?;
+        context.ui.document(&tools)?;
         Ok(Exit::Ok)
     }
 }

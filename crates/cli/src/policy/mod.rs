@@ -35,7 +35,7 @@ impl Show {
     async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let policy = client.policy().get_policy(quick(GetPolicyRequest {})).await?.into_inner();
-        if !context.ui.is_json() {
+        if !context.ui.is_structured() {
             let mut talk = context.ui.talk();
             talk.facts(&[
                 ("digest", policy.digest.clone()),

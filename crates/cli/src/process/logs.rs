@@ -36,8 +36,8 @@ impl Logs {
         let mut events = client.processes().attach_process(request).await?.into_inner();
         let [mut stdout, mut stderr] = ui.outlets();
         while let Some(response) = events.message().await? {
-            if ui.is_json() {
-                ui.json_line(&response)?;
+            if ui.is_structured() {
+                ui.line(&response)?;
                 continue;
             }
             match response.event {
@@ -50,7 +50,7 @@ impl Logs {
                 Some(Event::Process(_)) | None => {}
             }
         }
-        if !ui.is_json() {
+        if !ui.is_structured() {
             for outlet in [&mut stdout, &mut stderr] {
                 outlet.end().map_err(Failure::from)?;
             }

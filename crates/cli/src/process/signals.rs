@@ -7,7 +7,13 @@ const NAMES: &str = "HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP, TSTP";
 
 /// Returns the signal of a name in any case, with or without `SIG`, or of a number.
 pub(crate) fn parse(text: &str) -> Result<Signal, String> {
-    let none = || format!("cannot be sent: use {NAMES}, the same with SIG, or a number such as 15");
+    let none = || {
+        let known: Vec<_> = NAMES.split(", ").collect();
+        format!(
+            "cannot be sent ({}), with or without SIG, or a number such as 15",
+            document::nearest(text, &known)
+        )
+    };
     let signal = if let Ok(number) = text.parse::<i32>() {
         Signal::try_from(number).ok()
     } else {
@@ -39,6 +45,7 @@ mod tests {
             }
             assert_eq!(NAMES.split(", ").any(|known| known == name), number != 0, "{name}");
         }
+        assert!(parse("tremm").unwrap_err().contains("did you mean `TERM`?"));
         for none in ["", "SIG", "0", "-15", "15.0", "TERMINATE", "SIGSIGTERM", "UNSPECIFIED", "64", "RTMIN"] {
             assert!(parse(none).is_err(), "{none}");
         }

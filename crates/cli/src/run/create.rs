@@ -16,12 +16,14 @@ use crate::failure::{Ended, Failure};
 use crate::{quantity, time, workspace};
 
 /// Launch a container for a run; prints the run's id when it is ready.
+///
+/// In a git repository, `coffer run create` alone gives a run on a clone of it with the profile `review`.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: RUN=$(coffer run create --profile review --bind .)")]
 pub(crate) struct Create {
     /// Policy profile, such as `review`.
-    #[arg(long, value_name = "PROFILE")]
-    profile: String,
+    #[arg(long, value_name = "PROFILE", requires = "SourceArgs")]
+    profile: Option<String>,
     #[command(flatten)]
     source: SourceArgs,
     /// Branch, tag or commit to check out of the clone.
@@ -79,7 +81,7 @@ pub(crate) struct Create {
 
 /// Source of /workspace.
 #[derive(Args, Debug)]
-#[group(required = true, multiple = false)]
+#[group(multiple = false, requires = "profile")]
 struct SourceArgs {
     /// Use this directory in place.
     #[arg(long, value_name = "PATH")]
@@ -99,8 +101,17 @@ struct SourceArgs {
 }
 
 impl Create {
-    pub(crate) async fn run(self, context: &Context) -> Ended {
+    pub(crate) async fn run(mut self, context: &Context) -> Ended {
         let ui = context.ui;
+        if self.profile.is_none() {
+            let repository = repository().ok_or_else(|| {
+                Failure::usage("no profile and no workspace are named, and this is no git repository")
+                    .with_hint("name both, as in `coffer run create --profile review --bind .`")
+            })?;
+            let place = repository.display();
+            ui.note(&format!("profile review, clone of {place}: choose others with --profile and --bind, --overlay, --clone or --managed"));
+            (self.profile, self.source.clone) = (Some("review".into()), Some(repository));
+        }
         let mut request = self.request()?;
         let client = context.connect().await?;
         if let Some(Source::Managed(managed)) =
@@ -111,7 +122,7 @@ impl Create {
         }
         let start = Instant::now();
         let response = ui.wait("creating the run…", client.runs().create_run(request)).await?;
-        if !ui.is_json() {
+        if !ui.is_structured() {
             ui.note(&ready(response.run.as_ref().unwrap_or(&Run::default()), start.elapsed()));
         }
         ui.answer(response, |response, page| {
@@ -124,7 +135,7 @@ impl Create {
 
     fn request(self) -> Result<CreateRunRequest, Failure> {
         let revision = self.revision.unwrap_or_default();
-        // Exactly one of these options or `--managed` was given.
+        // Exactly one of these options or `--managed` was given, or chosen.
         let SourceArgs { bind, clone, overlay, workspace, managed: _ } = self.source;
         let source = if let Some(path) = bind {
             Source::Bind(BindWorkspace { path: absolute(&path)? })
@@ -145,7 +156,7 @@ impl Create {
         Ok(CreateRunRequest {
             request_id: self.request_id.unwrap_or_default(),
             run_id: String::new(),
-            profile: self.profile,
+            profile: self.profile.unwrap_or_default(),
             image: self.image.unwrap_or_default(),
             workspace: Some(Workspace { source: Some(source) }),
             pkg_path: self.pkg.as_deref().map(absolute).transpose()?.unwrap_or_default(),
@@ -163,6 +174,12 @@ impl Create {
             egress_json: self.egress.unwrap_or_default(),
         })
     }
+}
+
+/// Returns the root of the git repository that the working directory is in.
+fn repository() -> Option<PathBuf> {
+    let here = std::env::current_dir().ok()?;
+    here.ancestors().find(|directory| directory.join(".git").exists()).map(Path::to_path_buf)
 }
 
 /// Returns the path in the form that the daemon requires: absolute, and without `.`, `..` and links.
@@ -266,6 +283,12 @@ mod tests {
             source("create --profile build --workspace 1234"),
             Source::Managed(ManagedWorkspace { workspace_id: "1234".into() })
         );
+    }
+
+    #[test]
+    fn profile_and_source_may_both_be_left_out() {
+        let create = Line::try_parse_from(["create"]).unwrap().create;
+        assert_eq!((create.profile, create.source.clone), (None, None));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod end;
 mod forward;
 mod last;
 mod list;
+mod logs;
 mod pause;
 mod select;
 mod shell;
@@ -18,6 +19,7 @@ mod watch;
 mod widen;
 
 pub(crate) use self::select::{RunRef, one_or_all};
+pub(crate) use self::shell::Shell;
 
 crate::verbs::verbs! {
     Create(Box<create::Create>),
@@ -41,4 +43,5 @@ crate::verbs::verbs! {
     Stop(end::Stop),
     Delete(end::Delete),
     Watch(watch::Watch),
+    Logs(logs::Logs),
 }

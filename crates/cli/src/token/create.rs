@@ -7,6 +7,7 @@ use wire::v1::{CreateTokenRequest, Token};
 
 use crate::client::{Context, quick};
 use crate::failure::Ended;
+use crate::run::RunRef;
 use crate::time;
 
 /// Make an API token and print it. It is shown this once, and the daemon keeps only its hash.
@@ -28,24 +29,29 @@ pub(crate) struct Create {
     /// Only runs of this profile. Repeatable.
     #[arg(long = "profile", value_name = "PROFILE")]
     profiles: Vec<String>,
-    /// Only this run, by its whole id. Repeatable.
-    #[arg(long = "run", value_name = "RUN_ID")]
-    runs: Vec<String>,
+    /// Only this run: its id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN. Repeatable.
+    #[arg(long = "run", value_name = "RUN")]
+    runs: Vec<RunRef>,
     /// Only from this address or network, such as 10.0.0.0/8. Repeatable.
     #[arg(long = "from", value_name = "NETWORK")]
     networks: Vec<String>,
     /// How long it lasts, as in 12h or 7d. Default: 30 days.
-    #[arg(long = "for", id = "lasts", value_name = "DURATION", value_parser = time::parse_with_days)]
+    #[arg(long = "for", id = "lasts", value_name = "DURATION", value_parser = time::parse)]
     lasts: Option<Duration>,
 }
 
 impl Create {
     pub(super) async fn run(self, context: &Context) -> Ended {
+        let client = context.connect().await?;
+        let mut run_ids = Vec::new();
+        for run in &self.runs {
+            run_ids.push(run.resolve(&client).await?);
+        }
         let token = Token {
             name: self.name,
             roles: self.roles,
             profiles: self.profiles,
-            run_ids: self.runs,
+            run_ids,
             source_networks: self.networks,
             ..Default::default()
         };
@@ -53,7 +59,6 @@ impl Create {
             seconds: i64::try_from(lasts.as_secs()).unwrap_or(i64::MAX),
             nanos: 0,
         });
-        let client = context.connect().await?;
         let request = CreateTokenRequest { token: Some(token), lifetime };
         let made = client.tokens().create_token(quick(request)).await?.into_inner();
         context.ui.answer_and_talk(made, |made, page, talk| {

@@ -45,8 +45,8 @@ impl Show {
                 return Ok(Exit::Ok);
             }
             offset += piece.data.len() as u64;
-            if ui.is_json() {
-                ui.json_line(&piece)?;
+            if ui.is_structured() {
+                ui.line(&piece)?;
             } else {
                 outlet.write(&piece.data)?;
             }

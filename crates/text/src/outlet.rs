@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use crate::clean::Cleaner;
 
 /// Writer for output. It writes bytes unchanged, or as harmless text to a terminal.
-pub(crate) struct Outlet {
+pub struct Outlet {
     stream: Box<dyn Write>,
     /// Present if the stream is a terminal.
     cleaner: Option<Cleaner>,
@@ -14,12 +14,12 @@ pub(crate) struct Outlet {
 }
 
 impl Outlet {
-    pub(crate) fn new(stream: Box<dyn Write>, terminal: bool) -> Self {
+    pub fn new(stream: Box<dyn Write>, terminal: bool) -> Self {
         Self { stream, cleaner: terminal.then(Cleaner::default), mid_line: false }
     }
 
     /// Writes bytes so that they appear at once.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.cleaner {
             Some(cleaner) => self.stream.write_all(cleaner.push(bytes).as_bytes())?,
             None => self.stream.write_all(bytes)?,
@@ -31,7 +31,7 @@ impl Outlet {
     }
 
     /// Ends the output. Returns true if the last line has no end.
-    pub(crate) fn end(&mut self) -> io::Result<bool> {
+    pub fn end(&mut self) -> io::Result<bool> {
         if let Some(cleaner) = &mut self.cleaner {
             self.stream.write_all(cleaner.end().as_bytes())?;
         }

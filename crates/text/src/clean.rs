@@ -7,24 +7,24 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-pub(crate) use text::Shape;
+pub use crate::Shape;
 
-pub(crate) fn clean(text: &str, shape: Shape) -> Cow<'_, str> {
-    text::without_hidden(text, shape, picture)
+pub fn clean(text: &str, shape: Shape) -> Cow<'_, str> {
+    crate::without_hidden(text, shape, picture)
 }
 
 /// Cleans bytes that arrive in pieces.
 ///
 /// A character that is cut between two pieces remains whole. Bytes that are not UTF-8 become the replacement character.
 #[derive(Debug, Default)]
-pub(crate) struct Cleaner {
+pub struct Cleaner {
     /// Beginning of a character, at most three bytes.
     begun: Vec<u8>,
 }
 
 impl Cleaner {
     /// Cleans and returns the next piece.
-    pub(crate) fn push(&mut self, piece: &[u8]) -> String {
+    pub fn push(&mut self, piece: &[u8]) -> String {
         let mut bytes = std::mem::take(&mut self.begun);
         bytes.extend_from_slice(piece);
         let mut out = String::with_capacity(bytes.len());
@@ -43,7 +43,7 @@ impl Cleaner {
     }
 
     /// Ends the text, and returns the replacement character for an unfinished character.
-    pub(crate) fn end(&mut self) -> &'static str {
+    pub fn end(&mut self) -> &'static str {
         if std::mem::take(&mut self.begun).is_empty() { "" } else { "\u{fffd}" }
     }
 }
@@ -51,8 +51,8 @@ impl Cleaner {
 /// Escapes all characters in a JSON text that could control a terminal.
 ///
 /// Such characters can only occur in strings, so the value remains the same for a parser.
-pub(crate) fn escape_json(json: &str) -> Cow<'_, str> {
-    text::without_hidden(json, Shape::Block, |c, out| {
+pub fn escape_json(json: &str) -> Cow<'_, str> {
+    crate::without_hidden(json, Shape::Block, |c, out| {
         for unit in c.encode_utf16(&mut [0; 2]) {
             let _ = write!(out, "\\u{unit:04x}");
         }
