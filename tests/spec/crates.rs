@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 52] = [
+const ARROWS: [(&str, &str); 53] = [
     ("admission", ""),
     (
         "anomaly",
@@ -21,9 +21,10 @@ const ARROWS: [(&str, &str); 52] = [
         "audit audit-service command-rules dialects disk-quotas executor gateway identity jail mcp-upstream operations policy processes redact refusal runs store timestamp webhook wire worker-protocol",
     ),
     ("capacity", ""),
+    ("certificates", "cofferdam-client"),
     (
         "cli",
-        "audit capacity cofferdam-client doctor document egress-rules egress-sources file-ops jail mcp operations policy text timestamp tryout wire",
+        "audit capacity certificates cofferdam-client doctor document egress-rules egress-sources file-ops jail mcp operations policy text timestamp tryout wire",
     ),
     ("cofferdam-client", "wire"),
     ("command-rules", "jail operations text"),

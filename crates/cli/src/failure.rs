@@ -5,6 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
+use certificates::CertificateError;
 use serde::Serialize;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
@@ -140,6 +141,16 @@ impl From<tryout::Failure> for Failure {
             tryout::Failure::Interrupted(signal) => Exit::Command(128 + (signal & 0x7f)),
         };
         Self::new(exit, failure.to_string()).with_hint(failure.next())
+    }
+}
+
+impl From<CertificateError> for Failure {
+    fn from(error: CertificateError) -> Self {
+        let failure = match error {
+            CertificateError::NotEmpty(_) | CertificateError::Days(_) => Self::usage(error.to_string()),
+            _ => Self::failed(error.to_string()),
+        };
+        error.hint().into_iter().fold(failure, Self::with_hint)
     }
 }
 

@@ -16,7 +16,7 @@ crate::verbs::verbs! {
     Checkpoint(checkpoint::Take),
     Key(checkpoint::Key),
     RotateKey(checkpoint::Rotate),
-    Tail(tail::Tail),
+    Tail(Tail),
     Query(query::Query),
     Export(export::Export),
     Reindex(reindex::Reindex),

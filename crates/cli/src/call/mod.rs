@@ -46,7 +46,7 @@ crate::verbs::verbs! {
     List(list::List),
     Glob(glob::Glob),
     Grep(grep::Grep),
-    Exec(exec::Exec),
+    Exec(Exec),
     Shell(shell::Shell),
     Write(write::Write),
     Edit(edit::Edit),

@@ -25,7 +25,7 @@ crate::verbs::verbs! {
     Create(Box<create::Create>),
     List(list::List),
     Show(show::Show),
-    Shell(shell::Shell),
+    Shell(Shell),
     Forward(forward::Forward),
     Ssh(ssh::Ssh),
     SshConfig(ssh::SshConfig),

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use certificates::{DAYS, Directory};
 use clap::Args;
 
-use super::directory::{DAYS, Directory};
 use crate::client::Context;
 use crate::failure::Ended;
 
@@ -19,7 +19,7 @@ pub(crate) struct Client {
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// The client's name.
-    #[arg(value_name = "NAME", value_parser = super::client_name)]
+    #[arg(value_name = "NAME", value_parser = certificates::client_name)]
     name: String,
     /// Days that the certificate lasts, but not longer than its authority.
     #[arg(long, value_name = "DAYS", default_value_t = DAYS, value_parser = clap::value_parser!(u32).range(1..=3_650))]

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use certificates::{DAYS, Directory};
 use clap::Args;
 use serde::Serialize;
 
-use super::directory::{DAYS, Directory};
 use crate::client::Context;
 use crate::failure::Ended;
 
@@ -23,7 +23,7 @@ pub(crate) struct Init {
     #[arg(long = "host", value_name = "HOST")]
     hosts: Vec<String>,
     /// A client to make a certificate for. Repeatable.
-    #[arg(long = "client", value_name = "NAME", value_parser = super::client_name)]
+    #[arg(long = "client", value_name = "NAME", value_parser = certificates::client_name)]
     clients: Vec<String>,
     /// Days that the certificates last, but not longer than their authority.
     #[arg(long, value_name = "DAYS", default_value_t = DAYS, value_parser = clap::value_parser!(u32).range(1..=3_650))]

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use certificates::{DAYS, Directory};
 use clap::Args;
 
-use super::directory::{DAYS, Directory};
 use crate::client::Context;
 use crate::failure::Ended;
 

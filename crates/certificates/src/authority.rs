@@ -12,26 +12,26 @@ use rcgen::{
 use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
 
-use crate::failure::Failure;
+use crate::CertificateError;
 
 /// Number of days for which an authority is valid.
 const AUTHORITY_DAYS: u32 = 3_650;
 
 /// A certificate and its key, in PEM.
-pub(super) struct Pair {
-    pub(super) certificate: String,
-    pub(super) key: String,
+pub(crate) struct Pair {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
 }
 
 /// Purpose of a certificate.
-pub(super) enum For<'a> {
+pub(crate) enum For<'a> {
     /// The daemon with these names and addresses.
     Server(&'a [String]),
     Client(&'a str),
 }
 
 /// A certificate authority.
-pub(super) struct Authority {
+pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     /// Day at whose beginning its certificate ends.
     until: Date,
@@ -39,24 +39,23 @@ pub(super) struct Authority {
 
 impl Authority {
     /// Makes the certificate and the key of a new authority.
-    pub(super) fn make() -> Result<Pair, Failure> {
-        let key = KeyPair::generate().map_err(failed)?;
+    pub(crate) fn make() -> Result<Pair, CertificateError> {
+        let key = KeyPair::generate()?;
         let mut params = params()?;
         last(&mut params, day(AUTHORITY_DAYS)?);
-        let certificate = params.self_signed(&key).map_err(failed)?.pem();
+        let certificate = params.self_signed(&key)?.pem();
         Ok(Pair { certificate, key: key.serialize_pem() })
     }
 
     /// Returns the authority with this certificate and key.
-    pub(super) fn of(pair: &Pair) -> Result<Self, Failure> {
-        let key = KeyPair::from_pem(&pair.key).map_err(failed)?;
-        let until = last_day(&pair.certificate)
-            .ok_or_else(|| Failure::failed("the authority's certificate cannot be read"))?;
+    pub(crate) fn of(pair: &Pair) -> Result<Self, CertificateError> {
+        let key = KeyPair::from_pem(&pair.key)?;
+        let until = last_day(&pair.certificate).ok_or(CertificateError::Unreadable)?;
         Ok(Self { issuer: Issuer::new(params()?, key), until })
     }
 
     /// Makes a new key and signs a certificate for it, which ends no later than the authority.
-    pub(super) fn sign(&self, what: &For<'_>, days: u32) -> Result<Pair, Failure> {
+    pub(crate) fn sign(&self, what: &For<'_>, days: u32) -> Result<Pair, CertificateError> {
         let (names, name, purpose) = match what {
             For::Server(hosts) => {
                 let first = hosts.first().map(String::as_str).unwrap_or_default();
@@ -64,25 +63,24 @@ impl Authority {
             }
             For::Client(name) => (Vec::new(), *name, ExtendedKeyUsagePurpose::ClientAuth),
         };
-        let mut params = CertificateParams::new(names).map_err(failed)?;
+        let mut params = CertificateParams::new(names)?;
         params.distinguished_name = named(name);
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![purpose];
         if self.until <= day(0)? {
-            return Err(Failure::failed(format!("the authority is valid until {} only", self.until))
-                .with_hint("`coffer tls init` creates a new one in another directory"));
+            return Err(CertificateError::Expired(self.until));
         }
         last(&mut params, day(days)?.min(self.until));
-        let key = KeyPair::generate().map_err(failed)?;
-        let certificate = params.signed_by(&key, &self.issuer).map_err(failed)?.pem();
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.issuer)?.pem();
         Ok(Pair { certificate, key: key.serialize_pem() })
     }
 }
 
 /// Returns the parameters of every authority. They are constant, so that the key suffices to sign.
-fn params() -> Result<CertificateParams, Failure> {
-    let mut params = CertificateParams::new([]).map_err(failed)?;
+fn params() -> Result<CertificateParams, CertificateError> {
+    let mut params = CertificateParams::new([])?;
     params.distinguished_name = named("Cofferdam");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -105,9 +103,9 @@ fn last(params: &mut CertificateParams, until: Date) {
 }
 
 /// Returns the day after this number of days.
-fn day(days: u32) -> Result<Date, Failure> {
+fn day(days: u32) -> Result<Date, CertificateError> {
     let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
-    today.checked_add(i64::from(days).days()).map_err(|error| Failure::usage(error.to_string()))
+    today.checked_add(i64::from(days).days()).map_err(CertificateError::Days)
 }
 
 /// Returns the day at whose beginning a certificate in PEM ends.
@@ -117,11 +115,6 @@ fn last_day(pem: &str) -> Option<Date> {
     let seconds = certificate.tbs_certificate().validity().not_after.to_unix_duration().as_secs();
     let end = Timestamp::from_second(i64::try_from(seconds).ok()?).ok()?;
     Some(end.to_zoned(TimeZone::UTC).date())
-}
-
-#[allow(clippy::needless_pass_by_value)] // `map_err` passes it by value
-fn failed(error: rcgen::Error) -> Failure {
-    Failure::failed(format!("the certificate cannot be made: {error}"))
 }
 
 #[cfg(test)]
@@ -143,7 +136,8 @@ mod tests {
             let pair = later(left).sign(&what, asked).unwrap();
             assert_eq!(last_day(&pair.certificate), Some(day(given).unwrap()));
         }
-        let Err(failure) = later(0).sign(&For::Client("ci"), 1) else { panic!("signed") };
-        assert!(failure.to_string().contains("coffer tls init"), "{failure}");
+        let Err(error) = later(0).sign(&For::Client("ci"), 1) else { panic!("signed") };
+        assert!(matches!(error, CertificateError::Expired(_)), "{error}");
+        assert!(error.hint().unwrap().contains("coffer tls init"));
     }
 }
