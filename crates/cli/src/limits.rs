@@ -7,7 +7,7 @@ use wire::v1::{GetRateLimitsRequest, GetRateLimitsResponse, RateLimit, ThrottleA
 use crate::client::{Context, quick};
 use crate::failure::Ended;
 use crate::output::Output;
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 use crate::time;
 
 /// Show the rate limits: calls made, calls that run now, and the maximum of each.

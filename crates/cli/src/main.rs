@@ -27,6 +27,7 @@ mod policy;
 mod process;
 mod quantity;
 mod run;
+mod run_ref;
 mod session;
 mod time;
 mod tls;

@@ -310,7 +310,9 @@ fn a_usage_error_shows_no_option_that_a_variable_has_set() {
         err
     };
     let set = [("COFFERDAM_ENDPOINT", "unix:/nowhere/s"), ("COFFERDAM_TOKEN", "cft_a_secret")];
-    for line in [&["run", "create"][..], &["call", "write"], &["run", "list", "--no-such-option"]] {
+    for line in
+        [&["run", "create", "--managed"][..], &["call", "write"], &["run", "list", "--no-such-option"]]
+    {
         assert_eq!(refused(&set, line), refused(&[], line), "{line:?}");
     }
     let err = refused(&[("COFFERDAM_ENDPOINT", "/nowhere/s")], &["run", "list"]);

@@ -94,14 +94,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         make(directory.path()).unwrap();
         let test = || {
-            let output = std::process::Command::new("sh").arg("test.sh").current_dir(&directory).output();
+            let output = Command::new("sh").arg("test.sh").current_dir(&directory).output();
             let output = output.unwrap();
             (output.status.code(), String::from_utf8(output.stdout).unwrap())
         };
         assert_eq!(test(), (Some(1), "wrong: the sum is 9, and should be 12\n".to_owned()));
         let program = directory.path().join("tally.sh");
-        let text = fs::read_to_string(&program).unwrap().replace(BUG, REPAIR);
-        fs::write(&program, text).unwrap();
+        let repaired = fs::read_to_string(&program).unwrap().replace(BUG, REPAIR);
+        fs::write(&program, repaired).unwrap();
         assert_eq!(test(), (Some(0), "ok: the sum is 12\n".to_owned()));
     }
 }

@@ -8,7 +8,7 @@ use super::{SEVERITIES, measure};
 use crate::client::{Context, pages, quick};
 use crate::failure::Ended;
 use crate::output::Output;
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 use crate::verbs::one_of;
 use crate::{ids, time};
 

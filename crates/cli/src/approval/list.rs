@@ -7,7 +7,7 @@ use wire::v1::{Approval, ListApprovalsRequest};
 use crate::client::{Context, quick};
 use crate::failure::Ended;
 use crate::output::Output;
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 use crate::verbs::one_of;
 use crate::{ids, time};
 

@@ -7,7 +7,7 @@ use wire::v1::{Consent, ListConsentsRequest, RevokeConsentRequest};
 use crate::client::{Client, Context, quick};
 use crate::failure::{Ended, Failure};
 use crate::output::Output;
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 use crate::{ids, time};
 
 /// List the remembered consents, oldest first.

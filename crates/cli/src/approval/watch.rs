@@ -9,7 +9,7 @@ use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::Ended;
 use crate::output::{Output, Style};
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 use crate::{follow, ids};
 
 /// Print the pending approvals, then each change.

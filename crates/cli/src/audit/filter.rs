@@ -6,7 +6,7 @@ use wire::v1::EventFilter;
 
 use crate::client::Client;
 use crate::failure::Failure;
-use crate::run::{RunRef, one_or_all};
+use crate::run_ref::{RunRef, one_or_all};
 use crate::{approval, call, ids, time};
 
 /// Options that select records. A record must match all of them.

@@ -14,7 +14,7 @@ use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::output::Output;
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 use crate::{ids, time};
 
 /// Largest number of records that --last accepts.

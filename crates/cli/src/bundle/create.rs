@@ -13,7 +13,7 @@ use wire::v1::{BundleMade, CreateBundleRequest};
 use crate::client::{Client, Context};
 use crate::failure::{Ended, Failure};
 use crate::quantity::count;
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 use crate::ui::Ui;
 
 /// Create a bundle of a run for `coffer bundle verify`: its description, its records with the proof that they

@@ -38,7 +38,7 @@ pub(crate) use self::select::resolve;
 pub(crate) use self::write::render as render_write;
 use crate::client::{Client, Context};
 use crate::failure::{Ended, Failure};
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 use crate::time;
 
 crate::verbs::verbs! {

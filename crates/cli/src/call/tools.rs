@@ -7,7 +7,7 @@ use wire::v1::list_tools_request::Format;
 use crate::client::{Context, quick};
 use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 use crate::verbs::one_of;
 
 /// Print the tools that the run's agent may use, as JSON ready for a model's API.

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 
 /// A local path, or a path in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use wire::v1::{EventFilter, WatchConnectionsRequest};
 use crate::audit::Pages;
 use crate::client::{Client, Context};
 use crate::failure::{Ended, Failure};
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 
 /// Most records of a kind that are read, the newest first.
 const RECORDS: u64 = 10_000;

@@ -7,7 +7,7 @@ use super::explain_egress::ExplainEgress;
 use crate::call;
 use crate::client::{Context, quick};
 use crate::failure::{Ended, Failure};
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 
 /// Explain what the policy would decide about a call, by which rule, and which other rules were considered.
 /// The call is not made.

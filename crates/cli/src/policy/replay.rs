@@ -12,7 +12,7 @@ use crate::client::Context;
 use crate::failure::{Ended, Failure};
 use crate::ids;
 use crate::output::Output;
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 
 /// Evaluate recorded calls under another policy and list those whose verdict would change. The policy in force stays.
 ///

@@ -13,7 +13,7 @@ use crate::client::{Context, quick};
 use crate::exit::{Exit, TIMED_OUT};
 use crate::failure::Ended;
 use crate::ids::Named;
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 
 /// Longest time that the daemon waits at once.
 const ONCE: Duration = Duration::from_secs(600);

@@ -7,7 +7,7 @@ use wire::v1::{ListProcessesRequest, Process};
 use crate::client::{Context, quick};
 use crate::failure::Ended;
 use crate::output::Output;
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 use crate::{ids, time};
 
 /// List the processes of a run, the oldest first.

@@ -10,7 +10,7 @@ use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::ids::Named;
 use crate::quantity::bytes;
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 
 /// Print what a process has written.
 #[derive(Args, Debug)]

@@ -10,7 +10,7 @@ use crate::client::{Context, quick};
 use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::ids::Named;
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 
 /// Size of one request, in bytes.
 const PIECE: usize = 256 * 1024;

@@ -8,7 +8,7 @@ use wire::v1::{ProcessRequest, StartProcessRequest, TerminalSize};
 use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::Ended;
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 
 /// Start a process that stays, and print its id.
 ///

@@ -1,16 +1,15 @@
 //! `coffer run list`.
 
 use clap::Args;
+use wire::v1::Run;
 use wire::v1::run::{StartKind, State};
-use wire::v1::{ListRunsRequest, ListRunsResponse, Run};
 
-use crate::client::{Client, Context, MORE, pages, quick};
-use crate::failure::{Ended, Failure};
+use crate::client::{Context, MORE};
+use crate::failure::Ended;
 use crate::output::Output;
+use crate::run_ref::all_runs;
 use crate::verbs::one_of;
 use crate::{ids, time};
-
-const PAGE: u32 = 1000;
 
 /// List runs, newest first.
 #[derive(Args, Debug)]
@@ -29,7 +28,7 @@ const STATES: &[&str] = &["creating", "ready", "paused", "stopping", "stopped", 
 impl List {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
-        let all = all(&client, self.limit, self.state.unwrap_or_default()).await?;
+        let all = all_runs(&client, self.limit, self.state.unwrap_or_default()).await?;
         context.ui.answer_and_talk(all, |all, page, talk| {
             render(&all.runs, &time::now(), page);
             if all.runs.is_empty() {
@@ -39,16 +38,6 @@ impl List {
             }
         })
     }
-}
-
-pub(super) async fn all(client: &Client, limit: usize, state: State) -> Result<ListRunsResponse, Failure> {
-    let (runs, next_page_token) = pages(limit, PAGE, async |page_size, page_token| {
-        let request = ListRunsRequest { page_size, page_token, state: state.into() };
-        let page = client.runs().list_runs(quick(request)).await?.into_inner();
-        Ok((page.runs, page.next_page_token))
-    })
-    .await?;
-    Ok(ListRunsResponse { runs, next_page_token, ..Default::default() })
 }
 
 fn render(runs: &[Run], now: &wire::Timestamp, page: &mut Output) {

@@ -9,7 +9,6 @@ mod last;
 mod list;
 mod logs;
 mod pause;
-mod select;
 mod shell;
 mod show;
 mod ssh;
@@ -18,8 +17,8 @@ mod variables;
 mod watch;
 mod widen;
 
-pub(crate) use self::select::{RunRef, one_or_all};
 pub(crate) use self::shell::Shell;
+use crate::run_ref::RunRef;
 
 crate::verbs::verbs! {
     Create(Box<create::Create>),

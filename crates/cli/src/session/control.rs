@@ -10,7 +10,7 @@ use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::Ended;
 use crate::ids::Named;
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 
 /// Interrupt the command that runs in a session.
 ///

@@ -7,7 +7,7 @@ use super::select::tag;
 use crate::client::{Context, quick};
 use crate::failure::Ended;
 use crate::output::Output;
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 use crate::{ids, time};
 
 /// List the sessions of a run, the oldest first.

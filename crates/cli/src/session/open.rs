@@ -8,7 +8,7 @@ use wire::v1::OpenSessionRequest;
 use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::Ended;
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 
 /// Open a shell that stays, and print its id.
 ///

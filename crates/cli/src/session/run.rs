@@ -10,7 +10,7 @@ use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::ids::Named;
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 
 /// Run a command in a session, and print its output.
 ///

@@ -7,7 +7,7 @@ use wire::v1::{CreateTokenRequest, Token};
 
 use crate::client::{Context, quick};
 use crate::failure::Ended;
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 use crate::time;
 
 /// Make an API token and print it. It is shown this once, and the daemon keeps only its hash.

@@ -10,7 +10,7 @@ use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::output::{Output, Style};
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 
 /// Length of the longest text that the daemon accepts, in bytes.
 const LONGEST: u64 = 4 << 20;

@@ -7,7 +7,7 @@ use crate::client::{Context, MORE, pages, quick};
 use crate::failure::Ended;
 use crate::output::Output;
 use crate::quantity::bytes;
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 use crate::time;
 
 const PAGE: u32 = 500;

@@ -6,7 +6,7 @@ use wire::v1::ReadTrashRequest;
 use crate::client::{Context, quick};
 use crate::exit::Exit;
 use crate::failure::Ended;
-use crate::run::RunRef;
+use crate::run_ref::RunRef;
 
 /// Size of the largest piece in one answer, in bytes.
 const PIECE: u32 = 1 << 20;

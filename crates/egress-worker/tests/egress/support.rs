@@ -235,6 +235,15 @@ impl Egress {
         stream
     }
 
+    /// Connects and waits for a reset, which may come before the client has looked at its connection.
+    pub(crate) fn assert_refused(&self, to: &str) {
+        let to: SocketAddr = to.parse().unwrap();
+        match self.inside(move || TcpStream::connect_timeout(&to, DEADLINE)) {
+            Ok(stream) => assert_reset(stream),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+        }
+    }
+
     /// Process id of the worker, the child of the program.
     pub(crate) fn worker(&self) -> u32 {
         let pid = self.program.id();

@@ -3,15 +3,16 @@
 use std::str::FromStr;
 
 use wire::v1::run::State;
+use wire::v1::{ListRunsRequest, ListRunsResponse};
 
-use super::list;
-use crate::client::{Client, Context};
+use crate::client::{Client, Context, pages, quick};
 use crate::failure::Failure;
 use crate::ids;
 
 const VARIABLE: &str = "COFFERDAM_RUN";
 /// Number of runs that are searched for a partial id.
 const MOST: usize = 100_000;
+const PAGE: u32 = 1000;
 
 /// A run: its id, a unique beginning or end of it, or `-` for the run in `COFFERDAM_RUN`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,10 +71,25 @@ impl Context {
 
 async fn find(part: &str, client: &Client) -> Result<String, Failure> {
     ids::resolve(part, "run", "coffer run list", async || {
-        let all = list::all(client, MOST, State::Unspecified).await?;
+        let all = all_runs(client, MOST, State::Unspecified).await?;
         Ok(all.runs.into_iter().map(|run| run.run_id).collect())
     })
     .await
+}
+
+/// Returns at most `limit` runs in a state, newest first.
+pub(crate) async fn all_runs(
+    client: &Client,
+    limit: usize,
+    state: State,
+) -> Result<ListRunsResponse, Failure> {
+    let (runs, next_page_token) = pages(limit, PAGE, async |page_size, page_token| {
+        let request = ListRunsRequest { page_size, page_token, state: state.into() };
+        let page = client.runs().list_runs(quick(request)).await?.into_inner();
+        Ok((page.runs, page.next_page_token))
+    })
+    .await?;
+    Ok(ListRunsResponse { runs, next_page_token, ..Default::default() })
 }
 
 #[cfg(test)]
