@@ -9,8 +9,8 @@ use crate::endpoint::Files;
 use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
-    alert, approval, audit, bundle, call, completions, cp, doctor, egress, image, limits, mcp, permission,
-    plan, policy, process, run, session, tls, token, transcript, trash, workspace,
+    alert, approval, audit, bundle, call, completions, cp, doctor, egress, image, limits, manual, mcp,
+    permission, plan, policy, process, run, session, tls, token, transcript, trash, workspace,
 };
 
 const EXIT_CODES: &str = "\
@@ -130,6 +130,7 @@ enum Command {
     Plan(plan::Plan),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
+    Manual(manual::Manual),
 }
 
 impl Cli {
@@ -168,6 +169,7 @@ impl Cli {
             Command::Plan(plan) => plan.run(&context).await,
             Command::Doctor(doctor) => doctor.run(&context, token.as_deref()).await,
             Command::Completions(completions) => completions.run(&mut Self::command()),
+            Command::Manual(manual) => manual.run(Self::command()),
         }
     }
 }

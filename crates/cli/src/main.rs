@@ -20,6 +20,7 @@ mod follow;
 mod ids;
 mod image;
 mod limits;
+mod manual;
 mod mcp;
 mod outlet;
 mod output;
