@@ -90,7 +90,7 @@ reset_times() { find "$@" -exec touch --no-dereference --date="@$SOURCE_DATE_EPO
 
 publishable_crates() { cargo publish --dry-run --locked "$@" -p cofferdam-wire -p cofferdam-client; }
 
-sums() { (cd "$DIST" && find . -maxdepth 1 -type f ! -name SHA256SUMS -printf '%P\0' | sort -z | xargs -0 sha256sum >SHA256SUMS); }
+sums() { (cd "$DIST" && sha256sum -- * >"$WORK/sums") && install -m 0644 "$WORK/sums" "$DIST/SHA256SUMS"; }
 
 title "Packages of Cofferdam $VERSION"
 if [[ ! -x $PROGRAMS/cofferd || ! -x $PROGRAMS/coffer ]]; then
@@ -101,7 +101,9 @@ for tool in strip objdump; do
     command -v "$tool" >/dev/null || install_packages "Making packages" binutils
 done
 step "The programs" take_programs || die "The programs could not be stripped; the lines above say why."
+# shellcheck disable=SC2034 # for the parts
 GLIBC=$(newest_glibc "$BIN/cofferd" "$BIN/coffer")
+# shellcheck disable=SC2034
 ARCHITECTURE=$(dpkg --print-architecture 2>/dev/null || uname -m)
 step "Policies, licences, SBOM" share_files || die "A file for the packages could not be made; the lines above say why."
 

@@ -9,9 +9,10 @@ PACKAGING_REQUIREMENTS=$REPOSITORY/deploy/wheels/requirements.txt
 hatchling() { (cd "$1" && "$PACKAGING/bin/python" -m hatchling build --target wheel --directory "$DIST"); }
 
 server_wheel() {
-    local project=$WORK/wheel glibc=${GLIBC//./_}
+    local project=$WORK/wheel platform
+    platform=manylinux_${GLIBC/./_}_$(uname -m)
     cp -r deploy/wheels "$project" && cp -r "$BIN" "$SHARE" "$project" || return 1
-    COFFERDAM_VERSION=$VERSION COFFERDAM_PLATFORM=manylinux_${glibc}_$(uname -m) hatchling "$project"
+    COFFERDAM_VERSION=$VERSION COFFERDAM_PLATFORM=$platform hatchling "$project"
 }
 
 # From a copy, so that nothing is written beside the sources.
