@@ -27,7 +27,6 @@ command -v mmdebstrap >/dev/null || install_packages "The virtual machine" mmdeb
 command -v qemu-system-x86_64 >/dev/null || install_packages "The virtual machine" qemu-system-x86
 install -d "$PLACE"
 if [[ ! -e $PLACE/$RELEASE.tar ]]; then
-    # Its extraction of packages may be interrupted.
     step "Debian $RELEASE (once, takes minutes)" as_root mmdebstrap --variant=minbase --include="$INCLUDE" "$RELEASE" "$PLACE/$RELEASE.tar.part"
     mv "$PLACE/$RELEASE.tar.part" "$PLACE/$RELEASE.tar"
 fi
@@ -37,7 +36,7 @@ trap 'as_root rm -rf "$WORK"' EXIT
 
 make_disk() {
     local root=$WORK/root
-    mkdir "$root" "$root/root-only" && rmdir "$root/root-only"
+    mkdir "$root"
     tar --extract --numeric-owner --file "$PLACE/$RELEASE.tar" --directory "$root" --exclude './dev/*'
     install -D -m 0755 "$REPOSITORY/tests/packages/guest.sh" "$root/root/guest.sh"
     install -D -m 0644 -t "$root/root/packages" "$FIRST" "$SECOND"
