@@ -52,12 +52,13 @@ same_bytes() { diff "$DIST/SHA256SUMS" "$EMPTY/dist/SHA256SUMS"; }
 
 # begin_daemon PROGRAMS CONFIGURATION: a daemon of these programs, with the configuration of a package on paths of its own.
 begin_daemon() {
+    # shellcheck disable=SC2034 # for prepare_daemon
     PROGRAMS=$1
     prepare_daemon
     as_root cat "$2" | sed -e "s#/run/cofferdam/cofferd.sock#$DEMO/cofferd.sock#" -e 's#, group: cofferdam##' \
         -e "s#^state_dir:.*#state_dir: $DEMO/state#" -e 's#^workspace_roots:.*##' \
         -e "s#^docker:.*#docker: { endpoint: \"$(engine_endpoint)\" }#" >"$DEMO/cofferd.yaml"
-    step "  starting its cofferd" start_daemon
+    step "Starting its cofferd" start_daemon
 }
 
 end_daemon() {
@@ -145,6 +146,7 @@ machine() {
 
 title "Packages"
 engine_answers || die "There is no Docker Engine that answers: tests/run.sh starts one."
+[[ -x $TARGET/debug/cofferd && -x $TARGET/debug/coffer ]] || die "There is no debug build in $TARGET/debug: build it with 'cargo build'."
 ensure_vendor_packages || die "The Python packages of the tests could not be installed; the lines above say why."
 step "Making them" make_packages_once
 step "Making them again on another path" make_packages_elsewhere

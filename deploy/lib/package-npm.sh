@@ -53,6 +53,8 @@ npm_sdk() {
     printf '{"extends": "./tsconfig.json", "include": ["src"]}\n' >"$copy/tsconfig.package.json"
     (cd "$copy" && npm_tool node_modules/.bin/tsc --project tsconfig.package.json) || return 1
     rm "$copy/node_modules"
+    (cd "$copy" && npm_tool npm pkg delete scripts devDependencies) || return 1
+    chmod -R u=rwX,go=rX "$copy"
     pack_npm "$copy"
 }
 

@@ -49,7 +49,7 @@ Wants=docker.service
 
 [Service]
 Type=oneshot
-ExecStart=/root/guest.sh
+ExecStart=/bin/sh -c '/root/guest.sh 2>&1 | cat'
 ExecStopPost=/usr/bin/systemctl poweroff --no-block
 StandardOutput=tty
 StandardError=tty
