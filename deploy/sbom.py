@@ -34,9 +34,7 @@ def reached(nodes: dict, roots: list[str]) -> dict[str, list[str]]:
         if package in found:
             continue
         uses = nodes[package]["deps"]
-        found[package] = sorted(
-            {use["pkg"] for use in uses if any(kind["kind"] != "dev" for kind in use["dep_kinds"])}
-        )
+        found[package] = sorted({use["pkg"] for use in uses if any(kind["kind"] != "dev" for kind in use["dep_kinds"])})
         ahead.extend(found[package])
     return found
 
@@ -74,7 +72,9 @@ def bill(metadata: dict, sums: dict[tuple[str, str], str], epoch: int) -> dict:
     version = next(packages[id]["version"] for id in roots)
     whole = {"type": "application", "bom-ref": "cofferdam", "name": "cofferdam", "version": version}
     arrows = [{"ref": "cofferdam", "dependsOn": sorted(reference(packages[id]) for id in roots)}]
-    arrows += [{"ref": reference(packages[id]), "dependsOn": [reference(packages[use]) for use in uses[id]]} for id in ordered]
+    arrows += [
+        {"ref": reference(packages[id]), "dependsOn": [reference(packages[use]) for use in uses[id]]} for id in ordered
+    ]
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",

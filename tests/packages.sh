@@ -81,7 +81,8 @@ unpack_deb() {
         grep -q '^ExecStart=/usr/bin/cofferd ' "$EMPTY/deb/usr/lib/systemd/system/cofferd.service" &&
         zgrep -q 'coffer.run.create' "$EMPTY/deb/usr/share/man/man1/coffer-run-create.1.gz" &&
         grep -q complete "$EMPTY/deb/usr/share/bash-completion/completions/coffer" &&
-        "$EMPTY/deb/usr/bin/cofferd" --config "$EMPTY/deb/etc/cofferdam/cofferd.yaml" --print-config | grep -q 'on_stop: leave'
+        grep -q '^runs: { on_stop: leave }$' "$EMPTY/deb/etc/cofferdam/cofferd.yaml" &&
+        grep -q '^  unix: .* group: cofferdam }$' "$EMPTY/deb/etc/cofferdam/cofferd.yaml"
 }
 
 install_wheels() {
