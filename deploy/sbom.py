@@ -11,6 +11,7 @@ import re
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 ROOTS = ["cofferd", "coffer", "cofferdam-guest", "cofferdam-host-worker", "cofferdam-egress-worker"]
 
@@ -25,7 +26,7 @@ def checksums(lock: str) -> dict[tuple[str, str], str]:
     return found
 
 
-def reached(nodes: dict, roots: list[str]) -> dict[str, list[str]]:
+def reached(nodes: dict[str, Any], roots: list[str]) -> dict[str, list[str]]:
     """Returns each package that the roots are built with, and what it depends on."""
     found: dict[str, list[str]] = {}
     ahead = list(roots)
@@ -39,13 +40,13 @@ def reached(nodes: dict, roots: list[str]) -> dict[str, list[str]]:
     return found
 
 
-def reference(package: dict) -> str:
+def reference(package: dict[str, Any]) -> str:
     return f"pkg:cargo/{package['name']}@{package['version']}"
 
 
-def component(package: dict, sums: dict[tuple[str, str], str], root: bool) -> dict:
+def component(package: dict[str, Any], sums: dict[tuple[str, str], str], root: bool) -> dict[str, Any]:
     name, version = package["name"], package["version"]
-    described = {
+    described: dict[str, Any] = {
         "type": "application" if root else "library",
         "bom-ref": reference(package),
         "name": name,
@@ -60,7 +61,7 @@ def component(package: dict, sums: dict[tuple[str, str], str], root: bool) -> di
     return described
 
 
-def bill(metadata: dict, sums: dict[tuple[str, str], str], epoch: int) -> dict:
+def bill(metadata: dict[str, Any], sums: dict[tuple[str, str], str], epoch: int) -> dict[str, Any]:
     packages = {package["id"]: package for package in metadata["packages"]}
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
     members = set(metadata["workspace_members"])
