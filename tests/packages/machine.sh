@@ -67,7 +67,7 @@ END
 boot() {
     timeout "$PATIENCE" qemu-system-x86_64 -machine q35,accel=tcg -cpu max -smp 2 -m 3072 \
         -kernel "$WORK/kernel" -initrd "$WORK/initrd" -append "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=false" \
-        -drive "file=$WORK/disk,if=virtio,format=raw,cache=unsafe" -nographic -no-reboot -net none </dev/null | tr -d '\r' | tee "$PLACE/$RELEASE.log"
+        -drive "file=$WORK/disk,if=virtio,format=raw,cache=unsafe" -nographic -no-reboot -net none </dev/null | sed --unbuffered 's/\r$//' | tee "$PLACE/$RELEASE.log"
 }
 
 step "The disk of the virtual machine" make_disk

@@ -41,7 +41,12 @@ use crate::task;
 /// Runs that are checked, or containers that are removed, at the same time.
 pub(crate) const AT_ONCE: usize = 8;
 
-/// Time without progress after which the remaining checks or removals are given up.
+/// Time without a finished check after which the remaining runs are given up.
+///
+/// Their containers are removed, so a slow host needs time: two runs of a virtual machine without hardware support took four seconds.
+const CHECKING: Duration = Duration::from_secs(10);
+
+/// Time without progress after which the daemon no longer waits for the remaining removals.
 ///
 /// An idle engine takes a third of a second to remove a container.
 pub(crate) const PROGRESS: Duration = Duration::from_secs(3);
@@ -154,7 +159,7 @@ impl Runs {
             });
         }
         let (mut taken, mut living, mut over) = (BTreeMap::new(), Vec::new(), Vec::new());
-        while let Ok(Some(looked)) = tokio::time::timeout(PROGRESS, looks.join_next()).await {
+        while let Ok(Some(looked)) = tokio::time::timeout(CHECKING, looks.join_next()).await {
             let (record, idle, adopted) = looked?;
             pending.remove(&record.id);
             match adopted {
