@@ -25,12 +25,12 @@ done
 
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
-PROFILE=release REVISION=1 DIST=$REPOSITORY/target/dist KINDS=()
+PROFILE=release REVISION=1 OUT=$REPOSITORY/target/dist KINDS=()
 while (($#)); do
     case $1 in
     --profile) PROFILE=${2:?--profile needs a value} && shift ;;
     --revision) REVISION=${2:?--revision needs a value} && shift ;;
-    --out) DIST=$(realpath -m "${2:?--out needs a value}") && shift ;;
+    --out) OUT=$(realpath -m "${2:?--out needs a value}") && shift ;;
     -h | --help) usage && exit 0 ;;
     deb | wheels | npm | image | crates) KINDS+=("$1") ;;
     *) usage >&2 && exit 2 ;;
@@ -88,11 +88,23 @@ share_files() {
 # Sorted, without this machine's users, times and umask.
 reset_times() { find "$@" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +; }
 
-publishable_crates() { cargo publish --dry-run --locked "$@" -p cofferdam-wire -p cofferdam-client; }
+publishable_crates() { cargo publish --dry-run --allow-dirty --locked -p cofferdam-wire -p cofferdam-client; }
 
 sums() { (cd "$DIST" && sha256sum -- * >"$WORK/sums") && install -m 0644 "$WORK/sums" "$DIST/SHA256SUMS"; }
 
+# The SDKs have files of their own for it.
+same_versions() {
+    grep -qx "version = \"$VERSION\"" clients/python/pyproject.toml &&
+        grep -qx "server = \[\"cofferdam-server==$VERSION\"\]" clients/python/pyproject.toml &&
+        grep -qx "  \"version\": \"$VERSION\"," clients/typescript/package.json
+}
+
 title "Packages of Cofferdam $VERSION"
+same_versions || die "clients/python/pyproject.toml (version, extra server) or clients/typescript/package.json has another version than $VERSION, which Cargo.toml has."
+if [[ ${KINDS[*]} == crates ]]; then
+    step "Crates that are published" publishable_crates
+    exit
+fi
 if [[ ! -x $PROGRAMS/cofferd || ! -x $PROGRAMS/coffer ]]; then
     ensure_toolchain
     step "Compiling cofferd and coffer (profile $PROFILE, takes minutes)" build_programs || die "The programs did not build; the lines above say why."
@@ -107,7 +119,8 @@ GLIBC=$(newest_glibc "$BIN/cofferd" "$BIN/coffer")
 ARCHITECTURE=$(dpkg --print-architecture 2>/dev/null || uname -m)
 step "Policies, licences, SBOM" share_files || die "A file for the packages could not be made; the lines above say why."
 
-rm -rf "$DIST"
+[[ ! -e $OUT || -e $OUT/SHA256SUMS ]] || rmdir "$OUT" 2>/dev/null || die "$OUT has files that are no packages. Name another directory with --out."
+DIST=$WORK/dist
 install -d "$DIST"
 install -m 0644 -t "$DIST" "$SHARE/cofferdam.cdx.json"
 for kind in "${KINDS[@]}"; do
@@ -120,5 +133,8 @@ for kind in "${KINDS[@]}"; do
     esac || die "The $kind could not be made; the lines above say why."
 done
 sums
-(cd "$DIST" && ls -1) >&2
-printf '%s\n' "$DIST"
+rm -rf "$OUT"
+install -d "$(dirname "$OUT")"
+mv "$DIST" "$OUT"
+ls -1 "$OUT" >&2
+printf '%s\n' "$OUT"

@@ -171,5 +171,5 @@ step "Images" images
 if [[ -n ${COFFERDAM_LONG-} ]]; then
     rm -rf "$PLACE/second"
     for release in trixie bookworm; do machine "$release"; done
-    step "Crates that are published" deploy/package.sh --profile debug --out "$PLACE/crates" crates
+    step "Crates that are published" deploy/package.sh crates
 fi

@@ -39,7 +39,7 @@ deb_completions() {
 deb_documents() {
     local doc=$1/usr/share/doc/cofferdam file
     install -d "$doc"
-    cp "$SHARE"/* "$doc/" 2>/dev/null || true
+    find "$SHARE" -maxdepth 1 -type f -exec install -m 0644 -t "$doc" {} +
     mv "$doc/LICENSE" "$doc/copyright"
     gzip -9n <CHANGELOG.md >"$doc/changelog.gz"
     install -m 0644 deploy/README.md "$doc/README.md"
