@@ -36,8 +36,8 @@ active() { systemctl is-active --quiet cofferd; }
 inactive() { ! active; }
 main_pid() { systemctl show --property MainPID --value cofferd; }
 container() { docker ps --no-trunc --quiet --filter "name=cofferdam-$1"; }
-no_container() { [[ -z $(docker ps --all --quiet --filter "name=cofferdam-$1") ]]; }
-state_of() { coffer --output json run list --state "$1" | grep -q "$2"; }
+no_container() { [[ -n $1 && -z $(docker ps --all --quiet --filter "name=cofferdam-$1") ]]; }
+state_of() { [[ -n $2 ]] && coffer --output json run list --state "$1" | grep -q "$2"; }
 files_of_state() { [[ -n $(find /var/lib/cofferdam -mindepth 1 -print -quit) ]]; }
 absent() {
     local file
@@ -92,7 +92,7 @@ out=$(coffer run create --profile out --role director --managed)
 check "a run with egress is made" test -n "$out"
 check "it reaches the host's server" is "$(coffer call shell "$out" 'wget -q -O - http://inner.example.org:8080/')" 'from the host'
 # shellcheck disable=SC2016 # expanded by the inner shell
-check "it reaches no other name" bash -c '! coffer call shell "$1" "wget -q -T 5 -O - http://other.example.org:8080/"' - "$out"
+check "it reaches no other name" bash -c '[ -n "$1" ] && ! coffer call shell "$1" "wget -q -T 5 -O - http://other.example.org:8080/"' - "$out"
 
 echo "==== upgrade"
 container=$(container "$run")

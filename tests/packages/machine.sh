@@ -20,7 +20,7 @@ done
 RELEASE=$1 FIRST=$2 SECOND=$3
 PLACE=${COFFERDAM_MACHINES:-$REPOSITORY/target/machines}
 PATIENCE=2400 # seconds
-INCLUDE=systemd,systemd-sysv,udev,docker.io,iptables,linux-image-amd64,procps,git,kmod,ca-certificates,busybox-static,dbus
+INCLUDE=systemd,systemd-sysv,udev,docker.io,apparmor,iptables,linux-image-amd64,procps,git,kmod,ca-certificates,busybox-static,dbus
 [[ $RELEASE == bookworm ]] || INCLUDE=$INCLUDE,docker-cli
 
 command -v mmdebstrap >/dev/null || install_packages "The virtual machine" mmdebstrap
