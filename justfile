@@ -43,6 +43,10 @@ fmt:
 licenses:
     ./deploy/licenses.sh
 
+# Packages for Debian, Python, npm and Compose, into target/dist
+package *ARGS:
+    ./deploy/package.sh {{ ARGS }}
+
 # Measure: tests/bench/README.md
 bench *ARGS:
     ./tests/bench.sh {{ ARGS }}

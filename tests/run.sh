@@ -7,8 +7,8 @@
 #
 #   --quick       only the tests, no lint and no ratios
 #   --no-engine   only the tests that need no Docker Engine
-#   --long        races, kills and random cases in full, the image of Rust and the suites of agent frameworks, which takes much
-#                 longer (sets COFFERDAM_LONG=1)
+#   --long        races, kills and random cases in full, the image of Rust, the suites of agent frameworks, and the Debian package
+#                 in virtual machines, which takes much longer (sets COFFERDAM_LONG=1)
 set -uo pipefail
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -163,6 +163,11 @@ ratios() {
     "${compare[@]}" || "${compare[@]}"
 }
 
+# With a line for each step, before the test runner's summary. They are made of the debug build.
+check_packages() {
+    tests/packages.sh || FAILED+=("Packages")
+}
+
 check_ratios() {
     [[ -z ${COFFERDAM_NO_IMAGES-} ]] || return 0
     check "Ratios of runs to the engine's own work" ratios
@@ -189,6 +194,7 @@ run_tests() {
     [[ -n $QUICK ]] || check "Clippy" no_warnings
     await_images
     [[ -n $QUICK || $# -gt 0 ]] || check_ratios
+    [[ -n $QUICK || $# -gt 0 ]] || check_packages
     [[ -z ${COFFERDAM_LONG-} ]] || check_frameworks
     compile nextest run --workspace --locked --test-threads "$(parallel)" "$@"
 }

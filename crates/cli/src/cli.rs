@@ -10,8 +10,8 @@ use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
-    alert, approval, audit, bundle, call, completions, cp, doctor, egress, image, limits, mcp, permission,
-    plan, policy, process, run, session, tls, token, transcript, trash, workspace,
+    alert, approval, audit, bundle, call, completions, cp, doctor, egress, image, limits, manual, mcp,
+    permission, plan, policy, process, run, session, tls, token, transcript, trash, workspace,
 };
 
 const EXIT_CODES: &str = "\
@@ -137,6 +137,7 @@ enum Command {
     #[command(flatten)]
     Tryout(tryout::Command),
     Completions(completions::Completions),
+    Manual(manual::Manual),
 }
 
 /// Other names of verbs, in every noun.
@@ -208,6 +209,7 @@ impl Cli {
                 Ok(Exit::Ok)
             }
             Command::Completions(completions) => completions.run(&mut Self::tree()),
+            Command::Manual(manual) => manual.run(Self::tree()),
         }
     }
 }

@@ -19,6 +19,7 @@ mod follow;
 mod ids;
 mod image;
 mod limits;
+mod manual;
 mod mcp;
 mod output;
 mod permission;

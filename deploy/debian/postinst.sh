@@ -1,0 +1,27 @@
+#!/bin/sh
+# The system group of the socket, directories, and the service.
+set -e
+
+case "$1" in
+configure | abort-upgrade | abort-deconfigure | abort-remove) ;;
+*) exit 0 ;;
+esac
+
+getent group cofferdam >/dev/null || groupadd --system cofferdam
+install -d -m 0755 /srv/workspaces
+install -d -m 0700 /var/lib/cofferdam
+
+deb-systemd-helper unmask cofferd.service >/dev/null || true
+if deb-systemd-helper --quiet was-enabled cofferd.service; then
+    deb-systemd-helper enable cofferd.service >/dev/null || true
+else
+    deb-systemd-helper update-state cofferd.service >/dev/null || true
+fi
+if [ -d /run/systemd/system ]; then
+    systemctl --system daemon-reload >/dev/null || true
+    # The next daemon takes the runs over that this one leaves: `runs.on_stop` of the configuration.
+    if [ -n "$2" ]; then action=restart; else action=start; fi
+    if ! deb-systemd-invoke "$action" cofferd.service >/dev/null; then
+        echo "cofferd did not start. 'journalctl -u cofferd' says why; then 'systemctl start cofferd'." >&2
+    fi
+fi

@@ -1,0 +1,5 @@
+"""`python -m cofferdam_server` is `coffer`."""
+
+from cofferdam_server import main
+
+main()
