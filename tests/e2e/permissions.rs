@@ -241,7 +241,7 @@ async fn a_profile_that_is_silent_gives_the_least_role_and_a_policy_without_that
     assert!(refused.message().contains("default_role") && refused.message().contains("mine"), "{refused}");
 }
 
-/// What is said in POLICY.md: names are compared, and a link is another name.
+/// What is said in docs/src/policies.md: names are compared, and a link is another name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revocation_by_path_covers_the_name_and_not_another_link() {
     let daemon = Daemon::start().await;

@@ -8,6 +8,7 @@
 mod bench;
 mod circles;
 mod crates;
+mod docs;
 mod prose;
 
 use std::collections::{BTreeMap, BTreeSet};
