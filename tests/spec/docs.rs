@@ -22,6 +22,8 @@ fn every_page_is_in_the_summary_and_every_linked_file_exists() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let text = std::fs::read_to_string(source.join(&name)).unwrap();
         let absent = links(&text).filter(|file| !source.join(file).exists());
+        let included = text.split("{{#include ").skip(1).filter_map(|rest| rest.split(['}', ':']).next());
+        let absent = absent.chain(included.filter(|file| !source.join(file).exists()));
         missing.extend(absent.map(|file| format!("docs/src/{name}: {file}")));
         if name != "SUMMARY.md" {
             pages.insert(name);

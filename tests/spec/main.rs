@@ -10,6 +10,7 @@ mod circles;
 mod crates;
 mod docs;
 mod prose;
+mod reasons;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
