@@ -57,6 +57,7 @@ lint() {
     fi
     check "Python SDK: style, types, generated code" clients/python/check.sh
     check "TypeScript SDK: style, types, generated code" env PATH="$CONFORMANCE/bin:$PATH" clients/typescript/check.sh
+    check "Book" mdbook build docs
     check "Files: languages, and whose they are" tests/files.sh
     local scripts
     mapfile -t scripts < <(git ls-files '*.sh' .ci/run)

@@ -189,6 +189,14 @@ ensure_test_tools() {
     export COFFERDAM_GRPCURL
 }
 
+# Builds docs/: the pages alone, without its server and its search.
+ensure_mdbook() {
+    export PATH="$TOOLS/bin:$PATH"
+    if command -v mdbook >/dev/null; then return 0; fi
+    step "Compiling mdbook (once, takes minutes)" env CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off \
+        CARGO_PROFILE_RELEASE_CODEGEN_UNITS=256 cargo install mdbook --version 0.5.4 --locked --no-default-features --root "$TOOLS"
+}
+
 ensure_lint_tools() {
-    cargo_tool deny cargo-deny && distribution_tool shellcheck "Checking our scripts"
+    ensure_mdbook && cargo_tool deny cargo-deny && distribution_tool shellcheck "Checking our scripts"
 }

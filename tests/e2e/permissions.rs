@@ -186,7 +186,7 @@ async fn a_replay_lists_changed_decisions_and_calls_that_it_cannot_judge() {
     assert!(wrong.message().contains("did you mean `read`?"), "{}", wrong.message());
 }
 
-/// README's table: what a run can do whose request names no role, and what a role that is named takes away.
+/// The table in docs/src/profiles.md: what a run can do whose request names no role, and what a role that is named takes away.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_has_the_role_of_its_profile_unless_its_request_names_one() {
     let daemon = Daemon::start().await;
@@ -241,7 +241,7 @@ async fn a_profile_that_is_silent_gives_the_least_role_and_a_policy_without_that
     assert!(refused.message().contains("default_role") && refused.message().contains("mine"), "{refused}");
 }
 
-/// What is said in POLICY.md: names are compared, and a link is another name.
+/// As docs/src/policies.md says, names are compared, and a link is another name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revocation_by_path_covers_the_name_and_not_another_link() {
     let daemon = Daemon::start().await;

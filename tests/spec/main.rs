@@ -8,7 +8,9 @@
 mod bench;
 mod circles;
 mod crates;
+mod docs;
 mod prose;
+mod reasons;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -117,7 +117,7 @@ fn every_example_of_the_policy_page_gives_the_stated_decision() {
     let mut policy = None;
     let shipped = Policy::from_files(Policy::builtin_files()).unwrap();
     let (mut policies, mut lines) = (0, 0);
-    for (language, content) in blocks(&document("POLICY.md")) {
+    for (language, content) in blocks(&document("../../docs/src/policies.md")) {
         match language.as_str() {
             "yaml" => {
                 let loaded = Policy::from_files([("example.yaml", &content)]);
