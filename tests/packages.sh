@@ -14,10 +14,11 @@ PLACE=$REPOSITORY/target/packages
 DIST=$PLACE/dist
 mkdir -p "$PLACE"
 LOG_FILE=${LOG_FILE:-$PLACE/log}
-for part in say packages engine toolchain tools daemon; do
+for part in say packages engine toolchain tools; do
     # shellcheck source=/dev/null
     source "$REPOSITORY/deploy/lib/$part.sh"
 done
+source "$REPOSITORY/tests/packages/daemon.sh"
 
 TARGET=${CARGO_TARGET_DIR:-$REPOSITORY/target}
 export CARGO_TARGET_DIR=$TARGET SOURCE_DATE_EPOCH
@@ -94,6 +95,11 @@ install_wheels() {
         [[ -e $("$EMPTY/server/bin/cofferdam-server" --share)/policies/review.yaml ]]
 }
 
+# To its end, with nothing left.
+demonstration() {
+    as_root "$EMPTY/server/bin/cofferdam-server" demo && ! compgen -G '/var/tmp/cofferdam-demo.*'
+}
+
 # The SDK's dependencies are those of the tests; nothing is fetched.
 python_sdk() {
     PYTHONPATH=$(echo "$VENDOR_PACKAGES"/lib/python3*/site-packages) as_client "$EMPTY/sdk/bin/python" -c '
@@ -163,6 +169,7 @@ end_daemon
 
 step "Wheels: installing" install_wheels
 begin_daemon "$EMPTY/server/bin" "$("$EMPTY/server/bin/cofferdam-server" --share)/cofferd.example.yaml"
+step "Wheel of the programs: the demonstration" demonstration
 step "Wheel of the programs: a run" makes_a_run as_client "$EMPTY/server/bin/cofferdam-server"
 step "Wheel of the SDK: a run" python_sdk
 end_daemon

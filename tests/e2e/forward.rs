@@ -349,10 +349,10 @@ async fn fw6_a_pause_the_end_of_the_run_and_of_the_client_end_connections_on_rec
     let id = left.id.clone();
     drop(left);
     let receipt = recorded(&mut run.clients, &id, "forward_receipt").await;
-    assert_eq!(
-        (&receipt["outcome"]["reason"], &receipt["outcome"]["status"]),
-        (&"DISCONNECTED".into(), &"succeeded".into())
-    );
+    // The end of what the client sends may come before the end of its call, and the server answers that with its own.
+    let reason_of = receipt["outcome"]["reason"].as_str().unwrap();
+    assert!(["DISCONNECTED", "FINISHED"].contains(&reason_of), "{receipt}");
+    assert_eq!(receipt["outcome"]["status"], "succeeded");
 
     let mut last = Line::to(&run, 8000).await.unwrap();
     last.say(b"in the middle").await;
