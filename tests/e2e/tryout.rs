@@ -243,7 +243,10 @@ async fn each_missing_need_is_named_with_what_to_do() {
         "{lonely}"
     );
     let bare = said(demo(&["--busybox", "/nonexistent/busybox"])).await;
-    assert!(bare.contains("there is no busybox at ") && bare.contains("busybox-static"), "{bare}");
+    assert!(
+        bare.contains("there is no busybox for the default image at ") && bare.contains("busybox-static"),
+        "{bare}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

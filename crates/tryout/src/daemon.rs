@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Command;
 
+use crate::cleanup;
 use crate::coffer::Coffer;
 use crate::config::{self, FILE, LOG, PID};
 use crate::failure::Failure;
-use crate::leftovers;
 
 /// Time of a start. The first one on an engine makes the default image.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -145,7 +145,7 @@ pub(crate) async fn stop(directory: &Path) -> bool {
     }
     signal(pid, Signal::KILL);
     ends_within(directory, ORDERLY).await;
-    leftovers::remove_containers(&instance(directory)).await;
+    cleanup::remove_containers(&instance(directory)).await;
     false
 }
 
