@@ -37,6 +37,12 @@ def test_every_example_is_run() -> None:
         assert f"({example.name})" in (EXAMPLES / "README.md").read_text()
 
 
+def test_every_program_of_the_book_is_run() -> None:
+    suites = [suite.read_text() for suite in (Path(__file__).parent / "frameworks").glob("suite_*.py")]
+    for program in (BOOK / "integrations").glob("*.py"):
+        assert any(f'program("{program.stem}")' in suite for suite in suites), program.name
+
+
 def test_a_model_repairs_a_program() -> None:
     said = ran("repair_loop.py")
     assert "multiply" in said
