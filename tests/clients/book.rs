@@ -23,7 +23,7 @@ const SOCKET: &str = "/run/cofferdam/cofferd.sock";
 const ROOT: &str = "/srv/workspaces";
 const IMAGE: &str = "cofferdam/dev";
 /// Time that the blocks of one page have.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Daemons at once.
 const AT_ONCE: usize = 3;
 /// Sends the trace of the commands to the output, also while a command has its streams redirected.
