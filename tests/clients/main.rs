@@ -4,6 +4,7 @@
 
 use ::audit;
 
+mod book;
 mod buf_curl;
 mod grpc_java;
 mod grpcio;

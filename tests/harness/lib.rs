@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::missing_panics_doc)] // what cannot be set up fails its test
 
+pub mod book;
 mod client;
 mod container;
 mod daemon;

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)] // what cannot be read fails its test
 
 mod bench;
+mod blocks;
 mod circles;
 mod crates;
 mod docs;
