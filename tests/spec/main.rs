@@ -11,6 +11,7 @@ mod circles;
 mod crates;
 mod docs;
 mod prose;
+mod readme;
 mod reasons;
 
 use std::collections::{BTreeMap, BTreeSet};
