@@ -71,6 +71,7 @@ mod upstream_http;
 mod usage;
 mod usage_of_trees;
 mod variables;
+mod verify_log;
 mod warm;
 mod workspaces;
 mod writable_root;
