@@ -1,6 +1,7 @@
 //! The book in `docs/`: every page is in its summary, and every link leads to a heading of a page.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use super::root;
 
@@ -27,28 +28,51 @@ fn anchors(text: &str) -> BTreeSet<String> {
     anchors
 }
 
+/// Adds the pages of a directory, and of the directories in it, by their paths in the book.
+fn read_pages(source: &Path, directory: &str, pages: &mut BTreeMap<String, String>) {
+    for entry in std::fs::read_dir(source.join(directory)).unwrap() {
+        let entry = entry.unwrap();
+        let name = resolve(directory, entry.file_name().to_str().unwrap());
+        if entry.file_type().unwrap().is_dir() {
+            read_pages(source, &name, pages);
+        } else {
+            pages.insert(name, std::fs::read_to_string(entry.path()).unwrap());
+        }
+    }
+}
+
+/// Returns the path that a link in a page of this directory leads to.
+fn resolve(directory: &str, link: &str) -> String {
+    let mut path: Vec<&str> = directory.split('/').filter(|part| !part.is_empty()).collect();
+    for part in link.split('/') {
+        // A path out of the book stays as it is, and no page has it.
+        if part == ".." && path.last().is_some_and(|last| *last != "..") {
+            path.pop();
+        } else {
+            path.push(part);
+        }
+    }
+    path.join("/")
+}
+
 #[test]
 fn every_page_is_in_the_summary_and_every_link_leads_to_a_heading() {
     let source = root().join("docs/src");
-    let entries = std::fs::read_dir(&source).unwrap();
-    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let texts: BTreeMap<String, String> = names
-        .map(|name| {
-            let text = std::fs::read_to_string(source.join(&name)).unwrap();
-            (name, text)
-        })
-        .collect();
+    let mut texts = BTreeMap::new();
+    read_pages(&source, "", &mut texts);
     // A link out of the book leads nowhere once it is built.
     let leads = |of: &str, page: &str, anchor: &str| {
-        let page = if page.is_empty() { of } else { page };
-        texts.get(page).is_some_and(|text| anchor.is_empty() || anchors(text).contains(anchor))
+        let directory = of.rsplit_once('/').map_or("", |(directory, _)| directory);
+        let page = if page.is_empty() { of.to_owned() } else { resolve(directory, page) };
+        texts.get(&page).is_some_and(|text| anchor.is_empty() || anchors(text).contains(anchor))
     };
     let mut missing = Vec::new();
     for (name, text) in &texts {
         let dead = links(text).filter(|(page, anchor)| !leads(name, page, anchor));
         missing.extend(dead.map(|(page, anchor)| format!("docs/src/{name}: {page}#{anchor}")));
+        let beside = source.join(name);
         let included = text.split("{{#include ").skip(1).filter_map(|rest| rest.split(['}', ':']).next());
-        let absent = included.filter(|file| !source.join(file).exists());
+        let absent = included.filter(|file| !beside.with_file_name("").join(file).exists());
         missing.extend(absent.map(|file| format!("docs/src/{name}: {file}")));
     }
     assert!(missing.is_empty(), "these links lead nowhere:\n{}", missing.join("\n"));
@@ -64,4 +88,12 @@ fn links_are_found_with_anchors_and_without_addresses() {
     assert_eq!(links(text).collect::<Vec<_>>(), [("b.md", "c"), ("", "e"), ("../i.md", "")]);
     let page = "# A `b` c\n```\n# no heading\n```\n## It\u{2019}s D-e\n";
     assert_eq!(anchors(page).into_iter().collect::<Vec<_>>(), ["a-b-c", "its-d-e"]);
+}
+
+#[test]
+fn links_are_resolved_from_the_directory_of_their_page() {
+    assert_eq!(resolve("", "a.md"), "a.md");
+    assert_eq!(resolve("operating", "tls.md"), "operating/tls.md");
+    assert_eq!(resolve("operating", "../compose.md"), "compose.md");
+    assert_eq!(resolve("operating", "../../deploy/README.md"), "../deploy/README.md");
 }
