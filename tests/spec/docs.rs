@@ -70,9 +70,9 @@ fn every_page_is_in_the_summary_and_every_link_leads_to_a_heading() {
     for (name, text) in &texts {
         let dead = links(text).filter(|(page, anchor)| !leads(name, page, anchor));
         missing.extend(dead.map(|(page, anchor)| format!("docs/src/{name}: {page}#{anchor}")));
-        let beside = source.join(name);
+        let beside = source.join(name).parent().unwrap().to_owned();
         let included = text.split("{{#include ").skip(1).filter_map(|rest| rest.split(['}', ':']).next());
-        let absent = included.filter(|file| !beside.with_file_name("").join(file).exists());
+        let absent = included.filter(|file| !beside.join(file).exists());
         missing.extend(absent.map(|file| format!("docs/src/{name}: {file}")));
     }
     assert!(missing.is_empty(), "these links lead nowhere:\n{}", missing.join("\n"));
