@@ -11,6 +11,10 @@ use std::time::Duration;
 use harness::{Daemon, binary};
 use tempfile::TempDir;
 
+/// Exit codes of `coffer`.
+const REFUSED: i32 = 3;
+const UNREACHABLE: i32 = 5;
+
 /// Longer than the commands of a block take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -69,11 +73,11 @@ impl Operator {
         out.into_owned()
     }
 
-    /// Runs commands that must be refused, and returns their standard error.
-    async fn is_refused(&self, commands: &str) -> String {
+    /// Runs commands that must end with this exit code, and returns their standard error.
+    async fn fails(&self, code: i32, commands: &str) -> String {
         let output = self.output(commands).await;
         let err = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(3), "{}\n{err}", self.adapt(commands));
+        assert_eq!(output.status.code(), Some(code), "{}\n{err}", self.adapt(commands));
         err
     }
 }

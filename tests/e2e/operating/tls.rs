@@ -2,7 +2,7 @@
 
 use harness::{Daemon, until};
 
-use super::{Operator, block};
+use super::{Operator, REFUSED, UNREACHABLE, block};
 
 const PAGE: &str = include_str!("../../../docs/src/operating/tls.md");
 
@@ -41,14 +41,14 @@ async fn a_client_connects_by_the_pages_commands_and_is_refused_without_its_cert
     assert!(told.contains("intact: "), "{told}");
     let anonymous =
         format!("coffer --endpoint {} --ca ~/cofferdam-tls/clients/ci/ca.pem run list", daemon.url("https"));
-    let refused = operator.is_refused(&anonymous).await;
-    let words = "the request has no token and the connection no client certificate";
+    let refused = operator.fails(UNREACHABLE, &anonymous).await;
+    let words = "the connection to the daemon broke";
     assert!(refused.contains(words) && PAGE.contains(words), "{refused}");
 
     let made = operator.does(block(PAGE, "another")).await;
     assert!(made.trim().ends_with("cofferdam-tls/clients/bob"), "{made}");
     let bob = block(PAGE, "use").replace("clients/ci", "clients/bob");
-    let refused = operator.is_refused(&bob).await;
+    let refused = operator.fails(REFUSED, &bob).await;
     assert!(refused.contains("cert:bob has no role that allows this"), "{refused}");
 
     operator.does(block(PAGE, "renew")).await;

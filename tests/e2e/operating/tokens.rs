@@ -2,7 +2,7 @@
 
 use harness::{Daemon, Setup};
 
-use super::{Operator, block};
+use super::{Operator, REFUSED, block};
 
 const PAGE: &str = include_str!("../../../docs/src/operating/tokens.md");
 
@@ -13,11 +13,11 @@ async fn the_pages_tokens_count_until_they_are_rotated_or_revoked() {
     operator.does(block(PAGE, "create")).await;
     operator.does(block(PAGE, "use")).await;
     operator.does(block(PAGE, "rotate")).await;
-    let old = operator.is_refused(block(PAGE, "use")).await;
+    let old = operator.fails(REFUSED, block(PAGE, "use")).await;
     assert!(old.contains("the token was revoked") && PAGE.contains("token was\nrevoked"), "{old}");
     let new = block(PAGE, "use").replace("ci.token", "ci-new.token");
     operator.does(&new).await;
     let listed = operator.does(block(PAGE, "revoke")).await;
     assert_eq!(listed.matches("revoked 2").count(), 2, "{listed}");
-    operator.is_refused(&new).await;
+    operator.fails(REFUSED, &new).await;
 }
