@@ -35,7 +35,7 @@ async fn restored(copied_while_it_runs: bool) -> String {
         operator.does(block(PAGE, "copy")).await;
     }
     // The disk is lost.
-    std::fs::rename(daemon.state_dir(), home.join("lost")).unwrap();
+    std::fs::rename(daemon.state_dir(), daemon.outside().join("lost")).unwrap();
     std::fs::remove_dir_all(&etc).unwrap();
     operator.does(block(PAGE, "restore")).await;
     assert!(etc.join("cofferd.yaml").exists());

@@ -1,6 +1,6 @@
 //! The page on API tokens.
 
-use harness::{Daemon, Setup};
+use harness::Daemon;
 
 use super::{Operator, REFUSED, block};
 
@@ -8,13 +8,13 @@ const PAGE: &str = include_str!("../../../docs/src/operating/tokens.md");
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_pages_tokens_count_until_they_are_rotated_or_revoked() {
-    let daemon = Daemon::start_with(Setup::default()).await;
+    let daemon = Daemon::start().await;
     let operator = Operator::of(&daemon);
     operator.does(block(PAGE, "create")).await;
     operator.does(block(PAGE, "use")).await;
     operator.does(block(PAGE, "rotate")).await;
     let old = operator.fails(REFUSED, block(PAGE, "use")).await;
-    assert!(old.contains("the token was revoked") && PAGE.contains("token was\nrevoked"), "{old}");
+    assert!(old.contains("the token was revoked"), "{old}");
     let new = block(PAGE, "use").replace("ci.token", "ci-new.token");
     operator.does(&new).await;
     let listed = operator.does(block(PAGE, "revoke")).await;
