@@ -37,6 +37,7 @@ mod main_job;
 mod memory;
 mod offers;
 mod oidc;
+mod operating;
 mod overlay;
 mod patch;
 mod patch_forms;
