@@ -9,6 +9,7 @@ mod bench;
 mod circles;
 mod crates;
 mod docs;
+mod hardening;
 mod prose;
 mod reasons;
 
