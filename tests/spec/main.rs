@@ -10,6 +10,7 @@ mod blocks;
 mod circles;
 mod crates;
 mod docs;
+mod hardening;
 mod prose;
 mod readme;
 mod reasons;
