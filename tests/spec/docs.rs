@@ -46,6 +46,10 @@ fn target(page: &str, link: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
+fn is_page(path: &str) -> bool {
+    std::path::Path::new(path).extension().is_some_and(|extension| extension == "md")
+}
+
 #[test]
 fn every_page_is_in_the_summary_and_every_link_leads_to_a_heading() {
     let pages = book::pages();
@@ -56,7 +60,7 @@ fn every_page_is_in_the_summary_and_every_link_leads_to_a_heading() {
         let Some(target) = target(from, link) else { return false };
         match texts.get(target.as_str()) {
             Some(text) => anchor.is_empty() || anchors(text).contains(anchor),
-            None => !link.ends_with(".md") && book::source().join(target).exists(),
+            None => !is_page(link) && book::source().join(target).exists(),
         }
     };
     let mut missing = Vec::new();

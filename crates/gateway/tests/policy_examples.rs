@@ -170,7 +170,9 @@ fn pages(directory: &str) -> Vec<String> {
 fn every_policy_in_the_other_documents_loads() {
     let mut documents = pages("../../docs/src");
     documents.extend(["../../README.md", "../ARCHITECTURE.md", "../../CHANGELOG.md"].map(str::to_owned));
-    for name in documents.iter().filter(|name| name.ends_with(".md")) {
+    for name in
+        documents.iter().filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "md"))
+    {
         for (language, content) in blocks(&document(name)) {
             let is_policy = language == "yaml"
                 && content.lines().any(|line| line.starts_with("profiles:") || line.starts_with("roles:"));

@@ -191,12 +191,12 @@ mod tests {
 
     #[test]
     fn retryable_refusal_has_a_delay() {
-        let refusal = Refusal::new(Reason::RateLimited, "later")
-            .retry_after(std::time::Duration::from_micros(12_000_001));
+        let refusal =
+            Refusal::new(Reason::RateLimited, "later").retry_after(Duration::from_micros(12_000_001));
         let status = Status::from(refusal);
         assert_eq!(status.code(), Code::ResourceExhausted);
         let delay = status.get_details_retry_info().unwrap().retry_delay;
-        assert_eq!(delay, Some(std::time::Duration::from_millis(12_001)));
+        assert_eq!(delay, Some(Duration::from_millis(12_001)));
         let info = status.get_details_error_info().unwrap();
         assert_eq!(info.metadata.get("retry_after_ms").map(String::as_str), Some("12001"));
     }

@@ -1,7 +1,7 @@
 //! `coffer init`.
 
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, File, Permissions};
+use std::fs::{DirBuilder, File, Permissions};
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
