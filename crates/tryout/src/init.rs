@@ -220,6 +220,8 @@ fn replace(path: &Path, text: &str) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn init(directory: &Path, project: &Path, force: bool) -> Result<(), Failure> {
