@@ -10,7 +10,7 @@ nothing is animated it shows the last lines.
 import re
 import sys
 from html import escape
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 COLUMNS, ROWS = 96, 24
 WIDTH, HEIGHT = 8.43, 18
@@ -18,7 +18,13 @@ MARGIN = 16
 # Lines that are left of a long answer: its first and its last ones.
 FIRST, LAST = 7, 11
 # Seconds before a line appears: after a heading or a command somebody reads, after other lines less.
-AFTER_HEADING, AFTER_COMMAND, AFTER_LINE, AFTER_ANSWER, AT_END = 0.6, 0.4, 0.04, 0.7, 6.0
+AFTER_HEADING, AFTER_COMMAND, AFTER_LINE, AFTER_ANSWER, AT_END = (
+    0.6,
+    0.4,
+    0.04,
+    0.7,
+    6.0,
+)
 # A path that only the recording's directory has.
 DIRECTORY = re.compile(r"/var/tmp/cofferdam-demo\.\w+/projects/")
 
@@ -78,7 +84,7 @@ def picture(recording: str) -> str:
     """Returns the SVG."""
     lines = recording.replace("\r", "").rstrip("\n").split("\n")
     lines = shortened([DIRECTORY.sub("…/", line) for line in lines])
-    pauses = [pause(*pair) for pair in zip(lines, lines[1:], strict=False)]
+    pauses = [pause(*pair) for pair in pairwise(lines)]
     moments = list(accumulate([0.0, *pauses]))
     seconds = moments[-1] + AT_END
     frames = (
@@ -99,11 +105,15 @@ def picture(recording: str) -> str:
     )
     for number, line in enumerate(lines, 1):
         spans = "".join(
-            f'<tspan class="{kind}">{escape(piece, quote=False)}</tspan>' if kind else escape(piece, quote=False)
+            f'<tspan class="{kind}">{escape(piece, quote=False)}</tspan>'
+            if kind
+            else escape(piece, quote=False)
             for piece, kind in parts(line)
         )
         if spans:
-            text += f'\n<text y="{number * HEIGHT - 5}" xml:space="preserve">{spans}</text>'
+            text += (
+                f'\n<text y="{number * HEIGHT - 5}" xml:space="preserve">{spans}</text>'
+            )
     return text + "\n</g></svg>\n</svg>\n"
 
 

@@ -184,7 +184,7 @@ ensure_nextest() {
 ensure_test_tools() {
     export PATH="$PYTHON_TOOLS/bin:$PATH"
     ensure_nextest && ensure_python_tools && ensure_vendor_packages && ensure_former_packages &&
-        ensure_job_source && ensure_conformance && ensure_typescript_sdk && ensure_node20 && ensure_grpc_java && ensure_ssh_tools && distribution_tool docker-compose "The test of the Compose file" || return 1
+        ensure_job_source && ensure_conformance && ensure_typescript_sdk && ensure_node20 && ensure_grpc_java && ensure_ssh_tools && distribution_tool sqlite3 "The test of the backup" && distribution_tool docker-compose "The test of the Compose file" || return 1
     COFFERDAM_GRPCURL=$(grpcurl_binary)
     export COFFERDAM_GRPCURL
 }
