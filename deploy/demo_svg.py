@@ -105,15 +105,11 @@ def picture(recording: str) -> str:
     )
     for number, line in enumerate(lines, 1):
         spans = "".join(
-            f'<tspan class="{kind}">{escape(piece, quote=False)}</tspan>'
-            if kind
-            else escape(piece, quote=False)
+            f'<tspan class="{kind}">{escape(piece, quote=False)}</tspan>' if kind else escape(piece, quote=False)
             for piece, kind in parts(line)
         )
         if spans:
-            text += (
-                f'\n<text y="{number * HEIGHT - 5}" xml:space="preserve">{spans}</text>'
-            )
+            text += f'\n<text y="{number * HEIGHT - 5}" xml:space="preserve">{spans}</text>'
     return text + "\n</g></svg>\n</svg>\n"
 
 

@@ -46,16 +46,12 @@ class Chain:
 
     def accept(self, line):
         log, sequence, previous, own, _ = parse(line)
-        genesis = hashlib.sha256(
-            f"cofferdam audit log v1\n{log}\n".encode()
-        ).hexdigest()
+        genesis = hashlib.sha256(f"cofferdam audit log v1\n{log}\n".encode()).hexdigest()
         need(
             (self.log or log, self.last + 1) == (log, sequence),
             "it is not the next record of this log",
         )
-        need(
-            (self.head or genesis) == previous, "the record before it has another hash"
-        )
+        need((self.head or genesis) == previous, "the record before it has another hash")
         need(
             sequence != self.removal[0] or own == self.removal[1],
             "the file `removed` has another record",
@@ -63,12 +59,8 @@ class Chain:
         self.log, self.last, self.head = log, sequence, own
 
     def verify(self, directory):
-        if (
-            removed := directory / "removed"
-        ).exists():  # old segments are gone: it says where the rest begins
-            self.log, sequence, _, own, record = parse(
-                removed.read_bytes().removesuffix(b"\n")
-            )
+        if (removed := directory / "removed").exists():  # old segments are gone: it says where the rest begins
+            self.log, sequence, _, own, record = parse(removed.read_bytes().removesuffix(b"\n"))
             need(
                 record["kind"] == "segments_removed",
                 "the file `removed` holds another kind of record",
@@ -80,17 +72,11 @@ class Chain:
             self.removal = (sequence, own)  # it has to come in the rest
         names = sorted(directory.glob("*.jsonl.gz")) + sorted(directory.glob("*.jsonl"))
         need(names, "the directory has no log")
-        segments = {
-            int(file.name[:20]): file for file in names
-        }  # a plain file counts before a compressed one
-        for first, file in sorted(
-            (first, file) for first, file in segments.items() if first > self.last
-        ):
+        segments = {int(file.name[:20]): file for file in names}  # a plain file counts before a compressed one
+        for first, file in sorted((first, file) for first, file in segments.items() if first > self.last):
             need(first == self.last + 1, f"the segment before {file.name} is missing")
             content = file.read_bytes()
-            *lines, rest = (
-                gzip.decompress(content) if file.suffix == ".gz" else content
-            ).split(b"\n")
+            *lines, rest = (gzip.decompress(content) if file.suffix == ".gz" else content).split(b"\n")
             for line in lines:
                 self.accept(line)
             need(not rest, "the last line has no end")
