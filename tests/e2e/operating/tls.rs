@@ -8,7 +8,7 @@ const PAGE: &str = include_str!("../../../docs/src/operating/tls.md");
 
 /// Returns the page's keys of the configuration.
 fn configuration() -> &'static str {
-    PAGE.split_once("```yaml\n").unwrap().1.split_once("```").unwrap().0
+    PAGE.split_once("```yaml config\n").unwrap().1.split_once("```").unwrap().0
 }
 
 #[tokio::test(flavor = "multi_thread")]
