@@ -18,13 +18,7 @@ MARGIN = 16
 # Lines that are left of a long answer: its first and its last ones.
 FIRST, LAST = 7, 11
 # Seconds before a line appears: after a heading or a command somebody reads, after other lines less.
-AFTER_HEADING, AFTER_COMMAND, AFTER_LINE, AFTER_ANSWER, AT_END = (
-    0.6,
-    0.4,
-    0.04,
-    0.7,
-    6.0,
-)
+AFTER_HEADING, AFTER_COMMAND, AFTER_LINE, AFTER_ANSWER, AT_END = (0.6, 0.4, 0.04, 0.7, 6.0)
 # A path that only the recording's directory has.
 DIRECTORY = re.compile(r"/var/tmp/cofferdam-demo\.\w+/projects/")
 

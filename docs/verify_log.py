@@ -28,17 +28,8 @@ def parse(line):
     """Returns log, sequence, previous hash, hash and content of a line whose hash is true."""
     parts = LINE.fullmatch(line)
     need(parts and len(line) < 65536, "the line is no record")
-    need(
-        hashlib.sha256(line[:-75] + b"}").hexdigest().encode() == parts[4],
-        "the content does not have its hash",
-    )
-    return (
-        parts[1].decode(),
-        int(parts[2]),
-        parts[3].decode(),
-        parts[4].decode(),
-        json.loads(line),
-    )
+    need(hashlib.sha256(line[:-75] + b"}").hexdigest().encode() == parts[4], "the content does not have its hash")
+    return (parts[1].decode(), int(parts[2]), parts[3].decode(), parts[4].decode(), json.loads(line))
 
 
 class Chain:
@@ -47,28 +38,16 @@ class Chain:
     def accept(self, line):
         log, sequence, previous, own, _ = parse(line)
         genesis = hashlib.sha256(f"cofferdam audit log v1\n{log}\n".encode()).hexdigest()
-        need(
-            (self.log or log, self.last + 1) == (log, sequence),
-            "it is not the next record of this log",
-        )
+        need((self.log or log, self.last + 1) == (log, sequence), "it is not the next record of this log")
         need((self.head or genesis) == previous, "the record before it has another hash")
-        need(
-            sequence != self.removal[0] or own == self.removal[1],
-            "the file `removed` has another record",
-        )
+        need(sequence != self.removal[0] or own == self.removal[1], "the file `removed` has another record")
         self.log, self.last, self.head = log, sequence, own
 
     def verify(self, directory):
         if (removed := directory / "removed").exists():  # old segments are gone: it says where the rest begins
             self.log, sequence, _, own, record = parse(removed.read_bytes().removesuffix(b"\n"))
-            need(
-                record["kind"] == "segments_removed",
-                "the file `removed` holds another kind of record",
-            )
-            self.last, self.head = (
-                record["details"]["last_sequence"],
-                record["details"]["last_hash"],
-            )
+            need(record["kind"] == "segments_removed", "the file `removed` holds another kind of record")
+            self.last, self.head = (record["details"]["last_sequence"], record["details"]["last_hash"])
             self.removal = (sequence, own)  # it has to come in the rest
         names = sorted(directory.glob("*.jsonl.gz")) + sorted(directory.glob("*.jsonl"))
         need(names, "the directory has no log")

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use harness::book;
 
 /// Returns the targets of the inline links of Markdown, with their anchors.
-fn links(text: &str) -> impl Iterator<Item = (&str, &str)> {
+pub(super) fn links(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
     targets
         .filter(|target| !target.contains("://"))

@@ -1,6 +1,6 @@
 //! The README of the repository: one screen, whose links and pictures lead to files.
 
-use super::root;
+use super::{docs, root};
 
 /// Most words of the README, as `wc -w` counts them.
 const WORDS: usize = 900;
@@ -9,10 +9,7 @@ const RECORDING: u64 = 150 * 1024;
 
 /// Returns the paths to which the inline links and pictures of Markdown lead.
 fn paths(text: &str) -> impl Iterator<Item = &str> {
-    let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
-    targets
-        .filter(|target| !target.contains("://"))
-        .map(|target| target.split_once('#').map_or(target, |(path, _)| path))
+    docs::links(text).map(|(path, _)| path)
 }
 
 #[test]
@@ -32,7 +29,8 @@ fn the_recording_is_small_and_names_no_directory_of_its_host() {
     let file = root().join("docs/src/images/demo.svg");
     assert!(file.metadata().unwrap().len() <= RECORDING);
     let text = std::fs::read_to_string(file).unwrap();
-    for directory in ["/home/", "/root/", "/tmp/", "/var/", "/work/", "/usr/"] {
+    let repository = root().canonicalize().unwrap().display().to_string();
+    for directory in ["/home/", "/root/", "/tmp/", "/var/", "/usr/", "/opt/", "/srv/", &repository] {
         assert!(!text.contains(directory), "{directory}");
     }
 }

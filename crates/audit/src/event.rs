@@ -1,7 +1,7 @@
 //! Events, which callers give to the log to be recorded.
 //!
-//! The order of the fields here is the order of the keys on disk (`docs/src/audit-format.md`). Later versions may add new kinds and new optional fields.
-//! Readers that do not know them skip both. The existing ones must not be renamed or moved.
+//! The order of the fields here is the order of the keys on disk (`docs/src/audit-format.md`).
+//! Later versions may add new kinds and new optional fields. Readers that do not know them skip both. The existing ones must not be renamed or moved.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
