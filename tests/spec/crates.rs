@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 56] = [
+const ARROWS: [(&str, &str); 57] = [
     ("admission", ""),
     (
         "anomaly",
@@ -16,6 +16,10 @@ const ARROWS: [(&str, &str); 56] = [
     ("atomic-file", ""),
     ("audit", "atomic-file redact text timestamp"),
     ("audit-service", "audit identity operations redact refusal timestamp webhook wire"),
+    (
+        "bases",
+        "audit audit-service disk-quotas executor host-launch identity operations redact refusal runs store timestamp wire",
+    ),
     ("bundles", "audit audit-service identity operations redact refusal runs store wire"),
     ("busybox", ""),
     (
@@ -34,7 +38,7 @@ const ARROWS: [(&str, &str); 56] = [
     ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission anomaly atomic-file audit audit-service bundles calls containers dialects disk-quotas doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp oidc operations policy port-forwarding processes redact refusal runs store terminals timestamp uploads webhook wire worker-protocol",
+        "admission anomaly atomic-file audit audit-service bases bundles calls containers dialects disk-quotas doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp oidc operations policy port-forwarding processes redact refusal runs store terminals timestamp uploads webhook wire worker-protocol",
     ),
     ("dialects", "jail operations text wire"),
     ("disk-quotas", "containers identity jail operations refusal wire"),

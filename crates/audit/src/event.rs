@@ -64,6 +64,10 @@ pub enum Kind {
     ///
     /// One record is on disk before it begins, and another one after it is over.
     WorkspaceChange,
+    /// A base is complete. The record is on disk before a run can begin on it. Its digest is in `details`.
+    BaseCreated,
+    /// A base is about to be deleted, by a principal or by the limits of the configuration.
+    BaseDeleted,
     /// An operator imports an image. One record is on disk before it begins, and another one after it is over.
     ImageImported,
     /// An operator has the engine build an image. The records are the same as for an import.
@@ -133,6 +137,8 @@ impl Kind {
             Self::ProcessesLeft => "processes_left",
             Self::ProcessEnded => "process_ended",
             Self::WorkspaceChange => "workspace_change",
+            Self::BaseCreated => "base_created",
+            Self::BaseDeleted => "base_deleted",
             Self::ImageImported => "image_imported",
             Self::ImageBuilt => "image_built",
             Self::BundleCreated => "bundle_created",

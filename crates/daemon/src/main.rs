@@ -14,6 +14,7 @@ mod programs;
 mod recovery;
 mod rpc;
 mod startup;
+mod trash;
 
 use std::process::ExitCode;
 use std::time::Duration;

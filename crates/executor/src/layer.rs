@@ -1,12 +1,12 @@
-//! Operations of the host worker on directories that no run uses: an overlay's changes, and the size of a workspace.
+//! Operations of the host worker on directories that no run uses: an overlay's changes, the size of a workspace, and trees of bases.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
-use host_launch::{LayerError, LayerSpec};
+use host_launch::{LayerError, LayerSpec, TreeBounds};
 use operations::Reason;
 use refusal::{Refusal, chain};
-use wire::v1::{AcceptRunResponse, DiffRunResponse};
+use wire::v1::{AcceptRunResponse, Base, DiffRunResponse};
 
 use crate::directory::Directory;
 use crate::launcher::launcher;
@@ -17,6 +17,9 @@ const DIFF: Duration = Duration::from_secs(60);
 const ACCEPT: Duration = Duration::from_secs(600);
 /// Time limit for measuring one workspace.
 const MEASURE: Duration = Duration::from_secs(10);
+
+/// Time limit for copying or digesting a tree.
+const TREE: Duration = Duration::from_secs(600);
 
 pub async fn diff(layer: LayerSpec, most: u32) -> Result<DiffRunResponse, Refusal> {
     blocking("looking at the changes", move || launcher().diff(&layer, most, DIFF)).await
@@ -32,6 +35,25 @@ pub async fn measure(directory: &Directory) -> Result<u64, Refusal> {
     let handle: OwnedFd =
         directory.handle.try_clone().map_err(|error| Refusal::internal("measuring a workspace", &error))?;
     blocking("measuring a workspace", move || launcher().measure(handle.as_fd(), owner, MEASURE)).await
+}
+
+/// Copies a directory into an empty one of the same owner. Returns the copy's digest and size.
+pub async fn copy(from: &Directory, into: &Directory, most: TreeBounds) -> Result<Base, Refusal> {
+    let owner = (into.owner.uid, into.owner.gid);
+    let handle = |directory: &Directory| {
+        directory.handle.try_clone().map_err(|error| Refusal::internal("copying a directory", &error))
+    };
+    let (from, into): (OwnedFd, OwnedFd) = (handle(from)?, handle(into)?);
+    blocking("copying a directory", move || launcher().copy(from.as_fd(), into.as_fd(), owner, most, TREE))
+        .await
+}
+
+/// Returns the digest and the size of a tree, read as its owner.
+pub async fn digest(tree: &Directory, most: TreeBounds) -> Result<Base, Refusal> {
+    let owner = (tree.owner.uid, tree.owner.gid);
+    let handle: OwnedFd =
+        tree.handle.try_clone().map_err(|error| Refusal::internal("reading a tree", &error))?;
+    blocking("reading a tree", move || launcher().digest(handle.as_fd(), owner, most, TREE)).await
 }
 
 /// Returns the content of a small file beneath a directory. It is read as the directory's owner, and no link is followed.

@@ -88,6 +88,19 @@ pub enum Task {
     Accept(Since, bool),
     /// Answer with the size of the source's files.
     Measure,
+    /// Copy the source into the workspace, and answer with the copy's digest.
+    Copy(TreeBounds),
+    /// Answer with the digest of the source.
+    Digest(TreeBounds),
+}
+
+/// Most that a tree may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TreeBounds {
+    /// Length of all files, bytes.
+    pub bytes: u64,
+    /// Files, directories and links.
+    pub files: u64,
 }
 
 /// The time since which the directory beneath an overlay should be unchanged.
@@ -167,6 +180,14 @@ impl Args {
                 line.push(u8::from(*force).to_string().into());
             }
             Task::Measure => line.push("--measure".into()),
+            Task::Copy(most) => {
+                line.push("--copy".into());
+                line.extend(most.to_command_line());
+            }
+            Task::Digest(most) => {
+                line.push("--digest".into());
+                line.extend(most.to_command_line());
+            }
             Task::Clone { revision, work_tree } => {
                 line.extend(["--clone".into(), revision.into(), work_tree.into()]);
             }
@@ -197,6 +218,12 @@ impl Args {
                 Task::Accept(Since::parse(&mut line)?, word::<u8>(&mut line)? == 1)
             }
             Some("--measure") if jail_mounts == [JailMount::Source] => Task::Measure,
+            Some("--copy") if jail_mounts == [JailMount::Source, JailMount::Workspace] => {
+                Task::Copy(TreeBounds::parse(&mut line)?)
+            }
+            Some("--digest") if jail_mounts == [JailMount::Source] => {
+                Task::Digest(TreeBounds::parse(&mut line)?)
+            }
             Some("--clone") if jail_mounts.contains(&JailMount::Source) => {
                 Task::Clone { revision: text(&mut line)?, work_tree: text(&mut line)? }
             }
@@ -204,7 +231,7 @@ impl Args {
             _ => return Err(BadArgs("no task")),
         };
         if !jail_mounts.contains(&JailMount::Workspace)
-            && !matches!(task, Task::Diff(..) | Task::Measure | Task::Read(_))
+            && !matches!(task, Task::Diff(..) | Task::Measure | Task::Digest(_) | Task::Read(_))
         {
             return Err(BadArgs("no workspace"));
         }
@@ -223,6 +250,16 @@ impl Since {
 
     fn parse(line: &mut impl Iterator<Item = OsString>) -> Result<Self, BadArgs> {
         Ok(Self { time: (word(line)?, word(line)?), resumed: word::<u8>(line)? == 1 })
+    }
+}
+
+impl TreeBounds {
+    fn to_command_line(self) -> [OsString; 2] {
+        [self.bytes.to_string().into(), self.files.to_string().into()]
+    }
+
+    fn parse(line: &mut impl Iterator<Item = OsString>) -> Result<Self, BadArgs> {
+        Ok(Self { bytes: word(line)?, files: word(line)? })
     }
 }
 
@@ -300,6 +337,25 @@ mod tests {
                 task,
             };
             assert_eq!(Args::parse(args.to_command_line()), Ok(args));
+        }
+    }
+
+    #[test]
+    fn a_tree_is_copied_between_two_directories_and_digested_in_one() {
+        let most = TreeBounds { bytes: u64::MAX, files: 7 };
+        let args = |jail_mounts: &[JailMount], task| Args {
+            uid: Uid::from_raw(1),
+            gid: Gid::from_raw(1),
+            accepts: None,
+            jail_mounts: jail_mounts.to_vec(),
+            task,
+        };
+        let both = [JailMount::Source, JailMount::Workspace];
+        for good in [args(&both, Task::Copy(most)), args(&both[..1], Task::Digest(most))] {
+            assert_eq!(Args::parse(good.to_command_line()), Ok(good));
+        }
+        for bad in [args(&both[..1], Task::Copy(most)), args(&both, Task::Digest(most))] {
+            assert!(Args::parse(bad.to_command_line()).is_err(), "{bad:?}");
         }
     }
 

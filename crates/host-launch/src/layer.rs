@@ -1,4 +1,4 @@
-//! Reads and applies an overlay's changes for the daemon, and measures a workspace.
+//! Reads and applies an overlay's changes for the daemon, measures a workspace, and copies and digests trees.
 //!
 //! These calls block for as long as the disk takes, bounded by a timeout. The answer of the jailed process is hostile: the process
 //! has read files of an agent. The answer is capped and must decode; its strings are for people, who see them escaped.
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use prost::Message;
 use thiserror::Error;
-use wire::v1::{AcceptRunResponse, DiffRunResponse, KeptWorkspace};
+use wire::v1::{AcceptRunResponse, Base, DiffRunResponse, KeptWorkspace};
 
-use crate::args::{JailMount, Since, Task};
+use crate::args::{JailMount, Since, Task, TreeBounds};
 use crate::spawn::{Launcher, finish};
 
 /// Most bytes of an answer.
@@ -88,6 +88,31 @@ impl Launcher {
         let measured: KeptWorkspace =
             self.ask(&[(JailMount::Source, directory)], owner, Task::Measure, timeout)?;
         measured.size_bytes.ok_or(LayerError::Answer)
+    }
+
+    /// Copies `from` into the empty directory `into`, as `owner`, to whom `into` belongs.
+    ///
+    /// Returns the copy's digest and size, and the number of files that were left out. After an error `into` has a part of the copy.
+    pub fn copy(
+        &self,
+        from: BorrowedFd<'_>,
+        into: BorrowedFd<'_>,
+        owner: (u32, u32),
+        most: TreeBounds,
+        timeout: Duration,
+    ) -> Result<Base, LayerError> {
+        self.ask(&[(JailMount::Source, from), (JailMount::Workspace, into)], owner, Task::Copy(most), timeout)
+    }
+
+    /// Returns the digest and the size of a tree, read as `owner`.
+    pub fn digest(
+        &self,
+        tree: BorrowedFd<'_>,
+        owner: (u32, u32),
+        most: TreeBounds,
+        timeout: Duration,
+    ) -> Result<Base, LayerError> {
+        self.ask(&[(JailMount::Source, tree)], owner, Task::Digest(most), timeout)
     }
 
     /// Returns the content of the small file at this relative path beneath a directory. Reads as `owner` and follows no link.

@@ -11,6 +11,7 @@ mod recovery;
 mod serve;
 mod setup;
 mod sys;
+mod tree;
 mod turns;
 mod worker_pool;
 
@@ -18,6 +19,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
+use prost::Message as _;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, Signal, WaitOptions, set_parent_process_death_signal, waitpid};
 use rustix::stdio::{dup2_stderr, dup2_stdin, stdin};
@@ -45,6 +47,8 @@ enum Failure {
     Clone(git::CloneFailure),
     #[error(transparent)]
     Layer(#[from] layer::LayerFailure),
+    #[error(transparent)]
+    Tree(#[from] tree::TreeFailure),
 }
 
 impl Failure {
@@ -52,7 +56,7 @@ impl Failure {
         match self {
             Self::Args(_) => 2,
             Self::Setup(_) => 3,
-            Self::Clone(_) | Self::Layer(_) => 4,
+            Self::Clone(_) | Self::Layer(_) | Self::Tree(_) => 4,
             Self::Start(_) | Self::Serve(_) => 1,
         }
     }
@@ -111,6 +115,11 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
             dup2_stdin(null).map_err(io::Error::from)?;
             setup::ChildFilter::new()?.forbid_processes()?;
             git::clone(&revision, &work_tree).map_err(Failure::Clone)?;
+        }
+        Task::Copy(most) | Task::Digest(most) => {
+            setup::ChildFilter::new()?.forbid_processes()?;
+            let tree = if matches!(task, Task::Copy(_)) { tree::copy(most) } else { tree::digest(most) };
+            layer::answer(&tree?.encode_to_vec())?;
         }
         Task::Diff(..) | Task::Accept(..) | Task::Measure | Task::Read(_) | Task::MakeLogs => {
             setup::ChildFilter::new()?.forbid_processes()?;

@@ -9,6 +9,8 @@ use std::{io, mem};
 
 use confinement::sys::close_from;
 use git2::ConfigLevel;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::stdio::stdin;
 
 /// The kernel's report of a child that is over: how it ended, and its usage.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +64,14 @@ pub(crate) fn collect(process: BorrowedFd<'_>) -> io::Result<Option<Exit>> {
 pub(crate) fn exit_now(status: i32) -> ! {
     // SAFETY: takes no pointers and does not return.
     unsafe { libc::_exit(status) }
+}
+
+/// Returns true if the daemon that started this process is gone: its end of the channel, standard input, is closed.
+pub(crate) fn is_abandoned() -> bool {
+    let channel = stdin();
+    let mut polled = [PollFd::new(&channel, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut polled, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
 /// Closes every descriptor from 3 on but this one.

@@ -54,6 +54,7 @@ id!(
     "connection"
 );
 
+id!(BaseId, "base");
 id!(PermissionId, "permission");
 id!(TokenId, "token");
 

@@ -9,7 +9,9 @@ mod principal;
 mod token;
 
 pub use api_token::{ApiToken, ApiTokenRefused, Ended as ApiTokenEnded, id_of as id_of_api_token};
-pub use ids::{AlertId, CallId, ConnectionId, PermissionId, RunId, SessionId, TokenId, check_client_name};
+pub use ids::{
+    AlertId, BaseId, CallId, ConnectionId, PermissionId, RunId, SessionId, TokenId, check_client_name,
+};
 pub use methods::{Credential, METHODS, Method, method};
 pub use principal::{Access, Certified, NOBODY, Principal, Role, Roles, Scope};
 pub use token::{DeletedTokens, TokenHash, issue as issue_token, run_of as run_of_token};

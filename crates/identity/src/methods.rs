@@ -81,6 +81,11 @@ pub const METHODS: &[Method] = &[
     row("/cofferdam.v1.AuditService/RotateKey", &[Operator], IN_PERSON),
     row("/cofferdam.v1.AuditService/StreamEvents", READERS, WIDE),
     row("/cofferdam.v1.AuditService/VerifyLog", READERS, WIDE),
+    row("/cofferdam.v1.BaseService/CreateBase", MAKERS, WIDE),
+    row("/cofferdam.v1.BaseService/DeleteBase", MAKERS, WIDE),
+    row("/cofferdam.v1.BaseService/GetBase", MAKERS, WIDE),
+    row("/cofferdam.v1.BaseService/ListBases", MAKERS, WIDE),
+    row("/cofferdam.v1.BaseService/VerifyBase", MAKERS, WIDE),
     steers("/cofferdam.v1.EgressService/GetEgress", EVERYBODY, TOOLS),
     steers("/cofferdam.v1.EgressService/NarrowEgress", MAKERS, RUNS),
     row("/cofferdam.v1.EgressService/WatchConnections", EVERYBODY, RUNS),
@@ -177,12 +182,15 @@ mod tests {
 
     /// Which role may call what came with runs that last, and with which credentials: nothing of it is for the agent in a run.
     #[test]
-    fn lasting_runs_are_for_their_makers_and_images_for_operators() {
+    fn lasting_runs_and_bases_are_for_their_makers_and_images_for_operators() {
         use Credential::{Certificate, NarrowToken, RunToken, Token, Uid};
-        let table: [(&str, &[Role], bool); 6] = [
+        let table: [(&str, &[Role], bool); 9] = [
             ("RunService/ExtendRun", &[Role::Operator, Role::Orchestrator], true),
             ("RunService/KeepAliveRun", &[Role::Operator, Role::Orchestrator], true),
             ("RunService/IssueRunToken", &[Role::Operator, Role::Orchestrator], false),
+            ("BaseService/CreateBase", &[Role::Operator, Role::Orchestrator], false),
+            ("BaseService/VerifyBase", &[Role::Operator, Role::Orchestrator], false),
+            ("BaseService/DeleteBase", &[Role::Operator, Role::Orchestrator], false),
             ("ImageService/BuildImage", &[Role::Operator], false),
             ("ImageService/ImportImage", &[Role::Operator], false),
             ("ImageService/ListImages", &[Role::Operator], false),

@@ -293,7 +293,7 @@ impl Launcher {
     ) -> Result<Directory, Mismatch> {
         let path = started.workspace_path.clone();
         let handle = if let Some(layer) = started.layer {
-            source::beneath_again(&path, layer, &self.roots)?;
+            source::beneath_again(&path, layer, &self.directories, &self.roots)?;
             // The overlay that is mounted. A second overlay on the same layer must never exist.
             let made_as = fingerprint.made_as(record.id).to_string();
             let slot = self.directories.slots(&made_as).join(&Mount::Project.container_path()[1..]);

@@ -56,6 +56,12 @@ impl Runs {
     ) -> Result<AcceptRunResponse, Refusal> {
         let _settling = self.settle(id).await;
         let mut record = self.ended_run(id)?;
+        if matches!(record.spec.workspace, Workspace::Base { .. }) {
+            return Err(Refusal::new(
+                Reason::PreconditionFailed,
+                "the run is on a base, which never changes, so its changes cannot be accepted: take them as a diff, or discard them",
+            ));
+        }
         if record.layer().is_some_and(|layer| layer.changes == Changes::Accepted) {
             return Ok(AcceptRunResponse { run: Some(record.to_wire()), applied: 0, left_out: Vec::new() });
         }
@@ -145,9 +151,17 @@ impl Runs {
 
     /// Opens the directories for the host worker. The lower directory must be the one that the run began with.
     fn layer_spec(&self, record: &Record, layer: Layer) -> Result<LayerSpec, Refusal> {
-        let Workspace::Overlay { path } = &record.spec.workspace else { return Err(no_overlay()) };
         block_in_place(|| {
-            let beneath = self.launcher.roots.open_again("workspace.overlay.path", path)?;
+            let beneath = match &record.spec.workspace {
+                Workspace::Overlay { path } => {
+                    self.launcher.roots.open_again("workspace.overlay.path", path)?
+                }
+                Workspace::Base { base } => {
+                    let base = workspace::open_own(&self.launcher.directories.base(*base));
+                    base.map_err(|error| Refusal::internal("opening a base", &error))?.handle
+                }
+                _ => return Err(no_overlay()),
+            };
             let stat = rustix::fs::fstat(&beneath)
                 .map_err(|error| Refusal::internal("looking at the directory beneath", &error))?;
             if (stat.st_ino, stat.st_uid) != (layer.inode, layer.owner.uid) {
@@ -225,7 +239,7 @@ fn pending(record: &Record) -> Result<Layer, Refusal> {
         Some(layer) if layer.changes == Changes::Pending => Ok(layer),
         Some(Layer { changes: Changes::Accepted, .. }) => gone("accepted"),
         Some(_) => gone("discarded"),
-        None if matches!(record.spec.workspace, Workspace::Overlay { .. }) => {
+        None if record.spec.workspace.is_layered() => {
             Err(Refusal::new(Reason::PreconditionFailed, "the run never began, so it has no changes"))
         }
         None => Err(no_overlay()),

@@ -48,9 +48,9 @@ impl Runs {
             // The turn prevents a deletion of the workspace between the check and the admission.
             let _settling = self.settle(workspace).await;
             self.check_kept(workspace, principal)?;
-            self.admit(id, &run)?;
+            self.admit(id, &run, principal)?;
         } else {
-            self.admit(id, &run)?;
+            self.admit(id, &run, principal)?;
         }
         self.audit.redactor().learn(&id.to_string(), secrets.values().map(String::as_str));
         if let Err(refusal) = self.put_on_record(&record, profile, request, secrets).await {
@@ -113,7 +113,7 @@ impl Runs {
         self.audit.redactor().forget(&id.to_string());
     }
 
-    fn admit(&self, id: RunId, run: &Arc<Run>) -> Result<(), Refusal> {
+    fn admit(&self, id: RunId, run: &Arc<Run>, principal: &Principal) -> Result<(), Refusal> {
         if self.tasks.is_closed() {
             return Err(Refusal::new(
                 Reason::Overloaded,
@@ -137,6 +137,9 @@ impl Runs {
                 Reason::PreconditionFailed,
                 format!("workspace.managed.workspace_id: run {user} uses it: stop it first"),
             ));
+        }
+        if let Workspace::Base { base } = run.spec().workspace {
+            self.begin_on(base, principal)?;
         }
         living.insert(id, run.clone());
         Ok(())

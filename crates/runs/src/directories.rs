@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::record::{Record, Workspace};
-use identity::RunId;
+use identity::{BaseId, RunId};
 use jail::Keeps;
 
 use crate::remove::remove_tree;
@@ -23,6 +23,16 @@ impl Directories {
     /// Returns the parent of all managed and cloned workspaces.
     pub(crate) fn workspaces(&self) -> PathBuf {
         self.state.join("workspaces")
+    }
+
+    /// Returns the parent of all bases.
+    pub fn bases(&self) -> PathBuf {
+        self.state.join("bases")
+    }
+
+    /// Returns the directory of a base's files.
+    pub fn base(&self, base: BaseId) -> PathBuf {
+        self.bases().join(base.to_string())
     }
 
     /// Returns the directory of an overlay's layer, which has the changes of a run.
@@ -108,7 +118,7 @@ impl Directories {
         match &record.spec.workspace {
             Workspace::Managed | Workspace::Clone { .. } => counted.push(self.workspace(&run)),
             Workspace::Kept { workspace } => counted.push(self.workspace(&workspace.to_string())),
-            Workspace::Overlay { .. } => counted.push(self.layer(&run)),
+            Workspace::Overlay { .. } | Workspace::Base { .. } => counted.push(self.layer(&run)),
             Workspace::Bind { .. } => {}
         }
         counted

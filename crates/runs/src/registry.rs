@@ -1,7 +1,7 @@
 //! All runs by id, and the channel that reports their changes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::record::{Kept, Record, Spec, State, Workspace};
@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::held::takes_no_calls;
 use crate::launch::Launcher;
+use crate::on_base::Bases;
 use crate::remove::remove_tree;
 use crate::run::{Command, Run};
 use crate::shown_token::ShownToken;
@@ -60,6 +61,7 @@ pub struct Runs {
     /// Limits looks at changes and workspaces. Each needs a process and reads many files.
     pub(crate) looks: Semaphore,
     pub(crate) kept: Mutex<BTreeMap<RunId, Kept>>,
+    pub(crate) bases: OnceLock<Arc<dyn Bases>>,
     settling: Mutex<BTreeSet<RunId>>,
     /// Notified when a turn to settle a run is over.
     pub(crate) settled: Notify,
@@ -128,6 +130,7 @@ impl Runs {
             store,
             looks: Semaphore::new(LOOKS),
             kept: Mutex::new(kept),
+            bases: OnceLock::new(),
             settling: Mutex::default(),
             settled: Notify::new(),
             audit,

@@ -8,7 +8,7 @@ use crate::record::{Limits, Spec, Workspace};
 use crate::way_out;
 use containers::MountSpec;
 use egress_rules::{Narrowed, Rules};
-use identity::{Principal, RunId};
+use identity::{BaseId, Principal, RunId};
 use jail::RootMode;
 use operations::Reason;
 use policy::{Policy, Profile};
@@ -133,7 +133,7 @@ pub fn hide_secrets(request: &mut v1::CreateRunRequest, redactor: &Redactor) -> 
         Some(Source::Clone(clone)) => {
             ("workspace.clone.repository", clone.repository.as_str(), clone.revision.as_str())
         }
-        Some(Source::Managed(_)) | None => ("workspace", "", ""),
+        Some(Source::Managed(_) | Source::Base(_)) | None => ("workspace", "", ""),
     };
     let texts = [
         (field, path),
@@ -208,26 +208,31 @@ fn workspace(workspace: Option<v1::Workspace>) -> Result<Workspace, Refusal> {
             Source::Overlay(overlay) => {
                 Workspace::Overlay { path: absolute("workspace.overlay.path", overlay.path)? }
             }
-            Source::Clone(clone) => {
-                let plain = clone.revision.len() <= 256
-                    && !clone.revision.starts_with('-')
-                    && clone.revision.chars().all(|c| !c.is_control() && !c.is_whitespace());
-                if !plain {
-                    return Err(Refusal::invalid(
-                        "workspace.clone.revision",
-                        "is not a branch, tag or commit",
-                    ));
-                }
-                Workspace::Clone {
-                    repository: absolute("workspace.clone.repository", clone.repository)?,
-                    revision: Some(clone.revision).filter(|revision| !revision.is_empty()),
-                }
+            Source::Base(base) => {
+                let bad = |_| Refusal::invalid("workspace.base.base_id", "is not the id of a base");
+                Workspace::Base { base: BaseId::parse(&base.base_id).map_err(bad)? }
             }
+            Source::Clone(clone) => Workspace::Clone {
+                repository: absolute("workspace.clone.repository", clone.repository)?,
+                revision: revision("workspace.clone.revision", clone.revision)?,
+            },
         },
     )
 }
 
-fn absolute(field: &'static str, path: String) -> Result<PathBuf, Refusal> {
+/// Parses a branch, tag or commit. An empty text is HEAD.
+pub fn revision(field: &'static str, revision: String) -> Result<Option<String>, Refusal> {
+    let plain = revision.len() <= 256
+        && !revision.starts_with('-')
+        && revision.chars().all(|c| !c.is_control() && !c.is_whitespace());
+    if !plain {
+        return Err(Refusal::invalid(field, "is not a branch, tag or commit"));
+    }
+    Ok(Some(revision).filter(|revision| !revision.is_empty()))
+}
+
+/// Parses an absolute path of the daemon's host.
+pub fn absolute(field: &'static str, path: String) -> Result<PathBuf, Refusal> {
     let path = PathBuf::from(path);
     if path.is_absolute() && path.as_os_str().len() <= MAX_PATH {
         return Ok(path);

@@ -3,6 +3,7 @@
 //! A managed or cloned workspace has its own record, which outlives that of the run. The layer of an overlay is in the record of its run.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use crate::record::{Kept, Record, Workspace};
 use executor::layer;
@@ -34,7 +35,7 @@ impl Runs {
         }
         for record in self.list() {
             if record.has_pending_changes() && principal.may_use(&record.spec.principal) {
-                found.push((record.id, overlay(&record)));
+                found.push((record.id, self.overlay(&record)));
             }
         }
         found.retain(|(id, _)| after.is_none_or(|after| *id < after));
@@ -127,12 +128,30 @@ impl Runs {
         }
     }
 
+    fn overlay(&self, record: &Record) -> v1::KeptWorkspace {
+        let (kind, path) = match &record.spec.workspace {
+            Workspace::Base { base } => ("base", self.launcher.directories.base(*base)),
+            Workspace::Overlay { path } => ("overlay", path.clone()),
+            _ => ("overlay", PathBuf::new()),
+        };
+        v1::KeptWorkspace {
+            workspace_id: record.id.to_string(),
+            kind: kind.to_owned(),
+            principal: record.spec.principal.clone(),
+            created_at: Some(record.created_at.to_wire()),
+            path: path.to_string_lossy().into_owned(),
+            used_by: if record.state.has_ended() { String::new() } else { record.id.to_string() },
+            size_bytes: None,
+            repository: String::new(),
+        }
+    }
+
     /// Returns the size of a workspace, or `None` if it cannot be measured.
     async fn measure(&self, id: RunId, kind: &str) -> Option<u64> {
         let _turn = self.looks.acquire().await;
         let directories = &self.launcher.directories;
         let path = match kind {
-            "overlay" => directories.layer(&id.to_string()).join("upper"),
+            "overlay" | "base" => directories.layer(&id.to_string()).join("upper"),
             _ => directories.workspace(&id.to_string()),
         };
         let directory = block_in_place(|| workspace::open_own(&path)).ok()?;
@@ -143,23 +162,6 @@ impl Runs {
                 None
             }
         }
-    }
-}
-
-fn overlay(record: &Record) -> v1::KeptWorkspace {
-    let path = match &record.spec.workspace {
-        Workspace::Overlay { path } => path.to_string_lossy().into_owned(),
-        _ => String::new(),
-    };
-    v1::KeptWorkspace {
-        workspace_id: record.id.to_string(),
-        kind: "overlay".to_owned(),
-        principal: record.spec.principal.clone(),
-        created_at: Some(record.created_at.to_wire()),
-        path,
-        used_by: if record.state.has_ended() { String::new() } else { record.id.to_string() },
-        size_bytes: None,
-        repository: String::new(),
     }
 }
 

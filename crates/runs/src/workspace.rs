@@ -23,7 +23,7 @@ use crate::deny_list::HarnessOnBind;
 
 /// Purpose for which a directory is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// A run's workspace, or the source of a clone. The directory must belong to the principal.
     Own,
     /// A directory that is shown read-only. Every user must be able to reach and read it.
@@ -45,7 +45,7 @@ impl Roots {
     }
 
     /// Opens `path` for `principal`. A refusal names the field `field`.
-    pub(crate) fn open(
+    pub fn open(
         &self,
         field: &'static str,
         path: &Path,
@@ -155,7 +155,7 @@ fn open_beneath(root: &Path, rest: &Path) -> Result<OwnedFd, Errno> {
 }
 
 /// Makes a directory for `owner` with mode 0700. Its parent must be one of the daemon's directories.
-pub(crate) fn make(path: &Path, owner: Owner) -> io::Result<Directory> {
+pub fn make(path: &Path, owner: Owner) -> io::Result<Directory> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     };
@@ -178,7 +178,7 @@ pub(crate) fn make(path: &Path, owner: Owner) -> io::Result<Directory> {
 }
 
 /// Opens a directory that the daemon made. It may have another owner by now, but it is never a link.
-pub(crate) fn open_own(path: &Path) -> io::Result<Directory> {
+pub fn open_own(path: &Path) -> io::Result<Directory> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let handle = rustix::fs::open(path, flags, Mode::empty())?;
     let stat = rustix::fs::fstat(&handle)?;

@@ -1,5 +1,8 @@
 //! The parts of a daemon that its services and tasks share. Each is given those that it uses.
 
+use std::sync::Arc;
+
+use bases::Bases;
 use calls::{Calls, Control, Life, Records, Workers};
 use store::Store;
 
@@ -7,6 +10,7 @@ pub(super) struct Parts {
     pub(super) control: Control,
     pub(super) workers: Workers,
     pub(super) records: Records,
+    pub(super) bases: Arc<Bases>,
     pub(super) life: Life,
     pub(super) store: Store,
 }

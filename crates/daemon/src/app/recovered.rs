@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anomaly::{Alerts, Detection};
 use anyhow::Context as _;
 use audit_service::Escalations;
+use bases::Bases;
 use calls::grants::Grants;
 use calls::limits::Limits;
 use calls::{Approvals, CallTable, Calls, Control, Life, Records, Upstreams, WaitingApprovals, Workers};
@@ -78,9 +79,13 @@ impl Opened {
         let executions = execution_log::start(&audit, directories);
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let quotas = Quotas::open(&config.state_dir, config.disk).context("cannot look at state_dir")?;
+        let quotas = Arc::new(quotas);
+        let sources = (runs.clone(), audit.clone(), store.clone());
+        let bases = Bases::open(sources, (quotas.clone(), config.disk.warn_free), config.bases);
+        let bases = Arc::new(bases.map_err(broken_store)?);
         let processes = Processes::new(settings, runs.clone(), audit.clone(), tasks.clone(), stop.clone());
         let parts = Parts {
-            control: Control { gateway, limits, approvals, quotas: Arc::new(quotas) },
+            control: Control { gateway, limits, approvals, quotas },
             workers: Workers { runs, processes, upstreams: Arc::new(Upstreams::new(audit.clone())) },
             records: Records {
                 escalations: Arc::new(Escalations::new(audit.clone())),
@@ -88,6 +93,7 @@ impl Opened {
                 table: Arc::new(CallTable::new(store.clone(), spool.clone())),
                 spool,
             },
+            bases,
             life: Life { tasks, stop, on_stop: config.on_stop },
             store,
         };

@@ -24,6 +24,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use audit_service::Settings;
+use bases::BaseBounds;
 use document::{Problem, list};
 use gateway::limits::concurrency::Whole;
 use host_launch::WeakerForm;
@@ -103,6 +104,8 @@ pub(crate) struct Config {
     pub(crate) outcomes: OutcomeBounds,
     /// Free space that the daemon wants on its disk.
     pub(crate) disk: Thresholds,
+    /// Limits for the bases of all principals.
+    pub(crate) bases: BaseBounds,
     /// Limits for an operator's terminal session.
     pub(crate) sessions: Limits,
     /// The MCP endpoint over HTTP; `None` if there is none.
@@ -194,6 +197,11 @@ impl Config {
             "disk": {
                 "warn_free": document::show_size(self.disk.warn_free),
                 "min_free": document::show_size(self.disk.min_free),
+            },
+            "bases": {
+                "max_count": self.bases.max_count,
+                "max_bytes": document::show_size(self.bases.max_bytes),
+                "max_age": seconds(self.bases.max_age),
             },
             "sessions": {
                 "max_length": seconds(self.sessions.max_length),

@@ -11,6 +11,7 @@ use disk_quotas::Thresholds;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
+use bases::BaseBounds;
 use containers::Endpoint;
 use document::{At, Fields, size_or, time, time_or};
 use gateway::limits::concurrency::Whole;
@@ -29,7 +30,7 @@ const MAX_SOCKET_PATH: usize = 107;
 /// Seconds of a day.
 const DAY: u64 = 86_400;
 
-const KEYS: [&str; 24] = [
+const KEYS: [&str; 25] = [
     "listen",
     "state_dir",
     "workspace_roots",
@@ -50,6 +51,7 @@ const KEYS: [&str; 24] = [
     "spool",
     "outcomes",
     "disk",
+    "bases",
     "sessions",
     "mcp",
     "audit",
@@ -110,6 +112,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
         spool_min_free: size_or(&spool, "min_free", 0, 256 << 20),
         outcomes: outcomes(&top),
         disk: disk(&top),
+        bases: bases(&top),
         sessions: sessions(&top),
         mcp: mcp::read(&top),
         audit: audit::read(&top),
@@ -255,6 +258,15 @@ fn disk(top: &Fields<'_>) -> Thresholds {
     disk
 }
 
+fn bases(top: &Fields<'_>) -> BaseBounds {
+    let fields = top.section("bases", &["max_count", "max_bytes", "max_age"]);
+    BaseBounds {
+        max_count: number_or(&fields, "max_count", 1..=10_000, 64) as usize,
+        max_bytes: size_or(&fields, "max_bytes", 1 << 20, 16 << 30),
+        max_age: time_or(&fields, "max_age", (60, 3_660 * DAY), 30 * DAY),
+    }
+}
+
 fn sessions(top: &Fields<'_>) -> Limits {
     let keys = ["max_length", "idle_timeout", "max_recording", "per_run"];
     let fields = top.section("sessions", &keys);
@@ -282,6 +294,7 @@ mod tests {
 
     use std::time::Duration;
 
+    use bases::BaseBounds;
     use runs::{HarnessOnBind, OnStop};
     use store::OutcomeBounds;
 
@@ -322,6 +335,8 @@ mod tests {
         let outcomes = OutcomeBounds { max_total: 512 << 20, max_age: days, request_ids: hour };
         assert_eq!(config.outcomes, outcomes);
         assert_eq!((config.disk.warn_free, config.disk.min_free), (1 << 30, 128 << 20));
+        let bases = BaseBounds { max_count: 64, max_bytes: 16 << 30, max_age: days };
+        assert_eq!(config.bases, bases);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 pub(crate) mod alert;
 pub(crate) mod approval;
 pub(crate) mod audit;
+pub(crate) mod base;
 mod deadline;
 pub(crate) mod egress;
 mod explain;
@@ -45,6 +46,7 @@ use tower::{Layer as _, Service};
 use wire::v1::alert_service_server::AlertServiceServer;
 use wire::v1::approval_service_server::ApprovalServiceServer;
 use wire::v1::audit_service_server::AuditServiceServer;
+use wire::v1::base_service_server::BaseServiceServer;
 use wire::v1::egress_service_server::EgressServiceServer;
 use wire::v1::file_service_server::FileServiceServer;
 use wire::v1::forward_service_server::ForwardServiceServer;
@@ -107,6 +109,7 @@ pub(crate) fn tools(
 /// The services of the API.
 pub(crate) struct Services {
     pub(crate) run: run::Service,
+    pub(crate) base: base::Service,
     pub(crate) tool: tool::Service,
     pub(crate) process: process::Service,
     pub(crate) session: session::Service,
@@ -159,6 +162,7 @@ async fn try_serve(
             .build_v1alpha()?,
     );
     routes.add_service(capped!(RunServiceServer, services.run));
+    routes.add_service(capped!(BaseServiceServer, services.base));
     routes.add_service(capped!(ToolServiceServer, services.tool));
     routes.add_service(capped!(ProcessServiceServer, services.process));
     routes.add_service(capped!(SessionServiceServer, services.session));
@@ -210,6 +214,7 @@ async fn say_health(reporter: &HealthReporter, serving: bool) {
     let status = if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
     let names = [
         RunServiceServer::<run::Service>::NAME,
+        BaseServiceServer::<base::Service>::NAME,
         ToolServiceServer::<tool::Service>::NAME,
         ProcessServiceServer::<process::Service>::NAME,
         SessionServiceServer::<session::Service>::NAME,

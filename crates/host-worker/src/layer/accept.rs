@@ -9,8 +9,6 @@
 //! always in at least one place.
 
 use jail::{Dir, EntryName, FileKind, OpenError, excerpt};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::stdio::stdin;
 use wire::v1::AcceptRunResponse;
 
 use super::LayerFailure;
@@ -88,14 +86,6 @@ enum Step {
     SetModes,
 }
 
-/// Returns true if the daemon that asked for this is gone.
-fn is_abandoned() -> bool {
-    let channel = stdin();
-    let mut polled = [PollFd::new(&channel, PollFlags::empty())];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut polled, Some(&now)).is_ok_and(|ready| ready > 0)
-}
-
 struct Apply {
     step: Step,
     applied: u64,
@@ -133,7 +123,7 @@ impl Visitor for Apply {
         if change.judgement.obstacle.is_some() {
             return Ok(false);
         }
-        if is_abandoned() {
+        if sys::is_abandoned() {
             // The next daemon may be about to do the same.
             sys::exit_now(1);
         }

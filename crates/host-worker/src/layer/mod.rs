@@ -109,7 +109,7 @@ fn open(at: &str) -> Result<Dir, LayerFailure> {
 }
 
 /// Writes the answer. The daemon reads until the end of the channel.
-fn answer(bytes: &[u8]) -> Result<(), LayerFailure> {
+pub(crate) fn answer(bytes: &[u8]) -> Result<(), LayerFailure> {
     let mut channel = std::fs::File::from(rustix::io::dup(stdin()).map_err(io::Error::from)?);
     Ok(channel.write_all(bytes)?)
 }

@@ -13,7 +13,7 @@ const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * MIB;
 /// Largest file that an operation can create, except a transfer.
 const FILE_SIZE: u64 = 256 * MIB;
-/// Largest file that a clone, an accept or a transfer can copy: a repository may be one pack.
+/// Largest file that a clone, a copy, an accept or a transfer can make: a repository may be one pack.
 const PACK_SIZE: u64 = 64 * GIB;
 
 /// Limits the process that serves; all others inherit the limits.
@@ -21,7 +21,7 @@ const PACK_SIZE: u64 = 64 * GIB;
 /// Sets no limit on processes: the kernel counts those per user, and the owner may have many elsewhere.
 pub(super) fn restrict_host_worker(task: &Task) -> Result<(), SetupError> {
     let file_size = match task {
-        Task::Clone { .. } | Task::Accept(..) | Task::Serve { .. } => PACK_SIZE,
+        Task::Clone { .. } | Task::Accept(..) | Task::Copy(_) | Task::Serve { .. } => PACK_SIZE,
         _ => FILE_SIZE,
     };
     for (resource, most) in [

@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "mount points that the daemon made")]
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -68,18 +69,10 @@ impl Launcher {
                     .map_err(|error| Refusal::internal("opening the workspace of an earlier run", &error))?
             }
             Workspace::Clone { repository, revision } => {
-                let source =
-                    self.roots.open("workspace.clone.repository", repository, Purpose::Own, principal)?;
-                let linked = linked(&self.roots, "workspace.clone.repository", &source, principal).await?;
-                let made = self
-                    .make(record, &path, source.owner)
-                    .map_err(|error| Refusal::internal("making the workspace", &error))?;
-                resources.made.push(path);
-                let (from, work_tree) = match &linked {
-                    Some(linked) => (&linked.directory, Some(linked.work_tree.as_str())),
-                    None => (&source, None),
-                };
-                executor::clone_repository(from, &made, revision.as_deref(), work_tree).await?;
+                resources.made.push(path.clone());
+                let make = |owner| self.make(record, &path, owner);
+                let field = "workspace.clone.repository";
+                let made = self.clone_into(make, (field, repository), revision.as_deref(), principal).await?;
                 block_in_place(|| within(&made, record.spec.limits.disk()))?;
                 made.into()
             }
@@ -89,11 +82,36 @@ impl Launcher {
                 let found = in_place(&self.roots, &beneath, principal).await;
                 block_in_place(|| self.overlay(record, &beneath, found, seen, resources))?
             }
+            Workspace::Base { base } => {
+                let path = self.directories.base(*base);
+                let beneath = block_in_place(|| workspace::open_own(&path))
+                    .map_err(|error| Refusal::internal("opening a base", &error))?;
+                block_in_place(|| self.overlay(record, &beneath, None, seen, resources))?
+            }
         };
         if let Some(linked) = &source.linked {
             linked.make_logs().await;
         }
         Ok(source)
+    }
+
+    /// Clones a local repository into the directory that `make` makes for its owner. A refusal of its path names the field `field`.
+    pub async fn clone_into(
+        &self,
+        make: impl FnOnce(Owner) -> io::Result<Directory> + Send,
+        (field, repository): (&'static str, &Path),
+        revision: Option<&str>,
+        principal: &Principal,
+    ) -> Result<Directory, Refusal> {
+        let source = self.roots.open(field, repository, Purpose::Own, principal)?;
+        let linked = linked(&self.roots, field, &source, principal).await?;
+        let made = make(source.owner).map_err(|error| Refusal::internal("making the workspace", &error))?;
+        let (from, work_tree) = match &linked {
+            Some(linked) => (&linked.directory, Some(linked.work_tree.as_str())),
+            None => (&source, None),
+        };
+        executor::clone_repository(from, &made, revision, work_tree).await?;
+        Ok(made)
     }
 
     /// Makes an overlay on `beneath` with a new layer. It shows the owner's files as files of the user `seen`.
@@ -236,7 +254,7 @@ pub(crate) fn overlay_again(
     directories: &Directories,
     roots: &Roots,
 ) -> Result<OwnedFd, String> {
-    let handle = beneath_again(path, layer, roots)?;
+    let handle = beneath_again(path, layer, directories, roots)?;
     let beneath = Directory { handle, path: path.to_owned(), owner: layer.owner, is_mapped: false };
     let layers = workspace::open_own(&directories.layer(run)).map_err(|error| chain(&error))?;
     let slots = directories.slots(run);
@@ -249,8 +267,18 @@ pub(crate) fn overlay_again(
 }
 
 /// Opens the directory beneath an overlay, and checks that it is the same as before.
-pub(crate) fn beneath_again(path: &Path, layer: Layer, roots: &Roots) -> Result<OwnedFd, String> {
-    let handle = roots.reopen(path).ok_or("the lower directory of its overlay no longer exists")?;
+pub(crate) fn beneath_again(
+    path: &Path,
+    layer: Layer,
+    directories: &Directories,
+    roots: &Roots,
+) -> Result<OwnedFd, String> {
+    let handle = if path.starts_with(directories.bases()) {
+        workspace::open_own(path).ok().map(|base| base.handle)
+    } else {
+        roots.reopen(path)
+    };
+    let handle = handle.ok_or("the lower directory of its overlay no longer exists")?;
     let stat = rustix::fs::fstat(&handle).map_err(|error| chain(&error))?;
     if (stat.st_ino, stat.st_uid) != (layer.inode, layer.owner.uid) {
         return Err("the lower directory of its overlay was replaced by another one".to_owned());

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use host_launch::Owner;
-use identity::RunId;
+use identity::{BaseId, RunId};
 use serde::{Deserialize, Serialize};
 use timestamp::Timestamp;
 use wire::v1;
@@ -34,9 +34,16 @@ pub enum Workspace {
         /// Path as requested.
         path: PathBuf,
     },
+    /// A base under a layer that receives the changes.
+    Base { base: BaseId },
 }
 
 impl Workspace {
+    /// Returns true if it is a layer over files that the run does not change.
+    pub fn is_layered(&self) -> bool {
+        matches!(self, Self::Overlay { .. } | Self::Base { .. })
+    }
+
     pub(super) fn to_wire(&self) -> v1::Workspace {
         use v1::workspace::Source;
         let source = match self {
@@ -50,6 +57,7 @@ impl Workspace {
             Self::Overlay { path } => {
                 Source::Overlay(v1::OverlayWorkspace { path: path.to_string_lossy().into_owned() })
             }
+            Self::Base { base } => Source::Base(v1::BaseWorkspace { base_id: base.to_string() }),
             Self::Clone { repository, revision } => Source::Clone(v1::CloneWorkspace {
                 repository: repository.to_string_lossy().into_owned(),
                 revision: revision.clone().unwrap_or_default(),

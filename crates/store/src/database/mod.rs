@@ -7,6 +7,7 @@
 
 mod alerts;
 mod approvals;
+mod bases;
 mod bound;
 mod calls;
 mod ending;

@@ -22,6 +22,7 @@ const STEPS: &[&str] = &[
     API_TOKENS,
     RUN_SECRETS,
     SEALED_WITH_A_VERSION,
+    BASES,
 ];
 
 const RUNS_AND_CALLS: &str = "
@@ -171,6 +172,13 @@ CREATE TABLE run_secrets (
 
 /// Drops values of the earlier form of sealing. Approvals, consents and secret variables that do not open are reported when they are read.
 const SEALED_WITH_A_VERSION: &str = "DELETE FROM calls; DELETE FROM settled_approvals;";
+
+const BASES: &str = "
+CREATE TABLE bases (
+    base_id TEXT PRIMARY KEY,
+    record  TEXT NOT NULL
+) STRICT;
+";
 
 /// Takes the steps that the database has not had yet, all or none.
 pub(super) fn bring_up_to_date(connection: &mut Connection) -> Result<(), StoreError> {

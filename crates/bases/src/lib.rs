@@ -1,0 +1,267 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+#![allow(missing_docs)] // only the daemon calls it
+
+mod limits;
+mod make;
+mod record;
+mod table;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use audit::{Event, Kind};
+use audit_service::AuditLog;
+use disk_quotas::Quotas;
+use identity::{BaseId, Principal};
+use operations::Reason;
+use parking_lot::Mutex;
+use refusal::Refusal;
+use runs::{Runs, remove_tree};
+use serde_json::json;
+use store::{Store, StoreError};
+use timestamp::Timestamp;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use wire::v1;
+
+pub use limits::BaseBounds;
+use make::Tree;
+use record::{Base, Source};
+use table::{Table, no_such_base};
+
+/// Bases that are made or verified at the same time. Each needs a process and reads many files.
+const AT_ONCE: usize = 2;
+/// Time for which a request waits for its turn.
+const TURN: Duration = Duration::from_secs(120);
+/// Most runs that a base names as its users.
+const USERS: usize = 100;
+
+/// The bases of the daemon.
+pub struct Bases {
+    table: Arc<Table>,
+    runs: Arc<Runs>,
+    audit: Arc<AuditLog>,
+    quotas: Arc<Quotas>,
+    bounds: BaseBounds,
+    /// Free space that no base takes, bytes.
+    warn_free: u64,
+    turns: Semaphore,
+    /// Bases that are being made or deleted. Their trees are there, and they are not in the table.
+    busy: Mutex<BTreeSet<BaseId>>,
+    /// Held from the search for room until the new base is in the table.
+    settling: tokio::sync::Mutex<()>,
+}
+
+/// The cause of a deletion.
+#[derive(Clone, Copy)]
+pub(crate) enum Cause<'a> {
+    Principal(&'a Principal),
+    /// `max_age`.
+    Age,
+    /// `max_count` or `max_bytes`, for a new base.
+    Limit,
+}
+
+/// Keeps the sweep from the tree of a base that is being made or deleted.
+struct Busy<'a>(&'a Bases, BaseId);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.busy.lock().remove(&self.1);
+    }
+}
+
+impl Bases {
+    /// Reads the bases of the store, and lets runs begin on them.
+    pub fn open(
+        (runs, audit, store): (Arc<Runs>, Arc<AuditLog>, Store),
+        (quotas, warn_free): (Arc<Quotas>, u64),
+        bounds: BaseBounds,
+    ) -> Result<Self, StoreError> {
+        let table = Arc::new(Table::open(store)?);
+        runs.set_bases(table.clone());
+        Ok(Self {
+            table,
+            runs,
+            audit,
+            quotas,
+            bounds,
+            warn_free,
+            turns: Semaphore::new(AT_ONCE),
+            busy: Mutex::default(),
+            settling: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// Makes a base, whole or not at all.
+    pub async fn create(
+        &self,
+        source: Option<v1::BaseSource>,
+        principal: &Principal,
+    ) -> Result<v1::Base, Refusal> {
+        self.audit.check()?;
+        let source = Source::parse(source, self.audit.redactor())?;
+        if !rustix::process::geteuid().is_root() {
+            let message = "a base needs a daemon that runs as root, as an overlay does";
+            return Err(Refusal::new(Reason::PreconditionFailed, message));
+        }
+        let _turn = self.turn().await?;
+        let free = self.quotas.free().map_err(|error| Refusal::internal("looking at the disk", &error))?;
+        let most = limits::most(&self.bounds, free, self.warn_free);
+        let id = BaseId::new();
+        self.busy.lock().insert(id);
+        let _busy = Busy(self, id);
+        let tree = make::tree(&self.runs.launcher, id, &source, principal, most).await?;
+        let kept = self.keep_tree(id, source, tree, principal).await;
+        if kept.is_err() {
+            remove_tree(self.runs.launcher.directories.base(id)).await;
+        }
+        kept.map(|base| base.to_wire(&[]))
+    }
+
+    /// Records and stores a base whose tree is complete.
+    async fn keep_tree(
+        &self,
+        id: BaseId,
+        source: Source,
+        tree: Tree,
+        principal: &Principal,
+    ) -> Result<Base, Refusal> {
+        let now = Timestamp::now();
+        let Tree { digest, bytes, files, left_out } = tree;
+        let base = Base {
+            id,
+            principal: principal.name.clone(),
+            created_at: now,
+            used_at: now,
+            source,
+            digest,
+            bytes,
+            files,
+            left_out,
+        };
+        let _settling = self.settling.lock().await;
+        self.make_room(principal, bytes).await?;
+        self.audit.record(created(&base)).await?;
+        self.table.insert(base.clone()).await?;
+        Ok(base)
+    }
+
+    /// Returns a page of the bases that `principal` may use, newest first, after `after`. Also returns whether there are more.
+    pub fn list(&self, principal: &Principal, after: Option<BaseId>, size: usize) -> (Vec<v1::Base>, bool) {
+        let mut bases: Vec<Base> = {
+            let bases = self.table.lock();
+            let newest_first = bases.values().rev();
+            let shown = newest_first.filter(|base| {
+                principal.may_use(&base.principal) && after.is_none_or(|after| base.id < after)
+            });
+            shown.take(size + 1).cloned().collect()
+        };
+        let more = bases.len() > size;
+        bases.truncate(size);
+        (bases.iter().map(|base| self.shown(base)).collect(), more)
+    }
+
+    pub fn get(&self, id: BaseId, principal: &Principal) -> Result<v1::Base, Refusal> {
+        Ok(self.shown(&self.table.of(id, principal)?))
+    }
+
+    /// Computes the digest of the base's files anew.
+    pub async fn verify(&self, id: BaseId, principal: &Principal) -> Result<v1::VerifyBaseResponse, Refusal> {
+        let base = self.table.of(id, principal)?;
+        let _turn = self.turn().await?;
+        let found = make::digest(&self.runs.launcher, id).await;
+        // It may have been deleted meanwhile.
+        let base = self.table.of(base.id, principal)?;
+        let shown = Some(self.shown(&base));
+        let (digest, failure) = match found {
+            Ok(tree) => (tree.digest, String::new()),
+            // The host has removed files or taken rights from their owner.
+            Err(refusal) if refusal.reason == Reason::PreconditionFailed => (String::new(), refusal.message),
+            Err(refusal) => return Err(refusal),
+        };
+        let intact = digest == base.digest;
+        if !intact {
+            tracing::error!(base = %id, failure, "the files of a base were changed on the host");
+        }
+        Ok(v1::VerifyBaseResponse { base: shown, intact, digest, failure })
+    }
+
+    /// Deletes a base, unless a run needs it.
+    pub async fn delete(&self, id: BaseId, principal: &Principal) -> Result<(), Refusal> {
+        self.table.of(id, principal)?;
+        self.remove(id, Cause::Principal(principal)).await
+    }
+
+    async fn remove(&self, id: BaseId, cause: Cause<'_>) -> Result<(), Refusal> {
+        // From here on no run begins on it.
+        let taken = self.runs.if_unused(id, || {
+            self.table.lock().remove(&id).inspect(|_| {
+                self.busy.lock().insert(id);
+            })
+        });
+        let base = taken.map_err(|run| {
+            let message = format!("run {run} needs the base: stop it and discard its changes first");
+            Refusal::new(Reason::PreconditionFailed, message).with("run_id", run.to_string())
+        })?;
+        let base = base.ok_or_else(no_such_base)?;
+        let _busy = Busy(self, id);
+        // Its row goes only after its record.
+        let forgotten = match self.audit.record_removal(deleted(&base, cause)).await {
+            Ok(()) => self.table.forget(id).await,
+            Err(_) => Err(audit_service::Unavailable.into()),
+        };
+        if let Err(refusal) = forgotten {
+            self.table.lock().insert(id, base);
+            return Err(refusal);
+        }
+        remove_tree(self.runs.launcher.directories.base(id)).await;
+        Ok(())
+    }
+
+    fn shown(&self, base: &Base) -> v1::Base {
+        base.to_wire(&self.runs.users_of_base(base.id, USERS))
+    }
+
+    async fn turn(&self) -> Result<SemaphorePermit<'_>, Refusal> {
+        let turn = tokio::time::timeout(TURN, self.turns.acquire()).await;
+        turn.ok().and_then(Result::ok).ok_or_else(|| {
+            Refusal::new(Reason::Overloaded, "too many bases are being made or verified; try again later")
+        })
+    }
+}
+
+fn created(base: &Base) -> Event {
+    let details = json!({
+        "base": base.id,
+        "source": base.source,
+        "digest": base.digest,
+        "bytes": base.bytes,
+        "files": base.files,
+        "left_out": base.left_out,
+    });
+    Event::new(Kind::BaseCreated).principal(&base.principal).details(details)
+}
+
+fn deleted(base: &Base, cause: Cause<'_>) -> Event {
+    let (by, cause) = match cause {
+        Cause::Principal(principal) => (Some(&principal.name), "request"),
+        Cause::Age => (None, "max_age"),
+        Cause::Limit => (None, "limit"),
+    };
+    let details = json!({
+        "base": base.id,
+        "digest": base.digest,
+        "bytes": base.bytes,
+        "files": base.files,
+        "owner": base.principal,
+        "cause": cause,
+    });
+    let event = Event::new(Kind::BaseDeleted).details(details);
+    match by {
+        Some(by) => event.principal(by),
+        None => event,
+    }
+}

@@ -1,0 +1,151 @@
+//! Keeps bases within the limits of the configuration.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use disk_quotas::Free;
+use host_launch::TreeBounds;
+use identity::{BaseId, Principal};
+use operations::Reason;
+use refusal::Refusal;
+use tokio_util::sync::CancellationToken;
+
+use crate::record::Base;
+use crate::{Bases, Cause, make};
+
+/// Time between two sweeps.
+const SWEEP: Duration = Duration::from_secs(3_600);
+/// Most files, directories and links of a base.
+const MOST_FILES: u64 = 1_000_000;
+
+/// Limits for all bases of a daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BaseBounds {
+    pub max_count: usize,
+    /// Length of all files of all bases, bytes.
+    pub max_bytes: u64,
+    /// Time after which an unused base is deleted, from its last use.
+    pub max_age: Duration,
+}
+
+/// Returns the bounds of the next base on a disk with this space. It leaves the space of which the daemon warns (`warn_free`).
+pub(crate) fn most(bounds: &BaseBounds, free: Free, warn_free: u64) -> TreeBounds {
+    let left = warn_free.min(free.total_bytes / 10);
+    let files = free.files.map_or(MOST_FILES, |files| files.saturating_sub(free.total_files / 20));
+    TreeBounds { bytes: bounds.max_bytes.min(free.bytes.saturating_sub(left)), files: MOST_FILES.min(files) }
+}
+
+/// Returns the bases in the order in which they are displaced by a new one of `principal`.
+fn displaced(bases: &BTreeMap<BaseId, Base>, principal: &str) -> Vec<BaseId> {
+    let mut order: Vec<&Base> = bases.values().collect();
+    order.sort_by_key(|base| (base.principal != principal, base.used_at, base.id));
+    order.into_iter().map(|base| base.id).collect()
+}
+
+/// Returns true if a base of `bytes` more is within the limits.
+fn has_room(bases: &BTreeMap<BaseId, Base>, bounds: &BaseBounds, bytes: u64) -> bool {
+    let used = bases.values().fold(bytes, |sum, base| sum.saturating_add(base.bytes));
+    bases.len() < bounds.max_count && used <= bounds.max_bytes
+}
+
+impl Bases {
+    /// Deletes unused bases until there is room for one more of `bytes`.
+    pub(crate) async fn make_room(&self, principal: &Principal, bytes: u64) -> Result<(), Refusal> {
+        let order = displaced(&self.table.lock(), &principal.name);
+        for id in order {
+            if has_room(&self.table.lock(), &self.bounds, bytes) {
+                return Ok(());
+            }
+            match self.remove(id, Cause::Limit).await {
+                // A run needs it, or it was deleted meanwhile.
+                Err(refusal) if !matches!(refusal.reason, Reason::PreconditionFailed | Reason::NotFound) => {
+                    return Err(refusal);
+                }
+                _ => {}
+            }
+        }
+        if has_room(&self.table.lock(), &self.bounds, bytes) {
+            return Ok(());
+        }
+        let message = "there is no room for the base, and runs need all others (bases.max_count, bases.max_bytes of the daemon's \
+                       configuration): delete runs or bases that are no longer needed";
+        Err(Refusal::new(Reason::WriteLimit, message).with("limit", "bases"))
+    }
+
+    /// Sweeps every hour until the daemon stops.
+    pub async fn keep(&self, stop: CancellationToken) {
+        loop {
+            self.sweep().await;
+            if stop.run_until_cancelled(tokio::time::sleep(SWEEP)).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Deletes unused bases that are too old, and the leftovers of bases that were not made completely.
+    async fn sweep(&self) {
+        let old: Vec<BaseId> = {
+            let bases = self.table.lock();
+            let is_old = |base: &&Base| base.used_at.elapsed() > self.bounds.max_age;
+            bases.values().filter(is_old).map(|base| base.id).collect()
+        };
+        for id in old {
+            match self.remove(id, Cause::Age).await {
+                Err(refusal) if refusal.reason != Reason::PreconditionFailed => {
+                    tracing::warn!(base = %id, why = refusal.message, "an old base was not deleted");
+                }
+                _ => {}
+            }
+        }
+        let is_known = |name: &str| {
+            let known = |id| self.busy.lock().contains(&id) || self.table.lock().contains_key(&id);
+            make::id_of(name).is_some_and(known)
+        };
+        make::remove_others(&self.runs.launcher.directories.bases(), is_known).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use timestamp::Timestamp;
+
+    use super::*;
+    use crate::table::tests::base;
+
+    const BOUNDS: BaseBounds =
+        BaseBounds { max_count: 3, max_bytes: 1_000, max_age: Duration::from_secs(60) };
+
+    fn all(bases: &[&Base]) -> BTreeMap<BaseId, Base> {
+        bases.iter().map(|base| (base.id, (*base).clone())).collect()
+    }
+
+    #[test]
+    fn the_least_recently_used_of_its_own_principal_goes_first() {
+        let at = |seconds| Timestamp::now().after(Duration::from_secs(seconds));
+        let (old, new) = (base("a", at(10), 1), base("a", at(30), 1));
+        let (oldest, other) = (base("b", at(0), 1), base("c", at(20), 1));
+        let bases = all(&[&new, &other, &old, &oldest]);
+        assert_eq!(displaced(&bases, "a"), [old.id, new.id, oldest.id, other.id]);
+        assert_eq!(displaced(&bases, "d"), [oldest.id, old.id, other.id, new.id]);
+    }
+
+    #[test]
+    fn count_and_bytes_bound_all_bases_together() {
+        let made = |bytes| base("a", Timestamp::now(), bytes);
+        let (one, two, three) = (made(400), made(400), made(0));
+        let has_room = |bases: &[&Base], bytes| has_room(&all(bases), &BOUNDS, bytes);
+        assert!(has_room(&[], 1_000) && !has_room(&[], 1_001));
+        assert!(has_room(&[&one, &two], 200) && !has_room(&[&one, &two], 201));
+        assert!(!has_room(&[&one, &two, &three], 0), "three are the most");
+        assert!(!has_room(&[&one], u64::MAX), "a sum that is too large for its type");
+    }
+
+    #[test]
+    fn a_base_leaves_the_space_that_the_disk_warns_about() {
+        let free = Free { bytes: 500, total_bytes: 10_000, files: Some(100), total_files: 1_000 };
+        assert_eq!(most(&BOUNDS, free, 200), TreeBounds { bytes: 300, files: 50 });
+        assert_eq!(most(&BOUNDS, free, 5_000).bytes, 0, "a tenth of a small disk is more than is free");
+        let wide = Free { bytes: 1 << 40, total_bytes: 1 << 41, files: None, total_files: 0 };
+        assert_eq!(most(&BOUNDS, wide, 200), TreeBounds { bytes: 1_000, files: MOST_FILES });
+    }
+}

@@ -1,0 +1,213 @@
+//! Makes the tree of a base: in a staging directory first, which becomes the base by one rename.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use executor::{Directory, layer};
+use host_launch::TreeBounds;
+use identity::{BaseId, Principal};
+use operations::Reason;
+use refusal::Refusal;
+use runs::{Launcher, Purpose, make_directory, open_directory, remove_tree};
+use rustix::fs::{Dir, Mode, OFlags};
+use rustix::io::Errno;
+use tokio::task::{block_in_place, spawn_blocking};
+use wire::v1;
+
+use crate::record::Source;
+
+/// A complete tree, at its final path.
+pub(crate) struct Tree {
+    pub(crate) digest: String,
+    pub(crate) bytes: u64,
+    pub(crate) files: u64,
+    pub(crate) left_out: u64,
+}
+
+impl Tree {
+    /// Checks the answer of a host worker. Its process has read files of an agent.
+    pub(crate) fn of(answer: v1::Base) -> Result<Self, Refusal> {
+        let v1::Base { digest, size_bytes: bytes, files, left_out, .. } = answer;
+        let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_digest {
+            return Err(Refusal::internal("reading a tree", &"the host worker answered without a digest"));
+        }
+        Ok(Self { digest, bytes, files, left_out })
+    }
+}
+
+/// Makes the tree of the base `id` within `most`, durably. After an error nothing of it is left.
+pub(crate) async fn tree(
+    launcher: &Launcher,
+    id: BaseId,
+    source: &Source,
+    principal: &Principal,
+    most: TreeBounds,
+) -> Result<Tree, Refusal> {
+    let path = launcher.directories.base(id);
+    let staging = staging(&path);
+    let made = staged(launcher, (&staging, &path), source, principal, most).await;
+    if made.is_err() {
+        remove_tree(staging).await;
+        remove_tree(path).await;
+    }
+    made
+}
+
+async fn staged(
+    launcher: &Launcher,
+    (staging, path): (&Path, &Path),
+    source: &Source,
+    principal: &Principal,
+    most: TreeBounds,
+) -> Result<Tree, Refusal> {
+    let tree = fill(launcher, staging, source, principal, most).await?;
+    let (from, to) = (staging.to_owned(), path.to_owned());
+    let placed = spawn_blocking(move || place(&from, &to)).await;
+    let placed = placed.map_err(|error| Refusal::internal("placing a base", &error))?;
+    placed.map_err(|error| Refusal::internal("placing a base", &error))?;
+    Ok(tree)
+}
+
+async fn fill(
+    launcher: &Launcher,
+    staging: &Path,
+    source: &Source,
+    principal: &Principal,
+    most: TreeBounds,
+) -> Result<Tree, Refusal> {
+    let answer = match source {
+        Source::Directory { path } => {
+            let field = "source.directory.path";
+            let from = block_in_place(|| launcher.roots.open(field, path, Purpose::Own, principal))?;
+            let into = block_in_place(|| make_directory(staging, from.owner))
+                .map_err(|error| Refusal::internal("making the directory of a base", &error))?;
+            layer::copy(&from, &into, most).await.map_err(|refusal| at(field, refusal))?
+        }
+        Source::Clone { repository, revision } => {
+            let make = |owner| make_directory(staging, owner);
+            let field = "source.clone.repository";
+            let tree = launcher.clone_into(make, (field, repository), revision.as_deref(), principal).await?;
+            layer::digest(&tree, most).await.map_err(|refusal| at(field, refusal))?
+        }
+    };
+    Tree::of(answer)
+}
+
+/// Names the field of a source that cannot be a base.
+fn at(field: &'static str, refusal: Refusal) -> Refusal {
+    match refusal.reason {
+        Reason::PreconditionFailed => {
+            Refusal { message: format!("{field}: {}", refusal.message), ..refusal }.with("field", field)
+        }
+        _ => refusal,
+    }
+}
+
+/// Computes the digest of a base's tree anew.
+pub(crate) async fn digest(launcher: &Launcher, id: BaseId) -> Result<Tree, Refusal> {
+    let path = launcher.directories.base(id);
+    let tree: Directory = block_in_place(|| open_directory(&path)).map_err(|_| {
+        Refusal::new(Reason::PreconditionFailed, "the directory of the base does not exist any more")
+    })?;
+    Tree::of(layer::digest(&tree, TreeBounds { bytes: u64::MAX, files: u64::MAX }).await?)
+}
+
+/// Returns the path of the tree while it is made. No id of a base has such a form.
+fn staging(path: &Path) -> PathBuf {
+    path.with_extension("part")
+}
+
+/// Gives a tree its final name after all of it is on disk.
+fn place(from: &Path, to: &Path) -> Result<(), Errno> {
+    let parent = to.parent().ok_or(Errno::INVAL)?;
+    let parent = open(parent)?;
+    rustix::fs::syncfs(&parent)?;
+    rustix::fs::rename(from, to)?;
+    rustix::fs::fsync(&parent)
+}
+
+fn open(directory: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::open(directory, flags, Mode::empty())
+}
+
+/// Removes the directories among the bases whose names `is_known` does not know.
+pub(crate) async fn remove_others(bases: &Path, is_known: impl Fn(&str) -> bool) {
+    let names = block_in_place(|| names(bases));
+    for name in names.unwrap_or_default() {
+        if !is_known(&name) {
+            tracing::warn!(name, "removing the tree of a base that was not made completely, or was deleted");
+            remove_tree(bases.join(name)).await;
+        }
+    }
+}
+
+fn names(directory: &Path) -> Result<Vec<String>, Errno> {
+    let directory = match open(directory) {
+        Err(Errno::NOENT) => return Ok(Vec::new()),
+        opened => opened?,
+    };
+    let mut names = Vec::new();
+    for entry in Dir::read_from(&directory)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        names.extend(name.to_str().filter(|name| !matches!(*name, "." | "..")).map(str::to_owned));
+    }
+    Ok(names)
+}
+
+/// Returns the id of the base whose tree, complete or not, has this name.
+pub(crate) fn id_of(name: &str) -> Option<BaseId> {
+    BaseId::parse(name.strip_suffix(".part").unwrap_or(name)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_tree_has_its_final_name_alone_when_it_is_placed() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join(BaseId::new().to_string());
+        let staging = staging(&path);
+        fs::create_dir(&staging).unwrap();
+        fs::write(staging.join("file"), "x").unwrap();
+        super::place(&staging, &path).unwrap();
+        assert!(!staging.exists());
+        assert_eq!(fs::read(path.join("file")).unwrap(), b"x");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn trees_that_no_row_knows_are_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let (kept, gone) = (BaseId::new(), BaseId::new());
+        for name in [kept.to_string(), format!("{kept}.part"), gone.to_string(), format!("{gone}.part")] {
+            fs::create_dir_all(place.path().join(name).join("a")).unwrap();
+        }
+        remove_others(place.path(), |name| name == kept.to_string()).await;
+        let left: Vec<_> =
+            fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, [kept.to_string().as_str()]);
+        remove_others(&place.path().join("none"), |_| false).await;
+    }
+
+    #[test]
+    fn names_of_trees_have_the_ids_of_their_bases() {
+        let id = BaseId::new();
+        assert_eq!((id_of(&id.to_string()), id_of(&format!("{id}.part"))), (Some(id), Some(id)));
+        assert_eq!((id_of("x"), id_of(".part"), id_of("")), (None, None, None));
+    }
+
+    #[test]
+    fn an_answer_without_a_digest_is_no_tree() {
+        for digest in ["", "ab", &"g".repeat(64), &"ab".repeat(33)] {
+            assert!(Tree::of(v1::Base { digest: digest.to_owned(), ..v1::Base::default() }).is_err());
+        }
+        assert!(Tree::of(v1::Base { digest: "ab".repeat(32), ..v1::Base::default() }).is_ok());
+    }
+}

@@ -1,0 +1,143 @@
+//! A base as it is stored and shown.
+
+use std::path::PathBuf;
+
+use identity::{BaseId, RunId};
+use redact::Redactor;
+use refusal::Refusal;
+use serde::{Deserialize, Serialize};
+use timestamp::Timestamp;
+use wire::v1;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Base {
+    pub(crate) id: BaseId,
+    /// Principal that made it.
+    pub(crate) principal: String,
+    pub(crate) created_at: Timestamp,
+    /// Time at which the last run began on it, or at which it was made.
+    pub(crate) used_at: Timestamp,
+    pub(crate) source: Source,
+    /// SHA-256 of the tree, hexadecimal.
+    pub(crate) digest: String,
+    /// Length of all files, bytes.
+    pub(crate) bytes: u64,
+    pub(crate) files: u64,
+    /// Special files of the source that were left out.
+    pub(crate) left_out: u64,
+}
+
+/// Source of a base, as requested.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Source {
+    Directory { path: PathBuf },
+    Clone { repository: PathBuf, revision: Option<String> },
+}
+
+impl Source {
+    /// Parses the source of a request.
+    pub(crate) fn parse(source: Option<v1::BaseSource>, redactor: &Redactor) -> Result<Self, Refusal> {
+        use v1::base_source::Source as Asked;
+        let missing = || Refusal::invalid("source", "is missing: a directory or a clone");
+        let source = match source.and_then(|source| source.source).ok_or_else(missing)? {
+            Asked::Directory(directory) => {
+                check_secrets("source.directory.path", &directory.path, redactor)?;
+                Self::Directory { path: runs::absolute("source.directory.path", directory.path)? }
+            }
+            Asked::Clone(clone) => {
+                check_secrets("source.clone.repository", &clone.repository, redactor)?;
+                check_secrets("source.clone.revision", &clone.revision, redactor)?;
+                Self::Clone {
+                    repository: runs::absolute("source.clone.repository", clone.repository)?,
+                    revision: runs::revision("source.clone.revision", clone.revision)?,
+                }
+            }
+        };
+        Ok(source)
+    }
+
+    fn to_wire(&self) -> v1::BaseSource {
+        use v1::base_source::Source as Shown;
+        let source = match self {
+            Self::Directory { path } => {
+                Shown::Directory(v1::DirectorySource { path: path.to_string_lossy().into_owned() })
+            }
+            Self::Clone { repository, revision } => Shown::Clone(v1::CloneWorkspace {
+                repository: repository.to_string_lossy().into_owned(),
+                revision: revision.clone().unwrap_or_default(),
+            }),
+        };
+        v1::BaseSource { source: Some(source) }
+    }
+}
+
+/// Refuses an address with a password: a source is stored, shown and recorded as the client requested it.
+fn check_secrets(field: &'static str, text: &str, redactor: &Redactor) -> Result<(), Refusal> {
+    if text.contains("://") && redactor.whole(text).1 > 0 {
+        let message =
+            "contains what looks like a password or token, which would be stored and shown: leave it out";
+        return Err(Refusal::invalid(field, message));
+    }
+    Ok(())
+}
+
+impl Base {
+    pub(crate) fn to_wire(&self, used_by: &[RunId]) -> v1::Base {
+        v1::Base {
+            base_id: self.id.to_string(),
+            principal: self.principal.clone(),
+            created_at: Some(self.created_at.to_wire()),
+            used_at: Some(self.used_at.to_wire()),
+            source: Some(self.source.to_wire()),
+            digest: self.digest.clone(),
+            size_bytes: self.bytes,
+            files: self.files,
+            left_out: self.left_out,
+            used_by: used_by.iter().map(RunId::to_string).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(source: v1::base_source::Source) -> Result<Source, Refusal> {
+        Source::parse(Some(v1::BaseSource { source: Some(source) }), &Redactor::default())
+    }
+
+    fn clone(repository: &str, revision: &str) -> Result<Source, Refusal> {
+        let clone = v1::CloneWorkspace { repository: repository.to_owned(), revision: revision.to_owned() };
+        parse(v1::base_source::Source::Clone(clone))
+    }
+
+    #[test]
+    fn sources_are_absolute_paths_and_plain_revisions() {
+        assert!(Source::parse(None, &Redactor::default()).is_err());
+        let directory = |path: &str| {
+            parse(v1::base_source::Source::Directory(v1::DirectorySource { path: path.to_owned() }))
+        };
+        assert_eq!(directory("/srv/a").unwrap(), Source::Directory { path: "/srv/a".into() });
+        assert!(directory("srv/a").is_err() && directory("").is_err());
+        let head = Source::Clone { repository: "/srv/r".into(), revision: None };
+        assert_eq!(clone("/srv/r", "").unwrap(), head);
+        for revision in ["-q", "a b", "a\n"] {
+            assert!(clone("/srv/r", revision).is_err(), "{revision:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_of_an_earlier_daemon_is_read_and_written_again_as_it_was() {
+        let written = serde_json::json!({
+            "id": "0190b0c0-0000-7000-8000-000000000001", "principal": "uid:1000",
+            "created_at": 1_700_000_000_000_000_001_i64, "used_at": 1_700_000_000_000_000_002_i64,
+            "source": { "clone": { "repository": "/srv/r", "revision": "main" } },
+            "digest": "ab", "bytes": 1, "files": 2, "left_out": 3,
+        });
+        let base: Base = serde_json::from_value(written.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&base).unwrap(), written);
+        let shown = base.to_wire(&[]);
+        assert_eq!((shown.size_bytes, shown.files, shown.left_out), (1, 2, 3));
+    }
+}

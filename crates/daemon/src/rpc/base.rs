@@ -1,0 +1,83 @@
+//! Serves `BaseService`.
+
+use std::sync::Arc;
+
+use bases::Bases;
+use identity::BaseId;
+use refusal::Refusal;
+use tokio_util::task::TaskTracker;
+use tonic::{Request, Response, Status};
+use wire::v1;
+use wire::v1::base_service_server::BaseService;
+
+use super::portion::{cut, page};
+use super::principal;
+
+/// Maximum number of bases on a page.
+const MAX_PAGE: u32 = 500;
+
+#[derive(Clone)]
+pub(crate) struct Service {
+    pub(crate) bases: Arc<Bases>,
+    pub(crate) tasks: TaskTracker,
+}
+
+#[tonic::async_trait]
+impl BaseService for Service {
+    async fn create_base(
+        &self,
+        request: Request<v1::CreateBaseRequest>,
+    ) -> Result<Response<v1::CreateBaseResponse>, Status> {
+        let (bases, principal) = (self.bases.clone(), principal(&request)?);
+        let source = request.into_inner().source;
+        // Goes on if the client leaves, and a stop of the daemon waits for it.
+        let made = self.tasks.spawn(async move { bases.create(source, &principal).await }).await;
+        let base = made.map_err(|error| Refusal::internal("making the base", &error))??;
+        Ok(Response::new(v1::CreateBaseResponse { base: Some(base) }))
+    }
+
+    async fn list_bases(
+        &self,
+        request: Request<v1::ListBasesRequest>,
+    ) -> Result<Response<v1::ListBasesResponse>, Status> {
+        let principal = principal(&request)?;
+        let asked = request.get_ref();
+        let (size, after) =
+            page(asked.page_size, MAX_PAGE, &asked.page_token, |token| BaseId::parse(token).ok())?;
+        let (mut bases, more) = self.bases.list(&principal, after, size);
+        let more = cut(&mut bases, size) || more;
+        let next_page_token = bases.last().filter(|_| more).map(|last| last.base_id.clone());
+        let next_page_token = next_page_token.unwrap_or_default();
+        Ok(Response::new(v1::ListBasesResponse { bases, next_page_token }))
+    }
+
+    async fn get_base(
+        &self,
+        request: Request<v1::GetBaseRequest>,
+    ) -> Result<Response<v1::GetBaseResponse>, Status> {
+        let id = BaseId::parse(&request.get_ref().base_id)?;
+        let base = self.bases.get(id, &*principal(&request)?)?;
+        Ok(Response::new(v1::GetBaseResponse { base: Some(base) }))
+    }
+
+    async fn verify_base(
+        &self,
+        request: Request<v1::VerifyBaseRequest>,
+    ) -> Result<Response<v1::VerifyBaseResponse>, Status> {
+        let id = BaseId::parse(&request.get_ref().base_id)?;
+        let principal = principal(&request)?;
+        Ok(Response::new(self.bases.verify(id, &principal).await?))
+    }
+
+    async fn delete_base(
+        &self,
+        request: Request<v1::DeleteBaseRequest>,
+    ) -> Result<Response<v1::DeleteBaseResponse>, Status> {
+        let id = BaseId::parse(&request.get_ref().base_id)?;
+        let (bases, principal) = (self.bases.clone(), principal(&request)?);
+        // In a separate task, which goes on if the client leaves.
+        let deleted = tokio::spawn(async move { bases.delete(id, &principal).await }).await;
+        deleted.map_err(|error| Refusal::internal("deleting the base", &error))??;
+        Ok(Response::new(v1::DeleteBaseResponse {}))
+    }
+}

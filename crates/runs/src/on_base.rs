@@ -1,0 +1,55 @@
+//! Runs that begin on bases. Another crate makes, keeps and deletes the bases.
+//!
+//! A base is needed by each live run on it, and by each run that has ended and has changes, which are shown beside its files. The lock of
+//! the live runs is held while a run begins and while a base leaves its table. So no run begins on a base that is being deleted.
+
+use std::sync::Arc;
+
+use identity::{BaseId, Principal, RunId};
+use operations::Reason;
+use refusal::Refusal;
+
+use crate::record::{Record, Spec, Workspace};
+use crate::registry::Runs;
+
+/// The bases that exist.
+pub trait Bases: Send + Sync {
+    /// Notes that a run of `principal` begins on the base. Refuses one that does not exist for it.
+    fn begin(&self, base: BaseId, principal: &Principal) -> Result<(), Refusal>;
+}
+
+impl Runs {
+    /// Sets the bases, once.
+    pub fn set_bases(&self, bases: Arc<dyn Bases>) {
+        let _ = self.bases.set(bases);
+    }
+
+    /// Calls `then` if no run needs the base, and lets none begin on it meanwhile. Otherwise returns a run that needs it.
+    pub fn if_unused<T>(&self, base: BaseId, then: impl FnOnce() -> T) -> Result<T, RunId> {
+        let living = self.living();
+        let user = living.iter().find(|(_, run)| is_on(&run.spec(), base)).map(|(id, _)| *id);
+        let user = user.or_else(|| {
+            let ended = self.ended();
+            let pending = ended.values().find(|run| run.has_pending_changes() && is_on(&run.spec, base));
+            pending.map(|record| record.id)
+        });
+        user.map_or_else(|| Ok(then()), Err)
+    }
+
+    /// Returns at most `most` runs that need the base, newest first.
+    pub fn users_of_base(&self, base: BaseId, most: usize) -> Vec<RunId> {
+        let needs = |record: &Record| {
+            is_on(&record.spec, base) && (!record.state.has_ended() || record.has_pending_changes())
+        };
+        self.list().iter().filter(|record| needs(record)).take(most).map(|record| record.id).collect()
+    }
+
+    pub(crate) fn begin_on(&self, base: BaseId, principal: &Principal) -> Result<(), Refusal> {
+        let none = || Refusal::new(Reason::NotFound, "there is no such base").with("resource", "base");
+        self.bases.get().ok_or_else(none)?.begin(base, principal)
+    }
+}
+
+fn is_on(spec: &Spec, base: BaseId) -> bool {
+    matches!(spec.workspace, Workspace::Base { base: beneath } if beneath == base)
+}
