@@ -10,7 +10,7 @@ use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
-    alert, approval, audit, bundle, call, completions, cp, doctor, egress, image, limits, manual, mcp,
+    alert, approval, audit, base, bundle, call, completions, cp, doctor, egress, image, limits, manual, mcp,
     permission, plan, policy, process, run, session, tls, token, transcript, trash, workspace,
 };
 
@@ -81,6 +81,9 @@ enum Command {
     /// List and delete the directories that the daemon keeps after runs have ended.
     #[command(subcommand)]
     Workspace(workspace::Command),
+    /// Make, verify and delete bases: trees of files that never change, on which many runs can begin.
+    #[command(subcommand)]
+    Base(base::Command),
     /// Import, build and list the images that runs can use. For operators.
     #[command(subcommand)]
     Image(image::Command),
@@ -181,6 +184,7 @@ impl Cli {
         match self.command {
             Command::Run(command) => command.run(&context).await,
             Command::Workspace(command) => command.run(&context).await,
+            Command::Base(command) => command.run(&context).await,
             Command::Image(command) => command.run(&context).await,
             Command::Call(command) => command.run(&context).await,
             Command::Exec(exec) => exec.run(&context).await,

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use wire::v1::workspace::Source;
 use wire::v1::{
-    BindWorkspace, CloneWorkspace, CreateRunRequest, Limits, ManagedWorkspace, OverlayWorkspace, Run,
-    Workspace, run::StartKind,
+    BaseWorkspace, BindWorkspace, CloneWorkspace, CreateRunRequest, Limits, ManagedWorkspace,
+    OverlayWorkspace, Run, Workspace, run::StartKind,
 };
 
 use super::variables::Variables;
 use crate::client::Context;
 use crate::failure::{Ended, Failure};
-use crate::{quantity, time, workspace};
+use crate::{base, quantity, time, workspace};
 
 /// Launch a container for a run; prints the run's id when it is ready.
 ///
@@ -27,7 +27,7 @@ pub(crate) struct Create {
     #[command(flatten)]
     source: SourceArgs,
     /// Branch, tag or commit to check out of the clone.
-    #[arg(long, value_name = "REVISION", conflicts_with_all = ["bind", "managed", "workspace", "overlay"])]
+    #[arg(long, value_name = "REVISION", conflicts_with_all = ["bind", "managed", "workspace", "overlay", "base"])]
     revision: Option<String>,
     /// Name of the agent that the run is for.
     #[arg(long, value_name = "NAME", default_value = "cli")]
@@ -98,6 +98,9 @@ struct SourceArgs {
     /// Work on this directory without changing it: see `coffer run diff` and `coffer run accept`.
     #[arg(long, value_name = "PATH")]
     overlay: Option<PathBuf>,
+    /// Begin on this base without changing it: its id, or a unique beginning or end of it, see `coffer base`.
+    #[arg(long, value_name = "ID")]
+    base: Option<String>,
 }
 
 impl Create {
@@ -114,11 +117,12 @@ impl Create {
         }
         let mut request = self.request()?;
         let client = context.connect().await?;
-        if let Some(Source::Managed(managed)) =
-            request.workspace.as_mut().and_then(|workspace| workspace.source.as_mut())
-            && !managed.workspace_id.is_empty()
-        {
-            managed.workspace_id = workspace::resolve(&client, &managed.workspace_id).await?;
+        match request.workspace.as_mut().and_then(|workspace| workspace.source.as_mut()) {
+            Some(Source::Managed(managed)) if !managed.workspace_id.is_empty() => {
+                managed.workspace_id = workspace::resolve(&client, &managed.workspace_id).await?;
+            }
+            Some(Source::Base(on)) => on.base_id = base::resolve(&client, &on.base_id).await?,
+            _ => {}
         }
         let start = Instant::now();
         let response = ui.wait("creating the run…", client.runs().create_run(request)).await?;
@@ -136,13 +140,15 @@ impl Create {
     fn request(self) -> Result<CreateRunRequest, Failure> {
         let revision = self.revision.unwrap_or_default();
         // Exactly one of these options or `--managed` was given, or chosen.
-        let SourceArgs { bind, clone, overlay, workspace, managed: _ } = self.source;
+        let SourceArgs { bind, clone, overlay, base, workspace, managed: _ } = self.source;
         let source = if let Some(path) = bind {
             Source::Bind(BindWorkspace { path: absolute(&path)? })
         } else if let Some(repository) = clone {
             Source::Clone(CloneWorkspace { repository: absolute(&repository)?, revision })
         } else if let Some(path) = overlay {
             Source::Overlay(OverlayWorkspace { path: absolute(&path)? })
+        } else if let Some(base_id) = base {
+            Source::Base(BaseWorkspace { base_id })
         } else {
             Source::Managed(ManagedWorkspace { workspace_id: workspace.unwrap_or_default() })
         };
@@ -183,7 +189,7 @@ fn repository() -> Option<PathBuf> {
 }
 
 /// Returns the path in the form that the daemon requires: absolute, and without `.`, `..` and links.
-fn absolute(path: &Path) -> Result<String, Failure> {
+pub(crate) fn absolute(path: &Path) -> Result<String, Failure> {
     // If the client has no access to the path, or shares no file system with the daemon, the daemon checks the path itself.
     let path = std::fs::canonicalize(path).or_else(|_| std::path::absolute(path))?;
     path.into_os_string()
@@ -273,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn overlays_and_retained_workspaces_are_requested() {
+    fn overlays_bases_and_retained_workspaces_are_requested() {
         let source = |line: &str| request(line).workspace.unwrap().source.unwrap();
         assert_eq!(
             source("create --profile build --overlay /nonexistent/w"),
@@ -282,6 +288,10 @@ mod tests {
         assert_eq!(
             source("create --profile build --workspace 1234"),
             Source::Managed(ManagedWorkspace { workspace_id: "1234".into() })
+        );
+        assert_eq!(
+            source("create --profile build --base 1234"),
+            Source::Base(BaseWorkspace { base_id: "1234".into() })
         );
     }
 
@@ -309,6 +319,8 @@ mod tests {
         assert_eq!(refused("create --profile p --managed --revision v1"), ArgumentConflict);
         assert_eq!(refused("create --profile p --overlay /a --workspace 1"), ArgumentConflict);
         assert_eq!(refused("create --profile p --overlay /a --revision v1"), ArgumentConflict);
+        assert_eq!(refused("create --profile p --overlay /a --base 1"), ArgumentConflict);
+        assert_eq!(refused("create --profile p --base 1 --revision v1"), ArgumentConflict);
         assert_eq!(refused("create --managed"), MissingRequiredArgument);
     }
 

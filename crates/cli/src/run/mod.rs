@@ -17,6 +17,7 @@ mod variables;
 mod watch;
 mod widen;
 
+pub(crate) use self::create::absolute;
 pub(crate) use self::shell::Shell;
 use crate::run_ref::RunRef;
 

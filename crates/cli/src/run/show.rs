@@ -127,6 +127,7 @@ fn workspace(run: &Run) -> String {
         Some(Source::Managed(managed)) if managed.workspace_id.is_empty() => "managed".into(),
         Some(Source::Managed(managed)) => format!("managed, of run {}", managed.workspace_id),
         Some(Source::Overlay(overlay)) => format!("overlay on {}", overlay.path),
+        Some(Source::Base(base)) => format!("base {}", base.base_id),
         Some(Source::Clone(clone)) if clone.revision.is_empty() => format!("clone of {}", clone.repository),
         Some(Source::Clone(clone)) => format!("clone of {} at {}", clone.repository, clone.revision),
         None => String::new(),

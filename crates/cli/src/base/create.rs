@@ -1,0 +1,57 @@
+//! `coffer base create`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use wire::v1::{BaseSource, CloneWorkspace, CreateBaseRequest, DirectorySource, base_source::Source};
+
+use crate::client::Context;
+use crate::failure::{Ended, Failure};
+use crate::quantity;
+use crate::run::absolute;
+
+/// Make a base: a tree of files that never changes, on which many runs can begin. Prints its id.
+///
+/// A run on a base (`coffer run create --base`) sees its files and its own changes. No file is copied for it.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: BASE=$(coffer base create --clone . --revision main)")]
+pub(crate) struct Create {
+    /// Copy this directory.
+    #[arg(long, value_name = "PATH", required_unless_present = "clone", conflicts_with = "clone")]
+    directory: Option<PathBuf>,
+    /// Clone this local git repository.
+    #[arg(long, value_name = "REPO")]
+    clone: Option<PathBuf>,
+    /// Branch, tag or commit to check out of the clone.
+    #[arg(long, value_name = "REVISION", requires = "clone")]
+    revision: Option<String>,
+}
+
+impl Create {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
+        let request = self.request()?;
+        let client = context.connect().await?;
+        let made = context.ui.wait("making the base…", client.bases().create_base(request)).await?;
+        context.ui.answer_and_talk(made, |made, page, talk| {
+            let base = made.base.unwrap_or_default();
+            page.word(&base.base_id).end_line();
+            let files = quantity::count(base.files, "file", "files");
+            talk.block(&format!("{files}, {}", quantity::bytes(base.size_bytes))).end_line();
+            if base.left_out > 0 {
+                talk.own("FIFOs, sockets and devices were left out\n");
+            }
+        })
+    }
+
+    fn request(self) -> Result<CreateBaseRequest, Failure> {
+        let source = match (self.directory, self.clone) {
+            (Some(path), _) => Some(Source::Directory(DirectorySource { path: absolute(&path)? })),
+            (None, Some(repository)) => Some(Source::Clone(CloneWorkspace {
+                repository: absolute(&repository)?,
+                revision: self.revision.unwrap_or_default(),
+            })),
+            (None, None) => None,
+        };
+        Ok(CreateBaseRequest { source: Some(BaseSource { source }) })
+    }
+}
