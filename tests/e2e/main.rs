@@ -11,6 +11,7 @@ mod audit;
 mod audit_load;
 mod bad_input;
 mod bad_runs;
+mod bases;
 mod beside_approval;
 mod bundles;
 mod bypass;

@@ -10,6 +10,7 @@ use tonic_types::StatusExt as _;
 use wire::v1::alert_service_client::AlertServiceClient;
 use wire::v1::approval_service_client::ApprovalServiceClient;
 use wire::v1::audit_service_client::AuditServiceClient;
+use wire::v1::base_service_client::BaseServiceClient;
 use wire::v1::file_service_client::FileServiceClient;
 use wire::v1::image_service_client::ImageServiceClient;
 use wire::v1::limit_service_client::LimitServiceClient;
@@ -28,6 +29,8 @@ pub struct Clients {
     pub channel: Channel,
     /// `RunService`.
     pub runs: RunServiceClient<Channel>,
+    /// `BaseService`.
+    pub bases: BaseServiceClient<Channel>,
     /// `ToolService`.
     pub tools: ToolServiceClient<Channel>,
     /// `ProcessService`.
@@ -62,6 +65,7 @@ impl Clients {
     pub fn on(channel: Channel) -> Self {
         Self {
             runs: RunServiceClient::new(channel.clone()),
+            bases: BaseServiceClient::new(channel.clone()),
             tools: ToolServiceClient::new(channel.clone()).max_decoding_message_size(16 << 20),
             processes: ProcessServiceClient::new(channel.clone()).max_decoding_message_size(16 << 20),
             sessions: SessionServiceClient::new(channel.clone()).max_decoding_message_size(16 << 20),

@@ -270,6 +270,11 @@ pub mod requests {
         on(profile, Source::Overlay(v1::OverlayWorkspace { path: path.display().to_string() }))
     }
 
+    /// On a base.
+    pub fn base(profile: &str, base_id: &str) -> CreateRunRequest {
+        on(profile, Source::Base(v1::BaseWorkspace { base_id: base_id.to_owned() }))
+    }
+
     /// On what an earlier run has left.
     pub fn kept(profile: &str, workspace_id: &str) -> CreateRunRequest {
         on(profile, Source::Managed(v1::ManagedWorkspace { workspace_id: workspace_id.to_owned() }))
