@@ -92,6 +92,7 @@ export class Client implements AsyncDisposable {
   readonly terminals: Service<typeof v1.TerminalService>;
   readonly tools: Service<typeof v1.ToolService>;
   readonly tokens: Service<typeof v1.TokenService>;
+  readonly bases: Service<typeof v1.BaseService>;
   readonly trash: Service<typeof v1.TrashService>;
   /** @internal */
   readonly transport: Transport;
@@ -131,6 +132,7 @@ export class Client implements AsyncDisposable {
     this.terminals = service(v1.TerminalService, this.transport);
     this.tools = service(v1.ToolService, this.transport);
     this.tokens = service(v1.TokenService, this.transport);
+    this.bases = service(v1.BaseService, this.transport);
     this.trash = service(v1.TrashService, this.transport);
   }
 

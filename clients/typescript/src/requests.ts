@@ -53,6 +53,8 @@ export function workspace(source: Workspace): MessageInitShape<typeof WorkspaceS
       return { source: { case: "clone", value: { repository: source.repository, revision: source.revision } } };
     case "overlay":
       return { source: { case: "overlay", value: { path: source.path } } };
+    case "base":
+      return { source: { case: "base", value: { baseId: source.baseId } } };
   }
 }
 
@@ -63,6 +65,8 @@ export function stays(source: Workspace): boolean {
       return source.keep ?? source.workspaceId !== undefined;
     case "clone":
       return source.keep ?? true;
+    case "base":
+      return source.keep ?? false;
     default:
       return true;
   }

@@ -79,7 +79,7 @@ export interface CreateOptions extends ConnectOptions {
   profile: string;
   /** One that the engine has and the profile allows. Default: the profile's. */
   image?: string;
-  /** `Managed()`, `Bind(path)`, `Clone(repository)` or `Overlay(path)`. Default: `Managed()`. */
+  /** `Managed()`, `Bind(path)`, `Clone(repository)`, `Overlay(path)` or `Base(baseId)`. Default: `Managed()`. */
   workspace?: Workspace;
   /** Seconds until the daemon stops it. Default: never. */
   timeout?: number;
@@ -463,7 +463,7 @@ export class Sandbox implements AsyncDisposable {
     return results.runInfo((await this.client.runs.resumeRun({ runId: this.runId })).run);
   }
 
-  /** The changes in an `Overlay`, against the directory beneath as it is now. */
+  /** The changes in an `Overlay` or on a `Base`, against the files beneath as they are now. */
   async diff(): Promise<Diff> {
     return results.diff(await this.client.runs.diffRun({ runId: this.runId }));
   }
@@ -478,7 +478,7 @@ export class Sandbox implements AsyncDisposable {
     return Number((await this.client.runs.acceptRun(request, { timeout: CREATE_TIMEOUT })).applied);
   }
 
-  /** Deletes the changes of an `Overlay`. The run must have ended: `stop` it. */
+  /** Deletes the changes of an `Overlay` or on a `Base`. The run must have ended: `stop` it. */
   async discard(): Promise<void> {
     await this.client.runs.discardRun({ runId: this.runId });
   }

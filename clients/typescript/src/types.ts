@@ -1,6 +1,6 @@
 /** Arguments and results: plain values. Times are seconds, sizes bytes, paths as commands in the sandbox see them. */
 
-/** See `Managed`, `Bind`, `Clone` and `Overlay`. */
+/** See `Managed`, `Bind`, `Clone`, `Overlay` and `Base`. */
 export type Workspace =
   | { readonly kind: "managed"; readonly workspaceId?: string; readonly keep?: boolean | undefined }
   | { readonly kind: "bind"; readonly path: string }
@@ -10,7 +10,8 @@ export type Workspace =
       readonly revision?: string;
       readonly keep?: boolean;
     }
-  | { readonly kind: "overlay"; readonly path: string };
+  | { readonly kind: "overlay"; readonly path: string }
+  | { readonly kind: "base"; readonly baseId: string; readonly keep?: boolean };
 
 /**
  * An empty directory that the daemon makes, or one that it kept from an earlier run.
@@ -39,6 +40,16 @@ export function Clone(repository: string, options: { revision?: string; keep?: b
 /** A directory of the daemon's host through a layer that takes the changes; see `Sandbox.diff` and `accept`. */
 export function Overlay(path: string): Workspace {
   return { kind: "overlay", path };
+}
+
+/**
+ * A base: a tree of files that never changes, through a layer that takes the changes; see `Sandbox.diff`.
+ *
+ * `Client.bases` makes, lists and deletes bases, as `coffer base` does.
+ * `keep`: whether the changes stay after `kill()`, until `discard`. Default: they are deleted with the run.
+ */
+export function Base(baseId: string, options: { keep?: boolean } = {}): Workspace {
+  return { kind: "base", baseId, ...options };
 }
 
 /** Lower limits than the profile's; one that is missing is the profile's value. */

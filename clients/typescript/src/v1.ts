@@ -3,6 +3,7 @@
 export * from "./proto/cofferdam/v1/alert_pb.js";
 export * from "./proto/cofferdam/v1/approval_pb.js";
 export * from "./proto/cofferdam/v1/audit_pb.js";
+export * from "./proto/cofferdam/v1/base_pb.js";
 export * from "./proto/cofferdam/v1/bundle_pb.js";
 export * from "./proto/cofferdam/v1/checkpoint_pb.js";
 export * from "./proto/cofferdam/v1/egress_pb.js";

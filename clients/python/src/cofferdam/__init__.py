@@ -49,6 +49,7 @@ from cofferdam.errors import (
 from cofferdam.types import (
     ApprovalInfo,
     AuditEvent,
+    Base,
     Bind,
     CallInfo,
     ChangedFile,
@@ -92,6 +93,7 @@ __all__ = [
     "AuditEvent",
     "AuthenticationFailed",
     "AwaitingApproval",
+    "Base",
     "Bind",
     "BuildFailed",
     "CallInfo",

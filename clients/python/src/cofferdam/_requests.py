@@ -12,7 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from cofferdam import v1
 from cofferdam.errors import InvalidArgument
-from cofferdam.types import Bind, Clone, Limits, Managed, Overlay, PtySize, Workspace
+from cofferdam.types import Base, Bind, Clone, Limits, Managed, Overlay, PtySize, Workspace
 
 
 def new_id() -> str:
@@ -57,6 +57,8 @@ def workspace(source: Workspace) -> v1.Workspace:
             return v1.Workspace(clone=cloned)
         case Overlay():
             return v1.Workspace(overlay=v1.OverlayWorkspace(path=str(source.path)))
+        case Base():
+            return v1.Workspace(base=v1.BaseWorkspace(base_id=source.base_id))
 
 
 def limits(limits: Limits | None) -> v1.Limits | None:

@@ -54,7 +54,19 @@ class Overlay:
     path: str | Path
 
 
-Workspace: TypeAlias = Managed | Bind | Clone | Overlay
+@dataclass(frozen=True)
+class Base:
+    """A base: a tree of files that never changes, through a layer that takes the changes; see `Sandbox.diff`.
+
+    `AsyncClient.bases` and `Client.bases` make, list and delete bases, as `coffer base` does.
+    `keep`: whether the changes stay after `kill()`, until `discard`. Default: they are deleted with the run.
+    """
+
+    base_id: str
+    keep: bool = False
+
+
+Workspace: TypeAlias = Managed | Bind | Clone | Overlay | Base
 
 
 @dataclass(frozen=True)

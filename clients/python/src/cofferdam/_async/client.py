@@ -62,6 +62,7 @@ class AsyncClient:
         self.terminals = rpc.TerminalService(self._transport)
         self.tokens = rpc.TokenService(self._transport)
         self.tools = rpc.ToolService(self._transport)
+        self.bases = rpc.BaseService(self._transport)
         self.trash = rpc.TrashService(self._transport)
 
     @property

@@ -124,7 +124,7 @@ class Run(google.protobuf.message.Message):
     class _ChangesEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[Run._Changes.ValueType], builtins.type):
         DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         CHANGES_UNSPECIFIED: Run._Changes.ValueType  # 0
-        """The workspace is no overlay."""
+        """The workspace is no overlay, and not on a base."""
         PENDING: Run._Changes.ValueType  # 1
         """Kept by the daemon; the directory beneath is as it was."""
         ACCEPTED: Run._Changes.ValueType  # 2
@@ -136,7 +136,7 @@ class Run(google.protobuf.message.Message):
         """State of the changes of an `overlay`."""
 
     CHANGES_UNSPECIFIED: Run.Changes.ValueType  # 0
-    """The workspace is no overlay."""
+    """The workspace is no overlay, and not on a base."""
     PENDING: Run.Changes.ValueType  # 1
     """Kept by the daemon; the directory beneath is as it was."""
     ACCEPTED: Run.Changes.ValueType  # 2
@@ -441,6 +441,7 @@ class Workspace(google.protobuf.message.Message):
     MANAGED_FIELD_NUMBER: builtins.int
     CLONE_FIELD_NUMBER: builtins.int
     OVERLAY_FIELD_NUMBER: builtins.int
+    BASE_FIELD_NUMBER: builtins.int
     @property
     def bind(self) -> global___BindWorkspace:
         """An existing directory, used in place."""
@@ -457,6 +458,10 @@ class Workspace(google.protobuf.message.Message):
     def overlay(self) -> global___OverlayWorkspace:
         """Copy-on-write over an existing directory: nothing changes in it until AcceptRun."""
 
+    @property
+    def base(self) -> global___BaseWorkspace:
+        """Copy-on-write over a base of BaseService, which never changes."""
+
     def __init__(
         self,
         *,
@@ -464,10 +469,11 @@ class Workspace(google.protobuf.message.Message):
         managed: global___ManagedWorkspace | None = ...,
         clone: global___CloneWorkspace | None = ...,
         overlay: global___OverlayWorkspace | None = ...,
+        base: global___BaseWorkspace | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["bind", b"bind", "clone", b"clone", "managed", b"managed", "overlay", b"overlay", "source", b"source"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["bind", b"bind", "clone", b"clone", "managed", b"managed", "overlay", b"overlay", "source", b"source"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["source", b"source"]) -> typing.Literal["bind", "managed", "clone", "overlay"] | None: ...
+    def HasField(self, field_name: typing.Literal["base", b"base", "bind", b"bind", "clone", b"clone", "managed", b"managed", "overlay", b"overlay", "source", b"source"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["base", b"base", "bind", b"bind", "clone", b"clone", "managed", b"managed", "overlay", b"overlay", "source", b"source"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["source", b"source"]) -> typing.Literal["bind", "managed", "clone", "overlay", "base"] | None: ...
 
 global___Workspace = Workspace
 
@@ -528,6 +534,26 @@ class OverlayWorkspace(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["path", b"path"]) -> None: ...
 
 global___OverlayWorkspace = OverlayWorkspace
+
+@typing.final
+class BaseWorkspace(google.protobuf.message.Message):
+    """A base seen through a layer that takes the agent's changes. DiffRun shows them and DiscardRun deletes them. AcceptRun
+    is refused, because a base never changes.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BASE_ID_FIELD_NUMBER: builtins.int
+    base_id: builtins.str
+    """Id of a base that the caller may use. Required."""
+    def __init__(
+        self,
+        *,
+        base_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["base_id", b"base_id"]) -> None: ...
+
+global___BaseWorkspace = BaseWorkspace
 
 @typing.final
 class CloneWorkspace(google.protobuf.message.Message):
@@ -1608,11 +1634,11 @@ class KeptWorkspace(google.protobuf.message.Message):
     workspace_id: builtins.str
     """Id of the run that it was made for."""
     kind: builtins.str
-    """`managed`, `clone` or `overlay`."""
+    """`managed`, `clone`, `overlay` or `base`."""
     principal: builtins.str
     """Principal that made the run."""
     path: builtins.str
-    """Host path of the directory, or of the one beneath an overlay."""
+    """Host path of the directory, or of the one beneath an overlay or of the base."""
     used_by: builtins.str
     """The living run that uses it; empty: none."""
     size_bytes: builtins.int

@@ -238,6 +238,74 @@ class AuditService:
         )
 
 
+_BASE_SERVICE_CREATE_BASE = Method(
+    "/cofferdam.v1.BaseService/CreateBase", v1.CreateBaseRequest, v1.CreateBaseResponse, False
+)
+_BASE_SERVICE_LIST_BASES = Method("/cofferdam.v1.BaseService/ListBases", v1.ListBasesRequest, v1.ListBasesResponse, True)
+_BASE_SERVICE_GET_BASE = Method("/cofferdam.v1.BaseService/GetBase", v1.GetBaseRequest, v1.GetBaseResponse, True)
+_BASE_SERVICE_VERIFY_BASE = Method("/cofferdam.v1.BaseService/VerifyBase", v1.VerifyBaseRequest, v1.VerifyBaseResponse, True)
+_BASE_SERVICE_DELETE_BASE = Method(
+    "/cofferdam.v1.BaseService/DeleteBase", v1.DeleteBaseRequest, v1.DeleteBaseResponse, False
+)
+
+
+class BaseService:
+    """Makes, shows, verifies and deletes bases. A run with `workspace.base` has an overlay on a base: its changes
+    are its own, and no file of the base is copied for it. A base belongs to the principal that made it, and other
+    principals but operators cannot use it.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def create_base(self, request: v1.CreateBaseRequest, *, timeout: float | None = None) -> v1.CreateBaseResponse:
+        """Makes a base and answers when it is complete and durable. If it fails or the daemon dies, no part of it
+        is left. Unused bases may be deleted for it, the least recently used first, to stay within `bases` of the
+        daemon's configuration. Needs a daemon that runs as root.
+        """
+        return self._transport.unary(
+            _BASE_SERVICE_CREATE_BASE,
+            request,
+            timeout,
+        )
+
+    def list_bases(self, request: v1.ListBasesRequest, *, timeout: float | None = None) -> v1.ListBasesResponse:
+        """The bases that the caller may use, newest first."""
+        return self._transport.unary(
+            _BASE_SERVICE_LIST_BASES,
+            request,
+            timeout,
+        )
+
+    def get_base(self, request: v1.GetBaseRequest, *, timeout: float | None = None) -> v1.GetBaseResponse:
+        """One base."""
+        return self._transport.unary(
+            _BASE_SERVICE_GET_BASE,
+            request,
+            timeout,
+        )
+
+    def verify_base(self, request: v1.VerifyBaseRequest, *, timeout: float | None = None) -> v1.VerifyBaseResponse:
+        """Computes the digest of a base's files anew, which reads all of them, and compares it with the recorded
+        one.
+        """
+        return self._transport.unary(
+            _BASE_SERVICE_VERIFY_BASE,
+            request,
+            timeout,
+        )
+
+    def delete_base(self, request: v1.DeleteBaseRequest, *, timeout: float | None = None) -> v1.DeleteBaseResponse:
+        """Deletes a base. Fails with PRECONDITION_FAILED while a run needs it: one that lives, or one that has
+        ended and whose changes were not discarded.
+        """
+        return self._transport.unary(
+            _BASE_SERVICE_DELETE_BASE,
+            request,
+            timeout,
+        )
+
+
 _EGRESS_SERVICE_GET_EGRESS = Method("/cofferdam.v1.EgressService/GetEgress", v1.GetEgressRequest, v1.GetEgressResponse, True)
 _EGRESS_SERVICE_WATCH_CONNECTIONS = Method(
     "/cofferdam.v1.EgressService/WatchConnections", v1.WatchConnectionsRequest, v1.WatchConnectionsResponse, True

@@ -31,6 +31,7 @@ from cofferdam._sync.sessions import Sessions
 from cofferdam._sync.transport import sleep
 from cofferdam.errors import CofferdamError, DaemonUnreachable, Denied, InvalidArgument, NotFound
 from cofferdam.types import (
+    Base,
     Clone,
     Diff,
     EditInfo,
@@ -127,7 +128,7 @@ class Sandbox:
 
         `profile`: the policy that decides on its calls, such as `review`, `build` or `open`.
         `image`: one that the engine has and the profile allows. Default: the profile's.
-        `workspace`: `Managed()`, `Bind(path)`, `Clone(repository)` or `Overlay(path)`. Default: `Managed()`.
+        `workspace`: `Managed()`, `Bind(path)`, `Clone(repository)`, `Overlay(path)` or `Base(id)`. Default: `Managed()`.
         `timeout`: seconds until the daemon stops it, `idle_timeout`: without a call. Default: never.
         `lease`: seconds without `keep_alive()` until the daemon stops it, at least 1; no call and no command renews it.
         Default: never. `keep_alive`: renew it in the background until `kill`, `stop` or `close`, and so as long as this
@@ -179,7 +180,13 @@ class Sandbox:
         )
         owns_client = client is None
         client = Client(endpoint, token, tls=tls) if client is None else client
-        stays = workspace.stays if isinstance(workspace, Managed) else not isinstance(workspace, Clone) or workspace.keep
+        match workspace:
+            case Managed():
+                stays = workspace.stays
+            case Clone() | Base():
+                stays = workspace.keep
+            case _:
+                stays = True
         options = Options(wait_for_approval, on_awaiting_approval, env=dict(env or {}))
         sandbox = cls(client, run_id, options, owns_client=owns_client, delete_workspace=not stays)
         try:
@@ -420,7 +427,7 @@ class Sandbox:
         return self._token
 
     def diff(self) -> Diff:
-        """The changes in an `Overlay`, against the directory beneath as it is now."""
+        """The changes in an `Overlay` or on a `Base`, against the files beneath as they are now."""
         return _results.diff(self._client.runs.diff_run(v1.DiffRunRequest(run_id=self._run_id)))
 
     def accept(self, *, force: bool = False) -> int:
@@ -432,7 +439,7 @@ class Sandbox:
         return (self._client.runs.accept_run(request, timeout=CREATE_TIMEOUT)).applied
 
     def discard(self) -> None:
-        """Deletes the changes of an `Overlay`. The run must have ended: `stop` it."""
+        """Deletes the changes of an `Overlay` or on a `Base`. The run must have ended: `stop` it."""
         self._client.runs.discard_run(v1.DiscardRunRequest(run_id=self._run_id))
 
     def stop(self) -> bool:
@@ -452,7 +459,7 @@ class Sandbox:
     def kill(self, *, delete_workspace: bool | None = None) -> bool:
         """Ends the run, and deletes it with its workspace where that is wanted. Closes a connection of its own.
 
-        `delete_workspace`: default: as `Managed(keep=)` or `Clone(keep=)` of `create` says. A bound directory is never
+        `delete_workspace`: default: as the `keep` of `create`'s workspace says. A bound directory is never
         deleted, and changes of an overlay stay until they are accepted or discarded. The audit log keeps its records.
         False: it had ended already, or there is no such run.
         """

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cofferdam/v1/run.proto.
  */
 export const file_cofferdam_v1_run: GenFile = /*@__PURE__*/
-  fileDesc("ChZjb2ZmZXJkYW0vdjEvcnVuLnByb3RvEgxjb2ZmZXJkYW0udjEirAwKA1J1bhIOCgZydW5faWQYASABKAkSDwoHcHJvZmlsZRgCIAEoCRINCgVpbWFnZRgDIAEoCRIqCgl3b3Jrc3BhY2UYBCABKAsyFy5jb2ZmZXJkYW0udjEuV29ya3NwYWNlEhAKCHBrZ19wYXRoGAUgASgJEhAKCGFnZW50X2lkGAYgASgJEgwKBHJvbGUYByABKAkSJAoGbGltaXRzGAggASgLMhQuY29mZmVyZGFtLnYxLkxpbWl0cxImCgN0dGwYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMaWRsZV90aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi0KBmxhYmVscxgLIAMoCzIdLmNvZmZlcmRhbS52MS5SdW4uTGFiZWxzRW50cnkSJgoFc3RhdGUYDCABKA4yFy5jb2ZmZXJkYW0udjEuUnVuLlN0YXRlEg8KB2ZhaWx1cmUYDSABKAkSLgoKY3JlYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIcmVhZHlfYXQYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KCnN0YXJ0X2tpbmQYECABKA4yGy5jb2ZmZXJkYW0udjEuUnVuLlN0YXJ0S2luZBIuCgloYXJkZW5pbmcYESADKAsyGy5jb2ZmZXJkYW0udjEuSGFyZGVuaW5nRmFjdBIQCghpbWFnZV9pZBgSIAEoCRIUCgxjb250YWluZXJfaWQYEyABKAkSEQoJb3duZXJzaGlwGBQgASgJEhYKDndvcmtzcGFjZV9wYXRoGBUgASgJEhEKCXByaW5jaXBhbBgWIAEoCRIsCghlbmRlZF9hdBgXIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoHY2hhbmdlcxgYIAEoDjIZLmNvZmZlcmRhbS52MS5SdW4uQ2hhbmdlcxIQCghyZXN0YXJ0cxgZIAEoDRIuCgphZG9wdGVkX2F0GBogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgVob2xkcxgbIAMoCzIVLmNvZmZlcmRhbS52MS5SdW5Ib2xkEiMKBGRpc2sYHCABKAsyFS5jb2ZmZXJkYW0udjEuRGlza1VzZRInCgNlbnYYHSADKAsyGi5jb2ZmZXJkYW0udjEuUnVuLkVudkVudHJ5EhIKCnNlY3JldF9lbnYYHiADKAkSKAoFbGVhc2UYHyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoNbGVhc2VfZW5kc19hdBggIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoJZW5kX2NhdXNlGCEgASgOMhouY29mZmVyZGFtLnYxLlJ1bi5FbmRDYXVzZRIWCg53cml0YWJsZV9wYXRocxgiIAMoCRIkCgZlZ3Jlc3MYIyABKAsyFC5jb2ZmZXJkYW0udjEuRWdyZXNzGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaKgoIRW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJqCgVTdGF0ZRIVChFTVEFURV9VTlNQRUNJRklFRBAAEgwKCENSRUFUSU5HEAESCQoFUkVBRFkQAhIKCgZQQVVTRUQQAxIMCghTVE9QUElORxAEEgsKB1NUT1BQRUQQBRIKCgZGQUlMRUQQBiI7CglTdGFydEtpbmQSGgoWU1RBUlRfS0lORF9VTlNQRUNJRklFRBAAEggKBFdBUk0QARIICgRDT0xEEAIiSwoIRW5kQ2F1c2USGQoVRU5EX0NBVVNFX1VOU1BFQ0lGSUVEEAASBwoDVFRMEAESEAoMSURMRV9USU1FT1VUEAISCQoFTEVBU0UQAyJMCgdDaGFuZ2VzEhcKE0NIQU5HRVNfVU5TUEVDSUZJRUQQABILCgdQRU5ESU5HEAESDAoIQUNDRVBURUQQAhINCglESVNDQVJERUQQAyLWAQoHUnVuSG9sZBIoCgRraW5kGAEgASgOMhouY29mZmVyZGFtLnYxLlJ1bkhvbGQuS2luZBIQCghjYXVzZV9pZBgCIAEoCRIRCglwcmluY2lwYWwYAyABKAkSKQoFc2luY2UYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlEKBEtpbmQSFAoQS0lORF9VTlNQRUNJRklFRBAAEgwKCE9QRVJBVE9SEAESDAoIQVBQUk9WQUwQAhIJCgVBTEVSVBADEgwKCFRFUk1JTkFMEAQi1wEKCVdvcmtzcGFjZRIrCgRiaW5kGAEgASgLMhsuY29mZmVyZGFtLnYxLkJpbmRXb3Jrc3BhY2VIABIxCgdtYW5hZ2VkGAIgASgLMh4uY29mZmVyZGFtLnYxLk1hbmFnZWRXb3Jrc3BhY2VIABItCgVjbG9uZRgDIAEoCzIcLmNvZmZlcmRhbS52MS5DbG9uZVdvcmtzcGFjZUgAEjEKB292ZXJsYXkYBCABKAsyHi5jb2ZmZXJkYW0udjEuT3ZlcmxheVdvcmtzcGFjZUgAQggKBnNvdXJjZSIdCg1CaW5kV29ya3NwYWNlEgwKBHBhdGgYASABKAkiKAoQTWFuYWdlZFdvcmtzcGFjZRIUCgx3b3Jrc3BhY2VfaWQYASABKAkiIAoQT3ZlcmxheVdvcmtzcGFjZRIMCgRwYXRoGAEgASgJIjYKDkNsb25lV29ya3NwYWNlEhIKCnJlcG9zaXRvcnkYASABKAkSEAoIcmV2aXNpb24YAiABKAkilQEKBkxpbWl0cxIUCgxtZW1vcnlfYnl0ZXMYASABKAQSEgoKY3B1X21pbGxpcxgCIAEoDRIMCgRwaWRzGAMgASgNEhcKD2ZpbGVfc2l6ZV9ieXRlcxgEIAEoBBISCgpvcGVuX2ZpbGVzGAUgASgNEhIKCmRpc2tfYnl0ZXMYBiABKAQSEgoKZGlza19maWxlcxgHIAEoBCLBAQoHRGlza1VzZRISCgp1c2VkX2J5dGVzGAEgASgEEhIKCnVzZWRfZmlsZXMYAiABKAQSEAoIYXRfbGVhc3QYAyABKAgSKgoFc3RhdGUYBCABKA4yGy5jb2ZmZXJkYW0udjEuRGlza1VzZS5TdGF0ZRIOCgZrZXJuZWwYBSABKAgiQAoFU3RhdGUSFQoRU1RBVEVfVU5TUEVDSUZJRUQQABIKCgZXSVRISU4QARIICgRPVkVSEAISCgoGTE9DS0VEEAMi2QEKCVN0YXRlRGlzaxISCgpmcmVlX2J5dGVzGAEgASgEEhMKC3RvdGFsX2J5dGVzGAIgASgEEhcKCmZyZWVfZmlsZXMYAyABKARIAIgBARIsCgVzdGF0ZRgEIAEoDjIdLmNvZmZlcmRhbS52MS5TdGF0ZURpc2suU3RhdGUSDgoGa2VybmVsGAUgASgIIj0KBVN0YXRlEhUKEVNUQVRFX1VOU1BFQ0lGSUVEEAASCgoGRU5PVUdIEAESBwoDTE9XEAISCAoERlVMTBADQg0KC19mcmVlX2ZpbGVzIiwKDUhhcmRlbmluZ0ZhY3QSDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoCSLhBQoQQ3JlYXRlUnVuUmVxdWVzdBISCgpyZXF1ZXN0X2lkGAEgASgJEg4KBnJ1bl9pZBgCIAEoCRIPCgdwcm9maWxlGAMgASgJEg0KBWltYWdlGAQgASgJEioKCXdvcmtzcGFjZRgFIAEoCzIXLmNvZmZlcmRhbS52MS5Xb3Jrc3BhY2USEAoIcGtnX3BhdGgYBiABKAkSEAoIYWdlbnRfaWQYByABKAkSDAoEcm9sZRgIIAEoCRIkCgZsaW1pdHMYCSABKAsyFC5jb2ZmZXJkYW0udjEuTGltaXRzEiYKA3R0bBgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIvCgxpZGxlX3RpbWVvdXQYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SOgoGbGFiZWxzGAwgAygLMiouY29mZmVyZGFtLnYxLkNyZWF0ZVJ1blJlcXVlc3QuTGFiZWxzRW50cnkSEwoLaXNzdWVfdG9rZW4YDSABKAgSNAoDZW52GA4gAygLMicuY29mZmVyZGFtLnYxLkNyZWF0ZVJ1blJlcXVlc3QuRW52RW50cnkSQQoKc2VjcmV0X2VudhgPIAMoCzItLmNvZmZlcmRhbS52MS5DcmVhdGVSdW5SZXF1ZXN0LlNlY3JldEVudkVudHJ5EigKBWxlYXNlGBAgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhYKDndyaXRhYmxlX3BhdGhzGBEgAygJEhMKC2VncmVzc19qc29uGBIgASgJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaKgoIRW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARowCg5TZWNyZXRFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIkIKEUNyZWF0ZVJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4SDQoFdG9rZW4YAiABKAkiHwoNR2V0UnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkiMAoOR2V0UnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biJgCg9MaXN0UnVuc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkSJgoFc3RhdGUYAyABKA4yFy5jb2ZmZXJkYW0udjEuUnVuLlN0YXRlInkKEExpc3RSdW5zUmVzcG9uc2USHwoEcnVucxgBIAMoCzIRLmNvZmZlcmRhbS52MS5SdW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEisKCnN0YXRlX2Rpc2sYAyABKAsyFy5jb2ZmZXJkYW0udjEuU3RhdGVEaXNrIiAKDlN0b3BSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSIxCg9TdG9wUnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biIhCg9QYXVzZVJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIjIKEFBhdXNlUnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biI3ChBSZXN1bWVSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRITCgtsaWZ0X2FsZXJ0cxgCIAEoCCIzChFSZXN1bWVSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuIiUKE0tlZXBBbGl2ZVJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIjYKFEtlZXBBbGl2ZVJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4iSgoQRXh0ZW5kUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSJgoDdHRsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIjMKEUV4dGVuZFJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4iJgoUSXNzdWVSdW5Ub2tlblJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIkYKFUlzc3VlUnVuVG9rZW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuEg0KBXRva2VuGAIgASgJIjwKEERlbGV0ZVJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhgKEGRlbGV0ZV93b3Jrc3BhY2UYAiABKAgiEwoRRGVsZXRlUnVuUmVzcG9uc2UiIgoQV2F0Y2hSdW5zUmVxdWVzdBIOCgZydW5faWQYASABKAkiMwoRV2F0Y2hSdW5zUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biI4Cg5EaWZmUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSFgoObWF4X2RpZmZfYnl0ZXMYAiABKA0idAoPRGlmZlJ1blJlc3BvbnNlEikKB2NoYW5nZXMYASADKAsyGC5jb2ZmZXJkYW0udjEuRmlsZUNoYW5nZRINCgV0b3RhbBgCIAEoBBIUCgx1bmlmaWVkX2RpZmYYAyABKAkSEQoJdHJ1bmNhdGVkGAQgASgIIuUBCgpGaWxlQ2hhbmdlEgwKBHBhdGgYASABKAkSKwoEa2luZBgCIAEoDjIdLmNvZmZlcmRhbS52MS5GaWxlQ2hhbmdlLktpbmQSEQoJZmlsZV90eXBlGAMgASgJEgwKBG1vZGUYBCABKA0SEgoKc2l6ZV9ieXRlcxgFIAEoBBIRCglvYmplY3Rpb24YBiABKAkSEAoIb2JzdGFjbGUYByABKAkiQgoES2luZBIUChBLSU5EX1VOU1BFQ0lGSUVEEAASCQoFQURERUQQARIMCghNT0RJRklFRBACEgsKB0RFTEVURUQQAyIxChBBY2NlcHRSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRINCgVmb3JjZRgCIAEoCCJWChFBY2NlcHRSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuEg8KB2FwcGxpZWQYAiABKAQSEAoIbGVmdF9vdXQYAyADKAkiIwoRRGlzY2FyZFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIjQKEkRpc2NhcmRSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuItEBCg1LZXB0V29ya3NwYWNlEhQKDHdvcmtzcGFjZV9pZBgBIAEoCRIMCgRraW5kGAIgASgJEhEKCXByaW5jaXBhbBgDIAEoCRIuCgpjcmVhdGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRwYXRoGAUgASgJEg8KB3VzZWRfYnkYBiABKAkSFwoKc2l6ZV9ieXRlcxgHIAEoBEgAiAEBEhIKCnJlcG9zaXRvcnkYCCABKAlCDQoLX3NpemVfYnl0ZXMiTwoVTGlzdFdvcmtzcGFjZXNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoDRISCgpwYWdlX3Rva2VuGAIgASgJEg8KB21lYXN1cmUYAyABKAgiYgoWTGlzdFdvcmtzcGFjZXNSZXNwb25zZRIvCgp3b3Jrc3BhY2VzGAEgAygLMhsuY29mZmVyZGFtLnYxLktlcHRXb3Jrc3BhY2USFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIi4KFkRlbGV0ZVdvcmtzcGFjZVJlcXVlc3QSFAoMd29ya3NwYWNlX2lkGAEgASgJIhkKF0RlbGV0ZVdvcmtzcGFjZVJlc3BvbnNlMsgKCgpSdW5TZXJ2aWNlEkwKCUNyZWF0ZVJ1bhIeLmNvZmZlcmRhbS52MS5DcmVhdGVSdW5SZXF1ZXN0Gh8uY29mZmVyZGFtLnYxLkNyZWF0ZVJ1blJlc3BvbnNlEkgKBkdldFJ1bhIbLmNvZmZlcmRhbS52MS5HZXRSdW5SZXF1ZXN0GhwuY29mZmVyZGFtLnYxLkdldFJ1blJlc3BvbnNlIgOQAgESTgoITGlzdFJ1bnMSHS5jb2ZmZXJkYW0udjEuTGlzdFJ1bnNSZXF1ZXN0Gh4uY29mZmVyZGFtLnYxLkxpc3RSdW5zUmVzcG9uc2UiA5ACARJLCgdTdG9wUnVuEhwuY29mZmVyZGFtLnYxLlN0b3BSdW5SZXF1ZXN0Gh0uY29mZmVyZGFtLnYxLlN0b3BSdW5SZXNwb25zZSIDkAICElEKCURlbGV0ZVJ1bhIeLmNvZmZlcmRhbS52MS5EZWxldGVSdW5SZXF1ZXN0Gh8uY29mZmVyZGFtLnYxLkRlbGV0ZVJ1blJlc3BvbnNlIgOQAgISSQoIUGF1c2VSdW4SHS5jb2ZmZXJkYW0udjEuUGF1c2VSdW5SZXF1ZXN0Gh4uY29mZmVyZGFtLnYxLlBhdXNlUnVuUmVzcG9uc2USTAoJUmVzdW1lUnVuEh4uY29mZmVyZGFtLnYxLlJlc3VtZVJ1blJlcXVlc3QaHy5jb2ZmZXJkYW0udjEuUmVzdW1lUnVuUmVzcG9uc2USWgoMS2VlcEFsaXZlUnVuEiEuY29mZmVyZGFtLnYxLktlZXBBbGl2ZVJ1blJlcXVlc3QaIi5jb2ZmZXJkYW0udjEuS2VlcEFsaXZlUnVuUmVzcG9uc2UiA5ACAhJRCglFeHRlbmRSdW4SHi5jb2ZmZXJkYW0udjEuRXh0ZW5kUnVuUmVxdWVzdBofLmNvZmZlcmRhbS52MS5FeHRlbmRSdW5SZXNwb25zZSIDkAICEl0KDUlzc3VlUnVuVG9rZW4SIi5jb2ZmZXJkYW0udjEuSXNzdWVSdW5Ub2tlblJlcXVlc3QaIy5jb2ZmZXJkYW0udjEuSXNzdWVSdW5Ub2tlblJlc3BvbnNlIgOQAgISUwoJV2F0Y2hSdW5zEh4uY29mZmVyZGFtLnYxLldhdGNoUnVuc1JlcXVlc3QaHy5jb2ZmZXJkYW0udjEuV2F0Y2hSdW5zUmVzcG9uc2UiA5ACATABEksKB0RpZmZSdW4SHC5jb2ZmZXJkYW0udjEuRGlmZlJ1blJlcXVlc3QaHS5jb2ZmZXJkYW0udjEuRGlmZlJ1blJlc3BvbnNlIgOQAgESUQoJQWNjZXB0UnVuEh4uY29mZmVyZGFtLnYxLkFjY2VwdFJ1blJlcXVlc3QaHy5jb2ZmZXJkYW0udjEuQWNjZXB0UnVuUmVzcG9uc2UiA5ACAhJUCgpEaXNjYXJkUnVuEh8uY29mZmVyZGFtLnYxLkRpc2NhcmRSdW5SZXF1ZXN0GiAuY29mZmVyZGFtLnYxLkRpc2NhcmRSdW5SZXNwb25zZSIDkAICEmAKDkxpc3RXb3Jrc3BhY2VzEiMuY29mZmVyZGFtLnYxLkxpc3RXb3Jrc3BhY2VzUmVxdWVzdBokLmNvZmZlcmRhbS52MS5MaXN0V29ya3NwYWNlc1Jlc3BvbnNlIgOQAgESXgoPRGVsZXRlV29ya3NwYWNlEiQuY29mZmVyZGFtLnYxLkRlbGV0ZVdvcmtzcGFjZVJlcXVlc3QaJS5jb2ZmZXJkYW0udjEuRGVsZXRlV29ya3NwYWNlUmVzcG9uc2ViBnByb3RvMw", [file_cofferdam_v1_egress, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChZjb2ZmZXJkYW0vdjEvcnVuLnByb3RvEgxjb2ZmZXJkYW0udjEirAwKA1J1bhIOCgZydW5faWQYASABKAkSDwoHcHJvZmlsZRgCIAEoCRINCgVpbWFnZRgDIAEoCRIqCgl3b3Jrc3BhY2UYBCABKAsyFy5jb2ZmZXJkYW0udjEuV29ya3NwYWNlEhAKCHBrZ19wYXRoGAUgASgJEhAKCGFnZW50X2lkGAYgASgJEgwKBHJvbGUYByABKAkSJAoGbGltaXRzGAggASgLMhQuY29mZmVyZGFtLnYxLkxpbWl0cxImCgN0dGwYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMaWRsZV90aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi0KBmxhYmVscxgLIAMoCzIdLmNvZmZlcmRhbS52MS5SdW4uTGFiZWxzRW50cnkSJgoFc3RhdGUYDCABKA4yFy5jb2ZmZXJkYW0udjEuUnVuLlN0YXRlEg8KB2ZhaWx1cmUYDSABKAkSLgoKY3JlYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIcmVhZHlfYXQYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KCnN0YXJ0X2tpbmQYECABKA4yGy5jb2ZmZXJkYW0udjEuUnVuLlN0YXJ0S2luZBIuCgloYXJkZW5pbmcYESADKAsyGy5jb2ZmZXJkYW0udjEuSGFyZGVuaW5nRmFjdBIQCghpbWFnZV9pZBgSIAEoCRIUCgxjb250YWluZXJfaWQYEyABKAkSEQoJb3duZXJzaGlwGBQgASgJEhYKDndvcmtzcGFjZV9wYXRoGBUgASgJEhEKCXByaW5jaXBhbBgWIAEoCRIsCghlbmRlZF9hdBgXIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoHY2hhbmdlcxgYIAEoDjIZLmNvZmZlcmRhbS52MS5SdW4uQ2hhbmdlcxIQCghyZXN0YXJ0cxgZIAEoDRIuCgphZG9wdGVkX2F0GBogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgVob2xkcxgbIAMoCzIVLmNvZmZlcmRhbS52MS5SdW5Ib2xkEiMKBGRpc2sYHCABKAsyFS5jb2ZmZXJkYW0udjEuRGlza1VzZRInCgNlbnYYHSADKAsyGi5jb2ZmZXJkYW0udjEuUnVuLkVudkVudHJ5EhIKCnNlY3JldF9lbnYYHiADKAkSKAoFbGVhc2UYHyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoNbGVhc2VfZW5kc19hdBggIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoJZW5kX2NhdXNlGCEgASgOMhouY29mZmVyZGFtLnYxLlJ1bi5FbmRDYXVzZRIWCg53cml0YWJsZV9wYXRocxgiIAMoCRIkCgZlZ3Jlc3MYIyABKAsyFC5jb2ZmZXJkYW0udjEuRWdyZXNzGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaKgoIRW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJqCgVTdGF0ZRIVChFTVEFURV9VTlNQRUNJRklFRBAAEgwKCENSRUFUSU5HEAESCQoFUkVBRFkQAhIKCgZQQVVTRUQQAxIMCghTVE9QUElORxAEEgsKB1NUT1BQRUQQBRIKCgZGQUlMRUQQBiI7CglTdGFydEtpbmQSGgoWU1RBUlRfS0lORF9VTlNQRUNJRklFRBAAEggKBFdBUk0QARIICgRDT0xEEAIiSwoIRW5kQ2F1c2USGQoVRU5EX0NBVVNFX1VOU1BFQ0lGSUVEEAASBwoDVFRMEAESEAoMSURMRV9USU1FT1VUEAISCQoFTEVBU0UQAyJMCgdDaGFuZ2VzEhcKE0NIQU5HRVNfVU5TUEVDSUZJRUQQABILCgdQRU5ESU5HEAESDAoIQUNDRVBURUQQAhINCglESVNDQVJERUQQAyLWAQoHUnVuSG9sZBIoCgRraW5kGAEgASgOMhouY29mZmVyZGFtLnYxLlJ1bkhvbGQuS2luZBIQCghjYXVzZV9pZBgCIAEoCRIRCglwcmluY2lwYWwYAyABKAkSKQoFc2luY2UYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlEKBEtpbmQSFAoQS0lORF9VTlNQRUNJRklFRBAAEgwKCE9QRVJBVE9SEAESDAoIQVBQUk9WQUwQAhIJCgVBTEVSVBADEgwKCFRFUk1JTkFMEAQihAIKCVdvcmtzcGFjZRIrCgRiaW5kGAEgASgLMhsuY29mZmVyZGFtLnYxLkJpbmRXb3Jrc3BhY2VIABIxCgdtYW5hZ2VkGAIgASgLMh4uY29mZmVyZGFtLnYxLk1hbmFnZWRXb3Jrc3BhY2VIABItCgVjbG9uZRgDIAEoCzIcLmNvZmZlcmRhbS52MS5DbG9uZVdvcmtzcGFjZUgAEjEKB292ZXJsYXkYBCABKAsyHi5jb2ZmZXJkYW0udjEuT3ZlcmxheVdvcmtzcGFjZUgAEisKBGJhc2UYBSABKAsyGy5jb2ZmZXJkYW0udjEuQmFzZVdvcmtzcGFjZUgAQggKBnNvdXJjZSIdCg1CaW5kV29ya3NwYWNlEgwKBHBhdGgYASABKAkiKAoQTWFuYWdlZFdvcmtzcGFjZRIUCgx3b3Jrc3BhY2VfaWQYASABKAkiIAoQT3ZlcmxheVdvcmtzcGFjZRIMCgRwYXRoGAEgASgJIiAKDUJhc2VXb3Jrc3BhY2USDwoHYmFzZV9pZBgBIAEoCSI2Cg5DbG9uZVdvcmtzcGFjZRISCgpyZXBvc2l0b3J5GAEgASgJEhAKCHJldmlzaW9uGAIgASgJIpUBCgZMaW1pdHMSFAoMbWVtb3J5X2J5dGVzGAEgASgEEhIKCmNwdV9taWxsaXMYAiABKA0SDAoEcGlkcxgDIAEoDRIXCg9maWxlX3NpemVfYnl0ZXMYBCABKAQSEgoKb3Blbl9maWxlcxgFIAEoDRISCgpkaXNrX2J5dGVzGAYgASgEEhIKCmRpc2tfZmlsZXMYByABKAQiwQEKB0Rpc2tVc2USEgoKdXNlZF9ieXRlcxgBIAEoBBISCgp1c2VkX2ZpbGVzGAIgASgEEhAKCGF0X2xlYXN0GAMgASgIEioKBXN0YXRlGAQgASgOMhsuY29mZmVyZGFtLnYxLkRpc2tVc2UuU3RhdGUSDgoGa2VybmVsGAUgASgIIkAKBVN0YXRlEhUKEVNUQVRFX1VOU1BFQ0lGSUVEEAASCgoGV0lUSElOEAESCAoET1ZFUhACEgoKBkxPQ0tFRBADItkBCglTdGF0ZURpc2sSEgoKZnJlZV9ieXRlcxgBIAEoBBITCgt0b3RhbF9ieXRlcxgCIAEoBBIXCgpmcmVlX2ZpbGVzGAMgASgESACIAQESLAoFc3RhdGUYBCABKA4yHS5jb2ZmZXJkYW0udjEuU3RhdGVEaXNrLlN0YXRlEg4KBmtlcm5lbBgFIAEoCCI9CgVTdGF0ZRIVChFTVEFURV9VTlNQRUNJRklFRBAAEgoKBkVOT1VHSBABEgcKA0xPVxACEggKBEZVTEwQA0INCgtfZnJlZV9maWxlcyIsCg1IYXJkZW5pbmdGYWN0EgwKBG5hbWUYASABKAkSDQoFdmFsdWUYAiABKAki4QUKEENyZWF0ZVJ1blJlcXVlc3QSEgoKcmVxdWVzdF9pZBgBIAEoCRIOCgZydW5faWQYAiABKAkSDwoHcHJvZmlsZRgDIAEoCRINCgVpbWFnZRgEIAEoCRIqCgl3b3Jrc3BhY2UYBSABKAsyFy5jb2ZmZXJkYW0udjEuV29ya3NwYWNlEhAKCHBrZ19wYXRoGAYgASgJEhAKCGFnZW50X2lkGAcgASgJEgwKBHJvbGUYCCABKAkSJAoGbGltaXRzGAkgASgLMhQuY29mZmVyZGFtLnYxLkxpbWl0cxImCgN0dGwYCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMaWRsZV90aW1lb3V0GAsgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjoKBmxhYmVscxgMIAMoCzIqLmNvZmZlcmRhbS52MS5DcmVhdGVSdW5SZXF1ZXN0LkxhYmVsc0VudHJ5EhMKC2lzc3VlX3Rva2VuGA0gASgIEjQKA2VudhgOIAMoCzInLmNvZmZlcmRhbS52MS5DcmVhdGVSdW5SZXF1ZXN0LkVudkVudHJ5EkEKCnNlY3JldF9lbnYYDyADKAsyLS5jb2ZmZXJkYW0udjEuQ3JlYXRlUnVuUmVxdWVzdC5TZWNyZXRFbnZFbnRyeRIoCgVsZWFzZRgQIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIWCg53cml0YWJsZV9wYXRocxgRIAMoCRITCgtlZ3Jlc3NfanNvbhgSIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaMAoOU2VjcmV0RW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJCChFDcmVhdGVSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuEg0KBXRva2VuGAIgASgJIh8KDUdldFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIjAKDkdldFJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4iYAoPTGlzdFJ1bnNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoDRISCgpwYWdlX3Rva2VuGAIgASgJEiYKBXN0YXRlGAMgASgOMhcuY29mZmVyZGFtLnYxLlJ1bi5TdGF0ZSJ5ChBMaXN0UnVuc1Jlc3BvbnNlEh8KBHJ1bnMYASADKAsyES5jb2ZmZXJkYW0udjEuUnVuEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIrCgpzdGF0ZV9kaXNrGAMgASgLMhcuY29mZmVyZGFtLnYxLlN0YXRlRGlzayIgCg5TdG9wUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkiMQoPU3RvcFJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4iIQoPUGF1c2VSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSIyChBQYXVzZVJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4iNwoQUmVzdW1lUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSEwoLbGlmdF9hbGVydHMYAiABKAgiMwoRUmVzdW1lUnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biIlChNLZWVwQWxpdmVSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSI2ChRLZWVwQWxpdmVSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuIkoKEEV4dGVuZFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEiYKA3R0bBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiIzChFFeHRlbmRSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuIiYKFElzc3VlUnVuVG9rZW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSJGChVJc3N1ZVJ1blRva2VuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1bhINCgV0b2tlbhgCIAEoCSI8ChBEZWxldGVSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIYChBkZWxldGVfd29ya3NwYWNlGAIgASgIIhMKEURlbGV0ZVJ1blJlc3BvbnNlIiIKEFdhdGNoUnVuc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJIjMKEVdhdGNoUnVuc1Jlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4iOAoORGlmZlJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhYKDm1heF9kaWZmX2J5dGVzGAIgASgNInQKD0RpZmZSdW5SZXNwb25zZRIpCgdjaGFuZ2VzGAEgAygLMhguY29mZmVyZGFtLnYxLkZpbGVDaGFuZ2USDQoFdG90YWwYAiABKAQSFAoMdW5pZmllZF9kaWZmGAMgASgJEhEKCXRydW5jYXRlZBgEIAEoCCLlAQoKRmlsZUNoYW5nZRIMCgRwYXRoGAEgASgJEisKBGtpbmQYAiABKA4yHS5jb2ZmZXJkYW0udjEuRmlsZUNoYW5nZS5LaW5kEhEKCWZpbGVfdHlwZRgDIAEoCRIMCgRtb2RlGAQgASgNEhIKCnNpemVfYnl0ZXMYBSABKAQSEQoJb2JqZWN0aW9uGAYgASgJEhAKCG9ic3RhY2xlGAcgASgJIkIKBEtpbmQSFAoQS0lORF9VTlNQRUNJRklFRBAAEgkKBUFEREVEEAESDAoITU9ESUZJRUQQAhILCgdERUxFVEVEEAMiMQoQQWNjZXB0UnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSDQoFZm9yY2UYAiABKAgiVgoRQWNjZXB0UnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1bhIPCgdhcHBsaWVkGAIgASgEEhAKCGxlZnRfb3V0GAMgAygJIiMKEURpc2NhcmRSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSI0ChJEaXNjYXJkUnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biLRAQoNS2VwdFdvcmtzcGFjZRIUCgx3b3Jrc3BhY2VfaWQYASABKAkSDAoEa2luZBgCIAEoCRIRCglwcmluY2lwYWwYAyABKAkSLgoKY3JlYXRlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEcGF0aBgFIAEoCRIPCgd1c2VkX2J5GAYgASgJEhcKCnNpemVfYnl0ZXMYByABKARIAIgBARISCgpyZXBvc2l0b3J5GAggASgJQg0KC19zaXplX2J5dGVzIk8KFUxpc3RXb3Jrc3BhY2VzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCRIPCgdtZWFzdXJlGAMgASgIImIKFkxpc3RXb3Jrc3BhY2VzUmVzcG9uc2USLwoKd29ya3NwYWNlcxgBIAMoCzIbLmNvZmZlcmRhbS52MS5LZXB0V29ya3NwYWNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIuChZEZWxldGVXb3Jrc3BhY2VSZXF1ZXN0EhQKDHdvcmtzcGFjZV9pZBgBIAEoCSIZChdEZWxldGVXb3Jrc3BhY2VSZXNwb25zZTLICgoKUnVuU2VydmljZRJMCglDcmVhdGVSdW4SHi5jb2ZmZXJkYW0udjEuQ3JlYXRlUnVuUmVxdWVzdBofLmNvZmZlcmRhbS52MS5DcmVhdGVSdW5SZXNwb25zZRJICgZHZXRSdW4SGy5jb2ZmZXJkYW0udjEuR2V0UnVuUmVxdWVzdBocLmNvZmZlcmRhbS52MS5HZXRSdW5SZXNwb25zZSIDkAIBEk4KCExpc3RSdW5zEh0uY29mZmVyZGFtLnYxLkxpc3RSdW5zUmVxdWVzdBoeLmNvZmZlcmRhbS52MS5MaXN0UnVuc1Jlc3BvbnNlIgOQAgESSwoHU3RvcFJ1bhIcLmNvZmZlcmRhbS52MS5TdG9wUnVuUmVxdWVzdBodLmNvZmZlcmRhbS52MS5TdG9wUnVuUmVzcG9uc2UiA5ACAhJRCglEZWxldGVSdW4SHi5jb2ZmZXJkYW0udjEuRGVsZXRlUnVuUmVxdWVzdBofLmNvZmZlcmRhbS52MS5EZWxldGVSdW5SZXNwb25zZSIDkAICEkkKCFBhdXNlUnVuEh0uY29mZmVyZGFtLnYxLlBhdXNlUnVuUmVxdWVzdBoeLmNvZmZlcmRhbS52MS5QYXVzZVJ1blJlc3BvbnNlEkwKCVJlc3VtZVJ1bhIeLmNvZmZlcmRhbS52MS5SZXN1bWVSdW5SZXF1ZXN0Gh8uY29mZmVyZGFtLnYxLlJlc3VtZVJ1blJlc3BvbnNlEloKDEtlZXBBbGl2ZVJ1bhIhLmNvZmZlcmRhbS52MS5LZWVwQWxpdmVSdW5SZXF1ZXN0GiIuY29mZmVyZGFtLnYxLktlZXBBbGl2ZVJ1blJlc3BvbnNlIgOQAgISUQoJRXh0ZW5kUnVuEh4uY29mZmVyZGFtLnYxLkV4dGVuZFJ1blJlcXVlc3QaHy5jb2ZmZXJkYW0udjEuRXh0ZW5kUnVuUmVzcG9uc2UiA5ACAhJdCg1Jc3N1ZVJ1blRva2VuEiIuY29mZmVyZGFtLnYxLklzc3VlUnVuVG9rZW5SZXF1ZXN0GiMuY29mZmVyZGFtLnYxLklzc3VlUnVuVG9rZW5SZXNwb25zZSIDkAICElMKCVdhdGNoUnVucxIeLmNvZmZlcmRhbS52MS5XYXRjaFJ1bnNSZXF1ZXN0Gh8uY29mZmVyZGFtLnYxLldhdGNoUnVuc1Jlc3BvbnNlIgOQAgEwARJLCgdEaWZmUnVuEhwuY29mZmVyZGFtLnYxLkRpZmZSdW5SZXF1ZXN0Gh0uY29mZmVyZGFtLnYxLkRpZmZSdW5SZXNwb25zZSIDkAIBElEKCUFjY2VwdFJ1bhIeLmNvZmZlcmRhbS52MS5BY2NlcHRSdW5SZXF1ZXN0Gh8uY29mZmVyZGFtLnYxLkFjY2VwdFJ1blJlc3BvbnNlIgOQAgISVAoKRGlzY2FyZFJ1bhIfLmNvZmZlcmRhbS52MS5EaXNjYXJkUnVuUmVxdWVzdBogLmNvZmZlcmRhbS52MS5EaXNjYXJkUnVuUmVzcG9uc2UiA5ACAhJgCg5MaXN0V29ya3NwYWNlcxIjLmNvZmZlcmRhbS52MS5MaXN0V29ya3NwYWNlc1JlcXVlc3QaJC5jb2ZmZXJkYW0udjEuTGlzdFdvcmtzcGFjZXNSZXNwb25zZSIDkAIBEl4KD0RlbGV0ZVdvcmtzcGFjZRIkLmNvZmZlcmRhbS52MS5EZWxldGVXb3Jrc3BhY2VSZXF1ZXN0GiUuY29mZmVyZGFtLnYxLkRlbGV0ZVdvcmtzcGFjZVJlc3BvbnNlYgZwcm90bzM", [file_cofferdam_v1_egress, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * A run.
@@ -424,7 +424,7 @@ export const Run_EndCauseSchema: GenEnum<Run_EndCause> = /*@__PURE__*/
  */
 export enum Run_Changes {
   /**
-   * The workspace is no overlay.
+   * The workspace is no overlay, and not on a base.
    *
    * @generated from enum value: CHANGES_UNSPECIFIED = 0;
    */
@@ -591,6 +591,14 @@ export type Workspace = Message<"cofferdam.v1.Workspace"> & {
      */
     value: OverlayWorkspace;
     case: "overlay";
+  } | {
+    /**
+     * Copy-on-write over a base of BaseService, which never changes.
+     *
+     * @generated from field: cofferdam.v1.BaseWorkspace base = 5;
+     */
+    value: BaseWorkspace;
+    case: "base";
   } | { case: undefined; value?: undefined };
 };
 
@@ -667,6 +675,28 @@ export const OverlayWorkspaceSchema: GenMessage<OverlayWorkspace> = /*@__PURE__*
   messageDesc(file_cofferdam_v1_run, 5);
 
 /**
+ * A base seen through a layer that takes the agent's changes. DiffRun shows them and DiscardRun deletes them. AcceptRun
+ * is refused, because a base never changes.
+ *
+ * @generated from message cofferdam.v1.BaseWorkspace
+ */
+export type BaseWorkspace = Message<"cofferdam.v1.BaseWorkspace"> & {
+  /**
+   * Id of a base that the caller may use. Required.
+   *
+   * @generated from field: string base_id = 1;
+   */
+  baseId: string;
+};
+
+/**
+ * Describes the message cofferdam.v1.BaseWorkspace.
+ * Use `create(BaseWorkspaceSchema)` to create a new message.
+ */
+export const BaseWorkspaceSchema: GenMessage<BaseWorkspace> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_run, 6);
+
+/**
  * A clone of a local repository, without hooks, with its history.
  *
  * @generated from message cofferdam.v1.CloneWorkspace
@@ -692,7 +722,7 @@ export type CloneWorkspace = Message<"cofferdam.v1.CloneWorkspace"> & {
  * Use `create(CloneWorkspaceSchema)` to create a new message.
  */
 export const CloneWorkspaceSchema: GenMessage<CloneWorkspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 6);
+  messageDesc(file_cofferdam_v1_run, 7);
 
 /**
  * Resource limits of a container. 0 or absent means the profile's value; a client may only lower it.
@@ -755,7 +785,7 @@ export type Limits = Message<"cofferdam.v1.Limits"> & {
  * Use `create(LimitsSchema)` to create a new message.
  */
 export const LimitsSchema: GenMessage<Limits> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 7);
+  messageDesc(file_cofferdam_v1_run, 8);
 
 /**
  * Data of a run on the daemon's disk: `/state`, a managed or cloned workspace, the layer of an overlay. All of it
@@ -806,7 +836,7 @@ export type DiskUse = Message<"cofferdam.v1.DiskUse"> & {
  * Use `create(DiskUseSchema)` to create a new message.
  */
 export const DiskUseSchema: GenMessage<DiskUse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 8);
+  messageDesc(file_cofferdam_v1_run, 9);
 
 /**
  * State of the run's quota.
@@ -848,7 +878,7 @@ export enum DiskUse_State {
  * Describes the enum cofferdam.v1.DiskUse.State.
  */
 export const DiskUse_StateSchema: GenEnum<DiskUse_State> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_run, 8, 0);
+  enumDesc(file_cofferdam_v1_run, 9, 0);
 
 /**
  * The file system that has the daemon's state directory.
@@ -898,7 +928,7 @@ export type StateDisk = Message<"cofferdam.v1.StateDisk"> & {
  * Use `create(StateDiskSchema)` to create a new message.
  */
 export const StateDiskSchema: GenMessage<StateDisk> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 9);
+  messageDesc(file_cofferdam_v1_run, 10);
 
 /**
  * Free space.
@@ -939,7 +969,7 @@ export enum StateDisk_State {
  * Describes the enum cofferdam.v1.StateDisk.State.
  */
 export const StateDisk_StateSchema: GenEnum<StateDisk_State> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_run, 9, 0);
+  enumDesc(file_cofferdam_v1_run, 10, 0);
 
 /**
  * One property of the container, as the engine reports it.
@@ -967,7 +997,7 @@ export type HardeningFact = Message<"cofferdam.v1.HardeningFact"> & {
  * Use `create(HardeningFactSchema)` to create a new message.
  */
 export const HardeningFactSchema: GenMessage<HardeningFact> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 10);
+  messageDesc(file_cofferdam_v1_run, 11);
 
 /**
  * See RunService.CreateRun.
@@ -1120,7 +1150,7 @@ export type CreateRunRequest = Message<"cofferdam.v1.CreateRunRequest"> & {
  * Use `create(CreateRunRequestSchema)` to create a new message.
  */
 export const CreateRunRequestSchema: GenMessage<CreateRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 11);
+  messageDesc(file_cofferdam_v1_run, 12);
 
 /**
  * The run, READY.
@@ -1149,7 +1179,7 @@ export type CreateRunResponse = Message<"cofferdam.v1.CreateRunResponse"> & {
  * Use `create(CreateRunResponseSchema)` to create a new message.
  */
 export const CreateRunResponseSchema: GenMessage<CreateRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 12);
+  messageDesc(file_cofferdam_v1_run, 13);
 
 /**
  * See RunService.GetRun.
@@ -1170,7 +1200,7 @@ export type GetRunRequest = Message<"cofferdam.v1.GetRunRequest"> & {
  * Use `create(GetRunRequestSchema)` to create a new message.
  */
 export const GetRunRequestSchema: GenMessage<GetRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 13);
+  messageDesc(file_cofferdam_v1_run, 14);
 
 /**
  * The run.
@@ -1191,7 +1221,7 @@ export type GetRunResponse = Message<"cofferdam.v1.GetRunResponse"> & {
  * Use `create(GetRunResponseSchema)` to create a new message.
  */
 export const GetRunResponseSchema: GenMessage<GetRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 14);
+  messageDesc(file_cofferdam_v1_run, 15);
 
 /**
  * See RunService.ListRuns.
@@ -1226,7 +1256,7 @@ export type ListRunsRequest = Message<"cofferdam.v1.ListRunsRequest"> & {
  * Use `create(ListRunsRequestSchema)` to create a new message.
  */
 export const ListRunsRequestSchema: GenMessage<ListRunsRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 15);
+  messageDesc(file_cofferdam_v1_run, 16);
 
 /**
  * A page of runs.
@@ -1261,7 +1291,7 @@ export type ListRunsResponse = Message<"cofferdam.v1.ListRunsResponse"> & {
  * Use `create(ListRunsResponseSchema)` to create a new message.
  */
 export const ListRunsResponseSchema: GenMessage<ListRunsResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 16);
+  messageDesc(file_cofferdam_v1_run, 17);
 
 /**
  * See RunService.StopRun.
@@ -1282,7 +1312,7 @@ export type StopRunRequest = Message<"cofferdam.v1.StopRunRequest"> & {
  * Use `create(StopRunRequestSchema)` to create a new message.
  */
 export const StopRunRequestSchema: GenMessage<StopRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 17);
+  messageDesc(file_cofferdam_v1_run, 18);
 
 /**
  * The run, STOPPED.
@@ -1303,7 +1333,7 @@ export type StopRunResponse = Message<"cofferdam.v1.StopRunResponse"> & {
  * Use `create(StopRunResponseSchema)` to create a new message.
  */
 export const StopRunResponseSchema: GenMessage<StopRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 18);
+  messageDesc(file_cofferdam_v1_run, 19);
 
 /**
  * See RunService.PauseRun.
@@ -1324,7 +1354,7 @@ export type PauseRunRequest = Message<"cofferdam.v1.PauseRunRequest"> & {
  * Use `create(PauseRunRequestSchema)` to create a new message.
  */
 export const PauseRunRequestSchema: GenMessage<PauseRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 19);
+  messageDesc(file_cofferdam_v1_run, 20);
 
 /**
  * The run, PAUSED.
@@ -1345,7 +1375,7 @@ export type PauseRunResponse = Message<"cofferdam.v1.PauseRunResponse"> & {
  * Use `create(PauseRunResponseSchema)` to create a new message.
  */
 export const PauseRunResponseSchema: GenMessage<PauseRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 20);
+  messageDesc(file_cofferdam_v1_run, 21);
 
 /**
  * See RunService.ResumeRun.
@@ -1373,7 +1403,7 @@ export type ResumeRunRequest = Message<"cofferdam.v1.ResumeRunRequest"> & {
  * Use `create(ResumeRunRequestSchema)` to create a new message.
  */
 export const ResumeRunRequestSchema: GenMessage<ResumeRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 21);
+  messageDesc(file_cofferdam_v1_run, 22);
 
 /**
  * The run, READY or still PAUSED.
@@ -1394,7 +1424,7 @@ export type ResumeRunResponse = Message<"cofferdam.v1.ResumeRunResponse"> & {
  * Use `create(ResumeRunResponseSchema)` to create a new message.
  */
 export const ResumeRunResponseSchema: GenMessage<ResumeRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 22);
+  messageDesc(file_cofferdam_v1_run, 23);
 
 /**
  * See RunService.KeepAliveRun.
@@ -1415,7 +1445,7 @@ export type KeepAliveRunRequest = Message<"cofferdam.v1.KeepAliveRunRequest"> & 
  * Use `create(KeepAliveRunRequestSchema)` to create a new message.
  */
 export const KeepAliveRunRequestSchema: GenMessage<KeepAliveRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 23);
+  messageDesc(file_cofferdam_v1_run, 24);
 
 /**
  * The run, with its lease renewed.
@@ -1436,7 +1466,7 @@ export type KeepAliveRunResponse = Message<"cofferdam.v1.KeepAliveRunResponse"> 
  * Use `create(KeepAliveRunResponseSchema)` to create a new message.
  */
 export const KeepAliveRunResponseSchema: GenMessage<KeepAliveRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 24);
+  messageDesc(file_cofferdam_v1_run, 25);
 
 /**
  * See RunService.ExtendRun.
@@ -1465,7 +1495,7 @@ export type ExtendRunRequest = Message<"cofferdam.v1.ExtendRunRequest"> & {
  * Use `create(ExtendRunRequestSchema)` to create a new message.
  */
 export const ExtendRunRequestSchema: GenMessage<ExtendRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 25);
+  messageDesc(file_cofferdam_v1_run, 26);
 
 /**
  * The run, with its new ttl.
@@ -1486,7 +1516,7 @@ export type ExtendRunResponse = Message<"cofferdam.v1.ExtendRunResponse"> & {
  * Use `create(ExtendRunResponseSchema)` to create a new message.
  */
 export const ExtendRunResponseSchema: GenMessage<ExtendRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 26);
+  messageDesc(file_cofferdam_v1_run, 27);
 
 /**
  * See RunService.IssueRunToken.
@@ -1507,7 +1537,7 @@ export type IssueRunTokenRequest = Message<"cofferdam.v1.IssueRunTokenRequest"> 
  * Use `create(IssueRunTokenRequestSchema)` to create a new message.
  */
 export const IssueRunTokenRequestSchema: GenMessage<IssueRunTokenRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 27);
+  messageDesc(file_cofferdam_v1_run, 28);
 
 /**
  * The run's new token.
@@ -1535,7 +1565,7 @@ export type IssueRunTokenResponse = Message<"cofferdam.v1.IssueRunTokenResponse"
  * Use `create(IssueRunTokenResponseSchema)` to create a new message.
  */
 export const IssueRunTokenResponseSchema: GenMessage<IssueRunTokenResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 28);
+  messageDesc(file_cofferdam_v1_run, 29);
 
 /**
  * See RunService.DeleteRun.
@@ -1564,7 +1594,7 @@ export type DeleteRunRequest = Message<"cofferdam.v1.DeleteRunRequest"> & {
  * Use `create(DeleteRunRequestSchema)` to create a new message.
  */
 export const DeleteRunRequestSchema: GenMessage<DeleteRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 29);
+  messageDesc(file_cofferdam_v1_run, 30);
 
 /**
  * Done.
@@ -1579,7 +1609,7 @@ export type DeleteRunResponse = Message<"cofferdam.v1.DeleteRunResponse"> & {
  * Use `create(DeleteRunResponseSchema)` to create a new message.
  */
 export const DeleteRunResponseSchema: GenMessage<DeleteRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 30);
+  messageDesc(file_cofferdam_v1_run, 31);
 
 /**
  * See RunService.WatchRuns.
@@ -1600,7 +1630,7 @@ export type WatchRunsRequest = Message<"cofferdam.v1.WatchRunsRequest"> & {
  * Use `create(WatchRunsRequestSchema)` to create a new message.
  */
 export const WatchRunsRequestSchema: GenMessage<WatchRunsRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 31);
+  messageDesc(file_cofferdam_v1_run, 32);
 
 /**
  * A run in a new state.
@@ -1621,7 +1651,7 @@ export type WatchRunsResponse = Message<"cofferdam.v1.WatchRunsResponse"> & {
  * Use `create(WatchRunsResponseSchema)` to create a new message.
  */
 export const WatchRunsResponseSchema: GenMessage<WatchRunsResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 32);
+  messageDesc(file_cofferdam_v1_run, 33);
 
 /**
  * See RunService.DiffRun.
@@ -1649,7 +1679,7 @@ export type DiffRunRequest = Message<"cofferdam.v1.DiffRunRequest"> & {
  * Use `create(DiffRunRequestSchema)` to create a new message.
  */
 export const DiffRunRequestSchema: GenMessage<DiffRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 33);
+  messageDesc(file_cofferdam_v1_run, 34);
 
 /**
  * Changes of the agent.
@@ -1692,7 +1722,7 @@ export type DiffRunResponse = Message<"cofferdam.v1.DiffRunResponse"> & {
  * Use `create(DiffRunResponseSchema)` to create a new message.
  */
 export const DiffRunResponseSchema: GenMessage<DiffRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 34);
+  messageDesc(file_cofferdam_v1_run, 35);
 
 /**
  * One changed path.
@@ -1756,7 +1786,7 @@ export type FileChange = Message<"cofferdam.v1.FileChange"> & {
  * Use `create(FileChangeSchema)` to create a new message.
  */
 export const FileChangeSchema: GenMessage<FileChange> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 35);
+  messageDesc(file_cofferdam_v1_run, 36);
 
 /**
  * Kind of change.
@@ -1797,7 +1827,7 @@ export enum FileChange_Kind {
  * Describes the enum cofferdam.v1.FileChange.Kind.
  */
 export const FileChange_KindSchema: GenEnum<FileChange_Kind> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_run, 35, 0);
+  enumDesc(file_cofferdam_v1_run, 36, 0);
 
 /**
  * See RunService.AcceptRun.
@@ -1825,7 +1855,7 @@ export type AcceptRunRequest = Message<"cofferdam.v1.AcceptRunRequest"> & {
  * Use `create(AcceptRunRequestSchema)` to create a new message.
  */
 export const AcceptRunRequestSchema: GenMessage<AcceptRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 36);
+  messageDesc(file_cofferdam_v1_run, 37);
 
 /**
  * The changes are in the directory.
@@ -1860,7 +1890,7 @@ export type AcceptRunResponse = Message<"cofferdam.v1.AcceptRunResponse"> & {
  * Use `create(AcceptRunResponseSchema)` to create a new message.
  */
 export const AcceptRunResponseSchema: GenMessage<AcceptRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 37);
+  messageDesc(file_cofferdam_v1_run, 38);
 
 /**
  * See RunService.DiscardRun.
@@ -1881,7 +1911,7 @@ export type DiscardRunRequest = Message<"cofferdam.v1.DiscardRunRequest"> & {
  * Use `create(DiscardRunRequestSchema)` to create a new message.
  */
 export const DiscardRunRequestSchema: GenMessage<DiscardRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 38);
+  messageDesc(file_cofferdam_v1_run, 39);
 
 /**
  * The changes are gone.
@@ -1902,7 +1932,7 @@ export type DiscardRunResponse = Message<"cofferdam.v1.DiscardRunResponse"> & {
  * Use `create(DiscardRunResponseSchema)` to create a new message.
  */
 export const DiscardRunResponseSchema: GenMessage<DiscardRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 39);
+  messageDesc(file_cofferdam_v1_run, 40);
 
 /**
  * A directory that the daemon keeps.
@@ -1918,7 +1948,7 @@ export type KeptWorkspace = Message<"cofferdam.v1.KeptWorkspace"> & {
   workspaceId: string;
 
   /**
-   * `managed`, `clone` or `overlay`.
+   * `managed`, `clone`, `overlay` or `base`.
    *
    * @generated from field: string kind = 2;
    */
@@ -1939,7 +1969,7 @@ export type KeptWorkspace = Message<"cofferdam.v1.KeptWorkspace"> & {
   createdAt?: Timestamp | undefined;
 
   /**
-   * Host path of the directory, or of the one beneath an overlay.
+   * Host path of the directory, or of the one beneath an overlay or of the base.
    *
    * @generated from field: string path = 5;
    */
@@ -1973,7 +2003,7 @@ export type KeptWorkspace = Message<"cofferdam.v1.KeptWorkspace"> & {
  * Use `create(KeptWorkspaceSchema)` to create a new message.
  */
 export const KeptWorkspaceSchema: GenMessage<KeptWorkspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 40);
+  messageDesc(file_cofferdam_v1_run, 41);
 
 /**
  * See RunService.ListWorkspaces.
@@ -2008,7 +2038,7 @@ export type ListWorkspacesRequest = Message<"cofferdam.v1.ListWorkspacesRequest"
  * Use `create(ListWorkspacesRequestSchema)` to create a new message.
  */
 export const ListWorkspacesRequestSchema: GenMessage<ListWorkspacesRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 41);
+  messageDesc(file_cofferdam_v1_run, 42);
 
 /**
  * A page of workspaces.
@@ -2036,7 +2066,7 @@ export type ListWorkspacesResponse = Message<"cofferdam.v1.ListWorkspacesRespons
  * Use `create(ListWorkspacesResponseSchema)` to create a new message.
  */
 export const ListWorkspacesResponseSchema: GenMessage<ListWorkspacesResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 42);
+  messageDesc(file_cofferdam_v1_run, 43);
 
 /**
  * See RunService.DeleteWorkspace.
@@ -2057,7 +2087,7 @@ export type DeleteWorkspaceRequest = Message<"cofferdam.v1.DeleteWorkspaceReques
  * Use `create(DeleteWorkspaceRequestSchema)` to create a new message.
  */
 export const DeleteWorkspaceRequestSchema: GenMessage<DeleteWorkspaceRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 43);
+  messageDesc(file_cofferdam_v1_run, 44);
 
 /**
  * Done.
@@ -2072,7 +2102,7 @@ export type DeleteWorkspaceResponse = Message<"cofferdam.v1.DeleteWorkspaceRespo
  * Use `create(DeleteWorkspaceResponseSchema)` to create a new message.
  */
 export const DeleteWorkspaceResponseSchema: GenMessage<DeleteWorkspaceResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 44);
+  messageDesc(file_cofferdam_v1_run, 45);
 
 /**
  * Makes, shows and ends runs.
