@@ -145,7 +145,7 @@ fn finding(told: HostFinding) -> Finding {
         WireVerdict::Missing => Verdict::Missing,
     };
     let follows = Some(told.follows).filter(|follows| !follows.is_empty());
-    Finding { topic: told.topic.into(), verdict, found: told.found, follows }
+    Finding { topic: told.topic.into(), verdict, found: told.found, follows, remedy: None }
 }
 
 fn limited(topic: &'static str, failure: &Failure) -> Finding {

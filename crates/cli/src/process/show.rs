@@ -91,13 +91,13 @@ mod tests {
         page.facts(&facts(&process));
         assert_eq!(
             page.as_str(),
-            "process  0198a1b2-0000-7000-8000-00000000aaaa\n\
-             run      r\n\
-             state    ENDED\n\
-             end      exit 3\n\
-             tag      web\n\
-             command  node a␊.js\n\
-             output   2.0 KiB\n"
+            "process      0198a1b2-0000-7000-8000-00000000aaaa\n\
+             run          r\n\
+             state        ENDED\n\
+             end          exit 3\n\
+             tag          web\n\
+             command      node a␊.js\n\
+             output       2.0 KiB\n"
         );
     }
 }

@@ -63,7 +63,7 @@ mod tests {
         let mut page = Output::new(Look::PIPE);
         render(&session, &mut page);
         let shown = page.as_str();
-        assert!(shown.starts_with("session  s\nshell    BUSY\nprocess  p\n"), "{shown}");
-        assert!(shown.contains("\ntag      build\n"), "{shown}");
+        assert!(shown.starts_with("session      s\nshell        BUSY\nprocess      p\n"), "{shown}");
+        assert!(shown.contains("\ntag          build\n"), "{shown}");
     }
 }

@@ -64,10 +64,10 @@ mod tests {
         render(&token, &mut page);
         assert_eq!(
             page.as_str(),
-            "token    0198a1b2-0000-7000-8000-00000000aaaa\n\
-             name     ci␊roles  operator\n\
-             roles    orchestrator auditor\n\
-             made by  uid:0\n"
+            "token       0198a1b2-0000-7000-8000-00000000aaaa\n\
+             name        ci␊roles  operator\n\
+             roles       orchestrator auditor\n\
+             made by     uid:0\n"
         );
     }
 }
