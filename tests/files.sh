@@ -12,9 +12,9 @@ REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
-# Rust, shell, Python and its stubs, TypeScript, YAML, Markdown, proto; then data: settings, locks, snapshots, fuzzing, certificates.
+# Rust, shell, Python and its stubs, TypeScript, YAML, Markdown, proto; then data: pictures, settings, locks, snapshots, fuzzing, certificates.
 KINDS='\.(rs|sh|py|pyi|ts|cts|mts|yaml|yml|md|proto)$'
-DATA='\.(toml|lock|json|jsonl|snap|txt|in|dict|service|hbs|pem|key|sha256)$'
+DATA='\.(svg|toml|lock|json|jsonl|snap|txt|in|dict|service|hbs|pem|key|sha256)$'
 # These have names and no kind: inputs of the fuzzers, what a tool looks for by its name, the compiled proto files. Java is for the test of
 # grpc-java alone.
 NAMES='^tests/clients/java/[A-Za-z]+\.java$|^tests/fuzz/seeds/[^.]+$|(^|/)(LICENSE|NOTICE|justfile|Dockerfile|gitconfig|\.gitattributes|\.gitignore|\.dockerignore|\.npmrc|py\.typed)$|^\.ci/run$|^crates/wire/src/generated/(descriptors|messages)\.bin$'

@@ -18,7 +18,6 @@ for part in say packages engine toolchain tools; do
     # shellcheck source=/dev/null
     source "$REPOSITORY/deploy/lib/$part.sh"
 done
-source "$REPOSITORY/tests/packages/daemon.sh"
 
 TARGET=${CARGO_TARGET_DIR:-$REPOSITORY/target}
 export CARGO_TARGET_DIR=$TARGET SOURCE_DATE_EPOCH
@@ -52,21 +51,40 @@ make_packages_elsewhere() (
 same_bytes() { diff "$DIST/SHA256SUMS" "$EMPTY/dist/SHA256SUMS"; }
 
 # begin_daemon PROGRAMS CONFIGURATION: a daemon of these programs, with the configuration of a package on paths of its own.
+# The configuration begins as that of `coffer up` does, so that `coffer down` ends and deletes the daemon.
 begin_daemon() {
-    # shellcheck disable=SC2034 # for prepare_daemon
-    PROGRAMS=$1
-    prepare_daemon
-    as_root cat "$2" | sed -e "s#/run/cofferdam/cofferd.sock#$DEMO/cofferd.sock#" -e 's#, group: cofferdam##' \
-        -e "s#^state_dir:.*#state_dir: $DEMO/state#" -e 's#^workspace_roots:.*##' \
-        -e "s#^docker:.*#docker: { endpoint: \"$(engine_endpoint)\" }#" >"$DEMO/cofferd.yaml"
+    BIN=$1
+    DEMO=$(mktemp -d /var/tmp/cofferdam-packaged.XXXXXX)
+    export COFFERDAM_ENDPOINT=unix:$DEMO/cofferd.sock
+    {
+        # shellcheck disable=SC2016 # the backquotes are text
+        printf '# A private daemon of `coffer demo` or `coffer up`, which write this file.\n'
+        as_root cat "$2" | sed -e "s#/run/cofferdam/cofferd.sock#$DEMO/cofferd.sock#" -e 's#, group: cofferdam##' \
+            -e "s#^state_dir:.*#state_dir: $DEMO/state#" -e 's#^workspace_roots:.*##' -e 's#^runs:.*#runs: { on_stop: end }#' \
+            -e "s#^docker:.*#docker: { endpoint: \"$(engine_endpoint)\" }#"
+    } >"$DEMO/cofferd.yaml"
     step "Starting its cofferd" start_daemon
 }
 
+# As root, because it mounts workspaces into containers. The first start makes the default image.
+start_daemon() {
+    local deadline=$((SECONDS + 90))
+    "$BIN/cofferd" --config "$DEMO/cofferd.yaml" --check-config || return 1
+    # shellcheck disable=SC2016 # expanded by the inner shell, which runs as root
+    as_root setsid --fork sh -c 'echo $$ >"$1/pid"; exec "$2/cofferd" --config "$1/cofferd.yaml" >>"$1/cofferd.log" 2>&1 </dev/null' cofferd "$DEMO" "$BIN"
+    until as_client "$BIN/coffer" run list >/dev/null 2>&1; do
+        ((SECONDS < deadline)) && [[ ! -s $DEMO/pid || -d /proc/$(<"$DEMO/pid") ]] || return 1
+        sleep 0.2
+    done
+}
+
+# Fails if the daemon did not end by itself.
 end_daemon() {
+    local said
     [[ -n ${DEMO-} ]] || return 0
-    coffer --output json run list --state ready 2>/dev/null | sed -n 's/.*"runId": *"\([^"]*\)".*/\1/p' |
-        while read -r run; do coffer run stop "$run" >/dev/null 2>&1 </dev/null || true; done
-    stop_daemon && remove_daemon_files && DEMO=''
+    said=$(as_root "$BIN/coffer" down "$DEMO" --delete 2>&1) || { printf '%s\n' "$said" >&2 && return 1; }
+    DEMO=''
+    [[ $said != *'was killed'* ]]
 }
 
 # makes_a_run coffer…: with this client.

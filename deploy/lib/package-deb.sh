@@ -42,7 +42,8 @@ deb_documents() {
     find "$SHARE" -maxdepth 1 -type f -exec install -m 0644 -t "$doc" {} +
     mv "$doc/LICENSE" "$doc/copyright"
     gzip -9n <CHANGELOG.md >"$doc/changelog.gz"
-    install -m 0644 deploy/README.md "$doc/README.md"
+    sed 's#\.\./docs/src/#book/#g' deploy/README.md >"$doc/README.md"
+    (cd docs/src && find . -type f -exec install -D -m 0644 {} "$doc/book/{}" \;)
     for file in "$doc/THIRD-PARTY-LICENSES.md" "$doc/cofferdam.cdx.json"; do
         [[ ! -e $file ]] || gzip -9n "$file"
     done

@@ -4,6 +4,7 @@
 
 use ::audit;
 
+mod book;
 mod buf_curl;
 mod grpc_java;
 mod grpcio;
@@ -12,8 +13,8 @@ mod grpcurl;
 mod mcp;
 mod ocsf;
 mod python_sdk;
-mod readme;
 mod rust_client;
+mod start_page;
 mod tool_lists;
 mod typescript_sdk;
 mod verify_log;

@@ -1,4 +1,4 @@
-//! The unchanged example of `clients/rust`, by each way to the daemon.
+//! The unchanged example of `clients/rust`, by each way to the daemon, and that of the book.
 
 use std::time::Duration;
 
@@ -70,4 +70,30 @@ async fn example_of_thirty_lines_works_over_every_transport() {
     let mut clients = Clients::on(tls.connect().await.channel);
     let runs = clients.runs.list_runs(v1::ListRunsRequest::default()).await.unwrap().into_inner().runs;
     assert!(runs.len() == 3 && runs.iter().all(|run| run.state() != v1::run::State::Ready), "{runs:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn loop_of_the_book_repairs_a_program_and_exports_the_change() {
+    let daemon = Daemon::start().await;
+    let test = ". ./area.sh\n[ \"$(area 6 7)\" = 42 ] && echo passed\n";
+    let area = "area() { echo $(($1 + $2)); }\n";
+    let repository = daemon.repository("area", &[("area.sh", area), ("test.sh", test)]);
+    let place = tempfile::tempdir().unwrap();
+    let mut command = tokio::process::Command::new(binary("examples/book_loop"));
+    command
+        .arg(repository)
+        .current_dir(place.path())
+        .env("COFFERDAM_ENDPOINT", format!("unix:{}", daemon.socket().display()))
+        .env_remove("COFFERDAM_TOKEN")
+        .env_remove("COFFERDAM_TLS")
+        .kill_on_drop(true);
+    let output = tokio::time::timeout(Duration::from_secs(60), command.output()).await;
+    let output = output.expect("the example does not end").unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told = String::from_utf8(output.stdout).unwrap();
+    let expected = "before: Some(1)\nafter: passed\nrefused: COMMAND_NOT_ALLOWED\n\
+                    event: exec\nevent: write\nevent: exec\nevent: exec\n";
+    assert_eq!(told, expected);
+    let change = std::fs::read_to_string(place.path().join("change.diff")).unwrap();
+    assert!(change.contains("\n+area() { echo $(($1 * $2)); }\n"), "{change}");
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Verifies run bundles: written from crates/audit/FORMAT.md alone, with Python's standard library and verify_log.py.
+"""Verifies run bundles: written from docs/src/audit-format.md alone, with Python's standard library and verify_log.py.
 
 usage: verify_bundle.py [--key VKEY] FILE...     prints for each `intact RUN RECORDS` or `broken WHY`
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Verifies audit logs: written from crates/audit/FORMAT.md alone, with nothing but Python's standard library.
+"""Verifies audit logs: written from docs/src/audit-format.md alone, with nothing but Python's standard library.
 
 usage: verify_log.py [--key VKEY]... DIR...   prints for each DIR `intact LAST CHECKPOINTS`, `unvouched LAST` or `broken FIRST_BAD`
 """

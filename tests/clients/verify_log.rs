@@ -1,4 +1,4 @@
-//! A second verifier, written from `crates/audit/FORMAT.md` alone in another language, says the same of every log.
+//! A second verifier, written from `docs/src/audit-format.md` alone in another language, says the same of every log.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

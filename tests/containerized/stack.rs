@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use harness::{binary, git};
+use harness::{binary, git, mounts_beneath};
 use tempfile::TempDir;
 
 /// The user that asks for runs and makes calls.
@@ -196,10 +196,7 @@ impl Stack {
 
     /// What the host has mounted for runs.
     pub(crate) fn mounts(&self) -> Vec<String> {
-        let beneath = format!("{}/", self.path("state").display());
-        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        let points = table.lines().filter_map(|line| line.split(' ').nth(4));
-        points.filter(|point| point.starts_with(&beneath)).map(str::to_owned).collect()
+        mounts_beneath(&self.path("state"))
     }
 
     /// What cofferd has logged as an error.

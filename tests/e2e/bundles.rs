@@ -51,7 +51,7 @@ fn members(bundle: &[u8]) -> BTreeMap<String, Vec<u8>> {
     entries.collect()
 }
 
-/// What the second verifier says of each file: it has read `FORMAT.md` and not our code.
+/// What the second verifier says of each file: it has read `docs/src/audit-format.md` and not our code.
 fn python(key: &str, files: &[&Path]) -> Vec<String> {
     let output = Command::new("python3").arg(SCRIPT).args(["--key", key]).args(files).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

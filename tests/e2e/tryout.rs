@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use harness::{binary, docker, until};
+use harness::{binary, docker, mounts_beneath, until};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
@@ -47,12 +47,6 @@ fn named(told: &str) -> (PathBuf, String) {
     let directory = told[from..].split_whitespace().next().unwrap().trim_end_matches("/projects/tally");
     let run = told.split("the run: ").nth(1).expect(told).split_whitespace().next().unwrap();
     (directory.into(), run.to_owned())
-}
-
-fn mounts_beneath(directory: &Path) -> Vec<String> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
-    points.filter(|point| Path::new(point).starts_with(directory)).map(str::to_owned).collect()
 }
 
 /// Returns the command lines that name a directory.
@@ -243,7 +237,10 @@ async fn each_missing_need_is_named_with_what_to_do() {
         "{lonely}"
     );
     let bare = said(demo(&["--busybox", "/nonexistent/busybox"])).await;
-    assert!(bare.contains("there is no busybox at ") && bare.contains("busybox-static"), "{bare}");
+    assert!(
+        bare.contains("there is no busybox for the default image at ") && bare.contains("busybox-static"),
+        "{bare}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,6 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::client::Clients;
 use crate::engine::{self, docker};
+use crate::mounts::mounts_beneath;
 
 /// Longer than anything here takes. The default image is imported when a daemon first starts on an engine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -299,14 +300,7 @@ impl Daemon {
 
     /// Mounts beneath this daemon's directory.
     pub fn mounts(&self) -> Vec<String> {
-        let beneath = format!("{}/", self.directory.path().display());
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-        mounts
-            .lines()
-            .filter_map(|line| line.split(' ').nth(4))
-            .filter(|at| at.starts_with(&beneath))
-            .map(str::to_owned)
-            .collect()
+        mounts_beneath(self.directory.path())
     }
 
     /// The containers and mounts of runs that have ended. Mounts are gone when a run has; containers are given time.

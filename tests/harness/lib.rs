@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::missing_panics_doc)] // what cannot be set up fails its test
 
+pub mod book;
 mod client;
 mod container;
 mod daemon;
@@ -14,6 +15,7 @@ pub mod files;
 pub mod frames;
 mod image;
 mod issuer;
+mod mounts;
 mod probe;
 pub mod process;
 mod remote;
@@ -29,6 +31,7 @@ pub use engine::{docker, use_mapped_engine};
 pub use engine_proxy::EngineProxy;
 pub use image::{Image, debian, dev_image, programs_image, rust_image};
 pub use issuer::Issuer;
+pub use mounts::mounts_beneath;
 pub use probe::{Libc, mcp_server, offers, offers_with, probe};
 pub use remote::{Bearer, Certificates};
 pub use run::{RunHandle, calls, requests};

@@ -48,12 +48,14 @@ impl Server {
         .await
     }
 
-    /// Sends as many MiB as the client asks for, in eight bytes (big-endian), and closes.
-    pub async fn source() -> Self {
-        Self::start(|mut stream| async move {
-            let Ok(pieces) = stream.read_u64().await else { return };
-            let piece = vec![0_u8; 1 << 20];
-            for _ in 0..pieces {
+    /// Sends as many MiB as the client asks for, in eight bytes (big-endian), and closes. It writes pieces of so many KiB, which
+    /// divide a MiB.
+    pub async fn source(piece_kib: usize) -> Self {
+        assert_eq!(1024 % piece_kib, 0);
+        Self::start(move |mut stream| async move {
+            let Ok(mebibytes) = stream.read_u64().await else { return };
+            let piece = vec![0_u8; piece_kib << 10];
+            for _ in 0..mebibytes * (1 << 20) / piece.len() as u64 {
                 if stream.write_all(&piece).await.is_err() {
                     return;
                 }

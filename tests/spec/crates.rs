@@ -7,21 +7,23 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 53] = [
+const ARROWS: [(&str, &str); 56] = [
     ("admission", ""),
     (
         "anomaly",
         "audit audit-service gateway identity jail operations policy refusal runs store timestamp webhook",
     ),
-    ("audit", "redact text timestamp"),
+    ("atomic-file", ""),
+    ("audit", "atomic-file redact text timestamp"),
     ("audit-service", "audit identity operations redact refusal timestamp webhook wire"),
     ("bundles", "audit audit-service identity operations redact refusal runs store wire"),
+    ("busybox", ""),
     (
         "calls",
-        "audit audit-service command-rules dialects disk-quotas executor gateway identity jail mcp-upstream operations policy processes redact refusal runs store timestamp webhook wire worker-protocol",
+        "atomic-file audit audit-service command-rules dialects disk-quotas executor gateway identity jail mcp-upstream operations policy processes redact refusal runs store timestamp webhook wire worker-protocol",
     ),
     ("capacity", ""),
-    ("certificates", "cofferdam-client"),
+    ("certificates", "atomic-file cofferdam-client"),
     (
         "cli",
         "audit capacity certificates cofferdam-client doctor document egress-rules egress-sources file-ops jail mcp operations policy text timestamp tryout wire",
@@ -29,10 +31,10 @@ const ARROWS: [(&str, &str); 53] = [
     ("cofferdam-client", "wire"),
     ("command-rules", "jail operations text"),
     ("confinement", ""),
-    ("containers", "jail text"),
+    ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission anomaly audit audit-service bundles calls containers dialects disk-quotas doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp oidc operations policy port-forwarding processes redact refusal runs store terminals timestamp uploads webhook wire worker-protocol",
+        "admission anomaly atomic-file audit audit-service bundles calls containers dialects disk-quotas doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp oidc operations policy port-forwarding processes redact refusal runs store terminals timestamp uploads webhook wire worker-protocol",
     ),
     ("dialects", "jail operations text wire"),
     ("disk-quotas", "containers identity jail operations refusal wire"),
@@ -54,6 +56,7 @@ const ARROWS: [(&str, &str); 53] = [
     ("host-worker", "confinement file-ops host-launch jail operations text wire worker-protocol"),
     ("identity", "operations refusal seal timestamp"),
     ("jail", "text"),
+    ("leftovers", ""),
     ("listener", "admission audit audit-service identity oidc operations refusal runs store timestamp wire"),
     ("mcp", "admission text wire"),
     ("mcp-upstream", "operations policy text wire"),
@@ -63,15 +66,15 @@ const ARROWS: [(&str, &str); 53] = [
     ("port-forwarding", "audit audit-service identity operations policy refusal runs timestamp wire"),
     (
         "processes",
-        "audit audit-service executor gateway identity operations refusal runs seal store text timestamp wire worker-protocol",
+        "atomic-file audit audit-service executor gateway identity operations refusal runs seal store text timestamp wire worker-protocol",
     ),
     ("redact", "text"),
     ("refusal", "operations wire"),
     (
         "runs",
-        "audit audit-service containers disk-quotas egress egress-rules executor host-launch identity jail operations policy redact refusal store timestamp wire",
+        "atomic-file audit audit-service containers disk-quotas egress egress-rules executor host-launch identity jail operations policy redact refusal store timestamp wire",
     ),
-    ("seal", ""),
+    ("seal", "atomic-file"),
     ("steering", ""),
     ("store", "identity refusal seal timestamp"),
     (
@@ -80,7 +83,7 @@ const ARROWS: [(&str, &str); 53] = [
     ),
     ("text", ""),
     ("timestamp", ""),
-    ("tryout", "doctor policy text"),
+    ("tryout", "atomic-file busybox doctor leftovers policy text"),
     ("uploads", "disk-quotas identity jail operations refusal"),
     ("webhook", ""),
     ("wire", ""),

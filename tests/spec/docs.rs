@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::root;
+use harness::book;
 
 /// Returns the targets of the inline links of Markdown, with their anchors.
 fn links(text: &str) -> impl Iterator<Item = (&str, &str)> {
@@ -27,34 +27,51 @@ fn anchors(text: &str) -> BTreeSet<String> {
     anchors
 }
 
+/// Returns the path beneath `docs/src` to which a link of a page leads, or nothing if it leads out of the book.
+fn target(page: &str, link: &str) -> Option<String> {
+    if link.is_empty() {
+        return Some(page.to_owned());
+    }
+    let mut parts: Vec<&str> = page.split('/').collect();
+    parts.pop();
+    for part in link.split('/') {
+        match part {
+            "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            name => parts.push(name),
+        }
+    }
+    Some(parts.join("/"))
+}
+
 #[test]
 fn every_page_is_in_the_summary_and_every_link_leads_to_a_heading() {
-    let source = root().join("docs/src");
-    let entries = std::fs::read_dir(&source).unwrap();
-    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let texts: BTreeMap<String, String> = names
-        .map(|name| {
-            let text = std::fs::read_to_string(source.join(&name)).unwrap();
-            (name, text)
-        })
-        .collect();
-    // A link out of the book leads nowhere once it is built.
-    let leads = |of: &str, page: &str, anchor: &str| {
-        let page = if page.is_empty() { of } else { page };
-        texts.get(page).is_some_and(|text| anchor.is_empty() || anchors(text).contains(anchor))
+    let pages = book::pages();
+    let texts: BTreeMap<&str, &str> =
+        pages.iter().map(|page| (page.name.as_str(), page.text.as_str())).collect();
+    let leads = |from: &str, link: &str, anchor: &str| {
+        // A link out of the book leads nowhere once the book is built.
+        let Some(target) = target(from, link) else { return false };
+        match texts.get(target.as_str()) {
+            Some(text) => anchor.is_empty() || anchors(text).contains(anchor),
+            None => !link.ends_with(".md") && book::source().join(target).exists(),
+        }
     };
     let mut missing = Vec::new();
-    for (name, text) in &texts {
-        let dead = links(text).filter(|(page, anchor)| !leads(name, page, anchor));
-        missing.extend(dead.map(|(page, anchor)| format!("docs/src/{name}: {page}#{anchor}")));
-        let included = text.split("{{#include ").skip(1).filter_map(|rest| rest.split(['}', ':']).next());
-        let absent = included.filter(|file| !source.join(file).exists());
+    for page in &pages {
+        let name = &page.name;
+        let dead = links(&page.text).filter(|(link, anchor)| !leads(name, link, anchor));
+        missing.extend(dead.map(|(link, anchor)| format!("docs/src/{name}: {link}#{anchor}")));
+        let included =
+            page.text.split("{{#include ").skip(1).filter_map(|rest| rest.split(['}', ':']).next());
+        let absent = included.filter(|file| !page.directory().join(file).exists());
         missing.extend(absent.map(|file| format!("docs/src/{name}: {file}")));
     }
     assert!(missing.is_empty(), "these links lead nowhere:\n{}", missing.join("\n"));
-    let listed: BTreeSet<&str> = links(&texts["SUMMARY.md"]).map(|(page, _)| page).collect();
-    let pages: BTreeSet<&str> =
-        texts.keys().map(String::as_str).filter(|name| *name != "SUMMARY.md").collect();
+    let listed: BTreeSet<&str> = links(texts["SUMMARY.md"]).map(|(page, _)| page).collect();
+    let pages: BTreeSet<&str> = texts.keys().copied().filter(|name| *name != "SUMMARY.md").collect();
     assert_eq!(listed, pages);
 }
 
@@ -64,4 +81,18 @@ fn links_are_found_with_anchors_and_without_addresses() {
     assert_eq!(links(text).collect::<Vec<_>>(), [("b.md", "c"), ("", "e"), ("../i.md", "")]);
     let page = "# A `b` c\n```\n# no heading\n```\n## It\u{2019}s D-e\n";
     assert_eq!(anchors(page).into_iter().collect::<Vec<_>>(), ["a-b-c", "its-d-e"]);
+}
+
+#[test]
+fn links_are_relative_to_the_directory_of_their_page() {
+    for (page, link, expected) in [
+        ("a.md", "b/c.md", Some("b/c.md")),
+        ("b/c.md", "d.md", Some("b/d.md")),
+        ("b/c.md", "../a.md", Some("a.md")),
+        ("b/c.md", "", Some("b/c.md")),
+        ("a.md", "../README.md", None),
+        ("b/c.md", "../../README.md", None),
+    ] {
+        assert_eq!(target(page, link).as_deref(), expected, "{page}: {link}");
+    }
 }

@@ -6,10 +6,12 @@
 #![allow(clippy::unwrap_used)] // what cannot be read fails its test
 
 mod bench;
+mod blocks;
 mod circles;
 mod crates;
 mod docs;
 mod prose;
+mod readme;
 mod reasons;
 
 use std::collections::{BTreeMap, BTreeSet};

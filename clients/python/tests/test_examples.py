@@ -1,4 +1,4 @@
-"""The examples of this repository, as they stand."""
+"""The examples of this repository and of the book, as they stand."""
 
 import json
 import os
@@ -13,6 +13,7 @@ import pytest
 from cofferdam import ApprovalDenied, Sandbox
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
+BOOK = EXAMPLES.parent / "docs" / "examples"
 SOURCE = Path(__file__).parents[1] / "src"
 #: Of rollouts: the daemon of the tests has other work.
 NUMBER = 100
@@ -34,6 +35,12 @@ def test_every_example_is_run() -> None:
     for example in EXAMPLES.glob("*.py"):
         assert f'"{example.name}"' in source
         assert f"({example.name})" in (EXAMPLES / "README.md").read_text()
+
+
+def test_every_program_of_the_book_is_run() -> None:
+    suites = [suite.read_text() for suite in (Path(__file__).parent / "frameworks").glob("suite_*.py")]
+    for program in (BOOK / "integrations").glob("*.py"):
+        assert any(f'program("{program.stem}")' in suite for suite in suites), program.name
 
 
 def test_a_model_repairs_a_program() -> None:
@@ -143,3 +150,26 @@ def test_a_directory_is_built_elsewhere(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "n").read_text() == "2\n"
     talk = "3 entries, 10 bytes; 1 left out\n"
     assert ran("remote_build.py", str(tmp_path), "echo a; exit 3", "echo b", code=3, talk=talk) == "a\n"
+
+
+def test_the_loop_of_the_book(roots: Path, tmp_path: Path) -> None:
+    place = roots / "area"
+    place.mkdir()
+    (place / "area.sh").write_text("area() { echo $(($1 + $2)); }\n")
+    (place / "test.sh").write_text('. ./area.sh\n[ "$(area 6 7)" = 42 ] && echo passed\n')
+    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "first"]):
+        identity = ["-c", "user.name=T", "-c", "user.email=t@example.org"]
+        subprocess.run(["git", *identity, *words], cwd=place, check=True)
+    command = [sys.executable, str(BOOK / "loop.py"), str(place)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "before: 1",
+        "after: passed",
+        "refused: COMMAND_NOT_ALLOWED",
+        "event: exec failed",
+        "event: write succeeded",
+        "event: exec succeeded",
+        "event: exec denied",
+    ]
+    assert "\n+area() { echo $(($1 * $2)); }\n" in (tmp_path / "change.diff").read_text()

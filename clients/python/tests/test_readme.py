@@ -27,10 +27,8 @@ def repository(mortal: Daemon) -> Path:
     return place
 
 
-def test_readme_has_six_examples() -> None:
-    # The last one is tried with its framework, in `frameworks`.
-    assert len(EXAMPLES) == 6
-    assert "__interrupt__" in EXAMPLES[5]
+def test_readme_has_five_examples() -> None:
+    assert len(EXAMPLES) == 5
 
 
 def test_the_first_example(

@@ -1,4 +1,4 @@
-/** The README's examples, as they stand; only names of this host are others. */
+/** The examples of the README and of the book, as they stand; only names of this host are others. */
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -12,6 +12,7 @@ import { namesIn } from "./names.js";
 const PACKAGE = join(import.meta.dirname, "../..");
 const README = readFileSync(join(PACKAGE, "README.md"), "utf8");
 const EXAMPLES = [...README.matchAll(/```ts\n(.*?)```/gs)].map((match) => match[1] ?? "");
+const BOOK = join(PACKAGE, "../../docs/examples");
 const run = promisify(execFile);
 
 // Beneath the package, so that an example finds it.
@@ -27,8 +28,8 @@ after(async () => {
   await daemon[Symbol.asyncDispose]();
 });
 
-/** Compiles the text as strictly as the package itself, runs it, and returns its output. */
-async function said(name: string, text: string): Promise<string> {
+/** Compiles the text as strictly as the package itself, runs it with these arguments, and returns its output. */
+async function said(name: string, text: string, ...args: string[]): Promise<string> {
   const directory = join(place, name);
   mkdirSync(directory, { recursive: true });
   const options = { rootDir: ".", outDir: ".", declaration: false };
@@ -42,7 +43,7 @@ async function said(name: string, text: string): Promise<string> {
   writeFileSync(join(directory, "example.ts"), text);
   await run(process.execPath, [join(PACKAGE, "node_modules/typescript/bin/tsc"), "-p", directory]);
   const env = { ...process.env, COFFERDAM_ENDPOINT: daemon.endpoint };
-  return (await run(process.execPath, [join(directory, "example.js")], { cwd: directory, env })).stdout;
+  return (await run(process.execPath, [join(directory, "example.js"), ...args], { cwd: directory, env })).stdout;
 }
 
 test("there are five", () => {
@@ -122,4 +123,19 @@ test("sessions and transfers", async () => {
   assert.match(told, /bytes\nfast yes\n\ncreated \/workspace\/data\/made.txt\n$/);
   assert.deepEqual(namesIn(join(directory, "result")), ["a.txt", "made.txt"]);
   assert.equal(readFileSync(join(directory, "result", "made.txt"), "utf8"), "fast yes\n");
+});
+
+test("the loop of the book", async () => {
+  const area = join(daemon.roots, "area");
+  mkdirSync(area);
+  writeFileSync(join(area, "area.sh"), "area() { echo $(($1 + $2)); }\n");
+  writeFileSync(join(area, "test.sh"), '. ./area.sh\n[ "$(area 6 7)" = 42 ] && echo passed\n');
+  repository(area);
+  const told = await said("book", readFileSync(join(BOOK, "loop.ts"), "utf8"), area);
+  assert.match(told, /^before: 1\nafter: passed\nrefused: COMMAND_NOT_ALLOWED\n/);
+  assert.match(told, /event: write succeeded\n/);
+  assert.match(
+    readFileSync(join(place, "book", "change.diff"), "utf8"),
+    /^\+area\(\) \{ echo \$\(\(\$1 \* \$2\)\); \}$/m,
+  );
 });

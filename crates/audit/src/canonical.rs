@@ -1,4 +1,4 @@
-//! Encodes one record as one line, with the exact bytes that are hashed and written. `FORMAT.md` specifies this for other programs.
+//! Encodes one record as one line, with the exact bytes that are hashed and written. `docs/src/audit-format.md` specifies this for other programs.
 //!
 //! ```text
 //! {"v":1,"log":"…","sequence":N,"time":"…","previous":"…","kind":"…" … ,"hash":"…"}

@@ -1,6 +1,6 @@
 //! Events, which callers give to the log to be recorded.
 //!
-//! The order of the fields here is the order of the keys on disk (`FORMAT.md`). Later versions may add new kinds and new optional fields.
+//! The order of the fields here is the order of the keys on disk (`docs/src/audit-format.md`). Later versions may add new kinds and new optional fields.
 //! Readers that do not know them skip both. The existing ones must not be renamed or moved.
 
 use serde::{Deserialize, Serialize};

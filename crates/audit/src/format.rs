@@ -1,4 +1,4 @@
-//! Tests that the vectors in `FORMAT.md` verify, and that the encoding of the same events gives the same bytes.
+//! Tests that the vectors in `docs/src/audit-format.md` verify, and that the encoding of the same events gives the same bytes.
 
 use serde_json::json;
 
@@ -9,15 +9,9 @@ use crate::signer::Signer;
 use crate::testing::log_id;
 use crate::verify::verify;
 
-const DOCUMENT: &str = include_str!("../FORMAT.md");
-
-fn vectors() -> &'static str {
-    DOCUMENT.split_once("```jsonl\n").unwrap().1.split_once("```").unwrap().0
-}
-
-fn signed_vectors() -> &'static str {
-    DOCUMENT.split("```jsonl\n").nth(2).unwrap().split_once("```").unwrap().0
-}
+const DOCUMENT: &str = include_str!("../../../docs/src/audit-format.md");
+const VECTORS: &str = include_str!("../tests/vectors/plain.jsonl");
+const SIGNED_VECTORS: &str = include_str!("../tests/vectors/signed.jsonl");
 
 /// Returns a log with two keys and two checkpoints, and its last checkpoint.
 fn signed() -> (String, String) {
@@ -56,13 +50,13 @@ fn signed() -> (String, String) {
 #[test]
 fn the_signed_vectors_equal_the_written_log_and_verify() {
     let (text, last) = signed();
-    assert_eq!(text, signed_vectors(), "{text}\n{last}");
+    assert_eq!(text, SIGNED_VECTORS, "{text}\n{last}");
     assert!(DOCUMENT.contains(&format!("```text\n{last}```")), "{last}");
     for seed in [1, 2] {
         assert!(DOCUMENT.contains(&Signer::fixed(log_id(), seed).verifier_key().to_string()));
     }
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("00000000000000000001.jsonl"), signed_vectors()).unwrap();
+    std::fs::write(dir.path().join("00000000000000000001.jsonl"), SIGNED_VECTORS).unwrap();
     let report = verify(dir.path(), &mut |_| ()).unwrap();
     assert!(report.is_intact());
     assert_eq!((report.records, report.checkpoints, report.covered, report.keys.len()), (6, 2, 4, 2));
@@ -110,13 +104,13 @@ fn the_vectors_equal_the_written_log() {
         let header = Header { log: log_id(), sequence, time: time.parse().unwrap(), previous };
         previous = canonical::encode(&mut text, &header, &event).unwrap();
     }
-    assert_eq!(String::from_utf8(text).unwrap(), vectors());
+    assert_eq!(String::from_utf8(text).unwrap(), VECTORS);
 }
 
 #[test]
 fn the_vectors_are_an_intact_log() {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("00000000000000000001.jsonl"), vectors()).unwrap();
+    std::fs::write(dir.path().join("00000000000000000001.jsonl"), VECTORS).unwrap();
     let report = verify(dir.path(), &mut |_| ()).unwrap();
     assert!(report.is_intact());
     assert_eq!(report.records, 3);

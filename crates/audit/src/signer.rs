@@ -5,9 +5,9 @@
 //!                 crash before the record: forgotten ┘            └ fault after it: renamed when the log is opened again
 //! ```
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use crate::checkpoint::{Checkpoint, handover, origin};
@@ -139,17 +139,7 @@ fn create(path: &Path, log: LogId) -> Result<SecretKey, SignerError> {
     let mut seed = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut seed)?;
     let key = SecretKey::new(&origin(log), &seed);
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".tmp");
-    match fs::remove_file(&temporary) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-        _ => {}
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-    file.write_all(format!("{}\n", key.encode()).as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&temporary, path)?;
-    sync_parent(path)?;
+    atomic_file::replace(path, |file| writeln!(file, "{}", key.encode()))?;
     Ok(key)
 }
 

@@ -250,7 +250,7 @@ fn read(path: &Path) -> std::io::Result<Option<Copy>> {
 }
 
 fn write(path: &Path, copy: &Copy) -> std::io::Result<()> {
-    store::replace(path, |file| {
+    atomic_file::replace(path, |file| {
         let mut out = std::io::BufWriter::new(file);
         serde_json::to_writer(&mut out, copy)?;
         std::io::Write::flush(&mut out)

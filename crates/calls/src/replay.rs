@@ -36,7 +36,7 @@ const MAX_INPUT: usize = 500;
 const MAX_RUNS: usize = 100_000;
 /// Most bytes of a text that a placeholder may replace.
 const MAX_SIZE: usize = 8 << 20;
-/// The beginning of redaction's marks, see `audit/FORMAT.md`.
+/// The beginning of redaction's marks, see `docs/src/audit-format.md`.
 const MARK: &str = "[redacted:";
 
 /// Judges recorded calls by proposed policies, one replay at a time.

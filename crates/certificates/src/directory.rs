@@ -1,8 +1,8 @@
 //! The directory that `coffer tls` manages. Only the owner can read the keys, and files are replaced atomically.
 
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::DirBuilder;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::CertificateError;
@@ -103,15 +103,7 @@ fn read(path: &Path) -> Result<String, CertificateError> {
 }
 
 fn replace(path: &Path, contents: &str) -> Result<(), CertificateError> {
-    let draft = path.with_extension("new");
-    let written = || {
-        let _ = std::fs::remove_file(&draft);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-        file.write_all(contents.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&draft, path)
-    };
-    written().map_err(wrong(path))
+    atomic_file::replace(path, |file| file.write_all(contents.as_bytes())).map_err(wrong(path))
 }
 
 fn wrong(path: &Path) -> impl FnOnce(io::Error) -> CertificateError {

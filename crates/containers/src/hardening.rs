@@ -12,6 +12,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use jail::{RootMode, TmpMode};
+use leftovers::LABEL_INSTANCE;
 
 use crate::boundary::Boundary;
 use crate::engine::UsableImage;
@@ -22,8 +23,6 @@ use crate::run_as::RunAs;
 use crate::seccomp::{SeccompError, seccomp_profile};
 use crate::spec::{ContainerSpec, MountSpec, MountSpecError};
 
-/// Label with the id of the daemon's installation.
-pub const LABEL_INSTANCE: &str = "io.cofferdam.instance";
 pub const LABEL_RUN: &str = "io.cofferdam.run";
 pub const LABEL_SPEC: &str = "io.cofferdam.spec";
 /// Path of the guest in every container.

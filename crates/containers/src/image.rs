@@ -6,12 +6,12 @@
 
 use std::io::{self, Write};
 
+use busybox::Busybox;
 use bytes::Bytes;
 use jail::RootMode;
 use sha2::{Digest, Sha256};
 use tar::{Builder, EntryType, Header};
 
-use crate::busybox::Busybox;
 use crate::docker::Engine;
 use crate::engine::{EngineError, ImageFacts, ImageRefused, ImportChanges, UsableImage};
 use crate::etc;

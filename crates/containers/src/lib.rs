@@ -2,7 +2,6 @@
 
 mod advisories;
 mod boundary;
-mod busybox;
 mod cgroups;
 mod docker;
 mod engine;
@@ -37,12 +36,12 @@ pub use engine::{
 pub use etc::{EtcFiles, GROUP_PATH, PASSWD_PATH, etc_files, host_files};
 pub use exec::{ErrorTail, ExecInput, ExecOutput, ExecStream};
 pub use hardening::{
-    GUEST_PATH, Hardening, HardeningError, LABEL_INSTANCE, LABEL_RUN, LABEL_SPEC, RunFacts, container_spec,
-    cpu_limit,
+    GUEST_PATH, Hardening, HardeningError, LABEL_RUN, LABEL_SPEC, RunFacts, container_spec, cpu_limit,
 };
 pub use ids::{ContainerId, ContainerName, Endpoint, ExecId, IdError, ImageId, ImageReference, RunUser};
 pub use image::{DefaultImage, DefaultImageError, ensure_default};
 pub use image_paths::check_image_paths;
+pub use leftovers::LABEL_INSTANCE;
 pub use mounts::overlay::{OverlayError, check_overlay_layers, mount_overlay};
 pub use mounts::root::{mount_root, reattach_root, root_layers, root_slot};
 pub use mounts::shared::OwnerMap;

@@ -13,7 +13,6 @@
 //!
 //! All functions block for well under a millisecond.
 
-pub(crate) mod mountinfo;
 pub(crate) mod overlay;
 pub(crate) mod root;
 pub(crate) mod shared;
@@ -30,7 +29,7 @@ use std::path::{Path, PathBuf};
 use jail::MountMode;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::{MoveMountFlags, OpenTreeFlags, UnmountFlags};
+use rustix::mount::{MoveMountFlags, OpenTreeFlags};
 
 use crate::sys::{self, MountAttr, UserNamespaceHolder};
 use crate::user_map::UserMap;
@@ -208,22 +207,9 @@ pub fn idmap_supported(source: BorrowedFd<'_>) -> Result<bool, MountError> {
     }
 }
 
-/// Returns the mounts on or below `dir`, deepest first, that a killed daemon has left.
+/// Returns the mounts below `dir`, deepest first, that a killed daemon has left.
 pub fn leftover_slots(dir: &Path) -> Result<Vec<PathBuf>, MountError> {
-    let table = fs::read("/proc/self/mountinfo").map_err(failed("list the mounts"))?;
-    let dir = fs::canonicalize(dir).map_err(failed("find the slots' directory"))?;
-    let mut found: Vec<PathBuf> = mountinfo::entries(&table)
-        .map(|entry| entry.mount_point)
-        .filter(|point| is_below(point, &dir))
-        .collect();
-    // If a path has several mounts, the later one is on top. Reversing a stable sort puts it first.
-    found.sort_by_key(|point| point.components().count());
-    found.reverse();
-    Ok(found)
-}
-
-fn is_below(point: &Path, dir: &Path) -> bool {
-    point != dir && point.starts_with(dir)
+    leftovers::mounts_below(dir).map_err(failed("list the mounts"))
 }
 
 /// Unmounts everything below `dir`, removes the empty directories directly in it, and returns the number of mounts.
@@ -252,8 +238,7 @@ pub fn clean_slots(dir: &Path) -> Result<usize, MountError> {
 }
 
 fn detach(point: &Path) -> Result<(), MountError> {
-    let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
-    rustix::mount::unmount(point, flags).map_err(failed("unmount the slot"))
+    leftovers::detach(point).map_err(failed("unmount the slot"))
 }
 
 /// Opens the slot's directory, or the root of the mount on it.

@@ -135,7 +135,7 @@ fn instance(path: &Path) -> anyhow::Result<String> {
         return Ok(id.to_string());
     }
     let id = uuid::Uuid::new_v4().to_string();
-    store::replace(path, |file| std::io::Write::write_all(file, id.as_bytes()))?;
+    atomic_file::replace(path, |file| std::io::Write::write_all(file, id.as_bytes()))?;
     Ok(id)
 }
 

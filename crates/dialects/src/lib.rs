@@ -8,6 +8,7 @@ mod canonical;
 mod code;
 mod dialect;
 mod editor;
+mod entries;
 mod exec;
 mod failure;
 pub mod forge;

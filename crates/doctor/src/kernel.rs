@@ -28,14 +28,9 @@ pub(super) fn read(path: &str) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }
 
-fn version(release: &str) -> Option<(u32, u32)> {
-    let mut parts = release.split(|c: char| !c.is_ascii_digit());
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
-}
-
 fn idmapped_mounts(release: &str) -> Finding {
     const TOPIC: &str = "idmapped mounts";
-    match version(release) {
+    match steering::kernel_version(release) {
         Some(version) if version >= IDMAPPED => Finding::good(TOPIC, format!("kernel {release}")),
         Some(_) => Finding::missing(
             TOPIC,
@@ -134,8 +129,6 @@ mod tests {
         assert_eq!(idmapped_mounts("5.10.0-33-amd64").verdict, Verdict::Missing);
         assert_eq!(idmapped_mounts("4.19").verdict, Verdict::Missing);
         assert_eq!(idmapped_mounts("unknown").verdict, Verdict::Limited);
-        assert_eq!(version("6.1+rpt"), Some((6, 1)));
-        assert_eq!(version(""), None);
     }
 
     #[test]

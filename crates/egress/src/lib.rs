@@ -5,6 +5,7 @@
 mod ask;
 mod decide;
 mod events;
+mod hosts_file;
 mod limits;
 mod live;
 mod messages;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use egress_rules::{Destination, HostName};
@@ -10,6 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use crate::hosts_file::HostsFile;
 use crate::upstream::UpstreamProxy;
 
 /// Queries at the same time, of all runs.
@@ -24,6 +26,7 @@ const HOSTS: &str = "/etc/hosts";
 #[derive(Debug)]
 pub struct Outside {
     hosts: BTreeMap<HostName, Vec<IpAddr>>,
+    own: Arc<HostsFile>,
     proxy: Option<UpstreamProxy>,
     queries: Semaphore,
 }
@@ -31,7 +34,7 @@ pub struct Outside {
 impl Outside {
     /// `hosts` has the addresses of names that are not looked up. Connections to all others go through `proxy`.
     pub fn new(hosts: BTreeMap<HostName, Vec<IpAddr>>, proxy: Option<UpstreamProxy>) -> Self {
-        Self { hosts, proxy, queries: Semaphore::new(QUERIES) }
+        Self { hosts, own: Arc::new(HostsFile::new(HOSTS)), proxy, queries: Semaphore::new(QUERIES) }
     }
 
     /// Returns the proxy through which a destination is reached.
@@ -45,8 +48,8 @@ impl Outside {
         if let Some(addresses) = self.hosts.get(name) {
             return Ok(addresses.clone());
         }
-        let own = spawn_blocking(|| std::fs::read_to_string(HOSTS)).await.map_err(io::Error::other)?;
-        let own = own.map(|hosts| addresses(&hosts, name)).unwrap_or_default();
+        let (file, sought) = (Arc::clone(&self.own), name.clone());
+        let own = spawn_blocking(move || file.addresses(&sought)).await.map_err(io::Error::other)??;
         if !own.is_empty() {
             return Ok(own);
         }
@@ -57,32 +60,5 @@ impl Outside {
             Ok(found.map(|address| address.ip().to_canonical()).collect())
         };
         timeout(ANSWER, query).await?
-    }
-}
-
-/// Returns the addresses of a name in a file of hosts.
-fn addresses(hosts: &str, name: &HostName) -> Vec<IpAddr> {
-    let name = name.to_string();
-    let of_line = |line: &str| {
-        let mut words = line.split('#').next()?.split_whitespace();
-        let address: IpAddr = words.next()?.parse().ok()?;
-        words.any(|word| word.eq_ignore_ascii_case(&name)).then(|| address.to_canonical())
-    };
-    hosts.lines().filter_map(of_line).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_a_file_of_hosts_are_found() {
-        let hosts = "127.0.0.1 localhost\n\n# 10.0.0.1 a.example.org\n10.0.0.7\tmirror  A.example.org # b.example.org\n\
-                     fd00::7 a.example.org\nnone a.example.org\n::ffff:10.0.0.8 a.example.org";
-        let of = |name: &str| addresses(hosts, &HostName::parse(name).unwrap());
-        let all = ["10.0.0.7", "fd00::7", "10.0.0.8"].map(|address| address.parse::<IpAddr>().unwrap());
-        assert_eq!(of("a.example.org"), all);
-        assert_eq!(of("b.example.org"), [] as [IpAddr; 0]);
-        assert_eq!(of("example.org"), [] as [IpAddr; 0]);
     }
 }

@@ -108,8 +108,20 @@ fn blocks(text: &str) -> Vec<(String, String)> {
     blocks
 }
 
+/// Returns a document as its readers see it: with the policies that it includes.
 fn document(name: &str) -> String {
-    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    let shown = |line: &str| match included(line) {
+        Some(file) => std::fs::read_to_string(path.with_file_name(file)).unwrap(),
+        None => format!("{line}\n"),
+    };
+    std::fs::read_to_string(&path).unwrap().lines().map(shown).collect()
+}
+
+/// Returns the YAML file that a line of the book includes.
+fn included(line: &str) -> Option<&str> {
+    let file = line.trim().strip_prefix("{{#include ")?.strip_suffix("}}")?;
+    Path::new(file).extension().is_some_and(|extension| extension == "yaml").then_some(file)
 }
 
 #[test]
@@ -132,15 +144,33 @@ fn every_example_of_the_policy_page_gives_the_stated_decision() {
                     lines += 1;
                 }
             }
-            other => panic!("a block of an unknown kind: {other}"),
+            // `tests/spec/blocks.rs` knows the kinds.
+            _ => {}
         }
     }
     assert!(policies >= 4 && lines >= 30, "{policies} policies, {lines} calls");
 }
 
+/// The pages of the book, by their paths from this crate.
+fn pages(directory: &str) -> Vec<String> {
+    let mut pages = Vec::new();
+    for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(directory)).unwrap() {
+        let entry = entry.unwrap();
+        let name = format!("{directory}/{}", entry.file_name().to_str().unwrap());
+        if entry.path().is_dir() {
+            pages.extend(self::pages(&name));
+        } else {
+            pages.push(name);
+        }
+    }
+    pages
+}
+
 #[test]
 fn every_policy_in_the_other_documents_loads() {
-    for name in ["../../README.md", "../ARCHITECTURE.md", "../../CHANGELOG.md"] {
+    let mut documents = pages("../../docs/src");
+    documents.extend(["../../README.md", "../ARCHITECTURE.md", "../../CHANGELOG.md"].map(str::to_owned));
+    for name in documents.iter().filter(|name| name.ends_with(".md")) {
         for (language, content) in blocks(&document(name)) {
             let is_policy = language == "yaml"
                 && content.lines().any(|line| line.starts_with("profiles:") || line.starts_with("roles:"));
@@ -156,6 +186,33 @@ fn the_shipped_profiles_can_be_started_from_one_by_one() {
     for (name, text) in Policy::builtin_files() {
         Policy::from_part(name, text).unwrap_or_else(|problems| panic!("{name}: {problems}"));
     }
+}
+
+#[test]
+fn every_policy_of_the_book_loads_without_a_note_and_is_on_a_page() {
+    let book = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let mut pages = String::new();
+    for entry in std::fs::read_dir(book.join("src")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            pages.push_str(&std::fs::read_to_string(path).unwrap());
+        }
+    }
+    let mut count = 0;
+    for entry in std::fs::read_dir(book.join("policies")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let text = document(&format!("../../docs/policies/{name}"));
+        let header = text.lines().take_while(|line| line.starts_with('#')).count();
+        assert!((1..=6).contains(&header), "{name}: its header has {header} lines");
+        // Without `from_part`: no role and no profile of the shipped policy completes it.
+        let policy = Policy::from_files([(&name, &text)]).unwrap_or_else(|problems| panic!("{problems}"));
+        let loose: Vec<_> = policy.without_deny_list().chain(policy.with_container_paths()).collect();
+        let notes: Vec<_> = policy.egress_notes().collect();
+        assert!(loose.is_empty() && notes.is_empty(), "{name}: {loose:?} {notes:?}");
+        assert!(pages.contains(&format!("{{{{#include ../policies/{name}}}}}")), "{name}: no page has it");
+        count += 1;
+    }
+    assert!(count >= 10, "{count}");
 }
 
 /// `strict.yaml` says of itself that every key is in it, and that most have the value that holds where a profile is silent.

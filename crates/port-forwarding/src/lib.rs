@@ -18,7 +18,7 @@ use futures_util::{Stream, StreamExt as _};
 use identity::Principal;
 use operations::Reason;
 use policy::{Forward, InForce, Policy};
-use refusal::Refusal;
+use refusal::{Refusal, stream_start};
 use runs::{Run, Runs};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
@@ -81,13 +81,7 @@ impl PortForwarding {
             first = timeout(FIRST, requests.next()) => first,
             () = self.stop.cancelled() => return Err(stopping()),
         };
-        let start = match first {
-            Ok(Some(Ok(request))) => Start::parse(request)?,
-            Ok(Some(Err(_)) | None) => {
-                return Err(Refusal::invalid("start", "must be the first message of the stream"));
-            }
-            Err(_) => return Err(Refusal::invalid("start", format!("did not come within {FIRST:?}"))),
-        };
+        let start = Start::parse(stream_start(first, FIRST)?)?;
         if self.stop.is_cancelled() {
             return Err(stopping());
         }

@@ -115,7 +115,7 @@ impl ProcessFiles {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         let sealed = key.seal_whole(&self.name(edition), &bytes)?;
-        store::replace(&self.file(edition), |file| file.write_all(&sealed))
+        atomic_file::replace(&self.file(edition), |file| file.write_all(&sealed))
     }
 
     /// Returns true if the process was begun, and no record says that it has ended.

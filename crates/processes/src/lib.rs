@@ -14,6 +14,7 @@ mod output;
 mod owner;
 mod part;
 mod process;
+mod reattach;
 mod session;
 mod shared;
 mod table;

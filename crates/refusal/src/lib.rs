@@ -132,6 +132,20 @@ fn code(reason: Reason) -> Code {
     }
 }
 
+/// Returns the message `start`, which has to open a stream within `time`.
+///
+/// `came` is the first message, `None` at the end of the stream, or the error of a wait that was too long.
+pub fn stream_start<T, Elapsed>(
+    came: Result<Option<Result<T, Status>>, Elapsed>,
+    time: Duration,
+) -> Result<T, Refusal> {
+    match came {
+        Ok(Some(Ok(message))) => Ok(message),
+        Ok(Some(Err(_)) | None) => Err(Refusal::invalid("start", "must be the first message of the stream")),
+        Err(_) => Err(Refusal::invalid("start", format!("did not come within {time:?}"))),
+    }
+}
+
 /// An error with its causes, for the log.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -150,7 +164,19 @@ mod tests {
     use tonic::{Code, Status};
     use tonic_types::StatusExt as _;
 
-    use super::{DOMAIN, Refusal};
+    use super::{DOMAIN, Duration, Refusal, stream_start};
+
+    #[test]
+    fn a_stream_without_a_start_is_refused_with_what_was_missing() {
+        let limit = Duration::from_secs(10);
+        let refused =
+            |came: Result<Option<Result<(), Status>>, ()>| stream_start(came, limit).unwrap_err().message;
+        assert_eq!(stream_start(Ok::<_, ()>(Some(Ok(7))), limit), Ok(7));
+        for came in [None, Some(Err(Status::cancelled("")))] {
+            assert_eq!(refused(Ok(came)), "start: must be the first message of the stream");
+        }
+        assert_eq!(refused(Err(())), "start: did not come within 10s");
+    }
 
     #[test]
     fn a_status_carries_the_stable_reason() {

@@ -8,11 +8,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use atomic_file::replace;
 use containers::{Boundary, EtcFiles, Hardening, RunUser, etc_files};
 use rustix::fs::{Mode, OFlags, open};
 use sha2::{Digest as _, Sha256};
-
-use store::replace;
 
 /// A program that `cofferd` carries, and its SHA-256 in hex. If a start finds the program in place, it does not read its bytes.
 #[derive(Debug, Clone, Copy)]

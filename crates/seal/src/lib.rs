@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use chacha20poly1305::aead::{Aead as _, Generate as _, KeyInit as _, Payload};
@@ -145,15 +144,7 @@ fn read(file: &std::fs::File) -> std::io::Result<Key> {
 /// Makes the file with a new key, which is on the disk before it is used.
 fn make(path: &Path) -> std::io::Result<Key> {
     let key = Key::generate();
-    let aside = path.with_extension("new");
-    let mut options = std::fs::OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
-    file.write_all(&key)?;
-    file.sync_all()?;
-    std::fs::rename(&aside, path)?;
-    if let Some(directory) = path.parent() {
-        std::fs::File::open(directory)?.sync_all()?;
-    }
+    atomic_file::replace(path, |file| file.write_all(&key))?;
     Ok(key)
 }
 

@@ -5,6 +5,8 @@ mod program;
 mod remedy;
 mod route;
 
+pub use remedy::kernel_version;
+
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

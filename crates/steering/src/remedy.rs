@@ -39,9 +39,13 @@ fn remedy(error: &io::Error, release: &str) -> String {
 
 /// Returns true if a kernel is known to be older than `sk_lookup`.
 fn is_older(release: &str) -> bool {
-    let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().ok());
-    let version = parts.next().flatten().zip(parts.next().flatten());
-    version.is_some_and(|version| version < SK_LOOKUP)
+    kernel_version(release).is_some_and(|version| version < SK_LOOKUP)
+}
+
+/// Returns the first two numbers of a kernel's release, such as `6.18.0-amd64`. `None` if they cannot be read.
+pub fn kernel_version(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -72,5 +76,13 @@ mod tests {
     fn only_a_release_that_can_be_read_is_old() {
         assert!(["4.19.0", "5.8", "5.8.18-custom"].into_iter().all(is_older));
         assert!(!["5.9", "5.10.0-1", "6.18.0", "", "unknown", "5"].into_iter().any(is_older));
+    }
+
+    #[test]
+    fn versions_are_read_from_releases() {
+        assert_eq!(kernel_version("6.1+rpt"), Some((6, 1)));
+        assert_eq!(kernel_version("5.10.0-33-amd64"), Some((5, 10)));
+        assert_eq!(kernel_version("6"), None);
+        assert_eq!(kernel_version(""), None);
     }
 }

@@ -6,7 +6,6 @@ pub mod allowance;
 mod database;
 mod disk;
 pub mod recording;
-mod replace;
 pub mod spool;
 
 pub use database::{
@@ -14,4 +13,3 @@ pub use database::{
     StoredCall, StoredMark, Taken, Turn,
 };
 pub use disk::StateDisk;
-pub use replace::replace;

@@ -19,7 +19,7 @@ use futures_util::{Stream, StreamExt as _};
 use gateway::{Gateway, SessionPermit, SessionRequest};
 use identity::{Principal, Role, SessionId};
 use operations::Reason;
-use refusal::{Refusal, chain};
+use refusal::{Refusal, chain, stream_start};
 use runs::{Busy, Run, Runs};
 use store::recording::{Header, Recorder, Recording, RecordingError, Size};
 use timestamp::UnixMillis;
@@ -72,13 +72,7 @@ impl Terminals {
             first = timeout(FIRST, requests.next()) => first,
             () = self.stop.cancelled() => return Err(stopping()),
         };
-        let start = match first {
-            Ok(Some(Ok(request))) => Start::parse(request)?,
-            Ok(Some(Err(_)) | None) => {
-                return Err(Refusal::invalid("start", "must be the first message of the stream"));
-            }
-            Err(_) => return Err(Refusal::invalid("start", format!("did not come within {FIRST:?}"))),
-        };
+        let start = Start::parse(stream_start(first, FIRST)?)?;
         if self.stop.is_cancelled() {
             return Err(stopping());
         }

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Command;
 
+use crate::cleanup;
 use crate::coffer::Coffer;
 use crate::config::{self, FILE, LOG, PID};
 use crate::failure::Failure;
-use crate::leftovers;
 
 /// Time of a start. The first one on an engine makes the default image.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -35,11 +35,8 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), Failure> {
 
 /// Writes a file that only its owner can read, in place of an earlier one.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let write = || {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-        file.write_all(text.as_bytes())
-    };
-    write().map_err(|error| Failure::of_file(path, &error))
+    let written = atomic_file::replace(path, |file| file.write_all(text.as_bytes()));
+    written.map_err(|error| Failure::of_file(path, &error))
 }
 
 /// Starts `program` with the configuration in the directory, and waits until the daemon answers.
@@ -145,7 +142,7 @@ pub(crate) async fn stop(directory: &Path) -> bool {
     }
     signal(pid, Signal::KILL);
     ends_within(directory, ORDERLY).await;
-    leftovers::remove_containers(&instance(directory)).await;
+    cleanup::remove_containers(&instance(directory)).await;
     false
 }
 

@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use clap::Args;
 
+use crate::cleanup;
 use crate::coffer::{Coffer, endpoint, this_program};
 use crate::config::{FILE, Settings, User, real};
 use crate::daemon;
 use crate::failure::Failure;
-use crate::leftovers;
 use crate::needs;
 use crate::sample;
 use crate::say::Say;
@@ -53,7 +53,7 @@ impl Demo {
         if !orderly {
             say.note("cofferd did not end by itself and was killed");
         }
-        let removed = leftovers::remove(&directory);
+        let removed = cleanup::remove(&directory);
         if let (Err(_), Err(left)) = (&shown, &removed) {
             say.complain(&left.to_string());
         }

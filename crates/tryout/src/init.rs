@@ -1,9 +1,9 @@
 //! `coffer init`.
 
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -211,15 +211,11 @@ fn make_directory(path: &Path) -> Result<(), Failure> {
 
 /// Replaces a file whole. A link at its path is replaced and not followed.
 fn replace(path: &Path, text: &str) -> Result<(), Failure> {
-    let draft = path.with_extension("new");
-    let written = || -> io::Result<()> {
-        let _ = fs::remove_file(&draft);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(OPEN).open(&draft)?;
+    let fill = |file: &mut File| {
         file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&draft, path)
+        file.set_permissions(Permissions::from_mode(OPEN))
     };
-    written().map_err(|error| Failure::of_file(path, &error))
+    atomic_file::replace(path, fill).map_err(|error| Failure::of_file(path, &error))
 }
 
 #[cfg(test)]

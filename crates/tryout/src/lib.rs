@@ -1,13 +1,13 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod cleanup;
 mod coffer;
 mod config;
 mod daemon;
 mod demo;
 mod failure;
 mod init;
-mod leftovers;
 mod needs;
 mod project;
 mod sample;

@@ -1,19 +1,15 @@
 //! Checks what a private daemon needs of this host, before anything is made.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use busybox::{Busybox, NoBusybox};
 use doctor::{Finding, Verdict};
 use tokio::process::Command;
 
 use crate::coffer::this_program;
 use crate::daemon;
 use crate::failure::Failure;
-
-/// Bytes of a program in which its headers are.
-const HEADERS: u64 = 64 * 1024;
 
 /// Returns the path of `cofferd` if this host has all that it needs.
 ///
@@ -38,7 +34,7 @@ pub(crate) async fn check(words: &str, busybox: &Path) -> Result<PathBuf, Failur
     {
         return Err(missing(finding));
     }
-    busybox_is_static(busybox)?;
+    can_be_the_image(busybox)?;
     Ok(program)
 }
 
@@ -66,92 +62,38 @@ fn missing(finding: &Finding) -> Failure {
 }
 
 /// Checks that the default image can be made.
-fn busybox_is_static(path: &Path) -> Result<(), Failure> {
-    let next = "install one (Debian, Ubuntu: apt-get install busybox-static), or name another with --busybox";
-    let mut head = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(HEADERS).read_to_end(&mut head));
-    match read {
-        Err(error) => {
-            Err(Failure::failed(format!("there is no busybox at {}: {error}", path.display()), next))
-        }
-        Ok(_) if !head.starts_with(b"\x7fELF") => {
-            Err(Failure::failed(format!("{} is not a program", path.display()), next))
-        }
-        Ok(_) if has_interpreter(&head) => {
-            Err(Failure::failed(format!("{} needs libraries, which the image lacks", path.display()), next))
-        }
-        Ok(_) => Ok(()),
-    }
-}
-
-/// Returns true if the headers of a program of 64 bits name a dynamic loader (elf(5), `PT_INTERP`).
-///
-/// Others are accepted: the daemon examines the file itself.
-fn has_interpreter(head: &[u8]) -> bool {
-    const INTERPRETER: [u8; 4] = 3u32.to_le_bytes();
-    let bytes = |at: usize, length: usize| head.get(at..at.checked_add(length)?);
-    let number = |at: usize, length: usize| {
-        bytes(at, length)
-            .map(|bytes| bytes.iter().rev().fold(0_usize, |sum, byte| (sum << 8) | usize::from(*byte)))
+fn can_be_the_image(path: &Path) -> Result<(), Failure> {
+    let Err(error) = Busybox::read(path) else { return Ok(()) };
+    let why = match &error {
+        NoBusybox::Unreadable(source) => format!("{error}: {source}"),
+        _ => error.to_string(),
     };
-    if head.get(4..6) != Some(&[2, 1][..]) {
-        return false;
-    }
-    let (Some(first), Some(size), Some(count)) = (number(0x20, 8), number(0x36, 2), number(0x38, 2)) else {
-        return false;
-    };
-    (0..count).any(|index| {
-        let at = size.checked_mul(index).and_then(|offset| first.checked_add(offset));
-        at.and_then(|at| bytes(at, 4)) == Some(&INTERPRETER[..])
-    })
+    Err(Failure::failed(
+        format!("there is no busybox for the default image at {}: {why}", path.display()),
+        "install one (Debian, Ubuntu: apt-get install busybox-static), or name another with --busybox",
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Makes a program with one header of this type.
-    fn program(header: u32) -> Vec<u8> {
-        let mut bytes = vec![0; 0x40];
-        bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
-        bytes[0x20] = 0x40;
-        bytes[0x36] = 56;
-        bytes[0x38] = 1;
-        bytes.extend(header.to_le_bytes());
-        bytes
-    }
-
-    fn refused(bytes: Option<&[u8]>) -> Option<String> {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("busybox");
-        if let Some(bytes) = bytes {
-            std::fs::write(&path, bytes).unwrap();
-        }
-        let failure = busybox_is_static(&path).err()?;
+    fn refused(path: &Path) -> Option<String> {
+        let failure = can_be_the_image(path).err()?;
         assert!(failure.next().contains("busybox-static"));
         Some(failure.to_string().replace(&path.display().to_string(), "PATH"))
     }
 
     #[test]
-    fn busybox_has_to_be_a_static_program() {
-        assert_eq!(refused(Some(&program(1))), None);
-        assert_eq!(
-            refused(Some(&program(3))).as_deref(),
-            Some("PATH needs libraries, which the image lacks")
-        );
-        assert_eq!(refused(Some(b"#!/bin/sh\n")).as_deref(), Some("PATH is not a program"));
-        assert!(refused(None).unwrap().starts_with("there is no busybox at PATH: "));
-    }
-
-    #[test]
-    fn hostile_headers_are_read_without_a_panic() {
-        let mut huge = program(3);
-        huge[0x20..0x28].fill(0xff);
-        huge[0x36..0x3a].fill(0xff);
-        assert!(!has_interpreter(&huge));
-        for length in 0..huge.len() {
-            assert!(!has_interpreter(&huge[..length]));
-        }
+    fn the_default_image_needs_a_static_busybox() {
+        let directory = tempfile::tempdir().unwrap();
+        let script = directory.path().join("script");
+        std::fs::write(&script, "#!/bin/sh\n").unwrap();
+        let start = "there is no busybox for the default image at PATH: ";
+        let missing = refused(&directory.path().join("none")).unwrap();
+        assert_eq!(missing, format!("{start}there is no such file"));
+        assert!(refused(&script).unwrap().starts_with(&format!("{start}it is not a program")));
+        assert_eq!(refused(Path::new("/bin/busybox")), None);
     }
 
     #[test]

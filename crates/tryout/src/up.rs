@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use crate::cleanup;
 use crate::coffer::{endpoint, this_program};
 use crate::config::{FILE, POLICY, Settings, User, real};
 use crate::daemon;
 use crate::failure::Failure;
 use crate::init::write_policy;
-use crate::leftovers;
 use crate::needs;
 use crate::project::Project;
 use crate::say::{Say, data};
@@ -105,7 +105,7 @@ impl Down {
         }
         say.line(if was_up { "cofferd has ended, and its runs with it." } else { "Nothing is up." });
         if self.delete {
-            leftovers::remove(&directory)?;
+            cleanup::remove(&directory)?;
             say.line(&format!("{} is deleted.", directory.display()));
         } else {
             say.line(&format!(

@@ -39,6 +39,8 @@ const MORE: Duration = Duration::from_millis(1);
 const QUERY: Duration = Duration::from_millis(2);
 /// Size of the download, MiB.
 const MEBIBYTES: u32 = 256;
+/// Size of a server's writes, KiB: as servers have it that copy files, and as one that keeps two cores busy alone.
+const PIECES: [usize; 2] = [64, 1024];
 /// Downloads, at most.
 const DOWNLOADS: usize = 10;
 /// Least share of the direct throughput, percent.
@@ -87,21 +89,23 @@ struct Place {
     caller: PathBuf,
     echo: Server,
     tls: Server,
-    source: Server,
+    /// One server for each of [`PIECES`].
+    sources: [Server; 2],
     /// Parts of a run without a way out, and of this one.
     parts: [[usize; 3]; 2],
 }
 
 impl Place {
     async fn make() -> Self {
-        let (echo, tls, source) = (Server::echo().await, Server::echo().await, Server::source().await);
+        let (echo, tls) = (Server::echo().await, Server::echo().await);
+        let sources = [Server::source(PIECES[0]).await, Server::source(PIECES[1]).await];
         let daemon = daemon(
             &format!(
                 "{{ networks: [\"127.0.0.0/8\"], connections_per_minute: 100000, names_per_minute: 10000, rules: [\
-                 {{ host: {NAME}, ports: [{}, {}], scheme: tcp, decision: allow }}, \
+                 {{ host: {NAME}, ports: [{}, {}, {}], scheme: tcp, decision: allow }}, \
                  {{ host: {NAME}, ports: [{}], decision: allow }}, \
                  {{ host: \"*.example.org\", ports: [9], scheme: tcp, decision: allow }}] }}",
-                echo.port, source.port, tls.port
+                echo.port, sources[0].port, sources[1].port, tls.port
             ),
             "",
         )
@@ -121,7 +125,7 @@ impl Place {
         let with_parts = parts(&daemon, &run);
         assert!(with_parts.iter().all(|count| *count > 0), "a part was not found: {with_parts:?}");
         let parts = [without_parts, with_parts];
-        Self { daemon, run, workspace, caller, echo, tls, source, parts }
+        Self { daemon, run, workspace, caller, echo, tls, sources, parts }
     }
 
     async fn measure(mut self, rounds: usize) -> Vec<Row> {
@@ -134,23 +138,24 @@ impl Place {
             rows.extend(Row::of_times(what, Some(&direct), &egress, Most::More(MORE)));
             eprintln!("{what}: done");
         }
-        rows.push(self.download(rounds.min(DOWNLOADS)).await);
+        for (port, piece) in self.sources.each_ref().map(|source| source.port).into_iter().zip(PIECES) {
+            rows.push(self.download(rounds.min(DOWNLOADS), port, piece).await);
+        }
         rows.extend(self.names(rounds).await);
         rows.push(self.idle().await);
         rows.extend(self.without());
         rows
     }
 
-    /// Measures a download.
-    async fn download(&mut self, rounds: usize) -> Row {
-        let [direct, egress] =
-            self.turns(rounds, "download", self.source.port, &[&MEBIBYTES.to_string()]).await;
-        eprintln!("download: done");
+    /// Measures a download from a server whose writes have so many KiB.
+    async fn download(&mut self, rounds: usize, port: u16, piece: usize) -> Row {
+        let [direct, egress] = self.turns(rounds, "download", port, &[&MEBIBYTES.to_string()]).await;
+        eprintln!("download, {piece} KiB a write: done");
         let [direct, egress] =
             [direct, egress].map(|sample| f64::from(MEBIBYTES) / sample.median().as_secs_f64());
         let share = 100.0 * egress / direct;
         Row {
-            what: format!("download of {MEBIBYTES} MiB over tcp, p50"),
+            what: format!("download of {MEBIBYTES} MiB, {piece} KiB a write, p50"),
             direct: format!("{direct:.0} MiB/s"),
             egress: format!("{egress:.0} MiB/s"),
             difference: format!("{share:.0} %"),

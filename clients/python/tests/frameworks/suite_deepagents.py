@@ -1,12 +1,11 @@
 """LangChain's own tests of sandboxes, against a real daemon."""
 
-import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
+from book import program
 from deepagents import create_deep_agent
 from deepagents.backends.protocol import SandboxBackendProtocol
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
@@ -73,7 +72,6 @@ def agent(sandbox: Sandbox, saver: InMemorySaver, *messages: BaseMessage) -> Any
     return create_deep_agent(model=Model(messages=iter(messages)), backend=backend, checkpointer=saver)
 
 
-README = Path(__file__).parents[2] / "README.md"
 CONFIG = {"configurable": {"thread_id": "t"}}
 GO = {"messages": [("user", "go")]}
 
@@ -140,19 +138,20 @@ def test_files_interrupt_a_graph_and_the_model_gets_denials(reviewing: str, imag
         assert receipts(sandbox)[:2] == ["write", "edit"]
 
 
-def test_the_example_of_the_readme(asking: str, image: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = (
-        text for text in re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.S) if "__interrupt__" in text
-    )
+def test_the_loop_of_the_book_waits_for_a_person(
+    asking: str, image: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     steps = (calls(("execute", {"command": "echo once >> log; cat log"})), AIMessage("done"))
     with Sandbox.create(profile=asking, image=image) as sandbox:
 
-        def decide(_: str) -> None:
+        def decide(_: str) -> str:
             sandbox.approvals.approve(sandbox.approvals.list()[0].approval_id)
+            return ""
 
-        names = {"agent": agent(sandbox, InMemorySaver(), *steps), "config": CONFIG, "Command": Command, "input": decide}
-        exec(compile(example, "README.md", "exec"), names)
-    assert names["result"]["messages"][-1].text == "done"
+        monkeypatch.setattr("builtins.input", decide)
+        run = program("deepagents_approvals")["run"]
+        result = run(agent(sandbox, InMemorySaver(), *steps), CONFIG, "Tidy up.")
+    assert result["messages"][-1].text == "done"
     assert "coffer approval approve " in capsys.readouterr().out
 
 
@@ -236,3 +235,9 @@ def test_outside_of_a_graph_an_error_says_how_or_the_call_waits(asking: str, ima
         else:
             with pytest.raises(ApprovalRequired, match="coffer approval approve"):
                 backend.execute("echo done")
+
+
+def test_the_program_of_the_book(image: str) -> None:
+    said = program("deepagents_agent")["main"](image)
+    assert "\n42\n" in said
+    assert said.endswith("It says 42.")

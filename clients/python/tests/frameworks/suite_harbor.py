@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from book import program
 from daemon import PATIENCE, Daemon
 from harbor.environments.base import BaseEnvironment
 from harbor.environments.capabilities import EnvironmentResourceCapabilities
@@ -327,3 +328,7 @@ def test_a_whole_run_of_a_scripted_agent(tmp_path: Path, image: str, profile: st
     assert result["verifier_result"]["rewards"] == {"reward": reward}
     assert (result["place"] / "agent" / "log.txt").read_text() == "42\n"
     assert result["agent_result"]["metadata"] == {"commands": 3}
+
+
+def test_the_program_of_the_book(tmp_path: Path, image: str) -> None:
+    assert program("harbor_trial")["main"](tmp_path, image) == {"reward": 1.0}

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from book import program
 from inspect_ai import Task, eval
 from inspect_ai.dataset import Sample
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
@@ -72,3 +73,10 @@ async def test_output_of_a_command_ended_at_its_limit_is_marked_incomplete(askin
         assert caught.value.truncated_output
     finally:
         await CofferdamSandboxEnvironment.sample_cleanup("t", config, made, False)
+
+
+def test_the_program_of_the_book(image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    log = program("inspect_task")["main"](image)
+    assert log.status == "success", log.error
+    assert log.results.scores[0].metrics["accuracy"].value == 1.0

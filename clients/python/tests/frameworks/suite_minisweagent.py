@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from book import program
 from minisweagent.agents.default import DefaultAgent
 from minisweagent.environments import get_environment
 from minisweagent.exceptions import Submitted
@@ -100,3 +101,7 @@ def test_a_whole_run_with_a_scripted_model(environment: CofferdamEnvironment) ->
     )
     assert agent.run("make a file") == {"exit_status": "Submitted", "submission": "made\n"}
     assert any("made" in str(message["content"]) for message in agent.messages if message["role"] == "user")
+
+
+def test_the_program_of_the_book(endpoint: str, image: str) -> None:
+    assert program("minisweagent_agent")["main"](image) == {"exit_status": "Submitted", "submission": "made\n"}

@@ -23,6 +23,7 @@ from agents.sandbox.errors import (
 from agents.sandbox.session import SandboxSession
 from agents.sandbox.types import User
 from agents.testing import ModelCall, ModelStep, ScriptedModel, assistant_message, function_call
+from book import program
 from openai.types.responses import ResponseApplyPatchToolCall, ResponseFunctionShellToolCall
 from people import approve_next
 
@@ -324,3 +325,9 @@ async def test_a_whole_run_goes_on_with_a_process_of_an_earlier_step(options: Co
     told = [item.output for item in result.new_items if item.type == "tool_call_output_item"]
     assert "goes-on" in told[1]
     assert "Process exited with code 5" in told[1]
+
+
+async def test_the_program_of_the_book(image: str) -> None:
+    said = await program("openai_agents_agent")["main"](image)
+    assert "\n42\n" in said
+    assert said.endswith("It says 42.")

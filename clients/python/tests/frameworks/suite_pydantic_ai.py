@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+from book import program
 from people import approve_next
 from pydantic_ai.workspaces import WorkspaceBackend, WorkspaceOutputLimitError, WorkspaceRef
 from pydantic_ai.workspaces.conformance import WorkspaceBackendSuite
@@ -74,3 +75,7 @@ async def test_call_that_needs_consent_explains_how_or_waits(asking: str, image:
                 await backend.run(["echo", "done"])
     finally:
         await delete_workspace(backend.ref)
+
+
+async def test_the_program_of_the_book(image: str) -> None:
+    assert await program("pydantic_ai_workspace")["main"](image) == "42\n"

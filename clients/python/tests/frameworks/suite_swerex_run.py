@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from book import program
 from swerex.deployment.abstract import AbstractDeployment
 from swerex.deployment.hooks.abstract import DeploymentHook
 from swerex.exceptions import (
@@ -182,3 +183,7 @@ async def test_files_keep_their_modes(runtime: CofferdamRuntime, tmp_path: Path)
     await said(runtime, "mkdir -m 500 shut")
     with pytest.raises(PermissionError):
         await runtime.write_file(WriteFileRequest(path="/workspace/shut/x", content=""))
+
+
+async def test_the_program_of_the_book(image: str) -> None:
+    assert await program("swerex_deployment")["main"](image) == "/tmp 42\n"

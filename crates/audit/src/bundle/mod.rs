@@ -10,8 +10,8 @@
 //! record of the log (`bundle_created`) contains the manifest's SHA-256. The checkpoint, which the audit key has signed, proves that this
 //! record and each record of the run are in the log. So no other key signs, and the creation of a bundle is on record.
 //!
-//! A bundle does not show whether records of the run were left out. The verification of the log shows that. `FORMAT.md` specifies the
-//! format for other programs.
+//! A bundle does not show whether records of the run were left out. The verification of the log shows that.
+//! `docs/src/audit-format.md` specifies the format for other programs.
 
 mod member;
 mod read;

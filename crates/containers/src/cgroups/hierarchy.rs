@@ -4,9 +4,10 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use leftovers::mountinfo;
+
 use super::{CgroupError, failed};
 use crate::ids::ContainerId;
-use crate::mounts::mountinfo;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hierarchy {

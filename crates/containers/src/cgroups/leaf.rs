@@ -255,9 +255,10 @@ pub(super) mod tests {
     use std::io::{BufRead, BufReader, Read, Write};
     use std::process::{Command, Stdio};
 
+    use leftovers::mountinfo;
+
     use super::*;
     use crate::cgroups::ending::KillMethod;
-    use crate::mounts::mountinfo;
 
     pub(in crate::cgroups) const NEEDS_ROOT: &str = "these tests make cgroups: run them as root";
 

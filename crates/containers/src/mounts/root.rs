@@ -22,12 +22,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use jail::MountMode;
+use leftovers::mountinfo;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
 
 use super::overlay::{OverlayError, UPPER, WORK, open, under_quota};
-use super::{IdMap, MountError, MountSlot, Others, failed, mountinfo, user_namespace};
+use super::{IdMap, MountError, MountSlot, Others, failed, user_namespace};
 use crate::user_map::HostUser;
 
 /// Name of the slot on which a root is mounted.

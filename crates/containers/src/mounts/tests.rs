@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::user_map::{HostUser, UserMap};
+use rustix::mount::UnmountFlags;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 const NEEDS_ROOT: &str = "these tests mount: run them as root";

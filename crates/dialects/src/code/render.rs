@@ -3,13 +3,14 @@
 use std::fmt::Write as _;
 
 use operations::{
-    EditResult, EntryType, ExecResult, FileChange, GlobResult, GrepResult, ListResult, OpResult, Operation,
-    Outcome, PatchResult, ProcessResult, ReadResult, WriteResult,
+    EditResult, ExecResult, FileChange, GlobResult, GrepResult, OpResult, Operation, Outcome, PatchResult,
+    ProcessResult, ReadResult, WriteResult,
 };
 use text::one_line;
 
 use super::{in_container, snippet};
 use crate::canonical::{PENDING, render_canonical};
+use crate::entries::entries;
 use crate::limits::grouped;
 use crate::native;
 use crate::reading::{Rest, numbered};
@@ -19,7 +20,7 @@ use crate::remark::remark;
 pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String {
     match outcome {
         Ok(OpResult::Read(result)) => read(result),
-        Ok(OpResult::List(result)) => list(result),
+        Ok(OpResult::List(result)) => entries(result, "", "read a subdirectory, or use glob").0,
         Ok(OpResult::Glob(result)) => glob(result),
         Ok(OpResult::Grep(result)) => grep(operation, result),
         Ok(OpResult::Exec(result) | OpResult::Shell(result)) => command(operation, result),
@@ -56,24 +57,6 @@ fn read(result: &ReadResult) -> String {
         "{}[truncated: the file has {size_bytes} bytes in {total_lines} lines; {rest}]\n",
         numbered(result)
     )
-}
-
-fn list(result: &ListResult) -> String {
-    let mut text = String::new();
-    if result.entries.is_empty() {
-        text.push_str(native::empty_directory(result));
-    }
-    for entry in &result.entries {
-        let mark = if entry.r#type() == EntryType::Directory { "/" } else { "" };
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{}{mark}", one_line(&entry.name));
-    }
-    let more = result.truncated.then(|| {
-        let (shown, all) = (result.entries.len(), result.total_entries);
-        format!("[truncated: {shown} of {all} or more entries; read a subdirectory, or use glob]")
-    });
-    remark(&mut text, &result.hint, result.entries.is_empty(), more);
-    text
 }
 
 fn glob(result: &GlobResult) -> String {

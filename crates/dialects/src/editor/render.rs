@@ -2,19 +2,18 @@
 
 use std::fmt::Write as _;
 
-use operations::{EditChange, EditResult, EntryType, ListResult, OpResult, Operation, Outcome, ReadResult};
+use operations::{EditChange, EditResult, OpResult, Operation, Outcome, ReadResult};
 
 use crate::canonical::{PENDING, render_canonical};
-use crate::native;
+use crate::entries::entries;
 use crate::reading::{Rest, numbered};
-use crate::remark::remark;
 use text::one_line;
 
 /// Renders an outcome. Results of operations that no tool of this dialect makes are rendered canonically.
 pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String {
     match outcome {
         Ok(OpResult::Read(result)) => read(result),
-        Ok(OpResult::List(result)) => list(result),
+        Ok(OpResult::List(result)) => entries(result, "", "view a subdirectory").0,
         Ok(OpResult::Edit(result)) => edit(operation, result),
         Ok(_) => render_canonical(outcome),
         Err(failure) => format!("Error: {}", failure.message),
@@ -42,23 +41,6 @@ fn read(result: &ReadResult) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "[truncated: the file has {size_bytes} bytes in {total_lines} lines; {rest}]");
     }
-    text
-}
-
-fn list(result: &ListResult) -> String {
-    let mut text = String::new();
-    if result.entries.is_empty() {
-        text.push_str(native::empty_directory(result));
-    }
-    for entry in &result.entries {
-        let mark = if entry.r#type() == EntryType::Directory { "/" } else { "" };
-        let _ = writeln!(text, "{}{mark}", one_line(&entry.name));
-    }
-    let more = result.truncated.then(|| {
-        let (shown, all) = (result.entries.len(), result.total_entries);
-        format!("[truncated: {shown} of {all} or more entries; view a subdirectory]")
-    });
-    remark(&mut text, &result.hint, result.entries.is_empty(), more);
     text
 }
 

@@ -26,7 +26,7 @@ use crate::tool::{Effect, NoOperation, Tool, ToolArguments};
 
 pub(crate) use git::GitOperation;
 pub(crate) use matches::render as render_matches;
-pub(crate) use render::{empty_directory, render as render_outcome};
+pub(crate) use render::render as render_outcome;
 
 pub(crate) struct Native;
 

@@ -1,15 +1,14 @@
 //! Outcomes as plain text.
 
-use std::fmt::Write as _;
-
 use operations::{
-    EditChange, EditResult, EndedBy, EntryType, ExecResult, GitResult, GrepResult, ListResult, McpContent,
-    McpResult, OpResult, Operation, Outcome, ReadResult,
+    EditChange, EditResult, EndedBy, ExecResult, GitResult, GrepResult, ListResult, McpContent, McpResult,
+    OpResult, Operation, Outcome, ReadResult,
 };
 use wire::v1::mcp_content::Type;
 
 use super::matches;
 use crate::canonical::{PENDING, render_canonical};
+use crate::entries::entries;
 use crate::reading::Rest;
 use crate::remark::remark;
 use text::one_line;
@@ -50,32 +49,11 @@ fn read(result: &ReadResult) -> String {
 }
 
 fn list(result: &ListResult) -> String {
-    let mut text = String::new();
-    if result.entries.is_empty() {
-        text.push_str(empty_directory(result));
-    }
-    for entry in &result.entries {
-        let mark = match entry.r#type() {
-            EntryType::Directory => "/",
-            EntryType::Symlink => "@",
-            EntryType::File | EntryType::Other | EntryType::Unspecified => "",
-        };
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{}{mark}", one_line(&entry.name));
-    }
-    let more = result.truncated.then(|| {
-        let (shown, all) = (result.entries.len(), result.total_entries);
-        format!("[truncated: {shown} of {all} or more entries; list a subdirectory, or use grep]")
-    });
-    if remark(&mut text, &result.hint, result.entries.is_empty(), more) {
+    let (mut text, remarked) = entries(result, "@", "list a subdirectory, or use grep");
+    if remarked {
         text.pop();
     }
     text
-}
-
-/// Returns the text for a directory without visible entries, which says if it has others.
-pub(crate) fn empty_directory(result: &ListResult) -> &'static str {
-    if result.left_out.is_some() { "(no entries to show)" } else { "(empty directory)" }
 }
 
 fn grep(result: &GrepResult) -> String {

@@ -2,6 +2,7 @@
 
 mod hold;
 mod launch_fingerprint;
+mod workspace;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,7 +11,6 @@ use std::time::Duration;
 use audit::{Event, Kind};
 use containers::Amount;
 use egress_rules::{Rules, Widened};
-use host_launch::Owner;
 use identity::{Principal, RunId, TokenHash};
 use policy::ContainerLimits;
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,7 @@ use wire::v1;
 
 pub use hold::{Held, Hold};
 pub use launch_fingerprint::{LaunchFingerprint, Linked, Place};
+pub use workspace::{Changes, Kept, Layer, Workspace};
 
 /// Phase of a run's life.
 ///
@@ -64,89 +65,6 @@ impl State {
             Self::Stopping => v1::run::State::Stopping,
             Self::Stopped => v1::run::State::Stopped,
             Self::Failed => v1::run::State::Failed,
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Workspace {
-    /// An existing directory, used in place.
-    Bind {
-        /// Path as requested.
-        path: PathBuf,
-    },
-    /// A directory of the daemon, empty at first.
-    Managed,
-    /// A clone of a local repository, in a directory of the daemon.
-    Clone {
-        /// Path as requested.
-        repository: PathBuf,
-        /// Branch, tag or commit, or `None` for HEAD.
-        revision: Option<String>,
-    },
-    /// A directory of the daemon that an earlier run left.
-    Kept { workspace: RunId },
-    /// An existing directory under a layer that receives the changes.
-    Overlay {
-        /// Path as requested.
-        path: PathBuf,
-    },
-}
-
-/// A managed or cloned workspace.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
-    /// Id of the run for which it was made, and of the workspace itself.
-    pub id: RunId,
-    /// Principal of the run for which it was made.
-    pub principal: String,
-    pub created_at: Timestamp,
-    /// Kind of the workspace when it was made.
-    pub workspace: Workspace,
-}
-
-impl Kept {
-    /// Returns the workspace of this run if the daemon makes one for it.
-    pub fn of(record: &Record) -> Option<Self> {
-        let made = matches!(record.spec.workspace, Workspace::Managed | Workspace::Clone { .. });
-        made.then(|| Self {
-            id: record.id,
-            principal: record.spec.principal.clone(),
-            created_at: record.created_at,
-            workspace: record.spec.workspace.clone(),
-        })
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Layer {
-    pub changes: Changes,
-    /// Time at which it was made, by the clock of the file system: seconds since 1970, and nanoseconds.
-    pub since: (i64, u32),
-    /// Inode of the directory beneath. A different directory may be at its path later.
-    pub inode: u64,
-    pub owner: Owner,
-    /// True if an accept was begun, so that some of the changes may have been applied.
-    pub begun: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Changes {
-    /// The changes are in the overlay's layer.
-    Pending,
-    /// The changes are in the directory beneath.
-    Accepted,
-    Discarded,
-}
-
-impl Changes {
-    fn to_wire(self) -> v1::run::Changes {
-        match self {
-            Self::Pending => v1::run::Changes::Pending,
-            Self::Accepted => v1::run::Changes::Accepted,
-            Self::Discarded => v1::run::Changes::Discarded,
         }
     }
 }
@@ -397,7 +315,7 @@ impl Record {
             run_id: self.id.to_string(),
             profile: spec.profile.clone(),
             image: spec.image.clone(),
-            workspace: Some(workspace_to_wire(&spec.workspace)),
+            workspace: Some(spec.workspace.to_wire()),
             pkg_path: spec.pkg_path.as_ref().map(path).unwrap_or_default(),
             agent_id: spec.agent_id.clone(),
             role: spec.role.clone(),
@@ -444,27 +362,6 @@ impl Record {
             end_cause: self.end_cause.map_or(v1::run::EndCause::Unspecified, EndCause::to_wire).into(),
         }
     }
-}
-
-fn workspace_to_wire(workspace: &Workspace) -> v1::Workspace {
-    use v1::workspace::Source;
-    let source = match workspace {
-        Workspace::Bind { path } => {
-            Source::Bind(v1::BindWorkspace { path: path.to_string_lossy().into_owned() })
-        }
-        Workspace::Managed => Source::Managed(v1::ManagedWorkspace::default()),
-        Workspace::Kept { workspace } => {
-            Source::Managed(v1::ManagedWorkspace { workspace_id: workspace.to_string() })
-        }
-        Workspace::Overlay { path } => {
-            Source::Overlay(v1::OverlayWorkspace { path: path.to_string_lossy().into_owned() })
-        }
-        Workspace::Clone { repository, revision } => Source::Clone(v1::CloneWorkspace {
-            repository: repository.to_string_lossy().into_owned(),
-            revision: revision.clone().unwrap_or_default(),
-        }),
-    };
-    v1::Workspace { source: Some(source) }
 }
 
 fn limits_to_wire(limits: &Limits) -> v1::Limits {

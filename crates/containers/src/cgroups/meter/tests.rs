@@ -3,10 +3,11 @@
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use leftovers::mountinfo;
+
 use super::*;
 use crate::cgroups::leaf::tests::{NEEDS_ROOT, hierarchies};
 use crate::cgroups::{ContainerCgroup, Group};
-use crate::mounts::mountinfo;
 
 const WITHIN: Duration = Duration::from_secs(10);
 /// Ends when this shell has used 200 ms itself, by the kernel's own count of its process: 20 ticks of 10 ms.

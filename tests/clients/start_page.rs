@@ -1,20 +1,20 @@
-//! The README's examples for `grpcurl`, copied as they stand; only the socket is another one.
+//! The examples of the book's start page for `grpcurl`, copied as they stand; only the socket is another one.
 
 use harness::{Daemon, binary};
 
-const README: &str = include_str!("../../README.md");
+const PAGE: &str = include_str!("../../docs/src/start.md");
 const SOCKET: &str = "/run/cofferdam/cofferd.sock";
 
 /// The block of commands that speaks of `grpcurl` and the socket.
 fn examples() -> &'static str {
-    let blocks = README.split("```").skip(1).step_by(2);
+    let blocks = PAGE.split("```").skip(1).step_by(2);
     let block = blocks.into_iter().find(|block| block.contains("grpcurl ") && block.contains(SOCKET));
-    let block = block.expect("the README shows grpcurl");
+    let block = block.expect("the page shows grpcurl");
     block.split_once('\n').expect("a block begins with a line of its own").1
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_readmes_examples_work_as_they_stand() {
+async fn the_examples_of_the_start_page_work_as_they_stand() {
     let daemon = Daemon::start().await;
     let script = examples().replace(SOCKET, &daemon.socket().display().to_string());
     let tools = [super::grpcurl::binary(), binary("coffer")];

@@ -1,6 +1,5 @@
-//! Files of the daemon that are replaced as a whole.
-
-#![expect(clippy::disallowed_methods, reason = "the daemon's own files")]
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
 
 use std::fs::File;
 use std::io;
@@ -12,7 +11,8 @@ use tempfile::NamedTempFile;
 ///
 /// The new file is on the disk before this function returns. It has mode 0600, unless `fill` sets another.
 pub fn replace(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-    let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let parent = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let directory = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
     let mut aside = NamedTempFile::new_in(directory)?;
     fill(aside.as_file_mut())?;
     aside.as_file().sync_all()?;
@@ -23,8 +23,25 @@ pub fn replace(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> i
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
+    use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+
+    #[test]
+    fn a_link_is_replaced_and_its_target_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let (link, target) = (directory.path().join("link"), directory.path().join("target"));
+        std::fs::write(&target, "old").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+
+        replace(&link, |file| file.write_all(b"new")).unwrap();
+
+        assert_eq!(std::fs::read(&target).unwrap(), b"old");
+        assert_eq!(std::fs::read(&link).unwrap(), b"new");
+        let metadata = std::fs::symlink_metadata(&link).unwrap();
+        assert!(metadata.is_file());
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+    }
 
     #[test]
     fn a_file_is_replaced_as_a_whole_or_not_at_all() {

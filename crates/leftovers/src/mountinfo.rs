@@ -1,20 +1,22 @@
-//! Parser for the fields of `/proc/PID/mountinfo` that mounts and cgroups need.
+//! Parser for the fields of `/proc/PID/mountinfo` that mounts and cgroups need, proc_pid_mountinfo(5).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-pub(crate) struct Entry {
+/// A mount.
+#[derive(Debug)]
+pub struct Entry {
     /// Directory of the file system that is mounted.
-    pub(crate) root: PathBuf,
-    pub(crate) mount_point: PathBuf,
-    pub(crate) file_system: String,
+    pub root: PathBuf,
+    pub mount_point: PathBuf,
+    pub file_system: String,
     /// Options of the file system.
-    pub(crate) super_options: String,
+    pub super_options: String,
 }
 
 /// Returns all mounts in the table's order, and skips lines that cannot be parsed.
-pub(crate) fn entries(table: &[u8]) -> impl Iterator<Item = Entry> + '_ {
+pub fn entries(table: &[u8]) -> impl Iterator<Item = Entry> + '_ {
     table.split(|&byte| byte == b'\n').filter_map(entry)
 }
 

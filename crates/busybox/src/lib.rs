@@ -1,8 +1,5 @@
-//! The host's busybox, from which the default image is made. It is read once, checked by its bytes and never executed on the host.
-//!
-//! The operator names the file in the configuration. Its applets are read from the table of names that every busybox carries: the names in
-//! ascending order, each ended by a NUL. Running `busybox --list` instead would need a process as root with a timeout and an output limit,
-//! or a container and an image only for this. A wrong entry in the table costs no more than a `not found` in the run.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
 
 use std::fs::File;
 use std::io::{self, Read as _};

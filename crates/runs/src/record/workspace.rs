@@ -1,0 +1,117 @@
+//! The workspace of a run, and the changes of an overlay.
+
+use std::path::PathBuf;
+
+use host_launch::Owner;
+use identity::RunId;
+use serde::{Deserialize, Serialize};
+use timestamp::Timestamp;
+use wire::v1;
+
+use super::Record;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Workspace {
+    /// An existing directory, used in place.
+    Bind {
+        /// Path as requested.
+        path: PathBuf,
+    },
+    /// A directory of the daemon, empty at first.
+    Managed,
+    /// A clone of a local repository, in a directory of the daemon.
+    Clone {
+        /// Path as requested.
+        repository: PathBuf,
+        /// Branch, tag or commit, or `None` for HEAD.
+        revision: Option<String>,
+    },
+    /// A directory of the daemon that an earlier run left.
+    Kept { workspace: RunId },
+    /// An existing directory under a layer that receives the changes.
+    Overlay {
+        /// Path as requested.
+        path: PathBuf,
+    },
+}
+
+impl Workspace {
+    pub(super) fn to_wire(&self) -> v1::Workspace {
+        use v1::workspace::Source;
+        let source = match self {
+            Self::Bind { path } => {
+                Source::Bind(v1::BindWorkspace { path: path.to_string_lossy().into_owned() })
+            }
+            Self::Managed => Source::Managed(v1::ManagedWorkspace::default()),
+            Self::Kept { workspace } => {
+                Source::Managed(v1::ManagedWorkspace { workspace_id: workspace.to_string() })
+            }
+            Self::Overlay { path } => {
+                Source::Overlay(v1::OverlayWorkspace { path: path.to_string_lossy().into_owned() })
+            }
+            Self::Clone { repository, revision } => Source::Clone(v1::CloneWorkspace {
+                repository: repository.to_string_lossy().into_owned(),
+                revision: revision.clone().unwrap_or_default(),
+            }),
+        };
+        v1::Workspace { source: Some(source) }
+    }
+}
+
+/// A managed or cloned workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Id of the run for which it was made, and of the workspace itself.
+    pub id: RunId,
+    /// Principal of the run for which it was made.
+    pub principal: String,
+    pub created_at: Timestamp,
+    /// Kind of the workspace when it was made.
+    pub workspace: Workspace,
+}
+
+impl Kept {
+    /// Returns the workspace of this run if the daemon makes one for it.
+    pub fn of(record: &Record) -> Option<Self> {
+        let made = matches!(record.spec.workspace, Workspace::Managed | Workspace::Clone { .. });
+        made.then(|| Self {
+            id: record.id,
+            principal: record.spec.principal.clone(),
+            created_at: record.created_at,
+            workspace: record.spec.workspace.clone(),
+        })
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layer {
+    pub changes: Changes,
+    /// Time at which it was made, by the clock of the file system: seconds since 1970, and nanoseconds.
+    pub since: (i64, u32),
+    /// Inode of the directory beneath. A different directory may be at its path later.
+    pub inode: u64,
+    pub owner: Owner,
+    /// True if an accept was begun, so that some of the changes may have been applied.
+    pub begun: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Changes {
+    /// The changes are in the overlay's layer.
+    Pending,
+    /// The changes are in the directory beneath.
+    Accepted,
+    Discarded,
+}
+
+impl Changes {
+    pub(super) fn to_wire(self) -> v1::run::Changes {
+        match self {
+            Self::Pending => v1::run::Changes::Pending,
+            Self::Accepted => v1::run::Changes::Accepted,
+            Self::Discarded => v1::run::Changes::Discarded,
+        }
+    }
+}
