@@ -83,7 +83,11 @@ impl Named {
         if let Some((id, _)) = known.iter().rev().find(|(_, tag)| *tag == self.0) {
             return Ok(id.clone());
         }
-        pick(known.iter().map(|(id, _)| id.as_str()), &self.0, noun, list).map(str::to_owned)
+        let found = pick(known.iter().map(|(id, _)| id.as_str()), &self.0, noun, list);
+        found.map(str::to_owned).map_err(|failure| {
+            let tags: Vec<&str> = known.iter().map(|(_, tag)| tag.as_str()).collect();
+            failure.and_hint(&meant(&self.0, &tags).unwrap_or_default())
+        })
     }
 }
 
@@ -211,6 +215,18 @@ mod tests {
         assert!(beginning.contains("did you mean `0198a1b2`?"), "{beginning}");
         let far = find("ffff").unwrap_err().to_string();
         assert!(!far.contains("did you mean"), "{far}");
+    }
+
+    #[tokio::test]
+    async fn an_unknown_tag_suggests_the_nearest_tags() {
+        async fn known() -> Result<Vec<(String, String)>, Failure> {
+            Ok(vec![(A.to_owned(), "build".to_owned()), (B.to_owned(), String::new())])
+        }
+        let named = |text: &str| text.parse::<Named>().unwrap();
+        let id = named("build").resolve("process", "coffer process list RUN", known).await;
+        assert_eq!(id.unwrap(), A);
+        let none = named("biuld").resolve("process", "coffer process list RUN", known).await;
+        assert!(none.unwrap_err().to_string().ends_with("; did you mean `build`?"));
     }
 
     #[test]

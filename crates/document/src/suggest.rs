@@ -32,7 +32,7 @@ pub fn similar<'k>(given: &str, known: &[&'k str]) -> Vec<&'k str> {
     }
     let near = |word: &'k str| (distance(given, word), word);
     let is_similar = |(distance, word): &(usize, &str)| *distance <= 1 + word.len() / 4;
-    let short = known.iter().copied().filter(|word| word.len() <= 2 * LONGEST);
+    let short = known.iter().copied().filter(|word| (1..=2 * LONGEST).contains(&word.len()));
     let mut found: Vec<(usize, &str)> = short.map(near).filter(is_similar).collect();
     found.sort_unstable();
     found.truncate(MOST_SIMILAR);
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(similar("build2", &known), ["build2", "build3", "builds"]);
         assert_eq!(similar("REVEIW", &known), ["review"]);
         assert!(similar("nothing", &known).is_empty() && similar(&"x".repeat(65), &known).is_empty());
-        assert!(similar("build", &[]).is_empty());
+        assert!(similar("build", &[]).is_empty() && similar("x", &[""]).is_empty());
     }
 
     #[test]
