@@ -43,7 +43,8 @@ pub(super) async fn examine(socket: Option<PathBuf>, host: &Host) -> Vec<Finding
     };
     let mut findings = vec![engine(&socket, version, host)];
     if let Ok(info) = get(&socket, "/info").await {
-        findings.push(runtimes(&info, host));
+        let nowhere = Host::default();
+        findings.push(runtimes(&info, if is_default(&socket) { host } else { &nowhere }));
         findings.extend(egress_in_gvisor(&info));
         findings.push(writable_root(&info));
         findings.push(mapped_root(&info));
@@ -125,10 +126,13 @@ fn body(answer: &[u8]) -> Result<Value, String> {
     serde_json::from_slice(body).map_err(|_| NOT_HTTP.into())
 }
 
+/// Returns true if the engine may be that of a package of this host, which commands here start and configure.
+fn is_default(socket: &Path) -> bool {
+    DEFAULT_SOCKETS.iter().any(|default| Path::new(default) == socket)
+}
+
 fn engine(socket: &Path, version: Result<Value, String>, host: &Host) -> Finding {
     const TOPIC: &str = "engine";
-    // An engine at another place is not the one that a package of this host starts.
-    let is_default = DEFAULT_SOCKETS.iter().any(|default| Path::new(default) == socket);
     let version = match version {
         Ok(version) => version,
         Err(why) => {
@@ -137,7 +141,7 @@ fn engine(socket: &Path, version: Result<Value, String>, host: &Host) -> Finding
                 format!("no answer on {}: {why}", socket.display()),
                 "install and start Docker, or name its socket: docker.endpoint in the daemon's configuration, --engine of coffer doctor",
             )
-            .with_remedy(host.start_engine().filter(|_| is_default));
+            .with_remedy(host.start_engine().filter(|_| is_default(socket)));
         }
     };
     let text = |name: &str| version.get(name).and_then(Value::as_str).unwrap_or("?").to_owned();
