@@ -78,10 +78,10 @@ enum Command {
     /// Create, show and end runs.
     #[command(subcommand)]
     Run(run::Command),
-    /// List and delete the directories that the daemon keeps after runs have ended.
+    /// List, show and delete the directories that the daemon keeps after runs have ended.
     #[command(subcommand)]
     Workspace(workspace::Command),
-    /// Import, build and list the images that runs can use. For operators.
+    /// Import, build, list and show the images that runs can use. For operators.
     #[command(subcommand)]
     Image(image::Command),
     /// Call a tool in a run.
@@ -123,7 +123,7 @@ enum Command {
     /// Grant and revoke permissions in addition to the policy.
     #[command(subcommand)]
     Permission(permission::Command),
-    /// Make, list and revoke API tokens.
+    /// Make, list, show and revoke API tokens.
     #[command(subcommand)]
     Token(token::Command),
     /// Make and renew certificates for the daemon and its clients.
@@ -320,6 +320,12 @@ mod tests {
             "coffer run rm 3f2a9c01",
             "coffer run logs 3f2a9c01 --follow",
             "coffer token rm 3f2a9c01",
+            "coffer token inspect 3f2a9c01 -o name",
+            "coffer workspace inspect 3f2a9c01",
+            "coffer permission inspect 3f2a9c01 -o json",
+            "coffer image inspect tools:1",
+            "coffer process inspect 3f2a9c01 web",
+            "coffer session inspect 3f2a9c01 build",
             "coffer exec 3f2a9c01 -- wc -l README.md",
             "coffer shell 3f2a9c01",
         ] {

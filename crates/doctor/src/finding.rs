@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
+use crate::remedy::Remedy;
+
 /// Meaning of a finding for a daemon on this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -26,11 +28,14 @@ pub struct Finding {
     /// Consequence and remedy, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub follows: Option<String>,
+    /// Command that may set it right, which `follows` shows as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<Remedy>,
 }
 
 impl Finding {
     pub fn good(topic: &'static str, found: impl Into<String>) -> Self {
-        Self { topic: topic.into(), verdict: Verdict::Good, found: found.into(), follows: None }
+        Self { topic: topic.into(), verdict: Verdict::Good, found: found.into(), follows: None, remedy: None }
     }
 
     pub fn limited(topic: &'static str, found: impl Into<String>, follows: impl Into<String>) -> Self {
@@ -39,6 +44,7 @@ impl Finding {
             verdict: Verdict::Limited,
             found: found.into(),
             follows: Some(follows.into()),
+            remedy: None,
         }
     }
 
@@ -48,6 +54,21 @@ impl Finding {
             verdict: Verdict::Missing,
             found: found.into(),
             follows: Some(follows.into()),
+            remedy: None,
         }
+    }
+
+    /// Adds the command that may set it right, also to the hint.
+    #[must_use]
+    pub fn with_remedy(mut self, remedy: Option<Remedy>) -> Self {
+        if let Some(remedy) = &remedy {
+            let hint = format!("to {}, run `{}`", remedy.why, remedy.shown());
+            self.follows = Some(match self.follows.take().filter(|follows| !follows.is_empty()) {
+                Some(follows) => format!("{follows}; {hint}"),
+                None => hint,
+            });
+        }
+        self.remedy = remedy;
+        self
     }
 }

@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use crate::remedy::{Host, Remedy};
+
 /// Largest file of accounts that is read, bytes.
 const LONGEST: u64 = 4 * 1024 * 1024;
 
@@ -18,6 +20,29 @@ pub fn who_may_open(socket: &Path) -> String {
         return format!("{path} is accessible to user {user} only");
     }
     format!("{path} is accessible to user {user} and members of group {group}")
+}
+
+/// Returns the command that makes this user a member of the group that may open a socket.
+///
+/// `None` if no other group than root's may, or if the socket does not exist.
+pub fn join_group(socket: &Path) -> Option<Remedy> {
+    group_of(socket, &Host::detect())
+}
+
+/// Like [`join_group`], for the user of `host`.
+pub(crate) fn group_of(socket: &Path, host: &Host) -> Option<Remedy> {
+    const ROOT: u32 = 0;
+    let meta = fs::metadata(socket).ok()?;
+    let is_open = meta.mode() & 0o060 == 0o060;
+    if !is_open || meta.gid() == ROOT {
+        return None;
+    }
+    host.join(&name("/etc/group", meta.gid()))
+}
+
+/// Returns the name of a user, if the accounts have one.
+pub(crate) fn user_name(uid: u32) -> Option<String> {
+    Some(name("/etc/passwd", uid)).filter(|name| *name != uid.to_string())
 }
 
 /// Returns the name that a file of accounts has for an id, or the id.
@@ -38,6 +63,24 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+
+    #[test]
+    fn only_an_open_group_other_than_that_of_root_is_joined() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("s");
+        fs::write(&socket, "").unwrap();
+        let host = Host { user: Some("alice".into()), ..Host::default() };
+        let joined = |mode| {
+            fs::set_permissions(&socket, fs::Permissions::from_mode(mode)).unwrap();
+            group_of(&socket, &host).map(|remedy| remedy.shown())
+        };
+        let gid = fs::metadata(&socket).unwrap().gid();
+        let group = name("/etc/group", gid);
+        let expected = (gid != 0).then(|| format!("sudo usermod --append --groups {group} alice"));
+        assert_eq!((joined(0o600), joined(0o660)), (None, expected));
+        assert_eq!(group_of(&dir.path().join("gone"), &host), None);
+        assert_eq!((user_name(0).as_deref(), user_name(u32::MAX - 7)), (Some("root"), None));
+    }
 
     #[test]
     fn a_socket_names_its_user_and_group() {
