@@ -238,7 +238,7 @@ async fn each_missing_need_is_named_with_what_to_do() {
     );
     let bare = said(demo(&["--busybox", "/nonexistent/busybox"])).await;
     assert!(
-        bare.contains("there is no busybox for the default image at ") && bare.contains("busybox-static"),
+        bare.contains("the default image cannot be made: no busybox at ") && bare.contains("busybox-static"),
         "{bare}"
     );
 }
