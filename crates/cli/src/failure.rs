@@ -211,6 +211,11 @@ fn hint_for(reason: &str, metadata: &BTreeMap<String, String>, exit: Exit, retry
         ("NOT_FOUND", _) if resource == Some("run") => {
             "`coffer run list` shows your runs; only operators see those of other users".into()
         }
+        ("PERMISSION_DENIED", _) if metadata.contains_key("credential") => {
+            credential_hint(&metadata["credential"]).into()
+        }
+        // Only the policy names a rule. Other refusals with this reason say in their message what lacks.
+        ("PERMISSION_DENIED", _) if !metadata.contains_key("rule") => String::new(),
         ("PERMISSION_DENIED" | "COMMAND_NOT_ALLOWED", _) => {
             "`coffer policy show` prints what the run's profile and role allow".into()
         }
@@ -221,6 +226,25 @@ fn hint_for(reason: &str, metadata: &BTreeMap<String, String>, exit: Exit, retry
         ("APPROVAL_EXPIRED", _) => "make the call again, and decide with `coffer approval approve ID`".into(),
         _ if exit == Exit::Unreachable => "`coffer doctor` says whether the daemon answers".into(),
         _ => String::new(),
+    }
+}
+
+/// Returns the hint for a credential that the daemon does not accept, or that it lacks.
+fn credential_hint(kind: &str) -> &'static str {
+    match kind {
+        "none" => {
+            "COFFERDAM_TOKEN or --token gives a token, and COFFERDAM_TLS or --tls the directory of a client certificate"
+        }
+        "token" => {
+            "ask an operator for a new token (`coffer token create`), and set COFFERDAM_TOKEN or --token; \
+             operators see all tokens with `coffer token list --all`"
+        }
+        "issuer_token" => "get a new token from its issuer, and set COFFERDAM_TOKEN or --token",
+        "certificate" => {
+            "ask an operator for a certificate (`coffer tls client`), and name its directory with COFFERDAM_TLS or --tls"
+        }
+        "ended" => "ask an operator for a new token or certificate, and call again with it",
+        _ => "",
     }
 }
 
@@ -286,6 +310,35 @@ mod tests {
         assert!(policy.1.contains("policy show"), "{policy:?}");
         let run = of(Code::NotFound, "NOT_FOUND", ("resource", "run"));
         assert!(run.0 == Exit::Failed && run.1.contains("shows your runs"), "{run:?}");
+    }
+
+    #[test]
+    fn only_the_policy_is_given_as_the_reason_where_a_rule_refused() {
+        let hint = |reason, about: (&str, &str)| {
+            let mut details = ErrorDetails::new();
+            details.set_error_info(
+                reason,
+                "cofferdam",
+                HashMap::from([(about.0.to_owned(), about.1.to_owned())]),
+            );
+            Failure::from(Status::with_error_details(Code::PermissionDenied, "it says why", details)).hint
+        };
+        for reason in ["PERMISSION_DENIED", "COMMAND_NOT_ALLOWED"] {
+            assert!(hint(reason, ("rule", "exec")).contains("coffer policy show"), "{reason}");
+        }
+        for (kind, word) in [
+            ("none", "COFFERDAM_TLS"),
+            ("token", "coffer token create"),
+            ("issuer_token", "issuer"),
+            ("certificate", "coffer tls client"),
+            ("ended", "new token or certificate"),
+        ] {
+            let told = hint("PERMISSION_DENIED", ("credential", kind));
+            assert!(told.contains(word) && !told.contains("policy"), "{kind}: {told}");
+        }
+        for other in [("setting", "approvals.allow_self_approval"), ("credential", "of a later release")] {
+            assert_eq!(hint("PERMISSION_DENIED", other), "", "{other:?}");
+        }
     }
 
     #[test]
