@@ -6,16 +6,21 @@ use std::fmt;
 use std::io;
 
 use certificates::CertificateError;
+use cofferdam_client::Connect;
 use serde::Serialize;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
+use crate::broken;
 use crate::exit::Exit;
 use crate::time;
 
 /// Reasons that mean "refused" for every gRPC code.
 const REFUSALS: [&str; 5] =
     ["PERMISSION_DENIED", "COMMAND_NOT_ALLOWED", "RATE_LIMITED", "APPROVAL_DENIED", "APPROVAL_EXPIRED"];
+
+/// Message of tonic for a request whose time limit has passed.
+const TIMEOUT: &str = "Timeout expired";
 
 /// Failure of a command.
 #[derive(Debug, Serialize)]
@@ -24,6 +29,9 @@ pub(crate) struct Failure {
     exit: Exit,
     #[serde(skip)]
     reader_left: bool,
+    /// True if the connection ended and the daemon gave no reason.
+    #[serde(skip)]
+    broke: bool,
     /// Stable reason, if the daemon gave one.
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
@@ -42,6 +50,7 @@ impl Failure {
         Self {
             exit,
             reader_left: false,
+            broke: false,
             reason: String::new(),
             message: message.into(),
             hint: String::new(),
@@ -81,6 +90,11 @@ impl Failure {
         }
         self.hint.push_str(hint);
         self
+    }
+
+    /// Adds the reasons for which a daemon may have ended this connection.
+    pub(crate) fn over(self, daemon: &Connect) -> Self {
+        if self.broke { self.and_hint(broken::hint(daemon)) } else { self }
     }
 
     pub(crate) fn beside_a_command(mut self) -> Self {
@@ -168,6 +182,9 @@ impl From<Status> for Failure {
         let metadata: BTreeMap<_, _> =
             info.map(|info| info.metadata.clone().into_iter().collect()).unwrap_or_default();
 
+        if let Some(alert) = broken::alert(&status) {
+            return Self::unreachable(broken::message(&alert)).with_hint(broken::GIVE);
+        }
         let exit = exit_of(&status, &reason);
         let message = match (exit, status.message()) {
             (Exit::Unreachable, _) => {
@@ -178,7 +195,8 @@ impl From<Status> for Failure {
         };
         let retry = details.retry_info().and_then(|info| info.retry_delay).map(time::brief);
         let hint = hint_for(&reason, &metadata, exit, retry.as_deref());
-        Self { reason, metadata, ..Self::new(exit, message) }.with_hint(hint)
+        let broke = status.source().is_some() && status.message() != TIMEOUT;
+        Self { reason, metadata, broke, ..Self::new(exit, message) }.with_hint(hint)
     }
 }
 
@@ -192,7 +210,7 @@ fn exit_of(status: &Status, reason: &str) -> Exit {
         // A status with a cause, or without a reason, comes from the transport and not from the daemon.
         _ if status.source().is_some() => Exit::Unreachable,
         Code::Unavailable | Code::DeadlineExceeded if reason.is_empty() => Exit::Unreachable,
-        Code::Cancelled if status.message() == "Timeout expired" => Exit::Unreachable,
+        Code::Cancelled if status.message() == TIMEOUT => Exit::Unreachable,
         _ => Exit::Failed,
     }
 }
