@@ -178,7 +178,7 @@ impl Cli {
             .with_token(shown)
             .with_agent(concat!("coffer/", env!("CARGO_PKG_VERSION")));
         let context = Context { ui, daemon, explains: false };
-        match self.command {
+        let ended = match self.command {
             Command::Run(command) => command.run(&context).await,
             Command::Workspace(command) => command.run(&context).await,
             Command::Image(command) => command.run(&context).await,
@@ -204,13 +204,11 @@ impl Cli {
             Command::Mcp(mcp) => mcp.run(&context, token.as_deref()).await,
             Command::Plan(plan) => plan.run(&context).await,
             Command::Doctor(doctor) => doctor.run(&context, token.as_deref()).await,
-            Command::Tryout(command) => {
-                command.run().await?;
-                Ok(Exit::Ok)
-            }
+            Command::Tryout(command) => command.run().await.map(|()| Exit::Ok).map_err(Failure::from),
             Command::Completions(completions) => completions.run(&mut Self::tree()),
             Command::Manual(manual) => manual.run(Self::tree()),
-        }
+        };
+        ended.map_err(|failure| failure.over(&context.daemon))
     }
 }
 

@@ -3,6 +3,7 @@
 mod alert;
 mod approval;
 mod audit;
+mod broken;
 mod bundle;
 mod call;
 mod cli;

@@ -200,7 +200,7 @@ fn runtimes(info: &Value, host: &Host) -> Finding {
             TOPIC,
             found,
             "without gVisor (runsc) runs share the host's kernel, and no profile can set `runtime: runsc`: \
-             to register it see deploy/README.md, \"gVisor\"",
+             to register it see the book, \"gVisor\"",
         )
         .with_remedy(host.add_runsc())
     }
@@ -222,7 +222,7 @@ fn writable_root(info: &Value) -> Finding {
 fn mapped_root(info: &Value) -> Finding {
     const TOPIC: &str = "root in a user namespace";
     if !security_options(info).contains(&"userns") {
-        let follows = "the engine maps no users: runs of profiles with `root_in_user_namespace` are refused. To set `userns-remap` see deploy/README.md, \"Root in a user namespace\"";
+        let follows = "the engine maps no users: runs of profiles with `root_in_user_namespace` are refused. To set `userns-remap` see the book, \"Root in a user namespace\"";
         return Finding::limited(TOPIC, "no", follows);
     }
     let directory = info.get("DockerRootDir").and_then(Value::as_str).unwrap_or_default();

@@ -79,7 +79,7 @@ fn privileges(uid: u32, status: Option<&str>) -> Finding {
     Finding::missing(
         TOPIC,
         format!("root without {}", lacking.join(", ")),
-        "cofferd cannot make mounts or act as the workspaces' owners; in a container, start it like deploy/compose.yaml does",
+        "cofferd cannot make mounts or act as the workspaces' owners; for a container see the book, \"Compose\"",
     )
 }
 

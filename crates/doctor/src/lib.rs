@@ -1,11 +1,11 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod busybox;
 mod egress;
 mod engine;
 mod finding;
 mod host;
+mod image;
 mod kernel;
 mod remedy;
 mod socket;
@@ -14,8 +14,8 @@ use std::path::PathBuf;
 
 use remedy::Host;
 
-pub use busybox::default_image;
 pub use finding::{Finding, Verdict};
+pub use image::default_image;
 pub use remedy::{Remedy, remedies};
 pub use socket::{join_group, who_may_open};
 

@@ -153,8 +153,9 @@ impl Runs {
             if (stat.st_ino, stat.st_uid) != (layer.inode, layer.owner.uid) {
                 return Err(Refusal::new(
                     Reason::PreconditionFailed,
-                    "the directory beneath the overlay was replaced after the run began: put the old one \
-                     back, or discard the changes",
+                    "the directory beneath the overlay was replaced after the run began, or restored from a backup: \
+                     put the old one back, or copy what you need of the changes out of the daemon's state_dir and \
+                     discard them",
                 ));
             }
             let upper = self.launcher.directories.layer(&record.id.to_string()).join("upper");

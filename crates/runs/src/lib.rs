@@ -30,6 +30,7 @@ mod registry;
 mod remove;
 mod request;
 mod resources;
+mod restored;
 mod retained;
 mod root_layer;
 mod run;

@@ -124,7 +124,7 @@ fn files(
 fn configuration(policy: &Path, root: &Path, user: Option<User>) -> Result<String, Failure> {
     let group = user.map_or_else(String::new, |user| format!(", group: {}", user.gid));
     let mut text = format!(
-        "# cofferd's configuration, as `coffer init` wrote it. deploy/cofferd.example.yaml explains every key.\n\
+        "# cofferd's configuration, as `coffer init` wrote it. For every key see the book, \"Configuration\".\n\
          # Members of the socket's group can connect, and `access` says what each user may do. Root may do everything.\n\
          listen:\n  unix: {{ path: {SOCKET}, mode: \"0660\"{group} }}\n\
          state_dir: {STATE}\n\

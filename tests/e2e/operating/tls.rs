@@ -42,7 +42,7 @@ async fn a_client_connects_by_the_pages_commands_and_is_refused_without_its_cert
     let anonymous =
         format!("coffer --endpoint {} --ca ~/cofferdam-tls/clients/ci/ca.pem run list", daemon.url("https"));
     let refused = operator.fails(UNREACHABLE, &anonymous).await;
-    let words = "the connection to the daemon broke";
+    let words = "it requires a client certificate";
     assert!(refused.contains(words) && PAGE.contains(words), "{refused}");
 
     let made = operator.does(block(PAGE, "another")).await;
