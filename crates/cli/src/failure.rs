@@ -196,7 +196,7 @@ impl From<Status> for Failure {
         let retry = details.retry_info().and_then(|info| info.retry_delay).map(time::brief);
         let hint = hint_for(&reason, &metadata, exit, retry.as_deref());
         let broke = status.source().is_some() && status.message() != TIMEOUT;
-        Self { reason, metadata, broke, ..Self::new(exit, message) }.with_hint(hint)
+        Self { broke, reason, metadata, ..Self::new(exit, message) }.with_hint(hint)
     }
 }
 
