@@ -70,8 +70,22 @@ export function refused(error: unknown): unknown {
   return kind === errors.DaemonUnreachable ? unreachable(error.details) : new kind(error.details, { reason: "" });
 }
 
-/** Why there is no connection: no socket, nothing that listens, or a socket that this user may not open. */
+/** TLS's alerts about a client's certificate, as OpenSSL words them: with TLS 1.3 they arrive after the client's handshake. */
+const CERTIFICATE_ALERT =
+  /alert (certificate required|bad certificate|unknown ca|certificate (?:expired|revoked|unknown))/;
+
+/** Why there is no connection: no socket, nothing that listens, a socket that this user may not open, or no certificate. */
 export function unreachable(details: string): errors.DaemonUnreachable {
+  const alert = CERTIFICATE_ALERT.exec(details)?.[1];
+  if (alert !== undefined) {
+    const why =
+      alert === "certificate required"
+        ? "it requires a client certificate"
+        : `it does not accept this client's certificate (${alert})`;
+    return new errors.DaemonUnreachable(
+      `the daemon closed the connection after the TLS handshake: ${why}; \`tls\` or COFFERDAM_TLS names the directory of one`,
+    );
+  }
   const [, code, path = ""] = /connect (EACCES|ENOENT|ECONNREFUSED) (\/.*)$/.exec(details) ?? [];
   switch (code) {
     case "EACCES": {

@@ -123,6 +123,16 @@ test("a daemon that is another is not trusted", async () => {
   assert(Date.now() - begun < 15_000);
 });
 
+test("a daemon that requires a certificate is named as the one that closes the connection", async () => {
+  await using daemon = await Daemon.start({ config: ACCESS, tcp: `address: '127.0.0.1:0', ${tls}` });
+  const without = { endpoint: `https://localhost:${daemon.port}`, tls: { ca: authority } };
+  await assert.rejects(Sandbox.create({ profile: "open", ...without }), (error) => {
+    assert(error instanceof DaemonUnreachable, String(error));
+    assert.match(error.message, /it requires a client certificate.*COFFERDAM_TLS/);
+    return true;
+  });
+});
+
 test("a daemon that is killed is found again", async () => {
   await using daemon = await Daemon.start({ config: ACCESS, tcp: `address: '127.0.0.1:${await freePort()}', ${tls}` });
   const at = `https://localhost:${daemon.port}`;
