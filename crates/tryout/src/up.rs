@@ -21,8 +21,8 @@ const PARENT: &str = "/var/lib/cofferdam-up";
 /// Start a daemon for your own tries, which stays until `coffer down`.
 ///
 /// Runs can use the named directories. The profile `project` fits the files of the first, as with `coffer init`; the
-/// built-in profile `review` is there, too. You are agent and approver, so use it for tries alone. Prints a line that
-/// sets COFFERDAM_ENDPOINT. With sudo, the daemon is for the user who called sudo. Needs root and a container engine.
+/// built-in profiles are there, too. You are agent and approver, so use it for tries alone. Prints a line that sets
+/// COFFERDAM_ENDPOINT. With sudo, the daemon is for the user who called sudo. Needs root and a container engine.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer up ~/src/hello")]
 pub struct Up {

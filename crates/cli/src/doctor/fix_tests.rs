@@ -35,9 +35,9 @@ impl Terminal for Script<'_> {
     }
 }
 
-fn remedy(command: &str) -> Option<Remedy> {
+fn remedy(command: &str) -> Remedy {
     let command = command.split(' ').map(str::to_owned).collect();
-    Some(Remedy { why: "set it right".into(), command })
+    Remedy { why: "set it right".into(), command }
 }
 
 /// Findings of a host whose engine must be installed and then started, and whose links are open.
@@ -46,16 +46,16 @@ fn host(ran: &[String]) -> Vec<Finding> {
     let engine = match (has("install engine"), has("start engine")) {
         (_, true) => Finding::good("engine", "version 1"),
         (true, false) => {
-            Finding::missing("engine", "no answer", "start it").with_remedy(remedy("start engine"))
+            Finding::missing("engine", "no answer", "start it").with_remedy(Some(remedy("start engine")))
         }
         (false, false) => {
-            Finding::missing("engine", "no engine", "install it").with_remedy(remedy("install engine"))
+            Finding::missing("engine", "no engine", "install it").with_remedy(Some(remedy("install engine")))
         }
     };
     let links = if has("set links") {
         Finding::good("links", "closed")
     } else {
-        Finding::limited("links", "open", "set them").with_remedy(remedy("set links"))
+        Finding::limited("links", "open", "set them").with_remedy(Some(remedy("set links")))
     };
     vec![engine, links]
 }
@@ -132,8 +132,8 @@ fn findings_of_a_daemon_get_the_commands_of_their_host() {
         Finding::limited("links", "open", "as the daemon reports it"),
         Finding::good("default image", "made of busybox"),
     ];
-    let image = Finding::limited("default image", "none", "x").with_remedy(remedy("install busybox"));
-    let memory = Finding::limited("memory", "open", "x").with_remedy(remedy("set memory"));
+    let image = Finding::limited("default image", "none", "x").with_remedy(Some(remedy("install busybox")));
+    let memory = Finding::limited("memory", "open", "x").with_remedy(Some(remedy("set memory")));
     let local = host(&[]).into_iter().chain([image, memory, Finding::good("seccomp", "works")]).collect();
     with_local_remedies(&mut findings, local);
     let commands: Vec<_> = remedies(&findings).into_iter().map(|(_, remedy)| remedy.shown()).collect();

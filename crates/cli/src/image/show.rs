@@ -35,9 +35,9 @@ fn find<'i>(images: &'i [Image], named: &str) -> Result<&'i Image, Failure> {
     }
     let part = named.strip_prefix("sha256:").unwrap_or(named).to_ascii_lowercase();
     if part.is_empty() || !part.bytes().all(|b| b.is_ascii_hexdigit()) {
-        let names: Vec<&str> = images.iter().map(|image| image.reference.as_str()).collect();
+        let references: Vec<&str> = images.iter().map(|image| image.reference.as_str()).collect();
         return Err(Failure::failed(format!("there is no image `{named}`"))
-            .with_hint(ids::meant(named, &names).unwrap_or_default())
+            .with_hint(ids::meant(named, &references).unwrap_or_default())
             .and_hint(&format!("`{LIST}` shows them")));
     }
     let mut known: Vec<&str> = images.iter().map(digest).collect();

@@ -7,7 +7,6 @@ use super::{list, select};
 use crate::client::{Context, quick};
 use crate::failure::{Ended, Failure};
 use crate::ids::Named;
-use crate::output::Output;
 use crate::run_ref::RunRef;
 use crate::{quantity, time};
 
@@ -69,7 +68,7 @@ mod tests {
     use wire::v1::process::State;
 
     use super::*;
-    use crate::output::Look;
+    use crate::output::{Look, Output};
 
     #[test]
     fn facts_of_a_process_are_shown() {
