@@ -72,7 +72,7 @@ const ARROWS: [(&str, &str); 56] = [
     ("refusal", "operations wire"),
     (
         "runs",
-        "atomic-file audit audit-service containers disk-quotas egress egress-rules executor host-launch identity jail operations policy redact refusal store timestamp wire",
+        "atomic-file audit audit-service containers disk-quotas egress egress-rules executor host-launch identity jail leftovers operations policy redact refusal store timestamp wire",
     ),
     ("seal", "atomic-file"),
     ("steering", ""),
