@@ -48,6 +48,14 @@ def info(reason: str, **metadata: str) -> ErrorInfo:
     return ErrorInfo(reason=reason, domain="cofferdam", metadata=metadata)
 
 
+def test_a_token_that_has_ended_has_no_hint_about_the_policy() -> None:
+    def hint(**metadata: str) -> str:
+        return refused(Failed(grpc.StatusCode.PERMISSION_DENIED, packed(info("PERMISSION_DENIED", **metadata)))).hint
+
+    assert "coffer policy explain" in hint(rule="r")
+    assert hint(credential="token") == errors.AuthenticationFailed.HINT
+
+
 def test_a_connection_that_ends_for_lack_of_a_certificate_names_it() -> None:
     start = "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:127.0.0.1:7443: "
     told = refused(Failed(grpc.StatusCode.UNAVAILABLE, details=start + "Unwrap failed (TSI_DATA_CORRUPTED)"))

@@ -130,6 +130,9 @@ export function failed(response: CallResponse, ofFile = false): errors.Cofferdam
   return madeOf(reason, message, { details, callId: response.callId || null }, ofFile);
 }
 
+const CREDENTIAL =
+  "A run's token works until the run ends, an API token until it expires or is revoked; check COFFERDAM_TOKEN.";
+
 function madeOf(reason: string, message: string, facts: errors.ErrorFacts, ofFile = false): errors.CofferdamError {
   let kind = BY_REASON.get(reason) ?? errors.CofferdamError;
   if (kind === errors.Cancelled && facts.details?.["interrupted"] === "true") {
@@ -138,7 +141,9 @@ function madeOf(reason: string, message: string, facts: errors.ErrorFacts, ofFil
   if (kind === errors.NotFound && ofFile) {
     kind = errors.FileNotFound;
   }
-  return new kind(message, { ...facts, reason });
+  // A token or certificate is the reason, and not the policy.
+  const hint = kind === errors.Denied && facts.details?.["credential"] !== undefined ? { hint: CREDENTIAL } : {};
+  return new kind(message, { ...facts, ...hint, reason });
 }
 
 /**

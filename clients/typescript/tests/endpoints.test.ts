@@ -105,7 +105,9 @@ test("in the clear a token is needed", async () => {
 test("a client without a right has none", async () => {
   const trusts = { endpoint, tls: { ca: authority } };
   await refuses(trusts, AuthenticationFailed, Denied);
-  await refuses({ ...trusts, token: `cft_${"A".repeat(43)}` }, AuthenticationFailed, Denied);
+  const unknown = { ...trusts, token: `cft_${"A".repeat(43)}` };
+  await refuses(unknown, AuthenticationFailed, Denied);
+  await assert.rejects(Sandbox.create({ profile: "open", ...unknown }), { hint: /COFFERDAM_TOKEN/ });
   await refuses({ endpoint, tls: join(certificates, "clients", "other") }, AuthenticationFailed, Denied);
   const auditor = secured.coffer("token", "create", "auditor", "--role", "auditor");
   await using client = new Client({ ...trusts, token: auditor });

@@ -135,7 +135,9 @@ def made_of(
         made = errors.Interrupted
     if made is errors.NotFound and of_file:
         made = errors.FileNotFound
-    return made(message, reason=reason, call_id=call_id, details=details, retry_after=retry_after)
+    # A token or certificate is the reason, and not the policy.
+    hint = errors.AuthenticationFailed.HINT if made is errors.Denied and "credential" in details else None
+    return made(message, reason=reason, call_id=call_id, details=details, retry_after=retry_after, hint=hint)
 
 
 def _facts(error: _Failed) -> tuple[ErrorInfo | None, float | None]:
