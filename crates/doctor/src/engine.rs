@@ -11,8 +11,8 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
+use crate::commands::Host;
 use crate::finding::Finding;
-use crate::remedy::Host;
 use crate::socket::{group_of, who_may_open};
 
 const DEFAULT_SOCKET: &str = "/var/run/docker.sock";
@@ -266,8 +266,8 @@ mod tests {
     use tokio::net::UnixListener;
 
     use super::*;
+    use crate::commands::{Gvisor, Services};
     use crate::finding::Verdict;
-    use crate::remedy::{Gvisor, Services};
 
     #[test]
     fn answers_good_and_hostile() {

@@ -1,6 +1,7 @@
 //! The result of one check of the host.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use serde::Serialize;
 
@@ -70,5 +71,31 @@ impl Finding {
         }
         self.remedy = remedy;
         self
+    }
+}
+
+/// Returns the remedies of the findings with their topics. Each command is returned once.
+pub fn remedies(findings: &[Finding]) -> Vec<(&str, &Remedy)> {
+    let mut seen = HashSet::new();
+    let all = findings.iter().filter_map(|finding| Some((&*finding.topic, finding.remedy.as_ref()?)));
+    all.filter(|(_, remedy)| seen.insert(&remedy.command)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_is_offered_once_with_its_topic() {
+        let command = vec!["sysctl".to_owned()];
+        let set = Some(Remedy { why: "set it".into(), command });
+        let findings = [
+            Finding::good("engine", "version 1"),
+            Finding::limited("links", "off", "why").with_remedy(set.clone()),
+            Finding::limited("memory", "open", "why").with_remedy(set),
+            Finding::missing("openat2", "refused", "none"),
+        ];
+        let offered: Vec<_> = remedies(&findings).into_iter().map(|(topic, _)| topic).collect();
+        assert_eq!(offered, ["links"]);
     }
 }

@@ -1,9 +1,9 @@
 //! Checks the host itself: privileges, cgroups, link protection. Each judgement is a function of the values that were read.
 
+use crate::commands::Host;
 use crate::egress;
 use crate::finding::Finding;
 use crate::kernel::{self, read};
-use crate::remedy::Host;
 
 /// Capabilities that the daemon needs, by their bit in `CapEff`.
 const NEEDED_CAPABILITIES: [(u32, &str); 9] = [

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use busybox::{Busybox, NoBusybox};
 
+use crate::commands::Host;
 use crate::finding::Finding;
-use crate::remedy::Host;
 
 /// Examines a static busybox at this path, of which a daemon would make its default image.
 pub fn default_image(path: &Path) -> Finding {
@@ -28,8 +28,8 @@ fn judge(path: &Path, host: &Host) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::Packages;
     use crate::finding::Verdict;
-    use crate::remedy::Packages;
 
     #[test]
     fn only_a_static_busybox_makes_the_default_image() {

@@ -4,8 +4,8 @@ use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetA
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use crate::commands::Host;
 use crate::finding::Finding;
-use crate::remedy::Host;
 
 /// The first kernel with `mount_setattr` and idmapped mounts.
 const IDMAPPED: (u32, u32) = (5, 12);

@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod accounts;
+mod commands;
 mod egress;
 mod engine;
 mod finding;
@@ -12,11 +14,11 @@ mod socket;
 
 use std::path::PathBuf;
 
-use remedy::Host;
+use commands::Host;
 
-pub use finding::{Finding, Verdict};
+pub use finding::{Finding, Verdict, remedies};
 pub use image::default_image;
-pub use remedy::{Remedy, remedies};
+pub use remedy::Remedy;
 pub use socket::{join_group, who_may_open};
 
 /// Checks everything that this process can see of its host.

@@ -4,10 +4,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use crate::remedy::{Host, Remedy};
-
-/// Largest file of accounts that is read, bytes.
-const LONGEST: u64 = 4 * 1024 * 1024;
+use crate::accounts::name;
+use crate::commands::Host;
+use crate::remedy::Remedy;
 
 /// Describes who may open a socket, or enter the first closed directory above it. Empty if neither can be read.
 pub fn who_may_open(socket: &Path) -> String {
@@ -40,24 +39,6 @@ pub(crate) fn group_of(socket: &Path, host: &Host) -> Option<Remedy> {
     host.join(&name("/etc/group", meta.gid()))
 }
 
-/// Returns the name of a user, if the accounts have one.
-pub(crate) fn user_name(uid: u32) -> Option<String> {
-    Some(name("/etc/passwd", uid)).filter(|name| *name != uid.to_string())
-}
-
-/// Returns the name that a file of accounts has for an id, or the id.
-fn name(file: &str, id: u32) -> String {
-    let is_long = fs::metadata(file).is_ok_and(|meta| meta.len() > LONGEST);
-    let text = if is_long { String::new() } else { fs::read_to_string(file).unwrap_or_default() };
-    let id = id.to_string();
-    let found = text.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1)? == id).then(|| name.to_owned())
-    });
-    found.unwrap_or(id)
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
@@ -79,7 +60,6 @@ mod tests {
         let expected = (gid != 0).then(|| format!("sudo usermod --append --groups {group} alice"));
         assert_eq!((joined(0o600), joined(0o660)), (None, expected));
         assert_eq!(group_of(&dir.path().join("gone"), &host), None);
-        assert_eq!((user_name(0).as_deref(), user_name(u32::MAX - 7)), (Some("root"), None));
     }
 
     #[test]
@@ -101,7 +81,5 @@ mod tests {
         assert!(
             who_may_open(&dir.path().join("gone/s")).starts_with(&format!("{} is", dir.path().display()))
         );
-        assert_eq!(name("/etc/passwd", 0), "root");
-        assert_eq!(name("/nonexistent", 7), "7");
     }
 }

@@ -24,9 +24,9 @@ use tokio::task::block_in_place;
 use wire::v1::{AcceptRunResponse, DiffRunResponse};
 
 use crate::registry::Runs;
-use crate::remove::remove_tree;
 use crate::stored;
 use crate::workspace;
+use ::leftovers::remove_tree;
 
 /// Turn to settle the changes or the workspace of a run.
 pub(crate) struct Settling<'a>(&'a Runs, RunId);

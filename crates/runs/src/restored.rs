@@ -7,14 +7,13 @@ use std::path::PathBuf;
 
 use identity::RunId;
 
-use crate::adopt::Mismatch;
 use crate::record::{Place, Workspace};
 use crate::workspace::open_own;
 
 /// Explains that the directories of a run are copies, if none of those that the daemon made for it is the one of the launch.
 ///
 /// Only a copy of the whole `state_dir` replaces them all. If one differs and another does not, it was replaced.
-pub(crate) fn explain(run: RunId, used: &Workspace, own: &[(PathBuf, Place)]) -> Option<Mismatch> {
+pub(crate) fn explain(run: RunId, used: &Workspace, own: &[(PathBuf, Place)]) -> Option<String> {
     let is_copy = |(path, was): &(PathBuf, Place)| {
         let found = open_own(path).ok().and_then(|found| Place::of(&found.handle).ok());
         found.is_some_and(|found| !found.is(*was))
