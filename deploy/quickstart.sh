@@ -38,9 +38,28 @@ find_installed_programs() {
 }
 
 # Compiles them for the demonstration: optimised less than a release, which takes three times as long.
+#
+# cofferd embeds static programs. Its build script would compile these and what they use apart from everything else, so they
+# come first, and all is static like them (crates/decisions/0060-compile-the-demonstration-once.md).
 build_programs() {
+    local target built
+    target=$(rustc -vV | sed -n 's/^host: //p')
     PROGRAMS=${CARGO_TARGET_DIR:-$REPOSITORY/target}/quickstart
-    step "Compiling cofferd and coffer (the first time takes minutes)" cargo build --profile quickstart --locked
+    built=${CARGO_TARGET_DIR:-$REPOSITORY/target}/$target/quickstart
+    step "Compiling what goes into containers (the first time takes minutes)" \
+        compile "$target" --bin coffer-guest --bin coffer-host-worker --bin coffer-egress
+    export COFFER_GUEST_BINARY=$built/coffer-guest COFFER_HOST_WORKER_BINARY=$built/coffer-host-worker
+    export COFFER_EGRESS_BINARY=$built/coffer-egress
+    step "Compiling cofferd and coffer (the first time takes minutes)" compile "$target" --bin cofferd --bin coffer
+    mkdir -p "$PROGRAMS"
+    ln -f "$built/cofferd" "$built/coffer" "$PROGRAMS"
+}
+
+# compile TARGET ARGUMENTS…: with the same packages each time, so that what they share has the same features and is compiled once.
+compile() {
+    local packages=(cofferd coffer cofferdam-guest cofferdam-host-worker cofferdam-egress-worker)
+    CARGO_ENCODED_RUSTFLAGS=-Ctarget-feature=+crt-static \
+        cargo build --profile quickstart --locked --target "$1" "${packages[@]/#/--package=}" "${@:2}"
 }
 
 title "Set-up"
@@ -69,5 +88,5 @@ title "Next"
 say "  sudo $programs/coffer up   a daemon for your own tries"
 say "  $programs/coffer doctor    what this host can and cannot do"
 say "  $programs/coffer --help    everything else that coffer can do"
-say "  tests/run.sh                    all tests"
+say "  tests/run.sh                       all tests"
 say "To install it: docs/src/operating/install.md. The default image is made of $BUSYBOX."

@@ -20,6 +20,9 @@ DATA='\.(svg|toml|lock|json|jsonl|snap|txt|in|dict|service|hbs|pem|key|sha256)$'
 NAMES='^tests/clients/java/[A-Za-z]+\.java$|^tests/fuzz/seeds/[^.]+$|(^|/)(LICENSE|NOTICE|justfile|Dockerfile|gitconfig|\.gitattributes|\.gitignore|\.dockerignore|\.npmrc|py\.typed)$|^\.ci/run$|^crates/wire/src/generated/(descriptors|messages)\.bin$'
 # In no file but LICENSE and NOTICE, and this one, which has to say them.
 THEIRS='copyright (\(c\)|©|[0-9]{4})|spdx-license-identifier|gnu (lesser |affero )?general public license|all rights reserved'
+# Messages to people name a heading of the book, as `see the book, "Compose"`, and no file of the sources.
+ABSENT='deploy/(README|[a-z.]*compose)|(POLICY|ARCHITECTURE)\.md|deploy/cofferd\.example'
+NAMED='see the book, \\?"[^"\\]+'
 EXCEPT='^(LICENSE|NOTICE|tests/files\.sh)$'
 
 # look DIRECTORY: names what is wrong, and fails if anything is.
@@ -34,6 +37,15 @@ look() {
         printf '%s: has the copyright or licence header of others\n' "$file"
         wrong=1
     done < <(git -C "$1" grep -IliE "$THEIRS" || true)
+    while IFS= read -r file; do
+        printf '%s: a message names a file that a user of a package does not have\n' "$file"
+        wrong=1
+    done < <(git -C "$1" grep -nE "$ABSENT" -- 'crates/*/src/*.rs' 'crates/policy/policies' | grep -vE '^[^:]*:[0-9]+: *//' || true)
+    while IFS= read -r file; do
+        grep -rqxE "#+ $file" "$1/docs/src" && continue
+        printf '%s: a message names this heading of the book, which has no such heading\n' "$file"
+        wrong=1
+    done < <(git -C "$1" grep -ohE "$NAMED" -- 'crates/*/src/*.rs' 'crates/policy/policies' | sed 's/.*"//' | sort -u)
     return "$wrong"
 }
 
@@ -44,6 +56,8 @@ try() {
     # shellcheck disable=SC2064 # the directory of now
     trap "rm -rf '$scratch'" EXIT
     git -C "$scratch" init --quiet
+    mkdir -p "$scratch/docs/src"
+    printf '# Compose\n' >"$scratch/docs/src/compose.md"
     while IFS='|' read -r file words found; do
         mkdir -p "$scratch/$(dirname "$file")"
         printf '%s\n' "$words" >"$scratch/$file"
@@ -69,6 +83,11 @@ tool|#!/bin/sh|fails
 src/diff.rs|// Copyright (c) 2005 Somebody|fails
 src/diff.rs|// Copyright 2005 Somebody|fails
 src/diff.rs|// SPDX-License-Identifier: GPL-2.0-only|fails
+crates/a/src/lib.rs|const WHY: &str = "see deploy/README.md";|fails
+crates/policy/policies/a.yaml|# see POLICY.md|fails
+crates/a/src/lib.rs|// deploy/compose.yaml starts it|passes
+crates/a/src/lib.rs|const WHY: &str = "see the book, \"Nowhere\"";|fails
+crates/a/src/lib.rs|const WHY: &str = "see the book, \"Compose\"";|passes
 src/a.py|# under the terms of the GNU General Public License|fails
 PLANTED
 }

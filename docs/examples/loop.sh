@@ -4,12 +4,14 @@
 # loop.sh [REPOSITORY]
 set -euo pipefail
 
-repository=${1:-/srv/workspaces/area}
+repository=${1:-$HOME/src/area}
+socket=${COFFERDAM_ENDPOINT:-unix:/run/cofferdam/cofferd.sock}
+socket=${socket#unix:}
 # shellcheck disable=SC2016 # the program's own variables
 program='area() { echo $(($1 * $2)); }\n'
 
 # api METHOD JSON: the answer, as JSON.
-api() { grpcurl -plaintext -unix -d "$2" /run/cofferdam/cofferd.sock "cofferdam.v1.$1"; }
+api() { grpcurl -plaintext -unix -d "$2" "$socket" "cofferdam.v1.$1"; }
 # call OPERATION: the answer of one call in the run.
 call() { api ToolService/Call "{\"runId\":\"$run\",\"operation\":$1}"; }
 # field NAME: the value of a field in the JSON on standard input.

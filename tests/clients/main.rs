@@ -14,7 +14,6 @@ mod mcp;
 mod ocsf;
 mod python_sdk;
 mod rust_client;
-mod start_page;
 mod tool_lists;
 mod typescript_sdk;
 mod verify_log;

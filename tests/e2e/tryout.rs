@@ -184,11 +184,20 @@ async fn a_daemon_that_is_up_serves_its_user_until_down() {
     let elsewhere = ended(for_user(&["up", other.to_str().unwrap()])).await;
     assert_eq!(elsewhere.status.code(), Some(1), "{elsewhere:?}");
 
-    let mut own = Command::new(&program);
-    plain(&mut own).env("COFFERDAM_ENDPOINT", &endpoint).uid(USER).gid(USER);
-    own.args(["policy", "show"]);
-    let own = ended(own).await;
-    assert!(own.status.success() && text(&own.stdout).contains("project"), "{own:?}");
+    let own = async |words: &[&str]| {
+        let mut own = Command::new(&program);
+        plain(&mut own).env("COFFERDAM_ENDPOINT", &endpoint).uid(USER).gid(USER).args(words);
+        ended(own).await
+    };
+    let policy = own(&["policy", "show"]).await;
+    assert!(policy.status.success() && text(&policy.stdout).contains("project"), "{policy:?}");
+    let made = own(&["run", "create", "--profile", "review", "--role", "director", "--managed"]).await;
+    let run = text(&made.stdout);
+    let waits = own(&["call", "write", run.trim(), "a.txt", "--content", "x"]).await;
+    assert_eq!(waits.status.code(), Some(4), "{made:?} {waits:?}");
+    let listed = text(&own(&["approval", "list"]).await.stderr);
+    assert!(listed.contains("1 of them asked by you: ") && listed.contains("you decide, too"), "{listed}");
+    assert!(!listed.contains("another user"), "{listed}");
 
     let down = ended(for_user(&["down", "--delete"])).await;
     assert!(down.status.success(), "{}", text(&down.stderr));
@@ -238,7 +247,7 @@ async fn each_missing_need_is_named_with_what_to_do() {
     );
     let bare = said(demo(&["--busybox", "/nonexistent/busybox"])).await;
     assert!(
-        bare.contains("there is no busybox for the default image at ") && bare.contains("busybox-static"),
+        bare.contains("the default image cannot be made: no busybox at ") && bare.contains("busybox-static"),
         "{bare}"
     );
 }

@@ -274,7 +274,7 @@ async fn u2_an_engine_that_maps_no_users_refuses_such_a_run_and_nothing_is_left(
     let daemon = Daemon::start_with(Setup { policy, ..Default::default() }).await;
     let refused = daemon.run_with(requests::managed("rooted")).await.map(|_| ()).unwrap_err();
     assert_eq!(reason(&refused), "PRECONDITION_FAILED");
-    for word in ["root_in_user_namespace", "userns-remap", "deploy/README.md"] {
+    for word in ["root_in_user_namespace", "userns-remap", "see the book, \"Root in a user namespace\""] {
         assert!(refused.message().contains(word), "{}", refused.message());
     }
     assert_eq!(daemon.leftovers(), [""; 0]);

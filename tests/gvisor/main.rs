@@ -1,5 +1,5 @@
 //! Runs whose boundary is gVisor: `runtime: runsc`. What holds in every container is tried again here, against the kernel
-//! that commands ask then; deploy/README.md has the table of what differs. Needs an engine that knows the runtime, which
+//! that commands ask then; docs/src/isolation.md has the table of what differs. Needs an engine that knows the runtime, which
 //! `ensure_runsc` of deploy/lib/runsc.sh sees to.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // what cannot be set up fails its test

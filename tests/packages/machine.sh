@@ -27,7 +27,7 @@ command -v mmdebstrap >/dev/null || install_packages "The virtual machine" mmdeb
 command -v qemu-system-x86_64 >/dev/null || install_packages "The virtual machine" qemu-system-x86
 install -d "$PLACE"
 if [[ ! -e $PLACE/$RELEASE.tar ]]; then
-    step "Debian $RELEASE (once, takes minutes)" as_root mmdebstrap --variant=minbase --include="$INCLUDE" "$RELEASE" "$PLACE/$RELEASE.tar.part"
+    step "Debian $RELEASE (once, takes minutes)" as_root mmdebstrap --format=tar --variant=minbase --include="$INCLUDE" "$RELEASE" "$PLACE/$RELEASE.tar.part"
     mv "$PLACE/$RELEASE.tar.part" "$PLACE/$RELEASE.tar"
 fi
 
@@ -37,7 +37,7 @@ trap 'as_root rm -rf "$WORK"' EXIT
 make_disk() {
     local root=$WORK/root
     mkdir "$root"
-    tar --extract --numeric-owner --file "$PLACE/$RELEASE.tar" --directory "$root" --exclude './dev/*'
+    tar --extract --numeric-owner --file "$PLACE/$RELEASE.tar" --directory "$root" --exclude './dev/*' || return 1
     install -D -m 0755 "$REPOSITORY/tests/packages/guest.sh" "$root/root/guest.sh"
     install -D -m 0644 -t "$root/root/packages" "$FIRST" "$SECOND"
     # The runs have no network of the engine's.
@@ -60,8 +60,8 @@ WantedBy=default.target
 END
     mkdir -p "$root/etc/systemd/system/default.target.wants"
     ln -s ../check.service "$root/etc/systemd/system/default.target.wants/check.service"
-    cp "$root"/boot/vmlinuz-* "$WORK/kernel" && cp "$root"/boot/initrd.img-* "$WORK/initrd"
-    truncate -s 6G "$WORK/disk" && mke2fs -q -t ext4 -d "$root" "$WORK/disk" && rm -rf "$root"
+    cp "$root"/boot/vmlinuz-* "$WORK/kernel" && cp "$root"/boot/initrd.img-* "$WORK/initrd" &&
+        truncate -s 6G "$WORK/disk" && mke2fs -q -t ext4 -d "$root" "$WORK/disk" && rm -rf "$root"
 }
 
 boot() {

@@ -48,6 +48,24 @@ def info(reason: str, **metadata: str) -> ErrorInfo:
     return ErrorInfo(reason=reason, domain="cofferdam", metadata=metadata)
 
 
+def test_a_token_that_has_ended_has_no_hint_about_the_policy() -> None:
+    def hint(**metadata: str) -> str:
+        return refused(Failed(grpc.StatusCode.PERMISSION_DENIED, packed(info("PERMISSION_DENIED", **metadata)))).hint
+
+    assert "coffer policy explain" in hint(rule="r")
+    assert hint(credential="token") == errors.AuthenticationFailed.HINT
+
+
+def test_a_connection_that_ends_for_lack_of_a_certificate_names_it() -> None:
+    start = "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:127.0.0.1:7443: "
+    told = refused(Failed(grpc.StatusCode.UNAVAILABLE, details=start + "Unwrap failed (TSI_DATA_CORRUPTED)"))
+    assert type(told) is errors.DaemonUnreachable
+    assert "it requires a client certificate" in told.message
+    assert "COFFERDAM_TLS" in told.message
+    other = refused(Failed(grpc.StatusCode.UNAVAILABLE, details=start + "Connection refused"))
+    assert "certificate" not in other.message
+
+
 def test_a_refusal_has_all_that_the_daemon_tells() -> None:
     retry = RetryInfo(retry_delay=Duration(seconds=1, nanos=500_000_000))
     trailers = packed(info("RATE_LIMITED", rule="r", call_id="c"), retry)

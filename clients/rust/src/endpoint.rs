@@ -32,7 +32,8 @@ impl Endpoint {
         if let Target::Socket(socket) = &self.0 { Some(socket) } else { None }
     }
 
-    pub(crate) fn is_tls(&self) -> bool {
+    /// Returns true for an endpoint with https.
+    pub fn is_tls(&self) -> bool {
         matches!(self.0, Target::Tls(_))
     }
 }

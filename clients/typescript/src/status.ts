@@ -70,8 +70,22 @@ export function refused(error: unknown): unknown {
   return kind === errors.DaemonUnreachable ? unreachable(error.details) : new kind(error.details, { reason: "" });
 }
 
-/** Why there is no connection: no socket, nothing that listens, or a socket that this user may not open. */
+/** TLS's alerts about a client's certificate, as OpenSSL words them: with TLS 1.3 they arrive after the client's handshake. */
+const CERTIFICATE_ALERT =
+  /alert (certificate required|bad certificate|unknown ca|certificate (?:expired|revoked|unknown))/;
+
+/** Why there is no connection: no socket, nothing that listens, a socket that this user may not open, or no certificate. */
 export function unreachable(details: string): errors.DaemonUnreachable {
+  const alert = CERTIFICATE_ALERT.exec(details)?.[1];
+  if (alert !== undefined) {
+    const why =
+      alert === "certificate required"
+        ? "it requires a client certificate"
+        : `it does not accept this client's certificate (${alert})`;
+    return new errors.DaemonUnreachable(
+      `the daemon closed the connection after the TLS handshake: ${why}; \`tls\` or COFFERDAM_TLS names the directory of one`,
+    );
+  }
   const [, code, path = ""] = /connect (EACCES|ENOENT|ECONNREFUSED) (\/.*)$/.exec(details) ?? [];
   switch (code) {
     case "EACCES": {
@@ -116,6 +130,9 @@ export function failed(response: CallResponse, ofFile = false): errors.Cofferdam
   return madeOf(reason, message, { details, callId: response.callId || null }, ofFile);
 }
 
+const CREDENTIAL =
+  "A run's token works until the run ends, an API token until it expires or is revoked; check COFFERDAM_TOKEN.";
+
 function madeOf(reason: string, message: string, facts: errors.ErrorFacts, ofFile = false): errors.CofferdamError {
   let kind = BY_REASON.get(reason) ?? errors.CofferdamError;
   if (kind === errors.Cancelled && facts.details?.["interrupted"] === "true") {
@@ -124,7 +141,9 @@ function madeOf(reason: string, message: string, facts: errors.ErrorFacts, ofFil
   if (kind === errors.NotFound && ofFile) {
     kind = errors.FileNotFound;
   }
-  return new kind(message, { ...facts, reason });
+  // A token or certificate is the reason, and not the policy.
+  const hint = kind === errors.Denied && facts.details?.["credential"] !== undefined ? { hint: CREDENTIAL } : {};
+  return new kind(message, { ...facts, ...hint, reason });
 }
 
 /**

@@ -105,7 +105,9 @@ test("in the clear a token is needed", async () => {
 test("a client without a right has none", async () => {
   const trusts = { endpoint, tls: { ca: authority } };
   await refuses(trusts, AuthenticationFailed, Denied);
-  await refuses({ ...trusts, token: `cft_${"A".repeat(43)}` }, AuthenticationFailed, Denied);
+  const unknown = { ...trusts, token: `cft_${"A".repeat(43)}` };
+  await refuses(unknown, AuthenticationFailed, Denied);
+  await assert.rejects(Sandbox.create({ profile: "open", ...unknown }), { hint: /COFFERDAM_TOKEN/ });
   await refuses({ endpoint, tls: join(certificates, "clients", "other") }, AuthenticationFailed, Denied);
   const auditor = secured.coffer("token", "create", "auditor", "--role", "auditor");
   await using client = new Client({ ...trusts, token: auditor });
@@ -121,6 +123,16 @@ test("a daemon that is another is not trusted", async () => {
   await refuses({ endpoint }, DaemonUnreachable);
   await refuses({ endpoint: endpoint.replace("https", "http") }, DaemonUnreachable);
   assert(Date.now() - begun < 15_000);
+});
+
+test("a daemon that requires a certificate is named as the one that closes the connection", async () => {
+  await using daemon = await Daemon.start({ config: ACCESS, tcp: `address: '127.0.0.1:0', ${tls}` });
+  const without = { endpoint: `https://localhost:${daemon.port}`, tls: { ca: authority } };
+  await assert.rejects(Sandbox.create({ profile: "open", ...without }), (error) => {
+    assert(error instanceof DaemonUnreachable, String(error));
+    assert.match(error.message, /it requires a client certificate.*COFFERDAM_TLS/);
+    return true;
+  });
 });
 
 test("a daemon that is killed is found again", async () => {

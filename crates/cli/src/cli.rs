@@ -78,13 +78,13 @@ enum Command {
     /// Create, show and end runs.
     #[command(subcommand)]
     Run(run::Command),
-    /// List and delete the directories that the daemon keeps after runs have ended.
+    /// List, show and delete the directories that the daemon keeps after runs have ended.
     #[command(subcommand)]
     Workspace(workspace::Command),
     /// Make, verify and delete bases: trees of files that never change, on which many runs can begin.
     #[command(subcommand)]
     Base(base::Command),
-    /// Import, build and list the images that runs can use. For operators.
+    /// Import, build, list and show the images that runs can use. For operators.
     #[command(subcommand)]
     Image(image::Command),
     /// Call a tool in a run.
@@ -126,7 +126,7 @@ enum Command {
     /// Grant and revoke permissions in addition to the policy.
     #[command(subcommand)]
     Permission(permission::Command),
-    /// Make, list and revoke API tokens.
+    /// Make, list, show and revoke API tokens.
     #[command(subcommand)]
     Token(token::Command),
     /// Make and renew certificates for the daemon and its clients.
@@ -181,7 +181,7 @@ impl Cli {
             .with_token(shown)
             .with_agent(concat!("coffer/", env!("CARGO_PKG_VERSION")));
         let context = Context { ui, daemon, explains: false };
-        match self.command {
+        let ended = match self.command {
             Command::Run(command) => command.run(&context).await,
             Command::Workspace(command) => command.run(&context).await,
             Command::Base(command) => command.run(&context).await,
@@ -208,13 +208,11 @@ impl Cli {
             Command::Mcp(mcp) => mcp.run(&context, token.as_deref()).await,
             Command::Plan(plan) => plan.run(&context).await,
             Command::Doctor(doctor) => doctor.run(&context, token.as_deref()).await,
-            Command::Tryout(command) => {
-                command.run().await?;
-                Ok(Exit::Ok)
-            }
+            Command::Tryout(command) => command.run().await.map(|()| Exit::Ok).map_err(Failure::from),
             Command::Completions(completions) => completions.run(&mut Self::tree()),
             Command::Manual(manual) => manual.run(Self::tree()),
-        }
+        };
+        ended.map_err(|failure| failure.over(&context.daemon))
     }
 }
 
@@ -324,6 +322,12 @@ mod tests {
             "coffer run rm 3f2a9c01",
             "coffer run logs 3f2a9c01 --follow",
             "coffer token rm 3f2a9c01",
+            "coffer token inspect 3f2a9c01 -o name",
+            "coffer workspace inspect 3f2a9c01",
+            "coffer permission inspect 3f2a9c01 -o json",
+            "coffer image inspect tools:1",
+            "coffer process inspect 3f2a9c01 web",
+            "coffer session inspect 3f2a9c01 build",
             "coffer exec 3f2a9c01 -- wc -l README.md",
             "coffer shell 3f2a9c01",
         ] {

@@ -6,16 +6,21 @@ use std::fmt;
 use std::io;
 
 use certificates::CertificateError;
+use cofferdam_client::Connect;
 use serde::Serialize;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
+use crate::broken;
 use crate::exit::Exit;
 use crate::time;
 
 /// Reasons that mean "refused" for every gRPC code.
 const REFUSALS: [&str; 5] =
     ["PERMISSION_DENIED", "COMMAND_NOT_ALLOWED", "RATE_LIMITED", "APPROVAL_DENIED", "APPROVAL_EXPIRED"];
+
+/// Message of tonic for a request whose time limit has passed.
+const TIMEOUT: &str = "Timeout expired";
 
 /// Failure of a command.
 #[derive(Debug, Serialize)]
@@ -24,6 +29,9 @@ pub(crate) struct Failure {
     exit: Exit,
     #[serde(skip)]
     reader_left: bool,
+    /// True if the connection ended and the daemon gave no reason.
+    #[serde(skip)]
+    broke: bool,
     /// Stable reason, if the daemon gave one.
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
@@ -42,6 +50,7 @@ impl Failure {
         Self {
             exit,
             reader_left: false,
+            broke: false,
             reason: String::new(),
             message: message.into(),
             hint: String::new(),
@@ -81,6 +90,11 @@ impl Failure {
         }
         self.hint.push_str(hint);
         self
+    }
+
+    /// Adds the reasons for which a daemon may have ended this connection.
+    pub(crate) fn over(self, daemon: &Connect) -> Self {
+        if self.broke { self.and_hint(broken::hint(daemon)) } else { self }
     }
 
     pub(crate) fn beside_a_command(mut self) -> Self {
@@ -168,6 +182,9 @@ impl From<Status> for Failure {
         let metadata: BTreeMap<_, _> =
             info.map(|info| info.metadata.clone().into_iter().collect()).unwrap_or_default();
 
+        if let Some(alert) = broken::alert(&status) {
+            return Self::unreachable(broken::message(&alert)).with_hint(broken::GIVE);
+        }
         let exit = exit_of(&status, &reason);
         let message = match (exit, status.message()) {
             (Exit::Unreachable, _) => {
@@ -178,7 +195,8 @@ impl From<Status> for Failure {
         };
         let retry = details.retry_info().and_then(|info| info.retry_delay).map(time::brief);
         let hint = hint_for(&reason, &metadata, exit, retry.as_deref());
-        Self { reason, metadata, ..Self::new(exit, message) }.with_hint(hint)
+        let broke = status.source().is_some() && status.message() != TIMEOUT;
+        Self { broke, reason, metadata, ..Self::new(exit, message) }.with_hint(hint)
     }
 }
 
@@ -192,7 +210,7 @@ fn exit_of(status: &Status, reason: &str) -> Exit {
         // A status with a cause, or without a reason, comes from the transport and not from the daemon.
         _ if status.source().is_some() => Exit::Unreachable,
         Code::Unavailable | Code::DeadlineExceeded if reason.is_empty() => Exit::Unreachable,
-        Code::Cancelled if status.message() == "Timeout expired" => Exit::Unreachable,
+        Code::Cancelled if status.message() == TIMEOUT => Exit::Unreachable,
         _ => Exit::Failed,
     }
 }
@@ -211,6 +229,11 @@ fn hint_for(reason: &str, metadata: &BTreeMap<String, String>, exit: Exit, retry
         ("NOT_FOUND", _) if resource == Some("run") => {
             "`coffer run list` shows your runs; only operators see those of other users".into()
         }
+        ("PERMISSION_DENIED", _) if metadata.contains_key("credential") => {
+            credential_hint(&metadata["credential"]).into()
+        }
+        // Only the policy names a rule. Other refusals with this reason say in their message what lacks.
+        ("PERMISSION_DENIED", _) if !metadata.contains_key("rule") => String::new(),
         ("PERMISSION_DENIED" | "COMMAND_NOT_ALLOWED", _) => {
             "`coffer policy show` prints what the run's profile and role allow".into()
         }
@@ -221,6 +244,25 @@ fn hint_for(reason: &str, metadata: &BTreeMap<String, String>, exit: Exit, retry
         ("APPROVAL_EXPIRED", _) => "make the call again, and decide with `coffer approval approve ID`".into(),
         _ if exit == Exit::Unreachable => "`coffer doctor` says whether the daemon answers".into(),
         _ => String::new(),
+    }
+}
+
+/// Returns the hint for a credential that the daemon does not accept, or that it lacks.
+fn credential_hint(kind: &str) -> &'static str {
+    match kind {
+        "none" => {
+            "COFFERDAM_TOKEN or --token gives a token, and COFFERDAM_TLS or --tls the directory of a client certificate"
+        }
+        "token" => {
+            "ask an operator for a new token (`coffer token create`), and set COFFERDAM_TOKEN or --token; \
+             operators see all tokens with `coffer token list --all`"
+        }
+        "issuer_token" => "get a new token from its issuer, and set COFFERDAM_TOKEN or --token",
+        "certificate" => {
+            "ask an operator for a certificate (`coffer tls client`), and name its directory with COFFERDAM_TLS or --tls"
+        }
+        "ended" => "ask an operator for a new token or certificate, and call again with it",
+        _ => "",
     }
 }
 
@@ -286,6 +328,35 @@ mod tests {
         assert!(policy.1.contains("policy show"), "{policy:?}");
         let run = of(Code::NotFound, "NOT_FOUND", ("resource", "run"));
         assert!(run.0 == Exit::Failed && run.1.contains("shows your runs"), "{run:?}");
+    }
+
+    #[test]
+    fn only_the_policy_is_given_as_the_reason_where_a_rule_refused() {
+        let hint = |reason, about: (&str, &str)| {
+            let mut details = ErrorDetails::new();
+            details.set_error_info(
+                reason,
+                "cofferdam",
+                HashMap::from([(about.0.to_owned(), about.1.to_owned())]),
+            );
+            Failure::from(Status::with_error_details(Code::PermissionDenied, "it says why", details)).hint
+        };
+        for reason in ["PERMISSION_DENIED", "COMMAND_NOT_ALLOWED"] {
+            assert!(hint(reason, ("rule", "exec")).contains("coffer policy show"), "{reason}");
+        }
+        for (kind, word) in [
+            ("none", "COFFERDAM_TLS"),
+            ("token", "coffer token create"),
+            ("issuer_token", "issuer"),
+            ("certificate", "coffer tls client"),
+            ("ended", "new token or certificate"),
+        ] {
+            let told = hint("PERMISSION_DENIED", ("credential", kind));
+            assert!(told.contains(word) && !told.contains("policy"), "{kind}: {told}");
+        }
+        for other in [("setting", "approvals.allow_self_approval"), ("credential", "of a later release")] {
+            assert_eq!(hint("PERMISSION_DENIED", other), "", "{other:?}");
+        }
     }
 
     #[test]

@@ -83,7 +83,11 @@ impl Named {
         if let Some((id, _)) = known.iter().rev().find(|(_, tag)| *tag == self.0) {
             return Ok(id.clone());
         }
-        pick(known.iter().map(|(id, _)| id.as_str()), &self.0, noun, list).map(str::to_owned)
+        let found = pick(known.iter().map(|(id, _)| id.as_str()), &self.0, noun, list);
+        found.map(str::to_owned).map_err(|failure| {
+            let tags: Vec<&str> = known.iter().map(|(_, tag)| tag.as_str()).collect();
+            failure.and_hint(&meant(&self.0, &tags).unwrap_or_default())
+        })
     }
 }
 
@@ -113,21 +117,50 @@ pub(crate) fn pick<'a>(
         return Err(Failure::usage(format!("`{part}` is neither a whole {noun} id nor part of one"))
             .with_hint(format!("`{list}` shows them")));
     }
-    let (ending, beginning): (Vec<_>, Vec<_>) = ids
-        .into_iter()
+    let known: Vec<&str> = ids.into_iter().collect();
+    let (ending, beginning): (Vec<&str>, Vec<&str>) = known
+        .iter()
+        .copied()
         .filter(|id| id.ends_with(&part) || id.starts_with(&part))
         .partition(|id| id.ends_with(&part));
     let found = if ending.is_empty() { beginning } else { ending };
     match found[..] {
         [one] => Ok(one),
         [] => Err(Failure::failed(format!("no {noun} has an id that begins or ends with `{part}`"))
-            .with_hint(format!("`{list}` shows yours; only operators see those of other users"))),
+            .with_hint(meant_id(&part, &known).unwrap_or_default())
+            .and_hint(&format!("`{list}` shows yours; only operators see those of other users"))),
         _ => {
             let some = found.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
             let more = if found.len() > SHOWN { ", …" } else { "" };
             Err(Failure::usage(format!("`{part}` matches {} {noun} ids", found.len()))
                 .with_hint(format!("give more of its last characters: {some}{more}")))
         }
+    }
+}
+
+/// Asks if one of the most similar words was meant. `None` if no word is similar.
+pub(crate) fn meant(given: &str, known: &[&str]) -> Option<String> {
+    question(&document::similar(given, known))
+}
+
+/// Asks if one of the ids was meant whose end or beginning is most similar to `part`.
+fn meant_id(part: &str, known: &[&str]) -> Option<String> {
+    let length = part.len();
+    let ends = known.iter().filter_map(|id| id.get(id.len().checked_sub(length)?..));
+    let beginnings = known.iter().filter_map(|id| id.get(..length));
+    let mut words: Vec<&str> = ends.chain(beginnings).collect();
+    words.sort_unstable();
+    words.dedup();
+    // Two ids with random digits are similar in a word of three characters.
+    if length < 4 { None } else { question(&document::similar(part, &words)) }
+}
+
+fn question(words: &[&str]) -> Option<String> {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    match &quoted[..] {
+        [] => None,
+        [one] => Some(format!("did you mean {one}?")),
+        [first @ .., last] => Some(format!("did you mean {} or {last}?", first.join(", "))),
     }
 }
 
@@ -171,6 +204,38 @@ mod tests {
         assert_eq!(find("aaaa").unwrap(), A);
         assert_eq!(find("BBBB").unwrap(), B);
         assert_eq!(find(A).unwrap(), A);
+    }
+
+    #[test]
+    fn an_unknown_part_of_an_id_suggests_the_nearest_ids() {
+        let none = find("aaba").unwrap_err();
+        assert_eq!(none.exit(), Exit::Failed);
+        assert!(none.to_string().contains("hint: did you mean `aaaa`?; `coffer run list`"), "{none}");
+        let beginning = find("0198a1c2").unwrap_err().to_string();
+        assert!(beginning.contains("did you mean `0198a1b2`?"), "{beginning}");
+        let far = find("ffff").unwrap_err().to_string();
+        assert!(!far.contains("did you mean"), "{far}");
+    }
+
+    #[tokio::test]
+    async fn an_unknown_tag_suggests_the_nearest_tags() {
+        async fn known() -> Result<Vec<(String, String)>, Failure> {
+            Ok(vec![(A.to_owned(), "build".to_owned()), (B.to_owned(), String::new())])
+        }
+        let named = |text: &str| text.parse::<Named>().unwrap();
+        let id = named("build").resolve("process", "coffer process list RUN", known).await;
+        assert_eq!(id.unwrap(), A);
+        let none = named("biuld").resolve("process", "coffer process list RUN", known).await;
+        assert!(none.unwrap_err().to_string().ends_with("; did you mean `build`?"));
+    }
+
+    #[test]
+    fn at_most_three_words_are_suggested() {
+        let known = ["build1", "build2", "build3", "build4", "review"];
+        assert_eq!(meant("build", &known).unwrap(), "did you mean `build1`, `build2` or `build3`?");
+        assert_eq!(meant("reveiw", &known).unwrap(), "did you mean `review`?");
+        assert_eq!(meant("zzzzzz", &known), None);
+        assert_eq!(meant("review", &[]), None);
     }
 
     #[test]

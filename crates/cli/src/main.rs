@@ -4,6 +4,7 @@ mod alert;
 mod approval;
 mod audit;
 mod base;
+mod broken;
 mod bundle;
 mod call;
 mod cli;

@@ -8,6 +8,11 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     })
 }
 
+/// Parses a place in a file, or a number of bytes that may be zero, such as `0`, `4096`, `64K` or `1GiB`.
+pub(crate) fn parse_offset(text: &str) -> Result<u64, String> {
+    if document::parse_size(text) == Some(0) { Ok(0) } else { parse_bytes(text) }
+}
+
 /// Parses a number of cores and returns it in thousandths. `1.5` gives 1500.
 pub(crate) fn parse_cpus(text: &str) -> Result<u32, String> {
     let wrong = || format!("`{text}` is not a number of cores; write it as in 2, 1.5 or 0.25");
@@ -64,6 +69,9 @@ mod tests {
         for wrong in ["", "M", "-1", "0", "5X", "1.5G", "99999999999T"] {
             assert!(parse_bytes(wrong).is_err(), "{wrong}");
         }
+        assert_eq!(["0", "0K", "4096", "64K"].map(parse_offset), [Ok(0), Ok(0), Ok(4096), Ok(64 << 10)]);
+        assert_eq!(parse_offset("3kb"), parse_bytes("3kb"));
+        assert!(parse_offset("").is_err() && parse_offset("-1").is_err());
         assert_eq!(bytes(812), "812 B");
         assert_eq!(bytes(1536), "1.5 KiB");
         assert_eq!(bytes(u64::MAX), "16777215.9 TiB");

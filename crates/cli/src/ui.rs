@@ -52,6 +52,11 @@ impl Ui {
         matches!(self.format, Format::Json | Format::Yaml)
     }
 
+    /// Returns true if only data is printed, for programs.
+    pub(crate) fn is_data_only(self) -> bool {
+        self.format != Format::Table
+    }
+
     /// Returns true if data is printed as JSON.
     pub(crate) fn is_json(self) -> bool {
         self.format == Format::Json

@@ -417,6 +417,41 @@ fn without_a_daemon_the_doctor_examines_this_host_and_reports_a_missing_engine()
 }
 
 #[test]
+fn without_a_terminal_the_fixes_are_printed_and_none_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let nowhere = dir.path().join("nothing");
+    let doctor = |fix: &[&str]| {
+        let mut command = bare();
+        command.env("COFFERDAM_ENDPOINT", format!("unix:{}", nowhere.display()));
+        command.env("DOCKER_HOST", format!("unix://{}", nowhere.display()));
+        fed(
+            {
+                command.arg("doctor").args(fix);
+                command
+            },
+            "y\ny\ny\ny\n",
+        )
+    };
+    let (without, with) = (doctor(&[]), doctor(&["--fix"]));
+    assert_eq!((without.0, with.0), (1, 1), "{with:?}");
+    let added = with.1.strip_prefix(without.1.as_str()).unwrap();
+    assert!(added.contains("nothing ran") || added.contains("No command is known"), "{added}");
+    assert!(!with.2.contains("Run it?"), "{}", with.2);
+    for line in added.lines().filter(|line| line.starts_with("  ")) {
+        assert!(without.1.contains(&format!("run `{}`", line.trim())), "the hints show it: {line}");
+    }
+}
+
+#[test]
+fn fixes_are_refused_for_a_daemon_that_may_be_elsewhere() {
+    let mut command = bare();
+    command.env("COFFERDAM_ENDPOINT", "https://cofferd.example.org:7443");
+    let (code, out, err) = end(&command.args(["doctor", "--fix"]).output().unwrap());
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(err.contains("on the daemon's host"), "{err}");
+}
+
+#[test]
 fn the_doctor_of_an_answering_daemon_examines_only_the_daemons_host() {
     let daemon = Daemon::start();
     // What a client's container looks like: no engine there.

@@ -11,10 +11,13 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
+use crate::commands::Host;
 use crate::finding::Finding;
-use crate::socket::who_may_open;
+use crate::socket::{group_of, who_may_open};
 
 const DEFAULT_SOCKET: &str = "/var/run/docker.sock";
+/// Paths of the socket of an engine that a package installs.
+const DEFAULT_SOCKETS: [&str; 2] = [DEFAULT_SOCKET, "/run/docker.sock"];
 const DEADLINE: Duration = Duration::from_secs(5);
 /// Largest answer that is read, bytes.
 const LARGEST: u64 = 1 << 20;
@@ -23,7 +26,7 @@ const LOWEST_ID: u32 = 65_536;
 /// The oldest API version that the driver supports.
 const OLDEST_API: (u32, u32) = (1, 41);
 
-pub(super) async fn examine(socket: Option<PathBuf>) -> Vec<Finding> {
+pub(super) async fn examine(socket: Option<PathBuf>, host: &Host) -> Vec<Finding> {
     let socket = match socket.map_or_else(configured, Ok) {
         Ok(socket) => socket,
         Err(other) => {
@@ -35,12 +38,13 @@ pub(super) async fn examine(socket: Option<PathBuf>) -> Vec<Finding> {
         }
     };
     let version = match get(&socket, "/version").await {
-        Err(NoAnswer::NotPermitted) => return vec![not_permitted(&socket)],
+        Err(NoAnswer::NotPermitted) => return vec![not_permitted(&socket, host)],
         version => version.map_err(|error| error.to_string()),
     };
-    let mut findings = vec![engine(&socket, version)];
+    let mut findings = vec![engine(&socket, version, host)];
     if let Ok(info) = get(&socket, "/info").await {
-        findings.push(runtimes(&info));
+        let nowhere = Host::default();
+        findings.push(runtimes(&info, if is_default(&socket) { host } else { &nowhere }));
         findings.extend(egress_in_gvisor(&info));
         findings.push(writable_root(&info));
         findings.push(mapped_root(&info));
@@ -99,13 +103,13 @@ async fn get(socket: &Path, path: &'static str) -> Result<Value, NoAnswer> {
 }
 
 /// Makes the finding for a user who may not ask the engine. The engine may still be sufficient.
-fn not_permitted(socket: &Path) -> Finding {
+fn not_permitted(socket: &Path, host: &Host) -> Finding {
     let found = format!("not examined: you may not open {}", socket.display());
     let who = who_may_open(socket);
     let follows = format!(
         "{who}; run this with sudo, or as a member of that group. cofferd, which is root, may open it"
     );
-    Finding::limited("engine", found, follows.trim_start_matches("; "))
+    Finding::limited("engine", found, follows.trim_start_matches("; ")).with_remedy(group_of(socket, host))
 }
 
 fn body(answer: &[u8]) -> Result<Value, String> {
@@ -122,7 +126,12 @@ fn body(answer: &[u8]) -> Result<Value, String> {
     serde_json::from_slice(body).map_err(|_| NOT_HTTP.into())
 }
 
-fn engine(socket: &Path, version: Result<Value, String>) -> Finding {
+/// Returns true if the engine may be that of a package of this host, which commands here start and configure.
+fn is_default(socket: &Path) -> bool {
+    DEFAULT_SOCKETS.iter().any(|default| Path::new(default) == socket)
+}
+
+fn engine(socket: &Path, version: Result<Value, String>, host: &Host) -> Finding {
     const TOPIC: &str = "engine";
     let version = match version {
         Ok(version) => version,
@@ -130,8 +139,9 @@ fn engine(socket: &Path, version: Result<Value, String>) -> Finding {
             return Finding::missing(
                 TOPIC,
                 format!("no answer on {}: {why}", socket.display()),
-                "install and start Docker (Debian, Ubuntu: apt-get install docker.io), or name its socket: docker.endpoint in the daemon's configuration, --engine of coffer doctor",
-            );
+                "install and start Docker, or name its socket: docker.endpoint in the daemon's configuration, --engine of coffer doctor",
+            )
+            .with_remedy(host.start_engine().filter(|_| is_default(socket)));
         }
     };
     let text = |name: &str| version.get(name).and_then(Value::as_str).unwrap_or("?").to_owned();
@@ -166,7 +176,7 @@ fn egress_in_gvisor(info: &Value) -> Option<Finding> {
     (!names.is_empty()).then(|| Finding::limited("egress in gVisor", found(), follows))
 }
 
-fn runtimes(info: &Value) -> Finding {
+fn runtimes(info: &Value, host: &Host) -> Finding {
     const TOPIC: &str = "runtimes";
     let names = runtime_names(info);
     let found = if names.is_empty() { "none told".to_owned() } else { names.join(", ") };
@@ -190,8 +200,9 @@ fn runtimes(info: &Value) -> Finding {
             TOPIC,
             found,
             "without gVisor (runsc) runs share the host's kernel, and no profile can set `runtime: runsc`: \
-             to register it see deploy/README.md, \"gVisor\"",
+             to register it see the book, \"gVisor\"",
         )
+        .with_remedy(host.add_runsc())
     }
 }
 
@@ -211,7 +222,7 @@ fn writable_root(info: &Value) -> Finding {
 fn mapped_root(info: &Value) -> Finding {
     const TOPIC: &str = "root in a user namespace";
     if !security_options(info).contains(&"userns") {
-        let follows = "the engine maps no users: runs of profiles with `root_in_user_namespace` are refused. To set `userns-remap` see deploy/README.md, \"Root in a user namespace\"";
+        let follows = "the engine maps no users: runs of profiles with `root_in_user_namespace` are refused. To set `userns-remap` see the book, \"Root in a user namespace\"";
         return Finding::limited(TOPIC, "no", follows);
     }
     let directory = info.get("DockerRootDir").and_then(Value::as_str).unwrap_or_default();
@@ -255,6 +266,7 @@ mod tests {
     use tokio::net::UnixListener;
 
     use super::*;
+    use crate::commands::{Gvisor, Services};
     use crate::finding::Verdict;
 
     #[test]
@@ -278,28 +290,34 @@ mod tests {
     #[test]
     fn engines_old_and_new() {
         let socket = Path::new("/s");
-        let verdict = |value| engine(socket, Ok(value)).verdict;
+        let verdict = |value| engine(socket, Ok(value), &Host::default()).verdict;
         assert_eq!(verdict(json!({"Version": "20.10.24", "ApiVersion": "1.41"})), Verdict::Good);
         assert_eq!(verdict(json!({"Version": "29", "ApiVersion": "1.52"})), Verdict::Good);
         assert_eq!(verdict(json!({"Version": "18", "ApiVersion": "1.39"})), Verdict::Missing);
         assert_eq!(verdict(json!({"Version": 3})), Verdict::Limited);
         assert_eq!(verdict(json!([])), Verdict::Limited);
-        assert_eq!(engine(socket, Err("x".into())).verdict, Verdict::Missing);
+        let systemd = Host { dockerd: true, services: Services::Systemd, is_root: true, ..Host::default() };
+        let other = engine(socket, Err("x".into()), &systemd);
+        assert!(other.verdict == Verdict::Missing && other.remedy.is_none(), "{other:?}");
+        let stopped = engine(Path::new(DEFAULT_SOCKET), Err("x".into()), &systemd);
+        assert!(stopped.follows.unwrap().ends_with("run `systemctl enable --now docker`"));
     }
 
     #[test]
     fn engine_features_become_findings() {
         assert_eq!(
-            runtimes(&json!({"Runtimes": {"runsc": {}, "runc": {}}})),
+            runtimes(&json!({"Runtimes": {"runsc": {}, "runc": {}}}), &Host::default()),
             Finding::good("runtimes", "runc, runsc")
         );
-        assert_eq!(runtimes(&json!({"Runtimes": {"runc": {}}})).verdict, Verdict::Limited);
+        let installed = Host { gvisor: Gvisor::Installed, ..Host::default() };
+        let without = runtimes(&json!({"Runtimes": {"runc": {}}}), &installed);
+        assert!(without.verdict == Verdict::Limited && without.remedy.is_some(), "{without:?}");
         for (argument, verdict) in [("--ignore-cgroups", Verdict::Limited), ("--network=none", Verdict::Good)]
         {
             let registered = json!({"Runtimes": {"runsc": {"runtimeArgs": [argument]}}});
-            assert_eq!(runtimes(&registered).verdict, verdict, "{argument}");
+            assert_eq!(runtimes(&registered, &Host::default()).verdict, verdict, "{argument}");
         }
-        assert_eq!(runtimes(&json!({"Runtimes": 3})).found, "none told");
+        assert_eq!(runtimes(&json!({"Runtimes": 3}), &Host::default()).found, "none told");
         let security = |options: Value| engine_security(&json!({"SecurityOptions": options})).verdict;
         assert_eq!(security(json!(["name=seccomp,profile=default"])), Verdict::Good);
         assert_eq!(security(json!(["name=seccomp", "name=rootless"])), Verdict::Limited);
@@ -362,7 +380,7 @@ mod tests {
     #[test]
     fn an_engine_that_this_user_may_not_ask_is_not_judged() {
         assert_eq!(NoAnswer::from(io::Error::from(io::ErrorKind::PermissionDenied)), NoAnswer::NotPermitted);
-        let finding = not_permitted(Path::new("/nonexistent/docker.sock"));
+        let finding = not_permitted(Path::new("/nonexistent/docker.sock"), &Host::default());
         assert_eq!(finding.verdict, Verdict::Limited);
         assert!(finding.found.starts_with("not examined: you may not open /nonexistent/docker.sock"));
         assert!(!finding.follows.unwrap().contains("install"));

@@ -1,5 +1,6 @@
 //! Checks the host itself: privileges, cgroups, link protection. Each judgement is a function of the values that were read.
 
+use crate::commands::Host;
 use crate::egress;
 use crate::finding::Finding;
 use crate::kernel::{self, read};
@@ -20,24 +21,24 @@ const NEEDED_CAPABILITIES: [(u32, &str); 9] = [
 const LINK_PROTECTION: [&str; 4] =
     ["protected_symlinks", "protected_hardlinks", "protected_fifos", "protected_regular"];
 
-pub(super) fn examine() -> Vec<Finding> {
+pub(super) fn examine(host: &Host) -> Vec<Finding> {
     let links: Vec<_> =
         LINK_PROTECTION.iter().map(|name| (*name, read(&format!("/proc/sys/fs/{name}")))).collect();
     let mut findings = vec![
         privileges(rustix::process::geteuid().as_raw(), read("/proc/self/status").as_deref()),
         cgroups(read("/proc/self/mounts").as_deref()),
     ];
-    findings.extend(kernel::examine());
+    findings.extend(kernel::examine(host));
     findings.push(egress::examine());
-    findings.push(link_protection(&links));
-    findings.push(memory_of_others(read("/proc/sys/kernel/yama/ptrace_scope").as_deref()));
+    findings.push(link_protection(&links, host));
+    findings.push(memory_of_others(read("/proc/sys/kernel/yama/ptrace_scope").as_deref(), host));
     findings
 }
 
 /// Checks that processes of one user cannot read each other's memory.
 ///
 /// The processes of a run have one user. Yama (ptrace(2), `ptrace_scope`) restricts each to the memory of its children.
-fn memory_of_others(scope: Option<&str>) -> Finding {
+fn memory_of_others(scope: Option<&str>, host: &Host) -> Finding {
     const TOPIC: &str = "memory of other processes";
     if scope.and_then(|scope| scope.trim().parse::<u8>().ok()).is_some_and(|scope| scope > 0) {
         return Finding::good(TOPIC, "closed to processes of the same user (kernel.yama.ptrace_scope)");
@@ -48,6 +49,8 @@ fn memory_of_others(scope: Option<&str>) -> Finding {
         "processes of a run can change each other and, in a session, forge the end and the exit code of a \
          command; to prevent it set `kernel.yama.ptrace_scope=1` in /etc/sysctl.d (the kernel needs Yama)",
     )
+    // Without the file the kernel has no Yama, and nothing can be set.
+    .with_remedy(scope.and_then(|_| host.set(&["kernel.yama.ptrace_scope=1".to_owned()])))
 }
 
 fn privileges(uid: u32, status: Option<&str>) -> Finding {
@@ -76,7 +79,7 @@ fn privileges(uid: u32, status: Option<&str>) -> Finding {
     Finding::missing(
         TOPIC,
         format!("root without {}", lacking.join(", ")),
-        "cofferd cannot make mounts or act as the workspaces' owners; in a container, start it like deploy/compose.yaml does",
+        "cofferd cannot make mounts or act as the workspaces' owners; for a container see the book, \"Compose\"",
     )
 }
 
@@ -108,7 +111,7 @@ fn cgroups(mounts: Option<&str>) -> Finding {
     }
 }
 
-fn link_protection(values: &[(&str, Option<String>)]) -> Finding {
+fn link_protection(values: &[(&str, Option<String>)], host: &Host) -> Finding {
     const TOPIC: &str = "link protection";
     let set = |value: &Option<String>| {
         value
@@ -122,16 +125,13 @@ fn link_protection(values: &[(&str, Option<String>)]) -> Finding {
     if off.is_empty() {
         return Finding::good(TOPIC, "symlinks, hard links, FIFOs and files in sticky directories");
     }
-    let commands: Vec<_> = off.iter().map(|name| format!("{name}=1")).collect();
+    let parameters: Vec<_> = off.iter().map(|name| format!("{name}=1")).collect();
     Finding::limited(
         TOPIC,
         format!("off: {}", off.join(", ")),
-        format!(
-            "Cofferdam does not rely on it, but other programs of this host do when they open an agent's \
-             files: sysctl -w {}",
-            commands.join(" ")
-        ),
+        "Cofferdam does not rely on it, but other programs of this host do when they open an agent's files",
     )
+    .with_remedy(host.set(&parameters))
 }
 
 #[cfg(test)]
@@ -147,7 +147,10 @@ mod tests {
             (Some("x"), Verdict::Limited),
             (None, Verdict::Limited),
         ] {
-            assert_eq!(memory_of_others(scope).verdict, verdict, "{scope:?}");
+            let finding = memory_of_others(scope, &Host::default());
+            assert_eq!(finding.verdict, verdict, "{scope:?}");
+            let is_offered = scope.is_some() && verdict != Verdict::Good;
+            assert_eq!(finding.remedy.is_some(), is_offered, "{scope:?}");
         }
     }
 
@@ -180,16 +183,16 @@ mod tests {
         let values = |symlinks: Option<&str>| {
             [("protected_symlinks", symlinks.map(str::to_owned)), ("protected_hardlinks", Some("1\n".into()))]
         };
-        assert_eq!(link_protection(&values(Some("1\n"))).verdict, Verdict::Good);
-        let off = link_protection(&values(Some("0\n")));
+        assert_eq!(link_protection(&values(Some("1\n")), &Host::default()).verdict, Verdict::Good);
+        let off = link_protection(&values(Some("0\n")), &Host::default());
         assert_eq!((off.verdict, off.found.as_str()), (Verdict::Limited, "off: fs.protected_symlinks"));
-        assert!(off.follows.unwrap().ends_with("sysctl -w fs.protected_symlinks=1"));
-        assert_eq!(link_protection(&values(None)).verdict, Verdict::Limited);
+        assert!(off.follows.unwrap().ends_with("run `sudo sysctl -w fs.protected_symlinks=1`"));
+        assert_eq!(link_protection(&values(None), &Host::default()).verdict, Verdict::Limited);
     }
 
     #[test]
     fn looking_at_a_real_host_gives_every_topic_once() {
-        let mut topics: Vec<_> = examine().into_iter().map(|finding| finding.topic).collect();
+        let mut topics: Vec<_> = examine(&Host::detect()).into_iter().map(|finding| finding.topic).collect();
         let number = topics.len();
         topics.sort_unstable();
         topics.dedup();

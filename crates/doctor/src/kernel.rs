@@ -4,6 +4,7 @@ use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetA
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use crate::commands::Host;
 use crate::finding::Finding;
 
 /// The first kernel with `mount_setattr` and idmapped mounts.
@@ -11,14 +12,14 @@ const IDMAPPED: (u32, u32) = (5, 12);
 const ABIS: [(ABI, u32); 6] =
     [(ABI::V6, 6), (ABI::V5, 5), (ABI::V4, 4), (ABI::V3, 3), (ABI::V2, 2), (ABI::V1, 1)];
 
-pub(super) fn examine() -> Vec<Finding> {
+pub(super) fn examine(host: &Host) -> Vec<Finding> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     vec![
         idmapped_mounts(&release),
         openat2(try_openat2()),
         landlock(newest_abi()),
         seccomp(read("/proc/sys/kernel/seccomp/actions_avail").as_deref()),
-        user_namespaces(read("/proc/sys/user/max_user_namespaces").as_deref()),
+        user_namespaces(read("/proc/sys/user/max_user_namespaces").as_deref(), host),
     ]
 }
 
@@ -102,7 +103,7 @@ fn seccomp(actions: Option<&str>) -> Finding {
     )
 }
 
-fn user_namespaces(max: Option<&str>) -> Finding {
+fn user_namespaces(max: Option<&str>, host: &Host) -> Finding {
     const TOPIC: &str = "user namespaces";
     match max.map(str::trim).and_then(|max| max.parse::<u64>().ok()) {
         Some(max) if max > 0 => Finding::good(TOPIC, format!("up to {max}")),
@@ -111,7 +112,8 @@ fn user_namespaces(max: Option<&str>) -> Finding {
             "none can be made",
             "mounts cannot be idmapped: containers run as the workspace owner's uid instead \
              (sysctl user.max_user_namespaces)",
-        ),
+        )
+        .with_remedy(max.and_then(|_| host.set(&["user.max_user_namespaces=15000".to_owned()]))),
     }
 }
 
@@ -141,8 +143,10 @@ mod tests {
         );
         assert_eq!(seccomp(Some("allow")).verdict, Verdict::Missing);
         assert_eq!(seccomp(None).verdict, Verdict::Missing);
-        assert_eq!(user_namespaces(Some("96313\n")).verdict, Verdict::Good);
-        assert_eq!(user_namespaces(Some("0\n")).verdict, Verdict::Limited);
-        assert_eq!(user_namespaces(None).verdict, Verdict::Limited);
+        assert_eq!(user_namespaces(Some("96313\n"), &Host::default()).verdict, Verdict::Good);
+        let none = user_namespaces(Some("0\n"), &Host::default());
+        assert!(none.verdict == Verdict::Limited && none.remedy.is_some(), "{none:?}");
+        let unknown = user_namespaces(None, &Host::default());
+        assert!(unknown.verdict == Verdict::Limited && unknown.remedy.is_none(), "{unknown:?}");
     }
 }

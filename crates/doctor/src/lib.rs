@@ -1,23 +1,32 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod accounts;
+mod commands;
 mod egress;
 mod engine;
 mod finding;
 mod host;
+mod image;
 mod kernel;
+mod remedy;
 mod socket;
 
 use std::path::PathBuf;
 
-pub use finding::{Finding, Verdict};
-pub use socket::who_may_open;
+use commands::Host;
+
+pub use finding::{Finding, Verdict, remedies};
+pub use image::default_image;
+pub use remedy::Remedy;
+pub use socket::{join_group, who_may_open};
 
 /// Checks everything that this process can see of its host.
 ///
 /// Without a socket, the engine is the one that `DOCKER_HOST` names, or Docker's own.
 pub async fn examine(engine: Option<PathBuf>) -> Vec<Finding> {
-    let mut findings = engine::examine(engine).await;
-    findings.extend(host::examine());
+    let facts = Host::detect();
+    let mut findings = engine::examine(engine, &facts).await;
+    findings.extend(host::examine(&facts));
     findings
 }

@@ -4,8 +4,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Largest file of accounts that is read, bytes.
-const LONGEST: u64 = 4 * 1024 * 1024;
+use crate::accounts::name;
+use crate::commands::Host;
+use crate::remedy::Remedy;
 
 /// Describes who may open a socket, or enter the first closed directory above it. Empty if neither can be read.
 pub fn who_may_open(socket: &Path) -> String {
@@ -20,17 +21,22 @@ pub fn who_may_open(socket: &Path) -> String {
     format!("{path} is accessible to user {user} and members of group {group}")
 }
 
-/// Returns the name that a file of accounts has for an id, or the id.
-fn name(file: &str, id: u32) -> String {
-    let is_long = fs::metadata(file).is_ok_and(|meta| meta.len() > LONGEST);
-    let text = if is_long { String::new() } else { fs::read_to_string(file).unwrap_or_default() };
-    let id = id.to_string();
-    let found = text.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1)? == id).then(|| name.to_owned())
-    });
-    found.unwrap_or(id)
+/// Returns the command that makes this user a member of the group that may open a socket.
+///
+/// `None` if no other group than root's may, or if the socket does not exist.
+pub fn join_group(socket: &Path) -> Option<Remedy> {
+    group_of(socket, &Host::detect())
+}
+
+/// Like [`join_group`], for the user of `host`.
+pub(crate) fn group_of(socket: &Path, host: &Host) -> Option<Remedy> {
+    const ROOT: u32 = 0;
+    let meta = fs::metadata(socket).ok()?;
+    let is_open = meta.mode() & 0o060 == 0o060;
+    if !is_open || meta.gid() == ROOT {
+        return None;
+    }
+    host.join(&name("/etc/group", meta.gid()))
 }
 
 #[cfg(test)]
@@ -38,6 +44,23 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+
+    #[test]
+    fn only_an_open_group_other_than_that_of_root_is_joined() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("s");
+        fs::write(&socket, "").unwrap();
+        let host = Host { user: Some("alice".into()), ..Host::default() };
+        let joined = |mode| {
+            fs::set_permissions(&socket, fs::Permissions::from_mode(mode)).unwrap();
+            group_of(&socket, &host).map(|remedy| remedy.shown())
+        };
+        let gid = fs::metadata(&socket).unwrap().gid();
+        let group = name("/etc/group", gid);
+        let expected = (gid != 0).then(|| format!("sudo usermod --append --groups {group} alice"));
+        assert_eq!((joined(0o600), joined(0o660)), (None, expected));
+        assert_eq!(group_of(&dir.path().join("gone"), &host), None);
+    }
 
     #[test]
     fn a_socket_names_its_user_and_group() {
@@ -58,7 +81,5 @@ mod tests {
         assert!(
             who_may_open(&dir.path().join("gone/s")).starts_with(&format!("{} is", dir.path().display()))
         );
-        assert_eq!(name("/etc/passwd", 0), "root");
-        assert_eq!(name("/nonexistent", 7), "7");
     }
 }

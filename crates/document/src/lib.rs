@@ -10,7 +10,7 @@ mod walk;
 
 pub use lines::{Step, line_of};
 pub use problem::{Problem, list};
-pub use suggest::nearest;
+pub use suggest::{nearest, similar};
 pub use tree::{MAX_FILE_BYTES, Malformed, Node, parse};
 pub use units::{
     NEVER, age_or, meant_duration, meant_size, parse_duration, parse_size, show_size, size, size_or, time,

@@ -20,6 +20,25 @@ pub fn nearest(given: &str, known: &[&str]) -> String {
     }
 }
 
+/// Number of words that [`similar`] returns at most.
+const MOST_SIMILAR: usize = 3;
+/// Longest word that is compared, in bytes. A longer one is not a typing error.
+const LONGEST: usize = 64;
+
+/// Returns the known words that are most similar to `given`, the most similar first and at most three.
+pub fn similar<'k>(given: &str, known: &[&'k str]) -> Vec<&'k str> {
+    if given.len() > LONGEST {
+        return Vec::new();
+    }
+    let near = |word: &'k str| (distance(given, word), word);
+    let is_similar = |(distance, word): &(usize, &str)| *distance <= 1 + word.len() / 4;
+    let short = known.iter().copied().filter(|word| (1..=2 * LONGEST).contains(&word.len()));
+    let mut found: Vec<(usize, &str)> = short.map(near).filter(is_similar).collect();
+    found.sort_unstable();
+    found.truncate(MOST_SIMILAR);
+    found.into_iter().map(|(_, word)| word).collect()
+}
+
 /// Counts the edits (insert, delete, replace, swap of neighbours) from `a` to `b`, without regard to case.
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.to_lowercase().chars().collect();
@@ -45,6 +64,15 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn at_most_three_similar_words_are_found_the_nearest_first() {
+        let known = ["builds", "bulid", "build2", "build3", "review"];
+        assert_eq!(similar("build2", &known), ["build2", "build3", "builds"]);
+        assert_eq!(similar("REVEIW", &known), ["review"]);
+        assert!(similar("nothing", &known).is_empty() && similar(&"x".repeat(65), &known).is_empty());
+        assert!(similar("build", &[]).is_empty() && similar("x", &[""]).is_empty());
+    }
 
     #[test]
     fn near_words_are_suggested() {

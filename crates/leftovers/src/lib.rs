@@ -2,12 +2,15 @@
 #![forbid(unsafe_code)]
 
 pub mod mountinfo;
+mod remove;
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::mount::{UnmountFlags, unmount};
+
+pub use remove::remove_tree;
 
 /// Label of a daemon's containers. Its value is the id of the daemon's state directory.
 pub const LABEL_INSTANCE: &str = "io.cofferdam.instance";

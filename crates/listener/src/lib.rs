@@ -6,6 +6,7 @@ mod authority;
 mod coalesce;
 mod connection;
 mod ending;
+mod expiry;
 mod frames;
 mod guard;
 mod revoked;
@@ -28,6 +29,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
 pub use connection::Connection;
+pub use expiry::{CertificateEnd, Remaining};
 pub use guard::GuardLayer;
 pub use subject::Subject;
 pub use tcp::{Settings, Tcp};

@@ -13,11 +13,12 @@ use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::RwLock;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -26,12 +27,15 @@ use tokio_rustls::rustls::version::TLS13;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use tokio_util::sync::CancellationToken;
 
+use super::expiry::CertificateEnd;
 use super::revoked::{self, Fingerprint};
 
 /// Maximum size of a file of certificates, bytes.
 const MAX_FILE: u64 = 1 << 20;
 /// Interval between two checks of the files.
 const LOOK: Duration = Duration::from_secs(5);
+/// Interval between two warnings of certificates that expire.
+const WARN: Duration = Duration::from_secs(86_400);
 
 /// Paths of the certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +75,8 @@ struct Loaded {
     /// Digest of the contents of the files.
     digest: [u8; 32],
     revoked: Arc<HashSet<Fingerprint>>,
+    /// Ends of the daemon's certificates, and of the authorities of clients.
+    ends: Vec<CertificateEnd>,
 }
 
 impl Certificates {
@@ -93,6 +99,19 @@ impl Certificates {
         }
     }
 
+    /// Returns the ends of the daemon's certificates and of the authorities of clients.
+    pub fn ends(&self) -> Vec<CertificateEnd> {
+        self.current.read().ends.clone()
+    }
+
+    /// Logs the certificates that expire soon or have expired.
+    fn warn_of_ends(&self) {
+        let now = SystemTime::now();
+        for end in self.ends() {
+            end.warn(now);
+        }
+    }
+
     /// Returns the TLS configuration for the next connection.
     pub(super) fn config(&self) -> Arc<ServerConfig> {
         self.current.read().config.clone()
@@ -108,14 +127,16 @@ impl Certificates {
         *self.current.write() = loaded;
         self.changes.send_replace(());
         tracing::info!("new TLS certificates are in force; connections keep those that they began with");
+        self.warn_of_ends();
         Ok(true)
     }
 
-    /// Reloads the certificates when their files change, until `stop`.
+    /// Reloads the certificates when their files change, until `stop`. Warns at once and every day of those that expire.
     ///
     /// If a new certificate is there and its key is not yet, the old ones stay in force.
     pub async fn watch(self: Arc<Self>, stop: CancellationToken) {
-        let mut said = None;
+        self.warn_of_ends();
+        let (mut said, mut warned) = (None, Instant::now());
         while stop.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_some() {
             let certificates = self.clone();
             let Ok(looked) = tokio::task::spawn_blocking(move || certificates.reload()).await else { return };
@@ -126,6 +147,10 @@ impl Certificates {
                 );
             }
             said = wrong;
+            if warned.elapsed() >= WARN {
+                self.warn_of_ends();
+                warned = Instant::now();
+            }
         }
     }
 }
@@ -163,6 +188,7 @@ impl Contents {
         let chain = certificates(&self.certificate).map_err(|error| ("certificate", error))?;
         let key = PrivateKeyDer::from_pem_slice(&self.key)
             .map_err(|_| ("key", "holds no private key in PEM".to_owned()))?;
+        let mut ends = CertificateEnd::all("certificate", &chain);
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&[&TLS13])
             .map_err(|error| ("certificate", format!("TLS cannot be set up: {error}")))?;
@@ -171,7 +197,9 @@ impl Contents {
             Some(authorities) => {
                 let wrong = |error: String| ("client_ca", error);
                 let mut roots = RootCertStore::empty();
-                for authority in certificates(authorities).map_err(wrong)? {
+                let authorities = certificates(authorities).map_err(wrong)?;
+                ends.extend(CertificateEnd::all("client_ca", &authorities));
+                for authority in authorities {
                     roots.add(authority).map_err(|error| wrong(format!("cannot be used: {error}")))?;
                 }
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
@@ -188,7 +216,7 @@ impl Contents {
         config.send_tls13_tickets = 0;
         let revoked = revoked::parse(self.revoked.as_deref().unwrap_or_default());
         let revoked = Arc::new(revoked.map_err(|error| ("revoked", error))?);
-        Ok(Loaded { config: Arc::new(config), digest: self.digest(), revoked })
+        Ok(Loaded { config: Arc::new(config), digest: self.digest(), revoked, ends })
     }
 }
 
@@ -278,6 +306,8 @@ mod tests {
         }
         let loaded = Certificates::load(files(directory.path()), true).unwrap();
         let first = loaded.config();
+        let ends: Vec<_> = loaded.ends().iter().map(|end| (end.key, end.place)).collect();
+        assert_eq!(ends, [("certificate", 1), ("client_ca", 1)]);
         assert_eq!(loaded.reload(), Ok(false));
         let (certificate, key) = made();
         put(directory.path(), "cert.pem", &certificate);

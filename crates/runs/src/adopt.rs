@@ -30,7 +30,7 @@ use crate::launch::{Launcher, Wanted, differs, pool, source, wanted};
 use crate::linked::InPlace;
 use crate::mounting::{Opened, Shown, are_restricted, arrived, bind};
 use crate::resources::RunResources;
-use crate::{linked, variables, workspace};
+use crate::{linked, restored, variables, workspace};
 
 /// Time in which each command of the previous daemon has to end.
 const WITHIN: Duration = Duration::from_secs(2);
@@ -245,6 +245,9 @@ impl Launcher {
             })?;
             same(directory, was, what)
         };
+        if let Some(why) = self.restored(record, fingerprint) {
+            return Err(why);
+        }
         let workspace = self.workspace_again(record, started, fingerprint)?;
         let state = own(&self.directories.run_state(&run), fingerprint.state, "state directory")?;
         let private = own(&self.directories.private(&run), fingerprint.private, "private directory")?;
@@ -268,6 +271,17 @@ impl Launcher {
             found
         });
         Ok(Opened { workspace, state, private, log, pkg, linked })
+    }
+
+    /// Explains that the run's directories came back from a backup, if they did.
+    fn restored(&self, record: &Record, fingerprint: &LaunchFingerprint) -> Option<Mismatch> {
+        let run = record.id.to_string();
+        let mut own = vec![
+            (self.directories.run_state(&run), fingerprint.state),
+            (self.directories.private(&run), fingerprint.private),
+        ];
+        own.extend(fingerprint.log.map(|was| (self.directories.run_log(&run), was)));
+        restored::explain(record.id, &record.spec.workspace, &own)
     }
 
     fn repository_again(

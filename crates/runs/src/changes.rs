@@ -24,9 +24,9 @@ use tokio::task::block_in_place;
 use wire::v1::{AcceptRunResponse, DiffRunResponse};
 
 use crate::registry::Runs;
-use crate::remove::remove_tree;
 use crate::stored;
 use crate::workspace;
+use ::leftovers::remove_tree;
 
 /// Turn to settle the changes or the workspace of a run.
 pub(crate) struct Settling<'a>(&'a Runs, RunId);
@@ -167,8 +167,9 @@ impl Runs {
             if (stat.st_ino, stat.st_uid) != (layer.inode, layer.owner.uid) {
                 return Err(Refusal::new(
                     Reason::PreconditionFailed,
-                    "the directory beneath the overlay was replaced after the run began: put the old one \
-                     back, or discard the changes",
+                    "the directory beneath the overlay was replaced after the run began, or restored from a backup: \
+                     put the old one back, or copy what you need of the changes out of the daemon's state_dir and \
+                     discard them",
                 ));
             }
             let upper = self.launcher.directories.layer(&record.id.to_string()).join("upper");

@@ -6,7 +6,7 @@ use crate::record::{Record, Workspace};
 use identity::{BaseId, RunId};
 use jail::Keeps;
 
-use crate::remove::remove_tree;
+use ::leftovers::remove_tree;
 
 /// Paths of the daemon's directories.
 #[derive(Debug, Clone)]

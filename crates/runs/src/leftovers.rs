@@ -14,8 +14,8 @@ use tokio::task::JoinSet;
 use crate::freeze::end_leftover;
 use crate::reattach::{AT_ONCE, PROGRESS};
 use crate::registry::Runs;
-use crate::remove::remove_tree;
 use crate::resources::remove_container;
+use ::leftovers::remove_tree;
 
 impl Runs {
     /// Removes this instance's containers, except `kept`. Does not wait for those about which the engine did not answer.

@@ -228,7 +228,7 @@ pub(crate) fn arrived(
         Err(Refusal::new(
             Reason::EngineUnavailable,
             format!(
-                "the engine does not show the directory that was mounted at {name}: state_dir must be a shared mount at the same path for the engine; see deploy/README.md"
+                "the engine does not show the directory that was mounted at {name}: state_dir must be a shared mount at the same path for the engine; see the book, \"Compose\""
             ),
         ))
     };

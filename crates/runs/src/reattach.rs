@@ -32,11 +32,11 @@ use crate::adopt::{Adopted, Mismatch, terms};
 use crate::launch::Wanted;
 use crate::recover::recover;
 use crate::registry::Runs;
-use crate::remove::remove_tree;
 use crate::run::Run;
 use crate::shared::Shared;
 use crate::stored;
 use crate::task;
+use ::leftovers::remove_tree;
 
 /// Runs that are checked, or containers that are removed, at the same time.
 pub(crate) const AT_ONCE: usize = 8;

@@ -22,8 +22,8 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::directories::Directories;
 use crate::launch::source;
-use crate::remove::remove_tree;
 use crate::workspace::Roots;
+use ::leftovers::remove_tree;
 
 /// Longest that the recovery of one run may take.
 const LONGEST: Duration = Duration::from_secs(60);

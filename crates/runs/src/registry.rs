@@ -20,11 +20,11 @@ use tokio_util::task::TaskTracker;
 use crate::held::takes_no_calls;
 use crate::launch::Launcher;
 use crate::on_base::Bases;
-use crate::remove::remove_tree;
 use crate::run::{Command, Run};
 use crate::shown_token::ShownToken;
 use crate::stored;
 use crate::way_out::Reviewers;
+use ::leftovers::remove_tree;
 
 /// Changes of state that a slow watcher may miss before it has to list the runs again.
 const CHANGES: usize = 1_024;

@@ -10,8 +10,8 @@ use containers::{ContainerId, Engine, MountSlot};
 use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
 
-use crate::remove::remove_tree;
 use crate::root_layer::RootLayer;
+use ::leftovers::remove_tree;
 
 /// Time for which a caller waits for the removal of a container.
 const REMOVAL: Duration = Duration::from_secs(10);

@@ -16,9 +16,9 @@ use tokio::task::block_in_place;
 use wire::v1;
 
 use crate::registry::Runs;
-use crate::remove::remove_tree;
 use crate::stored;
 use crate::workspace;
+use ::leftovers::remove_tree;
 
 impl Runs {
     /// Returns a page of the kept workspaces that `principal` may use, newest first, after `after`. Also returns whether there are more.

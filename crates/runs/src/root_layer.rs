@@ -105,7 +105,9 @@ impl RootLayer {
             if !is_same || !flags.contains(StatVfsMountFlags::NOSUID | StatVfsMountFlags::NODEV) {
                 return Err(Refusal::new(
                     Reason::EngineUnavailable,
-                    format!("the engine does not show the run's root at /{name}; see deploy/README.md"),
+                    format!(
+                        "the engine does not show the run's root at /{name}: state_dir must be a shared mount at the same path for the engine; see the book, \"Compose\""
+                    ),
                 ));
             }
         }

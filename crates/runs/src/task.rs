@@ -19,10 +19,10 @@ use tokio::sync::oneshot;
 
 use crate::freeze::end_frozen;
 use crate::launch::{Launched, Wanted};
-use crate::remove::remove_tree;
 use crate::resources::{RunResources, remove_container};
 use crate::run::Command;
 use crate::shared::Shared;
+use ::leftovers::remove_tree;
 
 /// Reason that a run ends.
 enum End {

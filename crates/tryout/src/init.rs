@@ -19,7 +19,7 @@ const SYSTEM: &str = "/etc/cofferdam";
 /// Directory of the state of an installed daemon.
 const STATE: &str = "/var/lib/cofferdam";
 const SOCKET: &str = "/run/cofferdam/cofferd.sock";
-/// Files of the built-in policy that the written one has, too.
+/// Files of the built-in policy that the one of `coffer init` has, too.
 const BUILT_IN: [&str; 3] = ["roles.yaml", "review.yaml", "anomalies.yaml"];
 const PROFILE: &str = "project.yaml";
 /// File mode of what the daemon and its users may read.
@@ -86,18 +86,22 @@ impl Init {
     }
 }
 
-/// Writes the policy of a project into a directory, in place of an earlier one.
+/// Writes the built-in policy and the profile of a project into a directory, in place of an earlier policy.
 pub(crate) fn write_policy(directory: &Path, project: &Project, image: Option<&str>) -> Result<(), Failure> {
     make_directory(directory)?;
-    for (name, text) in policy_files(project, image)? {
+    for (name, text) in policy_files(project, image, |_| true)? {
         replace(&directory.join(name), &text)?;
     }
     in_order(directory)
 }
 
-/// Returns the files of a policy, which is one that a daemon accepts.
-fn policy_files(project: &Project, image: Option<&str>) -> Result<Vec<(&'static str, String)>, Failure> {
-    let built_in = Policy::builtin_files().filter(|(name, _)| BUILT_IN.contains(name));
+/// Returns the files of a policy, which is one that a daemon accepts: the chosen built-in ones, and the project's.
+fn policy_files(
+    project: &Project,
+    image: Option<&str>,
+    is_chosen: impl Fn(&'static str) -> bool,
+) -> Result<Vec<(&'static str, String)>, Failure> {
+    let built_in = Policy::builtin_files().filter(|&(name, _)| is_chosen(name));
     let built_in = built_in.map(|(name, text)| (name, text.to_owned()));
     let files: Vec<_> = built_in.chain([(PROFILE, project.profile(image))]).collect();
     match Policy::from_files(files.iter().map(|(name, text)| (*name, text.as_str()))) {
@@ -116,7 +120,7 @@ fn files(
 ) -> Result<Vec<(PathBuf, String)>, Failure> {
     let policy = directory.join(POLICY);
     let mut files = vec![(directory.join(FILE), configuration(&policy, root, user)?)];
-    let policies = policy_files(project, image)?.into_iter();
+    let policies = policy_files(project, image, |name| BUILT_IN.contains(&name))?.into_iter();
     files.extend(policies.map(|(name, text)| (policy.join(name), text)));
     Ok(files)
 }
@@ -124,7 +128,7 @@ fn files(
 fn configuration(policy: &Path, root: &Path, user: Option<User>) -> Result<String, Failure> {
     let group = user.map_or_else(String::new, |user| format!(", group: {}", user.gid));
     let mut text = format!(
-        "# cofferd's configuration, as `coffer init` wrote it. deploy/cofferd.example.yaml explains every key.\n\
+        "# cofferd's configuration, as `coffer init` wrote it. For every key see the book, \"Configuration\".\n\
          # Members of the socket's group can connect, and `access` says what each user may do. Root may do everything.\n\
          listen:\n  unix: {{ path: {SOCKET}, mode: \"0660\"{group} }}\n\
          state_dir: {STATE}\n\
@@ -251,6 +255,15 @@ mod tests {
     }
 
     #[test]
+    fn a_daemon_for_tries_has_all_profiles() {
+        let directory = tempfile::tempdir().unwrap();
+        write_policy(directory.path(), &Project::default(), None).unwrap();
+        let policy = Policy::load_dir(directory.path()).unwrap();
+        let names: Vec<_> = policy.profile_names().collect();
+        assert_eq!(names, ["build", "harness", "open", "project", "review", "strict"]);
+    }
+
+    #[test]
     fn policy_is_never_written_into_the_project() {
         let project = tempfile::tempdir().unwrap();
         let failure = init(&project.path().join("policy"), project.path(), false).unwrap_err();
@@ -262,8 +275,8 @@ mod tests {
 
     #[test]
     fn image_has_to_be_one() {
-        let files = |image| policy_files(&Project::default(), Some(image));
-        assert_eq!(files("tools:1").unwrap().len(), BUILT_IN.len() + 1);
+        let files = |image| policy_files(&Project::default(), Some(image), |_| true);
+        assert_eq!(files("tools:1").unwrap().len(), Policy::builtin_files().count() + 1);
         assert!(files("tools: 1\n#").unwrap_err().to_string().contains("project.yaml"));
     }
 

@@ -19,7 +19,7 @@ mod up;
 pub use demo::Demo;
 pub use failure::Failure;
 pub use init::Init;
-pub use up::{Down, Up};
+pub use up::{Down, Up, lets_decide_own};
 
 /// Commands of `coffer` for a first look.
 #[derive(Debug, clap::Subcommand)]

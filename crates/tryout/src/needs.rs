@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use busybox::{Busybox, NoBusybox};
 use doctor::{Finding, Verdict};
 use tokio::process::Command;
 
@@ -34,8 +33,10 @@ pub(crate) async fn check(words: &str, busybox: &Path) -> Result<PathBuf, Failur
     {
         return Err(missing(finding));
     }
-    can_be_the_image(busybox)?;
-    Ok(program)
+    match doctor::default_image(busybox) {
+        finding if finding.verdict == Verdict::Good => Ok(program),
+        finding => Err(no_image(&finding)),
+    }
 }
 
 /// Checks that both programs have the same version, because their protocol may differ otherwise.
@@ -61,39 +62,33 @@ fn missing(finding: &Finding) -> Failure {
     )
 }
 
-/// Checks that the default image can be made.
-fn can_be_the_image(path: &Path) -> Result<(), Failure> {
-    let Err(error) = Busybox::read(path) else { return Ok(()) };
-    let why = match &error {
-        NoBusybox::Unreadable(source) => format!("{error}: {source}"),
-        _ => error.to_string(),
-    };
-    Err(Failure::failed(
-        format!("there is no busybox for the default image at {}: {why}", path.display()),
-        "install one (Debian, Ubuntu: apt-get install busybox-static), or name another with --busybox",
-    ))
+/// Returns the failure that the default image cannot be made.
+fn no_image(finding: &Finding) -> Failure {
+    let install = finding.remedy.as_ref().map_or_else(
+        || "install a static busybox (Debian, Ubuntu: apt-get install busybox-static)".to_owned(),
+        |remedy| format!("to {}, run `{}`", remedy.why, remedy.shown()),
+    );
+    Failure::failed(
+        format!("the default image cannot be made: {}", finding.found),
+        format!("{install}; or name another with --busybox"),
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn refused(path: &Path) -> Option<String> {
-        let failure = can_be_the_image(path).err()?;
-        assert!(failure.next().contains("busybox-static"));
-        Some(failure.to_string().replace(&path.display().to_string(), "PATH"))
-    }
-
     #[test]
     fn the_default_image_needs_a_static_busybox() {
-        let directory = tempfile::tempdir().unwrap();
-        let script = directory.path().join("script");
-        std::fs::write(&script, "#!/bin/sh\n").unwrap();
-        let start = "there is no busybox for the default image at PATH: ";
-        let missing = refused(&directory.path().join("none")).unwrap();
-        assert_eq!(missing, format!("{start}there is no such file"));
-        assert!(refused(&script).unwrap().starts_with(&format!("{start}it is not a program")));
-        assert_eq!(refused(Path::new("/bin/busybox")), None);
+        let finding = doctor::default_image(Path::new("/nonexistent/busybox"));
+        let failure = no_image(&finding);
+        assert_eq!(
+            failure.to_string(),
+            "the default image cannot be made: no busybox at /nonexistent/busybox: there is no such file"
+        );
+        assert!(failure.next().contains("--busybox"), "{}", failure.next());
+        let without = no_image(&Finding { remedy: None, ..finding });
+        assert!(without.next().contains("busybox-static"), "{}", without.next());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::cleanup;
 use crate::coffer::{endpoint, this_program};
-use crate::config::{FILE, POLICY, Settings, User, real};
+use crate::config::{FILE, POLICY, SOCKET, Settings, User, real};
 use crate::daemon;
 use crate::failure::Failure;
 use crate::init::write_policy;
@@ -21,8 +21,8 @@ const PARENT: &str = "/var/lib/cofferdam-up";
 /// Start a daemon for your own tries, which stays until `coffer down`.
 ///
 /// Runs can use the named directories. The profile `project` fits the files of the first, as with `coffer init`; the
-/// built-in profile `review` is there, too. You are agent and approver, so use it for tries alone. Prints a line that
-/// sets COFFERDAM_ENDPOINT. With sudo, the daemon is for the user who called sudo. Needs root and a container engine.
+/// built-in profiles are there, too. You are agent and approver, so use it for tries alone. Prints a line that sets
+/// COFFERDAM_ENDPOINT. With sudo, the daemon is for the user who called sudo. Needs root and a container engine.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer up ~/src/hello")]
 pub struct Up {
@@ -121,6 +121,14 @@ fn directory_of(user: Option<User>) -> PathBuf {
     Path::new(PARENT).join(user.map_or(0, |user| user.uid).to_string())
 }
 
+/// Returns true if the socket is that of a daemon of `coffer up` or `coffer demo`, where a user decides on approvals of its own.
+///
+/// Only root can read the configuration there, and only root makes a directory for another user's daemon.
+pub fn lets_decide_own(socket: &Path) -> bool {
+    let Some(directory) = socket.parent().filter(|_| socket.ends_with(SOCKET)) else { return false };
+    directory.parent() == Some(Path::new(PARENT)) || daemon::is_private(directory)
+}
+
 /// Checks that the files of runs and those of the daemon are apart.
 fn apart(root: &Path, directory: &Path) -> Result<(), Failure> {
     if directory.starts_with(root) || root.starts_with(directory) {
@@ -168,6 +176,28 @@ mod tests {
         assert_eq!(directory_of(None), Path::new("/var/lib/cofferdam-up/0"));
         let user = User { uid: 1000, gid: 100 };
         assert_eq!(directory_of(Some(user)), Path::new("/var/lib/cofferdam-up/1000"));
+    }
+
+    #[test]
+    fn only_private_daemons_let_a_user_decide_on_its_own_calls() {
+        let own = directory_of(Some(User { uid: 1000, gid: 100 }));
+        assert!(lets_decide_own(&own.join(SOCKET)));
+        let demo = tempfile::tempdir().unwrap();
+        assert!(!lets_decide_own(&demo.path().join(SOCKET)));
+        let settings = Settings {
+            directory: demo.path(),
+            roots: &[],
+            has_policy: false,
+            busybox: Path::new("/bin/busybox"),
+            user: None,
+        };
+        let text = settings.render().unwrap();
+        assert!(text.contains("allow_self_approval: true"), "{text}");
+        std::fs::write(demo.path().join(FILE), text).unwrap();
+        assert!(lets_decide_own(&demo.path().join(SOCKET)));
+        for other in ["/run/cofferdam/cofferd.sock", "/var/lib/cofferdam-up/1000/other.sock"] {
+            assert!(!lets_decide_own(Path::new(other)), "{other}");
+        }
     }
 
     #[test]

@@ -47,6 +47,11 @@ async fn restored(copied_while_it_runs: bool) -> String {
     let mut clients = daemon.connect().await;
     let operations = clients.events(&id, "call_receipt").await;
     assert_eq!(operations.len(), 2, "{operations:?}");
+    if copied_while_it_runs {
+        let shown = operator.does(&format!("coffer run show {id}")).await;
+        let next = format!("coffer run create --workspace {id}");
+        assert!(shown.contains("restore from a backup") && shown.contains(&next), "{shown}");
+    }
     // The workspace is there, and the next run continues in it.
     let next = format!(
         "RUN=$(coffer run create --profile open --workspace {id}); coffer call exec $RUN -- cat a.txt"

@@ -42,7 +42,7 @@ async fn a_client_connects_by_the_pages_commands_and_is_refused_without_its_cert
     let anonymous =
         format!("coffer --endpoint {} --ca ~/cofferdam-tls/clients/ci/ca.pem run list", daemon.url("https"));
     let refused = operator.fails(UNREACHABLE, &anonymous).await;
-    let words = "the connection to the daemon broke";
+    let words = "it requires a client certificate";
     assert!(refused.contains(words) && PAGE.contains(words), "{refused}");
 
     let made = operator.does(block(PAGE, "another")).await;
@@ -55,4 +55,16 @@ async fn a_client_connects_by_the_pages_commands_and_is_refused_without_its_cert
     let renewed = async || daemon.log().contains("new TLS certificates are in force");
     until("the new certificates are not read", renewed).await;
     operator.does(block(PAGE, "use")).await;
+
+    let doctor = operator.does("coffer doctor").await;
+    assert!(doctor.contains("TLS certificates") && doctor.contains("is valid until"), "{doctor}");
+    operator.does(&block(PAGE, "renew").replace("rotate", "rotate --days 7")).await;
+    let warned =
+        async || daemon.log().contains("listen.tcp.tls.certificate: certificate 1 of the file expires in");
+    until("the daemon does not warn", warned).await;
+    let doctor = operator.does("coffer doctor").await;
+    assert!(
+        doctor.contains("certificate 1 of the file expires in") && PAGE.contains("TLS certificates"),
+        "{doctor}"
+    );
 }

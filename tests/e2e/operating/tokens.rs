@@ -14,7 +14,8 @@ async fn the_pages_tokens_count_until_they_are_rotated_or_revoked() {
     operator.does(block(PAGE, "use")).await;
     operator.does(block(PAGE, "rotate")).await;
     let old = operator.fails(REFUSED, block(PAGE, "use")).await;
-    assert!(old.contains("the token was revoked"), "{old}");
+    assert!(old.contains("the token was revoked") && old.contains("coffer token create"), "{old}");
+    assert!(!old.contains("coffer policy show"), "the policy is not the reason: {old}");
     let new = block(PAGE, "use").replace("ci.token", "ci-new.token");
     operator.does(&new).await;
     let listed = operator.does(block(PAGE, "revoke")).await;

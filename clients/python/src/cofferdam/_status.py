@@ -21,6 +21,8 @@ DOMAIN = "cofferdam"
 UNSENT = "Internal error from Core"
 # How gRPC's message begins where no connection came about: nothing of the request has left this process.
 UNCONNECTED = "failed to connect to all addresses"
+# What gRPC makes of TLS's alert about a client's certificate: with TLS 1.3 it arrives after the client's handshake.
+UNWRAPPED = "TSI_DATA_CORRUPTED"
 # A Unix socket in such a message.
 _SOCKET = re.compile(r"unix:(?://)?(/[^:;]+):")
 
@@ -67,7 +69,7 @@ def refused(error: _Failed, call_id: str | None = None) -> errors.CofferdamError
 
 
 def unreachable(message: str) -> tuple[type[errors.DaemonUnreachable], str]:
-    """Why there is no connection: no socket, nothing that listens, or a socket that this user may not open."""
+    """Why there is no connection: no socket, nothing that listens, a socket closed to this user, or no certificate."""
     socket = _SOCKET.search(message)
     path = socket.group(1) if socket else ""
     if path and "Permission denied" in message:
@@ -77,6 +79,11 @@ def unreachable(message: str) -> tuple[type[errors.DaemonUnreachable], str]:
         return errors.DaemonUnreachable, f"there is no daemon: {path} does not exist"
     if path and "Connection refused" in message:
         return errors.DaemonUnreachable, f"there is no daemon: the socket {path} exists, but no process listens on it"
+    if UNWRAPPED in message:
+        return errors.DaemonUnreachable, (
+            "the daemon closed the connection after the TLS handshake: it requires a client certificate, or does not accept "
+            "this client's; `tls` or COFFERDAM_TLS names the directory of one"
+        )
     return errors.DaemonUnreachable, f"the daemon does not answer: {message}"
 
 
@@ -128,7 +135,9 @@ def made_of(
         made = errors.Interrupted
     if made is errors.NotFound and of_file:
         made = errors.FileNotFound
-    return made(message, reason=reason, call_id=call_id, details=details, retry_after=retry_after)
+    # A token or certificate is the reason, and not the policy.
+    hint = errors.AuthenticationFailed.HINT if made is errors.Denied and "credential" in details else None
+    return made(message, reason=reason, call_id=call_id, details=details, retry_after=retry_after, hint=hint)
 
 
 def _facts(error: _Failed) -> tuple[ErrorInfo | None, float | None]:

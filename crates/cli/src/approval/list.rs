@@ -32,6 +32,7 @@ impl List {
         let response = client.approvals().list_approvals(quick(request)).await?.into_inner();
         let uid = rustix::process::getuid().as_raw();
         let own = context.daemon.is_by_user().then(|| format!("uid:{uid}"));
+        let decides_own = context.daemon.endpoint().socket().is_some_and(tryout::lets_decide_own);
         context.ui.answer_and_talk(response, |response, page, talk| {
             if response.approvals.is_empty() {
                 talk.own(if self.state == State::Pending {
@@ -41,7 +42,7 @@ impl List {
                 });
             } else {
                 render(&response.approvals, &time::now(), page);
-                tell_own(&response.approvals, own.as_deref(), talk);
+                tell_own(&response.approvals, own.as_deref(), decides_own, talk);
             }
         })
     }
@@ -63,14 +64,21 @@ fn render(approvals: &[Approval], now: &wire::Timestamp, page: &mut Output) {
     page.table(&["APPROVAL", "STATE", "RUN", "AGENT", "OPERATION", "RISK", "EXPIRES IN"], rows);
 }
 
-/// Notes that another user has to decide on the approvals that the user `own` requested.
-fn tell_own(approvals: &[Approval], own: Option<&str>, talk: &mut Output) {
+/// Notes who decides on the approvals that the user `own` requested.
+///
+/// With `decides_own` it is that user, as in a daemon of `coffer up`.
+fn tell_own(approvals: &[Approval], own: Option<&str>, decides_own: bool, talk: &mut Output) {
     let is_own = |approval: &&Approval| {
         approval.state() == State::Pending && own == Some(approval.requested_by.as_str())
     };
     let number = approvals.iter().filter(is_own).count();
-    if number > 0 {
-        talk.word(&number.to_string()).own(" of them asked by you: ");
+    if number == 0 {
+        return;
+    }
+    talk.word(&number.to_string()).own(" of them asked by you: ");
+    if decides_own {
+        talk.own("with this daemon of your own you decide, too: coffer approval approve ID, or deny ID\n");
+    } else {
         talk.own("another user with the role approver decides, or a token of that role,\n");
         talk.own("unless the configuration says approvals.allow_self_approval: true\n");
     }
@@ -111,18 +119,21 @@ mod tests {
             "APPROVAL  STATE    RUN       AGENT  OPERATION  RISK  EXPIRES IN\n\
              0000aaaa  PENDING  0000bbbb  alice  write      high  1m 40s\n"
         );
-        let told = |own, state: State| {
+        let told = |own, state: State, decides_own| {
             let asked = "uid:1000".to_owned();
             let approval = Approval { requested_by: asked, state: state.into(), ..approval.clone() };
             let mut talk = Output::new(Look::PIPE);
-            tell_own(&[approval], own, &mut talk);
+            tell_own(&[approval], own, decides_own, &mut talk);
             talk.as_str().to_owned()
         };
-        assert!(told(Some("uid:1000"), State::Pending).contains("approvals.allow_self_approval: true"));
+        let other = told(Some("uid:1000"), State::Pending, false);
+        assert!(other.contains("another user") && other.contains("approvals.allow_self_approval: true"));
+        let same = told(Some("uid:1000"), State::Pending, true);
+        assert!(same.contains("coffer approval approve ID") && !same.contains("another user"), "{same}");
         for (own, state) in
             [(Some("uid:1"), State::Pending), (None, State::Pending), (Some("uid:1000"), State::Denied)]
         {
-            assert_eq!(told(own, state), "", "{own:?} {state:?}");
+            assert_eq!(told(own, state, true), "", "{own:?} {state:?}");
         }
         assert_eq!(expiry(&approval, &at(201)), "now");
         assert_eq!(expiry(&Approval { state: State::Denied.into(), ..approval }, &at(100)), "-");

@@ -113,7 +113,8 @@ fn pending(call: &CallResponse, talk: &mut Output) {
     talk.styled(Style::Yellow, "awaiting approval").own(" ").word(id).own("\n");
     talk.own("see it with:     coffer approval show ").word(id).own("\n");
     talk.own("approve it with: coffer approval approve ").word(id).own("\n");
-    talk.own("who may do that: another user with the role approver; see approvals.allow_self_approval\n");
+    talk.own("who may do that: another user with the role approver; also you if approvals.allow_self_approval is true,\n");
+    talk.own("                 as with `coffer up`\n");
     talk.own("its outcome:     coffer call show ").word(&call.call_id).own("\n");
 }
 
@@ -145,7 +146,8 @@ mod tests {
                 "awaiting approval a\n\
                  see it with:     coffer approval show a\n\
                  approve it with: coffer approval approve a\n\
-                 who may do that: another user with the role approver; see approvals.allow_self_approval\n\
+                 who may do that: another user with the role approver; also you if approvals.allow_self_approval is true,\n\
+                 \u{20}                as with `coffer up`\n\
                  its outcome:     coffer call show c\n"
                     .into()
             )

@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::ids;
 use crate::output::Style;
-use crate::quantity::bytes;
+use crate::quantity::{bytes, parse_offset};
 
 /// Size of the largest piece in one answer, in bytes.
 const PIECE: u32 = 1 << 20;
@@ -32,8 +32,8 @@ pub(crate) struct Output {
     /// Print its standard error instead of its standard output.
     #[arg(long)]
     stderr: bool,
-    /// Start at this byte.
-    #[arg(long, value_name = "BYTE", default_value_t = 0)]
+    /// Start at this byte, as in 4096 or 64K.
+    #[arg(long, value_name = "BYTE", default_value = "0", value_parser = parse_offset)]
     offset: u64,
     /// Continue until the command has ended.
     #[arg(long, short)]

@@ -10,6 +10,7 @@ use super::{CallOptions, Target, make};
 use crate::client::Context;
 use crate::failure::Ended;
 use crate::output::{Output, Style};
+use crate::quantity::parse_offset;
 
 /// Print a file, or a part of it.
 ///
@@ -24,11 +25,11 @@ pub(crate) struct Read {
     /// Only these lines, both ends included, as in 1-20, 1:20, 7 or 100-.
     #[arg(long, value_name = "A-B", conflicts_with_all = ["offset", "limit"])]
     lines: Option<Lines>,
-    /// Start at this byte.
-    #[arg(long, value_name = "BYTE")]
+    /// Start at this byte, as in 4096 or 64K.
+    #[arg(long, value_name = "BYTE", value_parser = parse_offset)]
     offset: Option<u64>,
-    /// Number of bytes to print.
-    #[arg(long, value_name = "BYTES")]
+    /// Number of bytes to print, as in 4096 or 64K.
+    #[arg(long, value_name = "SIZE", value_parser = parse_offset)]
     limit: Option<u64>,
     /// Print the bytes as base64, for files that are not text.
     #[arg(long)]

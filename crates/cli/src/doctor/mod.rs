@@ -1,14 +1,15 @@
 //! `coffer doctor`: examines the capabilities and limitations of the daemon's host.
 //!
 //! The daemon examines its own host, which may be another host or container than this one. Only if no daemon answers, `coffer` examines the
-//! host where it runs. It changes nothing and starts nothing. Only findings that are [`Verdict::Missing`] prevent a daemon from running.
+//! host where it runs. Without `--fix` it changes nothing and starts nothing. Only findings that are [`Verdict::Missing`] prevent a daemon from running.
 
 mod alerts;
 mod disk;
+mod fix;
 mod image;
 mod spool;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use cofferdam_client::Connect;
@@ -31,12 +32,15 @@ use crate::quantity::count;
 const NEWEST: u32 = 1_000;
 /// Number of records about the disk that are examined, including those of runs.
 const NEWEST_OF_DISK: u32 = 200;
+/// The busybox that a daemon uses by default.
+const BUSYBOX: &str = "/bin/busybox";
 /// Topic of the finding that names the examined host.
 const HOST: &str = "host";
 
 /// Examine the daemon's host and report what it can and cannot do.
 ///
 /// If a daemon answers, it examines its own host. If there is none, `coffer` examines the host that it runs on.
+/// Its hints show the commands that may help, as this host has them; `--fix` offers to run them.
 /// Exits with 1 if a daemon cannot run there, and with 3 if this user may not ask the daemon: then nothing is
 /// examined.
 #[derive(Args, Debug)]
@@ -45,26 +49,67 @@ pub(crate) struct Doctor {
     /// Socket of the container engine, used if no daemon answers. Default: DOCKER_HOST, or Docker's own.
     #[arg(long, value_name = "PATH")]
     engine: Option<PathBuf>,
+    /// Offer the commands that may set this host right, one by one. Each runs only after a yes at the terminal;
+    /// without a terminal they are printed.
+    #[arg(long)]
+    fix: bool,
+}
+
+/// Result of an examination.
+struct Examined {
+    findings: Vec<Finding>,
+    exit: Exit,
 }
 
 impl Doctor {
     pub(crate) async fn run(self, context: &Context, token: Option<&str>) -> Ended {
+        if self.fix && context.daemon.endpoint().socket().is_none() {
+            return Err(Failure::usage("--fix sets this host right, and the daemon may run on another one")
+                .with_hint("run `coffer doctor --fix` on the daemon's host"));
+        }
+        let ui = context.ui;
+        let examined = self.look(context, token).await;
+        let terminal = fix::OwnTerminal::open(ui).filter(|_| self.fix);
+        let prints_commands = self.fix && terminal.is_none();
+        ui.answer(&examined.findings, |findings, page| {
+            examined.render(page);
+            if prints_commands {
+                fix::render(findings, page);
+            }
+        })?;
+        let Some(mut terminal) = terminal else { return Ok(examined.exit) };
+        let again = async || self.look(context, token).await;
+        let last = fix::offer(examined, |examined| &examined.findings, &mut terminal, again).await?;
+        Ok(last.exit)
+    }
+
+    async fn look(&self, context: &Context, token: Option<&str>) -> Examined {
         let asked = ask(&daemon(context, token)).await;
         if let Err(failure) = &asked
             && failure.exit() == Exit::Denied
         {
-            let findings = vec![limited("daemon", failure)];
-            context.ui.answer(findings, |findings, page| render_not_permitted(&findings, page))?;
-            return Ok(Exit::Denied);
+            let group = context.daemon.endpoint().socket().and_then(doctor::join_group);
+            let findings = vec![limited("daemon", failure).with_remedy(group)];
+            return Examined { findings, exit: Exit::Denied };
         }
-        let findings = self.examine(context, asked).await;
+        let is_told = asked.is_ok();
+        let mut findings = self.examine(context, asked).await;
+        if self.fix && is_told {
+            fix::with_local_remedies(&mut findings, self.local().await);
+        }
         let fit = findings.iter().all(|finding| finding.verdict != Verdict::Missing);
-        context.ui.answer(findings, |findings, page| render(&findings, page))?;
-        Ok(if fit { Exit::Ok } else { Exit::Failed })
+        Examined { findings, exit: if fit { Exit::Ok } else { Exit::Failed } }
+    }
+
+    /// Examines the host where this program runs.
+    async fn local(&self) -> Vec<Finding> {
+        let mut findings = doctor::examine(self.engine.clone()).await;
+        findings.push(doctor::default_image(Path::new(BUSYBOX)));
+        findings
     }
 
     async fn examine(
-        self,
+        &self,
         context: &Context,
         asked: Result<(Client, ListRunsResponse), Failure>,
     ) -> Vec<Finding> {
@@ -88,9 +133,19 @@ impl Doctor {
                     limited("daemon", &failure),
                     Finding::good(HOST, "this host, because no daemon answers"),
                 ];
-                findings.extend(doctor::examine(self.engine).await);
+                findings.extend(self.local().await);
                 findings
             }
+        }
+    }
+}
+
+impl Examined {
+    fn render(&self, page: &mut Output) {
+        if self.exit == Exit::Denied {
+            render_not_permitted(&self.findings, page);
+        } else {
+            render(&self.findings, page);
         }
     }
 }
@@ -145,7 +200,7 @@ fn finding(told: HostFinding) -> Finding {
         WireVerdict::Missing => Verdict::Missing,
     };
     let follows = Some(told.follows).filter(|follows| !follows.is_empty());
-    Finding { topic: told.topic.into(), verdict, found: told.found, follows }
+    Finding { topic: told.topic.into(), verdict, found: told.found, follows, remedy: None }
 }
 
 fn limited(topic: &'static str, failure: &Failure) -> Finding {

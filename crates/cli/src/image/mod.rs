@@ -5,6 +5,7 @@ mod context;
 mod import;
 mod list;
 mod send;
+mod show;
 
 use wire::v1::Image;
 
@@ -15,6 +16,7 @@ crate::verbs::verbs! {
     Import(import::Import),
     Build(build::Build),
     List(list::List),
+    Show(show::Show),
 }
 
 /// Describes an image that was just made.

@@ -74,38 +74,51 @@ fn render_rules(rules: &[ProfilePathRule], page: &mut Output) {
 }
 
 fn row(permission: &Permission, end: String) -> Vec<String> {
-    let subject = match &permission.subject {
-        Some(Subject::AgentId(name)) => format!("agent {name}"),
-        Some(Subject::Role(name)) => format!("role {name}"),
-        Some(Subject::Team(name)) => format!("team {name}"),
-        None => String::new(),
-    };
-    let effect = match permission.effect() {
-        Effect::Grant if permission.preapproved => "grant, preapproved",
-        Effect::Grant => "grant",
-        Effect::Revocation => "revocation",
-        Effect::Unspecified => "unknown",
-    };
-    let or_any = |text: &str| if text.is_empty() { "any" } else { text }.to_owned();
     let only = match (permission.path_pattern.as_str(), permission.command_prefix.join(" ")) {
         ("", command) => command,
         (path, _) => path.to_owned(),
     };
-    let until = match (&permission.ended_at, &permission.expires_at) {
-        (Some(ended), _) => format!("ended {}", time::moment(Some(ended))),
-        (None, Some(end)) => time::moment(Some(end)),
-        (None, None) => "until ended".to_owned(),
-    };
     vec![
         end,
-        effect.to_owned(),
-        subject,
+        effect(permission).to_owned(),
+        subject(permission),
         or_any(&permission.operation),
         or_any(&only),
-        until,
+        until(permission),
         permission.created_by.clone(),
         permission.reason.clone(),
     ]
+}
+
+pub(super) fn subject(permission: &Permission) -> String {
+    match &permission.subject {
+        Some(Subject::AgentId(name)) => format!("agent {name}"),
+        Some(Subject::Role(name)) => format!("role {name}"),
+        Some(Subject::Team(name)) => format!("team {name}"),
+        None => String::new(),
+    }
+}
+
+pub(super) fn effect(permission: &Permission) -> &'static str {
+    match permission.effect() {
+        Effect::Grant if permission.preapproved => "grant, preapproved",
+        Effect::Grant => "grant",
+        Effect::Revocation => "revocation",
+        Effect::Unspecified => "unknown",
+    }
+}
+
+pub(super) fn until(permission: &Permission) -> String {
+    match (&permission.ended_at, &permission.expires_at) {
+        (Some(ended), _) => format!("ended {}", time::moment(Some(ended))),
+        (None, Some(end)) => time::moment(Some(end)),
+        (None, None) => "until ended".to_owned(),
+    }
+}
+
+/// Returns `text`, or `any` if it is empty.
+pub(super) fn or_any(text: &str) -> String {
+    if text.is_empty() { "any" } else { text }.to_owned()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod change;
 mod list;
+mod show;
 
 use crate::client::Client;
 use crate::failure::Failure;
@@ -11,6 +12,7 @@ crate::verbs::verbs! {
     Grant(change::Grant),
     Revoke(change::Revoke),
     List(list::List),
+    Show(show::Show),
 }
 
 /// Returns the whole id of the permission that `text` names by its whole id, or by a unique end or beginning among those in force.

@@ -70,7 +70,7 @@ pub(crate) fn command(request: &wire::v1::ProcessRequest) -> String {
 }
 
 /// Describes in a word or two how a process ended, or that a call left it running.
-fn how(process: &Process) -> String {
+pub(super) fn how(process: &Process) -> String {
     match (process.state(), process.ended_by().word(), process.exit_code) {
         (State::Running | State::Unspecified, ..) if process.left_behind > 0 => {
             format!("left by a call: {}", process.left_behind)

@@ -10,6 +10,7 @@ use wire::v1::{
     OverlayWorkspace, Run, Workspace, run::StartKind,
 };
 
+use super::unknown_profile;
 use super::variables::Variables;
 use crate::client::Context;
 use crate::failure::{Ended, Failure};
@@ -125,7 +126,11 @@ impl Create {
             _ => {}
         }
         let start = Instant::now();
-        let response = ui.wait("creating the run…", client.runs().create_run(request)).await?;
+        let profile = request.profile.clone();
+        let response = match ui.wait("creating the run…", client.runs().create_run(request)).await {
+            Ok(response) => response,
+            Err(failure) => return Err(unknown_profile::explain(failure, &profile, &client).await),
+        };
         if !ui.is_structured() {
             ui.note(&ready(response.run.as_ref().unwrap_or(&Run::default()), start.elapsed()));
         }

@@ -13,6 +13,7 @@ mod shell;
 mod show;
 mod ssh;
 mod token;
+mod unknown_profile;
 mod variables;
 mod watch;
 mod widen;

@@ -6,11 +6,13 @@ mod open;
 mod result;
 mod run;
 mod select;
+mod show;
 
 crate::verbs::verbs! {
     Open(open::Open),
     Run(run::Run),
     List(list::List),
+    Show(show::Show),
     Interrupt(control::Interrupt),
     Close(control::Close),
 }

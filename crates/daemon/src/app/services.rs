@@ -9,7 +9,7 @@ use audit_service::Index;
 use bundles::Bundles;
 use calls::grants::Grants;
 use calls::{Calls, Control, Life, Replays, Transcripts};
-use listener::Tokens;
+use listener::{Certificates, Tokens};
 use oidc::Issuers;
 use port_forwarding::PortForwarding;
 use terminals::{Sessions, Terminals};
@@ -24,7 +24,7 @@ use crate::rpc::{self, Services};
 pub(super) fn services(
     (calls, parts): (&Arc<Calls>, &Parts),
     config: &Config,
-    (tokens, issuers): (Arc<Tokens>, Arc<Issuers>),
+    (tokens, issuers, certificates): (Arc<Tokens>, Arc<Issuers>, Option<Arc<Certificates>>),
     (index, alerts, grants, loader): (Arc<Index>, Arc<Alerts>, Arc<Grants>, Arc<Loader>),
 ) -> anyhow::Result<Services> {
     let Parts { control, workers, records, bases, life, store } = parts;
@@ -120,6 +120,7 @@ pub(super) fn services(
             gateway: gateway(),
             engine_socket: config.engine.path().to_owned(),
             issuers,
+            certificates,
         },
     })
 }

@@ -67,8 +67,8 @@ impl Recovered {
                 .with_context(|| format!("cannot listen on {}", config.socket.display()))?;
         let certificates = certificates(config.tcp.as_ref())?;
         let tcp = listen_elsewhere(config.tcp.as_ref(), certificates.clone(), &parts).await?;
-        let bearers = (tokens(&config, &parts)?, issuers(&config, &parts)?);
-        let guard = guard(&config, &parts, bearers.clone());
+        let (tokens, issuers) = (tokens(&config, &parts)?, issuers(&config, &parts)?);
+        let guard = guard(&config, &parts, (tokens.clone(), issuers.clone()));
         let access = mcp::access(
             parts.workers.runs.clone(),
             parts.records.escalations.clone(),
@@ -83,7 +83,7 @@ impl Recovered {
         let services = services(
             (&calls, &parts),
             &config,
-            bearers,
+            (tokens, issuers, certificates.clone()),
             (Arc::new(log.index), alerts, grants.clone(), loader.clone()),
         )?;
         let server = tokio::spawn(rpc::serve(services, socket, tcp, guard));

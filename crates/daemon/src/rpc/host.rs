@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use containers::{Advisory, EngineFacts};
 use doctor::{Finding, Verdict};
 use gateway::Gateway;
+use listener::{CertificateEnd, Certificates, Remaining};
 use oidc::{Condition, Held, Issuers};
 use operations::Reason;
 use policy::Policy;
@@ -27,6 +28,8 @@ pub(crate) struct Service {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) engine_socket: PathBuf,
     pub(crate) issuers: Arc<Issuers>,
+    /// Certificates of the TCP listener, if it has TLS.
+    pub(crate) certificates: Option<Arc<Certificates>>,
 }
 
 #[tonic::async_trait]
@@ -41,6 +44,8 @@ impl HostService for Service {
         findings.extend(escapes(&self.runs.launcher.host));
         let policy = self.gateway.policy();
         findings.extend([deny_lists(&policy), container_paths(&policy)]);
+        let ends = self.certificates.as_ref().map(|certificates| certificates.ends());
+        findings.extend(expiry(&ends.unwrap_or_default(), SystemTime::now()));
         findings.extend(
             self.issuers.examine().await.into_iter().map(|condition| keys(condition, SystemTime::now())),
         );
@@ -89,6 +94,18 @@ fn container_paths(policy: &Policy) -> Finding {
             ),
         ),
     }
+}
+
+/// Reports the certificates that expire soon or have expired, or else the first end of any.
+fn expiry(ends: &[CertificateEnd], now: SystemTime) -> Vec<Finding> {
+    const TOPIC: &str = "TLS certificates";
+    let near: Vec<Finding> = ends
+        .iter()
+        .filter(|end| end.remaining(now) != Remaining::Enough)
+        .map(|end| Finding::limited(TOPIC, end.told(now), end.remedy()))
+        .collect();
+    let first = ends.iter().min_by_key(|end| end.not_after).filter(|_| near.is_empty());
+    near.into_iter().chain(first.map(|end| Finding::good(TOPIC, end.told(now)))).collect()
 }
 
 /// Reports whether the keys of an issuer are available, their number, and until when they are in force.
@@ -142,6 +159,26 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn certificates_that_expire_are_limitations_and_others_show_the_first_end() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        let end = |key, days: u64| CertificateEnd {
+            key,
+            place: 1,
+            not_after: now + Duration::from_secs(days * 86_400),
+        };
+        let (own, authority) = (end("certificate", 90), end("client_ca", 3_000));
+        let good = expiry(&[authority.clone(), own.clone()], now);
+        assert_eq!(good, [Finding::good("TLS certificates", own.told(now))]);
+        assert!(expiry(&[], now).is_empty(), "a daemon without TLS");
+        let over = CertificateEnd { not_after: now - Duration::from_secs(1), ..own };
+        let told = expiry(&[over, end("client_ca", 12), authority], now);
+        assert!(told.iter().all(|finding| finding.verdict == Verdict::Limited), "{told:?}");
+        let [over, soon] = &told[..] else { panic!("{told:?}") };
+        assert!(over.found.starts_with("listen.tcp.tls.certificate: ") && over.found.contains("has expired"));
+        assert!(soon.found.contains("client_ca") && soon.found.contains("expires in 12 days"), "{soon:?}");
+    }
 
     #[test]
     fn j7_issuer_key_findings_show_count_and_expiry() {

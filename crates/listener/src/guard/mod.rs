@@ -32,6 +32,9 @@ use crate::{Peer, Remote};
 /// Time after which an issuer's keys may be available.
 const ISSUER_AGAIN: Duration = Duration::from_secs(2);
 
+/// Name of the detail that says which kind of credential was not accepted, for the client's hint.
+const CREDENTIAL: &str = "credential";
+
 #[derive(Clone)]
 pub struct GuardLayer(Arc<Gate>);
 
@@ -96,7 +99,7 @@ impl Gate {
         match credential {
             None => {
                 let message = "the request has no token and the connection no client certificate: this listener requires one of the two";
-                let refusal = Refusal::new(Reason::PermissionDenied, message);
+                let refusal = Refusal::new(Reason::PermissionDenied, message).with(CREDENTIAL, "none");
                 return Err(self.refuse(&principal, Attempt::Method, path, refusal).into());
             }
             Some(credential) if !method.credentials.contains(&credential) => {
@@ -197,12 +200,13 @@ impl Gate {
             let refusal = Refusal::new(
                 Reason::PermissionDenied,
                 "the client certificate has expired: connect again with a valid one",
-            );
+            )
+            .with(CREDENTIAL, "certificate");
             return Err(self.refuse(&principal, Attempt::BadCertificate, "TLS", refusal));
         };
         if remote.is_revoked() {
             let message = "the client certificate was revoked: connect again with a valid one";
-            let refusal = Refusal::new(Reason::PermissionDenied, message);
+            let refusal = Refusal::new(Reason::PermissionDenied, message).with(CREDENTIAL, "certificate");
             return Err(self.refuse(&principal, Attempt::BadCertificate, "TLS", refusal));
         }
         let end = End::first(left, remote.revoked());
@@ -220,7 +224,7 @@ impl Gate {
         let is_taken = |remote: &Arc<Remote>| remote.takes_tokens;
         if matches!(peer, Some(Peer::Remote(remote)) if !is_taken(remote)) {
             let message = "this listener accepts no tokens: use a client certificate";
-            let refusal = Refusal::new(Reason::PermissionDenied, message);
+            let refusal = Refusal::new(Reason::PermissionDenied, message).with(CREDENTIAL, "certificate");
             return Err(self.refuse(&caller, Attempt::TokenElsewhere, path, refusal));
         }
         if identity::id_of_api_token(token).is_some() {
@@ -233,7 +237,7 @@ impl Gate {
                     Ok(Named { principal, credential: Some(credential), end: Some(end) })
                 }
                 Err((attempt, message)) => {
-                    let refusal = Refusal::new(Reason::PermissionDenied, message);
+                    let refusal = Refusal::new(Reason::PermissionDenied, message).with(CREDENTIAL, "token");
                     Err(self.refuse(&caller, attempt, path, refusal))
                 }
             };
@@ -245,7 +249,8 @@ impl Gate {
             let refusal = Refusal::new(
                 Reason::PermissionDenied,
                 "unknown token: a run's token ends with its run; every token is shown once, when it is created",
-            );
+            )
+            .with(CREDENTIAL, "token");
             if self.runs.is_retired_token(token) {
                 return Err(refusal);
             }
@@ -267,7 +272,7 @@ impl Gate {
             }
             Err(refused) => refused,
         };
-        let refusal = |reason| Refusal::new(reason, refused.message());
+        let refusal = |reason| Refusal::new(reason, refused.message()).with(CREDENTIAL, "issuer_token");
         match refused {
             // The daemon lacks the keys, so this is no attempt to get in.
             Refused::NoKeys => Err(refusal(Reason::Overloaded).retry_after(ISSUER_AGAIN)),

@@ -13,6 +13,7 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::{HeaderMap, Response};
 
+use super::CREDENTIAL;
 use crate::ending::End;
 use admission::Share;
 
@@ -53,7 +54,7 @@ impl Watch {
 /// Returns the status for a request that outlives its credential.
 fn ended() -> Status {
     let message = "the token or certificate of this request has expired or was revoked";
-    Refusal::new(Reason::PermissionDenied, message).into()
+    Refusal::new(Reason::PermissionDenied, message).with(CREDENTIAL, "ended").into()
 }
 
 struct Watched {

@@ -281,7 +281,10 @@ pub(crate) fn beneath_again(
     let handle = handle.ok_or("the lower directory of its overlay no longer exists")?;
     let stat = rustix::fs::fstat(&handle).map_err(|error| chain(&error))?;
     if (stat.st_ino, stat.st_uid) != (layer.inode, layer.owner.uid) {
-        return Err("the lower directory of its overlay was replaced by another one".to_owned());
+        return Err(
+            "the lower directory of its overlay was replaced by another one, or restored from a backup"
+                .to_owned(),
+        );
     }
     Ok(handle)
 }

@@ -10,7 +10,7 @@ use tokio::task::block_in_place;
 use super::Launcher;
 
 /// Advice to an operator.
-const MEND: &str = "start the engine with `userns-remap` (deploy/README.md, \"Root in a user namespace\"), or take `root_in_user_namespace` out of the profile";
+const MEND: &str = "start the engine with `userns-remap` (see the book, \"Root in a user namespace\"), or take `root_in_user_namespace` out of the profile";
 
 /// Refuses settings that this engine does not support, before anything is made for the run.
 pub(super) fn can_be_had(hardening: &Hardening, engine: &EngineFacts) -> Result<(), Refusal> {

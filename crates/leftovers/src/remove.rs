@@ -8,7 +8,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, chmod, openat, renameat, unlinkat};
 use rustix::io::Errno;
@@ -17,8 +17,15 @@ const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOL
 /// Opens a directory without any right to it.
 const HANDLE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Removes a directory of the daemon and its contents. Blocks. It is no error if the directory does not exist.
-pub fn remove_tree(path: &Path) -> io::Result<()> {
+/// Removes the directory and its contents. Logs a failure.
+pub async fn remove_tree(path: PathBuf) {
+    let removed = tokio::task::spawn_blocking(move || remove(&path).map_err(|error| (path, error))).await;
+    if let Ok(Err((path, error))) = removed {
+        tracing::warn!(path = %path.display(), error = %error, "a directory of a run was not removed");
+    }
+}
+
+fn remove(path: &Path) -> io::Result<()> {
     let root = match open(CWD, path) {
         Err(Errno::NOENT) => return Ok(()),
         opened => opened?,
@@ -111,7 +118,7 @@ mod tests {
     use rustix::fs::{Mode, mkdirat, open, openat};
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-    use super::{OPEN, remove_tree};
+    use super::{OPEN, remove};
 
     #[test]
     fn a_tree_deeper_than_any_stack_is_removed_and_link_targets_stay() {
@@ -135,10 +142,10 @@ mod tests {
 
         let path = tree.clone();
         let small = std::thread::Builder::new().stack_size(128 * 1024);
-        small.spawn(move || remove_tree(&path)).unwrap().join().unwrap().unwrap();
+        small.spawn(move || remove(&path)).unwrap().join().unwrap().unwrap();
         assert!(!tree.exists());
         assert!(outside.join("kept").exists());
-        remove_tree(&tree).unwrap();
+        remove(&tree).unwrap();
     }
 
     #[test]
@@ -172,7 +179,7 @@ mod tests {
             let mut sets = capabilities(None).unwrap();
             sets.effective = CapabilitySet::empty();
             set_capabilities(None, sets).unwrap();
-            remove_tree(&path)
+            remove(&path)
         });
         unprivileged.join().unwrap().unwrap();
         assert!(!tree.exists());
