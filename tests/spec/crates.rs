@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 56] = [
+const ARROWS: [(&str, &str); 57] = [
     ("admission", ""),
     (
         "anomaly",
@@ -26,7 +26,7 @@ const ARROWS: [(&str, &str); 56] = [
     ("certificates", "atomic-file cofferdam-client"),
     (
         "cli",
-        "audit capacity certificates cofferdam-client doctor document egress-rules egress-sources file-ops jail mcp operations policy text timestamp tryout wire",
+        "audit capacity certificates cofferdam-client doctor document egress-rules egress-sources file-ops jail mcp operations policy presentation text timestamp tryout wire",
     ),
     ("cofferdam-client", "wire"),
     ("command-rules", "jail operations text"),
@@ -64,6 +64,7 @@ const ARROWS: [(&str, &str); 56] = [
     ("operations", "jail wire"),
     ("policy", "document egress-rules jail operations text"),
     ("port-forwarding", "audit audit-service identity operations policy refusal runs timestamp wire"),
+    ("presentation", "certificates cofferdam-client doctor document text timestamp tryout wire"),
     (
         "processes",
         "atomic-file audit audit-service executor gateway identity operations refusal runs seal store text timestamp wire worker-protocol",

@@ -3,7 +3,6 @@
 mod alert;
 mod approval;
 mod audit;
-mod broken;
 mod bundle;
 mod call;
 mod cli;
@@ -12,36 +11,30 @@ mod completions;
 mod cp;
 mod doctor;
 mod egress;
-mod ending;
 mod endpoint;
-mod exit;
-mod failure;
 mod follow;
 mod ids;
 mod image;
 mod limits;
 mod manual;
 mod mcp;
-mod output;
 mod permission;
 mod plan;
 mod policy;
 mod process;
-mod quantity;
 mod run;
 mod run_ref;
 mod session;
-mod time;
 mod tls;
 mod token;
 mod transcript;
 mod trash;
-mod ui;
 mod verbs;
 mod workspace;
 
 use std::process::ExitCode;
 
+use presentation::{ending, exit, failure, output, quantity, time, ui};
 use text::{clean, outlet};
 
 use crate::cli::Cli;
