@@ -148,13 +148,14 @@ class CofferdamEnvironment(BaseEnvironment):
         return policy.allowed_hosts if policy.network_mode is NetworkMode.ALLOWLIST else PUBLIC
 
     async def _created(self, image: str) -> AsyncSandbox:
+        hosts = self._hosts()
         try:
             return await AsyncSandbox.create(
                 profile=self._profile,
                 image=image,
                 limits=self._limits(),
                 writable_paths=self._places(),
-                egress={"only": list(self._hosts())},
+                egress={"only": list(hosts)} if hosts else {},
                 agent_id="harbor",
                 metadata={"harbor.session": self.session_id[:256]},
                 wait_for_approval=self._wait_for_approval,
@@ -166,7 +167,7 @@ class CofferdamEnvironment(BaseEnvironment):
             raise ValueError(
                 f"the task asks for a network that the egress of the profile {self._profile} does not allow "
                 f"({error.message}). Have an operator add a rule for it, choose another profile by `--ek profile=…`, "
-                f"{listed if self._hosts() is PUBLIC else ''}or run the task without a network by `--ek offline=true`"
+                f"{listed if hosts is PUBLIC else ''}or run the task without a network by `--ek offline=true`"
             ) from error
 
     async def _created_of_dockerfile(self, again: bool) -> AsyncSandbox:
