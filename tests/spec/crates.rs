@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 57] = [
+const ARROWS: [(&str, &str); 58] = [
     ("admission", ""),
     (
         "anomaly",
@@ -30,7 +30,7 @@ const ARROWS: [(&str, &str); 57] = [
     ("certificates", "atomic-file cofferdam-client"),
     (
         "cli",
-        "audit capacity certificates cofferdam-client doctor document egress-rules egress-sources file-ops jail mcp operations policy text timestamp tryout wire",
+        "audit capacity certificates cofferdam-client doctor document egress-rules egress-sources file-ops jail mcp operations policy presentation text timestamp tryout wire",
     ),
     ("cofferdam-client", "wire"),
     ("command-rules", "jail operations text"),
@@ -68,6 +68,7 @@ const ARROWS: [(&str, &str); 57] = [
     ("operations", "jail wire"),
     ("policy", "document egress-rules jail operations text"),
     ("port-forwarding", "audit audit-service identity operations policy refusal runs timestamp wire"),
+    ("presentation", "certificates cofferdam-client doctor document text timestamp tryout wire"),
     (
         "processes",
         "atomic-file audit audit-service executor gateway identity operations refusal runs seal store text timestamp wire worker-protocol",
@@ -96,7 +97,7 @@ const ARROWS: [(&str, &str); 57] = [
 
 /// Production lines that a library may have, and a program.
 const MOST: usize = 9_000;
-const MOST_OF_PROGRAM: usize = 12_800;
+const MOST_OF_PROGRAM: usize = 12_600;
 
 /// Crates in the longest chain of arrows. Each crate of it waits for the next to be compiled.
 const LONGEST: usize = 10;

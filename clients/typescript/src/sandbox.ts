@@ -96,7 +96,10 @@ export interface CreateOptions extends ConnectOptions {
   secretEnv?: Readonly<Record<string, string>>;
   /** Directories of the container, such as `/logs`, that are to be there and its own: for profiles with `root: writable-layer`. */
   writablePaths?: readonly string[];
-  /** Rules that its connections have to pass beside those of the profile, in the same form; `{}` for none. */
+  /**
+   * Rules that its connections have to pass beside those of the profile, in the same form; `{}` for none, and
+   * `{ only: ["files.example.org"] }` for those of the profile for these hosts.
+   */
   egress?: Readonly<Record<string, unknown>>;
   /** At most 64 labels, to find it again. */
   metadata?: Readonly<Record<string, string>>;

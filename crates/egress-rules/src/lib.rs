@@ -4,6 +4,7 @@
 mod destination;
 mod name;
 mod narrowed;
+mod only;
 mod pattern;
 mod pool;
 mod range;

@@ -42,11 +42,11 @@ impl Rules {
     ///
     /// The error is for the author of the text.
     pub fn from_json(text: &str) -> Result<Self, String> {
-        if text.len() > TEXT {
-            return Err(format!("is longer than {TEXT} bytes"));
-        }
-        // A structure could be read from a list, too.
-        let object: Map<String, Value> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        Self::from_object(object(text)?)
+    }
+
+    /// Checks settings that are the keys of an object.
+    pub(crate) fn from_object(object: Map<String, Value>) -> Result<Self, String> {
         let settings = Settings::deserialize(Value::Object(object)).map_err(|error| error.to_string())?;
         Self::try_from(settings)
     }
@@ -168,6 +168,14 @@ pub(crate) struct Ruling {
 
 fn out_of_range(words: String) -> Ruling {
     Ruling { verdict: denied("egress: refused range", words), is_default: false }
+}
+
+/// Reads one JSON object of at most 64 KiB. A structure could be read from a list, too.
+pub(crate) fn object(text: &str) -> Result<Map<String, Value>, String> {
+    if text.len() > TEXT {
+        return Err(format!("is longer than {TEXT} bytes"));
+    }
+    serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
 fn denied(rule: &str, words: String) -> Verdict {

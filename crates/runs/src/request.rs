@@ -75,10 +75,7 @@ pub fn parse<'p>(
         return Err(Refusal::invalid("lease", "must be at least a second"));
     }
     variables::parse(&request.env, &request.secret_env, profile)?;
-    let egress = way_out::parse(&request.egress_json)?;
-    if let Some(rules) = &egress {
-        way_out::check(&Narrowed::new(profile.egress.clone()), rules)?;
-    }
+    let egress = way_out::narrowing(&request.egress_json, &Narrowed::new(profile.egress.clone()))?;
     let spec = Spec {
         image,
         workspace: workspace(request.workspace)?,

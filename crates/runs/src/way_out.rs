@@ -74,10 +74,14 @@ pub(crate) fn parse(text: &str) -> Result<Option<Rules>, Refusal> {
     rules.map_err(|why| Refusal::invalid("egress_json", why))
 }
 
-/// Checks that a list of rules only narrows those of a run.
-pub(crate) fn check(rules: &Narrowed, by: &Rules) -> Result<(), Refusal> {
-    let narrowed = rules.narrow(by).map(drop);
-    narrowed.map_err(|widening| Refusal::invalid("egress_json", widening.to_string()))
+/// Reads a list that narrows the rules of a new run: rules, or the hosts that stay open. `None` if there is none.
+pub(crate) fn narrowing(text: &str, rules: &Narrowed) -> Result<Option<Rules>, Refusal> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let by = rules.requested(text).map_err(|why| Refusal::invalid("egress_json", why))?;
+    rules.narrow(&by).map_err(|widening| Refusal::invalid("egress_json", widening))?;
+    Ok(Some(by))
 }
 
 /// Returns the refusal of a run without rules for connections.

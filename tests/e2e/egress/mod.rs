@@ -303,6 +303,24 @@ async fn n8_rules_are_narrowed_while_a_run_lives_and_never_widened() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_created_for_some_hosts_reaches_these_alone() {
+    let (http, echo) = (Server::http().await, Server::echo().await);
+    let daemon = daemon(&rules(http.port, echo.port)).await;
+    let only = |host: &str| v1::CreateRunRequest {
+        egress_json: format!(r#"{{"only":["{host}"]}}"#),
+        ..requests::managed("out")
+    };
+    let mut run = daemon.run_on(only("files.example.org")).await;
+    let (code, _) = shell(&mut run, &format!("wget -qO- http://files.example.org:{}/", http.port)).await;
+    assert_eq!(code, Some(0));
+    shell(&mut run, &format!("echo x | nc -w 2 git.example.org {}", echo.port)).await;
+    assert_eq!(echo.connections(), 0);
+    let refused = daemon.connect().await.runs.create_run(only("evil.example.org")).await.unwrap_err();
+    assert_eq!(reason(&refused), "INVALID_ARGUMENT");
+    assert!(refused.message().contains("`only` has evil.example.org"), "{}", refused.message());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn n9_bounds_on_bytes_and_connections_hold_over_processes() {
     let (http, echo) = (Server::http().await, Server::echo().await);
     let bounds =

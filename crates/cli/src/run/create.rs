@@ -57,7 +57,8 @@ pub(crate) struct Create {
     /// Stop the run when `coffer run keep-alive` was not called for this time, as in 2m.
     #[arg(long, value_name = "DURATION", value_parser = time::parse)]
     lease: Option<Duration>,
-    /// Allow fewer connections than the profile: one JSON object in the form of its `egress`, or `@FILE` with one.
+    /// Allow fewer connections than the profile: one JSON object in the form of its `egress`, or with hosts of it alone,
+    /// as `{"only":["files.example.org"]}`, or `@FILE` with one.
     #[arg(long, value_name = "RULES", value_parser = super::connections::rules)]
     egress: Option<String>,
     #[command(flatten)]

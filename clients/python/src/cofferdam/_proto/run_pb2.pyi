@@ -870,7 +870,8 @@ class CreateRunRequest(google.protobuf.message.Message):
     egress_json: builtins.str
     """Rules that every connection of the run has to pass beside those of its profile: one JSON object in the form of a
     profile's `egress`, at most 64 KiB. Fails with INVALID_ARGUMENT if they ask for more than the profile allows. `{}`
-    leaves the run without connections. Default: the profile's rules alone.
+    leaves the run without connections. `{"only": ["files.example.org"]}` leaves it the profile's rules for these hosts:
+    at most 256 names, `*.` and a name, `*` for every name, addresses or networks. Default: the profile's rules alone.
     """
     @property
     def workspace(self) -> global___Workspace:

@@ -142,7 +142,8 @@ class Sandbox:
         `pkg_path`: a directory of the host to show as `/pkg`.
         `writable_paths`: directories at the root, such as `/logs`, that are to be there and the sandbox's own; for profiles
         with a writable root, as `harness` has it.
-        `egress`: rules that its connections have to pass beside those of the profile, in the same form; `{}` for none.
+        `egress`: rules that its connections have to pass beside those of the profile, in the same form; `{}` for none, and
+        `{"only": ["files.example.org"]}` for those of the profile for these hosts. `InvalidArgument` if it allows less.
         `issue_token`: have the daemon make a `token` for an agent that may do this run's calls and nothing else.
         `wait_for_approval`: wait for a person where one has to consent, instead of `ApprovalRequired`.
         `on_awaiting_approval`: of a call that finds the run frozen for a reviewer of another call: "wait" in the order of

@@ -23,15 +23,16 @@ from typing_extensions import override
 
 from cofferdam import AsyncClient, AsyncSandbox, Denied, Limits, NotFound
 from cofferdam._async.posix import Posix, is_mounted
-from cofferdam.errors import AwaitingApproval, CommandNotAllowed, CommandTimedOut
+from cofferdam.errors import AwaitingApproval, CommandNotAllowed, CommandTimedOut, InvalidArgument
 from cofferdam.integrations._archive import download, upload
 from cofferdam.integrations._image import Context
-from cofferdam.integrations._network import NOTHING, HostNotAllowed, Section, allows_every_name, egress_of, only
 from cofferdam.integrations._shell import CANNOT_EXECUTE
 
 MIB = 1024 * 1024
 # Images that are built here. The tag is the digest of the directory that they are built from.
 REPOSITORY = "harbor-task"
+# Hosts of a task with a public network: every name.
+PUBLIC = ("*",)
 # Names of the run's own user, as Harbor has them.
 OWN_USERS = (None, "", "root", "0")
 
@@ -127,12 +128,11 @@ class CofferdamEnvironment(BaseEnvironment):
     @override
     async def start(self, force_build: bool) -> None:
         """Raises `ValueError` if the egress of the profile does not allow the network that the task asks for."""
-        egress = await self._egress()
         image = self._ready_image(force_build=force_build)
         if image is not None:
-            self._sandbox = await self._created(image, egress)
+            self._sandbox = await self._created(image)
         else:
-            self._sandbox = await self._created_of_dockerfile(force_build, egress)
+            self._sandbox = await self._created_of_dockerfile(force_build)
         try:
             await self._make_directories()
             await self._upload_environment_dir_after_start()
@@ -140,64 +140,64 @@ class CofferdamEnvironment(BaseEnvironment):
             await self.stop(delete=True)
             raise
 
-    async def _egress(self) -> Section | None:
-        """Returns the rules that narrow the run to the network of the task; `None` for those of the profile alone."""
+    def _hosts(self) -> Sequence[str]:
+        """Returns the hosts that the task asks for."""
         policy = self.network_policy
         if self._offline or policy.network_mode is NetworkMode.NO_NETWORK:
-            return NOTHING
-        async with AsyncClient() as client:
-            section = await egress_of(client, self._profile)
-        otherwise = "or run the task without a network by `--ek offline=true`"
-        if policy.network_mode is NetworkMode.ALLOWLIST:
-            try:
-                return only(section, policy.allowed_hosts)
-            except HostNotAllowed as error:
-                raise ValueError(
-                    f"the task asks for a network, and {error} by the egress of the profile {self._profile}. "
-                    f"Have an operator add a rule for it, choose another profile by `--ek profile=…`, {otherwise}"
-                ) from error
-        if not allows_every_name(section):
-            raise ValueError(
-                f"the task asks for a public network, and the egress of the profile {self._profile} does not allow every "
-                'name. Choose a profile with a rule for `host: "*"` by `--ek profile=…`, set network_mode = "allowlist" '
-                f"and allowed_hosts in the task.toml, {otherwise}"
+            return ()
+        return policy.allowed_hosts if policy.network_mode is NetworkMode.ALLOWLIST else PUBLIC
+
+    async def _created(self, image: str) -> AsyncSandbox:
+        hosts = self._hosts()
+        try:
+            return await AsyncSandbox.create(
+                profile=self._profile,
+                image=image,
+                limits=self._limits(),
+                writable_paths=self._places(),
+                egress={"only": list(hosts)} if hosts else {},
+                agent_id="harbor",
+                metadata={"harbor.session": self.session_id[:256]},
+                wait_for_approval=self._wait_for_approval,
             )
-        return None
+        except InvalidArgument as error:
+            if error.details.get("field") != "egress_json":
+                raise
+            listed = 'set network_mode = "allowlist" and allowed_hosts in the task.toml, '
+            raise ValueError(
+                f"the task asks for a network that the egress of the profile {self._profile} does not allow "
+                f"({error.message}). Have an operator add a rule for it, choose another profile by `--ek profile=…`, "
+                f"{listed if hosts is PUBLIC else ''}or run the task without a network by `--ek offline=true`"
+            ) from error
 
-    async def _created(self, image: str, egress: Section | None) -> AsyncSandbox:
-        return await AsyncSandbox.create(
-            profile=self._profile,
-            image=image,
-            limits=self._limits(),
-            writable_paths=self._places(),
-            egress=egress,
-            agent_id="harbor",
-            metadata={"harbor.session": self.session_id[:256]},
-            wait_for_approval=self._wait_for_approval,
-        )
-
-    async def _created_of_dockerfile(self, again: bool, egress: Section | None) -> AsyncSandbox:
+    async def _created_of_dockerfile(self, again: bool) -> AsyncSandbox:
         with tempfile.TemporaryFile() as file:
             context = await asyncio.to_thread(Context, REPOSITORY, self.environment_dir, file)
+            # First, so that a task that is refused for its network is not built. An operator may have built the image.
+            sandbox = None if again else await self._created_if_built(context)
+            if sandbox is not None:
+                return sandbox
             try:
                 async with AsyncClient() as client:
                     await context.build(client, again=again, network=self._build_network)
             except Denied as refused:
-                # An operator may have built it.
-                return await self._created_by_others(context, refused, egress)
-        return await self._created(context.reference, egress)
+                sandbox = await self._created_if_built(context) if again else None
+                if sandbox is not None:
+                    return sandbox
+                raise Denied(
+                    f"the Dockerfile of the task {self.environment_name} is not built: {refused.message}",
+                    reason=refused.reason,
+                    hint=f"An operator builds it with `coffer image build {context.directory} {context.reference}`.",
+                ) from refused
+        return await self._created(context.reference)
 
-    async def _created_by_others(self, context: Context, refused: Denied, egress: Section | None) -> AsyncSandbox:
+    async def _created_if_built(self, context: Context) -> AsyncSandbox | None:
         try:
-            return await self._created(context.reference, egress)
+            return await self._created(context.reference)
         except NotFound as missing:
             if missing.reason != "IMAGE_MISSING":
                 raise
-            raise Denied(
-                f"the Dockerfile of the task {self.environment_name} is not built: {refused.message}",
-                reason=refused.reason,
-                hint=f"An operator builds it with `coffer image build {context.directory} {context.reference}`.",
-            ) from refused
+            return None
 
     async def _make_directories(self) -> None:
         paths = EnvironmentPaths.for_os(self.os)

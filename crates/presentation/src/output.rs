@@ -6,36 +6,36 @@
 
 use comfy_table::{ContentArrangement, Table, presets};
 
-use crate::clean::{Shape, clean};
+use text::clean::{Shape, clean};
 
 /// Width of the widest cell of a table, in characters.
 const WIDEST_CELL: usize = 100;
 
 /// Capabilities of the stream that a page is printed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Look {
+pub struct Look {
     /// True for a terminal, which obeys control characters.
-    pub(crate) terminal: bool,
+    pub terminal: bool,
     /// True if the stream shows colours and the user wants them.
-    pub(crate) colour: bool,
+    pub colour: bool,
     /// Number of columns of a terminal.
-    pub(crate) width: Option<u16>,
+    pub width: Option<u16>,
 }
 
 impl Look {
-    #[cfg(test)]
-    pub(crate) const PIPE: Self = Self { terminal: false, colour: false, width: None };
-    #[cfg(test)]
-    pub(crate) const TERMINAL: Self = Self { terminal: true, colour: false, width: Some(100) };
-    #[cfg(test)]
-    pub(crate) const COLOUR: Self = Self { terminal: true, colour: true, width: Some(100) };
+    /// A pipe or a file.
+    pub const PIPE: Self = Self { terminal: false, colour: false, width: None };
+    /// A terminal of 100 columns without colours.
+    pub const TERMINAL: Self = Self { terminal: true, colour: false, width: Some(100) };
+    /// A terminal of 100 columns with colours.
+    pub const COLOUR: Self = Self { terminal: true, colour: true, width: Some(100) };
 }
 
 /// Style of a text.
 ///
 /// Green means added or allowed, red removed or refused, and yellow pending or limited. Names are cyan, and headings bold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Style {
+pub enum Style {
     Green,
     Red,
     Yellow,
@@ -60,24 +60,24 @@ impl Style {
 
 /// Text that is composed for a stream.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub struct Output {
     look: Look,
     text: String,
 }
 
 impl Output {
-    pub(crate) fn new(look: Look) -> Self {
+    pub fn new(look: Look) -> Self {
         Self { look, text: String::new() }
     }
 
     /// Adds text of this program, which needs no cleaning.
-    pub(crate) fn own(&mut self, words: &'static str) -> &mut Self {
+    pub fn own(&mut self, words: &'static str) -> &mut Self {
         self.text.push_str(words);
         self
     }
 
     /// Adds foreign text, unchanged except on a terminal.
-    pub(crate) fn raw(&mut self, text: &str) -> &mut Self {
+    pub fn raw(&mut self, text: &str) -> &mut Self {
         if self.look.terminal {
             self.block(text)
         } else {
@@ -87,19 +87,19 @@ impl Output {
     }
 
     /// Adds foreign text of several lines, always cleaned.
-    pub(crate) fn block(&mut self, text: &str) -> &mut Self {
+    pub fn block(&mut self, text: &str) -> &mut Self {
         self.text.push_str(&clean(text, Shape::Block));
         self
     }
 
     /// Adds foreign text on a single line, always cleaned.
-    pub(crate) fn word(&mut self, text: &str) -> &mut Self {
+    pub fn word(&mut self, text: &str) -> &mut Self {
         self.text.push_str(&clean(text, Shape::Line));
         self
     }
 
     /// Adds text like [`Output::word`] in a style.
-    pub(crate) fn styled(&mut self, style: Style, text: &str) -> &mut Self {
+    pub fn styled(&mut self, style: Style, text: &str) -> &mut Self {
         let text = clean(text, Shape::Line);
         if self.look.colour {
             self.text.push_str(&style.style().apply_to(text).to_string());
@@ -110,7 +110,7 @@ impl Output {
     }
 
     /// Adds text like [`Output::word`], then spaces up to `width`, and one more space.
-    pub(crate) fn column(&mut self, text: &str, width: usize) -> &mut Self {
+    pub fn column(&mut self, text: &str, width: usize) -> &mut Self {
         let text = clean(text, Shape::Line);
         let fill = width.saturating_sub(console::measure_text_width(&text)) + 1;
         self.text.push_str(&text);
@@ -119,7 +119,7 @@ impl Output {
     }
 
     /// Ends the line, unless there is no text or the line has ended already.
-    pub(crate) fn end_line(&mut self) -> &mut Self {
+    pub fn end_line(&mut self) -> &mut Self {
         if !self.text.is_empty() && !self.text.ends_with('\n') {
             self.text.push('\n');
         }
@@ -127,12 +127,12 @@ impl Output {
     }
 
     /// Adds a diff that users may store: unchanged, except on a terminal, where it is the same as with [`Output::diff`].
-    pub(crate) fn raw_diff(&mut self, diff: &str) -> &mut Self {
+    pub fn raw_diff(&mut self, diff: &str) -> &mut Self {
         if self.look.terminal { self.diff(diff) } else { self.raw(diff) }
     }
 
     /// Adds a unified diff, always cleaned, and coloured if the stream shows colours.
-    pub(crate) fn diff(&mut self, diff: &str) -> &mut Self {
+    pub fn diff(&mut self, diff: &str) -> &mut Self {
         for line in diff.split_terminator('\n') {
             let style = match line.as_bytes() {
                 [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => Some(Style::Bold),
@@ -155,7 +155,7 @@ impl Output {
     }
 
     /// Adds a note that a result is incomplete.
-    pub(crate) fn cut_short(&mut self, truncated: bool, hint: &str) {
+    pub fn cut_short(&mut self, truncated: bool, hint: &str) {
         if truncated {
             self.end_line().styled(Style::Yellow, "cut short");
             if !hint.is_empty() {
@@ -166,7 +166,7 @@ impl Output {
     }
 
     /// Writes the remark of a search or a list, with the option `--all` in place of the API's names.
-    pub(crate) fn remark(&mut self, truncated: bool, hint: &str) {
+    pub fn remark(&mut self, truncated: bool, hint: &str) {
         let hint = hint
             .replace("set include_ignored for hidden and ignored ones", "--all adds hidden and ignored ones")
             .replace("set include_hidden, or include_symlinks for links", "--all adds hidden ones and links");
@@ -178,7 +178,7 @@ impl Output {
     }
 
     /// Adds a line with name and value for each fact that is not empty.
-    pub(crate) fn facts(&mut self, facts: &[(&'static str, String)]) -> &mut Self {
+    pub fn facts(&mut self, facts: &[(&'static str, String)]) -> &mut Self {
         let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
         for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
             self.column(name, width).own(" ").word(value).end_line();
@@ -187,7 +187,7 @@ impl Output {
     }
 
     /// Adds a table. Every cell is on a single line.
-    pub(crate) fn table(
+    pub fn table(
         &mut self,
         header: &[&'static str],
         rows: impl IntoIterator<Item = Vec<String>>,
@@ -207,7 +207,7 @@ impl Output {
         self
     }
 
-    pub(crate) fn as_str(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         &self.text
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 /// Parses a duration such as `90s`, `10m`, `1h30m`, `7d` or `250ms`.
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+pub fn parse(text: &str) -> Result<Duration, String> {
     match document::parse_duration(text) {
         Some(duration) if duration.is_zero() => Err("a duration must be longer than zero".into()),
         Some(duration) => Ok(duration),
@@ -18,7 +18,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
 }
 
 /// Formats a duration in at most two units: `312 ms`, `3.4 s`, `5m 12s`, `2h 3m`, `4d 1h`.
-pub(crate) fn brief(duration: Duration) -> String {
+pub fn brief(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
         0 if duration.as_micros() < 1000 => format!("{} µs", duration.as_micros()),
@@ -31,33 +31,33 @@ pub(crate) fn brief(duration: Duration) -> String {
 }
 
 /// Formats a moment in UTC with milliseconds. Returns `-` if there is none or it is invalid.
-pub(crate) fn moment(time: Option<&wire::Timestamp>) -> String {
+pub fn moment(time: Option<&wire::Timestamp>) -> String {
     time.and_then(|time| Timestamp::new(time.seconds, time.nanos).ok())
         .map_or_else(|| "-".into(), |time| time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 
 /// Formats a moment like [`moment`]. Returns an empty text if there is none.
-pub(crate) fn known(time: Option<&wire::Timestamp>) -> String {
+pub fn known(time: Option<&wire::Timestamp>) -> String {
     time.map(|time| moment(Some(time))).unwrap_or_default()
 }
 
 /// Formats the time from `start` to `end`. Returns `-` if one of them is missing.
-pub(crate) fn span(start: Option<&wire::Timestamp>, end: Option<&wire::Timestamp>) -> String {
+pub fn span(start: Option<&wire::Timestamp>, end: Option<&wire::Timestamp>) -> String {
     between(start, end).map_or_else(|| "-".into(), brief)
 }
 
 /// Formats a number of milliseconds since the epoch like [`moment`].
-pub(crate) fn moment_of_millis(millis: u64) -> String {
+pub fn moment_of_millis(millis: u64) -> String {
     moment(Some(&timestamp::UnixMillis(millis).to_wire()))
 }
 
 /// Returns the time from `start` to `end`, if both exist and are in order.
-pub(crate) fn between(start: Option<&wire::Timestamp>, end: Option<&wire::Timestamp>) -> Option<Duration> {
+pub fn between(start: Option<&wire::Timestamp>, end: Option<&wire::Timestamp>) -> Option<Duration> {
     since_epoch(end?)?.checked_sub(since_epoch(start?)?)
 }
 
 /// Returns the present time in the form of the API.
-pub(crate) fn now() -> wire::Timestamp {
+pub fn now() -> wire::Timestamp {
     timestamp::Timestamp::now().to_wire()
 }
 

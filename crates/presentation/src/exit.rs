@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 /// An exit code. The codes are documented in `coffer --help`, and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub enum Exit {
     /// The command did its task.
     Ok,
     /// The tool ran and failed, the daemon could not do the task, or a check found a problem.
@@ -24,13 +24,14 @@ pub(crate) enum Exit {
 }
 
 /// Exit code of `timeout(1)` after a timeout.
-pub(crate) const TIMED_OUT: u8 = 124;
+pub const TIMED_OUT: u8 = 124;
 
 impl Exit {
     /// Converts the code for a command of `coffer` that also passes on the exit codes of other programs.
     ///
     /// The converted codes differ from those of most programs, like the codes of `docker exec` and `env`.
-    pub(crate) fn beside_a_command(self) -> Self {
+    #[must_use]
+    pub fn beside_a_command(self) -> Self {
         match self {
             Self::Ok | Self::Command(_) => self,
             Self::AwaitingApproval => Self::Command(123),

@@ -1,7 +1,7 @@
 //! Parses and formats sizes, numbers and pairs.
 
 /// Parses a size in bytes, such as `512M`, `1GiB` or `1048576`. Units are powers of 1024.
-pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
     document::parse_size(text).filter(|bytes| *bytes > 0).ok_or_else(|| {
         let meant = document::meant_size(text).map(|meant| format!("; did you mean `{meant}`?"));
         format!("`{text}` is not a size; write it as in 512M or 2GiB{}", meant.unwrap_or_default())
@@ -9,12 +9,12 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 /// Parses a place in a file, or a number of bytes that may be zero, such as `0`, `4096`, `64K` or `1GiB`.
-pub(crate) fn parse_offset(text: &str) -> Result<u64, String> {
+pub fn parse_offset(text: &str) -> Result<u64, String> {
     if document::parse_size(text) == Some(0) { Ok(0) } else { parse_bytes(text) }
 }
 
 /// Parses a number of cores and returns it in thousandths. `1.5` gives 1500.
-pub(crate) fn parse_cpus(text: &str) -> Result<u32, String> {
+pub fn parse_cpus(text: &str) -> Result<u32, String> {
     let wrong = || format!("`{text}` is not a number of cores; write it as in 2, 1.5 or 0.25");
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
@@ -31,7 +31,7 @@ pub(crate) fn parse_cpus(text: &str) -> Result<u32, String> {
 }
 
 /// Parses a pair of the form `NAME=VALUE`.
-pub(crate) fn parse_pair(text: &str) -> Result<(String, String), String> {
+pub fn parse_pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
         _ => Err(format!("`{text}` is not NAME=VALUE")),
@@ -39,7 +39,7 @@ pub(crate) fn parse_pair(text: &str) -> Result<(String, String), String> {
 }
 
 /// Formats a number of bytes: `812 B`, `1.5 KiB`.
-pub(crate) fn bytes(count: u64) -> String {
+pub fn bytes(count: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     for (size, unit) in UNITS {
         if count >= size {
@@ -51,7 +51,7 @@ pub(crate) fn bytes(count: u64) -> String {
 }
 
 /// Formats a number with its noun: `1 match`, `2 matches`.
-pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
+pub fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 

@@ -5,7 +5,7 @@ use crate::failure::{Ended, Failure};
 use crate::ui::Ui;
 
 /// Reports each object that was handled, and keeps the last failure for the end.
-pub(crate) struct Ending {
+pub struct Ending {
     ui: Ui,
     /// Name of the id in JSON.
     id: &'static str,
@@ -14,12 +14,12 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    pub(crate) fn new(ui: Ui, id: &'static str, done: &'static str) -> Self {
+    pub fn new(ui: Ui, id: &'static str, done: &'static str) -> Self {
         Self { ui, id, done, failure: None }
     }
 
     /// Reports the id of an object that was handled, or keeps the failure.
-    pub(crate) fn tell(&mut self, ended: Result<String, Failure>) -> Result<(), Failure> {
+    pub fn tell(&mut self, ended: Result<String, Failure>) -> Result<(), Failure> {
         match ended {
             Ok(id) => {
                 self.ui.answer_line(&serde_json::json!({ self.id: id, "done": self.done }), |_, page| {
@@ -35,7 +35,7 @@ impl Ending {
         }
     }
 
-    pub(crate) fn exit(self) -> Ended {
+    pub fn exit(self) -> Ended {
         self.failure.map_or(Ok(Exit::Ok), Err)
     }
 }

@@ -24,7 +24,7 @@ const TIMEOUT: &str = "Timeout expired";
 
 /// Failure of a command.
 #[derive(Debug, Serialize)]
-pub(crate) struct Failure {
+pub struct Failure {
     #[serde(skip)]
     exit: Exit,
     #[serde(skip)]
@@ -43,7 +43,7 @@ pub(crate) struct Failure {
 }
 
 /// Result of a command: its exit code, or its failure.
-pub(crate) type Ended = Result<Exit, Failure>;
+pub type Ended = Result<Exit, Failure>;
 
 impl Failure {
     fn new(exit: Exit, message: impl Into<String>) -> Self {
@@ -59,32 +59,34 @@ impl Failure {
     }
 
     /// Creates the failure that the command line, or an object that it names, is wrong.
-    pub(crate) fn usage(message: impl Into<String>) -> Self {
+    pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
     }
 
     /// Creates the failure that an attempt did not succeed.
-    pub(crate) fn failed(message: impl Into<String>) -> Self {
+    pub fn failed(message: impl Into<String>) -> Self {
         Self::new(Exit::Failed, message)
     }
 
-    pub(crate) fn unreachable(message: impl Into<String>) -> Self {
+    pub fn unreachable(message: impl Into<String>) -> Self {
         Self::new(Exit::Unreachable, message)
     }
 
     /// Creates the failure that this user may not use the daemon.
-    pub(crate) fn not_permitted(message: impl Into<String>) -> Self {
+    pub fn not_permitted(message: impl Into<String>) -> Self {
         Self::new(Exit::Denied, message)
     }
 
     /// Sets the hint, which says what to do next.
-    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
         self
     }
 
     /// Adds another hint.
-    pub(crate) fn and_hint(mut self, hint: &str) -> Self {
+    #[must_use]
+    pub fn and_hint(mut self, hint: &str) -> Self {
         if !hint.is_empty() && !self.hint.is_empty() {
             self.hint.push_str("; ");
         }
@@ -93,26 +95,28 @@ impl Failure {
     }
 
     /// Adds the reasons for which a daemon may have ended this connection.
-    pub(crate) fn over(self, daemon: &Connect) -> Self {
+    #[must_use]
+    pub fn over(self, daemon: &Connect) -> Self {
         if self.broke { self.and_hint(broken::hint(daemon)) } else { self }
     }
 
-    pub(crate) fn beside_a_command(mut self) -> Self {
+    #[must_use]
+    pub fn beside_a_command(mut self) -> Self {
         self.exit = self.exit.beside_a_command();
         self
     }
 
     /// Returns the daemon's reason; empty if it gave none.
-    pub(crate) fn reason(&self) -> &str {
+    pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    pub(crate) fn exit(&self) -> Exit {
+    pub fn exit(&self) -> Exit {
         self.exit
     }
 
     /// Returns true if the reader of standard output has gone, as with `| head`. This is not reported as an error.
-    pub(crate) fn reader_left(&self) -> bool {
+    pub fn reader_left(&self) -> bool {
         self.reader_left
     }
 }

@@ -10,17 +10,17 @@ use serde::Serialize;
 use serde_yaml::Value;
 use tonic::{Response, Status};
 
-use crate::clean::escape_json;
 use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
-use crate::outlet::Outlet;
 use crate::output::{Look, Output, Style};
+use text::clean::escape_json;
+use text::outlet::Outlet;
 
 const TICK: Duration = Duration::from_millis(100);
 
 /// Format of printed data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub enum Format {
     // Variants have no doc comments, because clap would print them with every command.
     Table,
     Json,
@@ -30,7 +30,7 @@ pub(crate) enum Format {
 
 /// The user's terminal, or the files or pipes that replace it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ui {
+pub struct Ui {
     format: Format,
     stdout: Look,
     stderr: Look,
@@ -39,7 +39,7 @@ pub(crate) struct Ui {
 #[allow(clippy::unused_self)] // printing needs no state, but goes through the `Ui` so that callers that print are easy to find
 impl Ui {
     /// Examines both streams and `NO_COLOR`.
-    pub(crate) fn new(format: Format) -> Self {
+    pub fn new(format: Format) -> Self {
         Self {
             format,
             stdout: look(&Term::stdout(), console::colors_enabled()),
@@ -48,32 +48,32 @@ impl Ui {
     }
 
     /// Returns true if data is printed with its structure, as JSON or YAML.
-    pub(crate) fn is_structured(self) -> bool {
+    pub fn is_structured(self) -> bool {
         matches!(self.format, Format::Json | Format::Yaml)
     }
 
     /// Returns true if only data is printed, for programs.
-    pub(crate) fn is_data_only(self) -> bool {
+    pub fn is_data_only(self) -> bool {
         self.format != Format::Table
     }
 
     /// Returns true if data is printed as JSON.
-    pub(crate) fn is_json(self) -> bool {
+    pub fn is_json(self) -> bool {
         self.format == Format::Json
     }
 
     /// Returns an empty page for data.
-    pub(crate) fn page(self) -> Output {
+    pub fn page(self) -> Output {
         Output::new(self.stdout)
     }
 
     /// Returns an empty page for talk.
-    pub(crate) fn talk(self) -> Output {
+    pub fn talk(self) -> Output {
         Output::new(self.stderr)
     }
 
     /// Returns the outlets for a command's standard output and standard error.
-    pub(crate) fn outlets(self) -> [Outlet; 2] {
+    pub fn outlets(self) -> [Outlet; 2] {
         [
             Outlet::new(Box::new(io::stdout()), self.stdout.terminal),
             Outlet::new(Box::new(io::stderr()), self.stderr.terminal),
@@ -81,38 +81,38 @@ impl Ui {
     }
 
     /// Returns true if both streams are terminals, and so perhaps the same one.
-    pub(crate) fn is_terminal(self) -> bool {
+    pub fn is_terminal(self) -> bool {
         self.stdout.terminal && self.stderr.terminal
     }
 
-    pub(crate) fn show(self, page: &Output) -> io::Result<()> {
+    pub fn show(self, page: &Output) -> io::Result<()> {
         write_all(&mut io::stdout().lock(), page.as_str())
     }
 
     /// Prints talk. An error is ignored, because there is no other place to report it.
-    pub(crate) fn say(self, page: &Output) {
+    pub fn say(self, page: &Output) {
         let _ = write_all(&mut io::stderr().lock(), page.as_str());
     }
 
     /// Ends a line on standard error that a command began.
-    pub(crate) fn end_line(self) {
+    pub fn end_line(self) {
         let _ = write_all(&mut io::stderr().lock(), "\n");
     }
 
     /// Prints a line of talk.
-    pub(crate) fn note(self, text: &str) {
+    pub fn note(self, text: &str) {
         let mut page = self.talk();
         page.block(text).end_line();
         self.say(&page);
     }
 
     /// Prints an answer: as JSON for programs, or with `render` for people.
-    pub(crate) fn answer<T: Serialize>(self, answer: T, render: impl FnOnce(T, &mut Output)) -> Ended {
+    pub fn answer<T: Serialize>(self, answer: T, render: impl FnOnce(T, &mut Output)) -> Ended {
         self.answer_and_talk(answer, |answer, page, _| render(answer, page))
     }
 
     /// Prints an answer like [`Ui::answer`]. `render` may add talk for people.
-    pub(crate) fn answer_and_talk<T: Serialize>(
+    pub fn answer_and_talk<T: Serialize>(
         self,
         answer: T,
         render: impl FnOnce(T, &mut Output, &mut Output),
@@ -129,7 +129,7 @@ impl Ui {
     }
 
     /// Prints one of several answers: as a line of JSON, or with `render`.
-    pub(crate) fn answer_line<T: Serialize>(
+    pub fn answer_line<T: Serialize>(
         self,
         answer: &T,
         render: impl FnOnce(&T, &mut Output),
@@ -143,7 +143,7 @@ impl Ui {
     }
 
     /// Prints the only document of a command: JSON in a form that people can read as well, YAML, or the ids in it.
-    pub(crate) fn document(self, value: &impl Serialize) -> Result<(), Failure> {
+    pub fn document(self, value: &impl Serialize) -> Result<(), Failure> {
         if matches!(self.format, Format::Table | Format::Json) {
             let text = serde_json::to_string_pretty(value)?;
             return Ok(write_line(&escape_json(&text))?);
@@ -152,7 +152,7 @@ impl Ui {
     }
 
     /// Prints one of several documents: JSON on one line, YAML after a line of dashes, or the ids in it.
-    pub(crate) fn line(self, value: &impl Serialize) -> Result<(), Failure> {
+    pub fn line(self, value: &impl Serialize) -> Result<(), Failure> {
         if matches!(self.format, Format::Table | Format::Json) {
             let text = serde_json::to_string(value)?;
             return Ok(write_line(&escape_json(&text))?);
@@ -173,7 +173,7 @@ impl Ui {
     }
 
     /// Prints why a command failed.
-    pub(crate) fn fail(self, failure: &Failure) {
+    pub fn fail(self, failure: &Failure) {
         if let (Format::Json, Ok(text)) = (self.format, serde_json::to_string(failure)) {
             let _ = write_all(&mut io::stderr().lock(), &format!("{}\n", escape_json(&text)));
             return;
@@ -188,12 +188,12 @@ impl Ui {
     }
 
     /// Shows the progress in bytes, only on a terminal.
-    pub(crate) fn bytes_bar(self) -> Bar {
+    pub fn bytes_bar(self) -> Bar {
         self.bar("{wide_bar} {bytes}/{total_bytes}")
     }
 
     /// Shows the progress as a number of items, only on a terminal.
-    pub(crate) fn count_bar(self) -> Bar {
+    pub fn count_bar(self) -> Bar {
         self.bar("{wide_bar} {human_pos}/{human_len} {eta:.dim}")
     }
 
@@ -206,7 +206,7 @@ impl Ui {
     }
 
     /// Waits for an answer of the daemon, and shows a spinner meanwhile.
-    pub(crate) async fn wait<T>(
+    pub async fn wait<T>(
         self,
         what: &'static str,
         answer: impl Future<Output = Result<Response<T>, Status>>,
@@ -216,7 +216,7 @@ impl Ui {
     }
 
     /// Shows a spinner until the returned value is dropped, only on a terminal.
-    pub(crate) fn spinner(self, what: &'static str) -> Spinner {
+    pub fn spinner(self, what: &'static str) -> Spinner {
         if !self.stderr.terminal {
             return Spinner(ProgressBar::hidden());
         }
@@ -229,10 +229,10 @@ impl Ui {
 }
 
 /// Progress bar, which disappears when it is dropped.
-pub(crate) struct Bar(ProgressBar);
+pub struct Bar(ProgressBar);
 
 impl Bar {
-    pub(crate) fn at(&self, done: u64, total: u64) {
+    pub fn at(&self, done: u64, total: u64) {
         self.0.set_length(total);
         self.0.set_position(done);
     }
@@ -245,7 +245,7 @@ impl Drop for Bar {
 }
 
 /// Spinner, which disappears when it is dropped.
-pub(crate) struct Spinner(ProgressBar);
+pub struct Spinner(ProgressBar);
 
 impl Drop for Spinner {
     fn drop(&mut self) {

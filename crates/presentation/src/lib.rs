@@ -1,0 +1,12 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod broken;
+pub mod ending;
+pub mod exit;
+pub mod failure;
+pub mod output;
+pub mod quantity;
+pub mod time;
+pub mod ui;
+mod unreachable;
