@@ -72,6 +72,15 @@ impl Bases {
         Err(Refusal::new(Reason::WriteLimit, message).with("limit", "bases"))
     }
 
+    /// Returns true if the tree of the base, complete or not, is needed.
+    ///
+    /// A base that becomes complete or is deleted meanwhile is in one of the two places at each look.
+    fn has_tree(&self, id: BaseId) -> bool {
+        let is_there = || self.table.lock().contains_key(&id);
+        let is_busy = || self.busy.lock().contains(&id);
+        is_there() || is_busy() || is_there()
+    }
+
     /// Sweeps every hour until the daemon stops.
     pub async fn keep(&self, stop: CancellationToken) {
         loop {
@@ -97,10 +106,7 @@ impl Bases {
                 _ => {}
             }
         }
-        let is_known = |name: &str| {
-            let known = |id| self.busy.lock().contains(&id) || self.table.lock().contains_key(&id);
-            make::id_of(name).is_some_and(known)
-        };
+        let is_known = |name: &str| make::id_of(name).is_some_and(|id| self.has_tree(id));
         make::remove_others(&self.runs.launcher.directories.bases(), is_known).await;
     }
 }

@@ -110,7 +110,7 @@ fn at(field: &'static str, refusal: Refusal) -> Refusal {
 pub(crate) async fn digest(launcher: &Launcher, id: BaseId) -> Result<Tree, Refusal> {
     let path = launcher.directories.base(id);
     let tree: Directory = block_in_place(|| open_directory(&path)).map_err(|_| {
-        Refusal::new(Reason::PreconditionFailed, "the directory of the base does not exist any more")
+        Refusal::new(Reason::PreconditionFailed, "the directory of the base no longer exists")
     })?;
     Tree::of(layer::digest(&tree, TreeBounds { bytes: u64::MAX, files: u64::MAX }).await?)
 }

@@ -14,6 +14,7 @@ mod doctor;
 mod egress;
 mod endpoint;
 mod follow;
+mod host_path;
 mod ids;
 mod image;
 mod limits;

@@ -4,6 +4,7 @@
 #![allow(missing_docs)] // only the daemon calls it
 
 mod adopt;
+mod bases;
 mod begin_egress;
 mod boundary;
 mod changes;
@@ -50,6 +51,7 @@ pub use egress::{Answer, Question};
 pub use egress_rules::Rules;
 
 pub use ::leftovers::remove_tree;
+pub use bases::Bases;
 pub use default_image::{DefaultImageSource, NoDefaultImage, read as read_busybox};
 pub use deny_list::HarnessOnBind;
 pub use directories::Directories;
@@ -57,7 +59,6 @@ pub use disk_watch::DiskWatch;
 pub use execution_log::Location as LogLocation;
 pub use launch::pool::{Pool, PoolEntry};
 pub use launch::{ColdStarts, Launcher, Turns};
-pub use on_base::Bases;
 pub use placed::{Carried, GuestBinary, place_worker};
 pub use reattach::TakenOver;
 pub use registry::{OnStop, RunBounds, Runs};

@@ -9,14 +9,9 @@ use identity::{BaseId, Principal, RunId};
 use operations::Reason;
 use refusal::Refusal;
 
+use crate::bases::Bases;
 use crate::record::{Record, Spec, Workspace};
 use crate::registry::Runs;
-
-/// The bases that exist.
-pub trait Bases: Send + Sync {
-    /// Notes that a run of `principal` begins on the base. Refuses one that does not exist for it.
-    fn begin(&self, base: BaseId, principal: &Principal) -> Result<(), Refusal>;
-}
 
 impl Runs {
     /// Sets the bases, once.

@@ -17,9 +17,9 @@ use tokio::sync::{Notify, Semaphore, broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::bases::Bases;
 use crate::held::takes_no_calls;
 use crate::launch::Launcher;
-use crate::on_base::Bases;
 use crate::run::{Command, Run};
 use crate::shown_token::ShownToken;
 use crate::stored;

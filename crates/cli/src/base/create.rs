@@ -7,8 +7,8 @@ use wire::v1::{BaseSource, CloneWorkspace, CreateBaseRequest, DirectorySource, b
 
 use crate::client::Context;
 use crate::failure::{Ended, Failure};
+use crate::host_path::absolute;
 use crate::quantity;
-use crate::run::absolute;
 
 /// Make a base: a tree of files that never changes, on which many runs can begin. Prints its id.
 ///

@@ -14,6 +14,7 @@ use super::unknown_profile;
 use super::variables::Variables;
 use crate::client::Context;
 use crate::failure::{Ended, Failure};
+use crate::host_path::absolute;
 use crate::{base, quantity, time, workspace};
 
 /// Launch a container for a run; prints the run's id when it is ready.
@@ -192,15 +193,6 @@ impl Create {
 fn repository() -> Option<PathBuf> {
     let here = std::env::current_dir().ok()?;
     here.ancestors().find(|directory| directory.join(".git").exists()).map(Path::to_path_buf)
-}
-
-/// Returns the path in the form that the daemon requires: absolute, and without `.`, `..` and links.
-pub(crate) fn absolute(path: &Path) -> Result<String, Failure> {
-    // If the client has no access to the path, or shares no file system with the daemon, the daemon checks the path itself.
-    let path = std::fs::canonicalize(path).or_else(|_| std::path::absolute(path))?;
-    path.into_os_string()
-        .into_string()
-        .map_err(|path| Failure::usage(format!("the path {} is not UTF-8", path.display())))
 }
 
 fn ready(run: &Run, waited: Duration) -> String {

@@ -18,7 +18,6 @@ mod variables;
 mod watch;
 mod widen;
 
-pub(crate) use self::create::absolute;
 pub(crate) use self::shell::Shell;
 use crate::run_ref::RunRef;
 
