@@ -8,14 +8,14 @@ mod make;
 mod record;
 mod table;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use audit::{Event, Kind};
 use audit_service::AuditLog;
 use disk_quotas::Quotas;
-use identity::{BaseId, Principal};
+use identity::{BaseId, Principal, RunId};
 use operations::Reason;
 use parking_lot::Mutex;
 use refusal::Refusal;
@@ -161,11 +161,12 @@ impl Bases {
         };
         let more = bases.len() > size;
         bases.truncate(size);
-        (bases.iter().map(|base| self.shown(base)).collect(), more)
+        let users = self.runs.users_of_bases();
+        (bases.iter().map(|base| shown(base, &users)).collect(), more)
     }
 
     pub fn get(&self, id: BaseId, principal: &Principal) -> Result<v1::Base, Refusal> {
-        Ok(self.shown(&self.table.of(id, principal)?))
+        Ok(shown(&self.table.of(id, principal)?, &self.runs.users_of_bases()))
     }
 
     /// Computes the digest of the base's files anew.
@@ -175,7 +176,7 @@ impl Bases {
         let found = make::digest(&self.runs.launcher, id).await;
         // It may have been deleted meanwhile.
         let base = self.table.of(base.id, principal)?;
-        let shown = Some(self.shown(&base));
+        let shown = Some(shown(&base, &self.runs.users_of_bases()));
         let (digest, failure) = match found {
             Ok(tree) => (tree.digest, String::new()),
             // The host has removed files or taken rights from their owner.
@@ -221,16 +222,17 @@ impl Bases {
         Ok(())
     }
 
-    fn shown(&self, base: &Base) -> v1::Base {
-        base.to_wire(&self.runs.users_of_base(base.id, USERS))
-    }
-
     async fn turn(&self) -> Result<SemaphorePermit<'_>, Refusal> {
         let turn = tokio::time::timeout(TURN, self.turns.acquire()).await;
         turn.ok().and_then(Result::ok).ok_or_else(|| {
             Refusal::new(Reason::Overloaded, "too many bases are being made or verified; try again later")
         })
     }
+}
+
+fn shown(base: &Base, users: &BTreeMap<BaseId, Vec<RunId>>) -> v1::Base {
+    let users = users.get(&base.id).map_or(&[][..], Vec::as_slice);
+    base.to_wire(&users[..users.len().min(USERS)])
 }
 
 fn created(base: &Base) -> Event {

@@ -51,8 +51,15 @@ fn has_room(bases: &BTreeMap<BaseId, Base>, bounds: &BaseBounds, bytes: u64) -> 
 impl Bases {
     /// Deletes unused bases until there is room for one more of `bytes`.
     pub(crate) async fn make_room(&self, principal: &Principal, bytes: u64) -> Result<(), Refusal> {
-        let order = displaced(&self.table.lock(), &principal.name);
-        for id in order {
+        let users = self.runs.users_of_bases();
+        let (order, can_fit) = {
+            let bases = self.table.lock();
+            let used = bases.iter().filter(|(id, _)| users.contains_key(*id));
+            let used: BTreeMap<_, _> = used.map(|(id, base)| (*id, base.clone())).collect();
+            (displaced(&bases, &principal.name), has_room(&used, &self.bounds, bytes))
+        };
+        // Deletes none if all unused ones would not be enough.
+        for id in order.into_iter().filter(|_| can_fit) {
             if has_room(&self.table.lock(), &self.bounds, bytes) {
                 return Ok(());
             }

@@ -3,6 +3,7 @@
 //! A base is needed by each live run on it, and by each run that has ended and has changes, which are shown beside its files. The lock of
 //! the live runs is held while a run begins and while a base leaves its table. So no run begins on a base that is being deleted.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use identity::{BaseId, Principal, RunId};
@@ -10,7 +11,7 @@ use operations::Reason;
 use refusal::Refusal;
 
 use crate::bases::Bases;
-use crate::record::{Record, Spec, Workspace};
+use crate::record::{Spec, Workspace};
 use crate::registry::Runs;
 
 impl Runs {
@@ -31,12 +32,16 @@ impl Runs {
         user.map_or_else(|| Ok(then()), Err)
     }
 
-    /// Returns at most `most` runs that need the base, newest first.
-    pub fn users_of_base(&self, base: BaseId, most: usize) -> Vec<RunId> {
-        let needs = |record: &Record| {
-            is_on(&record.spec, base) && (!record.state.has_ended() || record.has_pending_changes())
-        };
-        self.list().iter().filter(|record| needs(record)).take(most).map(|record| record.id).collect()
+    /// Returns the runs that need bases, newest first.
+    pub fn users_of_bases(&self) -> BTreeMap<BaseId, Vec<RunId>> {
+        let mut users = BTreeMap::<_, Vec<_>>::new();
+        for record in self.list() {
+            let Workspace::Base { base } = record.spec.workspace else { continue };
+            if !record.state.has_ended() || record.has_pending_changes() {
+                users.entry(base).or_default().push(record.id);
+            }
+        }
+        users
     }
 
     pub(crate) fn begin_on(&self, base: BaseId, principal: &Principal) -> Result<(), Refusal> {
