@@ -24,7 +24,8 @@ fn clone(repository: &Path, revision: &str) -> v1::base_source::Source {
 }
 
 async fn make(clients: &mut Clients, source: v1::base_source::Source) -> Result<v1::Base, Status> {
-    let request = v1::CreateBaseRequest { source: Some(v1::BaseSource { source: Some(source) }) };
+    let source = Some(v1::BaseSource { source: Some(source) });
+    let request = v1::CreateBaseRequest { source, ..v1::CreateBaseRequest::default() };
     Ok(clients.bases.create_base(request).await?.into_inner().base.unwrap())
 }
 
@@ -150,6 +151,53 @@ async fn a_run_on_a_base_of_a_clone_works_with_git_as_on_a_clone() {
     let refused = make(&mut clients, clone(&repository, "no-such-branch")).await.unwrap_err();
     assert!(refused.message().contains("no-such-branch"), "{refused}");
     assert_eq!(trees(&daemon), [base.base_id]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_base_of_the_same_commit_is_found_and_of_another_one_is_made() {
+    let daemon = Daemon::start().await;
+    let repository = daemon.repository("r", &[("a.txt", "one\n")]);
+    let mut clients = daemon.connect().await;
+    let mut reuse = async |source| {
+        let source = Some(v1::BaseSource { source: Some(source) });
+        let request = v1::CreateBaseRequest { source, reuse: true };
+        clients.bases.create_base(request).await.map(|made| {
+            let made = made.into_inner();
+            (made.base.unwrap().base_id, made.reused)
+        })
+    };
+    let (first, is_old) = reuse(clone(&repository, "")).await.unwrap();
+    assert!(!is_old);
+    // HEAD is this branch.
+    for revision in ["", "main"] {
+        assert_eq!(reuse(clone(&repository, revision)).await.unwrap(), (first.clone(), true), "{revision}");
+    }
+    // A clone at a commit has no branch, and a new tag would be in a new clone.
+    let commit = git(&repository, &["rev-parse", "HEAD"]);
+    let (detached, is_old) = reuse(clone(&repository, commit.trim())).await.unwrap();
+    assert!(!is_old && detached != first);
+    git(&repository, &["tag", "v1"]);
+    own(&repository, 4321);
+    let (tagged, is_old) = reuse(clone(&repository, "")).await.unwrap();
+    assert!(!is_old && tagged != first);
+    std::fs::write(repository.join("a.txt"), "two\n").unwrap();
+    git(&repository, &["commit", "-q", "-a", "-m", "second"]);
+    own(&repository, 4321);
+    let (second, is_old) = reuse(clone(&repository, "main")).await.unwrap();
+    assert!(!is_old && second != tagged);
+    assert_eq!(reuse(clone(&repository, "main")).await.unwrap(), (second.clone(), true));
+    // The same commit in another repository is another source.
+    let copy = daemon.roots().join("copy");
+    let copied = std::process::Command::new("cp").arg("-a").args([&repository, &copy]).status().unwrap();
+    assert!(copied.success());
+    assert!(!reuse(clone(&copy, "main")).await.unwrap().1);
+    assert_eq!(reason(&reuse(directory(&repository)).await.unwrap_err()), "INVALID_ARGUMENT");
+    let refused = reuse(clone(&repository, "none")).await.unwrap_err();
+    assert!(refused.message().contains("none"), "{refused}");
+
+    let mut run = daemon.run_on(requests::base("open", &second)).await;
+    assert_eq!(run.exec(&["cat", "a.txt"]).await.stdout, "two\n");
+    discard(&mut run).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -95,17 +95,27 @@ impl Bases {
         })
     }
 
-    /// Makes a base, whole or not at all.
+    /// Makes a base, whole or not at all, or finds one that may be reused.
     pub async fn create(
         &self,
-        source: Option<v1::BaseSource>,
+        request: v1::CreateBaseRequest,
         principal: &Principal,
-    ) -> Result<v1::Base, Refusal> {
+    ) -> Result<v1::CreateBaseResponse, Refusal> {
         self.audit.check()?;
-        let source = Source::parse(source, self.audit.redactor())?;
+        let source = Source::parse(request.source, self.audit.redactor())?;
+        if request.reuse && matches!(source, Source::Directory { .. }) {
+            return Err(Refusal::invalid("reuse", "is only for a clone: a directory has no revision"));
+        }
         if !rustix::process::geteuid().is_root() {
             let message = "a base needs a daemon that runs as root, as an overlay does";
             return Err(Refusal::new(Reason::PreconditionFailed, message));
+        }
+        let launcher = &self.runs.launcher;
+        let before = make::identity(launcher, &source, principal).await?;
+        let reused = before.as_deref().filter(|_| request.reuse);
+        if let Some(base) = reused.and_then(|identity| self.table.clone_of(principal, identity)) {
+            let base = Some(shown(&base, &self.runs.users_of_bases()));
+            return Ok(v1::CreateBaseResponse { base, reused: true });
         }
         let _turn = self.turn().await?;
         let free = self.quotas.free().map_err(|error| Refusal::internal("looking at the disk", &error))?;
@@ -113,19 +123,23 @@ impl Bases {
         let id = BaseId::new();
         self.busy.lock().insert(id);
         let _busy = Busy(self, id);
-        let tree = make::tree(&self.runs.launcher, id, &source, principal, most).await?;
-        let kept = self.keep_tree(id, source, tree, principal).await;
+        let tree = make::tree(launcher, id, &source, principal, most).await?;
+        // A repository that changed meanwhile may have given another clone.
+        let after = make::identity(launcher, &source, principal).await.unwrap_or_default();
+        let clone_of = before.filter(|before| after.as_ref() == Some(before));
+        let kept = self.keep_tree(id, (source, clone_of), tree, principal).await;
         if kept.is_err() {
-            remove_tree(self.runs.launcher.directories.base(id)).await;
+            remove_tree(launcher.directories.base(id)).await;
         }
-        kept.map(|base| base.to_wire(&[]))
+        let base = Some(kept?.to_wire(&[]));
+        Ok(v1::CreateBaseResponse { base, reused: false })
     }
 
     /// Records and stores a base whose tree is complete.
     async fn keep_tree(
         &self,
         id: BaseId,
-        source: Source,
+        (source, clone_of): (Source, Option<String>),
         tree: Tree,
         principal: &Principal,
     ) -> Result<Base, Refusal> {
@@ -137,6 +151,7 @@ impl Bases {
             created_at: now,
             used_at: now,
             source,
+            clone_of,
             digest,
             bytes,
             files,

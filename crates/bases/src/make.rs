@@ -10,7 +10,7 @@ use host_launch::TreeBounds;
 use identity::{BaseId, Principal};
 use operations::Reason;
 use refusal::Refusal;
-use runs::{Launcher, Purpose, make_directory, open_directory, remove_tree};
+use runs::{Launcher, Purpose, linked_repository, make_directory, open_directory, remove_tree};
 use rustix::fs::{Dir, Mode, OFlags};
 use rustix::io::Errno;
 use tokio::task::{block_in_place, spawn_blocking};
@@ -94,6 +94,27 @@ async fn fill(
         }
     };
     Tree::of(answer)
+}
+
+/// Returns the identity of a clone: the repository by device and inode, and a digest of what it is cloned at. `None` for a directory.
+pub(crate) async fn identity(
+    launcher: &Launcher,
+    source: &Source,
+    principal: &Principal,
+) -> Result<Option<String>, Refusal> {
+    let Source::Clone { repository, revision } = source else { return Ok(None) };
+    let field = "source.clone.repository";
+    let from = block_in_place(|| launcher.roots.open(field, repository, Purpose::Own, principal))?;
+    let linked = linked_repository(&launcher.roots, field, &from, principal).await?;
+    let (from, work_tree) = match &linked {
+        Some(linked) => (&linked.directory, linked.work_tree.as_str()),
+        None => (&from, ""),
+    };
+    let stat = rustix::fs::fstat(&from.handle)
+        .map_err(|error| Refusal::internal("looking at a repository", &error))?;
+    let digest = layer::identify(from, revision.as_deref().unwrap_or_default(), work_tree).await;
+    let digest = digest.map_err(|refusal| at(field, refusal))?;
+    Ok(Some(format!("{}:{}:{work_tree}:{digest}", stat.st_dev, stat.st_ino)))
 }
 
 /// Names the field of a source that cannot be a base.

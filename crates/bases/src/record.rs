@@ -18,6 +18,9 @@ pub(crate) struct Base {
     /// Time at which the last run began on it, or at which it was made.
     pub(crate) used_at: Timestamp,
     pub(crate) source: Source,
+    /// Repository, revision and tags of a clone, by which it is found again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) clone_of: Option<String>,
     /// SHA-256 of the tree, hexadecimal.
     pub(crate) digest: String,
     /// Length of all files, bytes.
@@ -132,7 +135,7 @@ mod tests {
         let written = serde_json::json!({
             "id": "0190b0c0-0000-7000-8000-000000000001", "principal": "uid:1000",
             "created_at": 1_700_000_000_000_000_001_i64, "used_at": 1_700_000_000_000_000_002_i64,
-            "source": { "clone": { "repository": "/srv/r", "revision": "main" } },
+            "source": { "clone": { "repository": "/srv/r", "revision": "main" } }, "clone_of": "1:2:ab",
             "digest": "ab", "bytes": 1, "files": 2, "left_out": 3,
         });
         let base: Base = serde_json::from_value(written.clone()).unwrap();

@@ -36,6 +36,16 @@ impl Table {
         Ok(())
     }
 
+    /// Returns the newest base of `principal` that is this clone, and notes its use.
+    pub(crate) fn clone_of(&self, principal: &Principal, identity: &str) -> Option<Base> {
+        let mut bases = self.lock();
+        let is_same =
+            |base: &&mut Base| base.principal == principal.name && base.clone_of.as_deref() == Some(identity);
+        let base = bases.values_mut().rev().find(is_same)?;
+        base.used_at = Timestamp::now();
+        Some(base.clone())
+    }
+
     /// Deletes the row of a base that is no longer in the table.
     pub(crate) async fn forget(&self, id: BaseId) -> Result<(), Refusal> {
         let deleted = self.store.with(move |store| store.delete_base(id)).await;
@@ -86,6 +96,7 @@ pub(crate) mod tests {
             created_at: used_at,
             used_at,
             source: Source::Directory { path: "/srv/a".into() },
+            clone_of: None,
             digest: "ab".repeat(32),
             bytes,
             files: 1,
@@ -120,8 +131,16 @@ pub(crate) mod tests {
         while Table::open(store.clone()).unwrap().of(id, &own).unwrap().used_at != used_at {
             tokio::task::yield_now().await;
         }
-        table.lock().remove(&id);
-        table.forget(id).await.unwrap();
+        assert!(table.clone_of(&own, "1:2:ab").is_none(), "it is no clone");
+        let clone_of = Some("1:2:ab".to_owned());
+        let clone = Base { clone_of, ..base("uid:1000", used_at, 1) };
+        table.insert(clone.clone()).await.unwrap();
+        assert_eq!(table.clone_of(&own, "1:2:ab").map(|base| base.id), Some(clone.id));
+        assert!(table.clone_of(&own, "1:2:cd").is_none() && table.clone_of(&other, "1:2:ab").is_none());
+        for id in [id, clone.id] {
+            table.lock().remove(&id);
+            table.forget(id).await.unwrap();
+        }
         assert!(Table::open(store).unwrap().lock().is_empty());
     }
 }

@@ -37,6 +37,18 @@ pub async fn measure(directory: &Directory) -> Result<u64, Refusal> {
     blocking("measuring a workspace", move || launcher().measure(handle.as_fd(), owner, MEASURE)).await
 }
 
+/// Returns a digest of all that determines a clone of a repository: the branch or commit, the tags, and the end of the history.
+pub async fn identify(source: &Directory, revision: &str, work_tree: &str) -> Result<String, Refusal> {
+    let owner = (source.owner.uid, source.owner.gid);
+    let (revision, work_tree) = (revision.to_owned(), work_tree.to_owned());
+    let handle: OwnedFd =
+        source.handle.try_clone().map_err(|error| Refusal::internal("reading a repository", &error))?;
+    blocking("reading a repository", move || {
+        launcher().identify(handle.as_fd(), (&revision, &work_tree), owner, DIFF)
+    })
+    .await
+}
+
 /// Copies a directory into an empty one of the same owner. Returns the copy's digest and size.
 pub async fn copy(from: &Directory, into: &Directory, most: TreeBounds) -> Result<Base, Refusal> {
     let owner = (into.owner.uid, into.owner.gid);

@@ -88,6 +88,13 @@ pub enum Task {
     Accept(Since, bool),
     /// Answer with the size of the source's files.
     Measure,
+    /// Answer with a digest of all that determines a clone of the source.
+    Identify {
+        /// As for a clone.
+        revision: String,
+        /// As for a clone.
+        work_tree: String,
+    },
     /// Copy the source into the workspace, and answer with the copy's digest.
     Copy(TreeBounds),
     /// Answer with the digest of the source.
@@ -180,6 +187,9 @@ impl Args {
                 line.push(u8::from(*force).to_string().into());
             }
             Task::Measure => line.push("--measure".into()),
+            Task::Identify { revision, work_tree } => {
+                line.extend(["--identify".into(), revision.into(), work_tree.into()]);
+            }
             Task::Copy(most) => {
                 line.push("--copy".into());
                 line.extend(most.to_command_line());
@@ -218,6 +228,9 @@ impl Args {
                 Task::Accept(Since::parse(&mut line)?, word::<u8>(&mut line)? == 1)
             }
             Some("--measure") if jail_mounts == [JailMount::Source] => Task::Measure,
+            Some("--identify") if jail_mounts == [JailMount::Source] => {
+                Task::Identify { revision: text(&mut line)?, work_tree: text(&mut line)? }
+            }
             Some("--copy") if jail_mounts == [JailMount::Source, JailMount::Workspace] => {
                 Task::Copy(TreeBounds::parse(&mut line)?)
             }
@@ -231,7 +244,10 @@ impl Args {
             _ => return Err(BadArgs("no task")),
         };
         if !jail_mounts.contains(&JailMount::Workspace)
-            && !matches!(task, Task::Diff(..) | Task::Measure | Task::Digest(_) | Task::Read(_))
+            && !matches!(
+                task,
+                Task::Diff(..) | Task::Measure | Task::Digest(_) | Task::Read(_) | Task::Identify { .. }
+            )
         {
             return Err(BadArgs("no workspace"));
         }
@@ -351,10 +367,16 @@ mod tests {
             task,
         };
         let both = [JailMount::Source, JailMount::Workspace];
-        for good in [args(&both, Task::Copy(most)), args(&both[..1], Task::Digest(most))] {
+        let identify = Task::Identify { revision: "--copy".to_owned(), work_tree: String::new() };
+        for good in [
+            args(&both, Task::Copy(most)),
+            args(&both[..1], Task::Digest(most)),
+            args(&both[..1], identify.clone()),
+        ] {
             assert_eq!(Args::parse(good.to_command_line()), Ok(good));
         }
-        for bad in [args(&both[..1], Task::Copy(most)), args(&both, Task::Digest(most))] {
+        let bad = [Task::Digest(most), identify].map(|task| args(&both, task));
+        for bad in bad.into_iter().chain([args(&both[..1], Task::Copy(most))]) {
             assert!(Args::parse(bad.to_command_line()).is_err(), "{bad:?}");
         }
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use prost::Message;
 use thiserror::Error;
-use wire::v1::{AcceptRunResponse, Base, DiffRunResponse, KeptWorkspace};
+use wire::v1::{AcceptRunResponse, Base, CloneWorkspace, DiffRunResponse, KeptWorkspace};
 
 use crate::args::{JailMount, Since, Task, TreeBounds};
 use crate::spawn::{Launcher, finish};
@@ -113,6 +113,21 @@ impl Launcher {
         timeout: Duration,
     ) -> Result<Base, LayerError> {
         self.ask(&[(JailMount::Source, tree)], owner, Task::Digest(most), timeout)
+    }
+
+    /// Returns a digest of all that determines a clone of a repository, which is read as `owner`.
+    ///
+    /// `work_tree` is the name of the linked work tree to clone, if the source is its repository; empty otherwise.
+    pub fn identify(
+        &self,
+        source: BorrowedFd<'_>,
+        (revision, work_tree): (&str, &str),
+        owner: (u32, u32),
+        timeout: Duration,
+    ) -> Result<String, LayerError> {
+        let task = Task::Identify { revision: revision.to_owned(), work_tree: work_tree.to_owned() };
+        let found: CloneWorkspace = self.ask(&[(JailMount::Source, source)], owner, task, timeout)?;
+        Ok(found.revision)
     }
 
     /// Returns the content of the small file at this relative path beneath a directory. Reads as `owner` and follows no link.

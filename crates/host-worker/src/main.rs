@@ -116,6 +116,12 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
             setup::ChildFilter::new()?.forbid_processes()?;
             git::clone(&revision, &work_tree).map_err(Failure::Clone)?;
         }
+        Task::Identify { revision, work_tree } => {
+            setup::ChildFilter::new()?.forbid_processes()?;
+            let revision = git::identity(&revision, &work_tree).map_err(Failure::Clone)?;
+            let found = wire::v1::CloneWorkspace { revision, ..Default::default() };
+            layer::answer(&found.encode_to_vec())?;
+        }
         Task::Copy(most) | Task::Digest(most) => {
             setup::ChildFilter::new()?.forbid_processes()?;
             let tree = if matches!(task, Task::Copy(_)) { tree::copy(most) } else { tree::digest(most) };

@@ -59,6 +59,7 @@ pub use disk_watch::DiskWatch;
 pub use execution_log::Location as LogLocation;
 pub use launch::pool::{Pool, PoolEntry};
 pub use launch::{ColdStarts, Launcher, Turns};
+pub use linked::linked as linked_repository;
 pub use placed::{Carried, GuestBinary, place_worker};
 pub use reattach::TakenOver;
 pub use registry::{OnStop, RunBounds, Runs};

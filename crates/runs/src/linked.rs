@@ -18,7 +18,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, openat2, statat}
 use crate::workspace::{Purpose, Roots};
 
 /// Finds the repository of a linked work tree. Returns `None` if the directory is not one.
-pub(crate) async fn linked(
+pub async fn linked(
     roots: &Roots,
     field: &'static str,
     directory: &Directory,

@@ -58,7 +58,7 @@ class Overlay:
 class Base:
     """A base: a tree of files that never changes, through a layer that takes the changes; see `Sandbox.diff`.
 
-    `AsyncClient.bases` and `Client.bases` make, list and delete bases, as `coffer base` does.
+    `AsyncClient.bases` and `Client.bases` make, find, list and delete bases, as `coffer base` does.
     `keep`: whether the changes stay after `kill()`, until `discard`. Default: they are deleted with the run.
     """
 

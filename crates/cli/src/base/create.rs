@@ -25,6 +25,9 @@ pub(crate) struct Create {
     /// Branch, tag or commit to check out of the clone.
     #[arg(long, value_name = "REVISION", requires = "clone")]
     revision: Option<String>,
+    /// Take a base that you have of the same repository at the same commit, if there is one.
+    #[arg(long, requires = "clone")]
+    reuse: bool,
 }
 
 impl Create {
@@ -52,6 +55,6 @@ impl Create {
             })),
             (None, None) => None,
         };
-        Ok(CreateBaseRequest { source: Some(BaseSource { source }) })
+        Ok(CreateBaseRequest { source: Some(BaseSource { source }), reuse: self.reuse })
     }
 }

@@ -29,11 +29,10 @@ impl BaseService for Service {
         request: Request<v1::CreateBaseRequest>,
     ) -> Result<Response<v1::CreateBaseResponse>, Status> {
         let (bases, principal) = (self.bases.clone(), principal(&request)?);
-        let source = request.into_inner().source;
+        let request = request.into_inner();
         // Goes on if the client leaves, and a stop of the daemon waits for it.
-        let made = self.tasks.spawn(async move { bases.create(source, &principal).await }).await;
-        let base = made.map_err(|error| Refusal::internal("making the base", &error))??;
-        Ok(Response::new(v1::CreateBaseResponse { base: Some(base) }))
+        let made = self.tasks.spawn(async move { bases.create(request, &principal).await }).await;
+        Ok(Response::new(made.map_err(|error| Refusal::internal("making the base", &error))??))
     }
 
     async fn list_bases(

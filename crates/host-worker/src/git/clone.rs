@@ -14,7 +14,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use git2::build::{CheckoutBuilder, CloneLocal, RepoBuilder};
-use git2::{BranchType, Config, ErrorCode, IndexEntry, ObjectType, Repository};
+use git2::{Branch, BranchType, Config, ErrorCode, IndexEntry, ObjectType, Repository};
+use operations::Digest;
 use rustix::process::geteuid;
 use thiserror::Error;
 
@@ -94,13 +95,7 @@ pub(crate) fn clone(revision: &str, work_tree: &str) -> Result<(), CloneFailure>
     }
     let source = source()?;
     check_source(&source)?;
-    if !work_tree.is_empty() {
-        let owner = fs::metadata(&source).map_err(|_| CloneFailure::NoRepository)?.uid();
-        if owner != geteuid().as_raw() {
-            return Err(CloneFailure::NotOwned);
-        }
-        sys::trust_owners()?;
-    }
+    trust(work_tree, &source)?;
     let mut checkout = CheckoutBuilder::new();
     checkout.dry_run();
     // Objects are copied, not hard-linked: the agent must not reach the source's own files.
@@ -116,6 +111,62 @@ pub(crate) fn clone(revision: &str, work_tree: &str) -> Result<(), CloneFailure>
     }
     encode(&repository)?;
     forget_source(&repository)
+}
+
+/// Returns a digest of all that determines a clone at `revision`: the branch or commit, the tags, and the end of a shallow history.
+pub(crate) fn identity(revision: &str, work_tree: &str) -> Result<String, CloneFailure> {
+    sys::restrict_libgit2()?;
+    let source = source()?;
+    check_source(&source)?;
+    trust(work_tree, &source)?;
+    let repository = Repository::open(&source)?;
+    let revision = match revision {
+        "" if !work_tree.is_empty() => head_of(&source, work_tree)?,
+        revision => revision.to_owned(),
+    };
+    let mut digest = Digest::default();
+    let mut note = |part: &[u8]| {
+        digest.update(&(part.len() as u64).to_be_bytes());
+        digest.update(part);
+    };
+    let branch = if revision.is_empty() {
+        Some(repository.head()?)
+    } else {
+        repository.find_branch(&revision, BranchType::Local).ok().map(Branch::into_reference)
+    };
+    if let Some(branch) = branch {
+        note(branch.name_bytes());
+        note(branch.peel_to_commit()?.id().as_bytes());
+    } else {
+        let none = |_| CloneFailure::NoRevision(shown(&revision));
+        let commit = repository.revparse_single(&revision).and_then(|found| found.peel(ObjectType::Commit));
+        note(commit.map_err(none)?.id().as_bytes());
+    }
+    let mut tags = Vec::new();
+    for tag in repository.references_glob("refs/tags/*")? {
+        let tag = tag?;
+        let target = tag.target().map_or_else(Vec::new, |target| target.as_bytes().to_vec());
+        tags.push((tag.name_bytes().to_vec(), target));
+    }
+    tags.sort_unstable();
+    for (name, target) in &tags {
+        note(name);
+        note(target);
+    }
+    note(&read(&source.join("shallow")).unwrap_or_default());
+    Ok(digest.hex())
+}
+
+/// Has libgit2 open the repository of a linked work tree, which belongs to this user.
+fn trust(work_tree: &str, source: &Path) -> Result<(), CloneFailure> {
+    if work_tree.is_empty() {
+        return Ok(());
+    }
+    let owner = fs::metadata(source).map_err(|_| CloneFailure::NoRepository)?.uid();
+    if owner != geteuid().as_raw() {
+        return Err(CloneFailure::NotOwned);
+    }
+    Ok(sys::trust_owners()?)
 }
 
 /// Returns the git directory of the source.

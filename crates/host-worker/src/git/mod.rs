@@ -45,7 +45,7 @@ use operations::{Bound, Bounds, Git, GitResult, OpResult, Outcome, Preview, Tool
 
 use crate::sys;
 
-pub(crate) use clone::{CloneFailure, clone};
+pub(crate) use clone::{CloneFailure, clone, identity};
 pub(crate) use quote::quoted;
 
 use diff::FIRST;

@@ -132,6 +132,11 @@ class CreateBaseRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     SOURCE_FIELD_NUMBER: builtins.int
+    REUSE_FIELD_NUMBER: builtins.int
+    reuse: builtins.bool
+    """Only for a clone: answer at once with a base of the caller that is a clone of the same repository with the same
+    branch or commit and the same tags, if there is one. Default false.
+    """
     @property
     def source(self) -> global___BaseSource:
         """Required."""
@@ -140,9 +145,10 @@ class CreateBaseRequest(google.protobuf.message.Message):
         self,
         *,
         source: global___BaseSource | None = ...,
+        reuse: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["source", b"source"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["source", b"source"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["reuse", b"reuse", "source", b"source"]) -> None: ...
 
 global___CreateBaseRequest = CreateBaseRequest
 
@@ -153,6 +159,9 @@ class CreateBaseResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     BASE_FIELD_NUMBER: builtins.int
+    REUSED_FIELD_NUMBER: builtins.int
+    reused: builtins.bool
+    """It was there already."""
     @property
     def base(self) -> global___Base:
         """The base."""
@@ -161,9 +170,10 @@ class CreateBaseResponse(google.protobuf.message.Message):
         self,
         *,
         base: global___Base | None = ...,
+        reused: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["base", b"base"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["base", b"base"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["base", b"base", "reused", b"reused"]) -> None: ...
 
 global___CreateBaseResponse = CreateBaseResponse
 
