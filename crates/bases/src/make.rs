@@ -113,7 +113,10 @@ pub(crate) async fn identity(
     let stat = rustix::fs::fstat(&from.handle)
         .map_err(|error| Refusal::internal("looking at a repository", &error))?;
     let digest = layer::identify(from, revision.as_deref().unwrap_or_default(), work_tree).await;
-    let digest = digest.map_err(|refusal| at(field, refusal))?;
+    let digest = digest.map_err(|refusal| match refusal.reason {
+        Reason::PreconditionFailed => Refusal::invalid("source.clone", refusal.message),
+        _ => refusal,
+    })?;
     Ok(Some(format!("{}:{}:{work_tree}:{digest}", stat.st_dev, stat.st_ino)))
 }
 
