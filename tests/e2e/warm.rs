@@ -193,7 +193,6 @@ async fn h3_a_run_that_needs_another_container_is_cold() {
     let limits = |limits| CreateRunRequest { limits: Some(limits), ..requests::managed("open") };
     let others = [
         CreateRunRequest { pkg_path: package.display().to_string(), ..requests::managed("open") },
-        CreateRunRequest { env: [("A".to_owned(), "b".to_owned())].into(), ..requests::managed("open") },
         limits(v1::Limits { pids: 100, ..Default::default() }),
         limits(v1::Limits { memory_bytes: 256 << 20, ..Default::default() }),
         limits(v1::Limits { cpu_millis: 500, ..Default::default() }),

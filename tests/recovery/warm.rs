@@ -17,7 +17,13 @@ async fn h10_a_warm_run_outlives_its_daemon_and_waiting_containers_do_not() {
     daemon.pool_is_full(1).await;
     let mut run = daemon.run("open", &workspace).await;
     daemon.pool_is_full(2).await;
-    let overlay = daemon.run_on(requests::overlay("open", &beneath)).await;
+    let variables = |name: &str, value: &str| [(name.to_owned(), value.to_owned())].into();
+    let request = v1::CreateRunRequest {
+        env: variables("MODE", "kept"),
+        secret_env: variables("KEY", "open sesame"),
+        ..requests::overlay("open", &beneath)
+    };
+    let overlay = daemon.run_on(request).await;
     assert_eq!([run.run.start_kind(), overlay.run.start_kind()], [StartKind::Warm; 2]);
     assert_eq!(run.exec(&["sh", "-c", "echo kept > /state/note"]).await.exit_code, Some(0));
     daemon.pool_is_full(3).await;
@@ -40,6 +46,7 @@ async fn h10_a_warm_run_outlives_its_daemon_and_waiting_containers_do_not() {
     let mut overlay = RunHandle { clients: daemon.connect().await, ..overlay };
     overlay.ok(calls::write("b.txt", "two\n")).await;
     assert_eq!(overlay.exec(&["cat", "b.txt"]).await.stdout, "two\n");
+    assert_eq!(overlay.exec(&["sh", "-c", "echo $MODE $KEY"]).await.stdout, "kept open sesame\n");
     for run in [&mut run, &mut overlay] {
         run.stop().await;
         assert_eq!(run.show().await.state(), State::Stopped);

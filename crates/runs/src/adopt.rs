@@ -171,7 +171,7 @@ impl Launcher {
             return Err("its /etc/passwd or /etc/group is not a file".to_owned());
         }
         let environment = wanted.environment.clone();
-        let guest = GuestLane::connect(self.engine.clone(), container, user, environment, boundary);
+        let guest = GuestLane::connect(self.engine.clone(), container, user, Some(environment), boundary);
         let guest = guest.await.map_err(|refusal| refusal.message)?;
         if let Some(pid) = guest.host_pid() {
             arrived(pid)?;

@@ -293,7 +293,8 @@ impl Launcher {
         };
         let environment = wanted.environment.clone();
         let guest =
-            GuestLane::connect(self.engine.clone(), container.clone(), user, environment, boundary).await?;
+            GuestLane::connect(self.engine.clone(), container.clone(), user, Some(environment), boundary)
+                .await?;
         if let Some(pid) = file_server.or_else(|| guest.host_pid()) {
             let etc = self.own_etc(user, hardening)?;
             block_in_place(|| arrived(pid, shown, &etc, resources.root.as_ref()))?;

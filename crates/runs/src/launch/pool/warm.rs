@@ -12,7 +12,7 @@ use containers::{
 use executor::{GuestLane, engine_refusal};
 use identity::RunId;
 use jail::{Mount, MountMode, RootMode};
-use operations::{Environment, Reason};
+use operations::Reason;
 use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
 
@@ -121,13 +121,7 @@ impl Launcher {
         let spec = self.warm_spec(&made_as, wanted, image)?;
         let (container, inspection) = self.contain(&spec, &made_as, resources).await?;
         let boundary = wanted.hardening.boundary;
-        let guest = GuestLane::connect(
-            self.engine.clone(),
-            container,
-            RunUser::DEFAULT,
-            Environment::default(),
-            boundary,
-        );
+        let guest = GuestLane::connect(self.engine.clone(), container, RunUser::DEFAULT, None, boundary);
         let guest = guest.await?;
         self.has_users(guest.host_pid(), &wanted.hardening)?;
         Ok((spec, inspection, guest))
@@ -156,10 +150,7 @@ impl Launcher {
         shown: &[Shown<'_>],
         resources: &mut RunResources,
     ) -> Option<Contained> {
-        if !can_be_warm(wanted)
-            || !wanted.environment.variables().is_empty()
-            || record.spec.pkg_path.is_some()
-        {
+        if !can_be_warm(wanted) || record.spec.pkg_path.is_some() {
             return None;
         }
         let digest = self.warm_spec("", wanted, image).ok()?.digest();
@@ -220,6 +211,8 @@ impl Launcher {
             are_restricted(pid, shown)?;
             has_no_network(pid).map_err(refused)
         })?;
+        // Values of secret variables go to no container before it was verified.
+        warm.guest.provide(wanted.environment.clone()).await?;
         if !warm.is_connected() {
             return Err(refused("its guest was lost".to_owned()));
         }
