@@ -200,7 +200,7 @@ impl Launcher {
         let run = record.id.to_string();
         block_in_place(|| {
             let slots = slots(&parent, directories, fingerprint.warm.is_some())?;
-            let root = fingerprint.root.map(|was| self.reattach_root(&run, was)).transpose()?;
+            let root = fingerprint.root.map(|was| self.reattach_root(&parent, &run, was)).transpose()?;
             Ok(RunResources {
                 container: Some(container.clone()),
                 slot_directory: Some(parent.clone()),
