@@ -56,7 +56,7 @@ impl Launcher {
             }
             Workspace::Managed => {
                 let made = self
-                    .make(record, &path, workspace::owner_for(principal))
+                    .make(record.id, &path, workspace::owner_for(principal))
                     .map_err(|error| Refusal::internal("making the workspace", &error))?;
                 resources.made.push(path);
                 made.into()
@@ -72,7 +72,7 @@ impl Launcher {
                     self.roots.open("workspace.clone.repository", repository, Purpose::Own, principal)?;
                 let linked = linked(&self.roots, "workspace.clone.repository", &source, principal).await?;
                 let made = self
-                    .make(record, &path, source.owner)
+                    .make(record.id, &path, source.owner)
                     .map_err(|error| Refusal::internal("making the workspace", &error))?;
                 resources.made.push(path);
                 let (from, work_tree) = match &linked {
@@ -115,7 +115,7 @@ impl Launcher {
         }
         let path = self.directories.layer(run);
         let layers = self
-            .make(record, &path, daemon)
+            .make(record.id, &path, daemon)
             .map_err(|error| Refusal::internal("making the layer of an overlay", &error))?;
         resources.made.push(path);
         containers::check_overlay_layers(as_fd(&layers)).map_err(|error| refusal(&error))?;
