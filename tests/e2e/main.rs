@@ -75,5 +75,6 @@ mod usage_of_trees;
 mod variables;
 mod verify_log;
 mod warm;
+mod warm_claims;
 mod workspaces;
 mod writable_root;

@@ -17,7 +17,13 @@ async fn h10_a_warm_run_outlives_its_daemon_and_waiting_containers_do_not() {
     daemon.pool_is_full(1).await;
     let mut run = daemon.run("open", &workspace).await;
     daemon.pool_is_full(2).await;
-    let overlay = daemon.run_on(requests::overlay("open", &beneath)).await;
+    let variables = |name: &str, value: &str| [(name.to_owned(), value.to_owned())].into();
+    let request = v1::CreateRunRequest {
+        env: variables("MODE", "kept"),
+        secret_env: variables("KEY", "open sesame"),
+        ..requests::overlay("open", &beneath)
+    };
+    let overlay = daemon.run_on(request).await;
     assert_eq!([run.run.start_kind(), overlay.run.start_kind()], [StartKind::Warm; 2]);
     assert_eq!(run.exec(&["sh", "-c", "echo kept > /state/note"]).await.exit_code, Some(0));
     daemon.pool_is_full(3).await;
@@ -40,6 +46,7 @@ async fn h10_a_warm_run_outlives_its_daemon_and_waiting_containers_do_not() {
     let mut overlay = RunHandle { clients: daemon.connect().await, ..overlay };
     overlay.ok(calls::write("b.txt", "two\n")).await;
     assert_eq!(overlay.exec(&["cat", "b.txt"]).await.stdout, "two\n");
+    assert_eq!(overlay.exec(&["sh", "-c", "echo $MODE $KEY"]).await.stdout, "kept open sesame\n");
     for run in [&mut run, &mut overlay] {
         run.stop().await;
         assert_eq!(run.show().await.state(), State::Stopped);
@@ -70,6 +77,77 @@ async fn h10_a_warm_run_whose_mounts_were_changed_is_not_reattached() {
     run.delete().await;
     daemon.stop().await;
     assert_eq!(daemon.leftovers(), [""; 0]);
+}
+
+/// Names of the layers of writable roots.
+fn layers(daemon: &Daemon) -> Vec<String> {
+    let entries = std::fs::read_dir(daemon.state_dir().join("roots")).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().into_string().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h13_a_claimed_root_outlives_its_daemon_and_layers_that_wait_do_not() {
+    let mut daemon = pooled("[{ profile: harness, min: 1, max: 2 }]").await;
+    daemon.pool_is_full(1).await;
+    let mut run = daemon.run_on(requests::managed("harness")).await;
+    assert_eq!(run.run.start_kind(), StartKind::Warm, "{}", daemon.log());
+    assert_eq!(run.ran(calls::shell("echo one >/etc/kept; mkdir ~/d")).await.exit_code, Some(0));
+    daemon.pool_is_full(2).await;
+    let waited: Vec<_> = layers(&daemon).into_iter().filter(|name| name != run.id()).collect();
+    assert!(!waited.is_empty());
+    let mut run = outlives(&mut daemon, run).await;
+    let after = run.show().await;
+    assert_eq!((after.state(), after.start_kind()), (State::Ready, StartKind::Warm), "{}", after.failure);
+    assert_eq!(run.ran(calls::shell("cat /etc/kept; cd && ls")).await.stdout, "one\nd\n");
+    let left = layers(&daemon);
+    assert!(
+        left.contains(&run.id().to_owned()) && !left.iter().any(|name| waited.contains(name)),
+        "{left:?}"
+    );
+    run.stop().await;
+    assert!(daemon.root_is_gone(run.id()));
+    run.delete().await;
+    daemon.stop().await;
+    let kept: Vec<_> = daemon.leftovers().into_iter().filter(|left| !left.contains("/workspaces/")).collect();
+    assert_eq!(kept, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h13_a_daemon_killed_around_claims_of_roots_leaves_no_layer() {
+    let mut daemon = pooled("[{ profile: harness, min: 2, max: 3 }]").await;
+    for round in 0..effort::cases(6, 60) {
+        let mut creating = Vec::new();
+        for _ in 0..2 {
+            let mut clients = daemon.connect().await;
+            creating.push(tokio::spawn(async move {
+                let created = clients.runs.create_run(requests::managed("harness")).await.ok()?;
+                created.into_inner().run
+            }));
+        }
+        // Containers of roots take longer to be made.
+        tokio::time::sleep(std::time::Duration::from_millis(u64::from(round % 12) * 100)).await;
+        daemon.kill().await;
+        for create in creating {
+            create.await.unwrap();
+        }
+        daemon.launch().await;
+        let mut clients = daemon.connect().await;
+        let living = clients.runs.list_runs(v1::ListRunsRequest::default()).await.unwrap().into_inner().runs;
+        for run in living {
+            if [State::Ready, State::Paused].contains(&run.state()) {
+                let mut handle = RunHandle { run, clients: daemon.connect().await };
+                assert_eq!(
+                    handle.ran(calls::shell("test ! -e /etc/mine && echo x >/etc/mine")).await.exit_code,
+                    Some(0)
+                );
+                handle.stop().await;
+            }
+        }
+        daemon.stop().await;
+        assert!(daemon.roots_are_gone(), "round {round}: {:?}\n{}", layers(&daemon), daemon.log());
+        assert_eq!((daemon.containers(), daemon.mounts()), (vec![], vec![]), "round {round}");
+        daemon.launch().await;
+    }
 }
 
 /// Cgroups on this host that belong to a container.

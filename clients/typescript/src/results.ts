@@ -53,6 +53,7 @@ export function runInfo(run: v1.Run | undefined): types.RunInfo {
     lease: seconds(it.lease),
     leaseEndsAt: when(it.leaseEndsAt),
     start: it.startKind === v1.Run_StartKind.START_KIND_UNSPECIFIED ? "" : word(v1.Run_StartKind, it.startKind),
+    coldBecause: hyphened(v1.Run_ColdBecause, it.coldBecause),
     restarts: it.restarts,
     holds: it.holds.map((hold) => word(v1.RunHold_Kind, hold.kind)),
     secretEnv: it.secretEnv,

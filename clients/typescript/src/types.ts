@@ -67,6 +67,18 @@ export interface Limits {
 
 export type RunState = "creating" | "ready" | "paused" | "stopping" | "stopped" | "failed";
 
+/** Why a container was made for a run, instead of one that waited. */
+export type ColdBecause =
+  | ""
+  | "no-pool"
+  | "unsupported-host"
+  | "own-kernel"
+  | "root-in-user-namespace"
+  | "pkg-path"
+  | "first-of-its-kind"
+  | "none-waits"
+  | "not-usable";
+
 /** A run, as the daemon knows it. */
 export interface RunInfo {
   runId: string;
@@ -93,6 +105,8 @@ export interface RunInfo {
   leaseEndsAt: Date | null;
   /** From a warm container, or made for this run. */
   start: "warm" | "cold" | "";
+  /** Why the start was cold; empty otherwise. */
+  coldBecause: ColdBecause;
   /** How often it went on under another daemon. */
   restarts: number;
   /** Reasons why it is paused, such as `approval`; empty unless it is. */

@@ -112,6 +112,16 @@ impl Projects {
         }
     }
 
+    /// Assigns a directory that the daemon made before the run, with everything in it, to the run's project, if it has one.
+    pub fn take_in(&self, run: RunId, directory: BorrowedFd<'_>) -> io::Result<()> {
+        let Some((quotas, project)) = self.of(run) else { return Ok(()) };
+        quotas.assign_tree(directory, project)?;
+        if quotas.project_of(directory)? == Some(project) {
+            return Ok(());
+        }
+        Err(io::Error::other("the directory's quota project could not be set"))
+    }
+
     /// Removes the run's project, so that the run is measured.
     fn does_without(&self, run: RunId, error: &io::Error) {
         tracing::error!(%run, error = %chain(error), "the kernel does not enforce a run's quota: the daemon measures its use instead");

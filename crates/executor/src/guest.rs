@@ -3,7 +3,7 @@
 //! Processes beside the worker may stop or kill it. That affects only its own run. The daemon notices the loss, the calls in flight fail,
 //! and the worker is started again for the next calls. Calls that only read are retried once automatically.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use containers::{
@@ -68,8 +68,8 @@ pub struct GuestLane {
     engine: Arc<Engine>,
     container: ContainerId,
     user: RunUser,
-    /// Environment variables of the run.
-    environment: Environment,
+    /// Environment variables of the run. Unset while the container waits for its run.
+    environment: OnceLock<Environment>,
     boundary: Boundary,
     /// Changes when another worker was started in place of a lost one.
     serving: watch::Sender<Serving>,
@@ -82,21 +82,34 @@ pub struct GuestLane {
 
 impl GuestLane {
     /// Starts the worker and waits for its hello.
+    ///
+    /// Without an environment the worker takes no call until [`Self::provide`].
     pub async fn connect(
         engine: Arc<Engine>,
         container: ContainerId,
         user: RunUser,
-        environment: Environment,
+        environment: Option<Environment>,
         boundary: Boundary,
     ) -> Result<Self, Refusal> {
-        let serving = start(engine.as_ref(), &container, user, &environment, boundary).await?;
+        let serving = start(engine.as_ref(), &container, user, environment.as_ref(), boundary).await?;
         let ended = CancellationToken::new();
         let serving = watch::Sender::new(serving);
         let losses = Mutex::default();
         let starts = Semaphore::new(STARTS);
+        let environment = environment.map(OnceLock::from).unwrap_or_default();
         let lane = Self { engine, container, user, environment, boundary, serving, losses, starts, ended };
         lane.refill();
         Ok(lane)
+    }
+
+    /// Gives the variables of the run to a worker that was started before its run was known.
+    pub async fn provide(&self, environment: Environment) -> Result<(), Refusal> {
+        let refused = |why: &str| Refusal::new(Reason::EngineUnavailable, why);
+        self.serving().client.provide(&environment).await.map_err(|error| {
+            tracing::warn!(container = %self.container, %error, "a guest did not take the variables of its run");
+            refused("its guest did not take the variables of the run")
+        })?;
+        self.environment.set(environment).map_err(|_| refused("its guest has the variables of another run"))
     }
 
     /// Waits while another worker is started in place of a lost one. Returns true if a worker serves.
@@ -223,7 +236,7 @@ impl GuestLane {
         if !self.empty().await {
             tracing::warn!(container = %self.container, "a lost guest, or a process that it started, could not be ended; it ends with its container");
         }
-        let environment = &self.environment;
+        let environment = self.environment.get();
         match start(self.engine.as_ref(), &self.container, self.user, environment, self.boundary).await {
             Ok(serving) => {
                 self.serving.send_replace(serving);
@@ -310,8 +323,8 @@ impl GuestLane {
     }
 
     /// Returns the environment variables of the run.
-    pub(crate) fn environment(&self) -> &Environment {
-        &self.environment
+    pub(crate) fn environment(&self) -> Environment {
+        self.environment.get().cloned().unwrap_or_default()
     }
 
     /// Returns the client of the present worker.
@@ -355,10 +368,10 @@ async fn start(
     engine: &Engine,
     container: &ContainerId,
     user: RunUser,
-    environment: &Environment,
+    environment: Option<&Environment>,
     boundary: Boundary,
 ) -> Result<Serving, Refusal> {
-    let options = ConnectOptions { environment: environment.clone(), ..ConnectOptions::default() };
+    let options = ConnectOptions { environment: environment.cloned(), ..ConnectOptions::default() };
     if boundary == Boundary::OwnKernel {
         return start_relayed(engine, container, user, options).await;
     }

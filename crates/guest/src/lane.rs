@@ -15,7 +15,7 @@ use crate::threads::Threads;
 /// State that all calls share.
 pub(crate) struct Lane {
     pub(crate) mounts: Mounts,
-    /// Variables of the run, from the daemon's hello.
+    /// Variables of the run, from the daemon's hello or the frame that follows it. Unset while the guest waits for its run.
     pub(crate) environment: OnceLock<Environment>,
     pub(crate) calls: Calls,
     pub(crate) children: Arc<Children>,

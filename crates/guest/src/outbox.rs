@@ -7,7 +7,9 @@
 use operations::{Preview, ToolFailure};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
-use wire::worker::v1::{Ended, FromWorker, Output, Pong, Spawned, Taken, from_worker::Body, output::Stream};
+use wire::worker::v1::{
+    Ended, FromWorker, Output, Pong, Spawned, Taken, VariablesTaken, from_worker::Body, output::Stream,
+};
 use worker_protocol::convert::{carried, preview_to_wire};
 use worker_protocol::frame::encode;
 
@@ -45,6 +47,11 @@ impl Outbox {
     /// Answers a ping. If even this queue is full, the daemon does not read, and would not read the pong.
     pub(crate) fn pong(&self) {
         let _ = self.news.try_send(frame(0, Body::Pong(Pong {})));
+    }
+
+    /// Reports that the guest has the variables of its run.
+    pub(crate) async fn variables_taken(&self) {
+        let _ = self.news.send(frame(0, Body::VariablesTaken(VariablesTaken {}))).await;
     }
 
     pub(crate) async fn spawned(&self, id: u64, pid: i32) {

@@ -106,11 +106,13 @@ async fn attend(lane: Arc<Lane>, relayed: bool) -> Result<(), Fault> {
     ended
 }
 
-/// Answers the daemon's hello. Returns false if the input ended without one. Both hellos name the same variables.
+/// Answers the daemon's hello. Returns false if the input ended without one. Both hellos name the same variables, or none of them does.
 async fn greet(lane: &Lane, frames: &mut Frames, output: &mut Output, channel: u32) -> Result<bool, Fault> {
     let Some(first) = frames.next().await? else { return Ok(false) };
     let (hello, environment) = hello::answer(first, channel)?;
-    let _ = lane.environment.set(environment);
+    if let Some(environment) = environment {
+        let _ = lane.environment.set(environment);
+    }
     output.write_all(&encode(&hello)?).await?;
     Ok(true)
 }
@@ -144,7 +146,10 @@ async fn dispatch(
     let mut next = Some(first);
     while let Some(ToWorker { id, body }) = next {
         match body {
-            Some(Body::Start(start)) if id != 0 => begin(id, start, lane, outbox).await?,
+            // A guest that waits for its run takes no call.
+            Some(Body::Start(start)) if id != 0 && lane.environment.get().is_some() => {
+                begin(id, start, lane, outbox).await?
+            }
             Some(Body::Go(go)) => lane.calls.signal(id, Signal::Go(go.evidence)),
             Some(Body::Prepare(_)) if id != 0 => prepare(id, lane, outbox).await,
             Some(Body::Cancel(_)) => {
@@ -157,6 +162,13 @@ async fn dispatch(
             Some(Body::Resize(size)) if lane.calls.at_terminal(id, |terminal| terminal.resize(size)) => {}
             Some(Body::Signal(signal))
                 if lane.calls.at_terminal(id, |terminal| terminal.signal(signal.number)) => {}
+            Some(Body::Variables(variables)) if id == 0 => {
+                let environment = hello::variables(variables)?;
+                if lane.environment.set(environment).is_err() {
+                    return Err(Fault::Unexpected("variables of a run that has them"));
+                }
+                outbox.variables_taken().await;
+            }
             Some(Body::Ping(_)) => {
                 outbox.pong();
                 frames.buffer.rest();

@@ -192,7 +192,8 @@ impl Server<'_> {
             | to_worker::Body::Resize(_)
             | to_worker::Body::Signal(_)
             | to_worker::Body::Switch(_)
-            | to_worker::Body::Prepare(_) => Err(ServeError::Protocol("no commands run here")),
+            | to_worker::Body::Prepare(_)
+            | to_worker::Body::Variables(_) => Err(ServeError::Protocol("no commands run here")),
         }
     }
 

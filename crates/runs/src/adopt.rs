@@ -171,7 +171,7 @@ impl Launcher {
             return Err("its /etc/passwd or /etc/group is not a file".to_owned());
         }
         let environment = wanted.environment.clone();
-        let guest = GuestLane::connect(self.engine.clone(), container, user, environment, boundary);
+        let guest = GuestLane::connect(self.engine.clone(), container, user, Some(environment), boundary);
         let guest = guest.await.map_err(|refusal| refusal.message)?;
         if let Some(pid) = guest.host_pid() {
             arrived(pid)?;
@@ -200,7 +200,7 @@ impl Launcher {
         let run = record.id.to_string();
         block_in_place(|| {
             let slots = slots(&parent, directories, fingerprint.warm.is_some())?;
-            let root = fingerprint.root.map(|was| self.reattach_root(&run, was)).transpose()?;
+            let root = fingerprint.root.map(|was| self.reattach_root(&parent, &run, was)).transpose()?;
             Ok(RunResources {
                 container: Some(container.clone()),
                 slot_directory: Some(parent.clone()),

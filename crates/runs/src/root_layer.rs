@@ -18,7 +18,9 @@ use containers::{GROUP_PATH, HostUser, MountError, MountSlot, MountSpec, PASSWD_
 use host_launch::Owner;
 use operations::Reason;
 use refusal::Refusal;
-use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, StatVfsMountFlags, Uid};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, StatVfsMountFlags, Uid,
+};
 use rustix::io::Errno;
 use tokio::task::block_in_place;
 
@@ -89,6 +91,25 @@ impl RootLayer {
         }
         rustix::fs::chownat(&at, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH).map_err(failed)?;
         Ok(at)
+    }
+
+    /// Links `/etc/mtab` to the table of mounts, as engines do in a layer that they own. `df` reads it.
+    ///
+    /// A layer that waits for its run has no link, because no project of quotas takes one in.
+    pub(crate) fn link_mounts(&self) -> Result<(), Errno> {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let etc = rustix::fs::openat2(&self.handle, "etc", DIRECTORY, Mode::empty(), resolve)?;
+        match rustix::fs::symlinkat("/proc/mounts", &etc, "mtab") {
+            Err(Errno::EXIST) => Ok(()),
+            made => made,
+        }
+    }
+
+    /// Gives the layer another name, under which it is found from now on. The mount stays.
+    pub(crate) fn rename(&mut self, layer: PathBuf) -> Result<(), Errno> {
+        rustix::fs::renameat_with(CWD, &self.layer, CWD, &layer, RenameFlags::NOREPLACE)?;
+        self.layer = layer;
+        Ok(())
     }
 
     /// Checks that the container with this root directory shows the layer, without set-id files and devices.
@@ -180,15 +201,7 @@ pub(crate) fn mount_points(etc: &OwnedFd) -> Result<(), Errno> {
             replace(etc, name)?;
         }
     }
-    link_mounts(etc)
-}
-
-/// Links `/etc/mtab` to the table of mounts, as engines do in a layer that they own. `df` reads it.
-fn link_mounts(etc: &OwnedFd) -> Result<(), Errno> {
-    match rustix::fs::symlinkat("/proc/mounts", etc, "mtab") {
-        Err(Errno::EXIST) => Ok(()),
-        made => made,
-    }
+    Ok(())
 }
 
 /// Writes the files of hosts where a root may change them. They replace the image's files, as engines do.
@@ -198,7 +211,7 @@ pub(crate) fn write_host_files(etc: &OwnedFd, user: HostUser, resolver: Option<I
         file.write_all(content.as_bytes())?;
         rustix::fs::fchown(&file, Some(Uid::from_raw(user.uid)), Some(Gid::from_raw(user.gid)))?;
     }
-    Ok(link_mounts(etc)?)
+    Ok(())
 }
 
 /// Makes an empty file, and removes the file or link that has its name.
@@ -228,6 +241,7 @@ pub(crate) fn empty_layer(layer: &OwnedFd, owner: Owner) -> Result<(), Errno> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd as _;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -244,5 +258,28 @@ mod tests {
         symlink("usr/bin", root.join("bin")).unwrap();
         symlink("/etc", root.join("etc")).unwrap();
         assert_eq!(shown(slots.path()), ["/usr"]);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_layer_that_is_renamed_replaces_no_other() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        for name in ["waits", "other"] {
+            std::fs::create_dir(at(name)).unwrap();
+        }
+        let waits = rustix::fs::open(at("waits"), DIRECTORY, Mode::empty()).unwrap();
+        let slot = MountSlot::prepare(waits.as_fd(), &at("slot"), None, jail::MountMode::ReadWrite).unwrap();
+        let mut root = RootLayer::of(slot, at("waits")).unwrap();
+        assert_eq!(root.rename(at("other")), Err(Errno::EXIST));
+        root.rename(at("run")).unwrap();
+        assert!(at("run").is_dir() && !at("waits").exists());
+        std::fs::create_dir(at("run").join("etc")).unwrap();
+        for _ in 0..2 {
+            root.link_mounts().unwrap();
+        }
+        assert_eq!(std::fs::read_link(at("slot/etc/mtab")).unwrap(), Path::new("/proc/mounts"));
+        let (layer, released) = root.unmount();
+        released.unwrap();
+        assert_eq!(layer, at("run"));
     }
 }

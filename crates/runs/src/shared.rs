@@ -37,6 +37,9 @@ impl Shared {
         }
         if state == State::Ready {
             details["start_kind"] = record.start_kind().as_str_name().into();
+            if let Some(because) = record.cold_because() {
+                details["cold_because"] = because.to_wire().as_str_name().into();
+            }
         }
         if let Some(cause) = record.end_cause {
             details["cause"] = cause.as_str().into();

@@ -113,6 +113,7 @@ mod tests {
                         "path": "/srv/repository", "repository": directory, "work_tree": "w", "own": directory,
                     },
                 },
+                "cold_because": "first-of-its-kind",
             },
             "restarts": 2,
             "adopted_at": 1_700_000_000_000_000_004_i64,
@@ -177,7 +178,7 @@ mod tests {
         part(&mut old["spec"], &["token", "env", "secret_env", "lease", "writable_paths"]);
         part(&mut old["spec"]["limits"], &["disk_bytes", "disk_files", "output_bytes"]);
         part(&mut old["started"]["fingerprint"], &["log", "root", "warm", "linked"]);
-        part(&mut old["started"], &["layer"]);
+        part(&mut old["started"], &["layer", "cold_because"]);
         let record: Record = serde_json::from_value(old.clone()).unwrap();
         assert_eq!((record.restarts, record.spec.limits.disk().bytes), (0, 1 << 30));
         part(&mut old["started"], &["fingerprint"]);

@@ -195,11 +195,16 @@ pub(crate) fn owner_for(principal: &Principal) -> Owner {
     if !daemon.is_root() {
         return Owner { uid: daemon.as_raw(), gid: rustix::process::getegid().as_raw() };
     }
-    let nobody = containers::RunUser::DEFAULT;
     match principal.uid {
-        0 | NOBODY => Owner { uid: nobody.uid(), gid: nobody.gid() },
+        0 | NOBODY => default_owner(),
         uid => Owner { uid, gid: principal.gid },
     }
+}
+
+/// Returns the owner of what the daemon makes for root, and for principals that are no users of this host.
+pub(crate) fn default_owner() -> Owner {
+    let nobody = containers::RunUser::DEFAULT;
+    Owner { uid: nobody.uid(), gid: nobody.gid() }
 }
 
 #[cfg(test)]

@@ -51,12 +51,20 @@ def run_info(run: v1.Run) -> types.RunInfo:
         lease=_seconds(run.lease),
         lease_ends_at=when(run.lease_ends_at),
         start=cast(Literal["warm", "cold", ""], start if start in ("warm", "cold") else ""),
+        cold_because=_cold_because(run.cold_because),
         restarts=run.restarts,
         holds=tuple(v1.RunHold.Kind.Name(hold.kind).lower() for hold in run.holds),
         secret_env=tuple(run.secret_env),
         writable_paths=tuple(run.writable_paths),
         workspace_path=run.workspace_path,
     )
+
+
+def _cold_because(because: v1.Run.ColdBecause.ValueType) -> types.ColdBecause:
+    """A reason in words of this package, `none-waits` for NONE_WAITS."""
+    if because == v1.Run.ColdBecause.COLD_BECAUSE_UNSPECIFIED:
+        return ""
+    return cast(types.ColdBecause, v1.Run.ColdBecause.Name(because).lower().replace("_", "-"))
 
 
 def _ended_by(cause: v1.ExecResult.EndedBy.ValueType) -> types.EndedBy:

@@ -87,6 +87,20 @@ class Limits:
 RunState: TypeAlias = Literal["creating", "ready", "paused", "stopping", "stopped", "failed"]
 
 
+#: Why a container was made for a run, instead of one that waited.
+ColdBecause: TypeAlias = Literal[
+    "",
+    "no-pool",
+    "unsupported-host",
+    "own-kernel",
+    "root-in-user-namespace",
+    "pkg-path",
+    "first-of-its-kind",
+    "none-waits",
+    "not-usable",
+]
+
+
 @dataclass(frozen=True)
 class RunInfo:
     """A run, as the daemon knows it."""
@@ -115,6 +129,8 @@ class RunInfo:
     lease_ends_at: datetime | None
     #: From a warm container, or made for this run.
     start: Literal["warm", "cold", ""]
+    #: Why the start was cold, such as `first-of-its-kind`; empty otherwise.
+    cold_because: ColdBecause
     #: How often it went on under another daemon.
     restarts: int
     #: Reasons why it is paused, such as `approval`; empty unless it is.

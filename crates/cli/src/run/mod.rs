@@ -12,6 +12,7 @@ mod pause;
 mod shell;
 mod show;
 mod ssh;
+mod start;
 mod token;
 mod unknown_profile;
 mod variables;

@@ -62,6 +62,7 @@ fn render(run: &Run, page: &mut Output) {
         ("rules", run.egress.as_ref().map(|egress| egress.digest.clone()).unwrap_or_default()),
         ("created", time::known(run.created_at.as_ref())),
         ("ready", time::known(run.ready_at.as_ref())),
+        ("start", super::start::kind(run)),
         ("adopted", adopted(run)),
         ("ended", ended(run)),
         ("ttl", duration(run.ttl.as_ref())),
@@ -185,7 +186,7 @@ fn moved(egress: &Egress) -> String {
 
 #[cfg(test)]
 mod tests {
-    use wire::v1::run::State;
+    use wire::v1::run::{ColdBecause, StartKind, State};
     use wire::v1::{BindWorkspace, HardeningFact, Workspace};
 
     use super::*;
@@ -211,6 +212,8 @@ mod tests {
                 bytes_in: 2048,
                 ..Default::default()
             }),
+            start_kind: StartKind::Cold.into(),
+            cold_because: ColdBecause::NoneWaits.into(),
             labels: [("b".into(), "2".into()), ("a".into(), "1".into())].into(),
             hardening: vec![HardeningFact { name: "network".into(), value: "none".into() }],
             ..Default::default()
@@ -227,6 +230,7 @@ mod tests {
              egress     2 open, 7 in all, 1 refused; 7 lookups of names refused\n\
              moved      100 B out, 2.0 KiB in, by connections that have ended\n\
              rules      5e2c\n\
+             start      cold: all that waited were taken\n\
              labels     a=1 b=2\n\
              \nHardening in force\n  network  none\n"
         );

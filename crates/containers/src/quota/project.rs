@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, openat};
 use serde::{Deserialize, Serialize};
 
 use super::Amount;
@@ -15,6 +15,8 @@ use crate::sys;
 
 /// Bytes of a block in which limits are given.
 const BLOCK: u64 = 1_024;
+/// Most files of a tree that is assigned as a whole.
+const MOST_IN_TREE: usize = 1_000;
 
 /// Number of a project that belongs to this daemon. The range is far from numbers that administrators usually choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -69,6 +71,40 @@ impl ProjectQuotas {
         attributes.project = project.0;
         attributes.flags |= sys::FS_XFLAG_PROJINHERIT;
         sys::set_fsxattr(directory.as_fd(), &attributes)
+    }
+
+    /// Assigns a directory of the daemon with everything in it to a project. No process may change it meanwhile.
+    ///
+    /// Fails for a link or a special file, which belongs to no project, and for a tree that is larger than the daemon makes one.
+    pub fn assign_tree(&self, directory: BorrowedFd<'_>, project: ProjectId) -> io::Result<()> {
+        self.assign(directory, project)?;
+        let mut left = MOST_IN_TREE;
+        let mut pending = vec![reopen(directory)?];
+        while let Some(parent) = pending.pop() {
+            for entry in Dir::read_from(&parent)? {
+                let entry = entry?;
+                let name = entry.file_name();
+                if matches!(name.to_bytes(), b"." | b"..") {
+                    continue;
+                }
+                left = left.checked_sub(1).ok_or_else(|| io::Error::other("the tree has too many files"))?;
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+                let file = openat(&parent, name, flags, Mode::empty())?;
+                match FileType::from_raw_mode(fstat(&file)?.st_mode) {
+                    FileType::Directory => {
+                        self.assign(file.as_fd(), project)?;
+                        pending.push(file);
+                    }
+                    FileType::RegularFile => {
+                        let mut attributes = sys::get_fsxattr(file.as_fd())?;
+                        attributes.project = project.0;
+                        sys::set_fsxattr(file.as_fd(), &attributes)?;
+                    }
+                    _ => return Err(io::Error::other("the tree has a file that belongs to no project")),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Returns the project of a directory, if it is in the daemon's range.

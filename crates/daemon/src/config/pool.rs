@@ -2,7 +2,6 @@
 
 use containers::ImageReference;
 use document::{At, Fields};
-use jail::RootMode;
 use policy::{Policy, has_own_kernel};
 use runs::PoolEntry;
 use serde_json::{Value, json};
@@ -90,9 +89,8 @@ pub(crate) fn check(entries: &[PoolEntry], policy: &Policy) -> anyhow::Result<()
                 format!("the policy has no profile {name}; it has {}", known.join(", ")),
             );
         };
-        if profile.root == RootMode::WritableLayer {
-            let why =
-                format!("{name} has `root: writable-layer`, which is made for each run: its starts are cold");
+        if profile.root_in_user_namespace {
+            let why = format!("{name} has `root_in_user_namespace`: its starts are cold");
             return problem("profile", why);
         }
         if profile.runtime.as_deref().is_some_and(has_own_kernel) {
@@ -149,10 +147,7 @@ mod tests {
         let policy = Policy::builtin().unwrap();
         let told = |text: &str| check(&parse(text).unwrap().pool, &policy).unwrap_err().to_string();
         assert!(told("pool: [{ profile: opne, max: 1 }]").starts_with("pool[0].profile: the policy has no"));
-        assert!(
-            told("pool: [{ profile: open, max: 1 }, { profile: harness, max: 1 }]")
-                .contains("pool[1].profile: harness has `root")
-        );
+        check(&parse("pool: [{ profile: harness, max: 1 }]").unwrap().pool, &policy).unwrap();
         check(&parse("pool: { min: 1, max: 2 }").unwrap().pool, &policy).unwrap();
 
         let directory = tempfile::tempdir().unwrap();
@@ -168,5 +163,14 @@ mod tests {
         };
         asked("a:1").unwrap();
         assert!(asked("b:1").unwrap_err().to_string().starts_with("pool[0].image: profile p does not"));
+
+        let directory = tempfile::tempdir().unwrap();
+        let rooted = "profiles: { p: { root: writable-layer, root_in_user_namespace: true, operations: {}, \
+            exec: { default: allow, deny_list: off } } }\nroles: { director: { allow: '*' } }\n";
+        std::fs::write(directory.path().join("p.yaml"), rooted).unwrap();
+        let rooted = Policy::load_dir(directory.path()).unwrap();
+        let entry = parse("pool: [{ profile: p, max: 1 }]").unwrap().pool;
+        let told = check(&entry, &rooted).unwrap_err().to_string();
+        assert!(told.starts_with("pool[0].profile: p has `root_in_user_namespace`"), "{told}");
     }
 }

@@ -143,3 +143,25 @@ fn other_file_systems_have_no_projects() {
     assert!(projects.used(one).is_none() && !projects.are_held());
     projects.settle(one);
 }
+
+#[test]
+fn a_tree_that_was_made_before_its_run_is_taken_in_as_a_whole() {
+    let Some(scene) = Scene::new() else { return };
+    let projects = scene.open();
+    let run = RunId::new();
+    projects.allot(run, None, MOST);
+    let tree = scene.counted()[0].join(run.to_string());
+    fs::create_dir_all(tree.join("upper/etc")).unwrap();
+    fs::create_dir_all(tree.join("work/work")).unwrap();
+    fs::write(tree.join("upper/etc/passwd"), "x").unwrap();
+    let open = || fs::File::open(&tree).unwrap();
+    projects.take_in(run, open().as_fd()).unwrap();
+    assert_eq!(projects.used(run).unwrap().unwrap().files, 6);
+    // What is made in it later counts as well.
+    fs::write(tree.join("upper/etc/group"), "x").unwrap();
+    std::os::unix::fs::symlink("passwd", tree.join("work/work/link")).unwrap();
+    assert_eq!(projects.used(run).unwrap().unwrap().files, 8);
+    projects.take_in(run, open().as_fd()).unwrap_err();
+    // A run without a project is measured.
+    projects.take_in(RunId::new(), open().as_fd()).unwrap();
+}

@@ -2,17 +2,19 @@
 
 use std::time::Duration;
 
+use operations::Environment;
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use wire::worker::v1::to_worker::Body;
 use wire::worker::v1::{
-    Cancel, Credit, FromWorker, Go, Hello, Input, Ping, Start, Terminal, TerminalSize, ToWorker, from_worker,
-    outcome,
+    Cancel, Credit, FromWorker, Go, Hello, Input, Ping, Prepare, Start, Terminal, TerminalSize, ToWorker,
+    Variables, from_worker, outcome,
 };
 use worker_protocol::PROTOCOL;
+use worker_protocol::client::{Client, ConnectOptions};
 use worker_protocol::frame::{FrameBuffer, encode};
 
-use crate::harness::binary;
+use crate::harness::{Guest, binary, sh};
 
 fn frame(id: u64, body: Body) -> Vec<u8> {
     encode(&ToWorker { id, body: Some(body) }).unwrap()
@@ -47,11 +49,15 @@ async fn spoken(parts: &[&[u8]]) -> (Vec<FromWorker>, Option<i32>, String) {
 
 /// Says hello and waits for the answer before the rest is sent, so that it cannot be lost in the end.
 async fn after_hello(rest: &[u8], answers: usize) -> (Vec<FromWorker>, Option<i32>) {
+    after(&hello(), rest, answers).await
+}
+
+async fn after(hello: &[u8], rest: &[u8], answers: usize) -> (Vec<FromWorker>, Option<i32>) {
     let state = tempfile::tempdir().unwrap();
     let at = state.path().to_str().unwrap();
     let mut process = binary(&["serve", "--project", "/nonexistent", "--state", at]).spawn().unwrap();
     let (mut input, mut output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
-    input.write_all(&hello()).await.unwrap();
+    input.write_all(hello).await.unwrap();
     let mut buffer = FrameBuffer::new();
     let mut frames = Vec::new();
     let mut sent = false;
@@ -152,6 +158,66 @@ fn waiting(id: u64, terminal: Option<Terminal>) -> Vec<u8> {
     let start =
         Start { operation: Some(operation), deadline_ms: 60_000, placed: true, terminal, ..Start::default() };
     frame(id, Body::Start(start))
+}
+
+/// The hello of a daemon that does not know the run yet.
+fn early_hello() -> Hello {
+    Hello { protocol: PROTOCOL, nonce: vec![3; 32], variables_follow: true, ..Hello::default() }
+}
+
+fn variables<'v>(each: impl IntoIterator<Item = (&'v str, String)>) -> Vec<u8> {
+    let environment = each.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    frame(0, Body::Variables(Variables { environment }))
+}
+
+#[tokio::test]
+async fn variables_that_follow_the_hello_reach_the_commands() {
+    let guest = Guest::start_with(async |_, input, output| {
+        let options = ConnectOptions { environment: None, ..ConnectOptions::default() };
+        let (client, peer) = Client::connect(input, output, options).await.unwrap();
+        let known = [("CI", "from-the-claim"), ("EMPTY", "")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        client.provide(&Environment::parse("env", known.into()).unwrap()).await.unwrap();
+        (client, peer)
+    })
+    .await;
+    let ran = guest.ran(sh("echo $CI ${EMPTY-unset}$HOME")).await;
+    assert_eq!(ran.stdout, "from-the-claim /tmp\n");
+}
+
+#[tokio::test]
+async fn variables_are_taken_once_before_the_first_call_and_within_their_bounds() {
+    let early = frame(0, Body::Hello(early_hello()));
+    let some = || variables([("CI", "1".to_owned())]);
+    let start = || frame(1, Body::Start(Start::default()));
+    // Taken, and then refused: twice, and after a call.
+    for rest in [[some(), some()].concat(), [some(), start(), some()].concat()] {
+        let (frames, code) = after(&early, &rest, 3).await;
+        assert_eq!(code, Some(1), "{frames:?}");
+    }
+    // Nothing is taken: a call before them, a process that waits for a call is none, and variables beyond their bounds.
+    for rest in [
+        start(),
+        frame(1, Body::Variables(Variables::default())),
+        variables([("A=B", "1".to_owned())]),
+        variables([("A", "1\0".to_owned())]),
+        variables([("A", "x".repeat(1 << 20))]),
+    ] {
+        let (frames, code) = after(&early, &rest, 1).await;
+        assert_eq!((frames, code), (Vec::new(), Some(1)), "{:?}", &rest[..rest.len().min(100)]);
+    }
+    // A guest that has the variables of its run takes no others.
+    let (frames, code) = after_hello(&some(), 1).await;
+    assert_eq!((frames, code), (Vec::new(), Some(1)));
+    // A hello has them, or they follow.
+    let both = Hello { environment: [("A".to_owned(), "b".to_owned())].into(), ..early_hello() };
+    let (frames, code, _) = spoken(&[&frame(0, Body::Hello(both))]).await;
+    assert_eq!((frames.len(), code), (0, Some(1)));
+    // Processes may be made beforehand.
+    let (frames, code) = after(&early, &[frame(4, Body::Prepare(Prepare {})), some()].concat(), 2).await;
+    assert_eq!(code, Some(0), "{frames:?}");
+    let taken = |frame: &FromWorker| matches!(frame.body, Some(from_worker::Body::VariablesTaken(_)));
+    assert_eq!(frames.iter().filter(|frame| taken(frame)).count(), 1, "{frames:?}");
 }
 
 #[tokio::test]

@@ -69,7 +69,8 @@ impl Unnamed {
 pub(super) fn unnamed(watch: &DiskWatch, id: RunId, run: &Run) -> Unnamed {
     let Ok(lanes) = run.lanes_for_review() else { return Unnamed::default() };
     let places: &[_] = if run.disk.has_workspace() { &["/state/", "/workspace/"] } else { &["/state/"] };
-    let slots = Some(watch.runs.launcher.directories.slots(&id.to_string()));
+    let made_as = run.record().made_as().unwrap_or(id);
+    let slots = Some(watch.runs.launcher.directories.slots(&made_as.to_string()));
     Unnamed {
         commands: Group::ALL.into_iter().filter_map(|group| lanes.commands(group)).collect(),
         places,

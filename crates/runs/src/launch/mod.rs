@@ -7,7 +7,7 @@
 
 mod images;
 pub(crate) mod pool;
-mod root;
+pub(crate) mod root;
 pub(crate) mod source;
 mod turns;
 mod users;
@@ -18,7 +18,9 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::record::{LaunchFingerprint, Layer, Limits, Ownership, Place, Record, Started, Workspace};
+use crate::record::{
+    ColdBecause, LaunchFingerprint, Layer, Limits, Ownership, Place, Record, Started, Workspace,
+};
 use containers::{
     Boundary, ContainerId, ContainerName, ContainerSpec, Engine, EngineFacts, EtcFiles, Hardening,
     ImageReference, ImageRefused, Inspection, MountSpec, Quota, RunAs, RunFacts, RunUser, UsableImage,
@@ -27,7 +29,7 @@ use disk_quotas::Projects;
 use executor::{Directory, GuestLane, HostWorkerLane, Lanes, engine_refusal};
 use host_launch::Owner;
 use identity::{Principal, RunId};
-use jail::{MountMode, RootMode};
+use jail::MountMode;
 use operations::{Environment, Reason};
 use policy::Profile;
 use refusal::Refusal;
@@ -45,6 +47,7 @@ use crate::{boundary, execution_log, way_out};
 
 pub use images::ColdStarts;
 use pool::Pool;
+use root::NewRoot;
 use source::Source;
 pub use turns::Turns;
 use turns::in_turn;
@@ -150,9 +153,17 @@ impl Launcher {
         // By now the run's directories have their project, or have none.
         let wanted = &wanted.under(self.projects.quota_of(record.id));
         let shown = opened.shown(wanted.workspace_access);
-        let contained = match self.claim(record, wanted, &image, &shown, resources).await {
-            Some(contained) => contained,
-            None => self.cold(record, wanted, principal, &image, &shown, resources).await?,
+        let claimed = self.claim(record, wanted, principal, &image, &shown, resources).await;
+        let cold_because = claimed.as_ref().err().copied();
+        let contained = match claimed {
+            Ok(contained) => contained,
+            Err(because) => {
+                let contained = self.cold(record, wanted, principal, &image, &shown, resources).await?;
+                if because == ColdBecause::FirstOfItsKind {
+                    self.follow(record, wanted, principal, &image);
+                }
+                contained
+            }
         };
         let Contained { container, started_at, hardening, ownership, guest, warm } = contained;
         let place = |directory: &Directory| {
@@ -189,6 +200,7 @@ impl Launcher {
             workspace_path: workspace.path.clone(),
             layer,
             fingerprint: Some(fingerprint),
+            cold_because,
         };
         Ok((started, Arc::new(Lanes::new(guest, host_worker))))
     }
@@ -220,7 +232,7 @@ impl Launcher {
         let Source { directory: workspace, layer, linked } =
             self.workspace(record, seen, principal, resources).await?;
         let state_path = self.directories.run_state(&run);
-        let state = block_in_place(|| self.make(record, &state_path, workspace.owner))
+        let state = block_in_place(|| self.make(record.id, &state_path, workspace.owner))
             .map_err(|error| Refusal::internal("making the run's state directory", &error))?;
         resources.made.push(state_path);
         let log_path = self.directories.run_log(&run);
@@ -236,7 +248,7 @@ impl Launcher {
         let private = block_in_place(|| workspace::make(&private_path, workspace.owner))
             .map_err(|error| Refusal::internal("making the run's private directory", &error))?;
         resources.made.push(private_path);
-        block_in_place(|| self.make(record, &self.directories.uploads(&run), workspace.owner))
+        block_in_place(|| self.make(record.id, &self.directories.uploads(&run), workspace.owner))
             .map_err(|error| Refusal::internal("making the directory of the run's uploads", &error))?;
         Ok((Opened { workspace, state, private, log, pkg, linked }, layer))
     }
@@ -274,13 +286,18 @@ impl Launcher {
         let slots = self.directories.slots(&run);
         let (mut mounts, user, ownership) =
             block_in_place(|| mount(&slots, &run, shown, hardening, users, resources))?;
-        if wanted.hardening.root == RootMode::WritableLayer {
+        if let Some(new) = Self::new_root(record, wanted, principal) {
             let guest = self.guest.of(boundary).to_owned();
             let bare = self.describe(&run, hardening, image.clone(), user, Vec::new(), guest)?;
             let layers = self.layers_of(&bare, image, &run, resources).await?;
             let on_host = user.on_host(users);
             mounts.extend(block_in_place(|| {
-                self.root_layer(record, hardening, &layers, on_host, principal, resources)
+                let mounts = self.root_layer(record.id, &new, hardening, &layers, on_host, resources)?;
+                if let Some(root) = &resources.root {
+                    root.link_mounts()
+                        .map_err(|errno| Refusal::internal("making the files of a root in /etc", &errno))?;
+                }
+                Ok::<_, Refusal>(mounts)
             })?);
         }
         let guest = self.guest.of(boundary).to_owned();
@@ -293,7 +310,8 @@ impl Launcher {
         };
         let environment = wanted.environment.clone();
         let guest =
-            GuestLane::connect(self.engine.clone(), container.clone(), user, environment, boundary).await?;
+            GuestLane::connect(self.engine.clone(), container.clone(), user, Some(environment), boundary)
+                .await?;
         if let Some(pid) = file_server.or_else(|| guest.host_pid()) {
             let etc = self.own_etc(user, hardening)?;
             block_in_place(|| arrived(pid, shown, &etc, resources.root.as_ref()))?;
@@ -331,10 +349,15 @@ impl Launcher {
         Ok((container, inspection))
     }
 
+    /// Returns what the run's writable root is made with, if it has one.
+    fn new_root(record: &Record, wanted: &Wanted, principal: &Principal) -> Option<NewRoot> {
+        NewRoot::of(&wanted.hardening, workspace::owner_for(principal), &record.spec.writable_paths)
+    }
+
     /// Makes a directory of the daemon that counts against the run's quota.
-    pub(crate) fn make(&self, record: &Record, path: &Path, owner: Owner) -> io::Result<Directory> {
+    pub(crate) fn make(&self, run: RunId, path: &Path, owner: Owner) -> io::Result<Directory> {
         let made = workspace::make(path, owner)?;
-        self.projects.assign(record.id, made.handle.as_fd());
+        self.projects.assign(run, made.handle.as_fd());
         Ok(made)
     }
 

@@ -1,16 +1,17 @@
 //! Mounts the writable root of a run, and finds the one that a previous daemon mounted.
 
 use std::os::fd::AsFd as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::record::{Place, Record};
+use crate::record::Place;
 use containers::{
     ContainerName, ContainerSpec, Hardening, HostUser, MountError, MountSpec, OverlayError, RunUser,
     UsableImage,
 };
 use executor::engine_refusal;
 use host_launch::Owner;
-use identity::Principal;
+use identity::RunId;
+use jail::RootMode;
 use operations::Reason;
 use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
@@ -19,6 +20,22 @@ use super::Launcher;
 use crate::resources::RunResources;
 use crate::root_layer::{RootLayer, empty_layer, mount_points, write_host_files};
 use crate::workspace;
+
+/// What a writable root is made with, besides the image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NewRoot {
+    /// Owner of its files on disk.
+    pub(crate) owner: Owner,
+    /// Directories that the run's user gets, beside the home.
+    pub(crate) paths: Vec<String>,
+}
+
+impl NewRoot {
+    /// Returns `None` for a container without a writable root.
+    pub(crate) fn of(hardening: &Hardening, owner: Owner, paths: &[String]) -> Option<Self> {
+        (hardening.root == RootMode::WritableLayer).then(|| Self { owner, paths: paths.to_vec() })
+    }
+}
 
 impl Launcher {
     /// Returns the layers of the image, topmost first.
@@ -48,26 +65,26 @@ impl Launcher {
         layers.map_err(|error| Refusal::internal("looking for the layers of an image", &error))
     }
 
-    /// Mounts a new root for a run, and returns its mounts. `user` is the container's user, as the host sees it.
+    /// Mounts a new root for what is made as `id`, and returns its mounts. `user` is the container's user, as the host sees it.
     pub(crate) fn root_layer(
         &self,
-        record: &Record,
+        id: RunId,
+        new: &NewRoot,
         hardening: &Hardening,
         image: &[PathBuf],
         user: HostUser,
-        principal: &Principal,
         resources: &mut RunResources,
     ) -> Result<Vec<MountSpec>, Refusal> {
-        let run = record.id.to_string();
+        let run = id.to_string();
         if !rustix::process::geteuid().is_root() {
             return Err(refused("it needs a daemon that runs as root"));
         }
         let path = self.directories.root_layer(&run);
         let made = self
-            .make(record, &path, Owner { uid: 0, gid: 0 })
+            .make(id, &path, Owner { uid: 0, gid: 0 })
             .map_err(|error| Refusal::internal("making the layer of a root", &error))?;
         resources.made.push(path.clone());
-        let owner = workspace::owner_for(principal);
+        let owner = new.owner;
         empty_layer(&made.handle, owner)
             .map_err(|error| Refusal::internal("making the layer of a root", &error))?;
         let slots = self.directories.slots(&run);
@@ -85,7 +102,7 @@ impl Launcher {
             write_host_files(&etc, user, hardening.resolver)
         };
         prepared.map_err(|error| Refusal::internal("making the files of a root in /etc", &error))?;
-        for wanted in &record.spec.writable_paths {
+        for wanted in &new.paths {
             root.make("writable_paths", wanted, user)?;
         }
         let mounts = root.mounts()?;
@@ -93,9 +110,20 @@ impl Launcher {
         Ok(mounts)
     }
 
+    /// Makes the layer of a root that waited the run's: in its quota, and under its name.
+    pub(crate) fn give_root(&self, run: RunId, resources: &mut RunResources) -> Result<(), Refusal> {
+        let Some(root) = &mut resources.root else { return Ok(()) };
+        let failed = |error: std::io::Error| Refusal::internal("giving a root to its run", &error);
+        let path = self.directories.root_layer(&run.to_string());
+        root.rename(path.clone()).map_err(|errno| failed(errno.into()))?;
+        let layer = workspace::open_own(&path).map_err(failed)?;
+        self.projects.take_in(run, layer.handle.as_fd()).map_err(failed)?;
+        root.link_mounts().map_err(|errno| failed(errno.into()))
+    }
+
     /// Finds the root that the previous daemon mounted, and checks that it is the same.
-    pub(crate) fn reattach_root(&self, run: &str, was: Place) -> Result<RootLayer, String> {
-        let slot = containers::reattach_root(&self.directories.slots(run));
+    pub(crate) fn reattach_root(&self, slots: &Path, run: &str, was: Place) -> Result<RootLayer, String> {
+        let slot = containers::reattach_root(slots);
         let slot = slot.map_err(|error| chain(&error))?.ok_or("its root is no longer mounted")?;
         let root = RootLayer::of(slot, self.directories.root_layer(run)).map_err(|error| chain(&error))?;
         let is = root.place().map_err(|refusal| refusal.message)?;

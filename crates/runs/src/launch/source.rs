@@ -57,7 +57,7 @@ impl Launcher {
             }
             Workspace::Managed => {
                 let made = self
-                    .make(record, &path, workspace::owner_for(principal))
+                    .make(record.id, &path, workspace::owner_for(principal))
                     .map_err(|error| Refusal::internal("making the workspace", &error))?;
                 resources.made.push(path);
                 made.into()
@@ -70,7 +70,7 @@ impl Launcher {
             }
             Workspace::Clone { repository, revision } => {
                 resources.made.push(path.clone());
-                let make = |owner| self.make(record, &path, owner);
+                let make = |owner| self.make(record.id, &path, owner);
                 let field = "workspace.clone.repository";
                 let made = self.clone_into(make, (field, repository), revision.as_deref(), principal).await?;
                 block_in_place(|| within(&made, record.spec.limits.disk()))?;
@@ -133,7 +133,7 @@ impl Launcher {
         }
         let path = self.directories.layer(run);
         let layers = self
-            .make(record, &path, daemon)
+            .make(record.id, &path, daemon)
             .map_err(|error| Refusal::internal("making the layer of an overlay", &error))?;
         resources.made.push(path);
         containers::check_overlay_layers(as_fd(&layers)).map_err(|error| refusal(&error))?;

@@ -1,5 +1,6 @@
 //! A run as it is stored and shown.
 
+mod cold_because;
 mod hold;
 mod launch_fingerprint;
 mod workspace;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use timestamp::Timestamp;
 use wire::v1;
 
+pub use cold_because::ColdBecause;
 pub use hold::{Held, Hold};
 pub use launch_fingerprint::{LaunchFingerprint, Linked, Place};
 pub use workspace::{Changes, Kept, Layer, Workspace};
@@ -210,6 +212,9 @@ pub struct Started {
     /// `None` in records of daemons whose runs ended with them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<LaunchFingerprint>,
+    /// `None` for a warm run, and in records of earlier releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cold_because: Option<ColdBecause>,
 }
 
 /// Mechanism by which the container gets access to the files of the workspace's owner.
@@ -296,6 +301,11 @@ impl Record {
         }
     }
 
+    /// Returns the reason that its container was made for it.
+    pub fn cold_because(&self) -> Option<ColdBecause> {
+        self.started.as_ref()?.cold_because
+    }
+
     /// Returns the layer of a launched overlay.
     pub fn layer(&self) -> Option<Layer> {
         self.started.as_ref().and_then(|started| started.layer)
@@ -328,6 +338,7 @@ impl Record {
             created_at: Some(self.created_at.to_wire()),
             ready_at: self.ready_at.map(Timestamp::to_wire),
             start_kind: self.start_kind().into(),
+            cold_because: self.cold_because().map(ColdBecause::to_wire).unwrap_or_default().into(),
             hardening: hardening
                 .map(|(name, value)| v1::HardeningFact { name: name.clone(), value: value.clone() })
                 .collect(),

@@ -15364,6 +15364,9 @@ pub struct Run {
     /// from GetRun.
     #[prost(message, optional, tag = "35")]
     pub egress: ::core::option::Option<Egress>,
+    /// Output only. Reason why `start_kind` is COLD.
+    #[prost(enumeration = "run::ColdBecause", tag = "36")]
+    pub cold_because: i32,
 }
 /// Nested message and enum types in `Run`.
 pub mod run {
@@ -15465,6 +15468,74 @@ pub mod run {
                 "START_KIND_UNSPECIFIED" => Some(Self::Unspecified),
                 "WARM" => Some(Self::Warm),
                 "COLD" => Some(Self::Cold),
+                _ => None,
+            }
+        }
+    }
+    /// Reason why a run got a new container.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum ColdBecause {
+        /// It was not, or its daemon was of an earlier release.
+        Unspecified = 0,
+        /// The configuration's `pool` has no entry for its profile and image.
+        NoPool = 1,
+        /// The daemon is not root, the engine is rootless, or `state_dir` has no idmapped mounts.
+        UnsupportedHost = 2,
+        /// Its runtime is gVisor, which takes no mounts later.
+        OwnKernel = 3,
+        /// Its profile has `root_in_user_namespace`.
+        RootInUserNamespace = 4,
+        /// It has a `pkg_path`.
+        PkgPath = 5,
+        /// No run has needed such a container in the last minute: of this image, these limits, these `writable_paths`. The
+        /// next one finds it, as far as `max` of the pool permits.
+        FirstOfItsKind = 6,
+        /// All containers that waited were taken, or lost.
+        NoneWaits = 7,
+        /// The container that waited had changed, or could not be verified. It was removed.
+        NotUsable = 8,
+    }
+    impl ColdBecause {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "COLD_BECAUSE_UNSPECIFIED",
+                Self::NoPool => "NO_POOL",
+                Self::UnsupportedHost => "UNSUPPORTED_HOST",
+                Self::OwnKernel => "OWN_KERNEL",
+                Self::RootInUserNamespace => "ROOT_IN_USER_NAMESPACE",
+                Self::PkgPath => "PKG_PATH",
+                Self::FirstOfItsKind => "FIRST_OF_ITS_KIND",
+                Self::NoneWaits => "NONE_WAITS",
+                Self::NotUsable => "NOT_USABLE",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "COLD_BECAUSE_UNSPECIFIED" => Some(Self::Unspecified),
+                "NO_POOL" => Some(Self::NoPool),
+                "UNSUPPORTED_HOST" => Some(Self::UnsupportedHost),
+                "OWN_KERNEL" => Some(Self::OwnKernel),
+                "ROOT_IN_USER_NAMESPACE" => Some(Self::RootInUserNamespace),
+                "PKG_PATH" => Some(Self::PkgPath),
+                "FIRST_OF_ITS_KIND" => Some(Self::FirstOfItsKind),
+                "NONE_WAITS" => Some(Self::NoneWaits),
+                "NOT_USABLE" => Some(Self::NotUsable),
                 _ => None,
             }
         }

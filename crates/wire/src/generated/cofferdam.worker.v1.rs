@@ -542,7 +542,7 @@ pub struct ToWorker {
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// Kind of the message.
-    #[prost(oneof = "to_worker::Body", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
+    #[prost(oneof = "to_worker::Body", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
     pub body: ::core::option::Option<to_worker::Body>,
 }
 /// Nested message and enum types in `ToWorker`.
@@ -584,6 +584,9 @@ pub mod to_worker {
         /// failure, which is the last message of its id. Cancel ends the process.
         #[prost(message, tag = "12")]
         Prepare(super::Prepare),
+        /// Variables of the run, once, to a guest whose hello had none. Before the first Start; the id is 0.
+        #[prost(message, tag = "13")]
+        Variables(super::Variables),
     }
 }
 impl ::prost::Name for ToWorker {
@@ -603,7 +606,7 @@ pub struct FromWorker {
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// Kind of the message.
-    #[prost(oneof = "from_worker::Body", tags = "2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "from_worker::Body", tags = "2, 3, 4, 5, 6, 7, 8, 9")]
     pub body: ::core::option::Option<from_worker::Body>,
 }
 /// Nested message and enum types in `FromWorker`.
@@ -632,6 +635,9 @@ pub mod from_worker {
         /// The terminal has taken this number of bytes of input.
         #[prost(message, tag = "8")]
         Taken(super::Taken),
+        /// Answer to Variables: each command from now on has them. The id is 0.
+        #[prost(message, tag = "9")]
+        VariablesTaken(super::VariablesTaken),
     }
 }
 impl ::prost::Name for FromWorker {
@@ -666,6 +672,10 @@ pub struct Hello {
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
+    /// The guest waits for its run: `environment` is empty, and Variables comes before the first Start. From the daemon
+    /// only, to a guest.
+    #[prost(bool, tag = "6")]
+    pub variables_follow: bool,
 }
 impl ::prost::Name for Hello {
     const NAME: &'static str = "Hello";
@@ -675,6 +685,39 @@ impl ::prost::Name for Hello {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.worker.v1.Hello".into()
+    }
+}
+/// Variables of the run, for a guest that was greeted before its run was known.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Variables {
+    /// As in a hello. May be empty.
+    #[prost(btree_map = "string, string", tag = "1")]
+    pub environment: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+}
+impl ::prost::Name for Variables {
+    const NAME: &'static str = "Variables";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.Variables".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.Variables".into()
+    }
+}
+/// The guest has taken the variables of its run.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct VariablesTaken {}
+impl ::prost::Name for VariablesTaken {
+    const NAME: &'static str = "VariablesTaken";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.VariablesTaken".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.VariablesTaken".into()
     }
 }
 /// Begin a call.

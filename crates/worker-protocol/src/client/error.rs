@@ -72,6 +72,9 @@ pub enum Violation {
     /// A pong without a ping.
     #[error("an unasked pong")]
     Pong,
+    /// Variables reported as taken that were not sent, or reported twice.
+    #[error("the worker acknowledges variables that were not sent")]
+    Variables,
     /// A frame for a call that is not in flight.
     #[error("a frame for a call that is not in flight")]
     UnknownCall,

@@ -31,7 +31,7 @@ where
 {
     pub async fn greet(mut output: W, mut input: R, options: ConnectOptions) -> Result<Self, ConnectError> {
         let (peer, buffer) = {
-            let exchange = hello::exchange(&mut output, &mut input, &options.environment);
+            let exchange = hello::exchange(&mut output, &mut input, options.environment.as_ref());
             in_time(options.hello_timeout, exchange).await?
         };
         Ok(Self { output, input, buffer, peer, options })
@@ -58,7 +58,7 @@ where
         let exchanged = in_time(self.options.hello_timeout, async {
             self.output.write_all(&switch).await?;
             self.output.flush().await?;
-            hello::exchange(&mut outgoing, &mut incoming, &self.options.environment).await
+            hello::exchange(&mut outgoing, &mut incoming, self.options.environment.as_ref()).await
         });
         let (_, buffer) = exchanged.await?;
         let (shared, frames) = Shared::new(self.options, Some(outgoing.now()));

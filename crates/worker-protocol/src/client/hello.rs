@@ -14,15 +14,22 @@ const NONCE: usize = 32;
 const READ: usize = 1024;
 
 /// Sends a hello and checks the answer. Bytes that came after it stay in the buffer.
+///
+/// Without an environment the worker waits for that of its run.
 pub(super) async fn exchange(
     output: &mut (impl AsyncWrite + Unpin),
     input: &mut (impl AsyncRead + Unpin),
-    environment: &Environment,
+    environment: Option<&Environment>,
 ) -> Result<(Peer, FrameBuffer), ConnectError> {
     let mut nonce = [0; NONCE];
     getrandom(&mut nonce, GetRandomFlags::empty()).map_err(|errno| ConnectError::Random(errno.into()))?;
-    let environment = environment.variables().clone();
-    let hello = Hello { protocol: PROTOCOL, nonce: nonce.to_vec(), pid: 0, channel: 0, environment };
+    let hello = Hello {
+        protocol: PROTOCOL,
+        nonce: nonce.to_vec(),
+        environment: environment.map(|environment| environment.variables().clone()).unwrap_or_default(),
+        variables_follow: environment.is_none(),
+        ..Hello::default()
+    };
     output.write_all(&encode(&ToWorker { id: 0, body: Some(to_worker::Body::Hello(hello)) })?).await?;
     output.flush().await?;
 

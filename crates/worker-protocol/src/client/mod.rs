@@ -27,6 +27,7 @@ mod outbound;
 mod output;
 mod placement;
 mod prepared;
+mod provide;
 mod shared;
 mod sink;
 mod table;
@@ -91,8 +92,8 @@ pub struct ConnectOptions {
     pub max_terminals: usize,
     /// Maximum number of commands with piped input, in addition to both. Further ones are refused.
     pub max_piped: usize,
-    /// Environment variables of the run, for a guest.
-    pub environment: Environment,
+    /// Environment variables of the run, for a guest. `None` if its run is not known yet: they follow by [`Client::provide`].
+    pub environment: Option<Environment>,
 }
 
 impl Default for ConnectOptions {
@@ -105,7 +106,7 @@ impl Default for ConnectOptions {
             max_calls: 32,
             max_terminals: 8,
             max_piped: 8,
-            environment: Environment::default(),
+            environment: Some(Environment::default()),
         }
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct Shared {
     /// Cancelled when the stream is closed.
     pub(super) stop: CancellationToken,
     pub(super) pong: Notify,
+    /// Notified when the guest has taken the variables of its run.
+    pub(super) taken: Notify,
     pub(super) drivers: TaskTracker,
     table: Mutex<Table>,
     pub(super) outbound: Outbound,
@@ -39,6 +41,7 @@ impl Shared {
             closed: watch::Sender::new(None),
             stop: CancellationToken::new(),
             pong: Notify::new(),
+            taken: Notify::new(),
             drivers: TaskTracker::new(),
             table: Mutex::default(),
             outbound,

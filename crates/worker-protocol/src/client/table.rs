@@ -56,6 +56,8 @@ pub(super) enum Accepted {
     Call,
     /// The answer to a ping.
     Pong,
+    /// The answer to the variables of the run.
+    Variables,
 }
 
 /// A call that is about to be sent.
@@ -79,6 +81,8 @@ pub(super) struct Beginning<'a> {
 pub(super) struct Table {
     calls: HashMap<u64, Entry>,
     pings: u32,
+    /// True while the answer to the variables of the run may come.
+    provides: bool,
 }
 
 #[derive(Debug)]
@@ -184,6 +188,11 @@ impl Table {
         self.pings += 1;
     }
 
+    /// Records that the variables of the run are about to be sent.
+    pub(super) fn provide(&mut self) {
+        self.provides = true;
+    }
+
     /// Forgets all calls. Their drivers notice that the stream is gone.
     pub(super) fn clear_all(&mut self) {
         self.calls.clear();
@@ -199,6 +208,10 @@ impl Table {
                 return Ok(Accepted::Pong);
             }
             Body::Pong(_) => return Err(Violation::Pong),
+            Body::VariablesTaken(_) if frame.id == 0 && std::mem::take(&mut self.provides) => {
+                return Ok(Accepted::Variables);
+            }
+            Body::VariablesTaken(_) => return Err(Violation::Variables),
             body => body,
         };
         let entry = self.calls.get_mut(&frame.id).ok_or(Violation::UnknownCall)?;
@@ -235,7 +248,7 @@ impl Table {
                     entry.finish(outcome, bound, usage);
                 }
             }
-            Body::Hello(_) | Body::Pong(_) => {}
+            Body::Hello(_) | Body::Pong(_) | Body::VariablesTaken(_) => {}
         }
         Ok(Accepted::Call)
     }

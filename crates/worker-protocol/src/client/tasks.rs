@@ -67,6 +67,7 @@ async fn read(shared: &Shared, mut input: impl AsyncRead + Unpin, mut buffer: Fr
             match buffer.pop::<FromWorker>() {
                 Ok(Some(frame)) => match shared.table(|table| table.accept(frame)) {
                     Ok(Accepted::Call) => {}
+                    Ok(Accepted::Variables) => shared.taken.notify_one(),
                     Ok(Accepted::Pong) => {
                         shared.pong.notify_one();
                         // Pongs come every few seconds, and are the only frames when the run is idle.

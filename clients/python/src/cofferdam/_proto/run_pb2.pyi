@@ -90,6 +90,57 @@ class Run(google.protobuf.message.Message):
     COLD: Run.StartKind.ValueType  # 2
     """Created for this run."""
 
+    class _ColdBecause:
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
+
+    class _ColdBecauseEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[Run._ColdBecause.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+        COLD_BECAUSE_UNSPECIFIED: Run._ColdBecause.ValueType  # 0
+        """It was not, or its daemon was of an earlier release."""
+        NO_POOL: Run._ColdBecause.ValueType  # 1
+        """The configuration's `pool` has no entry for its profile and image."""
+        UNSUPPORTED_HOST: Run._ColdBecause.ValueType  # 2
+        """The daemon is not root, the engine is rootless, or `state_dir` has no idmapped mounts."""
+        OWN_KERNEL: Run._ColdBecause.ValueType  # 3
+        """Its runtime is gVisor, which takes no mounts later."""
+        ROOT_IN_USER_NAMESPACE: Run._ColdBecause.ValueType  # 4
+        """Its profile has `root_in_user_namespace`."""
+        PKG_PATH: Run._ColdBecause.ValueType  # 5
+        """It has a `pkg_path`."""
+        FIRST_OF_ITS_KIND: Run._ColdBecause.ValueType  # 6
+        """No run has needed such a container in the last minute: of this image, these limits, these `writable_paths`. The
+        next one finds it, as far as `max` of the pool permits.
+        """
+        NONE_WAITS: Run._ColdBecause.ValueType  # 7
+        """All containers that waited were taken, or lost."""
+        NOT_USABLE: Run._ColdBecause.ValueType  # 8
+        """The container that waited had changed, or could not be verified. It was removed."""
+
+    class ColdBecause(_ColdBecause, metaclass=_ColdBecauseEnumTypeWrapper):
+        """Reason why a run got a new container."""
+
+    COLD_BECAUSE_UNSPECIFIED: Run.ColdBecause.ValueType  # 0
+    """It was not, or its daemon was of an earlier release."""
+    NO_POOL: Run.ColdBecause.ValueType  # 1
+    """The configuration's `pool` has no entry for its profile and image."""
+    UNSUPPORTED_HOST: Run.ColdBecause.ValueType  # 2
+    """The daemon is not root, the engine is rootless, or `state_dir` has no idmapped mounts."""
+    OWN_KERNEL: Run.ColdBecause.ValueType  # 3
+    """Its runtime is gVisor, which takes no mounts later."""
+    ROOT_IN_USER_NAMESPACE: Run.ColdBecause.ValueType  # 4
+    """Its profile has `root_in_user_namespace`."""
+    PKG_PATH: Run.ColdBecause.ValueType  # 5
+    """It has a `pkg_path`."""
+    FIRST_OF_ITS_KIND: Run.ColdBecause.ValueType  # 6
+    """No run has needed such a container in the last minute: of this image, these limits, these `writable_paths`. The
+    next one finds it, as far as `max` of the pool permits.
+    """
+    NONE_WAITS: Run.ColdBecause.ValueType  # 7
+    """All containers that waited were taken, or lost."""
+    NOT_USABLE: Run.ColdBecause.ValueType  # 8
+    """The container that waited had changed, or could not be verified. It was removed."""
+
     class _EndCause:
         ValueType = typing.NewType("ValueType", builtins.int)
         V: typing_extensions.TypeAlias = ValueType
@@ -211,6 +262,7 @@ class Run(google.protobuf.message.Message):
     END_CAUSE_FIELD_NUMBER: builtins.int
     WRITABLE_PATHS_FIELD_NUMBER: builtins.int
     EGRESS_FIELD_NUMBER: builtins.int
+    COLD_BECAUSE_FIELD_NUMBER: builtins.int
     run_id: builtins.str
     """UUIDv7."""
     profile: builtins.str
@@ -245,6 +297,8 @@ class Run(google.protobuf.message.Message):
     """Output only. Times that the daemon ended and the run went on under the next one. Default 0."""
     end_cause: global___Run.EndCause.ValueType
     """Output only. Cause if it ended by `ttl`, `idle_timeout` or `lease`."""
+    cold_because: global___Run.ColdBecause.ValueType
+    """Output only. Reason why `start_kind` is COLD."""
     @property
     def workspace(self) -> global___Workspace:
         """Source of `/workspace`."""
@@ -361,9 +415,10 @@ class Run(google.protobuf.message.Message):
         end_cause: global___Run.EndCause.ValueType = ...,
         writable_paths: collections.abc.Iterable[builtins.str] | None = ...,
         egress: cofferdam._proto.egress_pb2.Egress | None = ...,
+        cold_because: global___Run.ColdBecause.ValueType = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "created_at", b"created_at", "disk", b"disk", "egress", b"egress", "ended_at", b"ended_at", "idle_timeout", b"idle_timeout", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "ready_at", b"ready_at", "ttl", b"ttl", "workspace", b"workspace"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "agent_id", b"agent_id", "changes", b"changes", "container_id", b"container_id", "created_at", b"created_at", "disk", b"disk", "egress", b"egress", "end_cause", b"end_cause", "ended_at", b"ended_at", "env", b"env", "failure", b"failure", "hardening", b"hardening", "holds", b"holds", "idle_timeout", b"idle_timeout", "image", b"image", "image_id", b"image_id", "labels", b"labels", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "ownership", b"ownership", "pkg_path", b"pkg_path", "principal", b"principal", "profile", b"profile", "ready_at", b"ready_at", "restarts", b"restarts", "role", b"role", "run_id", b"run_id", "secret_env", b"secret_env", "start_kind", b"start_kind", "state", b"state", "ttl", b"ttl", "workspace", b"workspace", "workspace_path", b"workspace_path", "writable_paths", b"writable_paths"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "agent_id", b"agent_id", "changes", b"changes", "cold_because", b"cold_because", "container_id", b"container_id", "created_at", b"created_at", "disk", b"disk", "egress", b"egress", "end_cause", b"end_cause", "ended_at", b"ended_at", "env", b"env", "failure", b"failure", "hardening", b"hardening", "holds", b"holds", "idle_timeout", b"idle_timeout", "image", b"image", "image_id", b"image_id", "labels", b"labels", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "ownership", b"ownership", "pkg_path", b"pkg_path", "principal", b"principal", "profile", b"profile", "ready_at", b"ready_at", "restarts", b"restarts", "role", b"role", "run_id", b"run_id", "secret_env", b"secret_env", "start_kind", b"start_kind", "state", b"state", "ttl", b"ttl", "workspace", b"workspace", "workspace_path", b"workspace_path", "writable_paths", b"writable_paths"]) -> None: ...
 
 global___Run = Run
 

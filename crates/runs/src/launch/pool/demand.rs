@@ -1,4 +1,4 @@
-//! The number of warm containers to keep, from the recent demand.
+//! Recent requests for containers of one kind.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -19,12 +19,19 @@ impl Demand {
         }
     }
 
-    /// Returns the number of recent requests, within the bounds.
-    pub(super) fn target(&mut self, now: Instant, min: usize, max: usize) -> usize {
-        while self.0.front().is_some_and(|asked| now.duration_since(*asked) >= LATELY) {
-            self.0.pop_front();
-        }
-        self.0.len().max(min).min(max)
+    /// Returns the number of recent requests.
+    pub(super) fn asked(&self, now: Instant) -> usize {
+        self.0.iter().filter(|asked| now.duration_since(**asked) < LATELY).count()
+    }
+
+    /// Returns the time of the last recent request.
+    pub(super) fn last(&self) -> Option<Instant> {
+        self.0.back().copied()
+    }
+
+    /// Forgets all requests.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
     }
 }
 
@@ -33,20 +40,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_target_follows_demand_within_its_bounds_and_falls_again() {
+    fn requests_count_for_a_minute_up_to_a_bound() {
         let begin = Instant::now();
         let mut demand = Demand::default();
-        assert_eq!(demand.target(begin, 0, 4), 0);
-        assert_eq!(demand.target(begin, 2, 4), 2);
+        assert_eq!((demand.asked(begin), demand.last()), (0, None));
         for asked in 1..=10 {
             demand.note(begin + Duration::from_secs(asked), 4);
         }
-        assert_eq!(demand.target(begin + Duration::from_secs(10), 2, 4), 4);
+        assert_eq!(demand.asked(begin + Duration::from_secs(10)), 4);
+        assert_eq!(demand.last(), Some(begin + Duration::from_secs(10)));
         // The last four came in the seventh to the tenth second.
-        assert_eq!(demand.target(begin + Duration::from_secs(67), 2, 4), 3);
-        assert_eq!(demand.target(begin + Duration::from_secs(69), 0, 4), 1);
-        assert_eq!(demand.target(begin + Duration::from_secs(70), 0, 4), 0);
-        assert_eq!(demand.target(begin + Duration::from_secs(70), 2, 4), 2);
-        assert_eq!(demand.target(begin, 5, 4), 4, "the upper bound holds");
+        assert_eq!(demand.asked(begin + Duration::from_secs(67)), 3);
+        assert_eq!(demand.asked(begin + Duration::from_secs(69)), 1);
+        assert_eq!(demand.asked(begin + Duration::from_secs(70)), 0);
+        demand.note(begin, 4);
+        demand.clear();
+        assert_eq!(demand.asked(begin), 0);
     }
 }

@@ -3,23 +3,24 @@
 //! It makes one container at a time and rests after each, longer while calls are under way. While the engine fails, the rests grow. It
 //! finds every change of the policy, and of the image that a name refers to, within seconds.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use containers::{ImageReference, UsableImage, idmap_supported};
+use containers::{ImageReference, idmap_supported};
 use futures_util::StreamExt as _;
-use operations::Environment;
-use policy::{InForce, Policy};
+use operations::{Environment, Reason};
+use policy::{InForce, Policy, has_own_kernel};
 use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
-use super::demand::Demand;
-use super::warm::{Warm, can_be_warm};
-use super::{Kind, Pool, PoolEntry, Table};
-use crate::launch::{Launcher, Wanted, wanted};
+use super::table::{Bounds, Configured, Fill, PAUSE};
+use super::warm::{Warm, never_warm};
+use super::{Make, Pool, PoolEntry, memory};
+use crate::launch::root::NewRoot;
+use crate::launch::{Launcher, wanted};
 use crate::way_out::narrowed;
 use crate::{request, workspace};
 
@@ -65,6 +66,7 @@ impl Launcher {
         }
         if let Some(why) = block_in_place(|| self.cannot_wait()) {
             tracing::warn!(why, "no warm containers: every run starts cold");
+            self.pool.is_unsupported.store(true, Ordering::Release);
             return;
         }
         let mut known = Known::default();
@@ -76,8 +78,8 @@ impl Launcher {
                 () = self.pool.changed.notified(), if wait == TICK => {}
             }
         }
-        let left = std::mem::take(&mut *self.pool.table.lock());
-        discard(&self, left.into_values().flat_map(|kind| kind.ready)).await;
+        let left = self.pool.table.lock().clear();
+        discard(&self, left).await;
     }
 
     /// Takes the next step, and returns how long to wait after it.
@@ -91,28 +93,35 @@ impl Launcher {
         let is_new = known.policy.as_ref().is_none_or(|before| !Arc::ptr_eq(before, &policy));
         if is_new || known.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
             let Some(kinds) = self.kinds(&policy, known).await else { return known.failed() };
-            discard(self, self.pool.replace(kinds)).await;
+            let needless = self.pool.table.lock().replace(kinds, is_new);
+            discard(self, needless).await;
             (known.policy, known.looked) = (Some(policy), Some(Instant::now()));
         }
-        discard(self, self.pool.needless()).await;
+        let has_memory = block_in_place(memory::is_free);
+        let needless = self.pool.table.lock().needless(Instant::now(), has_memory, Warm::is_connected);
+        discard(self, needless).await;
         if self.pool.has_failed.swap(false, Ordering::AcqRel) {
             return known.failed();
         }
-        if self.pool.missing().is_none() {
+        let missing = || self.pool.table.lock().missing(Instant::now(), has_memory);
+        if missing().is_none() {
             return TICK;
         }
         nobody_waits(is_busy).await;
-        let Some((digest, wanted, image)) = self.pool.missing() else { return TICK };
+        let Some((key, make)) = missing() else { return TICK };
         let began = Instant::now();
-        match self.warm_up(&wanted, &image).await {
+        match self.warm_up(&make).await {
             Ok(warm) => {
                 known.failures = known.failures.saturating_sub(1);
-                discard(self, self.pool.put(&digest, warm)).await;
+                discard(self, self.pool.put(&key, warm)).await;
                 began.elapsed() * if is_busy() { REST_IF_BUSY } else { REST }
             }
             Err(refusal) => {
-                let wait = known.failed();
-                tracing::warn!(why = refusal.message, ?wait, "no warm container was made; tried again later");
+                // Another kind may be possible, unless the engine fails.
+                let is_engine = refusal.reason == Reason::EngineUnavailable;
+                let (wait, again) = if is_engine { (known.failed(), Duration::ZERO) } else { (TICK, PAUSE) };
+                self.pool.table.lock().postpone(&key, Instant::now() + again);
+                tracing::warn!(why = refusal.message, wait = ?wait.max(again), "no warm container was made; tried again later");
                 wait
             }
         }
@@ -157,24 +166,22 @@ impl Launcher {
         }
     }
 
-    /// Returns the kinds of warm containers under this policy, or `None` if the engine does not answer.
-    async fn kinds(&self, policy: &Policy, known: &mut Known) -> Option<Table> {
-        let mut kinds = Table::new();
+    /// Returns the kinds of the configuration under this policy, or `None` if the engine does not answer.
+    async fn kinds(&self, policy: &Policy, known: &mut Known) -> Option<Vec<Configured<Make>>> {
+        let mut kinds = Vec::new();
         for entry in &self.pool.entries {
             let profiles: Vec<&str> = match &entry.profile {
                 Some(profile) => vec![profile],
-                None => policy.profile_names().filter(|name| has_read_only_root(policy, name)).collect(),
+                None => policy.profile_names().filter(|name| can_wait(policy, name)).collect(),
             };
             for profile in profiles {
-                let name = format!("{profile}/{}", entry.image.as_ref().map_or("", ImageReference::as_str));
+                let name = named(profile, entry.image.as_ref());
                 match self.kind(policy, entry, profile).await {
-                    Ok((digest, kind)) => {
+                    Ok(kind) => {
                         known.told.remove(&name);
-                        let same = kinds.entry(digest).or_insert_with(|| Kind { min: 0, max: 0, ..kind });
-                        same.min += entry.min;
-                        same.max += entry.max;
+                        kinds.push(kind);
                     }
-                    Err(refusal) if refusal.reason == operations::Reason::EngineUnavailable => return None,
+                    Err(refusal) if refusal.reason == Reason::EngineUnavailable => return None,
                     Err(refusal) => {
                         if known.told.insert(name.clone(), refusal.message.clone()).as_ref()
                             != Some(&refusal.message)
@@ -192,7 +199,12 @@ impl Launcher {
         Some(kinds)
     }
 
-    async fn kind(&self, policy: &Policy, entry: &PoolEntry, name: &str) -> Result<(String, Kind), Refusal> {
+    async fn kind(
+        &self,
+        policy: &Policy,
+        entry: &PoolEntry,
+        name: &str,
+    ) -> Result<Configured<Make>, Refusal> {
         let refused = |why: String| Refusal::invalid("pool", why);
         let profile =
             policy.profile(name).ok_or_else(|| refused(format!("the policy has no profile {name}")))?;
@@ -206,88 +218,48 @@ impl Launcher {
         let resolver = self.way_out.resolver(&narrowed(profile, &[]));
         let wanted = wanted(profile, image, &limits, Environment::default(), resolver)?;
         let wanted = wanted.under(self.projects.quota());
-        if !can_be_warm(&wanted) {
-            return Err(refused(format!("profile {name} has a writable root, or a kernel of its own")));
+        if never_warm(&wanted).is_some() {
+            return Err(refused(format!("profile {name} has a kernel of its own, or a root that is mapped")));
         }
         let (image, _) = self.image(wanted.image.as_ref()).await?;
-        let digest = self.warm_spec("", &wanted, &image)?.digest();
-        let kind = Kind {
+        // The owner of runs that root asks for. Those of other principals follow the demand.
+        let root = NewRoot::of(&wanted.hardening, workspace::default_owner(), &[]);
+        let make = Make { wanted, image, root };
+        Ok(Configured {
+            key: self.key(&make)?,
             name: name.to_owned(),
-            wanted,
-            image,
-            min: entry.min,
-            max: entry.max,
-            demand: Demand::default(),
-            ready: VecDeque::new(),
-        };
-        Ok((digest, kind))
+            make,
+            bounds: Bounds { min: entry.min, max: entry.max },
+            entry: (name.to_owned(), asked.map(str::to_owned)),
+        })
     }
 }
 
-fn has_read_only_root(policy: &Policy, name: &str) -> bool {
-    policy.profile(name).is_some_and(|profile| profile.root == jail::RootMode::ReadOnly)
+/// Returns the name of a kind for the log.
+pub(super) fn named(profile: &str, image: Option<&ImageReference>) -> String {
+    format!("{profile}/{}", image.map_or("", ImageReference::as_str))
+}
+
+fn can_wait(policy: &Policy, name: &str) -> bool {
+    policy.profile(name).is_some_and(|profile| {
+        !profile.root_in_user_namespace && !profile.runtime.as_deref().is_some_and(has_own_kernel)
+    })
 }
 
 impl Pool {
-    /// Replaces the kinds, and returns the containers of kinds that are gone, for the caller to remove.
-    fn replace(&self, mut kinds: Table) -> Vec<Warm> {
-        let mut table = self.table.lock();
-        let mut needless = Vec::new();
-        for (digest, before) in std::mem::take(&mut *table) {
-            if let Some(kind) = kinds.get_mut(&digest) {
-                (kind.demand, kind.ready) = (before.demand, before.ready);
-            } else {
-                tracing::info!(
-                    pool = before.name,
-                    digest,
-                    "warm containers of this kind are no longer wanted"
-                );
-                needless.extend(before.ready);
-            }
-        }
-        *table = kinds;
-        needless
-    }
-
-    /// Takes out the containers that are lost, and one of each kind that has too many.
-    fn needless(&self) -> Vec<Warm> {
-        let mut needless = Vec::new();
-        for kind in self.table.lock().values_mut() {
-            let (good, lost) = std::mem::take(&mut kind.ready).into_iter().partition(Warm::is_connected);
-            kind.ready = good;
-            needless.extend(lost);
-            if kind.ready.len() > kind.demand.target(Instant::now(), kind.min, kind.max) {
-                needless.extend(kind.ready.pop_front());
-            }
-        }
-        needless
-    }
-
-    /// Returns the kind that lacks the most containers.
-    fn missing(&self) -> Option<(String, Wanted, UsableImage)> {
-        let now = Instant::now();
-        let mut table = self.table.lock();
-        let missing = table.iter_mut().map(|(digest, kind)| {
-            (kind.demand.target(now, kind.min, kind.max).saturating_sub(kind.ready.len()), digest, &*kind)
-        });
-        let (_, digest, kind) =
-            missing.filter(|(count, _, _)| *count > 0).max_by_key(|(count, _, _)| *count)?;
-        Some((digest.clone(), kind.wanted.clone(), kind.image.clone()))
-    }
-
     /// Adds a container to the pool. Returns it if its kind is no longer wanted.
-    fn put(&self, digest: &str, warm: Warm) -> Option<Warm> {
-        let mut table = self.table.lock();
-        let Some(kind) = table.get_mut(digest) else { return Some(warm) };
-        kind.ready.push_back(warm);
-        let (pool, ready) = (&kind.name, kind.ready.len());
-        let target = kind.demand.target(Instant::now(), kind.min, kind.max);
-        if ready >= target {
-            tracing::info!(pool, ready, target, "warm containers wait");
-        } else {
-            tracing::debug!(pool, ready, target, "a warm container waits");
+    fn put(&self, key: &str, warm: Warm) -> Option<Warm> {
+        match self.table.lock().put(key, warm, Instant::now()) {
+            Ok(Fill { name: pool, ready, target }) => {
+                if ready >= target {
+                    tracing::info!(pool, ready, target, "warm containers wait");
+                } else {
+                    tracing::debug!(pool, ready, target, "a warm container waits");
+                }
+                None
+            }
+            Err(warm) => Some(warm),
         }
-        None
     }
 }
 

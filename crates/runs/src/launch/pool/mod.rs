@@ -5,19 +5,22 @@
 //!                                                              └─► not wanted, lost, or the daemon stops ─► removed
 //! ```
 //!
-//! A warm container has empty shared slots in place of a run's mounts (`warm.rs`). It belongs to one run and is removed with it. Until then
-//! no record names it, so the next daemon removes it with all containers and mounts of no run.
+//! A warm container has empty shared slots in place of a run's mounts, and an empty layer in place of a run's writable root (`warm.rs`). It
+//! belongs to one run and is removed with it. Until then no record names it, so the next daemon removes it with all containers, mounts and
+//! layers of no run.
 //!
-//! A run gets a warm container if its own would differ only in the mounts: image, limits and everything else in the digest of the
-//! specification are equal. Otherwise, or if none waits, the run gets a new container.
+//! A run gets a warm container if its own would differ only in what a claim brings: mounts, variables, and the name of its layer. Image,
+//! limits and everything else in the digest of the specification are equal. Otherwise, or if none waits, the run gets a new container, and
+//! its record says why.
 
 mod demand;
 mod keep;
+mod memory;
 mod owner_maps;
+mod table;
 mod warm;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use containers::{ImageReference, UsableImage};
@@ -25,8 +28,9 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::launch::Wanted;
-use demand::Demand;
+use crate::launch::root::NewRoot;
 use owner_maps::OwnerMaps;
+use table::{NoneWaits, Table};
 
 use warm::Warm;
 pub(crate) use warm::{goes_with_another, mounts, reattach_slot};
@@ -36,7 +40,7 @@ pub(crate) use warm::{goes_with_another, mounts, reattach_slot};
 pub struct PoolEntry {
     /// Name of the profile. `None` is each profile that can have warm containers, with its own image.
     pub profile: Option<String>,
-    /// The image. `None` is the profile's image, or else the default image.
+    /// The image. `None` is the profile's image, or else the default image, and by demand any image of the profile.
     pub image: Option<ImageReference>,
     /// Number of containers that wait without demand.
     pub min: usize,
@@ -48,27 +52,24 @@ pub struct PoolEntry {
 #[derive(Default)]
 pub struct Pool {
     entries: Vec<PoolEntry>,
-    table: Mutex<Table>,
-    /// Notified when a container was taken out.
+    table: Mutex<Table<Make, Warm>>,
+    /// Notified when a container was taken out, or a kind was added.
     changed: Notify,
     /// True if a container that was taken out could not be used.
     has_failed: AtomicBool,
+    /// True if this host has no warm containers.
+    is_unsupported: AtomicBool,
     maps: OwnerMaps,
 }
 
-/// Kinds, by the digest of their specification.
-type Table = BTreeMap<String, Kind>;
-
-/// Containers that are interchangeable.
-struct Kind {
-    /// Name for the log.
-    name: String,
+/// How a container is made that waits for a run. It has nothing of the run.
+#[derive(Clone)]
+pub(super) struct Make {
+    /// What the run will ask for, without variables.
     wanted: Wanted,
     image: UsableImage,
-    min: usize,
-    max: usize,
-    demand: Demand,
-    ready: VecDeque<Warm>,
+    /// The writable root, if the profile has one.
+    root: Option<NewRoot>,
 }
 
 impl Pool {
@@ -77,13 +78,27 @@ impl Pool {
     }
 
     /// Takes out the container that has waited longest, and counts the request.
-    fn take(&self, digest: &str) -> Option<Warm> {
-        let mut table = self.table.lock();
-        let kind = table.get_mut(digest)?;
-        kind.demand.note(Instant::now(), kind.max);
-        self.changed.notify_one();
+    fn take(&self, key: &str) -> Result<Warm, NoneWaits> {
         // The pool's task removes containers that are lost.
-        let first = kind.ready.iter().position(Warm::is_connected)?;
-        kind.ready.remove(first)
+        let taken = self.table.lock().take(key, Instant::now(), Warm::is_connected);
+        self.changed.notify_one();
+        taken
+    }
+
+    /// Returns true if an entry of the configuration is for runs of this profile and image.
+    fn serves(&self, profile: &str, image: Option<&ImageReference>) -> bool {
+        self.entries.iter().any(|entry| {
+            let has_profile = entry.profile.as_deref().is_none_or(|of| of == profile);
+            has_profile && entry.image.as_ref().is_none_or(|of| Some(of) == image)
+        })
+    }
+
+    /// Returns true if the configuration has an entry.
+    fn serves_any(&self) -> bool {
+        !self.entries.is_empty()
+    }
+
+    fn is_unsupported(&self) -> bool {
+        self.is_unsupported.load(Ordering::Acquire)
     }
 }

@@ -3,21 +3,26 @@
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
-use crate::record::{Ownership, Record};
+use crate::record::{ColdBecause, Ownership, Record};
 use containers::{
     Boundary, ContainerId, ContainerSpec, ContainerState, HostUser, IdMap, Inspection, MountError, MountSlot,
-    MountSpec, Propagation, RunUser, UsableImage,
+    MountSpec, Propagation, RunAs, RunUser, UsableImage,
 };
 use executor::{GuestLane, engine_refusal};
-use identity::RunId;
-use jail::{Mount, MountMode, RootMode};
+use identity::{Principal, RunId};
+use jail::{Mount, MountMode};
 use operations::{Environment, Reason};
 use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
 
+use super::Make;
+use super::keep::named;
 use super::owner_maps::OwnerMaps;
+use super::table::NoneWaits;
 use crate::boundary::has_no_network;
+use crate::launch::root::NewRoot;
 use crate::launch::{Contained, Launcher, Wanted, confirmed, differs};
 use crate::mounting::{Shown, are_restricted, arrived};
 use crate::resources::RunResources;
@@ -79,10 +84,10 @@ pub(crate) fn goes_with_another(shown: &Shown<'_>) -> bool {
 
 impl Launcher {
     /// Makes a warm container. If it fails, it removes everything that it made.
-    pub(super) async fn warm_up(&self, wanted: &Wanted, image: &UsableImage) -> Result<Warm, Refusal> {
+    pub(super) async fn warm_up(&self, make: &Make) -> Result<Warm, Refusal> {
         let id = RunId::new();
         let mut resources = RunResources::default();
-        match self.warm_steps(id, wanted, image, &mut resources).await {
+        match self.warm_steps(id, make, &mut resources).await {
             Ok((spec, inspection, guest)) => Ok(Warm {
                 id,
                 container: inspection.id,
@@ -93,7 +98,7 @@ impl Launcher {
                 resources,
             }),
             Err(refusal) => {
-                resources.take_away(&self.engine).await;
+                resources.made_too(&self.engine).await;
                 Err(refusal)
             }
         }
@@ -102,10 +107,10 @@ impl Launcher {
     async fn warm_steps(
         &self,
         id: RunId,
-        wanted: &Wanted,
-        image: &UsableImage,
+        make: &Make,
         resources: &mut RunResources,
     ) -> Result<(ContainerSpec, Inspection, GuestLane), Refusal> {
+        let Make { wanted, image, root } = make;
         let made_as = id.to_string();
         let slots = self.directories.slots(&made_as);
         block_in_place(|| {
@@ -118,62 +123,126 @@ impl Launcher {
             }
             Ok::<_, Refusal>(())
         })?;
-        let spec = self.warm_spec(&made_as, wanted, image)?;
+        let root = match root {
+            Some(root) => self.waiting_root(id, root, make, resources).await?,
+            None => Vec::new(),
+        };
+        let spec = self.warm_spec(&made_as, wanted, image, root)?;
         let (container, inspection) = self.contain(&spec, &made_as, resources).await?;
         let boundary = wanted.hardening.boundary;
-        let guest = GuestLane::connect(
-            self.engine.clone(),
-            container,
-            RunUser::DEFAULT,
-            Environment::default(),
-            boundary,
-        );
+        let guest = GuestLane::connect(self.engine.clone(), container, RunUser::DEFAULT, None, boundary);
         let guest = guest.await?;
         self.has_users(guest.host_pid(), &wanted.hardening)?;
         Ok((spec, inspection, guest))
     }
 
-    /// Describes the warm container that was made as `made_as`.
-    pub(super) fn warm_spec(
+    /// Mounts an empty layer on the image, for a run that is not known yet, and returns its mounts.
+    async fn waiting_root(
+        &self,
+        id: RunId,
+        root: &NewRoot,
+        make: &Make,
+        resources: &mut RunResources,
+    ) -> Result<Vec<MountSpec>, Refusal> {
+        let Make { wanted: Wanted { hardening, .. }, image, .. } = make;
+        let (made_as, user) = (id.to_string(), RunUser::DEFAULT);
+        let guest = self.guest.of(hardening.boundary).to_owned();
+        let bare = self.describe(&made_as, hardening, image.clone(), user, Vec::new(), guest)?;
+        let layers = self.layers_of(&bare, image, &made_as, resources).await?;
+        let on_host = user.on_host(self.host.user_map);
+        block_in_place(|| self.root_layer(id, root, hardening, &layers, on_host, resources))
+    }
+
+    /// Describes the warm container that was made as `made_as`, with the mounts of its root.
+    fn warm_spec(
         &self,
         made_as: &str,
         wanted: &Wanted,
         image: &UsableImage,
+        root: Vec<MountSpec>,
     ) -> Result<ContainerSpec, Refusal> {
-        let mounts = mounts(&self.directories.slots(made_as), wanted.workspace_access)?;
+        let mut mounts = mounts(&self.directories.slots(made_as), wanted.workspace_access)?;
+        mounts.extend(root);
         let guest = self.guest.of(wanted.hardening.boundary).to_owned();
         self.describe(made_as, &wanted.hardening, image.clone(), RunUser::DEFAULT, mounts, guest)
     }
 
-    /// Mounts the run's directories in a warm container and verifies it like a new one.
+    /// Returns the key of a kind. Containers with equal keys are interchangeable.
     ///
-    /// Returns `None` if no equal container waits, or if the verification failed. The container is removed then.
+    /// The mounts of a writable root follow from the image and the directories that are added to it.
+    pub(super) fn key(&self, make: &Make) -> Result<String, Refusal> {
+        let digest = self.warm_spec("", &make.wanted, &make.image, Vec::new())?.digest();
+        Ok(match &make.root {
+            None => digest,
+            Some(NewRoot { owner, paths }) => format!("{digest} root {}:{} {paths:?}", owner.uid, owner.gid),
+        })
+    }
+
+    fn make_for(record: &Record, wanted: &Wanted, principal: &Principal, image: &UsableImage) -> Make {
+        // The variables are the run's alone.
+        let wanted_of_all = Wanted { environment: Environment::default(), ..wanted.clone() };
+        let root = Self::new_root(record, wanted, principal);
+        Make { wanted: wanted_of_all, image: image.clone(), root }
+    }
+
+    /// Keeps containers like the run's from now on, as long as they are asked for, if its profile has an entry.
+    pub(crate) fn follow(
+        &self,
+        record: &Record,
+        wanted: &Wanted,
+        principal: &Principal,
+        image: &UsableImage,
+    ) {
+        let make = Self::make_for(record, wanted, principal, image);
+        let Ok(key) = self.key(&make) else { return };
+        let profile = &record.spec.profile;
+        let image = wanted.image.as_ref().map(|image| image.as_str().to_owned());
+        let name = named(profile, wanted.image.as_ref());
+        self.pool.table.lock().add(&key, (profile.clone(), image), Instant::now(), || (name, make));
+        self.pool.changed.notify_one();
+    }
+
+    /// Mounts the run's directories in a warm container and verifies it like a new one. Gives it the run's variables.
+    ///
+    /// Fails with a reason if no equal container waits, or if the verification failed. The container is removed then.
     pub(crate) async fn claim(
         &self,
         record: &Record,
         wanted: &Wanted,
+        principal: &Principal,
         image: &UsableImage,
         shown: &[Shown<'_>],
         resources: &mut RunResources,
-    ) -> Option<Contained> {
-        if !can_be_warm(wanted)
-            || !wanted.environment.variables().is_empty()
-            || record.spec.pkg_path.is_some()
-        {
-            return None;
+    ) -> Result<Contained, ColdBecause> {
+        if !self.pool.serves_any() {
+            return Err(ColdBecause::NoPool);
         }
-        let digest = self.warm_spec("", wanted, image).ok()?.digest();
-        let mut warm = self.pool.take(&digest)?;
-        match self.fill(&mut warm, wanted, shown).await {
+        if self.pool.is_unsupported() {
+            return Err(ColdBecause::UnsupportedHost);
+        }
+        let is_served = self.pool.serves(&record.spec.profile, wanted.image.as_ref());
+        let or_no_pool = |because| if is_served { because } else { ColdBecause::NoPool };
+        let never = never_warm(wanted).or(record.spec.pkg_path.is_some().then_some(ColdBecause::PkgPath));
+        if let Some(never) = never {
+            return Err(or_no_pool(never));
+        }
+        let make = Self::make_for(record, wanted, principal, image);
+        let key = self.key(&make).map_err(|_| ColdBecause::NotUsable)?;
+        let mut warm = self.pool.take(&key).map_err(|none| match none {
+            NoneWaits::Taken => ColdBecause::NoneWaits,
+            NoneWaits::Unknown => or_no_pool(ColdBecause::FirstOfItsKind),
+        })?;
+        match self.fill(record.id, &mut warm, wanted, shown).await {
             Ok(hardening) => {
                 // Slots of the run itself, in which an overlay was assembled.
                 resources.remove_slots();
                 let Warm { id, container, started_at, guest, resources: of_warm, .. } = warm;
                 resources.container = of_warm.container;
                 resources.slots = of_warm.slots;
+                resources.root = of_warm.root;
                 resources.slot_directory = of_warm.slot_directory;
                 tracing::debug!(run = %record.id, made_as = %id, "a warm container was claimed");
-                Some(Contained {
+                Ok(Contained {
                     container,
                     started_at,
                     hardening,
@@ -187,13 +256,14 @@ impl Launcher {
                 // Remove it before another container has the workspace.
                 warm.discard(self).await;
                 self.pool.has_failed.store(true, Ordering::Release);
-                None
+                Err(ColdBecause::NotUsable)
             }
         }
     }
 
     async fn fill(
         &self,
+        run: RunId,
         warm: &mut Warm,
         wanted: &Wanted,
         shown: &[Shown<'_>],
@@ -216,10 +286,13 @@ impl Launcher {
         let pid = warm.guest.host_pid().ok_or_else(|| refused("its guest was not found".to_owned()))?;
         let etc = self.own_etc(RunUser::DEFAULT, &wanted.hardening)?;
         block_in_place(|| {
-            arrived(pid, shown, &etc, None)?;
+            arrived(pid, shown, &etc, warm.resources.root.as_ref())?;
             are_restricted(pid, shown)?;
             has_no_network(pid).map_err(refused)
         })?;
+        block_in_place(|| self.give_root(run, &mut warm.resources))?;
+        // Values of secret variables go to no container before it was verified.
+        warm.guest.provide(wanted.environment.clone()).await?;
         if !warm.is_connected() {
             return Err(refused("its guest was lost".to_owned()));
         }
@@ -230,9 +303,15 @@ impl Launcher {
     }
 }
 
-/// Returns true if such a container can wait for its run.
-pub(super) fn can_be_warm(wanted: &Wanted) -> bool {
-    wanted.hardening.boundary == Boundary::HostKernel && wanted.hardening.root == RootMode::ReadOnly
+/// Returns the reason that such a container never waits for its run.
+pub(super) fn never_warm(wanted: &Wanted) -> Option<ColdBecause> {
+    match (wanted.hardening.boundary, wanted.hardening.run_as) {
+        // It takes no mounts later.
+        (Boundary::OwnKernel, _) => Some(ColdBecause::OwnKernel),
+        // Its users and files in /etc are its image's and its own.
+        (Boundary::HostKernel, RunAs::MappedRoot) => Some(ColdBecause::RootInUserNamespace),
+        (Boundary::HostKernel, RunAs::Agent) => None,
+    }
 }
 
 /// Mounts the directories on the slots.

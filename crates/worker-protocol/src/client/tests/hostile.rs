@@ -162,6 +162,8 @@ async fn unsolicited_messages_break_the_protocol() {
         (0, Body::Pong(w::Pong {}), Violation::Pong),
         (5, Body::Pong(w::Pong {}), Violation::Pong),
         (0, hello, Violation::Hello),
+        (0, Body::VariablesTaken(w::VariablesTaken {}), Violation::Variables),
+        (5, Body::VariablesTaken(w::VariablesTaken {}), Violation::Variables),
     ] {
         let (mut fake, client) = Fake::connected().await;
         fake.say(id, body).await;

@@ -6,4 +6,5 @@ mod flow;
 mod go;
 mod hostile;
 mod prepared;
+mod provide;
 mod terminals;
