@@ -8,6 +8,7 @@ use host_launch::TreeBounds;
 use identity::{BaseId, Principal};
 use operations::Reason;
 use refusal::Refusal;
+use timestamp::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use crate::record::Base;
@@ -46,6 +47,12 @@ fn displaced(bases: &BTreeMap<BaseId, Base>, principal: &str) -> Vec<BaseId> {
 fn has_room(bases: &BTreeMap<BaseId, Base>, bounds: &BaseBounds, bytes: u64) -> bool {
     let used = bases.values().fold(bytes, |sum, base| sum.saturating_add(base.bytes));
     bases.len() < bounds.max_count && used <= bounds.max_bytes
+}
+
+/// Returns the bases on which no run has begun for `max_age`.
+fn unused_since(bases: &BTreeMap<BaseId, Base>, bounds: &BaseBounds, now: Timestamp) -> Vec<BaseId> {
+    let is_old = |base: &&Base| base.used_at.until(now) > bounds.max_age;
+    bases.values().filter(is_old).map(|base| base.id).collect()
 }
 
 impl Bases {
@@ -100,12 +107,8 @@ impl Bases {
 
     /// Deletes unused bases that are too old, and the leftovers of bases that were not made completely.
     async fn sweep(&self) {
-        let old: Vec<BaseId> = {
-            let bases = self.table.lock();
-            let is_old = |base: &&Base| base.used_at.elapsed() > self.bounds.max_age;
-            bases.values().filter(is_old).map(|base| base.id).collect()
-        };
-        for id in old {
+        let unused = unused_since(&self.table.lock(), &self.bounds, Timestamp::now());
+        for id in unused {
             match self.remove(id, Cause::Age).await {
                 Err(refusal) if refusal.reason != Reason::PreconditionFailed => {
                     tracing::warn!(base = %id, why = refusal.message, "an old base was not deleted");
@@ -120,8 +123,6 @@ impl Bases {
 
 #[cfg(test)]
 mod tests {
-    use timestamp::Timestamp;
-
     use super::*;
     use crate::table::tests::base;
 
@@ -140,6 +141,17 @@ mod tests {
         let bases = all(&[&new, &other, &old, &oldest]);
         assert_eq!(displaced(&bases, "a"), [old.id, new.id, oldest.id, other.id]);
         assert_eq!(displaced(&bases, "d"), [oldest.id, old.id, other.id, new.id]);
+    }
+
+    #[test]
+    fn a_base_is_old_when_no_run_has_begun_on_it_for_a_while() {
+        let now = Timestamp::now();
+        let after = |seconds| now.after(Duration::from_secs(seconds));
+        let (old, used) = (base("a", now, 1), base("a", after(30), 1));
+        let bases = all(&[&old, &used]);
+        assert!(unused_since(&bases, &BOUNDS, after(60)).is_empty());
+        assert_eq!(unused_since(&bases, &BOUNDS, after(61)), [old.id]);
+        assert_eq!(unused_since(&bases, &BOUNDS, after(91)).len(), 2);
     }
 
     #[test]
