@@ -1,0 +1,106 @@
+//! Copying the directory that becomes a base, and digesting trees, in the real jail.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // also outside of test functions
+
+mod support;
+
+use std::fs;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use host_launch::{LayerError, TreeBounds};
+use support::{Scratch, directory, fingerprint, git_in, launcher, run};
+use wire::v1::Base;
+
+const TIME: Duration = Duration::from_secs(60);
+const MOST: TreeBounds = TreeBounds { bytes: 1 << 20, files: 1_000 };
+
+/// Copies the workspace into the directory `state` beside it.
+fn copy(scratch: &Scratch, most: TreeBounds) -> Result<Base, LayerError> {
+    let (from, into) = (directory(&scratch.workspace()), directory(&scratch.dir.path().join("state")));
+    launcher().copy(from.as_fd(), into.as_fd(), (scratch.uid, scratch.uid), most, TIME)
+}
+
+fn digest(tree: &Path, uid: u32) -> Result<Base, LayerError> {
+    launcher().digest(directory(tree).as_fd(), (uid, uid), MOST, TIME)
+}
+
+fn is_refused(done: Result<Base, LayerError>, words: &str) {
+    let refused = done.unwrap_err();
+    assert!(matches!(&refused, LayerError::Refused(why) if why.contains(words)), "{refused}");
+}
+
+#[test]
+fn a_tree_is_copied_as_its_owner_and_no_link_is_followed() {
+    let scratch = Scratch::new();
+    scratch.write("dir/a.txt", "one\n");
+    symlink(scratch.outside(), scratch.workspace().join("out")).unwrap();
+    symlink(scratch.outside().join("canary"), scratch.workspace().join("dir/canary")).unwrap();
+    scratch.own();
+    let before = fingerprint(&scratch.workspace());
+    let made = copy(&scratch, MOST).unwrap();
+    assert_eq!((made.files, made.size_bytes, made.left_out), (5, 4, 0));
+    let copied = scratch.dir.path().join("state");
+    assert_eq!(digest(&copied, scratch.uid).unwrap().digest, made.digest);
+    assert_eq!(fs::read_link(copied.join("dir/canary")).unwrap(), scratch.outside().join("canary"));
+    for name in ["dir", "dir/a.txt", "out"] {
+        assert_eq!(fs::symlink_metadata(copied.join(name)).unwrap().uid(), scratch.uid, "{name}");
+    }
+    assert_eq!(fingerprint(&scratch.workspace()), before, "the source is only read");
+    fs::write(copied.join("dir/a.txt"), "two\n").unwrap();
+    assert_ne!(digest(&copied, scratch.uid).unwrap().digest, made.digest);
+}
+
+#[test]
+fn a_tree_that_its_owner_cannot_read_is_refused_by_name() {
+    let scratch = Scratch::new();
+    let secret = scratch.write("dir/secret", "s\n");
+    chown(&secret, Some(0), Some(0)).unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    is_refused(copy(&scratch, MOST), "dir/secret: permission denied");
+    fs::remove_file(&secret).unwrap();
+    fs::set_permissions(scratch.workspace().join("dir"), fs::Permissions::from_mode(0)).unwrap();
+    is_refused(digest(&scratch.workspace(), scratch.uid), "dir: permission denied");
+}
+
+#[test]
+fn a_tree_beyond_its_bounds_is_refused() {
+    for most in [TreeBounds { files: 3, ..MOST }, TreeBounds { bytes: 9, ..MOST }] {
+        let scratch = Scratch::new();
+        for name in ["a", "b", "c"] {
+            scratch.write(name, "xxxx");
+        }
+        let words = if most.files == 3 { "more than 3 files" } else { "larger than 0 MiB" };
+        is_refused(copy(&scratch, most), words);
+    }
+}
+
+#[test]
+fn a_clone_is_identified_by_branch_commit_and_tags() {
+    let scratch = Scratch::new();
+    let source = scratch.outside();
+    let git = |args: &[&str]| {
+        run(Command::new("chown").arg("-Rh").arg("0:0").arg(&source));
+        run(&mut git_in(&source, args));
+        run(Command::new("chown").arg("-Rh").arg(format!("{0}:{0}", scratch.uid)).arg(&source));
+    };
+    git(&["init", "-q", "-b", "trunk"]);
+    git(&["add", "canary"]);
+    git(&["commit", "-q", "-m", "one"]);
+    let identify = |revision: &str| {
+        let owner = (scratch.uid, scratch.uid);
+        launcher().identify(directory(&source).as_fd(), (revision, ""), owner, TIME)
+    };
+    let head = identify("").unwrap();
+    assert_eq!((head.len(), &identify("trunk").unwrap()), (64, &head));
+    git(&["branch", "topic"]);
+    let topic = identify("topic").unwrap();
+    assert!(topic != head && identify("").unwrap() == head, "another branch of the same commit");
+    git(&["tag", "v1"]);
+    let tagged = identify("").unwrap();
+    assert_ne!(tagged, head);
+    assert!(![&tagged, &topic].contains(&&identify("v1").unwrap()), "no branch");
+    assert!(matches!(identify("none"), Err(LayerError::Refused(why)) if why.contains("none")));
+}
