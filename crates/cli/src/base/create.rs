@@ -23,10 +23,10 @@ pub(crate) struct Create {
     #[arg(long, value_name = "REPO")]
     clone: Option<PathBuf>,
     /// Branch, tag or commit to check out of the clone.
-    #[arg(long, value_name = "REVISION", requires = "clone")]
+    #[arg(long, value_name = "REVISION", conflicts_with = "directory")]
     revision: Option<String>,
     /// Take a base that you have of the same repository at the same commit, if there is one.
-    #[arg(long, requires = "clone")]
+    #[arg(long, conflicts_with = "directory")]
     reuse: bool,
 }
 
@@ -56,5 +56,43 @@ impl Create {
             (None, None) => None,
         };
         Ok(CreateBaseRequest { source: Some(BaseSource { source }), reuse: self.reuse })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use clap::error::ErrorKind::{ArgumentConflict, MissingRequiredArgument};
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        create: Create,
+    }
+
+    fn request(line: &str) -> CreateBaseRequest {
+        Line::try_parse_from(line.split(' ')).unwrap().create.request().unwrap()
+    }
+
+    #[test]
+    fn one_source_reaches_the_request() {
+        let made = request("create --clone /nonexistent/r --revision v1 --reuse");
+        let clone = CloneWorkspace { repository: "/nonexistent/r".into(), revision: "v1".into() };
+        assert_eq!((made.source.unwrap().source, made.reuse), (Some(Source::Clone(clone)), true));
+        let made = request("create --directory /nonexistent/d");
+        let directory = DirectorySource { path: "/nonexistent/d".into() };
+        assert_eq!((made.source.unwrap().source, made.reuse), (Some(Source::Directory(directory)), false));
+        for (line, kind) in [
+            ("create", MissingRequiredArgument),
+            ("create --reuse", MissingRequiredArgument),
+            ("create --clone /a --directory /b", ArgumentConflict),
+            ("create --directory /a --revision v1", ArgumentConflict),
+            ("create --directory /a --reuse", ArgumentConflict),
+        ] {
+            let refused = Line::try_parse_from(line.split(' ')).map(|_| ()).unwrap_err();
+            assert_eq!(refused.kind(), kind, "{line}");
+        }
     }
 }
