@@ -225,11 +225,15 @@ async fn h4_every_kind_of_workspace_can_be_claimed() {
     let daemon = pooled("[{ profile: open, min: 1, max: 2 }, { profile: review, min: 1, max: 1 }]").await;
     let repository = daemon.repository("r", &[("a.txt", "one\n")]);
     let beneath = daemon.workspace("o", &[("a.txt", "one\n")]);
+    let base = daemon.base(&beneath).await;
     daemon.pool_is_full(2).await;
     let mut full = 2;
-    for request in
-        [requests::clone("open", &repository), requests::overlay("open", &beneath), requests::managed("open")]
-    {
+    for request in [
+        requests::clone("open", &repository),
+        requests::base("open", &base),
+        requests::overlay("open", &beneath),
+        requests::managed("open"),
+    ] {
         let mut run = daemon.run_on(request.clone()).await;
         assert_eq!(run.run.start_kind(), StartKind::Warm, "{request:?}\n{}", daemon.log());
         run.ok(calls::write("b.txt", "two\n")).await;

@@ -27,6 +27,16 @@ pub struct RunHandle {
 }
 
 impl Daemon {
+    /// Makes a base of a directory; its id.
+    pub async fn base(&self, directory: &Path) -> String {
+        let path = directory.display().to_string();
+        let source = v1::base_source::Source::Directory(v1::DirectorySource { path });
+        let source = Some(v1::BaseSource { source: Some(source) });
+        let request = v1::CreateBaseRequest { source, ..v1::CreateBaseRequest::default() };
+        let made = self.connect().await.bases.create_base(request).await.unwrap();
+        made.into_inner().base.unwrap().base_id
+    }
+
     /// Makes a run on an existing directory.
     pub async fn run(&self, profile: &str, workspace: &Path) -> RunHandle {
         self.run_on(requests::bind(profile, workspace)).await
