@@ -88,7 +88,7 @@ async fn two_runs_on_one_base_see_its_files_and_each_its_own_changes() {
     users.sort();
     assert_eq!(users, [one.id(), other.id()]);
 
-    // Nothing of it is in the base, and nobody deletes it under them.
+    // The base has no part of it, and is not deleted while they need it.
     assert!(verify(&mut clients, &id).await.intact);
     assert_eq!(reason(&delete(&mut clients, &id).await.unwrap_err()), "PRECONDITION_FAILED");
     discard(&mut other).await;
@@ -235,7 +235,7 @@ async fn a_hostile_directory_becomes_a_harmless_base_or_none() {
     assert_eq!(run.exec(&["sh", "-c", "ls d; cat d/a.txt; cat out"]).await.stdout, "a.txt\na\n");
     discard(&mut run).await;
 
-    // What its owner cannot read is not left out without a word.
+    // A file that its owner cannot read is not left out without a word.
     std::fs::set_permissions(source.join("closed"), std::fs::Permissions::from_mode(0)).unwrap();
     let refused = make(&mut clients, directory(&source)).await.unwrap_err();
     assert!(reason(&refused) == "PRECONDITION_FAILED" && refused.message().contains("closed"), "{refused}");
