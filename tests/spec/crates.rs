@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 58] = [
+const ARROWS: [(&str, &str); 59] = [
     ("admission", ""),
     (
         "anomaly",
@@ -75,9 +75,10 @@ const ARROWS: [(&str, &str); 58] = [
     ),
     ("redact", "text"),
     ("refusal", "operations wire"),
+    ("run-record", "audit containers egress-rules host-launch identity policy timestamp wire"),
     (
         "runs",
-        "atomic-file audit audit-service containers disk-quotas egress egress-rules executor host-launch identity jail leftovers operations policy redact refusal store timestamp wire",
+        "atomic-file audit audit-service containers disk-quotas egress egress-rules executor host-launch identity jail leftovers operations policy redact refusal run-record store timestamp wire",
     ),
     ("seal", "atomic-file"),
     ("steering", ""),

@@ -26,7 +26,6 @@ mod on_base;
 mod phases;
 mod placed;
 mod reattach;
-pub mod record;
 mod recover;
 mod registry;
 mod request;
@@ -47,6 +46,7 @@ mod way_in;
 mod way_out;
 mod workspace;
 
+pub use ::run_record as record;
 pub use egress::{Answer, Question};
 pub use egress_rules::Rules;
 

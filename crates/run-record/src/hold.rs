@@ -74,7 +74,7 @@ impl Hold {
 }
 
 impl Held {
-    pub(super) fn to_wire(&self) -> v1::RunHold {
+    pub(crate) fn to_wire(&self) -> v1::RunHold {
         v1::RunHold {
             kind: self.hold.kind().into(),
             cause_id: self.hold.cause().to_owned(),

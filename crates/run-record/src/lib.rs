@@ -1,4 +1,7 @@
-//! A run as it is stored and shown.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+#![allow(missing_docs)] // only the daemon calls it
 
 mod cold_because;
 mod hold;
@@ -39,7 +42,7 @@ pub enum State {
     /// Its container is being made.
     Creating,
     Ready,
-    /// Its commands are frozen; see `freeze.rs`.
+    /// Its commands are frozen; a hold says why.
     Paused,
     /// It is being ended.
     Stopping,

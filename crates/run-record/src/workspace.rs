@@ -44,7 +44,7 @@ impl Workspace {
         matches!(self, Self::Overlay { .. } | Self::Base { .. })
     }
 
-    pub(super) fn to_wire(&self) -> v1::Workspace {
+    pub(crate) fn to_wire(&self) -> v1::Workspace {
         use v1::workspace::Source;
         let source = match self {
             Self::Bind { path } => {
@@ -115,7 +115,7 @@ pub enum Changes {
 }
 
 impl Changes {
-    pub(super) fn to_wire(self) -> v1::run::Changes {
+    pub(crate) fn to_wire(self) -> v1::run::Changes {
         match self {
             Self::Pending => v1::run::Changes::Pending,
             Self::Accepted => v1::run::Changes::Accepted,
