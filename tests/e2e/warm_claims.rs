@@ -133,7 +133,9 @@ async fn h14_the_second_run_of_an_image_with_its_limits_and_paths_is_warm() {
     );
     // The command line says why.
     let mut command = std::process::Command::new(binary("coffer"));
-    command.args(["run", "show", other.id()]).env("COFFERDAM_ENDPOINT", format!("unix:{}", daemon.socket().display()));
+    command
+        .args(["run", "show", other.id()])
+        .env("COFFERDAM_ENDPOINT", format!("unix:{}", daemon.socket().display()));
     let shown = String::from_utf8_lossy(&command.output().unwrap().stdout).into_owned();
     assert!(shown.contains("cold: the first of its image"), "{shown}");
     for run in [&mut first, &mut second, &mut other] {
