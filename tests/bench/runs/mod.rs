@@ -36,6 +36,7 @@ const READY: usize = 2;
 /// Cofferdam's lives by name.
 const COLD: &str = "Cofferdam, cold";
 const WARM: &str = "Cofferdam, warm";
+const WRITABLE: &str = "the same, root and env";
 const ENGINE: &str = "engine, API";
 /// A daemon that keeps no containers ready has not this one of the baseline's ratios.
 const WARM_RATIO: &str = "ready, warm / create and start";
@@ -103,6 +104,11 @@ async fn alone(args: &Args, image: &str, pool: bool) -> (Vec<Lives>, LeftOut, Re
     if let Some(warm) = &warm {
         warm.workspace("bench");
         contenders.push((WARM, Contender::Ours(warm, StartKind::Warm)));
+    }
+    let writable = if pool { Some(Ours::writable(image, READY).await) } else { None };
+    if let Some(writable) = &writable {
+        writable.workspace("bench");
+        contenders.push((WRITABLE, Contender::Ours(writable, StartKind::Warm)));
     }
     let mut left_out = Vec::new();
     if args.runs == Runs::All {
