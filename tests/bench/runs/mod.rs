@@ -9,6 +9,7 @@ mod ours;
 mod peers;
 mod plot;
 mod record;
+mod refill;
 mod report;
 mod trace;
 
@@ -60,13 +61,14 @@ async fn measure(args: &Args, image: &str) -> Report {
     let pool = has_pool(image);
     let (lives, mut left_out, trace) = alone(args, image, pool).await;
     let mut bursts = Vec::new();
-    let mut costs = None;
+    let (mut costs, mut beside) = (None, None);
     if all {
         let (burst, measured) = crowd(image).await;
         bursts.push(burst);
         costs = Some(measured);
         if pool {
             bursts.push(warm_burst(image).await);
+            beside = Some(refill::measure(image).await);
         }
         bursts.push(engines_burst(image).await);
     }
@@ -85,6 +87,7 @@ async fn measure(args: &Args, image: &str) -> Report {
         lives,
         left_out,
         bursts,
+        beside,
         trace,
         costs,
         curve,
