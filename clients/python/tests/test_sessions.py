@@ -144,7 +144,9 @@ def test_a_lease_is_renewed_in_the_background_until_its_sandbox_is_released(tmp_
         Sandbox.create(profile="open", keep_alive=True)
     with Client() as client:
         sandbox = Sandbox.create(profile="open", lease=6, keep_alive=True, client=client)
-        first = sandbox.info().lease_ends_at
+        info = sandbox.info()
+        assert (info.start, info.cold_because) == ("cold", "no-pool")
+        first = info.lease_ends_at
         assert sandbox.commands.run(["sleep", "8"]).ok
         last = sandbox.info().lease_ends_at
         assert first is not None

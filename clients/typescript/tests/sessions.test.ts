@@ -100,8 +100,8 @@ test("a lease is renewed as long as its sandbox object wants it", async () => {
   await eventually(async () => (await left.info()).state === "stopped", "it does not end");
   assert.equal((await left.info()).endCause, "lease");
   await assert.rejects(left.keepAlive(), RunNotReady);
-  const { state, leaseEndsAt } = await kept.info();
-  assert.equal(state, "ready");
+  const { state, leaseEndsAt, start, coldBecause } = await kept.info();
+  assert.deepEqual([state, start, coldBecause], ["ready", "cold", "no-pool"]);
   assert(leaseEndsAt !== null && leaseEndsAt.getTime() > Date.now());
   await kept.close();
   await eventually(async () => (await kept.info()).endCause === "lease", "it is renewed after close()");

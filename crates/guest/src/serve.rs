@@ -148,7 +148,7 @@ async fn dispatch(
         match body {
             // A guest that waits for its run takes no call.
             Some(Body::Start(start)) if id != 0 && lane.environment.get().is_some() => {
-                begin(id, start, lane, outbox).await?
+                begin(id, start, lane, outbox).await?;
             }
             Some(Body::Go(go)) => lane.calls.signal(id, Signal::Go(go.evidence)),
             Some(Body::Prepare(_)) if id != 0 => prepare(id, lane, outbox).await,

@@ -9,6 +9,7 @@ mod ours;
 mod peers;
 mod plot;
 mod record;
+mod refill;
 mod report;
 mod trace;
 
@@ -36,6 +37,7 @@ const READY: usize = 2;
 /// Cofferdam's lives by name.
 const COLD: &str = "Cofferdam, cold";
 const WARM: &str = "Cofferdam, warm";
+const WRITABLE: &str = "the same, root and env";
 const ENGINE: &str = "engine, API";
 /// A daemon that keeps no containers ready has not this one of the baseline's ratios.
 const WARM_RATIO: &str = "ready, warm / create and start";
@@ -59,13 +61,14 @@ async fn measure(args: &Args, image: &str) -> Report {
     let pool = has_pool(image);
     let (lives, mut left_out, trace) = alone(args, image, pool).await;
     let mut bursts = Vec::new();
-    let mut costs = None;
+    let (mut costs, mut beside) = (None, None);
     if all {
         let (burst, measured) = crowd(image).await;
         bursts.push(burst);
         costs = Some(measured);
         if pool {
             bursts.push(warm_burst(image).await);
+            beside = Some(refill::measure(image).await);
         }
         bursts.push(engines_burst(image).await);
     }
@@ -84,6 +87,7 @@ async fn measure(args: &Args, image: &str) -> Report {
         lives,
         left_out,
         bursts,
+        beside,
         trace,
         costs,
         curve,
@@ -103,6 +107,11 @@ async fn alone(args: &Args, image: &str, pool: bool) -> (Vec<Lives>, LeftOut, Re
     if let Some(warm) = &warm {
         warm.workspace("bench");
         contenders.push((WARM, Contender::Ours(warm, StartKind::Warm)));
+    }
+    let writable = if pool { Some(Ours::writable(image, READY).await) } else { None };
+    if let Some(writable) = &writable {
+        writable.workspace("bench");
+        contenders.push((WRITABLE, Contender::Ours(writable, StartKind::Warm)));
     }
     let mut left_out = Vec::new();
     if args.runs == Runs::All {

@@ -1,5 +1,6 @@
 //! The daemon that is measured, and runs in it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,6 +18,8 @@ use crate::stage::FILE_BYTES;
 
 /// The profile of all runs here: nothing asks and nothing is limited.
 pub(crate) const PROFILE: &str = "open";
+/// The profile whose runs have a writable root.
+const WRITABLE: &str = "harness";
 /// How often is looked whether the pool is filled, and how long at most.
 const LOOK: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -34,6 +37,8 @@ pub(crate) struct Ours {
 pub(crate) struct Client {
     /// Of every run.
     image: String,
+    profile: &'static str,
+    env: BTreeMap<String, String>,
     runs: RunServiceClient<Channel>,
     pub(crate) tools: ToolServiceClient<Channel>,
 }
@@ -46,7 +51,16 @@ impl Ours {
 
     /// Starts one that keeps so many containers ready.
     pub(crate) async fn warm(image: &str, ready: usize) -> Self {
-        Self::start(image, pool(image, ready)).await
+        Self::start(image, pool(PROFILE, image, ready)).await
+    }
+
+    /// Starts one that keeps so many containers with a writable root ready, for runs that bring a variable.
+    pub(crate) async fn writable(image: &str, ready: usize) -> Self {
+        let config = format!("harness_on_bind: allow\n{}", pool(WRITABLE, image, ready));
+        let mut ours = Self::start(image, config).await;
+        ours.client.profile = WRITABLE;
+        ours.client.env = [("BENCH".to_owned(), "1".to_owned())].into();
+        ours
     }
 
     async fn start(image: &str, config: String) -> Self {
@@ -68,12 +82,13 @@ impl Client {
         let endpoint = Endpoint::try_from(format!("unix:{}", daemon.socket().display())).unwrap();
         let channel = endpoint.connect().await.unwrap();
         let (runs, tools) = (RunServiceClient::new(channel.clone()), ToolServiceClient::new(channel));
-        Self { image: image.to_owned(), runs, tools }
+        Self { image: image.to_owned(), profile: PROFILE, env: BTreeMap::new(), runs, tools }
     }
 
     /// A run on a workspace, READY.
     pub(crate) async fn create(&self, workspace: &Path) -> Result<Run, Status> {
-        let request = CreateRunRequest { image: self.image.clone(), ..requests::bind(PROFILE, workspace) };
+        let (image, env) = (self.image.clone(), self.env.clone());
+        let request = CreateRunRequest { image, env, ..requests::bind(self.profile, workspace) };
         Ok(self.runs.clone().create_run(request).await?.into_inner().run.unwrap())
     }
 
@@ -97,8 +112,8 @@ pub(crate) fn call(run: &Run, operation: Operation) -> CallRequest {
 }
 
 /// How a daemon is told to keep so many containers ready for the runs here.
-fn pool(image: &str, ready: usize) -> String {
-    format!("pool: [{{ profile: {PROFILE}, image: \"{image}\", min: {ready}, max: {ready} }}]\n")
+fn pool(profile: &str, image: &str, ready: usize) -> String {
+    format!("pool: [{{ profile: {profile}, image: \"{image}\", min: {ready}, max: {ready} }}]\n")
 }
 
 /// Whether this daemon can keep containers ready.
@@ -106,7 +121,8 @@ pub(crate) fn has_pool(image: &str) -> bool {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path().display();
     let file = directory.path().join("cofferd.yaml");
-    fs::write(&file, format!("state_dir: {place}/state\nworkspace_roots: []\n{}", pool(image, 1))).unwrap();
+    fs::write(&file, format!("state_dir: {place}/state\nworkspace_roots: []\n{}", pool(PROFILE, image, 1)))
+        .unwrap();
     let mut check = Command::new(binary("cofferd"));
     check.arg("--config").arg(&file).arg("--check-config").stdin(Stdio::null());
     check.output().unwrap().status.success()

@@ -8,6 +8,7 @@ use super::burst::Burst;
 use super::costs::Costs;
 use super::curve::Point;
 use super::lives::{LeftOut, Lives, STEPS};
+use super::refill::{Beside, KINDS};
 use super::trace::Replayed;
 use crate::host::Host;
 use crate::report::{mib, time};
@@ -25,6 +26,8 @@ pub(crate) struct Report {
     pub(crate) lives: Vec<Lives>,
     pub(crate) left_out: LeftOut,
     pub(crate) bursts: Vec<Burst>,
+    /// Calls beside a pool that is filled again.
+    pub(crate) beside: Option<Beside>,
     pub(crate) trace: Replayed,
     pub(crate) costs: Option<Costs>,
     pub(crate) curve: Vec<Point>,
@@ -58,6 +61,12 @@ impl Report {
                 "ended_us": ended.as_micros(),
             })
         });
+        let beside = self.beside.as_ref().map(|Beside { idle, refill, made, warm }| {
+            let kinds = KINDS.iter().zip(idle.iter().zip(refill)).map(|(kind, (idle, refill))| {
+                ((*kind).to_owned(), json!({ "idle": times(idle), "refill": times(refill) }))
+            });
+            json!({ "calls": Value::Object(kinds.collect()), "made": made, "warm": warm })
+        });
         let curve = self.curve.iter().map(|point| {
             json!({
                 "work": point.work, "runs": point.runs, "clients": point.clients, "a_second": point.rate().round(),
@@ -77,6 +86,7 @@ impl Report {
             "lives": Value::Object(lives.collect()),
             "left_out": Value::Object(left_out.collect()),
             "bursts": bursts.collect::<Vec<_>>(),
+            "beside_a_refill": beside,
             "trace": {
                 "calls": self.trace.calls, "took_us": self.trace.took.as_micros(),
                 "operations": Value::Object(by_operation.collect()), "engine_exec_of_true": times(&self.trace.exec),
@@ -103,6 +113,7 @@ impl fmt::Display for Report {
         writeln!(f, "load average {} after (this benchmark included)", self.ended.load)?;
         self.lives_lines(f)?;
         self.burst_lines(f)?;
+        self.refill_lines(f)?;
         self.trace_lines(f)?;
         self.cost_lines(f)?;
         self.curve_lines(f)?;
@@ -124,6 +135,18 @@ impl Report {
             writeln!(f)?;
         }
         self.left_out.iter().try_for_each(|(name, why)| writeln!(f, "  {name:22} {why}"))
+    }
+
+    fn refill_lines(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(Beside { idle, refill, made, warm }) = &self.beside else { return Ok(()) };
+        writeln!(f, "\n{:24} {:>10} {:>10} {:>8}", "calls beside a refill", "median", "p99", "ratio")?;
+        for (kind, (idle, refill)) in KINDS.iter().zip(idle.iter().zip(refill)) {
+            writeln!(f, "  {kind:22} {:>10} {:>10}", time(idle.median()), time(idle.p99()))?;
+            let ratio = refill.p99().as_secs_f64() / idle.p99().as_secs_f64();
+            let (median, p99) = (time(refill.median()), time(refill.p99()));
+            writeln!(f, "  {:22} {median:>10} {p99:>10} {ratio:>8.2}", "beside a refill")?;
+        }
+        writeln!(f, "  {made} runs were made meanwhile, {warm} of them warm")
     }
 
     fn burst_lines(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, openat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
 use serde::{Deserialize, Serialize};
 
 use super::Amount;
@@ -75,7 +75,8 @@ impl ProjectQuotas {
 
     /// Assigns a directory of the daemon with everything in it to a project. No process may change it meanwhile.
     ///
-    /// Fails for a link or a special file, which belongs to no project, and for a tree that is larger than the daemon makes one.
+    /// A whiteout, of which an overlay keeps one in its work directory, has no project. Fails for a link and other special files, and for a
+    /// tree that is larger than the daemon makes one.
     pub fn assign_tree(&self, directory: BorrowedFd<'_>, project: ProjectId) -> io::Result<()> {
         self.assign(directory, project)?;
         let mut left = MOST_IN_TREE;
@@ -88,18 +89,21 @@ impl ProjectQuotas {
                     continue;
                 }
                 left = left.checked_sub(1).ok_or_else(|| io::Error::other("the tree has too many files"))?;
-                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-                let file = openat(&parent, name, flags, Mode::empty())?;
-                match FileType::from_raw_mode(fstat(&file)?.st_mode) {
+                let stat = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                match FileType::from_raw_mode(stat.st_mode) {
                     FileType::Directory => {
-                        self.assign(file.as_fd(), project)?;
-                        pending.push(file);
+                        let inner = openat(&parent, name, flags | OFlags::DIRECTORY, Mode::empty())?;
+                        self.assign(inner.as_fd(), project)?;
+                        pending.push(inner);
                     }
                     FileType::RegularFile => {
+                        let file = openat(&parent, name, flags | OFlags::NONBLOCK, Mode::empty())?;
                         let mut attributes = sys::get_fsxattr(file.as_fd())?;
                         attributes.project = project.0;
                         sys::set_fsxattr(file.as_fd(), &attributes)?;
                     }
+                    FileType::CharacterDevice if stat.st_rdev == 0 => {}
                     _ => return Err(io::Error::other("the tree has a file that belongs to no project")),
                 }
             }

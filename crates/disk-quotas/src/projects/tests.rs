@@ -154,6 +154,10 @@ fn a_tree_that_was_made_before_its_run_is_taken_in_as_a_whole() {
     fs::create_dir_all(tree.join("upper/etc")).unwrap();
     fs::create_dir_all(tree.join("work/work")).unwrap();
     fs::write(tree.join("upper/etc/passwd"), "x").unwrap();
+    // What an overlay keeps to cover files of the image.
+    let whiteout = rustix::fs::makedev(0, 0);
+    let mode = Mode::empty();
+    rustix::fs::mknodat(CWD, tree.join("work/work/#1"), FileType::CharacterDevice, mode, whiteout).unwrap();
     let open = || fs::File::open(&tree).unwrap();
     projects.take_in(run, open().as_fd()).unwrap();
     assert_eq!(projects.used(run).unwrap().unwrap().files, 6);

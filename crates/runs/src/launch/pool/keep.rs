@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::table::{Bounds, Configured, Fill, PAUSE};
 use super::warm::{Warm, never_warm};
-use super::{Make, Pool, PoolEntry, memory};
+use super::{Make, Pool, PoolEntry, memory, named};
 use crate::launch::root::NewRoot;
 use crate::launch::{Launcher, wanted};
 use crate::way_out::narrowed;
@@ -233,11 +233,6 @@ impl Launcher {
             entry: (name.to_owned(), asked.map(str::to_owned)),
         })
     }
-}
-
-/// Returns the name of a kind for the log.
-pub(super) fn named(profile: &str, image: Option<&ImageReference>) -> String {
-    format!("{profile}/{}", image.map_or("", ImageReference::as_str))
 }
 
 fn can_wait(policy: &Policy, name: &str) -> bool {

@@ -72,6 +72,11 @@ pub(super) struct Make {
     root: Option<NewRoot>,
 }
 
+/// Returns the name of a kind for the log.
+fn named(profile: &str, image: Option<&ImageReference>) -> String {
+    format!("{profile}/{}", image.map_or("", ImageReference::as_str))
+}
+
 impl Pool {
     pub fn new(entries: Vec<PoolEntry>) -> Self {
         Self { entries, ..Self::default() }

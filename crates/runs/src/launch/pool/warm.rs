@@ -17,10 +17,9 @@ use operations::{Environment, Reason};
 use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
 
-use super::Make;
-use super::keep::named;
 use super::owner_maps::OwnerMaps;
 use super::table::NoneWaits;
+use super::{Make, named};
 use crate::boundary::has_no_network;
 use crate::launch::root::NewRoot;
 use crate::launch::{Contained, Launcher, Wanted, confirmed, differs};
