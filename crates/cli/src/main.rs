@@ -15,7 +15,6 @@ mod egress;
 mod endpoint;
 mod follow;
 mod host_path;
-mod ids;
 mod image;
 mod limits;
 mod manual;
@@ -36,7 +35,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-use presentation::{ending, exit, failure, output, quantity, time, ui};
+use presentation::{ending, exit, failure, ids, output, quantity, time, ui};
 use text::{clean, outlet};
 
 use crate::cli::Cli;

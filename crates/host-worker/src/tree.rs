@@ -316,10 +316,10 @@ mod tests {
     #[test]
     fn a_copy_has_names_contents_modes_and_links_and_the_digest_of_its_source() {
         let (_place, from, into) = trees();
-        let made = walked(&from, Some(&into), ALL).unwrap();
+        let copy = walked(&from, Some(&into), ALL).unwrap();
         let again = walked(&into, None, ALL).unwrap();
-        assert_eq!((&made.digest, made.files, made.size_bytes), (&again.digest, 7, 7 + 10 + 5));
-        assert_eq!(made.digest.len(), 64);
+        assert_eq!((&copy.digest, copy.files, copy.size_bytes), (&again.digest, 7, 7 + 10 + 5));
+        assert_eq!(copy.digest.len(), 64);
         assert_eq!(fs::read(into.join("a/file")).unwrap(), b"content");
         assert_eq!(fs::read(into.join(OsStr::from_bytes(b"name-\xff\n"))).unwrap(), b"bytes");
         assert_eq!(fs::read_link(into.join("link")).unwrap(), Path::new("/etc/passwd"));

@@ -61,7 +61,7 @@ fn a_tree_that_its_owner_cannot_read_is_refused_by_name() {
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
     is_refused(copy(&scratch, MOST), "dir/secret: permission denied");
     fs::remove_file(&secret).unwrap();
-    fs::set_permissions(scratch.workspace().join("dir"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(scratch.workspace().join("dir"), fs::Permissions::from_mode(0o000)).unwrap();
     is_refused(digest(&scratch.workspace(), scratch.uid), "dir: permission denied");
 }
 

@@ -5,6 +5,7 @@ mod broken;
 pub mod ending;
 pub mod exit;
 pub mod failure;
+pub mod ids;
 pub mod output;
 pub mod quantity;
 pub mod time;

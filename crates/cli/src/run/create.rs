@@ -10,7 +10,6 @@ use wire::v1::{
     OverlayWorkspace, Run, Workspace, run::StartKind,
 };
 
-use super::unknown_profile;
 use super::variables::Variables;
 use crate::client::Context;
 use crate::failure::{Ended, Failure};
@@ -128,11 +127,7 @@ impl Create {
             _ => {}
         }
         let start = Instant::now();
-        let profile = request.profile.clone();
-        let response = match ui.wait("creating the run…", client.runs().create_run(request)).await {
-            Ok(response) => response,
-            Err(failure) => return Err(unknown_profile::explain(failure, &profile, &client).await),
-        };
+        let response = ui.wait("creating the run…", client.runs().create_run(request)).await?;
         if !ui.is_structured() {
             ui.note(&ready(response.run.as_ref().unwrap_or(&Run::default()), start.elapsed()));
         }

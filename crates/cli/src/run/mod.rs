@@ -14,7 +14,6 @@ mod show;
 mod ssh;
 mod start;
 mod token;
-mod unknown_profile;
 mod variables;
 mod watch;
 mod widen;

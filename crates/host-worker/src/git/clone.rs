@@ -138,9 +138,9 @@ pub(crate) fn identity(revision: &str, work_tree: &str) -> Result<String, CloneF
         note(branch.name_bytes());
         note(branch.peel_to_commit()?.id().as_bytes());
     } else {
-        let none = |_| CloneFailure::NoRevision(shown(&revision));
+        let no_revision = |_| CloneFailure::NoRevision(shown(&revision));
         let commit = repository.revparse_single(&revision).and_then(|found| found.peel(ObjectType::Commit));
-        note(commit.map_err(none)?.id().as_bytes());
+        note(commit.map_err(no_revision)?.id().as_bytes());
     }
     let mut tags = Vec::new();
     for tag in repository.references_glob("refs/tags/*")? {

@@ -72,9 +72,10 @@ impl Launcher {
                 resources.made.push(path.clone());
                 let make = |owner| self.make(record.id, &path, owner);
                 let field = "workspace.clone.repository";
-                let made = self.clone_into(make, (field, repository), revision.as_deref(), principal).await?;
-                block_in_place(|| within(&made, record.spec.limits.disk()))?;
-                made.into()
+                let clone =
+                    self.clone_into(make, (field, repository), revision.as_deref(), principal).await?;
+                block_in_place(|| within(&clone, record.spec.limits.disk()))?;
+                clone.into()
             }
             Workspace::Overlay { path } => {
                 let field = "workspace.overlay.path";
@@ -105,13 +106,13 @@ impl Launcher {
     ) -> Result<Directory, Refusal> {
         let source = self.roots.open(field, repository, Purpose::Own, principal)?;
         let linked = linked(&self.roots, field, &source, principal).await?;
-        let made = make(source.owner).map_err(|error| Refusal::internal("making the workspace", &error))?;
+        let clone = make(source.owner).map_err(|error| Refusal::internal("making the workspace", &error))?;
         let (from, work_tree) = match &linked {
             Some(linked) => (&linked.directory, Some(linked.work_tree.as_str())),
             None => (&source, None),
         };
-        executor::clone_repository(from, &made, revision, work_tree).await?;
-        Ok(made)
+        executor::clone_repository(from, &clone, revision, work_tree).await?;
+        Ok(clone)
     }
 
     /// Makes an overlay on `beneath` with a new layer. It shows the owner's files as files of the user `seen`.

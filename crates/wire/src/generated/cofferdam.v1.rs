@@ -4619,6 +4619,4036 @@ pub mod egress_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// A run.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Run {
+    /// UUIDv7.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Name of the policy profile.
+    #[prost(string, tag = "2")]
+    pub profile: ::prost::alloc::string::String,
+    /// Image reference; the default image when the profile names none.
+    #[prost(string, tag = "3")]
+    pub image: ::prost::alloc::string::String,
+    /// Source of `/workspace`.
+    #[prost(message, optional, tag = "4")]
+    pub workspace: ::core::option::Option<Workspace>,
+    /// Host directory shown read-only as `/pkg`; empty for none.
+    #[prost(string, tag = "5")]
+    pub pkg_path: ::prost::alloc::string::String,
+    /// Agent of this run. Set at creation, never changed.
+    #[prost(string, tag = "6")]
+    pub agent_id: ::prost::alloc::string::String,
+    /// The agent's role in the policy.
+    #[prost(string, tag = "7")]
+    pub role: ::prost::alloc::string::String,
+    /// Resource limits in force.
+    #[prost(message, optional, tag = "8")]
+    pub limits: ::core::option::Option<Limits>,
+    /// The run is stopped when it is this old. Absent: never.
+    #[prost(message, optional, tag = "9")]
+    pub ttl: ::core::option::Option<::prost_types::Duration>,
+    /// The run is stopped after this time without a call. Absent: never.
+    #[prost(message, optional, tag = "10")]
+    pub idle_timeout: ::core::option::Option<::prost_types::Duration>,
+    /// Labels of the client.
+    #[prost(btree_map = "string, string", tag = "11")]
+    pub labels: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Output only.
+    #[prost(enumeration = "run::State", tag = "12")]
+    pub state: i32,
+    /// Output only. Reason why it FAILED.
+    #[prost(string, tag = "13")]
+    pub failure: ::prost::alloc::string::String,
+    /// Output only.
+    #[prost(message, optional, tag = "14")]
+    pub created_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Output only.
+    #[prost(message, optional, tag = "15")]
+    pub ready_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Output only.
+    #[prost(enumeration = "run::StartKind", tag = "16")]
+    pub start_kind: i32,
+    /// Output only. Hardening in force, read back from the engine.
+    #[prost(message, repeated, tag = "17")]
+    pub hardening: ::prost::alloc::vec::Vec<HardeningFact>,
+    /// Output only. Digest of the image that runs.
+    #[prost(string, tag = "18")]
+    pub image_id: ::prost::alloc::string::String,
+    /// Output only. Id of the container.
+    #[prost(string, tag = "19")]
+    pub container_id: ::prost::alloc::string::String,
+    /// Output only. Mapping of the workspace's owner: `idmapped` or `owner-uid`.
+    #[prost(string, tag = "20")]
+    pub ownership: ::prost::alloc::string::String,
+    /// Output only. Path of the workspace on the host. Only for those who may create runs.
+    #[prost(string, tag = "21")]
+    pub workspace_path: ::prost::alloc::string::String,
+    /// Output only. Principal that made the run.
+    #[prost(string, tag = "22")]
+    pub principal: ::prost::alloc::string::String,
+    /// Output only.
+    #[prost(message, optional, tag = "23")]
+    pub ended_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Output only.
+    #[prost(enumeration = "run::Changes", tag = "24")]
+    pub changes: i32,
+    /// Output only. Times that the daemon ended and the run went on under the next one. Default 0.
+    #[prost(uint32, tag = "25")]
+    pub restarts: u32,
+    /// Output only. Time at which the present daemon reattached the run after an earlier one; absent: it made the run
+    /// itself.
+    #[prost(message, optional, tag = "26")]
+    pub adopted_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Output only. Reasons why it is PAUSED, oldest first.
+    #[prost(message, repeated, tag = "27")]
+    pub holds: ::prost::alloc::vec::Vec<RunHold>,
+    /// Its use of the daemon's disk; absent if not known yet.
+    #[prost(message, optional, tag = "28")]
+    pub disk: ::core::option::Option<DiskUse>,
+    /// Environment variables of all its commands and processes. Only from CreateRun and GetRun.
+    #[prost(btree_map = "string, string", tag = "29")]
+    pub env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Names of the variables whose values are secret. Their values are never answered.
+    #[prost(string, repeated, tag = "30")]
+    pub secret_env: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The run is stopped after this time without a KeepAliveRun. Absent: never.
+    #[prost(message, optional, tag = "31")]
+    pub lease: ::core::option::Option<::prost_types::Duration>,
+    /// Output only. Time at which the lease ends unless it is renewed. Only from GetRun and KeepAliveRun, while the run
+    /// lives.
+    #[prost(message, optional, tag = "32")]
+    pub lease_ends_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Output only. Cause if it ended by `ttl`, `idle_timeout` or `lease`.
+    #[prost(enumeration = "run::EndCause", tag = "33")]
+    pub end_cause: i32,
+    /// Directories of the container that the request gave to the run's user.
+    #[prost(string, repeated, tag = "34")]
+    pub writable_paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Output only. Rules and counts of its connections to hosts outside; absent if it has no way out, or does not live. Only
+    /// from GetRun.
+    #[prost(message, optional, tag = "35")]
+    pub egress: ::core::option::Option<Egress>,
+    /// Output only. Reason why `start_kind` is COLD.
+    #[prost(enumeration = "run::ColdBecause", tag = "36")]
+    pub cold_because: i32,
+}
+/// Nested message and enum types in `Run`.
+pub mod run {
+    /// State of a run.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum State {
+        /// Never sent.
+        Unspecified = 0,
+        /// Its container is being made.
+        Creating = 1,
+        /// It takes calls.
+        Ready = 2,
+        /// Its commands are frozen and it takes no calls; `holds` gives the reasons.
+        Paused = 3,
+        /// It is being ended.
+        Stopping = 4,
+        /// It has ended on request, or by its `ttl`, `idle_timeout` or `lease`.
+        Stopped = 5,
+        /// It ended by itself; `failure` gives the reason.
+        Failed = 6,
+    }
+    impl State {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "STATE_UNSPECIFIED",
+                Self::Creating => "CREATING",
+                Self::Ready => "READY",
+                Self::Paused => "PAUSED",
+                Self::Stopping => "STOPPING",
+                Self::Stopped => "STOPPED",
+                Self::Failed => "FAILED",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "STATE_UNSPECIFIED" => Some(Self::Unspecified),
+                "CREATING" => Some(Self::Creating),
+                "READY" => Some(Self::Ready),
+                "PAUSED" => Some(Self::Paused),
+                "STOPPING" => Some(Self::Stopping),
+                "STOPPED" => Some(Self::Stopped),
+                "FAILED" => Some(Self::Failed),
+                _ => None,
+            }
+        }
+    }
+    /// Way in which the container was started.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum StartKind {
+        /// Not started.
+        Unspecified = 0,
+        /// From the warm pool.
+        Warm = 1,
+        /// Created for this run.
+        Cold = 2,
+    }
+    impl StartKind {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "START_KIND_UNSPECIFIED",
+                Self::Warm => "WARM",
+                Self::Cold => "COLD",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "START_KIND_UNSPECIFIED" => Some(Self::Unspecified),
+                "WARM" => Some(Self::Warm),
+                "COLD" => Some(Self::Cold),
+                _ => None,
+            }
+        }
+    }
+    /// Reason why a run got a new container.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum ColdBecause {
+        /// It was not, or its daemon was of an earlier release.
+        Unspecified = 0,
+        /// The configuration's `pool` has no entry for its profile and image.
+        NoPool = 1,
+        /// The daemon is not root, the engine is rootless, or `state_dir` has no idmapped mounts.
+        UnsupportedHost = 2,
+        /// Its runtime is gVisor, which takes no mounts later.
+        OwnKernel = 3,
+        /// Its profile has `root_in_user_namespace`.
+        RootInUserNamespace = 4,
+        /// It has a `pkg_path`.
+        PkgPath = 5,
+        /// No run has needed such a container in the last minute: of this image, these limits, these `writable_paths`. The
+        /// next one finds it, as far as `max` of the pool permits.
+        FirstOfItsKind = 6,
+        /// All containers that waited were taken, or lost.
+        NoneWaits = 7,
+        /// The container that waited had changed, or could not be verified. It was removed.
+        NotUsable = 8,
+    }
+    impl ColdBecause {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "COLD_BECAUSE_UNSPECIFIED",
+                Self::NoPool => "NO_POOL",
+                Self::UnsupportedHost => "UNSUPPORTED_HOST",
+                Self::OwnKernel => "OWN_KERNEL",
+                Self::RootInUserNamespace => "ROOT_IN_USER_NAMESPACE",
+                Self::PkgPath => "PKG_PATH",
+                Self::FirstOfItsKind => "FIRST_OF_ITS_KIND",
+                Self::NoneWaits => "NONE_WAITS",
+                Self::NotUsable => "NOT_USABLE",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "COLD_BECAUSE_UNSPECIFIED" => Some(Self::Unspecified),
+                "NO_POOL" => Some(Self::NoPool),
+                "UNSUPPORTED_HOST" => Some(Self::UnsupportedHost),
+                "OWN_KERNEL" => Some(Self::OwnKernel),
+                "ROOT_IN_USER_NAMESPACE" => Some(Self::RootInUserNamespace),
+                "PKG_PATH" => Some(Self::PkgPath),
+                "FIRST_OF_ITS_KIND" => Some(Self::FirstOfItsKind),
+                "NONE_WAITS" => Some(Self::NoneWaits),
+                "NOT_USABLE" => Some(Self::NotUsable),
+                _ => None,
+            }
+        }
+    }
+    /// Cause of the end of a run that was not stopped on request and did not fail.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum EndCause {
+        /// It lives, was stopped on request, or FAILED.
+        Unspecified = 0,
+        /// It reached its `ttl`.
+        Ttl = 1,
+        /// It had no call for its `idle_timeout`.
+        IdleTimeout = 2,
+        /// Its `lease` was not renewed.
+        Lease = 3,
+    }
+    impl EndCause {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "END_CAUSE_UNSPECIFIED",
+                Self::Ttl => "TTL",
+                Self::IdleTimeout => "IDLE_TIMEOUT",
+                Self::Lease => "LEASE",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "END_CAUSE_UNSPECIFIED" => Some(Self::Unspecified),
+                "TTL" => Some(Self::Ttl),
+                "IDLE_TIMEOUT" => Some(Self::IdleTimeout),
+                "LEASE" => Some(Self::Lease),
+                _ => None,
+            }
+        }
+    }
+    /// State of the changes of an `overlay`.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Changes {
+        /// The workspace is no overlay, and not on a base.
+        Unspecified = 0,
+        /// Kept by the daemon; the directory beneath is as it was.
+        Pending = 1,
+        /// Applied to the directory beneath.
+        Accepted = 2,
+        /// Deleted.
+        Discarded = 3,
+    }
+    impl Changes {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "CHANGES_UNSPECIFIED",
+                Self::Pending => "PENDING",
+                Self::Accepted => "ACCEPTED",
+                Self::Discarded => "DISCARDED",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "CHANGES_UNSPECIFIED" => Some(Self::Unspecified),
+                "PENDING" => Some(Self::Pending),
+                "ACCEPTED" => Some(Self::Accepted),
+                "DISCARDED" => Some(Self::Discarded),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for Run {
+    const NAME: &'static str = "Run";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.Run".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.Run".into()
+    }
+}
+/// One reason that keeps a run PAUSED.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RunHold {
+    /// Kind of the hold.
+    #[prost(enumeration = "run_hold::Kind", tag = "1")]
+    pub kind: i32,
+    /// Id of the approval, the alert or the terminal's session.
+    #[prost(string, tag = "2")]
+    pub cause_id: ::prost::alloc::string::String,
+    /// Principal that asked for it; empty: the daemon.
+    #[prost(string, tag = "3")]
+    pub principal: ::prost::alloc::string::String,
+    /// Time at which the hold began.
+    #[prost(message, optional, tag = "4")]
+    pub since: ::core::option::Option<::prost_types::Timestamp>,
+}
+/// Nested message and enum types in `RunHold`.
+pub mod run_hold {
+    /// Kind of the hold.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Kind {
+        /// Never sent.
+        Unspecified = 0,
+        /// PauseRun; ends with ResumeRun.
+        Operator = 1,
+        /// An approval is being decided on; ends with it.
+        Approval = 2,
+        /// An alert of anomaly detection; ends with it, or with ResumeRun `lift_alerts`.
+        Alert = 3,
+        /// An operator's terminal that was opened with `paused`; ends with it. Only its own processes run.
+        Terminal = 4,
+    }
+    impl Kind {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "KIND_UNSPECIFIED",
+                Self::Operator => "OPERATOR",
+                Self::Approval => "APPROVAL",
+                Self::Alert => "ALERT",
+                Self::Terminal => "TERMINAL",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "KIND_UNSPECIFIED" => Some(Self::Unspecified),
+                "OPERATOR" => Some(Self::Operator),
+                "APPROVAL" => Some(Self::Approval),
+                "ALERT" => Some(Self::Alert),
+                "TERMINAL" => Some(Self::Terminal),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for RunHold {
+    const NAME: &'static str = "RunHold";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.RunHold".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.RunHold".into()
+    }
+}
+/// Source of `/workspace`. Exactly one is set.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Workspace {
+    /// Source of the workspace.
+    #[prost(oneof = "workspace::Source", tags = "1, 2, 3, 4, 5")]
+    pub source: ::core::option::Option<workspace::Source>,
+}
+/// Nested message and enum types in `Workspace`.
+pub mod workspace {
+    /// Source of the workspace.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Source {
+        /// An existing directory, used in place.
+        #[prost(message, tag = "1")]
+        Bind(super::BindWorkspace),
+        /// A directory that the daemon makes, empty at first, and keeps until DeleteWorkspace.
+        #[prost(message, tag = "2")]
+        Managed(super::ManagedWorkspace),
+        /// A clone of a local git repository, kept until DeleteWorkspace.
+        #[prost(message, tag = "3")]
+        Clone(super::CloneWorkspace),
+        /// Copy-on-write over an existing directory: nothing changes in it until AcceptRun.
+        #[prost(message, tag = "4")]
+        Overlay(super::OverlayWorkspace),
+        /// Copy-on-write over a base of BaseService, which never changes.
+        #[prost(message, tag = "5")]
+        Base(super::BaseWorkspace),
+    }
+}
+impl ::prost::Name for Workspace {
+    const NAME: &'static str = "Workspace";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.Workspace".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.Workspace".into()
+    }
+}
+/// An existing directory.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BindWorkspace {
+    /// Absolute host path beneath one of the daemon's `workspace_roots`.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+}
+impl ::prost::Name for BindWorkspace {
+    const NAME: &'static str = "BindWorkspace";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.BindWorkspace".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.BindWorkspace".into()
+    }
+}
+/// A directory made by the daemon.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ManagedWorkspace {
+    /// Id, from ListWorkspaces, of a workspace that the daemon keeps from an earlier run. No living run may use it.
+    /// Default: a new and empty one.
+    #[prost(string, tag = "1")]
+    pub workspace_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ManagedWorkspace {
+    const NAME: &'static str = "ManagedWorkspace";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ManagedWorkspace".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ManagedWorkspace".into()
+    }
+}
+/// A directory seen through a layer that takes the agent's changes.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OverlayWorkspace {
+    /// Absolute host path beneath one of the daemon's `workspace_roots`. The run may or may not see changes that are made
+    /// in it while the run lives.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+}
+impl ::prost::Name for OverlayWorkspace {
+    const NAME: &'static str = "OverlayWorkspace";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.OverlayWorkspace".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.OverlayWorkspace".into()
+    }
+}
+/// A base seen through a layer that takes the agent's changes. DiffRun shows them and DiscardRun deletes them. AcceptRun
+/// is refused, because a base never changes.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BaseWorkspace {
+    /// Id of a base that the caller may use. Required.
+    #[prost(string, tag = "1")]
+    pub base_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for BaseWorkspace {
+    const NAME: &'static str = "BaseWorkspace";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.BaseWorkspace".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.BaseWorkspace".into()
+    }
+}
+/// A clone of a local repository, without hooks, with its history.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CloneWorkspace {
+    /// Absolute host path of a git repository beneath one of the daemon's `workspace_roots`.
+    #[prost(string, tag = "1")]
+    pub repository: ::prost::alloc::string::String,
+    /// Branch, tag or commit to check out. Default: the repository's HEAD.
+    #[prost(string, tag = "2")]
+    pub revision: ::prost::alloc::string::String,
+}
+impl ::prost::Name for CloneWorkspace {
+    const NAME: &'static str = "CloneWorkspace";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CloneWorkspace".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CloneWorkspace".into()
+    }
+}
+/// Resource limits of a container. 0 or absent means the profile's value; a client may only lower it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Limits {
+    /// Memory with no swap on top, bytes.
+    #[prost(uint64, tag = "1")]
+    pub memory_bytes: u64,
+    /// CPU share, thousandths of a core.
+    #[prost(uint32, tag = "2")]
+    pub cpu_millis: u32,
+    /// Processes and threads.
+    #[prost(uint32, tag = "3")]
+    pub pids: u32,
+    /// Largest file that a process may write, bytes.
+    #[prost(uint64, tag = "4")]
+    pub file_size_bytes: u64,
+    /// Open files of a process.
+    #[prost(uint32, tag = "5")]
+    pub open_files: u32,
+    /// Data of the run on the daemon's disk (see DiskUse), bytes.
+    #[prost(uint64, tag = "6")]
+    pub disk_bytes: u64,
+    /// The same, files.
+    #[prost(uint64, tag = "7")]
+    pub disk_files: u64,
+}
+impl ::prost::Name for Limits {
+    const NAME: &'static str = "Limits";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.Limits".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.Limits".into()
+    }
+}
+/// Data of a run on the daemon's disk: `/state`, a managed or cloned workspace, the layer of an overlay. All of it
+/// counts against `Limits.disk_bytes` and `disk_files`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DiskUse {
+    /// Bytes of disk, holes not counted.
+    #[prost(uint64, tag = "1")]
+    pub used_bytes: u64,
+    /// Files, directories, links and all others.
+    #[prost(uint64, tag = "2")]
+    pub used_files: u64,
+    /// The use is larger: the count was stopped early.
+    #[prost(bool, tag = "3")]
+    pub at_least: bool,
+    /// State of the quota. Set by the daemon while the run lives.
+    #[prost(enumeration = "disk_use::State", tag = "4")]
+    pub state: i32,
+    /// The file system's project quotas hold the run to its quota. Default: the daemon measures the use and enforces the
+    /// quota.
+    #[prost(bool, tag = "5")]
+    pub kernel: bool,
+}
+/// Nested message and enum types in `DiskUse`.
+pub mod disk_use {
+    /// State of the run's quota.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum State {
+        /// Not known so far.
+        Unspecified = 0,
+        /// The run uses less than the quota.
+        Within = 1,
+        /// The quota is used up, and writes are refused. Commands run, so that they can delete files.
+        Over = 2,
+        /// A command wrote more although the quota was used up. Commands are refused as well until the use is below the
+        /// quota.
+        Locked = 3,
+    }
+    impl State {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "STATE_UNSPECIFIED",
+                Self::Within => "WITHIN",
+                Self::Over => "OVER",
+                Self::Locked => "LOCKED",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "STATE_UNSPECIFIED" => Some(Self::Unspecified),
+                "WITHIN" => Some(Self::Within),
+                "OVER" => Some(Self::Over),
+                "LOCKED" => Some(Self::Locked),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for DiskUse {
+    const NAME: &'static str = "DiskUse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DiskUse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DiskUse".into()
+    }
+}
+/// The file system that has the daemon's state directory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StateDisk {
+    /// Bytes that are free.
+    #[prost(uint64, tag = "1")]
+    pub free_bytes: u64,
+    /// Bytes in all.
+    #[prost(uint64, tag = "2")]
+    pub total_bytes: u64,
+    /// Inodes that are free; absent where the file system has no number of them.
+    #[prost(uint64, optional, tag = "3")]
+    pub free_files: ::core::option::Option<u64>,
+    /// State of the disk.
+    #[prost(enumeration = "state_disk::State", tag = "4")]
+    pub state: i32,
+    /// Runs are held to their quotas by the file system's project quotas. Default: the daemon measures the use and
+    /// enforces the quota.
+    #[prost(bool, tag = "5")]
+    pub kernel: bool,
+}
+/// Nested message and enum types in `StateDisk`.
+pub mod state_disk {
+    /// Free space.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum State {
+        /// Never sent.
+        Unspecified = 0,
+        /// More than `disk.warn_free` of the daemon's configuration.
+        Enough = 1,
+        /// Less than that.
+        Low = 2,
+        /// Less than `disk.min_free`: no run can write.
+        Full = 3,
+    }
+    impl State {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "STATE_UNSPECIFIED",
+                Self::Enough => "ENOUGH",
+                Self::Low => "LOW",
+                Self::Full => "FULL",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "STATE_UNSPECIFIED" => Some(Self::Unspecified),
+                "ENOUGH" => Some(Self::Enough),
+                "LOW" => Some(Self::Low),
+                "FULL" => Some(Self::Full),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for StateDisk {
+    const NAME: &'static str = "StateDisk";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.StateDisk".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.StateDisk".into()
+    }
+}
+/// One property of the container, as the engine reports it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HardeningFact {
+    /// Such as `network`, `read_only_root`, `seccomp`.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Value in force.
+    #[prost(string, tag = "2")]
+    pub value: ::prost::alloc::string::String,
+}
+impl ::prost::Name for HardeningFact {
+    const NAME: &'static str = "HardeningFact";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.HardeningFact".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.HardeningFact".into()
+    }
+}
+/// See RunService.CreateRun.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CreateRunRequest {
+    /// Makes the request idempotent: the same id from the same principal with the same content returns the first answer's
+    /// run, with other content it fails with ALREADY_EXISTS. At most 128 characters.
+    #[prost(string, tag = "1")]
+    pub request_id: ::prost::alloc::string::String,
+    /// Only together with `request_id`: the run's id, a UUIDv7 made by the client.
+    #[prost(string, tag = "2")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Policy profile, such as `review`. Required.
+    #[prost(string, tag = "3")]
+    pub profile: ::prost::alloc::string::String,
+    /// Image reference; must be allowed by the profile. Default: the profile's.
+    #[prost(string, tag = "4")]
+    pub image: ::prost::alloc::string::String,
+    /// Required.
+    #[prost(message, optional, tag = "5")]
+    pub workspace: ::core::option::Option<Workspace>,
+    /// Host directory to show read-only as `/pkg`, beneath one of `workspace_roots`.
+    #[prost(string, tag = "6")]
+    pub pkg_path: ::prost::alloc::string::String,
+    /// Name of the agent, at most 128 characters of `\[A-Za-z0-9._:@/-\]`. Required.
+    #[prost(string, tag = "7")]
+    pub agent_id: ::prost::alloc::string::String,
+    /// Role in the policy. Default: the profile's `default_role`, or `worker` where it has none. The run shows the one that it got.
+    #[prost(string, tag = "8")]
+    pub role: ::prost::alloc::string::String,
+    /// Lower limits than the profile's.
+    #[prost(message, optional, tag = "9")]
+    pub limits: ::core::option::Option<Limits>,
+    /// Stop the run when it is this old, counted from READY. At most `runs.max_ttl` of the daemon's configuration, which is
+    /// also the default where it is set. Default: never.
+    #[prost(message, optional, tag = "10")]
+    pub ttl: ::core::option::Option<::prost_types::Duration>,
+    /// Stop the run after this time without a call.
+    #[prost(message, optional, tag = "11")]
+    pub idle_timeout: ::core::option::Option<::prost_types::Duration>,
+    /// At most 64, names and values at most 256 characters.
+    #[prost(btree_map = "string, string", tag = "12")]
+    pub labels: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Make a token for this run. A client that sends it as `authorization: Bearer TOKEN` may only call this run's tools,
+    /// as long as the run lives. Default false.
+    #[prost(bool, tag = "13")]
+    pub issue_token: bool,
+    /// Environment variables of all its commands, scripts, processes and terminals, over restarts of the daemon. A
+    /// variable of a call replaces one of the same name. Commands that run because they only read get none. The profile's
+    /// `exec.env` must allow a variable, as for calls. One that can change which code a program runs (PATH, LD_PRELOAD …)
+    /// also needs `exec.default: allow`. A path of `exec.env_paths` must be absolute. With `secret_env` at most 256, 128
+    /// KiB in all and 32 KiB a value. A value that looks like a secret is refused here.
+    #[prost(btree_map = "string, string", tag = "14")]
+    pub env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// The same with secret values. They are encrypted on the disk, removed when the run ends, and never answered,
+    /// recorded or logged. A value of 8 bytes or more is hidden if an agent writes it into a call. Names count as those of
+    /// `env`, and are shown.
+    #[prost(btree_map = "string, string", tag = "15")]
+    pub secret_env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Stop the run after this time without a KeepAliveRun, counted from READY. At least a second. A daemon that
+    /// reattaches the run starts the lease anew, because no client could renew it before. Default: never.
+    #[prost(message, optional, tag = "16")]
+    pub lease: ::core::option::Option<::prost_types::Duration>,
+    /// Directories of the container, such as `/logs`, that must exist and belong to the run's user: at most 32 absolute
+    /// paths without links. Missing ones are made. Only for profiles with `root: writable-layer`.
+    #[prost(string, repeated, tag = "17")]
+    pub writable_paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Rules that every connection of the run has to pass beside those of its profile: one JSON object in the form of a
+    /// profile's `egress`, at most 64 KiB. Fails with INVALID_ARGUMENT if they ask for more than the profile allows. `{}`
+    /// leaves the run without connections. `{"only": \["files.example.org"\]}` leaves it the profile's rules for these hosts:
+    /// at most 256 names, `*.` and a name, `*` for every name, addresses or networks. Default: the profile's rules alone.
+    #[prost(string, tag = "18")]
+    pub egress_json: ::prost::alloc::string::String,
+}
+impl ::prost::Name for CreateRunRequest {
+    const NAME: &'static str = "CreateRunRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CreateRunRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CreateRunRequest".into()
+    }
+}
+/// The run, READY.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CreateRunResponse {
+    /// The run.
+    #[prost(message, optional, tag = "1")]
+    pub run: ::core::option::Option<Run>,
+    /// The run's token, if one was asked for. It is returned only once, and not to a repetition of the request, because
+    /// the daemon keeps only its hash.
+    #[prost(string, tag = "2")]
+    pub token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for CreateRunResponse {
+    const NAME: &'static str = "CreateRunResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CreateRunResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CreateRunResponse".into()
+    }
+}
+/// See RunService.GetRun.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetRunRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for GetRunRequest {
+    const NAME: &'static str = "GetRunRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetRunRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetRunRequest".into()
+    }
+}
+/// The run.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetRunResponse {
+    /// The run.
+    #[prost(message, optional, tag = "1")]
+    pub run: ::core::option::Option<Run>,
+}
+impl ::prost::Name for GetRunResponse {
+    const NAME: &'static str = "GetRunResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetRunResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetRunResponse".into()
+    }
+}
+/// See RunService.ListRuns.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListRunsRequest {
+    /// 1 to 1,000. Default 100.
+    #[prost(uint32, tag = "1")]
+    pub page_size: u32,
+    /// `next_page_token` of the page before.
+    #[prost(string, tag = "2")]
+    pub page_token: ::prost::alloc::string::String,
+    /// Only runs in this state.
+    #[prost(enumeration = "run::State", tag = "3")]
+    pub state: i32,
+}
+impl ::prost::Name for ListRunsRequest {
+    const NAME: &'static str = "ListRunsRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListRunsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListRunsRequest".into()
+    }
+}
+/// A page of runs.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListRunsResponse {
+    /// Newest first.
+    #[prost(message, repeated, tag = "1")]
+    pub runs: ::prost::alloc::vec::Vec<Run>,
+    /// Empty on the last page.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+    /// For operators and auditors.
+    #[prost(message, optional, tag = "3")]
+    pub state_disk: ::core::option::Option<StateDisk>,
+}
+impl ::prost::Name for ListRunsResponse {
+    const NAME: &'static str = "ListRunsResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListRunsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListRunsResponse".into()
+    }
+}
+/// See RunService.StopRun.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StopRunRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for StopRunRequest {
+    const NAME: &'static str = "StopRunRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.StopRunRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.StopRunRequest".into()
+    }
+}
+/// The run, STOPPED.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct StopRunResponse {
+    /// The run.
+    #[prost(message, optional, tag = "1")]
+    pub run: ::core::option::Option<Run>,
+}
+impl ::prost::Name for StopRunResponse {
+    const NAME: &'static str = "StopRunResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.StopRunResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.StopRunResponse".into()
+    }
+}
+/// See RunService.PauseRun.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PauseRunRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for PauseRunRequest {
+    const NAME: &'static str = "PauseRunRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.PauseRunRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.PauseRunRequest".into()
+    }
+}
+/// The run, PAUSED.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PauseRunResponse {
+    /// The run.
+    #[prost(message, optional, tag = "1")]
+    pub run: ::core::option::Option<Run>,
+}
+impl ::prost::Name for PauseRunResponse {
+    const NAME: &'static str = "PauseRunResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.PauseRunResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.PauseRunResponse".into()
+    }
+}
+/// See RunService.ResumeRun.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResumeRunRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Also end the holds of alerts, which acknowledges these. Needs the role operator. Default: false.
+    #[prost(bool, tag = "2")]
+    pub lift_alerts: bool,
+}
+impl ::prost::Name for ResumeRunRequest {
+    const NAME: &'static str = "ResumeRunRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ResumeRunRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ResumeRunRequest".into()
+    }
+}
+/// The run, READY or still PAUSED.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ResumeRunResponse {
+    /// The run.
+    #[prost(message, optional, tag = "1")]
+    pub run: ::core::option::Option<Run>,
+}
+impl ::prost::Name for ResumeRunResponse {
+    const NAME: &'static str = "ResumeRunResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ResumeRunResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ResumeRunResponse".into()
+    }
+}
+/// See RunService.KeepAliveRun.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct KeepAliveRunRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for KeepAliveRunRequest {
+    const NAME: &'static str = "KeepAliveRunRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.KeepAliveRunRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.KeepAliveRunRequest".into()
+    }
+}
+/// The run, with its lease renewed.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct KeepAliveRunResponse {
+    /// The run.
+    #[prost(message, optional, tag = "1")]
+    pub run: ::core::option::Option<Run>,
+}
+impl ::prost::Name for KeepAliveRunResponse {
+    const NAME: &'static str = "KeepAliveRunResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.KeepAliveRunResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.KeepAliveRunResponse".into()
+    }
+}
+/// See RunService.ExtendRun.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExtendRunRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// The age at which the run is stopped, counted from READY as in CreateRun. Required; at most `runs.max_ttl` of the
+    /// daemon's configuration.
+    #[prost(message, optional, tag = "2")]
+    pub ttl: ::core::option::Option<::prost_types::Duration>,
+}
+impl ::prost::Name for ExtendRunRequest {
+    const NAME: &'static str = "ExtendRunRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ExtendRunRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ExtendRunRequest".into()
+    }
+}
+/// The run, with its new ttl.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ExtendRunResponse {
+    /// The run.
+    #[prost(message, optional, tag = "1")]
+    pub run: ::core::option::Option<Run>,
+}
+impl ::prost::Name for ExtendRunResponse {
+    const NAME: &'static str = "ExtendRunResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ExtendRunResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ExtendRunResponse".into()
+    }
+}
+/// See RunService.IssueRunToken.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct IssueRunTokenRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for IssueRunTokenRequest {
+    const NAME: &'static str = "IssueRunTokenRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.IssueRunTokenRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.IssueRunTokenRequest".into()
+    }
+}
+/// The run's new token.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct IssueRunTokenResponse {
+    /// The run.
+    #[prost(message, optional, tag = "1")]
+    pub run: ::core::option::Option<Run>,
+    /// The token. It is returned only once, because the daemon keeps only its hash.
+    #[prost(string, tag = "2")]
+    pub token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for IssueRunTokenResponse {
+    const NAME: &'static str = "IssueRunTokenResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.IssueRunTokenResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.IssueRunTokenResponse".into()
+    }
+}
+/// See RunService.DeleteRun.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteRunRequest {
+    /// Required. The run must have ended.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Also delete the managed or cloned workspace that was made for it, which no other run may be using, or the changes
+    /// of its `overlay`. Default: false.
+    #[prost(bool, tag = "2")]
+    pub delete_workspace: bool,
+}
+impl ::prost::Name for DeleteRunRequest {
+    const NAME: &'static str = "DeleteRunRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DeleteRunRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DeleteRunRequest".into()
+    }
+}
+/// Done.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteRunResponse {}
+impl ::prost::Name for DeleteRunResponse {
+    const NAME: &'static str = "DeleteRunResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DeleteRunResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DeleteRunResponse".into()
+    }
+}
+/// See RunService.WatchRuns.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WatchRunsRequest {
+    /// Only this run. Default: all.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for WatchRunsRequest {
+    const NAME: &'static str = "WatchRunsRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.WatchRunsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.WatchRunsRequest".into()
+    }
+}
+/// A run in a new state.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WatchRunsResponse {
+    /// The run.
+    #[prost(message, optional, tag = "1")]
+    pub run: ::core::option::Option<Run>,
+}
+impl ::prost::Name for WatchRunsResponse {
+    const NAME: &'static str = "WatchRunsResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.WatchRunsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.WatchRunsResponse".into()
+    }
+}
+/// See RunService.DiffRun.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DiffRunRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Most bytes of `unified_diff`, at most 1 MiB. Default 256 KiB.
+    #[prost(uint32, tag = "2")]
+    pub max_diff_bytes: u32,
+}
+impl ::prost::Name for DiffRunRequest {
+    const NAME: &'static str = "DiffRunRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DiffRunRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DiffRunRequest".into()
+    }
+}
+/// Changes of the agent.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct DiffRunResponse {
+    /// By path, at most 10,000.
+    #[prost(message, repeated, tag = "1")]
+    pub changes: ::prost::alloc::vec::Vec<FileChange>,
+    /// Number of all changes, those that are left out included.
+    #[prost(uint64, tag = "2")]
+    pub total: u64,
+    /// Diff of the regular files and links among `changes`, in the form that `patch -p1` takes. Binary and large files are
+    /// only named.
+    #[prost(string, tag = "3")]
+    pub unified_diff: ::prost::alloc::string::String,
+    /// Changes or parts of the diff were left out.
+    #[prost(bool, tag = "4")]
+    pub truncated: bool,
+}
+impl ::prost::Name for DiffRunResponse {
+    const NAME: &'static str = "DiffRunResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DiffRunResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DiffRunResponse".into()
+    }
+}
+/// One changed path.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FileChange {
+    /// Relative to the workspace. Bytes that are no UTF-8 are written as `\xNN`.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// Kind of change.
+    #[prost(enumeration = "file_change::Kind", tag = "2")]
+    pub kind: i32,
+    /// Type now, such as `file`, `directory` or `symlink`; for a deleted path its last type.
+    #[prost(string, tag = "3")]
+    pub file_type: ::prost::alloc::string::String,
+    /// Permission bits now; 0 for a deleted path.
+    #[prost(uint32, tag = "4")]
+    pub mode: u32,
+    /// Length of the file now, bytes.
+    #[prost(uint64, tag = "5")]
+    pub size_bytes: u64,
+    /// Reason why AcceptRun applies it only with `force`: the directory beneath has changed here since the run began, or
+    /// git on the host would run it or obey it. Empty: there is no objection.
+    #[prost(string, tag = "6")]
+    pub objection: ::prost::alloc::string::String,
+    /// Reason why AcceptRun cannot apply it: a FIFO, a socket, a file that its owner cannot read. Empty: it can.
+    #[prost(string, tag = "7")]
+    pub obstacle: ::prost::alloc::string::String,
+}
+/// Nested message and enum types in `FileChange`.
+pub mod file_change {
+    /// Kind of change.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Kind {
+        /// Never sent.
+        Unspecified = 0,
+        /// The path is new.
+        Added = 1,
+        /// Its content, target, type or mode has changed.
+        Modified = 2,
+        /// The path and all paths beneath it were deleted.
+        Deleted = 3,
+    }
+    impl Kind {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "KIND_UNSPECIFIED",
+                Self::Added => "ADDED",
+                Self::Modified => "MODIFIED",
+                Self::Deleted => "DELETED",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "KIND_UNSPECIFIED" => Some(Self::Unspecified),
+                "ADDED" => Some(Self::Added),
+                "MODIFIED" => Some(Self::Modified),
+                "DELETED" => Some(Self::Deleted),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for FileChange {
+    const NAME: &'static str = "FileChange";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.FileChange".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.FileChange".into()
+    }
+}
+/// See RunService.AcceptRun.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AcceptRunRequest {
+    /// Required. The run must have ended.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Also apply changes with an `objection`. Changes with an `obstacle` are left out and lost. Default: false.
+    #[prost(bool, tag = "2")]
+    pub force: bool,
+}
+impl ::prost::Name for AcceptRunRequest {
+    const NAME: &'static str = "AcceptRunRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.AcceptRunRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.AcceptRunRequest".into()
+    }
+}
+/// The changes are in the directory.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AcceptRunResponse {
+    /// The run.
+    #[prost(message, optional, tag = "1")]
+    pub run: ::core::option::Option<Run>,
+    /// Paths that were changed, added or deleted.
+    #[prost(uint64, tag = "2")]
+    pub applied: u64,
+    /// Paths that were left out because they cannot be applied, at most 1,000.
+    #[prost(string, repeated, tag = "3")]
+    pub left_out: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for AcceptRunResponse {
+    const NAME: &'static str = "AcceptRunResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.AcceptRunResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.AcceptRunResponse".into()
+    }
+}
+/// See RunService.DiscardRun.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DiscardRunRequest {
+    /// Required. The run must have ended.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for DiscardRunRequest {
+    const NAME: &'static str = "DiscardRunRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DiscardRunRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DiscardRunRequest".into()
+    }
+}
+/// The changes are gone.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct DiscardRunResponse {
+    /// The run.
+    #[prost(message, optional, tag = "1")]
+    pub run: ::core::option::Option<Run>,
+}
+impl ::prost::Name for DiscardRunResponse {
+    const NAME: &'static str = "DiscardRunResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DiscardRunResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DiscardRunResponse".into()
+    }
+}
+/// A directory that the daemon keeps.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct KeptWorkspace {
+    /// Id of the run that it was made for.
+    #[prost(string, tag = "1")]
+    pub workspace_id: ::prost::alloc::string::String,
+    /// `managed`, `clone`, `overlay` or `base`.
+    #[prost(string, tag = "2")]
+    pub kind: ::prost::alloc::string::String,
+    /// Principal that made the run.
+    #[prost(string, tag = "3")]
+    pub principal: ::prost::alloc::string::String,
+    /// When it was made.
+    #[prost(message, optional, tag = "4")]
+    pub created_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Host path of the directory, or of the one beneath an overlay or of the base.
+    #[prost(string, tag = "5")]
+    pub path: ::prost::alloc::string::String,
+    /// The living run that uses it; empty: none.
+    #[prost(string, tag = "6")]
+    pub used_by: ::prost::alloc::string::String,
+    /// Length of all its files that their owner can see, bytes. Only if `measure` was set and the measurement ended within
+    /// seconds. If it has more than a million files, only the first million count.
+    #[prost(uint64, optional, tag = "7")]
+    pub size_bytes: ::core::option::Option<u64>,
+    /// Repository that it is a clone of.
+    #[prost(string, tag = "8")]
+    pub repository: ::prost::alloc::string::String,
+}
+impl ::prost::Name for KeptWorkspace {
+    const NAME: &'static str = "KeptWorkspace";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.KeptWorkspace".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.KeptWorkspace".into()
+    }
+}
+/// See RunService.ListWorkspaces.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListWorkspacesRequest {
+    /// 1 to 1,000. Default 100.
+    #[prost(uint32, tag = "1")]
+    pub page_size: u32,
+    /// `next_page_token` of the page before.
+    #[prost(string, tag = "2")]
+    pub page_token: ::prost::alloc::string::String,
+    /// Also measure each of them, which reads all its directories. Default: false.
+    #[prost(bool, tag = "3")]
+    pub measure: bool,
+}
+impl ::prost::Name for ListWorkspacesRequest {
+    const NAME: &'static str = "ListWorkspacesRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListWorkspacesRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListWorkspacesRequest".into()
+    }
+}
+/// A page of workspaces.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListWorkspacesResponse {
+    /// Newest first.
+    #[prost(message, repeated, tag = "1")]
+    pub workspaces: ::prost::alloc::vec::Vec<KeptWorkspace>,
+    /// Empty on the last page.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListWorkspacesResponse {
+    const NAME: &'static str = "ListWorkspacesResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListWorkspacesResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListWorkspacesResponse".into()
+    }
+}
+/// See RunService.DeleteWorkspace.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteWorkspaceRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub workspace_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for DeleteWorkspaceRequest {
+    const NAME: &'static str = "DeleteWorkspaceRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DeleteWorkspaceRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DeleteWorkspaceRequest".into()
+    }
+}
+/// Done.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteWorkspaceResponse {}
+impl ::prost::Name for DeleteWorkspaceResponse {
+    const NAME: &'static str = "DeleteWorkspaceResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DeleteWorkspaceResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DeleteWorkspaceResponse".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod run_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Makes, shows and ends runs.
+    #[derive(Debug, Clone)]
+    pub struct RunServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl RunServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> RunServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> RunServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            RunServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Launches a container for a run and answers when it is READY. A refused request makes no run, and its ids stay free.
+        /// If the host could not do it, a FAILED run gives the reason. In both cases no container or mount is left.
+        pub async fn create_run(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CreateRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CreateRunResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.RunService/CreateRun",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.RunService", "CreateRun"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// One run.
+        pub async fn get_run(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetRunRequest>,
+        ) -> std::result::Result<tonic::Response<super::GetRunResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.RunService/GetRun",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.RunService", "GetRun"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Runs, newest first.
+        pub async fn list_runs(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListRunsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListRunsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.RunService/ListRuns",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.RunService", "ListRuns"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Ends a run: its calls are cancelled, its processes killed, its mounts removed. When the answer comes, no process of
+        /// the run can run or write. Its container is removed after that. Its workspace stays, and so do the changes of an
+        /// `overlay`.
+        pub async fn stop_run(
+            &mut self,
+            request: impl tonic::IntoRequest<super::StopRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::StopRunResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.RunService/StopRun",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.RunService", "StopRun"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Deletes an ended run with its state, recordings and output. A managed or cloned workspace stays until
+        /// DeleteWorkspace, unless this request says otherwise. Fails with PRECONDITION_FAILED while the run lives, or while
+        /// the changes of its `overlay` are neither accepted nor discarded.
+        pub async fn delete_run(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DeleteRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeleteRunResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.RunService/DeleteRun",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.RunService", "DeleteRun"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Freezes all processes of a run that calls or terminals have started, and refuses calls as RUN_NOT_READY until
+        /// ResumeRun. Calls under way wait, and continue then. Their time goes on meanwhile: a command whose timeout passes is
+        /// ended while it is frozen. Memory is kept: after ResumeRun each process continues with its state. `ttl` and `lease`
+        /// go on, too; `idle_timeout` does not. A paused run can be extended, kept alive and stopped. Fails with
+        /// PRECONDITION_FAILED where the daemon does not see the container's cgroup.
+        pub async fn pause_run(
+            &mut self,
+            request: impl tonic::IntoRequest<super::PauseRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::PauseRunResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.RunService/PauseRun",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.RunService", "PauseRun"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Ends the hold of PauseRun. The run stays PAUSED while another hold exists.
+        pub async fn resume_run(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ResumeRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ResumeRunResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.RunService/ResumeRun",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.RunService", "ResumeRun"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Renews the `lease` of a run. Only this method renews it: calls, processes and watchers do not. Fails with
+        /// PRECONDITION_FAILED if the run has no lease, and with RUN_NOT_READY if it has ended.
+        pub async fn keep_alive_run(
+            &mut self,
+            request: impl tonic::IntoRequest<super::KeepAliveRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::KeepAliveRunResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.RunService/KeepAliveRun",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.RunService", "KeepAliveRun"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Gives a run a longer `ttl`. The same `ttl` again changes nothing; a shorter one fails with PRECONDITION_FAILED.
+        /// Fails with RUN_NOT_READY if the run has ended.
+        pub async fn extend_run(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ExtendRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ExtendRunResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.RunService/ExtendRun",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.RunService", "ExtendRun"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Makes a token for a run that lives: as CreateRun's `issue_token` does, but at any time. The run's earlier token, if
+        /// any, is then invalid. Streams and requests that it opened end with PERMISSION_DENIED. Their calls go on to their
+        /// end, unless `cancel_on_disconnect` is set. Each request makes another token, so repeat a request whose answer was
+        /// lost. Fails with RUN_NOT_READY if the run has ended.
+        pub async fn issue_run_token(
+            &mut self,
+            request: impl tonic::IntoRequest<super::IssueRunTokenRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::IssueRunTokenResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.RunService/IssueRunToken",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.RunService", "IssueRunToken"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The runs as they are, then each change of state.
+        pub async fn watch_runs(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WatchRunsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::WatchRunsResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.RunService/WatchRuns",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.RunService", "WatchRuns"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// Compares the agent's changes in an `overlay` with the directory beneath it as it is now. While the run lives, the
+        /// result can be out of date at once.
+        pub async fn diff_run(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DiffRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DiffRunResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.RunService/DiffRun",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.RunService", "DiffRun"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Applies the changes of an `overlay` to the directory beneath it, each file whole or not at all, and then deletes
+        /// them. The run must have ended. Fails with PRECONDITION_FAILED and changes no file in three cases: the directory has
+        /// meanwhile changed in the same places, a change cannot be applied, or git on the host would run it. DiffRun names
+        /// the paths. Repeat an accept that was interrupted.
+        pub async fn accept_run(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AcceptRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::AcceptRunResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.RunService/AcceptRun",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.RunService", "AcceptRun"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Deletes the changes of an `overlay`. The run must have ended. It is no error if the changes were discarded before,
+        /// but it is one if they were accepted.
+        pub async fn discard_run(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DiscardRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DiscardRunResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.RunService/DiscardRun",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.RunService", "DiscardRun"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The directories that the daemon keeps: managed and cloned workspaces, and changes of overlays that are neither
+        /// accepted nor discarded. Newest first.
+        pub async fn list_workspaces(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListWorkspacesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListWorkspacesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.RunService/ListWorkspaces",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.RunService", "ListWorkspaces"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Deletes one of them with all its contents. Fails with PRECONDITION_FAILED while a run uses it.
+        pub async fn delete_workspace(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DeleteWorkspaceRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeleteWorkspaceResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.RunService/DeleteWorkspace",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.RunService", "DeleteWorkspace"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod run_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with RunServiceServer.
+    #[async_trait]
+    pub trait RunService: std::marker::Send + std::marker::Sync + 'static {
+        /// Launches a container for a run and answers when it is READY. A refused request makes no run, and its ids stay free.
+        /// If the host could not do it, a FAILED run gives the reason. In both cases no container or mount is left.
+        async fn create_run(
+            &self,
+            request: tonic::Request<super::CreateRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CreateRunResponse>,
+            tonic::Status,
+        >;
+        /// One run.
+        async fn get_run(
+            &self,
+            request: tonic::Request<super::GetRunRequest>,
+        ) -> std::result::Result<tonic::Response<super::GetRunResponse>, tonic::Status>;
+        /// Runs, newest first.
+        async fn list_runs(
+            &self,
+            request: tonic::Request<super::ListRunsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListRunsResponse>,
+            tonic::Status,
+        >;
+        /// Ends a run: its calls are cancelled, its processes killed, its mounts removed. When the answer comes, no process of
+        /// the run can run or write. Its container is removed after that. Its workspace stays, and so do the changes of an
+        /// `overlay`.
+        async fn stop_run(
+            &self,
+            request: tonic::Request<super::StopRunRequest>,
+        ) -> std::result::Result<tonic::Response<super::StopRunResponse>, tonic::Status>;
+        /// Deletes an ended run with its state, recordings and output. A managed or cloned workspace stays until
+        /// DeleteWorkspace, unless this request says otherwise. Fails with PRECONDITION_FAILED while the run lives, or while
+        /// the changes of its `overlay` are neither accepted nor discarded.
+        async fn delete_run(
+            &self,
+            request: tonic::Request<super::DeleteRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeleteRunResponse>,
+            tonic::Status,
+        >;
+        /// Freezes all processes of a run that calls or terminals have started, and refuses calls as RUN_NOT_READY until
+        /// ResumeRun. Calls under way wait, and continue then. Their time goes on meanwhile: a command whose timeout passes is
+        /// ended while it is frozen. Memory is kept: after ResumeRun each process continues with its state. `ttl` and `lease`
+        /// go on, too; `idle_timeout` does not. A paused run can be extended, kept alive and stopped. Fails with
+        /// PRECONDITION_FAILED where the daemon does not see the container's cgroup.
+        async fn pause_run(
+            &self,
+            request: tonic::Request<super::PauseRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::PauseRunResponse>,
+            tonic::Status,
+        >;
+        /// Ends the hold of PauseRun. The run stays PAUSED while another hold exists.
+        async fn resume_run(
+            &self,
+            request: tonic::Request<super::ResumeRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ResumeRunResponse>,
+            tonic::Status,
+        >;
+        /// Renews the `lease` of a run. Only this method renews it: calls, processes and watchers do not. Fails with
+        /// PRECONDITION_FAILED if the run has no lease, and with RUN_NOT_READY if it has ended.
+        async fn keep_alive_run(
+            &self,
+            request: tonic::Request<super::KeepAliveRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::KeepAliveRunResponse>,
+            tonic::Status,
+        >;
+        /// Gives a run a longer `ttl`. The same `ttl` again changes nothing; a shorter one fails with PRECONDITION_FAILED.
+        /// Fails with RUN_NOT_READY if the run has ended.
+        async fn extend_run(
+            &self,
+            request: tonic::Request<super::ExtendRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ExtendRunResponse>,
+            tonic::Status,
+        >;
+        /// Makes a token for a run that lives: as CreateRun's `issue_token` does, but at any time. The run's earlier token, if
+        /// any, is then invalid. Streams and requests that it opened end with PERMISSION_DENIED. Their calls go on to their
+        /// end, unless `cancel_on_disconnect` is set. Each request makes another token, so repeat a request whose answer was
+        /// lost. Fails with RUN_NOT_READY if the run has ended.
+        async fn issue_run_token(
+            &self,
+            request: tonic::Request<super::IssueRunTokenRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::IssueRunTokenResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the WatchRuns method.
+        type WatchRunsStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::WatchRunsResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// The runs as they are, then each change of state.
+        async fn watch_runs(
+            &self,
+            request: tonic::Request<super::WatchRunsRequest>,
+        ) -> std::result::Result<tonic::Response<Self::WatchRunsStream>, tonic::Status>;
+        /// Compares the agent's changes in an `overlay` with the directory beneath it as it is now. While the run lives, the
+        /// result can be out of date at once.
+        async fn diff_run(
+            &self,
+            request: tonic::Request<super::DiffRunRequest>,
+        ) -> std::result::Result<tonic::Response<super::DiffRunResponse>, tonic::Status>;
+        /// Applies the changes of an `overlay` to the directory beneath it, each file whole or not at all, and then deletes
+        /// them. The run must have ended. Fails with PRECONDITION_FAILED and changes no file in three cases: the directory has
+        /// meanwhile changed in the same places, a change cannot be applied, or git on the host would run it. DiffRun names
+        /// the paths. Repeat an accept that was interrupted.
+        async fn accept_run(
+            &self,
+            request: tonic::Request<super::AcceptRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::AcceptRunResponse>,
+            tonic::Status,
+        >;
+        /// Deletes the changes of an `overlay`. The run must have ended. It is no error if the changes were discarded before,
+        /// but it is one if they were accepted.
+        async fn discard_run(
+            &self,
+            request: tonic::Request<super::DiscardRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DiscardRunResponse>,
+            tonic::Status,
+        >;
+        /// The directories that the daemon keeps: managed and cloned workspaces, and changes of overlays that are neither
+        /// accepted nor discarded. Newest first.
+        async fn list_workspaces(
+            &self,
+            request: tonic::Request<super::ListWorkspacesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListWorkspacesResponse>,
+            tonic::Status,
+        >;
+        /// Deletes one of them with all its contents. Fails with PRECONDITION_FAILED while a run uses it.
+        async fn delete_workspace(
+            &self,
+            request: tonic::Request<super::DeleteWorkspaceRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeleteWorkspaceResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Makes, shows and ends runs.
+    #[derive(Debug)]
+    pub struct RunServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> RunServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for RunServiceServer<T>
+    where
+        T: RunService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.RunService/CreateRun" => {
+                    #[allow(non_camel_case_types)]
+                    struct CreateRunSvc<T: RunService>(pub Arc<T>);
+                    impl<
+                        T: RunService,
+                    > tonic::server::UnaryService<super::CreateRunRequest>
+                    for CreateRunSvc<T> {
+                        type Response = super::CreateRunResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CreateRunRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RunService>::create_run(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CreateRunSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.RunService/GetRun" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetRunSvc<T: RunService>(pub Arc<T>);
+                    impl<T: RunService> tonic::server::UnaryService<super::GetRunRequest>
+                    for GetRunSvc<T> {
+                        type Response = super::GetRunResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetRunRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RunService>::get_run(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetRunSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.RunService/ListRuns" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListRunsSvc<T: RunService>(pub Arc<T>);
+                    impl<
+                        T: RunService,
+                    > tonic::server::UnaryService<super::ListRunsRequest>
+                    for ListRunsSvc<T> {
+                        type Response = super::ListRunsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListRunsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RunService>::list_runs(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListRunsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.RunService/StopRun" => {
+                    #[allow(non_camel_case_types)]
+                    struct StopRunSvc<T: RunService>(pub Arc<T>);
+                    impl<
+                        T: RunService,
+                    > tonic::server::UnaryService<super::StopRunRequest>
+                    for StopRunSvc<T> {
+                        type Response = super::StopRunResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::StopRunRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RunService>::stop_run(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = StopRunSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.RunService/DeleteRun" => {
+                    #[allow(non_camel_case_types)]
+                    struct DeleteRunSvc<T: RunService>(pub Arc<T>);
+                    impl<
+                        T: RunService,
+                    > tonic::server::UnaryService<super::DeleteRunRequest>
+                    for DeleteRunSvc<T> {
+                        type Response = super::DeleteRunResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DeleteRunRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RunService>::delete_run(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DeleteRunSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.RunService/PauseRun" => {
+                    #[allow(non_camel_case_types)]
+                    struct PauseRunSvc<T: RunService>(pub Arc<T>);
+                    impl<
+                        T: RunService,
+                    > tonic::server::UnaryService<super::PauseRunRequest>
+                    for PauseRunSvc<T> {
+                        type Response = super::PauseRunResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::PauseRunRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RunService>::pause_run(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PauseRunSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.RunService/ResumeRun" => {
+                    #[allow(non_camel_case_types)]
+                    struct ResumeRunSvc<T: RunService>(pub Arc<T>);
+                    impl<
+                        T: RunService,
+                    > tonic::server::UnaryService<super::ResumeRunRequest>
+                    for ResumeRunSvc<T> {
+                        type Response = super::ResumeRunResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ResumeRunRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RunService>::resume_run(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ResumeRunSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.RunService/KeepAliveRun" => {
+                    #[allow(non_camel_case_types)]
+                    struct KeepAliveRunSvc<T: RunService>(pub Arc<T>);
+                    impl<
+                        T: RunService,
+                    > tonic::server::UnaryService<super::KeepAliveRunRequest>
+                    for KeepAliveRunSvc<T> {
+                        type Response = super::KeepAliveRunResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::KeepAliveRunRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RunService>::keep_alive_run(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = KeepAliveRunSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.RunService/ExtendRun" => {
+                    #[allow(non_camel_case_types)]
+                    struct ExtendRunSvc<T: RunService>(pub Arc<T>);
+                    impl<
+                        T: RunService,
+                    > tonic::server::UnaryService<super::ExtendRunRequest>
+                    for ExtendRunSvc<T> {
+                        type Response = super::ExtendRunResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ExtendRunRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RunService>::extend_run(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ExtendRunSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.RunService/IssueRunToken" => {
+                    #[allow(non_camel_case_types)]
+                    struct IssueRunTokenSvc<T: RunService>(pub Arc<T>);
+                    impl<
+                        T: RunService,
+                    > tonic::server::UnaryService<super::IssueRunTokenRequest>
+                    for IssueRunTokenSvc<T> {
+                        type Response = super::IssueRunTokenResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::IssueRunTokenRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RunService>::issue_run_token(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = IssueRunTokenSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.RunService/WatchRuns" => {
+                    #[allow(non_camel_case_types)]
+                    struct WatchRunsSvc<T: RunService>(pub Arc<T>);
+                    impl<
+                        T: RunService,
+                    > tonic::server::ServerStreamingService<super::WatchRunsRequest>
+                    for WatchRunsSvc<T> {
+                        type Response = super::WatchRunsResponse;
+                        type ResponseStream = T::WatchRunsStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WatchRunsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RunService>::watch_runs(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WatchRunsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.RunService/DiffRun" => {
+                    #[allow(non_camel_case_types)]
+                    struct DiffRunSvc<T: RunService>(pub Arc<T>);
+                    impl<
+                        T: RunService,
+                    > tonic::server::UnaryService<super::DiffRunRequest>
+                    for DiffRunSvc<T> {
+                        type Response = super::DiffRunResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DiffRunRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RunService>::diff_run(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DiffRunSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.RunService/AcceptRun" => {
+                    #[allow(non_camel_case_types)]
+                    struct AcceptRunSvc<T: RunService>(pub Arc<T>);
+                    impl<
+                        T: RunService,
+                    > tonic::server::UnaryService<super::AcceptRunRequest>
+                    for AcceptRunSvc<T> {
+                        type Response = super::AcceptRunResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::AcceptRunRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RunService>::accept_run(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AcceptRunSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.RunService/DiscardRun" => {
+                    #[allow(non_camel_case_types)]
+                    struct DiscardRunSvc<T: RunService>(pub Arc<T>);
+                    impl<
+                        T: RunService,
+                    > tonic::server::UnaryService<super::DiscardRunRequest>
+                    for DiscardRunSvc<T> {
+                        type Response = super::DiscardRunResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DiscardRunRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RunService>::discard_run(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DiscardRunSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.RunService/ListWorkspaces" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListWorkspacesSvc<T: RunService>(pub Arc<T>);
+                    impl<
+                        T: RunService,
+                    > tonic::server::UnaryService<super::ListWorkspacesRequest>
+                    for ListWorkspacesSvc<T> {
+                        type Response = super::ListWorkspacesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListWorkspacesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RunService>::list_workspaces(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListWorkspacesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.RunService/DeleteWorkspace" => {
+                    #[allow(non_camel_case_types)]
+                    struct DeleteWorkspaceSvc<T: RunService>(pub Arc<T>);
+                    impl<
+                        T: RunService,
+                    > tonic::server::UnaryService<super::DeleteWorkspaceRequest>
+                    for DeleteWorkspaceSvc<T> {
+                        type Response = super::DeleteWorkspaceResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DeleteWorkspaceRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RunService>::delete_workspace(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DeleteWorkspaceSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for RunServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.RunService";
+    impl<T> tonic::server::NamedService for RunServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// A tree of files that never changes.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Base {
+    /// UUIDv7.
+    #[prost(string, tag = "1")]
+    pub base_id: ::prost::alloc::string::String,
+    /// Principal that made it.
+    #[prost(string, tag = "2")]
+    pub principal: ::prost::alloc::string::String,
+    /// When it was made.
+    #[prost(message, optional, tag = "3")]
+    pub created_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// When the last run began on it; `created_at` if none has.
+    #[prost(message, optional, tag = "4")]
+    pub used_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Source of its files.
+    #[prost(message, optional, tag = "5")]
+    pub source: ::core::option::Option<BaseSource>,
+    /// SHA-256 of the tree, hexadecimal: names, kinds, modes, contents and the targets of links.
+    #[prost(string, tag = "6")]
+    pub digest: ::prost::alloc::string::String,
+    /// Length of all its files, bytes.
+    #[prost(uint64, tag = "7")]
+    pub size_bytes: u64,
+    /// Files, directories and links, with the topmost directory.
+    #[prost(uint64, tag = "8")]
+    pub files: u64,
+    /// FIFOs, sockets and devices of the source, which a base does not have.
+    #[prost(uint64, tag = "9")]
+    pub left_out: u64,
+    /// Runs that need it, at most 100.
+    #[prost(string, repeated, tag = "10")]
+    pub used_by: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for Base {
+    const NAME: &'static str = "Base";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.Base".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.Base".into()
+    }
+}
+/// Source of a base. Exactly one is set.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BaseSource {
+    /// Source of the files.
+    #[prost(oneof = "base_source::Source", tags = "1, 2")]
+    pub source: ::core::option::Option<base_source::Source>,
+}
+/// Nested message and enum types in `BaseSource`.
+pub mod base_source {
+    /// Source of the files.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Source {
+        /// A copy of a directory.
+        #[prost(message, tag = "1")]
+        Directory(super::DirectorySource),
+        /// A clone of a local git repository.
+        #[prost(message, tag = "2")]
+        Clone(super::CloneWorkspace),
+    }
+}
+impl ::prost::Name for BaseSource {
+    const NAME: &'static str = "BaseSource";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.BaseSource".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.BaseSource".into()
+    }
+}
+/// A directory of the daemon's host.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DirectorySource {
+    /// Absolute host path beneath one of the daemon's `workspace_roots`. The directory must belong to the principal, and
+    /// its owner must be able to read all of it. It should not change meanwhile.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+}
+impl ::prost::Name for DirectorySource {
+    const NAME: &'static str = "DirectorySource";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DirectorySource".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DirectorySource".into()
+    }
+}
+/// See BaseService.CreateBase.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateBaseRequest {
+    /// Required.
+    #[prost(message, optional, tag = "1")]
+    pub source: ::core::option::Option<BaseSource>,
+    /// Only for a clone: answer at once with a base of the caller that is a clone of the same repository with the same
+    /// branch or commit and the same tags, if there is one. Default false.
+    #[prost(bool, tag = "2")]
+    pub reuse: bool,
+}
+impl ::prost::Name for CreateBaseRequest {
+    const NAME: &'static str = "CreateBaseRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CreateBaseRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CreateBaseRequest".into()
+    }
+}
+/// The base, complete.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateBaseResponse {
+    /// The base.
+    #[prost(message, optional, tag = "1")]
+    pub base: ::core::option::Option<Base>,
+    /// It was there already.
+    #[prost(bool, tag = "2")]
+    pub reused: bool,
+}
+impl ::prost::Name for CreateBaseResponse {
+    const NAME: &'static str = "CreateBaseResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CreateBaseResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CreateBaseResponse".into()
+    }
+}
+/// See BaseService.ListBases.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListBasesRequest {
+    /// 1 to 500. Default 100.
+    #[prost(uint32, tag = "1")]
+    pub page_size: u32,
+    /// `next_page_token` of the page before.
+    #[prost(string, tag = "2")]
+    pub page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListBasesRequest {
+    const NAME: &'static str = "ListBasesRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListBasesRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListBasesRequest".into()
+    }
+}
+/// A page of bases.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListBasesResponse {
+    /// Newest first.
+    #[prost(message, repeated, tag = "1")]
+    pub bases: ::prost::alloc::vec::Vec<Base>,
+    /// Empty on the last page.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListBasesResponse {
+    const NAME: &'static str = "ListBasesResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListBasesResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListBasesResponse".into()
+    }
+}
+/// See BaseService.GetBase.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetBaseRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub base_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for GetBaseRequest {
+    const NAME: &'static str = "GetBaseRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetBaseRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetBaseRequest".into()
+    }
+}
+/// The base.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetBaseResponse {
+    /// The base.
+    #[prost(message, optional, tag = "1")]
+    pub base: ::core::option::Option<Base>,
+}
+impl ::prost::Name for GetBaseResponse {
+    const NAME: &'static str = "GetBaseResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetBaseResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetBaseResponse".into()
+    }
+}
+/// See BaseService.VerifyBase.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct VerifyBaseRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub base_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for VerifyBaseRequest {
+    const NAME: &'static str = "VerifyBaseRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.VerifyBaseRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.VerifyBaseRequest".into()
+    }
+}
+/// Result of the comparison.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct VerifyBaseResponse {
+    /// The base, with the recorded digest.
+    #[prost(message, optional, tag = "1")]
+    pub base: ::core::option::Option<Base>,
+    /// The digest of the files now is the recorded one.
+    #[prost(bool, tag = "2")]
+    pub intact: bool,
+    /// Digest of the files now, hexadecimal; empty if they can no longer be read as they were.
+    #[prost(string, tag = "3")]
+    pub digest: ::prost::alloc::string::String,
+    /// Reason why they cannot be read; empty if they can.
+    #[prost(string, tag = "4")]
+    pub failure: ::prost::alloc::string::String,
+}
+impl ::prost::Name for VerifyBaseResponse {
+    const NAME: &'static str = "VerifyBaseResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.VerifyBaseResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.VerifyBaseResponse".into()
+    }
+}
+/// See BaseService.DeleteBase.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteBaseRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub base_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for DeleteBaseRequest {
+    const NAME: &'static str = "DeleteBaseRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DeleteBaseRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DeleteBaseRequest".into()
+    }
+}
+/// Done.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteBaseResponse {}
+impl ::prost::Name for DeleteBaseResponse {
+    const NAME: &'static str = "DeleteBaseResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DeleteBaseResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DeleteBaseResponse".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod base_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Makes, shows, verifies and deletes bases. A run with `workspace.base` has an overlay on a base: its changes are its
+    /// own, and no file of the base is copied for it. A base belongs to the principal that made it, and other principals
+    /// but operators cannot use it.
+    #[derive(Debug, Clone)]
+    pub struct BaseServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl BaseServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> BaseServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> BaseServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            BaseServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Makes a base and answers when it is complete and durable. If it fails or the daemon dies, no part of it is left.
+        /// Unused bases may be deleted for it, the least recently used first, to stay within `bases` of the daemon's
+        /// configuration. Needs a daemon that runs as root.
+        pub async fn create_base(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CreateBaseRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CreateBaseResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.BaseService/CreateBase",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.BaseService", "CreateBase"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The bases that the caller may use, newest first.
+        pub async fn list_bases(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListBasesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListBasesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.BaseService/ListBases",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.BaseService", "ListBases"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// One base.
+        pub async fn get_base(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetBaseRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetBaseResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.BaseService/GetBase",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.BaseService", "GetBase"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Computes the digest of a base's files anew, which reads all of them, and compares it with the recorded one.
+        pub async fn verify_base(
+            &mut self,
+            request: impl tonic::IntoRequest<super::VerifyBaseRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::VerifyBaseResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.BaseService/VerifyBase",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.BaseService", "VerifyBase"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Deletes a base. Fails with PRECONDITION_FAILED while a run needs it: one that lives, or one that has ended and
+        /// whose changes were not discarded.
+        pub async fn delete_base(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DeleteBaseRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeleteBaseResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.BaseService/DeleteBase",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.BaseService", "DeleteBase"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod base_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with BaseServiceServer.
+    #[async_trait]
+    pub trait BaseService: std::marker::Send + std::marker::Sync + 'static {
+        /// Makes a base and answers when it is complete and durable. If it fails or the daemon dies, no part of it is left.
+        /// Unused bases may be deleted for it, the least recently used first, to stay within `bases` of the daemon's
+        /// configuration. Needs a daemon that runs as root.
+        async fn create_base(
+            &self,
+            request: tonic::Request<super::CreateBaseRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CreateBaseResponse>,
+            tonic::Status,
+        >;
+        /// The bases that the caller may use, newest first.
+        async fn list_bases(
+            &self,
+            request: tonic::Request<super::ListBasesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListBasesResponse>,
+            tonic::Status,
+        >;
+        /// One base.
+        async fn get_base(
+            &self,
+            request: tonic::Request<super::GetBaseRequest>,
+        ) -> std::result::Result<tonic::Response<super::GetBaseResponse>, tonic::Status>;
+        /// Computes the digest of a base's files anew, which reads all of them, and compares it with the recorded one.
+        async fn verify_base(
+            &self,
+            request: tonic::Request<super::VerifyBaseRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::VerifyBaseResponse>,
+            tonic::Status,
+        >;
+        /// Deletes a base. Fails with PRECONDITION_FAILED while a run needs it: one that lives, or one that has ended and
+        /// whose changes were not discarded.
+        async fn delete_base(
+            &self,
+            request: tonic::Request<super::DeleteBaseRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeleteBaseResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Makes, shows, verifies and deletes bases. A run with `workspace.base` has an overlay on a base: its changes are its
+    /// own, and no file of the base is copied for it. A base belongs to the principal that made it, and other principals
+    /// but operators cannot use it.
+    #[derive(Debug)]
+    pub struct BaseServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> BaseServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for BaseServiceServer<T>
+    where
+        T: BaseService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.BaseService/CreateBase" => {
+                    #[allow(non_camel_case_types)]
+                    struct CreateBaseSvc<T: BaseService>(pub Arc<T>);
+                    impl<
+                        T: BaseService,
+                    > tonic::server::UnaryService<super::CreateBaseRequest>
+                    for CreateBaseSvc<T> {
+                        type Response = super::CreateBaseResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CreateBaseRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as BaseService>::create_base(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CreateBaseSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.BaseService/ListBases" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListBasesSvc<T: BaseService>(pub Arc<T>);
+                    impl<
+                        T: BaseService,
+                    > tonic::server::UnaryService<super::ListBasesRequest>
+                    for ListBasesSvc<T> {
+                        type Response = super::ListBasesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListBasesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as BaseService>::list_bases(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListBasesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.BaseService/GetBase" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetBaseSvc<T: BaseService>(pub Arc<T>);
+                    impl<
+                        T: BaseService,
+                    > tonic::server::UnaryService<super::GetBaseRequest>
+                    for GetBaseSvc<T> {
+                        type Response = super::GetBaseResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetBaseRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as BaseService>::get_base(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetBaseSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.BaseService/VerifyBase" => {
+                    #[allow(non_camel_case_types)]
+                    struct VerifyBaseSvc<T: BaseService>(pub Arc<T>);
+                    impl<
+                        T: BaseService,
+                    > tonic::server::UnaryService<super::VerifyBaseRequest>
+                    for VerifyBaseSvc<T> {
+                        type Response = super::VerifyBaseResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::VerifyBaseRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as BaseService>::verify_base(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = VerifyBaseSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.BaseService/DeleteBase" => {
+                    #[allow(non_camel_case_types)]
+                    struct DeleteBaseSvc<T: BaseService>(pub Arc<T>);
+                    impl<
+                        T: BaseService,
+                    > tonic::server::UnaryService<super::DeleteBaseRequest>
+                    for DeleteBaseSvc<T> {
+                        type Response = super::DeleteBaseResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DeleteBaseRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as BaseService>::delete_base(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DeleteBaseSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for BaseServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.BaseService";
+    impl<T> tonic::server::NamedService for BaseServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 /// Call a tool of an upstream MCP server. In policy and record the operation is called `mcp.SERVER.TOOL`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct McpRequest {
@@ -15244,3111 +19274,6 @@ pub mod process_service_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "cofferdam.v1.ProcessService";
     impl<T> tonic::server::NamedService for ProcessServiceServer<T> {
-        const NAME: &'static str = SERVICE_NAME;
-    }
-}
-/// A run.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct Run {
-    /// UUIDv7.
-    #[prost(string, tag = "1")]
-    pub run_id: ::prost::alloc::string::String,
-    /// Name of the policy profile.
-    #[prost(string, tag = "2")]
-    pub profile: ::prost::alloc::string::String,
-    /// Image reference; the default image when the profile names none.
-    #[prost(string, tag = "3")]
-    pub image: ::prost::alloc::string::String,
-    /// Source of `/workspace`.
-    #[prost(message, optional, tag = "4")]
-    pub workspace: ::core::option::Option<Workspace>,
-    /// Host directory shown read-only as `/pkg`; empty for none.
-    #[prost(string, tag = "5")]
-    pub pkg_path: ::prost::alloc::string::String,
-    /// Agent of this run. Set at creation, never changed.
-    #[prost(string, tag = "6")]
-    pub agent_id: ::prost::alloc::string::String,
-    /// The agent's role in the policy.
-    #[prost(string, tag = "7")]
-    pub role: ::prost::alloc::string::String,
-    /// Resource limits in force.
-    #[prost(message, optional, tag = "8")]
-    pub limits: ::core::option::Option<Limits>,
-    /// The run is stopped when it is this old. Absent: never.
-    #[prost(message, optional, tag = "9")]
-    pub ttl: ::core::option::Option<::prost_types::Duration>,
-    /// The run is stopped after this time without a call. Absent: never.
-    #[prost(message, optional, tag = "10")]
-    pub idle_timeout: ::core::option::Option<::prost_types::Duration>,
-    /// Labels of the client.
-    #[prost(btree_map = "string, string", tag = "11")]
-    pub labels: ::prost::alloc::collections::BTreeMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
-    /// Output only.
-    #[prost(enumeration = "run::State", tag = "12")]
-    pub state: i32,
-    /// Output only. Reason why it FAILED.
-    #[prost(string, tag = "13")]
-    pub failure: ::prost::alloc::string::String,
-    /// Output only.
-    #[prost(message, optional, tag = "14")]
-    pub created_at: ::core::option::Option<::prost_types::Timestamp>,
-    /// Output only.
-    #[prost(message, optional, tag = "15")]
-    pub ready_at: ::core::option::Option<::prost_types::Timestamp>,
-    /// Output only.
-    #[prost(enumeration = "run::StartKind", tag = "16")]
-    pub start_kind: i32,
-    /// Output only. Hardening in force, read back from the engine.
-    #[prost(message, repeated, tag = "17")]
-    pub hardening: ::prost::alloc::vec::Vec<HardeningFact>,
-    /// Output only. Digest of the image that runs.
-    #[prost(string, tag = "18")]
-    pub image_id: ::prost::alloc::string::String,
-    /// Output only. Id of the container.
-    #[prost(string, tag = "19")]
-    pub container_id: ::prost::alloc::string::String,
-    /// Output only. Mapping of the workspace's owner: `idmapped` or `owner-uid`.
-    #[prost(string, tag = "20")]
-    pub ownership: ::prost::alloc::string::String,
-    /// Output only. Path of the workspace on the host. Only for those who may create runs.
-    #[prost(string, tag = "21")]
-    pub workspace_path: ::prost::alloc::string::String,
-    /// Output only. Principal that made the run.
-    #[prost(string, tag = "22")]
-    pub principal: ::prost::alloc::string::String,
-    /// Output only.
-    #[prost(message, optional, tag = "23")]
-    pub ended_at: ::core::option::Option<::prost_types::Timestamp>,
-    /// Output only.
-    #[prost(enumeration = "run::Changes", tag = "24")]
-    pub changes: i32,
-    /// Output only. Times that the daemon ended and the run went on under the next one. Default 0.
-    #[prost(uint32, tag = "25")]
-    pub restarts: u32,
-    /// Output only. Time at which the present daemon reattached the run after an earlier one; absent: it made the run
-    /// itself.
-    #[prost(message, optional, tag = "26")]
-    pub adopted_at: ::core::option::Option<::prost_types::Timestamp>,
-    /// Output only. Reasons why it is PAUSED, oldest first.
-    #[prost(message, repeated, tag = "27")]
-    pub holds: ::prost::alloc::vec::Vec<RunHold>,
-    /// Its use of the daemon's disk; absent if not known yet.
-    #[prost(message, optional, tag = "28")]
-    pub disk: ::core::option::Option<DiskUse>,
-    /// Environment variables of all its commands and processes. Only from CreateRun and GetRun.
-    #[prost(btree_map = "string, string", tag = "29")]
-    pub env: ::prost::alloc::collections::BTreeMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
-    /// Names of the variables whose values are secret. Their values are never answered.
-    #[prost(string, repeated, tag = "30")]
-    pub secret_env: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// The run is stopped after this time without a KeepAliveRun. Absent: never.
-    #[prost(message, optional, tag = "31")]
-    pub lease: ::core::option::Option<::prost_types::Duration>,
-    /// Output only. Time at which the lease ends unless it is renewed. Only from GetRun and KeepAliveRun, while the run
-    /// lives.
-    #[prost(message, optional, tag = "32")]
-    pub lease_ends_at: ::core::option::Option<::prost_types::Timestamp>,
-    /// Output only. Cause if it ended by `ttl`, `idle_timeout` or `lease`.
-    #[prost(enumeration = "run::EndCause", tag = "33")]
-    pub end_cause: i32,
-    /// Directories of the container that the request gave to the run's user.
-    #[prost(string, repeated, tag = "34")]
-    pub writable_paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Output only. Rules and counts of its connections to hosts outside; absent if it has no way out, or does not live. Only
-    /// from GetRun.
-    #[prost(message, optional, tag = "35")]
-    pub egress: ::core::option::Option<Egress>,
-    /// Output only. Reason why `start_kind` is COLD.
-    #[prost(enumeration = "run::ColdBecause", tag = "36")]
-    pub cold_because: i32,
-}
-/// Nested message and enum types in `Run`.
-pub mod run {
-    /// State of a run.
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum State {
-        /// Never sent.
-        Unspecified = 0,
-        /// Its container is being made.
-        Creating = 1,
-        /// It takes calls.
-        Ready = 2,
-        /// Its commands are frozen and it takes no calls; `holds` gives the reasons.
-        Paused = 3,
-        /// It is being ended.
-        Stopping = 4,
-        /// It has ended on request, or by its `ttl`, `idle_timeout` or `lease`.
-        Stopped = 5,
-        /// It ended by itself; `failure` gives the reason.
-        Failed = 6,
-    }
-    impl State {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Unspecified => "STATE_UNSPECIFIED",
-                Self::Creating => "CREATING",
-                Self::Ready => "READY",
-                Self::Paused => "PAUSED",
-                Self::Stopping => "STOPPING",
-                Self::Stopped => "STOPPED",
-                Self::Failed => "FAILED",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "STATE_UNSPECIFIED" => Some(Self::Unspecified),
-                "CREATING" => Some(Self::Creating),
-                "READY" => Some(Self::Ready),
-                "PAUSED" => Some(Self::Paused),
-                "STOPPING" => Some(Self::Stopping),
-                "STOPPED" => Some(Self::Stopped),
-                "FAILED" => Some(Self::Failed),
-                _ => None,
-            }
-        }
-    }
-    /// Way in which the container was started.
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum StartKind {
-        /// Not started.
-        Unspecified = 0,
-        /// From the warm pool.
-        Warm = 1,
-        /// Created for this run.
-        Cold = 2,
-    }
-    impl StartKind {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Unspecified => "START_KIND_UNSPECIFIED",
-                Self::Warm => "WARM",
-                Self::Cold => "COLD",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "START_KIND_UNSPECIFIED" => Some(Self::Unspecified),
-                "WARM" => Some(Self::Warm),
-                "COLD" => Some(Self::Cold),
-                _ => None,
-            }
-        }
-    }
-    /// Reason why a run got a new container.
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum ColdBecause {
-        /// It was not, or its daemon was of an earlier release.
-        Unspecified = 0,
-        /// The configuration's `pool` has no entry for its profile and image.
-        NoPool = 1,
-        /// The daemon is not root, the engine is rootless, or `state_dir` has no idmapped mounts.
-        UnsupportedHost = 2,
-        /// Its runtime is gVisor, which takes no mounts later.
-        OwnKernel = 3,
-        /// Its profile has `root_in_user_namespace`.
-        RootInUserNamespace = 4,
-        /// It has a `pkg_path`.
-        PkgPath = 5,
-        /// No run has needed such a container in the last minute: of this image, these limits, these `writable_paths`. The
-        /// next one finds it, as far as `max` of the pool permits.
-        FirstOfItsKind = 6,
-        /// All containers that waited were taken, or lost.
-        NoneWaits = 7,
-        /// The container that waited had changed, or could not be verified. It was removed.
-        NotUsable = 8,
-    }
-    impl ColdBecause {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Unspecified => "COLD_BECAUSE_UNSPECIFIED",
-                Self::NoPool => "NO_POOL",
-                Self::UnsupportedHost => "UNSUPPORTED_HOST",
-                Self::OwnKernel => "OWN_KERNEL",
-                Self::RootInUserNamespace => "ROOT_IN_USER_NAMESPACE",
-                Self::PkgPath => "PKG_PATH",
-                Self::FirstOfItsKind => "FIRST_OF_ITS_KIND",
-                Self::NoneWaits => "NONE_WAITS",
-                Self::NotUsable => "NOT_USABLE",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "COLD_BECAUSE_UNSPECIFIED" => Some(Self::Unspecified),
-                "NO_POOL" => Some(Self::NoPool),
-                "UNSUPPORTED_HOST" => Some(Self::UnsupportedHost),
-                "OWN_KERNEL" => Some(Self::OwnKernel),
-                "ROOT_IN_USER_NAMESPACE" => Some(Self::RootInUserNamespace),
-                "PKG_PATH" => Some(Self::PkgPath),
-                "FIRST_OF_ITS_KIND" => Some(Self::FirstOfItsKind),
-                "NONE_WAITS" => Some(Self::NoneWaits),
-                "NOT_USABLE" => Some(Self::NotUsable),
-                _ => None,
-            }
-        }
-    }
-    /// Cause of the end of a run that was not stopped on request and did not fail.
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum EndCause {
-        /// It lives, was stopped on request, or FAILED.
-        Unspecified = 0,
-        /// It reached its `ttl`.
-        Ttl = 1,
-        /// It had no call for its `idle_timeout`.
-        IdleTimeout = 2,
-        /// Its `lease` was not renewed.
-        Lease = 3,
-    }
-    impl EndCause {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Unspecified => "END_CAUSE_UNSPECIFIED",
-                Self::Ttl => "TTL",
-                Self::IdleTimeout => "IDLE_TIMEOUT",
-                Self::Lease => "LEASE",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "END_CAUSE_UNSPECIFIED" => Some(Self::Unspecified),
-                "TTL" => Some(Self::Ttl),
-                "IDLE_TIMEOUT" => Some(Self::IdleTimeout),
-                "LEASE" => Some(Self::Lease),
-                _ => None,
-            }
-        }
-    }
-    /// State of the changes of an `overlay`.
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum Changes {
-        /// The workspace is no overlay.
-        Unspecified = 0,
-        /// Kept by the daemon; the directory beneath is as it was.
-        Pending = 1,
-        /// Applied to the directory beneath.
-        Accepted = 2,
-        /// Deleted.
-        Discarded = 3,
-    }
-    impl Changes {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Unspecified => "CHANGES_UNSPECIFIED",
-                Self::Pending => "PENDING",
-                Self::Accepted => "ACCEPTED",
-                Self::Discarded => "DISCARDED",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "CHANGES_UNSPECIFIED" => Some(Self::Unspecified),
-                "PENDING" => Some(Self::Pending),
-                "ACCEPTED" => Some(Self::Accepted),
-                "DISCARDED" => Some(Self::Discarded),
-                _ => None,
-            }
-        }
-    }
-}
-impl ::prost::Name for Run {
-    const NAME: &'static str = "Run";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.Run".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.Run".into()
-    }
-}
-/// One reason that keeps a run PAUSED.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct RunHold {
-    /// Kind of the hold.
-    #[prost(enumeration = "run_hold::Kind", tag = "1")]
-    pub kind: i32,
-    /// Id of the approval, the alert or the terminal's session.
-    #[prost(string, tag = "2")]
-    pub cause_id: ::prost::alloc::string::String,
-    /// Principal that asked for it; empty: the daemon.
-    #[prost(string, tag = "3")]
-    pub principal: ::prost::alloc::string::String,
-    /// Time at which the hold began.
-    #[prost(message, optional, tag = "4")]
-    pub since: ::core::option::Option<::prost_types::Timestamp>,
-}
-/// Nested message and enum types in `RunHold`.
-pub mod run_hold {
-    /// Kind of the hold.
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum Kind {
-        /// Never sent.
-        Unspecified = 0,
-        /// PauseRun; ends with ResumeRun.
-        Operator = 1,
-        /// An approval is being decided on; ends with it.
-        Approval = 2,
-        /// An alert of anomaly detection; ends with it, or with ResumeRun `lift_alerts`.
-        Alert = 3,
-        /// An operator's terminal that was opened with `paused`; ends with it. Only its own processes run.
-        Terminal = 4,
-    }
-    impl Kind {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Unspecified => "KIND_UNSPECIFIED",
-                Self::Operator => "OPERATOR",
-                Self::Approval => "APPROVAL",
-                Self::Alert => "ALERT",
-                Self::Terminal => "TERMINAL",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "KIND_UNSPECIFIED" => Some(Self::Unspecified),
-                "OPERATOR" => Some(Self::Operator),
-                "APPROVAL" => Some(Self::Approval),
-                "ALERT" => Some(Self::Alert),
-                "TERMINAL" => Some(Self::Terminal),
-                _ => None,
-            }
-        }
-    }
-}
-impl ::prost::Name for RunHold {
-    const NAME: &'static str = "RunHold";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.RunHold".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.RunHold".into()
-    }
-}
-/// Source of `/workspace`. Exactly one is set.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Workspace {
-    /// Source of the workspace.
-    #[prost(oneof = "workspace::Source", tags = "1, 2, 3, 4")]
-    pub source: ::core::option::Option<workspace::Source>,
-}
-/// Nested message and enum types in `Workspace`.
-pub mod workspace {
-    /// Source of the workspace.
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
-    pub enum Source {
-        /// An existing directory, used in place.
-        #[prost(message, tag = "1")]
-        Bind(super::BindWorkspace),
-        /// A directory that the daemon makes, empty at first, and keeps until DeleteWorkspace.
-        #[prost(message, tag = "2")]
-        Managed(super::ManagedWorkspace),
-        /// A clone of a local git repository, kept until DeleteWorkspace.
-        #[prost(message, tag = "3")]
-        Clone(super::CloneWorkspace),
-        /// Copy-on-write over an existing directory: nothing changes in it until AcceptRun.
-        #[prost(message, tag = "4")]
-        Overlay(super::OverlayWorkspace),
-    }
-}
-impl ::prost::Name for Workspace {
-    const NAME: &'static str = "Workspace";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.Workspace".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.Workspace".into()
-    }
-}
-/// An existing directory.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct BindWorkspace {
-    /// Absolute host path beneath one of the daemon's `workspace_roots`.
-    #[prost(string, tag = "1")]
-    pub path: ::prost::alloc::string::String,
-}
-impl ::prost::Name for BindWorkspace {
-    const NAME: &'static str = "BindWorkspace";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.BindWorkspace".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.BindWorkspace".into()
-    }
-}
-/// A directory made by the daemon.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ManagedWorkspace {
-    /// Id, from ListWorkspaces, of a workspace that the daemon keeps from an earlier run. No living run may use it.
-    /// Default: a new and empty one.
-    #[prost(string, tag = "1")]
-    pub workspace_id: ::prost::alloc::string::String,
-}
-impl ::prost::Name for ManagedWorkspace {
-    const NAME: &'static str = "ManagedWorkspace";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.ManagedWorkspace".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.ManagedWorkspace".into()
-    }
-}
-/// A directory seen through a layer that takes the agent's changes.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct OverlayWorkspace {
-    /// Absolute host path beneath one of the daemon's `workspace_roots`. The run may or may not see changes that are made
-    /// in it while the run lives.
-    #[prost(string, tag = "1")]
-    pub path: ::prost::alloc::string::String,
-}
-impl ::prost::Name for OverlayWorkspace {
-    const NAME: &'static str = "OverlayWorkspace";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.OverlayWorkspace".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.OverlayWorkspace".into()
-    }
-}
-/// A clone of a local repository, without hooks, with its history.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct CloneWorkspace {
-    /// Absolute host path of a git repository beneath one of the daemon's `workspace_roots`.
-    #[prost(string, tag = "1")]
-    pub repository: ::prost::alloc::string::String,
-    /// Branch, tag or commit to check out. Default: the repository's HEAD.
-    #[prost(string, tag = "2")]
-    pub revision: ::prost::alloc::string::String,
-}
-impl ::prost::Name for CloneWorkspace {
-    const NAME: &'static str = "CloneWorkspace";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.CloneWorkspace".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.CloneWorkspace".into()
-    }
-}
-/// Resource limits of a container. 0 or absent means the profile's value; a client may only lower it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Limits {
-    /// Memory with no swap on top, bytes.
-    #[prost(uint64, tag = "1")]
-    pub memory_bytes: u64,
-    /// CPU share, thousandths of a core.
-    #[prost(uint32, tag = "2")]
-    pub cpu_millis: u32,
-    /// Processes and threads.
-    #[prost(uint32, tag = "3")]
-    pub pids: u32,
-    /// Largest file that a process may write, bytes.
-    #[prost(uint64, tag = "4")]
-    pub file_size_bytes: u64,
-    /// Open files of a process.
-    #[prost(uint32, tag = "5")]
-    pub open_files: u32,
-    /// Data of the run on the daemon's disk (see DiskUse), bytes.
-    #[prost(uint64, tag = "6")]
-    pub disk_bytes: u64,
-    /// The same, files.
-    #[prost(uint64, tag = "7")]
-    pub disk_files: u64,
-}
-impl ::prost::Name for Limits {
-    const NAME: &'static str = "Limits";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.Limits".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.Limits".into()
-    }
-}
-/// Data of a run on the daemon's disk: `/state`, a managed or cloned workspace, the layer of an overlay. All of it
-/// counts against `Limits.disk_bytes` and `disk_files`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct DiskUse {
-    /// Bytes of disk, holes not counted.
-    #[prost(uint64, tag = "1")]
-    pub used_bytes: u64,
-    /// Files, directories, links and all others.
-    #[prost(uint64, tag = "2")]
-    pub used_files: u64,
-    /// The use is larger: the count was stopped early.
-    #[prost(bool, tag = "3")]
-    pub at_least: bool,
-    /// State of the quota. Set by the daemon while the run lives.
-    #[prost(enumeration = "disk_use::State", tag = "4")]
-    pub state: i32,
-    /// The file system's project quotas hold the run to its quota. Default: the daemon measures the use and enforces the
-    /// quota.
-    #[prost(bool, tag = "5")]
-    pub kernel: bool,
-}
-/// Nested message and enum types in `DiskUse`.
-pub mod disk_use {
-    /// State of the run's quota.
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum State {
-        /// Not known so far.
-        Unspecified = 0,
-        /// The run uses less than the quota.
-        Within = 1,
-        /// The quota is used up, and writes are refused. Commands run, so that they can delete files.
-        Over = 2,
-        /// A command wrote more although the quota was used up. Commands are refused as well until the use is below the
-        /// quota.
-        Locked = 3,
-    }
-    impl State {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Unspecified => "STATE_UNSPECIFIED",
-                Self::Within => "WITHIN",
-                Self::Over => "OVER",
-                Self::Locked => "LOCKED",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "STATE_UNSPECIFIED" => Some(Self::Unspecified),
-                "WITHIN" => Some(Self::Within),
-                "OVER" => Some(Self::Over),
-                "LOCKED" => Some(Self::Locked),
-                _ => None,
-            }
-        }
-    }
-}
-impl ::prost::Name for DiskUse {
-    const NAME: &'static str = "DiskUse";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.DiskUse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.DiskUse".into()
-    }
-}
-/// The file system that has the daemon's state directory.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct StateDisk {
-    /// Bytes that are free.
-    #[prost(uint64, tag = "1")]
-    pub free_bytes: u64,
-    /// Bytes in all.
-    #[prost(uint64, tag = "2")]
-    pub total_bytes: u64,
-    /// Inodes that are free; absent where the file system has no number of them.
-    #[prost(uint64, optional, tag = "3")]
-    pub free_files: ::core::option::Option<u64>,
-    /// State of the disk.
-    #[prost(enumeration = "state_disk::State", tag = "4")]
-    pub state: i32,
-    /// Runs are held to their quotas by the file system's project quotas. Default: the daemon measures the use and
-    /// enforces the quota.
-    #[prost(bool, tag = "5")]
-    pub kernel: bool,
-}
-/// Nested message and enum types in `StateDisk`.
-pub mod state_disk {
-    /// Free space.
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum State {
-        /// Never sent.
-        Unspecified = 0,
-        /// More than `disk.warn_free` of the daemon's configuration.
-        Enough = 1,
-        /// Less than that.
-        Low = 2,
-        /// Less than `disk.min_free`: no run can write.
-        Full = 3,
-    }
-    impl State {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Unspecified => "STATE_UNSPECIFIED",
-                Self::Enough => "ENOUGH",
-                Self::Low => "LOW",
-                Self::Full => "FULL",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "STATE_UNSPECIFIED" => Some(Self::Unspecified),
-                "ENOUGH" => Some(Self::Enough),
-                "LOW" => Some(Self::Low),
-                "FULL" => Some(Self::Full),
-                _ => None,
-            }
-        }
-    }
-}
-impl ::prost::Name for StateDisk {
-    const NAME: &'static str = "StateDisk";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.StateDisk".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.StateDisk".into()
-    }
-}
-/// One property of the container, as the engine reports it.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct HardeningFact {
-    /// Such as `network`, `read_only_root`, `seccomp`.
-    #[prost(string, tag = "1")]
-    pub name: ::prost::alloc::string::String,
-    /// Value in force.
-    #[prost(string, tag = "2")]
-    pub value: ::prost::alloc::string::String,
-}
-impl ::prost::Name for HardeningFact {
-    const NAME: &'static str = "HardeningFact";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.HardeningFact".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.HardeningFact".into()
-    }
-}
-/// See RunService.CreateRun.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct CreateRunRequest {
-    /// Makes the request idempotent: the same id from the same principal with the same content returns the first answer's
-    /// run, with other content it fails with ALREADY_EXISTS. At most 128 characters.
-    #[prost(string, tag = "1")]
-    pub request_id: ::prost::alloc::string::String,
-    /// Only together with `request_id`: the run's id, a UUIDv7 made by the client.
-    #[prost(string, tag = "2")]
-    pub run_id: ::prost::alloc::string::String,
-    /// Policy profile, such as `review`. Required.
-    #[prost(string, tag = "3")]
-    pub profile: ::prost::alloc::string::String,
-    /// Image reference; must be allowed by the profile. Default: the profile's.
-    #[prost(string, tag = "4")]
-    pub image: ::prost::alloc::string::String,
-    /// Required.
-    #[prost(message, optional, tag = "5")]
-    pub workspace: ::core::option::Option<Workspace>,
-    /// Host directory to show read-only as `/pkg`, beneath one of `workspace_roots`.
-    #[prost(string, tag = "6")]
-    pub pkg_path: ::prost::alloc::string::String,
-    /// Name of the agent, at most 128 characters of `\[A-Za-z0-9._:@/-\]`. Required.
-    #[prost(string, tag = "7")]
-    pub agent_id: ::prost::alloc::string::String,
-    /// Role in the policy. Default: the profile's `default_role`, or `worker` where it has none. The run shows the one that it got.
-    #[prost(string, tag = "8")]
-    pub role: ::prost::alloc::string::String,
-    /// Lower limits than the profile's.
-    #[prost(message, optional, tag = "9")]
-    pub limits: ::core::option::Option<Limits>,
-    /// Stop the run when it is this old, counted from READY. At most `runs.max_ttl` of the daemon's configuration, which is
-    /// also the default where it is set. Default: never.
-    #[prost(message, optional, tag = "10")]
-    pub ttl: ::core::option::Option<::prost_types::Duration>,
-    /// Stop the run after this time without a call.
-    #[prost(message, optional, tag = "11")]
-    pub idle_timeout: ::core::option::Option<::prost_types::Duration>,
-    /// At most 64, names and values at most 256 characters.
-    #[prost(btree_map = "string, string", tag = "12")]
-    pub labels: ::prost::alloc::collections::BTreeMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
-    /// Make a token for this run. A client that sends it as `authorization: Bearer TOKEN` may only call this run's tools,
-    /// as long as the run lives. Default false.
-    #[prost(bool, tag = "13")]
-    pub issue_token: bool,
-    /// Environment variables of all its commands, scripts, processes and terminals, over restarts of the daemon. A
-    /// variable of a call replaces one of the same name. Commands that run because they only read get none. The profile's
-    /// `exec.env` must allow a variable, as for calls. One that can change which code a program runs (PATH, LD_PRELOAD …)
-    /// also needs `exec.default: allow`. A path of `exec.env_paths` must be absolute. With `secret_env` at most 256, 128
-    /// KiB in all and 32 KiB a value. A value that looks like a secret is refused here.
-    #[prost(btree_map = "string, string", tag = "14")]
-    pub env: ::prost::alloc::collections::BTreeMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
-    /// The same with secret values. They are encrypted on the disk, removed when the run ends, and never answered,
-    /// recorded or logged. A value of 8 bytes or more is hidden if an agent writes it into a call. Names count as those of
-    /// `env`, and are shown.
-    #[prost(btree_map = "string, string", tag = "15")]
-    pub secret_env: ::prost::alloc::collections::BTreeMap<
-        ::prost::alloc::string::String,
-        ::prost::alloc::string::String,
-    >,
-    /// Stop the run after this time without a KeepAliveRun, counted from READY. At least a second. A daemon that
-    /// reattaches the run starts the lease anew, because no client could renew it before. Default: never.
-    #[prost(message, optional, tag = "16")]
-    pub lease: ::core::option::Option<::prost_types::Duration>,
-    /// Directories of the container, such as `/logs`, that must exist and belong to the run's user: at most 32 absolute
-    /// paths without links. Missing ones are made. Only for profiles with `root: writable-layer`.
-    #[prost(string, repeated, tag = "17")]
-    pub writable_paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Rules that every connection of the run has to pass beside those of its profile: one JSON object in the form of a
-    /// profile's `egress`, at most 64 KiB. Fails with INVALID_ARGUMENT if they ask for more than the profile allows. `{}`
-    /// leaves the run without connections. `{"only": \["files.example.org"\]}` leaves it the profile's rules for these hosts:
-    /// at most 256 names, `*.` and a name, `*` for every name, addresses or networks. Default: the profile's rules alone.
-    #[prost(string, tag = "18")]
-    pub egress_json: ::prost::alloc::string::String,
-}
-impl ::prost::Name for CreateRunRequest {
-    const NAME: &'static str = "CreateRunRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.CreateRunRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.CreateRunRequest".into()
-    }
-}
-/// The run, READY.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct CreateRunResponse {
-    /// The run.
-    #[prost(message, optional, tag = "1")]
-    pub run: ::core::option::Option<Run>,
-    /// The run's token, if one was asked for. It is returned only once, and not to a repetition of the request, because
-    /// the daemon keeps only its hash.
-    #[prost(string, tag = "2")]
-    pub token: ::prost::alloc::string::String,
-}
-impl ::prost::Name for CreateRunResponse {
-    const NAME: &'static str = "CreateRunResponse";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.CreateRunResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.CreateRunResponse".into()
-    }
-}
-/// See RunService.GetRun.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GetRunRequest {
-    /// Required.
-    #[prost(string, tag = "1")]
-    pub run_id: ::prost::alloc::string::String,
-}
-impl ::prost::Name for GetRunRequest {
-    const NAME: &'static str = "GetRunRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.GetRunRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.GetRunRequest".into()
-    }
-}
-/// The run.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct GetRunResponse {
-    /// The run.
-    #[prost(message, optional, tag = "1")]
-    pub run: ::core::option::Option<Run>,
-}
-impl ::prost::Name for GetRunResponse {
-    const NAME: &'static str = "GetRunResponse";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.GetRunResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.GetRunResponse".into()
-    }
-}
-/// See RunService.ListRuns.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ListRunsRequest {
-    /// 1 to 1,000. Default 100.
-    #[prost(uint32, tag = "1")]
-    pub page_size: u32,
-    /// `next_page_token` of the page before.
-    #[prost(string, tag = "2")]
-    pub page_token: ::prost::alloc::string::String,
-    /// Only runs in this state.
-    #[prost(enumeration = "run::State", tag = "3")]
-    pub state: i32,
-}
-impl ::prost::Name for ListRunsRequest {
-    const NAME: &'static str = "ListRunsRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.ListRunsRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.ListRunsRequest".into()
-    }
-}
-/// A page of runs.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ListRunsResponse {
-    /// Newest first.
-    #[prost(message, repeated, tag = "1")]
-    pub runs: ::prost::alloc::vec::Vec<Run>,
-    /// Empty on the last page.
-    #[prost(string, tag = "2")]
-    pub next_page_token: ::prost::alloc::string::String,
-    /// For operators and auditors.
-    #[prost(message, optional, tag = "3")]
-    pub state_disk: ::core::option::Option<StateDisk>,
-}
-impl ::prost::Name for ListRunsResponse {
-    const NAME: &'static str = "ListRunsResponse";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.ListRunsResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.ListRunsResponse".into()
-    }
-}
-/// See RunService.StopRun.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct StopRunRequest {
-    /// Required.
-    #[prost(string, tag = "1")]
-    pub run_id: ::prost::alloc::string::String,
-}
-impl ::prost::Name for StopRunRequest {
-    const NAME: &'static str = "StopRunRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.StopRunRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.StopRunRequest".into()
-    }
-}
-/// The run, STOPPED.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct StopRunResponse {
-    /// The run.
-    #[prost(message, optional, tag = "1")]
-    pub run: ::core::option::Option<Run>,
-}
-impl ::prost::Name for StopRunResponse {
-    const NAME: &'static str = "StopRunResponse";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.StopRunResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.StopRunResponse".into()
-    }
-}
-/// See RunService.PauseRun.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct PauseRunRequest {
-    /// Required.
-    #[prost(string, tag = "1")]
-    pub run_id: ::prost::alloc::string::String,
-}
-impl ::prost::Name for PauseRunRequest {
-    const NAME: &'static str = "PauseRunRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.PauseRunRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.PauseRunRequest".into()
-    }
-}
-/// The run, PAUSED.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct PauseRunResponse {
-    /// The run.
-    #[prost(message, optional, tag = "1")]
-    pub run: ::core::option::Option<Run>,
-}
-impl ::prost::Name for PauseRunResponse {
-    const NAME: &'static str = "PauseRunResponse";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.PauseRunResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.PauseRunResponse".into()
-    }
-}
-/// See RunService.ResumeRun.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ResumeRunRequest {
-    /// Required.
-    #[prost(string, tag = "1")]
-    pub run_id: ::prost::alloc::string::String,
-    /// Also end the holds of alerts, which acknowledges these. Needs the role operator. Default: false.
-    #[prost(bool, tag = "2")]
-    pub lift_alerts: bool,
-}
-impl ::prost::Name for ResumeRunRequest {
-    const NAME: &'static str = "ResumeRunRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.ResumeRunRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.ResumeRunRequest".into()
-    }
-}
-/// The run, READY or still PAUSED.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ResumeRunResponse {
-    /// The run.
-    #[prost(message, optional, tag = "1")]
-    pub run: ::core::option::Option<Run>,
-}
-impl ::prost::Name for ResumeRunResponse {
-    const NAME: &'static str = "ResumeRunResponse";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.ResumeRunResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.ResumeRunResponse".into()
-    }
-}
-/// See RunService.KeepAliveRun.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct KeepAliveRunRequest {
-    /// Required.
-    #[prost(string, tag = "1")]
-    pub run_id: ::prost::alloc::string::String,
-}
-impl ::prost::Name for KeepAliveRunRequest {
-    const NAME: &'static str = "KeepAliveRunRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.KeepAliveRunRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.KeepAliveRunRequest".into()
-    }
-}
-/// The run, with its lease renewed.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct KeepAliveRunResponse {
-    /// The run.
-    #[prost(message, optional, tag = "1")]
-    pub run: ::core::option::Option<Run>,
-}
-impl ::prost::Name for KeepAliveRunResponse {
-    const NAME: &'static str = "KeepAliveRunResponse";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.KeepAliveRunResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.KeepAliveRunResponse".into()
-    }
-}
-/// See RunService.ExtendRun.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ExtendRunRequest {
-    /// Required.
-    #[prost(string, tag = "1")]
-    pub run_id: ::prost::alloc::string::String,
-    /// The age at which the run is stopped, counted from READY as in CreateRun. Required; at most `runs.max_ttl` of the
-    /// daemon's configuration.
-    #[prost(message, optional, tag = "2")]
-    pub ttl: ::core::option::Option<::prost_types::Duration>,
-}
-impl ::prost::Name for ExtendRunRequest {
-    const NAME: &'static str = "ExtendRunRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.ExtendRunRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.ExtendRunRequest".into()
-    }
-}
-/// The run, with its new ttl.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ExtendRunResponse {
-    /// The run.
-    #[prost(message, optional, tag = "1")]
-    pub run: ::core::option::Option<Run>,
-}
-impl ::prost::Name for ExtendRunResponse {
-    const NAME: &'static str = "ExtendRunResponse";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.ExtendRunResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.ExtendRunResponse".into()
-    }
-}
-/// See RunService.IssueRunToken.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct IssueRunTokenRequest {
-    /// Required.
-    #[prost(string, tag = "1")]
-    pub run_id: ::prost::alloc::string::String,
-}
-impl ::prost::Name for IssueRunTokenRequest {
-    const NAME: &'static str = "IssueRunTokenRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.IssueRunTokenRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.IssueRunTokenRequest".into()
-    }
-}
-/// The run's new token.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct IssueRunTokenResponse {
-    /// The run.
-    #[prost(message, optional, tag = "1")]
-    pub run: ::core::option::Option<Run>,
-    /// The token. It is returned only once, because the daemon keeps only its hash.
-    #[prost(string, tag = "2")]
-    pub token: ::prost::alloc::string::String,
-}
-impl ::prost::Name for IssueRunTokenResponse {
-    const NAME: &'static str = "IssueRunTokenResponse";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.IssueRunTokenResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.IssueRunTokenResponse".into()
-    }
-}
-/// See RunService.DeleteRun.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct DeleteRunRequest {
-    /// Required. The run must have ended.
-    #[prost(string, tag = "1")]
-    pub run_id: ::prost::alloc::string::String,
-    /// Also delete the managed or cloned workspace that was made for it, which no other run may be using, or the changes
-    /// of its `overlay`. Default: false.
-    #[prost(bool, tag = "2")]
-    pub delete_workspace: bool,
-}
-impl ::prost::Name for DeleteRunRequest {
-    const NAME: &'static str = "DeleteRunRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.DeleteRunRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.DeleteRunRequest".into()
-    }
-}
-/// Done.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct DeleteRunResponse {}
-impl ::prost::Name for DeleteRunResponse {
-    const NAME: &'static str = "DeleteRunResponse";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.DeleteRunResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.DeleteRunResponse".into()
-    }
-}
-/// See RunService.WatchRuns.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct WatchRunsRequest {
-    /// Only this run. Default: all.
-    #[prost(string, tag = "1")]
-    pub run_id: ::prost::alloc::string::String,
-}
-impl ::prost::Name for WatchRunsRequest {
-    const NAME: &'static str = "WatchRunsRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.WatchRunsRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.WatchRunsRequest".into()
-    }
-}
-/// A run in a new state.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct WatchRunsResponse {
-    /// The run.
-    #[prost(message, optional, tag = "1")]
-    pub run: ::core::option::Option<Run>,
-}
-impl ::prost::Name for WatchRunsResponse {
-    const NAME: &'static str = "WatchRunsResponse";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.WatchRunsResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.WatchRunsResponse".into()
-    }
-}
-/// See RunService.DiffRun.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct DiffRunRequest {
-    /// Required.
-    #[prost(string, tag = "1")]
-    pub run_id: ::prost::alloc::string::String,
-    /// Most bytes of `unified_diff`, at most 1 MiB. Default 256 KiB.
-    #[prost(uint32, tag = "2")]
-    pub max_diff_bytes: u32,
-}
-impl ::prost::Name for DiffRunRequest {
-    const NAME: &'static str = "DiffRunRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.DiffRunRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.DiffRunRequest".into()
-    }
-}
-/// Changes of the agent.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct DiffRunResponse {
-    /// By path, at most 10,000.
-    #[prost(message, repeated, tag = "1")]
-    pub changes: ::prost::alloc::vec::Vec<FileChange>,
-    /// Number of all changes, those that are left out included.
-    #[prost(uint64, tag = "2")]
-    pub total: u64,
-    /// Diff of the regular files and links among `changes`, in the form that `patch -p1` takes. Binary and large files are
-    /// only named.
-    #[prost(string, tag = "3")]
-    pub unified_diff: ::prost::alloc::string::String,
-    /// Changes or parts of the diff were left out.
-    #[prost(bool, tag = "4")]
-    pub truncated: bool,
-}
-impl ::prost::Name for DiffRunResponse {
-    const NAME: &'static str = "DiffRunResponse";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.DiffRunResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.DiffRunResponse".into()
-    }
-}
-/// One changed path.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct FileChange {
-    /// Relative to the workspace. Bytes that are no UTF-8 are written as `\xNN`.
-    #[prost(string, tag = "1")]
-    pub path: ::prost::alloc::string::String,
-    /// Kind of change.
-    #[prost(enumeration = "file_change::Kind", tag = "2")]
-    pub kind: i32,
-    /// Type now, such as `file`, `directory` or `symlink`; for a deleted path its last type.
-    #[prost(string, tag = "3")]
-    pub file_type: ::prost::alloc::string::String,
-    /// Permission bits now; 0 for a deleted path.
-    #[prost(uint32, tag = "4")]
-    pub mode: u32,
-    /// Length of the file now, bytes.
-    #[prost(uint64, tag = "5")]
-    pub size_bytes: u64,
-    /// Reason why AcceptRun applies it only with `force`: the directory beneath has changed here since the run began, or
-    /// git on the host would run it or obey it. Empty: there is no objection.
-    #[prost(string, tag = "6")]
-    pub objection: ::prost::alloc::string::String,
-    /// Reason why AcceptRun cannot apply it: a FIFO, a socket, a file that its owner cannot read. Empty: it can.
-    #[prost(string, tag = "7")]
-    pub obstacle: ::prost::alloc::string::String,
-}
-/// Nested message and enum types in `FileChange`.
-pub mod file_change {
-    /// Kind of change.
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum Kind {
-        /// Never sent.
-        Unspecified = 0,
-        /// The path is new.
-        Added = 1,
-        /// Its content, target, type or mode has changed.
-        Modified = 2,
-        /// The path and all paths beneath it were deleted.
-        Deleted = 3,
-    }
-    impl Kind {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Unspecified => "KIND_UNSPECIFIED",
-                Self::Added => "ADDED",
-                Self::Modified => "MODIFIED",
-                Self::Deleted => "DELETED",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "KIND_UNSPECIFIED" => Some(Self::Unspecified),
-                "ADDED" => Some(Self::Added),
-                "MODIFIED" => Some(Self::Modified),
-                "DELETED" => Some(Self::Deleted),
-                _ => None,
-            }
-        }
-    }
-}
-impl ::prost::Name for FileChange {
-    const NAME: &'static str = "FileChange";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.FileChange".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.FileChange".into()
-    }
-}
-/// See RunService.AcceptRun.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct AcceptRunRequest {
-    /// Required. The run must have ended.
-    #[prost(string, tag = "1")]
-    pub run_id: ::prost::alloc::string::String,
-    /// Also apply changes with an `objection`. Changes with an `obstacle` are left out and lost. Default: false.
-    #[prost(bool, tag = "2")]
-    pub force: bool,
-}
-impl ::prost::Name for AcceptRunRequest {
-    const NAME: &'static str = "AcceptRunRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.AcceptRunRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.AcceptRunRequest".into()
-    }
-}
-/// The changes are in the directory.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct AcceptRunResponse {
-    /// The run.
-    #[prost(message, optional, tag = "1")]
-    pub run: ::core::option::Option<Run>,
-    /// Paths that were changed, added or deleted.
-    #[prost(uint64, tag = "2")]
-    pub applied: u64,
-    /// Paths that were left out because they cannot be applied, at most 1,000.
-    #[prost(string, repeated, tag = "3")]
-    pub left_out: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-}
-impl ::prost::Name for AcceptRunResponse {
-    const NAME: &'static str = "AcceptRunResponse";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.AcceptRunResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.AcceptRunResponse".into()
-    }
-}
-/// See RunService.DiscardRun.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct DiscardRunRequest {
-    /// Required. The run must have ended.
-    #[prost(string, tag = "1")]
-    pub run_id: ::prost::alloc::string::String,
-}
-impl ::prost::Name for DiscardRunRequest {
-    const NAME: &'static str = "DiscardRunRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.DiscardRunRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.DiscardRunRequest".into()
-    }
-}
-/// The changes are gone.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct DiscardRunResponse {
-    /// The run.
-    #[prost(message, optional, tag = "1")]
-    pub run: ::core::option::Option<Run>,
-}
-impl ::prost::Name for DiscardRunResponse {
-    const NAME: &'static str = "DiscardRunResponse";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.DiscardRunResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.DiscardRunResponse".into()
-    }
-}
-/// A directory that the daemon keeps.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct KeptWorkspace {
-    /// Id of the run that it was made for.
-    #[prost(string, tag = "1")]
-    pub workspace_id: ::prost::alloc::string::String,
-    /// `managed`, `clone` or `overlay`.
-    #[prost(string, tag = "2")]
-    pub kind: ::prost::alloc::string::String,
-    /// Principal that made the run.
-    #[prost(string, tag = "3")]
-    pub principal: ::prost::alloc::string::String,
-    /// When it was made.
-    #[prost(message, optional, tag = "4")]
-    pub created_at: ::core::option::Option<::prost_types::Timestamp>,
-    /// Host path of the directory, or of the one beneath an overlay.
-    #[prost(string, tag = "5")]
-    pub path: ::prost::alloc::string::String,
-    /// The living run that uses it; empty: none.
-    #[prost(string, tag = "6")]
-    pub used_by: ::prost::alloc::string::String,
-    /// Length of all its files that their owner can see, bytes. Only if `measure` was set and the measurement ended within
-    /// seconds. If it has more than a million files, only the first million count.
-    #[prost(uint64, optional, tag = "7")]
-    pub size_bytes: ::core::option::Option<u64>,
-    /// Repository that it is a clone of.
-    #[prost(string, tag = "8")]
-    pub repository: ::prost::alloc::string::String,
-}
-impl ::prost::Name for KeptWorkspace {
-    const NAME: &'static str = "KeptWorkspace";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.KeptWorkspace".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.KeptWorkspace".into()
-    }
-}
-/// See RunService.ListWorkspaces.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ListWorkspacesRequest {
-    /// 1 to 1,000. Default 100.
-    #[prost(uint32, tag = "1")]
-    pub page_size: u32,
-    /// `next_page_token` of the page before.
-    #[prost(string, tag = "2")]
-    pub page_token: ::prost::alloc::string::String,
-    /// Also measure each of them, which reads all its directories. Default: false.
-    #[prost(bool, tag = "3")]
-    pub measure: bool,
-}
-impl ::prost::Name for ListWorkspacesRequest {
-    const NAME: &'static str = "ListWorkspacesRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.ListWorkspacesRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.ListWorkspacesRequest".into()
-    }
-}
-/// A page of workspaces.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ListWorkspacesResponse {
-    /// Newest first.
-    #[prost(message, repeated, tag = "1")]
-    pub workspaces: ::prost::alloc::vec::Vec<KeptWorkspace>,
-    /// Empty on the last page.
-    #[prost(string, tag = "2")]
-    pub next_page_token: ::prost::alloc::string::String,
-}
-impl ::prost::Name for ListWorkspacesResponse {
-    const NAME: &'static str = "ListWorkspacesResponse";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.ListWorkspacesResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.ListWorkspacesResponse".into()
-    }
-}
-/// See RunService.DeleteWorkspace.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct DeleteWorkspaceRequest {
-    /// Required.
-    #[prost(string, tag = "1")]
-    pub workspace_id: ::prost::alloc::string::String,
-}
-impl ::prost::Name for DeleteWorkspaceRequest {
-    const NAME: &'static str = "DeleteWorkspaceRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.DeleteWorkspaceRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.DeleteWorkspaceRequest".into()
-    }
-}
-/// Done.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct DeleteWorkspaceResponse {}
-impl ::prost::Name for DeleteWorkspaceResponse {
-    const NAME: &'static str = "DeleteWorkspaceResponse";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.DeleteWorkspaceResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.DeleteWorkspaceResponse".into()
-    }
-}
-/// Generated client implementations.
-#[cfg(feature = "grpc")]
-pub mod run_service_client {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    use tonic::codegen::http::Uri;
-    /// Makes, shows and ends runs.
-    #[derive(Debug, Clone)]
-    pub struct RunServiceClient<T> {
-        inner: tonic::client::Grpc<T>,
-    }
-    impl RunServiceClient<tonic::transport::Channel> {
-        /// Attempt to create a new client by connecting to a given endpoint.
-        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
-        where
-            D: TryInto<tonic::transport::Endpoint>,
-            D::Error: Into<StdError>,
-        {
-            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
-            Ok(Self::new(conn))
-        }
-    }
-    impl<T> RunServiceClient<T>
-    where
-        T: tonic::client::GrpcService<tonic::body::Body>,
-        T::Error: Into<StdError>,
-        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
-        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
-    {
-        pub fn new(inner: T) -> Self {
-            let inner = tonic::client::Grpc::new(inner);
-            Self { inner }
-        }
-        pub fn with_origin(inner: T, origin: Uri) -> Self {
-            let inner = tonic::client::Grpc::with_origin(inner, origin);
-            Self { inner }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> RunServiceClient<InterceptedService<T, F>>
-        where
-            F: tonic::service::Interceptor,
-            T::ResponseBody: Default,
-            T: tonic::codegen::Service<
-                http::Request<tonic::body::Body>,
-                Response = http::Response<
-                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
-                >,
-            >,
-            <T as tonic::codegen::Service<
-                http::Request<tonic::body::Body>,
-            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
-        {
-            RunServiceClient::new(InterceptedService::new(inner, interceptor))
-        }
-        /// Compress requests with the given encoding.
-        ///
-        /// This requires the server to support it otherwise it might respond with an
-        /// error.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.inner = self.inner.send_compressed(encoding);
-            self
-        }
-        /// Enable decompressing responses.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.inner = self.inner.accept_compressed(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.inner = self.inner.max_decoding_message_size(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.inner = self.inner.max_encoding_message_size(limit);
-            self
-        }
-        /// Launches a container for a run and answers when it is READY. A refused request makes no run, and its ids stay free.
-        /// If the host could not do it, a FAILED run gives the reason. In both cases no container or mount is left.
-        pub async fn create_run(
-            &mut self,
-            request: impl tonic::IntoRequest<super::CreateRunRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::CreateRunResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.RunService/CreateRun",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("cofferdam.v1.RunService", "CreateRun"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// One run.
-        pub async fn get_run(
-            &mut self,
-            request: impl tonic::IntoRequest<super::GetRunRequest>,
-        ) -> std::result::Result<tonic::Response<super::GetRunResponse>, tonic::Status> {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.RunService/GetRun",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("cofferdam.v1.RunService", "GetRun"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// Runs, newest first.
-        pub async fn list_runs(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ListRunsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListRunsResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.RunService/ListRuns",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("cofferdam.v1.RunService", "ListRuns"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// Ends a run: its calls are cancelled, its processes killed, its mounts removed. When the answer comes, no process of
-        /// the run can run or write. Its container is removed after that. Its workspace stays, and so do the changes of an
-        /// `overlay`.
-        pub async fn stop_run(
-            &mut self,
-            request: impl tonic::IntoRequest<super::StopRunRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::StopRunResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.RunService/StopRun",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("cofferdam.v1.RunService", "StopRun"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// Deletes an ended run with its state, recordings and output. A managed or cloned workspace stays until
-        /// DeleteWorkspace, unless this request says otherwise. Fails with PRECONDITION_FAILED while the run lives, or while
-        /// the changes of its `overlay` are neither accepted nor discarded.
-        pub async fn delete_run(
-            &mut self,
-            request: impl tonic::IntoRequest<super::DeleteRunRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::DeleteRunResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.RunService/DeleteRun",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("cofferdam.v1.RunService", "DeleteRun"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// Freezes all processes of a run that calls or terminals have started, and refuses calls as RUN_NOT_READY until
-        /// ResumeRun. Calls under way wait, and continue then. Their time goes on meanwhile: a command whose timeout passes is
-        /// ended while it is frozen. Memory is kept: after ResumeRun each process continues with its state. `ttl` and `lease`
-        /// go on, too; `idle_timeout` does not. A paused run can be extended, kept alive and stopped. Fails with
-        /// PRECONDITION_FAILED where the daemon does not see the container's cgroup.
-        pub async fn pause_run(
-            &mut self,
-            request: impl tonic::IntoRequest<super::PauseRunRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::PauseRunResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.RunService/PauseRun",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("cofferdam.v1.RunService", "PauseRun"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// Ends the hold of PauseRun. The run stays PAUSED while another hold exists.
-        pub async fn resume_run(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ResumeRunRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ResumeRunResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.RunService/ResumeRun",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("cofferdam.v1.RunService", "ResumeRun"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// Renews the `lease` of a run. Only this method renews it: calls, processes and watchers do not. Fails with
-        /// PRECONDITION_FAILED if the run has no lease, and with RUN_NOT_READY if it has ended.
-        pub async fn keep_alive_run(
-            &mut self,
-            request: impl tonic::IntoRequest<super::KeepAliveRunRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::KeepAliveRunResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.RunService/KeepAliveRun",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("cofferdam.v1.RunService", "KeepAliveRun"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// Gives a run a longer `ttl`. The same `ttl` again changes nothing; a shorter one fails with PRECONDITION_FAILED.
-        /// Fails with RUN_NOT_READY if the run has ended.
-        pub async fn extend_run(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ExtendRunRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ExtendRunResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.RunService/ExtendRun",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("cofferdam.v1.RunService", "ExtendRun"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// Makes a token for a run that lives: as CreateRun's `issue_token` does, but at any time. The run's earlier token, if
-        /// any, is then invalid. Streams and requests that it opened end with PERMISSION_DENIED. Their calls go on to their
-        /// end, unless `cancel_on_disconnect` is set. Each request makes another token, so repeat a request whose answer was
-        /// lost. Fails with RUN_NOT_READY if the run has ended.
-        pub async fn issue_run_token(
-            &mut self,
-            request: impl tonic::IntoRequest<super::IssueRunTokenRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::IssueRunTokenResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.RunService/IssueRunToken",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("cofferdam.v1.RunService", "IssueRunToken"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// The runs as they are, then each change of state.
-        pub async fn watch_runs(
-            &mut self,
-            request: impl tonic::IntoRequest<super::WatchRunsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<tonic::codec::Streaming<super::WatchRunsResponse>>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.RunService/WatchRuns",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("cofferdam.v1.RunService", "WatchRuns"));
-            self.inner.server_streaming(req, path, codec).await
-        }
-        /// Compares the agent's changes in an `overlay` with the directory beneath it as it is now. While the run lives, the
-        /// result can be out of date at once.
-        pub async fn diff_run(
-            &mut self,
-            request: impl tonic::IntoRequest<super::DiffRunRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::DiffRunResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.RunService/DiffRun",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("cofferdam.v1.RunService", "DiffRun"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// Applies the changes of an `overlay` to the directory beneath it, each file whole or not at all, and then deletes
-        /// them. The run must have ended. Fails with PRECONDITION_FAILED and changes no file in three cases: the directory has
-        /// meanwhile changed in the same places, a change cannot be applied, or git on the host would run it. DiffRun names
-        /// the paths. Repeat an accept that was interrupted.
-        pub async fn accept_run(
-            &mut self,
-            request: impl tonic::IntoRequest<super::AcceptRunRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::AcceptRunResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.RunService/AcceptRun",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("cofferdam.v1.RunService", "AcceptRun"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// Deletes the changes of an `overlay`. The run must have ended. It is no error if the changes were discarded before,
-        /// but it is one if they were accepted.
-        pub async fn discard_run(
-            &mut self,
-            request: impl tonic::IntoRequest<super::DiscardRunRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::DiscardRunResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.RunService/DiscardRun",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("cofferdam.v1.RunService", "DiscardRun"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// The directories that the daemon keeps: managed and cloned workspaces, and changes of overlays that are neither
-        /// accepted nor discarded. Newest first.
-        pub async fn list_workspaces(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ListWorkspacesRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListWorkspacesResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.RunService/ListWorkspaces",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("cofferdam.v1.RunService", "ListWorkspaces"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// Deletes one of them with all its contents. Fails with PRECONDITION_FAILED while a run uses it.
-        pub async fn delete_workspace(
-            &mut self,
-            request: impl tonic::IntoRequest<super::DeleteWorkspaceRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::DeleteWorkspaceResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.RunService/DeleteWorkspace",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("cofferdam.v1.RunService", "DeleteWorkspace"));
-            self.inner.unary(req, path, codec).await
-        }
-    }
-}
-/// Generated server implementations.
-#[cfg(feature = "grpc")]
-pub mod run_service_server {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    /// Generated trait containing gRPC methods that should be implemented for use with RunServiceServer.
-    #[async_trait]
-    pub trait RunService: std::marker::Send + std::marker::Sync + 'static {
-        /// Launches a container for a run and answers when it is READY. A refused request makes no run, and its ids stay free.
-        /// If the host could not do it, a FAILED run gives the reason. In both cases no container or mount is left.
-        async fn create_run(
-            &self,
-            request: tonic::Request<super::CreateRunRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::CreateRunResponse>,
-            tonic::Status,
-        >;
-        /// One run.
-        async fn get_run(
-            &self,
-            request: tonic::Request<super::GetRunRequest>,
-        ) -> std::result::Result<tonic::Response<super::GetRunResponse>, tonic::Status>;
-        /// Runs, newest first.
-        async fn list_runs(
-            &self,
-            request: tonic::Request<super::ListRunsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListRunsResponse>,
-            tonic::Status,
-        >;
-        /// Ends a run: its calls are cancelled, its processes killed, its mounts removed. When the answer comes, no process of
-        /// the run can run or write. Its container is removed after that. Its workspace stays, and so do the changes of an
-        /// `overlay`.
-        async fn stop_run(
-            &self,
-            request: tonic::Request<super::StopRunRequest>,
-        ) -> std::result::Result<tonic::Response<super::StopRunResponse>, tonic::Status>;
-        /// Deletes an ended run with its state, recordings and output. A managed or cloned workspace stays until
-        /// DeleteWorkspace, unless this request says otherwise. Fails with PRECONDITION_FAILED while the run lives, or while
-        /// the changes of its `overlay` are neither accepted nor discarded.
-        async fn delete_run(
-            &self,
-            request: tonic::Request<super::DeleteRunRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::DeleteRunResponse>,
-            tonic::Status,
-        >;
-        /// Freezes all processes of a run that calls or terminals have started, and refuses calls as RUN_NOT_READY until
-        /// ResumeRun. Calls under way wait, and continue then. Their time goes on meanwhile: a command whose timeout passes is
-        /// ended while it is frozen. Memory is kept: after ResumeRun each process continues with its state. `ttl` and `lease`
-        /// go on, too; `idle_timeout` does not. A paused run can be extended, kept alive and stopped. Fails with
-        /// PRECONDITION_FAILED where the daemon does not see the container's cgroup.
-        async fn pause_run(
-            &self,
-            request: tonic::Request<super::PauseRunRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::PauseRunResponse>,
-            tonic::Status,
-        >;
-        /// Ends the hold of PauseRun. The run stays PAUSED while another hold exists.
-        async fn resume_run(
-            &self,
-            request: tonic::Request<super::ResumeRunRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ResumeRunResponse>,
-            tonic::Status,
-        >;
-        /// Renews the `lease` of a run. Only this method renews it: calls, processes and watchers do not. Fails with
-        /// PRECONDITION_FAILED if the run has no lease, and with RUN_NOT_READY if it has ended.
-        async fn keep_alive_run(
-            &self,
-            request: tonic::Request<super::KeepAliveRunRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::KeepAliveRunResponse>,
-            tonic::Status,
-        >;
-        /// Gives a run a longer `ttl`. The same `ttl` again changes nothing; a shorter one fails with PRECONDITION_FAILED.
-        /// Fails with RUN_NOT_READY if the run has ended.
-        async fn extend_run(
-            &self,
-            request: tonic::Request<super::ExtendRunRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ExtendRunResponse>,
-            tonic::Status,
-        >;
-        /// Makes a token for a run that lives: as CreateRun's `issue_token` does, but at any time. The run's earlier token, if
-        /// any, is then invalid. Streams and requests that it opened end with PERMISSION_DENIED. Their calls go on to their
-        /// end, unless `cancel_on_disconnect` is set. Each request makes another token, so repeat a request whose answer was
-        /// lost. Fails with RUN_NOT_READY if the run has ended.
-        async fn issue_run_token(
-            &self,
-            request: tonic::Request<super::IssueRunTokenRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::IssueRunTokenResponse>,
-            tonic::Status,
-        >;
-        /// Server streaming response type for the WatchRuns method.
-        type WatchRunsStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<super::WatchRunsResponse, tonic::Status>,
-            >
-            + std::marker::Send
-            + 'static;
-        /// The runs as they are, then each change of state.
-        async fn watch_runs(
-            &self,
-            request: tonic::Request<super::WatchRunsRequest>,
-        ) -> std::result::Result<tonic::Response<Self::WatchRunsStream>, tonic::Status>;
-        /// Compares the agent's changes in an `overlay` with the directory beneath it as it is now. While the run lives, the
-        /// result can be out of date at once.
-        async fn diff_run(
-            &self,
-            request: tonic::Request<super::DiffRunRequest>,
-        ) -> std::result::Result<tonic::Response<super::DiffRunResponse>, tonic::Status>;
-        /// Applies the changes of an `overlay` to the directory beneath it, each file whole or not at all, and then deletes
-        /// them. The run must have ended. Fails with PRECONDITION_FAILED and changes no file in three cases: the directory has
-        /// meanwhile changed in the same places, a change cannot be applied, or git on the host would run it. DiffRun names
-        /// the paths. Repeat an accept that was interrupted.
-        async fn accept_run(
-            &self,
-            request: tonic::Request<super::AcceptRunRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::AcceptRunResponse>,
-            tonic::Status,
-        >;
-        /// Deletes the changes of an `overlay`. The run must have ended. It is no error if the changes were discarded before,
-        /// but it is one if they were accepted.
-        async fn discard_run(
-            &self,
-            request: tonic::Request<super::DiscardRunRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::DiscardRunResponse>,
-            tonic::Status,
-        >;
-        /// The directories that the daemon keeps: managed and cloned workspaces, and changes of overlays that are neither
-        /// accepted nor discarded. Newest first.
-        async fn list_workspaces(
-            &self,
-            request: tonic::Request<super::ListWorkspacesRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListWorkspacesResponse>,
-            tonic::Status,
-        >;
-        /// Deletes one of them with all its contents. Fails with PRECONDITION_FAILED while a run uses it.
-        async fn delete_workspace(
-            &self,
-            request: tonic::Request<super::DeleteWorkspaceRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::DeleteWorkspaceResponse>,
-            tonic::Status,
-        >;
-    }
-    /// Makes, shows and ends runs.
-    #[derive(Debug)]
-    pub struct RunServiceServer<T> {
-        inner: Arc<T>,
-        accept_compression_encodings: EnabledCompressionEncodings,
-        send_compression_encodings: EnabledCompressionEncodings,
-        max_decoding_message_size: Option<usize>,
-        max_encoding_message_size: Option<usize>,
-    }
-    impl<T> RunServiceServer<T> {
-        pub fn new(inner: T) -> Self {
-            Self::from_arc(Arc::new(inner))
-        }
-        pub fn from_arc(inner: Arc<T>) -> Self {
-            Self {
-                inner,
-                accept_compression_encodings: Default::default(),
-                send_compression_encodings: Default::default(),
-                max_decoding_message_size: None,
-                max_encoding_message_size: None,
-            }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> InterceptedService<Self, F>
-        where
-            F: tonic::service::Interceptor,
-        {
-            InterceptedService::new(Self::new(inner), interceptor)
-        }
-        /// Enable decompressing requests with the given encoding.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.accept_compression_encodings.enable(encoding);
-            self
-        }
-        /// Compress responses with the given encoding, if the client supports it.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.send_compression_encodings.enable(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.max_decoding_message_size = Some(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.max_encoding_message_size = Some(limit);
-            self
-        }
-    }
-    impl<T, B> tonic::codegen::Service<http::Request<B>> for RunServiceServer<T>
-    where
-        T: RunService,
-        B: Body + std::marker::Send + 'static,
-        B::Error: Into<StdError> + std::marker::Send + 'static,
-    {
-        type Response = http::Response<tonic::body::Body>;
-        type Error = std::convert::Infallible;
-        type Future = BoxFuture<Self::Response, Self::Error>;
-        fn poll_ready(
-            &mut self,
-            _cx: &mut Context<'_>,
-        ) -> Poll<std::result::Result<(), Self::Error>> {
-            Poll::Ready(Ok(()))
-        }
-        fn call(&mut self, req: http::Request<B>) -> Self::Future {
-            match req.uri().path() {
-                "/cofferdam.v1.RunService/CreateRun" => {
-                    #[allow(non_camel_case_types)]
-                    struct CreateRunSvc<T: RunService>(pub Arc<T>);
-                    impl<
-                        T: RunService,
-                    > tonic::server::UnaryService<super::CreateRunRequest>
-                    for CreateRunSvc<T> {
-                        type Response = super::CreateRunResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::CreateRunRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RunService>::create_run(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = CreateRunSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/cofferdam.v1.RunService/GetRun" => {
-                    #[allow(non_camel_case_types)]
-                    struct GetRunSvc<T: RunService>(pub Arc<T>);
-                    impl<T: RunService> tonic::server::UnaryService<super::GetRunRequest>
-                    for GetRunSvc<T> {
-                        type Response = super::GetRunResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::GetRunRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RunService>::get_run(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = GetRunSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/cofferdam.v1.RunService/ListRuns" => {
-                    #[allow(non_camel_case_types)]
-                    struct ListRunsSvc<T: RunService>(pub Arc<T>);
-                    impl<
-                        T: RunService,
-                    > tonic::server::UnaryService<super::ListRunsRequest>
-                    for ListRunsSvc<T> {
-                        type Response = super::ListRunsResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ListRunsRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RunService>::list_runs(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ListRunsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/cofferdam.v1.RunService/StopRun" => {
-                    #[allow(non_camel_case_types)]
-                    struct StopRunSvc<T: RunService>(pub Arc<T>);
-                    impl<
-                        T: RunService,
-                    > tonic::server::UnaryService<super::StopRunRequest>
-                    for StopRunSvc<T> {
-                        type Response = super::StopRunResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::StopRunRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RunService>::stop_run(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = StopRunSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/cofferdam.v1.RunService/DeleteRun" => {
-                    #[allow(non_camel_case_types)]
-                    struct DeleteRunSvc<T: RunService>(pub Arc<T>);
-                    impl<
-                        T: RunService,
-                    > tonic::server::UnaryService<super::DeleteRunRequest>
-                    for DeleteRunSvc<T> {
-                        type Response = super::DeleteRunResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::DeleteRunRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RunService>::delete_run(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = DeleteRunSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/cofferdam.v1.RunService/PauseRun" => {
-                    #[allow(non_camel_case_types)]
-                    struct PauseRunSvc<T: RunService>(pub Arc<T>);
-                    impl<
-                        T: RunService,
-                    > tonic::server::UnaryService<super::PauseRunRequest>
-                    for PauseRunSvc<T> {
-                        type Response = super::PauseRunResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::PauseRunRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RunService>::pause_run(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = PauseRunSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/cofferdam.v1.RunService/ResumeRun" => {
-                    #[allow(non_camel_case_types)]
-                    struct ResumeRunSvc<T: RunService>(pub Arc<T>);
-                    impl<
-                        T: RunService,
-                    > tonic::server::UnaryService<super::ResumeRunRequest>
-                    for ResumeRunSvc<T> {
-                        type Response = super::ResumeRunResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ResumeRunRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RunService>::resume_run(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ResumeRunSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/cofferdam.v1.RunService/KeepAliveRun" => {
-                    #[allow(non_camel_case_types)]
-                    struct KeepAliveRunSvc<T: RunService>(pub Arc<T>);
-                    impl<
-                        T: RunService,
-                    > tonic::server::UnaryService<super::KeepAliveRunRequest>
-                    for KeepAliveRunSvc<T> {
-                        type Response = super::KeepAliveRunResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::KeepAliveRunRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RunService>::keep_alive_run(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = KeepAliveRunSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/cofferdam.v1.RunService/ExtendRun" => {
-                    #[allow(non_camel_case_types)]
-                    struct ExtendRunSvc<T: RunService>(pub Arc<T>);
-                    impl<
-                        T: RunService,
-                    > tonic::server::UnaryService<super::ExtendRunRequest>
-                    for ExtendRunSvc<T> {
-                        type Response = super::ExtendRunResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ExtendRunRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RunService>::extend_run(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ExtendRunSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/cofferdam.v1.RunService/IssueRunToken" => {
-                    #[allow(non_camel_case_types)]
-                    struct IssueRunTokenSvc<T: RunService>(pub Arc<T>);
-                    impl<
-                        T: RunService,
-                    > tonic::server::UnaryService<super::IssueRunTokenRequest>
-                    for IssueRunTokenSvc<T> {
-                        type Response = super::IssueRunTokenResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::IssueRunTokenRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RunService>::issue_run_token(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = IssueRunTokenSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/cofferdam.v1.RunService/WatchRuns" => {
-                    #[allow(non_camel_case_types)]
-                    struct WatchRunsSvc<T: RunService>(pub Arc<T>);
-                    impl<
-                        T: RunService,
-                    > tonic::server::ServerStreamingService<super::WatchRunsRequest>
-                    for WatchRunsSvc<T> {
-                        type Response = super::WatchRunsResponse;
-                        type ResponseStream = T::WatchRunsStream;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::ResponseStream>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::WatchRunsRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RunService>::watch_runs(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = WatchRunsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.server_streaming(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/cofferdam.v1.RunService/DiffRun" => {
-                    #[allow(non_camel_case_types)]
-                    struct DiffRunSvc<T: RunService>(pub Arc<T>);
-                    impl<
-                        T: RunService,
-                    > tonic::server::UnaryService<super::DiffRunRequest>
-                    for DiffRunSvc<T> {
-                        type Response = super::DiffRunResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::DiffRunRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RunService>::diff_run(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = DiffRunSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/cofferdam.v1.RunService/AcceptRun" => {
-                    #[allow(non_camel_case_types)]
-                    struct AcceptRunSvc<T: RunService>(pub Arc<T>);
-                    impl<
-                        T: RunService,
-                    > tonic::server::UnaryService<super::AcceptRunRequest>
-                    for AcceptRunSvc<T> {
-                        type Response = super::AcceptRunResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::AcceptRunRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RunService>::accept_run(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = AcceptRunSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/cofferdam.v1.RunService/DiscardRun" => {
-                    #[allow(non_camel_case_types)]
-                    struct DiscardRunSvc<T: RunService>(pub Arc<T>);
-                    impl<
-                        T: RunService,
-                    > tonic::server::UnaryService<super::DiscardRunRequest>
-                    for DiscardRunSvc<T> {
-                        type Response = super::DiscardRunResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::DiscardRunRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RunService>::discard_run(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = DiscardRunSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/cofferdam.v1.RunService/ListWorkspaces" => {
-                    #[allow(non_camel_case_types)]
-                    struct ListWorkspacesSvc<T: RunService>(pub Arc<T>);
-                    impl<
-                        T: RunService,
-                    > tonic::server::UnaryService<super::ListWorkspacesRequest>
-                    for ListWorkspacesSvc<T> {
-                        type Response = super::ListWorkspacesResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ListWorkspacesRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RunService>::list_workspaces(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ListWorkspacesSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/cofferdam.v1.RunService/DeleteWorkspace" => {
-                    #[allow(non_camel_case_types)]
-                    struct DeleteWorkspaceSvc<T: RunService>(pub Arc<T>);
-                    impl<
-                        T: RunService,
-                    > tonic::server::UnaryService<super::DeleteWorkspaceRequest>
-                    for DeleteWorkspaceSvc<T> {
-                        type Response = super::DeleteWorkspaceResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::DeleteWorkspaceRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as RunService>::delete_workspace(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = DeleteWorkspaceSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                _ => {
-                    Box::pin(async move {
-                        let mut response = http::Response::new(
-                            tonic::body::Body::default(),
-                        );
-                        let headers = response.headers_mut();
-                        headers
-                            .insert(
-                                tonic::Status::GRPC_STATUS,
-                                (tonic::Code::Unimplemented as i32).into(),
-                            );
-                        headers
-                            .insert(
-                                http::header::CONTENT_TYPE,
-                                tonic::metadata::GRPC_CONTENT_TYPE,
-                            );
-                        Ok(response)
-                    })
-                }
-            }
-        }
-    }
-    impl<T> Clone for RunServiceServer<T> {
-        fn clone(&self) -> Self {
-            let inner = self.inner.clone();
-            Self {
-                inner,
-                accept_compression_encodings: self.accept_compression_encodings,
-                send_compression_encodings: self.send_compression_encodings,
-                max_decoding_message_size: self.max_decoding_message_size,
-                max_encoding_message_size: self.max_encoding_message_size,
-            }
-        }
-    }
-    /// Generated gRPC service name
-    pub const SERVICE_NAME: &str = "cofferdam.v1.RunService";
-    impl<T> tonic::server::NamedService for RunServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

@@ -115,10 +115,9 @@ impl Launcher {
         block_in_place(|| {
             resources.make_slots(&slots)?;
             for mount in [Mount::Project, Mount::State] {
-                let made = MountSlot::shared(&slot(&slots, mount));
-                let made =
-                    made.map_err(|error| Refusal::internal("mounting a shared slot", &chain(&error)))?;
-                resources.slots.push(made);
+                let shared = MountSlot::shared(&slot(&slots, mount))
+                    .map_err(|error| Refusal::internal("mounting a shared slot", &chain(&error)))?;
+                resources.slots.push(shared);
             }
             Ok::<_, Refusal>(())
         })?;

@@ -9,7 +9,7 @@ const SHORT: usize = 8;
 const SHOWN: usize = 5;
 
 /// Returns the end of an id, which distinguishes it from its neighbours. The beginning of a UUIDv7 is the time.
-pub(crate) fn short(id: &str) -> &str {
+pub fn short(id: &str) -> &str {
     if !is_whole(id) {
         return id;
     }
@@ -17,7 +17,7 @@ pub(crate) fn short(id: &str) -> &str {
 }
 
 /// Returns a function that shortens each id of a list to an end that no other id of the list has.
-pub(crate) fn ends<'a>(ids: impl Iterator<Item = &'a str> + Clone) -> impl Fn(&str) -> String {
+pub fn ends<'a>(ids: impl Iterator<Item = &'a str> + Clone) -> impl Fn(&str) -> String {
     let all: Vec<String> = ids.map(str::to_owned).collect();
     move |id: &str| {
         if !is_whole(id) {
@@ -32,7 +32,7 @@ pub(crate) fn ends<'a>(ids: impl Iterator<Item = &'a str> + Clone) -> impl Fn(&s
 }
 
 /// Returns true if this is a whole UUID, which needs no search.
-pub(crate) fn is_whole(id: &str) -> bool {
+pub fn is_whole(id: &str) -> bool {
     id.len() == 36
         && id.bytes().enumerate().all(|(i, b)| match i {
             8 | 13 | 18 | 23 => b == b'-',
@@ -41,7 +41,7 @@ pub(crate) fn is_whole(id: &str) -> bool {
 }
 
 /// Returns the whole id that `text` names: `text` itself, or the only id of `known` that ends or begins with it.
-pub(crate) async fn resolve(
+pub async fn resolve(
     text: &str,
     noun: &str,
     list: &str,
@@ -56,7 +56,7 @@ pub(crate) async fn resolve(
 
 /// An argument that is an id, a unique beginning or end of one, or a tag.
 #[derive(Debug, Clone)]
-pub(crate) struct Named(String);
+pub struct Named(String);
 
 impl FromStr for Named {
     type Err = String;
@@ -70,7 +70,7 @@ impl Named {
     /// Returns the whole id that the argument names, among the ids and tags of `known`, the oldest first.
     ///
     /// If several have the tag, it returns the newest, because a restarted server often gets the same tag again.
-    pub(crate) async fn resolve(
+    pub async fn resolve(
         &self,
         noun: &str,
         list: &str,
@@ -92,12 +92,12 @@ impl Named {
 }
 
 /// Parses an argument that is an id or part of one.
-pub(crate) fn part(text: &str) -> Result<String, String> {
+pub fn part(text: &str) -> Result<String, String> {
     if may_be_part(text) { Ok(text.to_ascii_lowercase()) } else { Err("is not an id or part of one".into()) }
 }
 
 /// Returns `text`, or a dash if it is empty.
-pub(crate) fn or_dash(text: &str) -> String {
+pub fn or_dash(text: &str) -> String {
     if text.is_empty() { "-" } else { text }.to_owned()
 }
 
@@ -106,7 +106,7 @@ fn may_be_part(text: &str) -> bool {
 }
 
 /// Returns the only id among `ids` that ends with `part`, or else begins with it.
-pub(crate) fn pick<'a>(
+pub fn pick<'a>(
     ids: impl IntoIterator<Item = &'a str>,
     part: &str,
     noun: &str,
@@ -139,7 +139,7 @@ pub(crate) fn pick<'a>(
 }
 
 /// Asks if one of the most similar words was meant. `None` if no word is similar.
-pub(crate) fn meant(given: &str, known: &[&str]) -> Option<String> {
+pub fn meant(given: &str, known: &[&str]) -> Option<String> {
     question(&document::similar(given, known))
 }
 
