@@ -82,6 +82,7 @@ fn walk(
         is_abandoned,
         hash: Digest::default(),
         path: Vec::new(),
+        pending: 0,
         buffer: vec![0; PIECE],
         found: Base { files: 1, ..Base::default() },
     };
@@ -99,6 +100,8 @@ struct Walk {
     hash: Digest,
     /// Relative path of the present name.
     path: Vec<u8>,
+    /// Names that were listed and not walked yet, at all levels.
+    pending: u64,
     buffer: Vec<u8>,
     found: Base,
 }
@@ -111,7 +114,10 @@ impl Walk {
         let stat = fstat(from).map_err(|errno| self.read_failure(errno.into()))?;
         let mode = kept(stat.st_mode, into);
         self.entry(b'd', mode, &[]);
-        for name in self.names(from)? {
+        let names = self.names(from)?;
+        self.pending += names.len() as u64;
+        for name in names {
+            self.pending -= 1;
             let above = self.path.len();
             if above > 0 {
                 self.path.push(b'/');
@@ -130,11 +136,14 @@ impl Walk {
     }
 
     /// Returns the names in a directory, in the order of their bytes.
+    ///
+    /// The names that wait at all levels are within the bound together, so memory is bounded, too.
     fn names(&self, from: &Dir) -> Result<Vec<EntryName>, TreeFailure> {
         let mut names = Vec::new();
+        let others = self.found.files.saturating_add(self.pending);
         for entry in from.entries().map_err(|error| self.open_failure(error))? {
             names.push(entry.map_err(|error| self.open_failure(error))?.name);
-            if self.found.files.saturating_add(names.len() as u64) > self.most.files {
+            if others.saturating_add(names.len() as u64) > self.most.files {
                 return Err(TreeFailure::Files(self.most.files));
             }
         }
@@ -184,6 +193,10 @@ impl Walk {
 
     fn file(&mut self, from: &Dir, name: &EntryName, into: Option<&OwnedFd>) -> Result<(), TreeFailure> {
         let mut opened = from.open_file(name).map_err(|error| self.open_failure(error))?;
+        // A sparse file takes no space in the source, and its copy would.
+        if opened.meta.size > self.most.bytes.saturating_sub(self.found.size_bytes) {
+            return Err(TreeFailure::Bytes(self.most.bytes));
+        }
         let mode = kept(opened.meta.mode, into);
         let copy = into.map(|into| make_file(into, name)).transpose();
         let mut copy = copy.map_err(|error| self.write_failure(error))?;
@@ -375,9 +388,18 @@ mod tests {
     fn bounds_hold_and_a_tree_that_is_too_deep_is_refused() {
         let (_place, from, into) = trees();
         let most = TreeBounds { files: 6, ..ALL };
-        assert!(matches!(walked(&from, None, most), Err(TreeFailure::Files(6))));
+        assert!(matches!(walked(&from, Some(&into), most), Err(TreeFailure::Files(6))));
+        assert!(into.join("a").is_dir() && !into.join("a/b").exists(), "names of both levels count together");
+        fs::remove_dir(into.join("a")).unwrap();
+        assert_eq!(walked(&from, None, TreeBounds { files: 7, ..ALL }).unwrap().files, 7);
         let most = TreeBounds { bytes: 21, ..ALL };
         assert!(matches!(walked(&from, Some(&into), most), Err(TreeFailure::Bytes(21))));
+        fs::File::create(from.join("sparse")).unwrap().set_len(1 << 40).unwrap();
+        let (_place, _, empty) = trees();
+        let most = TreeBounds { bytes: 1 << 30, ..ALL };
+        assert!(matches!(walked(&from, Some(&empty), most), Err(TreeFailure::Bytes(_))));
+        assert!(!empty.join("sparse").exists(), "nothing of it was read");
+        fs::remove_file(from.join("sparse")).unwrap();
         let deep: std::path::PathBuf = std::iter::repeat_n("d", MAX_DEPTH + 1).collect();
         fs::create_dir_all(from.join(deep)).unwrap();
         assert!(matches!(walked(&from, None, ALL), Err(TreeFailure::Deep)));
