@@ -253,7 +253,10 @@ impl Launcher {
                 tracing::warn!(run = %record.id, made_as = %warm.id, why = refusal.message, "a warm container could not be used; the run gets a new container");
                 // Remove it before another container has the workspace.
                 warm.discard(self).await;
-                self.pool.has_failed.store(true, Ordering::Release);
+                // A directory of one run that cannot be mounted is no reason for the pool to wait.
+                if refusal.reason == Reason::EngineUnavailable {
+                    self.pool.has_failed.store(true, Ordering::Release);
+                }
                 Err(ColdBecause::NotUsable)
             }
         }
