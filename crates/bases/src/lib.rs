@@ -7,10 +7,10 @@ mod limits;
 mod make;
 mod record;
 mod table;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use audit::{Event, Kind};
 use audit_service::AuditLog;
@@ -23,18 +23,14 @@ use runs::{Runs, remove_tree};
 use serde_json::json;
 use store::{Store, StoreError};
 use timestamp::Timestamp;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use wire::v1;
 
 pub use limits::BaseBounds;
 use make::Tree;
 use record::{Base, Source};
 use table::{Table, no_such_base};
+use turns::Turns;
 
-/// Bases that are made or verified at the same time. Each needs a process and reads many files.
-const AT_ONCE: usize = 2;
-/// Time for which a request waits for its turn.
-const TURN: Duration = Duration::from_secs(120);
 /// Most runs that a base names as its users.
 const USERS: usize = 100;
 
@@ -47,7 +43,10 @@ pub struct Bases {
     bounds: BaseBounds,
     /// Free space that no base takes, bytes.
     warn_free: u64,
-    turns: Semaphore,
+    /// Turns to make or verify a base.
+    turns: Turns,
+    /// Turns to look for a base of a clone, which are short.
+    looks: Turns,
     /// Bases that are being made or deleted. Their trees are there, and they are not in the table.
     busy: Mutex<BTreeSet<BaseId>>,
     /// Held from the search for room until the new base is in the table.
@@ -89,7 +88,8 @@ impl Bases {
             quotas,
             bounds,
             warn_free,
-            turns: Semaphore::new(AT_ONCE),
+            turns: Turns::new(),
+            looks: Turns::new(),
             busy: Mutex::default(),
             settling: tokio::sync::Mutex::default(),
         })
@@ -111,13 +111,19 @@ impl Bases {
             return Err(Refusal::new(Reason::PreconditionFailed, message));
         }
         let launcher = &self.runs.launcher;
-        let before = make::identity(launcher, &source, principal).await?;
+        let before = match source {
+            Source::Directory { .. } => None,
+            Source::Clone { .. } => {
+                let _look = self.looks.wait(&principal.name).await?;
+                make::identity(launcher, &source, principal).await?
+            }
+        };
         let reused = before.as_deref().filter(|_| request.reuse);
         if let Some(base) = reused.and_then(|identity| self.table.clone_of(principal, identity)) {
             let base = Some(shown(&base, &self.runs.users_of_bases()));
             return Ok(v1::CreateBaseResponse { base, reused: true });
         }
-        let _turn = self.turn().await?;
+        let _turn = self.turns.wait(&principal.name).await?;
         let free = self.quotas.free().map_err(|error| Refusal::internal("looking at the disk", &error))?;
         let most = limits::most(&self.bounds, free, self.warn_free);
         let id = BaseId::new();
@@ -187,7 +193,7 @@ impl Bases {
     /// Computes the digest of the base's files anew.
     pub async fn verify(&self, id: BaseId, principal: &Principal) -> Result<v1::VerifyBaseResponse, Refusal> {
         let base = self.table.of(id, principal)?;
-        let _turn = self.turn().await?;
+        let _turn = self.turns.wait(&principal.name).await?;
         let found = make::digest(&self.runs.launcher, id).await;
         // It may have been deleted meanwhile.
         let base = self.table.of(base.id, principal)?;
@@ -235,13 +241,6 @@ impl Bases {
         }
         remove_tree(self.runs.launcher.directories.base(id)).await;
         Ok(())
-    }
-
-    async fn turn(&self) -> Result<SemaphorePermit<'_>, Refusal> {
-        let turn = tokio::time::timeout(TURN, self.turns.acquire()).await;
-        turn.ok().and_then(Result::ok).ok_or_else(|| {
-            Refusal::new(Reason::Overloaded, "too many bases are being made or verified; try again later")
-        })
     }
 }
 

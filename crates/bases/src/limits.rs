@@ -12,6 +12,7 @@ use timestamp::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use crate::record::Base;
+use crate::turns::AT_ONCE;
 use crate::{Bases, Cause, make};
 
 /// Time between two sweeps.
@@ -30,10 +31,14 @@ pub struct BaseBounds {
 }
 
 /// Returns the bounds of the next base on a disk with this space. It leaves the space of which the daemon warns (`warn_free`).
+///
+/// Bases that are made at the same time share the rest.
 pub(crate) fn most(bounds: &BaseBounds, free: Free, warn_free: u64) -> TreeBounds {
     let left = warn_free.min(free.total_bytes / 10);
-    let files = free.files.map_or(MOST_FILES, |files| files.saturating_sub(free.total_files / 20));
-    TreeBounds { bytes: bounds.max_bytes.min(free.bytes.saturating_sub(left)), files: MOST_FILES.min(files) }
+    let bytes = free.bytes.saturating_sub(left) / AT_ONCE as u64;
+    let files =
+        free.files.map_or(MOST_FILES, |files| files.saturating_sub(free.total_files / 20) / AT_ONCE as u64);
+    TreeBounds { bytes: bounds.max_bytes.min(bytes), files: MOST_FILES.min(files) }
 }
 
 /// Returns the bases in the order in which they are displaced by a new one of `principal`.
@@ -166,9 +171,9 @@ mod tests {
     }
 
     #[test]
-    fn a_base_leaves_the_space_that_the_disk_warns_about() {
+    fn bases_that_are_made_at_once_leave_the_space_that_the_disk_warns_about() {
         let free = Free { bytes: 500, total_bytes: 10_000, files: Some(100), total_files: 1_000 };
-        assert_eq!(most(&BOUNDS, free, 200), TreeBounds { bytes: 300, files: 50 });
+        assert_eq!(most(&BOUNDS, free, 200), TreeBounds { bytes: 150, files: 25 });
         assert_eq!(most(&BOUNDS, free, 5_000).bytes, 0, "a tenth of a small disk is more than is free");
         let wide = Free { bytes: 1 << 40, total_bytes: 1 << 41, files: None, total_files: 0 };
         assert_eq!(most(&BOUNDS, wide, 200), TreeBounds { bytes: 1_000, files: MOST_FILES });
