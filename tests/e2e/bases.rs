@@ -373,6 +373,9 @@ async fn a_change_of_the_host_to_a_base_is_found_by_its_digest() {
     assert!(!closed.intact && closed.digest.is_empty() && closed.failure.contains('d'), "{closed:?}");
     std::fs::remove_dir_all(&tree).unwrap();
     assert!(!verify(&mut clients, base).await.failure.is_empty());
+    let on_record = clients.events("", "base_changed").await;
+    let found: Vec<_> = on_record.iter().map(|event| record(event)["details"]["found"].clone()).collect();
+    assert_eq!(found, [changed.digest.as_str(), "", ""]);
 
     let shown = json(&daemon, &["base", "show", base]).await;
     assert_eq!(shown["base"]["digest"].as_str(), Some(&*recorded));

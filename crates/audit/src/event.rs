@@ -68,6 +68,8 @@ pub enum Kind {
     BaseCreated,
     /// A base is about to be deleted, by a principal or by the limits of the configuration.
     BaseDeleted,
+    /// A principal had a base verified, and its files are not those of which it was made.
+    BaseChanged,
     /// An operator imports an image. One record is on disk before it begins, and another one after it is over.
     ImageImported,
     /// An operator has the engine build an image. The records are the same as for an import.
@@ -139,6 +141,7 @@ impl Kind {
             Self::WorkspaceChange => "workspace_change",
             Self::BaseCreated => "base_created",
             Self::BaseDeleted => "base_deleted",
+            Self::BaseChanged => "base_changed",
             Self::ImageImported => "image_imported",
             Self::ImageBuilt => "image_built",
             Self::BundleCreated => "bundle_created",

@@ -125,7 +125,7 @@ impl Bases {
         }
         let _turn = self.turns.wait(&principal.name).await?;
         let free = self.quotas.free().map_err(|error| Refusal::internal("looking at the disk", &error))?;
-        let most = limits::most(&self.bounds, free, self.warn_free);
+        let most = limits::most(&self.bounds, free, self.warn_free)?;
         let id = BaseId::new();
         self.busy.lock().insert(id);
         let _busy = Busy(self, id);
@@ -207,6 +207,7 @@ impl Bases {
         let intact = digest == base.digest;
         if !intact {
             tracing::error!(base = %id, failure, "the files of a base were changed on the host");
+            self.audit.record(changed(&base, &digest, &failure).principal(&principal.name)).await?;
         }
         Ok(v1::VerifyBaseResponse { base: shown, intact, digest, failure })
     }
@@ -259,6 +260,17 @@ fn created(base: &Base) -> Event {
         "left_out": base.left_out,
     });
     Event::new(Kind::BaseCreated).principal(&base.principal).details(details)
+}
+
+fn changed(base: &Base, found: &str, failure: &str) -> Event {
+    let details = json!({
+        "base": base.id,
+        "digest": base.digest,
+        "found": found,
+        "failure": failure,
+        "owner": base.principal,
+    });
+    Event::new(Kind::BaseChanged).details(details)
 }
 
 fn deleted(base: &Base, cause: Cause<'_>) -> Event {

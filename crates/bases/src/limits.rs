@@ -32,13 +32,18 @@ pub struct BaseBounds {
 
 /// Returns the bounds of the next base on a disk with this space. It leaves the space of which the daemon warns (`warn_free`).
 ///
-/// Bases that are made at the same time share the rest.
-pub(crate) fn most(bounds: &BaseBounds, free: Free, warn_free: u64) -> TreeBounds {
+/// Bases that are made at the same time share the rest. Refuses a base if there is none.
+pub(crate) fn most(bounds: &BaseBounds, free: Free, warn_free: u64) -> Result<TreeBounds, Refusal> {
     let left = warn_free.min(free.total_bytes / 10);
     let bytes = free.bytes.saturating_sub(left) / AT_ONCE as u64;
     let files =
         free.files.map_or(MOST_FILES, |files| files.saturating_sub(free.total_files / 20) / AT_ONCE as u64);
-    TreeBounds { bytes: bounds.max_bytes.min(bytes), files: MOST_FILES.min(files) }
+    if bytes == 0 || files == 0 {
+        let message = "the daemon's disk has no space for another base: delete bases, runs and workspaces that are no longer \
+                       needed, or ask the operator";
+        return Err(Refusal::new(Reason::WriteLimit, message).with("limit", "state-disk"));
+    }
+    Ok(TreeBounds { bytes: bounds.max_bytes.min(bytes), files: MOST_FILES.min(files) })
 }
 
 /// Returns the bases in the order in which they are displaced by a new one of `principal`.
@@ -173,9 +178,12 @@ mod tests {
     #[test]
     fn bases_that_are_made_at_once_leave_the_space_that_the_disk_warns_about() {
         let free = Free { bytes: 500, total_bytes: 10_000, files: Some(100), total_files: 1_000 };
-        assert_eq!(most(&BOUNDS, free, 200), TreeBounds { bytes: 150, files: 25 });
-        assert_eq!(most(&BOUNDS, free, 5_000).bytes, 0, "a tenth of a small disk is more than is free");
+        assert_eq!(most(&BOUNDS, free, 200).unwrap(), TreeBounds { bytes: 150, files: 25 });
+        let refused = most(&BOUNDS, free, 5_000).unwrap_err();
+        assert_eq!(refused.reason, Reason::WriteLimit, "a tenth of a small disk is more than is free");
+        let no_inodes = Free { bytes: 9_000, files: Some(50), ..free };
+        assert_eq!(most(&BOUNDS, no_inodes, 0).unwrap_err().reason, Reason::WriteLimit);
         let wide = Free { bytes: 1 << 40, total_bytes: 1 << 41, files: None, total_files: 0 };
-        assert_eq!(most(&BOUNDS, wide, 200), TreeBounds { bytes: 1_000, files: MOST_FILES });
+        assert_eq!(most(&BOUNDS, wide, 200).unwrap(), TreeBounds { bytes: 1_000, files: MOST_FILES });
     }
 }
