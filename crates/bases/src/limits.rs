@@ -1,6 +1,6 @@
 //! Keeps bases within the limits of the configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use disk_quotas::Free;
@@ -46,17 +46,56 @@ pub(crate) fn most(bounds: &BaseBounds, free: Free, warn_free: u64) -> Result<Tr
     Ok(TreeBounds { bytes: bounds.max_bytes.min(bytes), files: MOST_FILES.min(files) })
 }
 
-/// Returns the bases in the order in which they are displaced by a new one of `principal`.
-fn displaced(bases: &BTreeMap<BaseId, Base>, principal: &str) -> Vec<BaseId> {
-    let mut order: Vec<&Base> = bases.values().collect();
+/// Returns the bases that a new one of `principal` displaces, in this order. `None` if that makes no room for it.
+fn displaced(
+    mut bases: BTreeMap<BaseId, Base>,
+    needed: &BTreeSet<BaseId>,
+    bounds: &BaseBounds,
+    principal: &str,
+    bytes: u64,
+) -> Option<Vec<BaseId>> {
+    let mut order: Vec<Base> = bases.values().filter(|base| !needed.contains(&base.id)).cloned().collect();
     order.sort_by_key(|base| (base.principal != principal, base.used_at, base.id));
-    order.into_iter().map(|base| base.id).collect()
+    let mut gone = Vec::new();
+    for base in order {
+        if has_room(&bases, bounds, bytes) {
+            break;
+        }
+        if may_displace(&bases, bounds, principal, bytes, &base.principal) {
+            bases.remove(&base.id);
+            gone.push(base.id);
+        }
+    }
+    has_room(&bases, bounds, bytes).then_some(gone)
+}
+
+/// Returns true if a new base of `principal` may displace one of `owner`.
+///
+/// The owner is the principal itself, or has no less than the principal would have, in count or in bytes, of what is short.
+fn may_displace(
+    bases: &BTreeMap<BaseId, Base>,
+    bounds: &BaseBounds,
+    principal: &str,
+    bytes: u64,
+    owner: &str,
+) -> bool {
+    let of = |name: &str| {
+        let own = bases.values().filter(|base| base.principal == name);
+        own.fold((0_usize, 0_u64), |(count, sum), base| (count + 1, sum.saturating_add(base.bytes)))
+    };
+    let (new, old) = (of(principal), of(owner));
+    let has_count = bases.len() < bounds.max_count || new.0 < old.0;
+    let has_bytes = fits(bases, bounds, bytes) || new.1.saturating_add(bytes) <= old.1;
+    principal == owner || (has_count && has_bytes)
 }
 
 /// Returns true if a base of `bytes` more is within the limits.
 fn has_room(bases: &BTreeMap<BaseId, Base>, bounds: &BaseBounds, bytes: u64) -> bool {
-    let used = bases.values().fold(bytes, |sum, base| sum.saturating_add(base.bytes));
-    bases.len() < bounds.max_count && used <= bounds.max_bytes
+    bases.len() < bounds.max_count && fits(bases, bounds, bytes)
+}
+
+fn fits(bases: &BTreeMap<BaseId, Base>, bounds: &BaseBounds, bytes: u64) -> bool {
+    bases.values().fold(bytes, |sum, base| sum.saturating_add(base.bytes)) <= bounds.max_bytes
 }
 
 /// Returns the bases on which no run has begun for `max_age`.
@@ -66,34 +105,25 @@ fn unused_since(bases: &BTreeMap<BaseId, Base>, bounds: &BaseBounds, now: Timest
 }
 
 impl Bases {
-    /// Deletes unused bases until there is room for one more of `bytes`.
+    /// Deletes unused bases until there is room for one more of `bytes`. Deletes none if that would make no room.
     pub(crate) async fn make_room(&self, principal: &Principal, bytes: u64) -> Result<(), Refusal> {
-        let users = self.runs.users_of_bases();
-        let (order, can_fit) = {
-            let bases = self.table.lock();
-            let used = bases.iter().filter(|(id, _)| users.contains_key(*id));
-            let used: BTreeMap<_, _> = used.map(|(id, base)| (*id, base.clone())).collect();
-            (displaced(&bases, &principal.name), has_room(&used, &self.bounds, bytes))
-        };
-        // Deletes none if all unused ones would not be enough.
-        for id in order.into_iter().filter(|_| can_fit) {
-            if has_room(&self.table.lock(), &self.bounds, bytes) {
-                return Ok(());
-            }
-            match self.remove(id, Cause::Limit).await {
-                // A run needs it, or it was deleted meanwhile.
-                Err(refusal) if !matches!(refusal.reason, Reason::PreconditionFailed | Reason::NotFound) => {
-                    return Err(refusal);
+        let mut needed: BTreeSet<BaseId> = self.runs.users_of_bases().into_keys().collect();
+        loop {
+            let order = {
+                let bases = self.table.lock();
+                displaced(bases.clone(), &needed, &self.bounds, &principal.name, bytes)
+            };
+            let Some(order) = order else { return Err(no_room()) };
+            let Some(first) = order.first() else { return Ok(()) };
+            match self.remove(*first, Cause::Limit).await {
+                // A run began on it meanwhile.
+                Err(refusal) if refusal.reason == Reason::PreconditionFailed => {
+                    needed.insert(*first);
                 }
+                Err(refusal) if refusal.reason != Reason::NotFound => return Err(refusal),
                 _ => {}
             }
         }
-        if has_room(&self.table.lock(), &self.bounds, bytes) {
-            return Ok(());
-        }
-        let message = "there is no room for the base, and runs need all others (bases.max_count, bases.max_bytes of the daemon's \
-                       configuration): delete runs or bases that are no longer needed";
-        Err(Refusal::new(Reason::WriteLimit, message).with("limit", "bases"))
     }
 
     /// Returns true if the tree of the base, complete or not, is needed.
@@ -131,6 +161,12 @@ impl Bases {
     }
 }
 
+fn no_room() -> Refusal {
+    let message = "there is no room for the base: runs need the others, or principals with fewer have them (bases.max_count, \
+                   bases.max_bytes of the daemon's configuration); delete runs or bases that are no longer needed";
+    Refusal::new(Reason::WriteLimit, message).with("limit", "bases")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,8 +185,37 @@ mod tests {
         let (old, new) = (base("a", at(10), 1), base("a", at(30), 1));
         let (oldest, other) = (base("b", at(0), 1), base("c", at(20), 1));
         let bases = all(&[&new, &other, &old, &oldest]);
-        assert_eq!(displaced(&bases, "a"), [old.id, new.id, oldest.id, other.id]);
-        assert_eq!(displaced(&bases, "d"), [oldest.id, old.id, other.id, new.id]);
+        let displaced = |principal: &str, max_count, needed: &[&Base]| {
+            let needed = needed.iter().map(|base| base.id).collect();
+            displaced(bases.clone(), &needed, &BaseBounds { max_count, ..BOUNDS }, principal, 1)
+        };
+        assert_eq!(displaced("a", 5, &[]), Some(vec![]), "there is room");
+        assert_eq!(displaced("a", 4, &[]), Some(vec![old.id]));
+        assert_eq!(displaced("a", 4, &[&old]), Some(vec![new.id]));
+        assert_eq!(displaced("d", 4, &[]), Some(vec![oldest.id]));
+        assert_eq!(displaced("d", 2, &[]), Some(vec![oldest.id, old.id, other.id]));
+    }
+
+    #[test]
+    fn no_principal_displaces_bases_of_one_that_has_less() {
+        let at = |seconds| Timestamp::now().after(Duration::from_secs(seconds));
+        let (one, two, other) = (base("a", at(0), 1), base("a", at(1), 1), base("b", at(2), 1));
+        let bases = all(&[&one, &two, &other]);
+        let needed = BTreeSet::from([one.id, two.id]);
+        assert_eq!(displaced(bases.clone(), &needed, &BOUNDS, "a", 1), None, "two in use, and a third");
+        assert_eq!(displaced(bases.clone(), &BTreeSet::new(), &BOUNDS, "b", 1), Some(vec![other.id]));
+        assert_eq!(displaced(bases, &BTreeSet::from([other.id]), &BOUNDS, "b", 1), Some(vec![one.id]));
+
+        let (small, large) = (base("a", at(0), 300), base("b", at(1), 600));
+        let bases = all(&[&small, &large]);
+        let none = BTreeSet::new();
+        assert_eq!(displaced(bases.clone(), &none, &BOUNDS, "c", 400), Some(vec![large.id]));
+        assert_eq!(
+            displaced(bases.clone(), &none, &BOUNDS, "c", 601),
+            None,
+            "it would have more than either"
+        );
+        assert_eq!(displaced(bases, &none, &BOUNDS, "b", 700), Some(vec![large.id]), "its own");
     }
 
     #[test]
