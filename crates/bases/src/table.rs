@@ -42,8 +42,15 @@ impl Table {
         let is_same =
             |base: &&mut Base| base.principal == principal.name && base.clone_of.as_deref() == Some(identity);
         let base = bases.values_mut().rev().find(is_same)?;
-        base.used_at = Timestamp::now();
+        self.note_use(base);
         Some(base.clone())
+    }
+
+    /// Makes the base younger. The caller need not wait for the store: a time that is lost only makes the base look older.
+    fn note_use(&self, base: &mut Base) {
+        base.used_at = Timestamp::now();
+        let (store, id, text) = (self.store.clone(), base.id, serde_json::to_string(base));
+        tokio::spawn(async move { store.with(move |store| store.update_base(id, &text?)).await });
     }
 
     /// Deletes the row of a base that is no longer in the table.
@@ -67,11 +74,7 @@ impl runs::Bases for Table {
     fn begin(&self, id: BaseId, principal: &Principal) -> Result<(), Refusal> {
         let mut bases = self.lock();
         let base = bases.get_mut(&id).filter(|base| principal.may_use(&base.principal));
-        let base = base.ok_or_else(no_such_base)?;
-        base.used_at = Timestamp::now();
-        let (store, text) = (self.store.clone(), serde_json::to_string(base));
-        // The run need not wait: a time that is lost only makes the base look older.
-        tokio::spawn(async move { store.with(move |store| store.update_base(id, &text?)).await });
+        self.note_use(base.ok_or_else(no_such_base)?);
         Ok(())
     }
 }
@@ -135,7 +138,11 @@ pub(crate) mod tests {
         let clone_of = Some("1:2:ab".to_owned());
         let clone = Base { clone_of, ..base("uid:1000", used_at, 1) };
         table.insert(clone.clone()).await.unwrap();
-        assert_eq!(table.clone_of(&own, "1:2:ab").map(|base| base.id), Some(clone.id));
+        let reused = table.clone_of(&own, "1:2:ab").unwrap();
+        assert!(reused.id == clone.id && reused.used_at > clone.used_at);
+        while Table::open(store.clone()).unwrap().of(clone.id, &own).unwrap() != reused {
+            tokio::task::yield_now().await;
+        }
         assert!(table.clone_of(&own, "1:2:cd").is_none() && table.clone_of(&other, "1:2:ab").is_none());
         for id in [id, clone.id] {
             table.lock().remove(&id);
