@@ -65,8 +65,8 @@ impl BaseService for Service {
     ) -> Result<Response<v1::VerifyBaseResponse>, Status> {
         let id = BaseId::parse(&request.get_ref().base_id)?;
         let (bases, principal) = (self.bases.clone(), principal(&request)?);
-        // Keeps its turn if the client leaves, because its process goes on.
-        let verified = self.tasks.spawn(async move { bases.verify(id, &principal).await }).await;
+        // Keeps its turn if the client leaves, because its process goes on. A stop of the daemon need not wait for it.
+        let verified = tokio::spawn(async move { bases.verify(id, &principal).await }).await;
         Ok(Response::new(verified.map_err(|error| Refusal::internal("verifying the base", &error))??))
     }
 
@@ -76,8 +76,8 @@ impl BaseService for Service {
     ) -> Result<Response<v1::DeleteBaseResponse>, Status> {
         let id = BaseId::parse(&request.get_ref().base_id)?;
         let (bases, principal) = (self.bases.clone(), principal(&request)?);
-        // Goes on if the client leaves, and a stop of the daemon waits for it.
-        let deleted = self.tasks.spawn(async move { bases.delete(id, &principal).await }).await;
+        // In a separate task, which goes on if the client leaves.
+        let deleted = tokio::spawn(async move { bases.delete(id, &principal).await }).await;
         deleted.map_err(|error| Refusal::internal("deleting the base", &error))??;
         Ok(Response::new(v1::DeleteBaseResponse {}))
     }
