@@ -394,7 +394,7 @@ mod tests {
         assert_eq!(walked(&from, None, TreeBounds { files: 7, ..ALL }).unwrap().files, 7);
         let most = TreeBounds { bytes: 21, ..ALL };
         assert!(matches!(walked(&from, Some(&into), most), Err(TreeFailure::Bytes(21))));
-        fs::File::create(from.join("sparse")).unwrap().set_len(1 << 40).unwrap();
+        File::create(from.join("sparse")).unwrap().set_len(1 << 40).unwrap();
         let (_place, _, empty) = trees();
         let most = TreeBounds { bytes: 1 << 30, ..ALL };
         assert!(matches!(walked(&from, Some(&empty), most), Err(TreeFailure::Bytes(_))));
