@@ -22,7 +22,7 @@ NAMES=(deepagents harbor harbor_oldest inspect minisweagent openai_agents pydant
 # The least that has to hold of a framework's own checks, and of whole runs where it has no checks. Deep Agents: 79 in each of
 # two places.
 declare -A OWN_CHECKS=([deepagents]=158 [inspect]=42 [pydantic_ai]=34 [swerex]=47)
-declare -A WHOLE_RUNS=([harbor]=5 [harbor_oldest]=4 [minisweagent]=1 [openai_agents]=2)
+declare -A WHOLE_RUNS=([harbor]=6 [harbor_oldest]=5 [minisweagent]=1 [openai_agents]=2)
 
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
