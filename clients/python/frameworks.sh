@@ -22,7 +22,7 @@ NAMES=(deepagents harbor harbor_oldest inspect minisweagent openai_agents pydant
 # The least that has to hold of a framework's own checks, and of whole runs where it has no checks. Deep Agents: 79 in each of
 # two places.
 declare -A OWN_CHECKS=([deepagents]=158 [inspect]=42 [pydantic_ai]=34 [swerex]=47)
-declare -A WHOLE_RUNS=([harbor]=5 [harbor_oldest]=4 [minisweagent]=1 [openai_agents]=2)
+declare -A WHOLE_RUNS=([harbor]=6 [harbor_oldest]=5 [minisweagent]=1 [openai_agents]=2)
 
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
@@ -60,7 +60,7 @@ fetch_tests_of_swerex() {
 # suite NAME PYTEST-ARGUMENTS…
 suite() {
     local name=$1 python log=$LOGS/$1.log counts=$LOGS/$1.counts status=0 passed=0 failed=0 skipped=0 began=$SECONDS
-    local own=0 whole=0 missed=()
+    local own=0 whole=0 warm=0 ready=0 missed=()
     shift
     if ! python=$(python_for "$name"); then
         printf '  – %-14s not run: needs Python 3.12 or newer; COFFERDAM_TEST_PYTHON names one\n' "$name"
@@ -73,7 +73,7 @@ suite() {
             "$PLACE/$name/bin/python" -m pytest -p no:cacheprovider -rxXs tests/frameworks/suite_"${name%_oldest}"*.py "$@" >>"$log" 2>&1 ||
             status=$?
     fi
-    read -r passed failed skipped own whole <"$counts" || true
+    read -r passed failed skipped own whole warm ready <"$counts" || true
     ((passed > 0)) || status=1
     # Unless pytest was told to run some of them.
     if (($# == 0)); then
@@ -81,8 +81,8 @@ suite() {
         ((whole >= ${WHOLE_RUNS[$name]:-0})) || missed+=("$whole whole runs, not ${WHOLE_RUNS[$name]}")
         ((${#missed[@]} == 0)) || status=1
     fi
-    printf '  %s %-14s %3d passed, %2d failed, %2d skipped (%d s)\n' "$( ((status == 0)) && echo ✓ || echo ✗)" "$name" \
-        "$passed" "$failed" "$skipped" $((SECONDS - began))
+    printf '  %s %-14s %3d passed, %2d failed, %2d skipped, %d of %d runs warm (%d s)\n' \
+        "$( ((status == 0)) && echo ✓ || echo ✗)" "$name" "$passed" "$failed" "$skipped" "$warm" "$ready" $((SECONDS - began))
     ((${#missed[@]} == 0)) || printf '    │ %s\n' "${missed[@]}"
     ((status == 0)) || { grep -E '^(FAILED|ERROR|E  )' "$log" || tail -n 20 "$log"; } | tail -n 20 | sed 's/^/    │ /'
     return "$status"

@@ -6,11 +6,13 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from repositories import bases, commit, deleted_bases, git, repository_of
 
-from cofferdam import ApprovalDenied, Sandbox
+from cofferdam import ApprovalDenied, Client, Sandbox, v1
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 BOOK = EXAMPLES.parent / "docs" / "examples"
@@ -19,13 +21,18 @@ SOURCE = Path(__file__).parents[1] / "src"
 NUMBER = 100
 
 
+@pytest.fixture
+def client(endpoint: str) -> Iterator[Client]:
+    yield from deleted_bases(endpoint)
+
+
 def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONUNBUFFERED": "1"}
 
 
-def ran(example: str, *arguments: str, code: int = 0, talk: str = "") -> str:
+def ran(example: str, *arguments: str, code: int = 0, talk: str = "", cwd: Path | None = None) -> str:
     command = [sys.executable, str(EXAMPLES / example), *arguments]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, env=environment(), cwd=cwd, capture_output=True, text=True, timeout=200)
     assert (done.returncode, done.stderr) == (code, talk), done.stdout
     return done.stdout
 
@@ -57,6 +64,29 @@ def test_rollouts_run_side_by_side() -> None:
     assert {result["reward"] for result in results} == {0.0, 1.0}
     assert summary.startswith(f"{NUMBER} rollouts in ")
     assert not list(Sandbox.list(metadata={"seed": "0"}))
+
+
+def test_the_smallest_change_that_passes_is_the_best(client: Client, roots: Path, tmp_path: Path) -> None:
+    place = repository_of(roots / tmp_path.name, "given\n")
+    (place / "area.sh").write_text("area() { echo $(($1 + $2)); }\n")
+    (place / "test.sh").write_text('. ./area.sh\n[ "$(area 6 7)" = 42 ]\n')
+    commit(place, "changed\n")
+    before = bases(client)
+    assert ran("best_of_n.py", str(place), "6", cwd=tmp_path).splitlines() == [
+        "attempt 0: failed, 2 lines",
+        "attempt 1: passed, 6 lines",
+        "attempt 2: passed, 2 lines",
+        "attempt 3: failed, 2 lines",
+        "attempt 4: failed, 2 lines",
+        "attempt 5: passed, 6 lines",
+        "best: attempt 2",
+    ]
+    git(place, "apply", "--index", str(tmp_path / "best.diff"))
+    assert (place / "area.sh").read_text() == "area() { echo $(($1 * $2)); }\n"
+    (base_id,) = bases(client) - before
+    assert not client.bases.get_base(v1.GetBaseRequest(base_id=base_id)).base.used_by
+    assert ran("best_of_n.py", str(place), "1", cwd=tmp_path, code=1).endswith("no attempt passed\n")
+    assert bases(client) - before == {base_id}
 
 
 def test_a_chat_decides() -> None:

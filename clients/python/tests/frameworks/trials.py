@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +62,12 @@ def trial(
     built: bool = False,
     network: str = 'network_mode = "no-network"',
     source: str = "cat given.txt",
+    options: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The result of a whole run by Harbor's own command. `source`: the command by which the oracle learns the answer."""
+    """The result of a whole run by Harbor's own command.
+
+    `source`: the command by which the oracle learns the answer. `options`: further ones of the environment.
+    """
     task = tmp_path / "task"
     for name, text in {
         "task.toml": TASK.format(image="" if built else f'docker_image = "{image}"', network=network),
@@ -76,9 +80,11 @@ def trial(
         (task / name).write_text(text)
     program = Path(sys.executable).with_name("harbor")
     places = ["--path", str(task), "--jobs-dir", str(tmp_path / "jobs")]
-    options = ["--agent", agent, "--env", NAME, "--ek", f"profile={profile}", "--ek", "build_network=false"]
+    given = {"profile": profile, "build_network": "false", **(options or {})}
+    arguments = ["--agent", agent, "--env", NAME]
+    arguments += [word for name, value in given.items() for word in ("--ek", f"{name}={value}")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [str(program), "run", "--yes", *places, *options]
+    command = [str(program), "run", "--yes", *places, *arguments]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     (result,) = tmp_path.glob("jobs/*/*/result.json")

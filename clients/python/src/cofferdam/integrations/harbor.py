@@ -3,7 +3,9 @@
 The image of a task is one that the daemon's engine has, or its Dockerfile is built there, which only an operator may have
 done. A task reaches the hosts that it asks for, if the egress of the profile allows them. Otherwise it is refused, unless
 `--ek offline=true` says that it does without. Its commands all run as the run's one user: `root` is accepted and means that
-user. A call that needs a person's consent raises `ApprovalRequired`, which says how to decide; with
+user. With `--ek base=ID` or `--ek repository=PATH` its files are in `/workspace` when a trial begins.
+
+A call that needs a person's consent raises `ApprovalRequired`, which says how to decide; with
 `--ek wait_for_approval=true` it waits instead.
 """
 
@@ -25,6 +27,7 @@ from cofferdam import AsyncClient, AsyncSandbox, Denied, Limits, NotFound
 from cofferdam._async.posix import Posix, is_mounted
 from cofferdam.errors import AwaitingApproval, CommandNotAllowed, CommandTimedOut, InvalidArgument
 from cofferdam.integrations._archive import download, upload
+from cofferdam.integrations._bases import Origin, workspace
 from cofferdam.integrations._image import Context
 from cofferdam.integrations._shell import CANNOT_EXECUTE
 
@@ -45,6 +48,9 @@ class CofferdamEnvironment(BaseEnvironment):
         *args: Any,
         profile: str = "harness",
         image: str | None = None,
+        base: str | None = None,
+        repository: str | None = None,
+        revision: str | int | None = None,
         offline: bool = False,
         build_network: bool = True,
         wait_for_approval: bool = False,
@@ -52,10 +58,14 @@ class CofferdamEnvironment(BaseEnvironment):
     ) -> None:
         """`image`: in place of the task's. `offline`: run tasks that ask for a network without one.
 
+        `base`: the id of the base that each trial begins on. `repository`: a git repository of the daemon's host, and
+        `revision` a branch or commit of it, default its HEAD. The daemon makes a base of it once, which stays.
         `build_network`: builds have the network that the engine gives them.
         """
         self._profile = profile
         self._image = image
+        # Harbor reads a commit of digits as a number.
+        self._origin = Origin(base, repository, None if revision is None else str(revision)).checked()
         self._offline = offline
         self._build_network = build_network
         self._wait_for_approval = wait_for_approval
@@ -153,6 +163,7 @@ class CofferdamEnvironment(BaseEnvironment):
             return await AsyncSandbox.create(
                 profile=self._profile,
                 image=image,
+                workspace=workspace(await self._origin.base_id()),
                 limits=self._limits(),
                 writable_paths=self._places(),
                 egress={"only": list(hosts)} if hosts else {},

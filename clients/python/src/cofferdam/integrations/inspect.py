@@ -1,5 +1,7 @@
 """Inspect AI: `sandbox="cofferdam"`, or `sandbox=("cofferdam", CofferdamSandboxConfig(profile=…, image=…))`.
 
+At the command line the same options are in a file of YAML: `inspect eval task.py --sandbox cofferdam:sandbox.yaml`.
+
 Tools that need a process which outlives its command (`exec_remote`, the text editor, the bash session, MCP servers in the
 sandbox) do not work: a command's processes end with it. A call that needs a person's consent raises `ApprovalRequired`,
 which says how to decide; with `wait_for_approval=True` it waits instead.
@@ -7,8 +9,10 @@ which says how to decide; with `wait_for_approval=True` it waits instead.
 
 import errno
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Literal, overload
 
+import yaml
 from inspect_ai.util import (
     ExecResult,
     OutputLimitExceededError,
@@ -19,16 +23,19 @@ from inspect_ai.util import (
 )
 from inspect_ai.util._sandbox.environment import SandboxUserUnsupportedError
 from inspect_ai.util._sandbox.events import SandboxTimeoutError
-from pydantic import BaseModel, ConfigDict
-from typing_extensions import override
+from pydantic import BaseModel, ConfigDict, model_validator
+from typing_extensions import Self, override
 
 from cofferdam import AsyncSandbox, CommandResult, _output
 from cofferdam._async.posix import Posix
 from cofferdam.errors import AwaitingApproval, CommandStopped, CommandTimedOut, Denied, NotFound
+from cofferdam.integrations._bases import Origin, TaskBases, workspace
 from cofferdam.integrations._shell import OUTPUT_LIMIT
 
 # Seconds for each of the repetitions that a command may be given whose time was over.
 RETRIES = (60, 30)
+
+_bases = TaskBases()
 
 
 class CofferdamSandboxConfig(BaseModel):
@@ -39,6 +46,13 @@ class CofferdamSandboxConfig(BaseModel):
     profile: str = "harness"
     image: str | None = None
     env: dict[str, str] = {}
+    #: Id of the base that each sample begins on.
+    base: str | None = None
+    #: A git repository of the daemon's host, and a branch or commit of it. The daemon makes a base of it once, which stays.
+    repository: str | None = None
+    revision: str | None = None
+    #: A directory of the daemon's host. The daemon makes a base of it, which is deleted after the task.
+    directory: str | None = None
     #: Seconds after which the daemon stops it.
     timeout: int | None = None
     #: Wait for a person where one has to consent, instead of `ApprovalRequired`.
@@ -47,6 +61,37 @@ class CofferdamSandboxConfig(BaseModel):
     def __hash__(self) -> int:
         # Inspect keeps sandboxes by it.
         return hash(self.model_dump_json())
+
+    @property
+    def origin(self) -> Origin:
+        """Files that each sample begins with."""
+        return Origin(self.base, self.repository, self.revision, self.directory)
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Self:
+        self.origin.checked()
+        return self
+
+    @classmethod
+    def of(cls, config: SandboxEnvironmentConfigType | None) -> "CofferdamSandboxConfig":
+        """Reads a file if `config` is its name. Raises `OSError`, and `ValueError` for a file with other options."""
+        if isinstance(config, cls):
+            return config
+        if config is None:
+            return cls()
+        if not isinstance(config, str):
+            raise ValueError(
+                f"the sandbox cofferdam takes a CofferdamSandboxConfig or a file, not a {type(config).__name__}"
+            )
+        try:
+            options = yaml.safe_load(Path(config).read_text()) or {}
+            # A misspelt option has no effect otherwise.
+            if unknown := sorted(set(options) - set(cls.model_fields)):
+                raise ValueError(f"there is no option {', '.join(map(str, unknown))}")
+            found: CofferdamSandboxConfig = cls.model_validate(options)
+            return found
+        except (yaml.YAMLError, ValueError, TypeError) as error:
+            raise ValueError(f"{config} has no valid options of CofferdamSandboxConfig: {error}") from error
 
 
 @sandboxenv(name="cofferdam")
@@ -60,13 +105,24 @@ class CofferdamSandboxEnvironment(SandboxEnvironment):
 
     @override
     @classmethod
+    async def task_init(cls, task_name: str, config: SandboxEnvironmentConfigType | None) -> None:
+        await _bases.enter(CofferdamSandboxConfig.of(config).origin)
+
+    @override
+    @classmethod
+    async def task_cleanup(cls, task_name: str, config: SandboxEnvironmentConfigType | None, cleanup: bool) -> None:
+        await _bases.leave(CofferdamSandboxConfig.of(config).origin, delete=cleanup)
+
+    @override
+    @classmethod
     async def sample_init(
         cls, task_name: str, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
     ) -> dict[str, SandboxEnvironment]:
-        wanted = config if isinstance(config, CofferdamSandboxConfig) else CofferdamSandboxConfig()
+        wanted = CofferdamSandboxConfig.of(config)
         sandbox = await AsyncSandbox.create(
             profile=wanted.profile,
             image=wanted.image,
+            workspace=workspace(await _bases.base_id(wanted.origin)),
             env=wanted.env,
             timeout=wanted.timeout,
             agent_id="inspect",
