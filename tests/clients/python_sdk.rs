@@ -106,6 +106,11 @@ async fn no_directory_that_is_copied_leads_out_of_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn bases_of_samples_are_made_once_and_shared() {
+    pass("bases").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn sessions_outlive_daemons_watches_end_and_leases_are_kept() {
     pass("sessions").await;
 }
@@ -157,6 +162,7 @@ fn no_file_of_tests_is_left_out() {
     let tests: BTreeSet<_> = files.filter(|file| file.starts_with("test_")).collect();
     let known = [
         "archives",
+        "bases",
         "connections",
         "endpoints",
         "errors",
