@@ -138,6 +138,19 @@ pub fn pick<'a>(
     }
 }
 
+/// Returns the only object of `known` whose id ends with `part`, or else begins with it.
+pub fn find<T>(
+    known: Vec<T>,
+    id_of: impl Fn(&T) -> &str,
+    part: &str,
+    noun: &str,
+    list: &str,
+) -> Result<T, Failure> {
+    let id = pick(known.iter().map(&id_of), part, noun, list)?.to_owned();
+    let found = known.into_iter().find(|object| id_of(object) == id);
+    found.ok_or_else(|| Failure::failed(format!("{noun} {id} is gone")))
+}
+
 /// Asks if one of the most similar words was meant. `None` if no word is similar.
 pub fn meant(given: &str, known: &[&str]) -> Option<String> {
     question(&document::similar(given, known))

@@ -5,7 +5,7 @@ use wire::v1::Permission;
 
 use super::list;
 use crate::client::Context;
-use crate::failure::{Ended, Failure};
+use crate::failure::Ended;
 use crate::output::Output;
 use crate::{ids, time};
 
@@ -22,10 +22,13 @@ impl Show {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let known = list::all(&client, true).await?;
-        let ids = known.iter().map(|permission| permission.permission_id.as_str());
-        let id = ids::pick(ids, &self.id, "permission", "coffer permission list --all")?.to_owned();
-        let found = known.into_iter().find(|permission| permission.permission_id == id);
-        let permission = found.ok_or_else(|| Failure::failed(format!("permission {id} is gone")))?;
+        let permission = ids::find(
+            known,
+            |permission| &permission.permission_id,
+            &self.id,
+            "permission",
+            "coffer permission list --all",
+        )?;
         context.ui.answer(permission, |permission, page| render(&permission, page))
     }
 }

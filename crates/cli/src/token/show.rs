@@ -5,7 +5,7 @@ use wire::v1::Token;
 
 use super::list;
 use crate::client::Context;
-use crate::failure::{Ended, Failure};
+use crate::failure::Ended;
 use crate::output::Output;
 use crate::{ids, time};
 
@@ -22,10 +22,7 @@ impl Show {
     pub(super) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let known = list::all(&client, true).await?;
-        let ids = known.iter().map(|token| token.token_id.as_str());
-        let id = ids::pick(ids, &self.id, "token", "coffer token list --all")?.to_owned();
-        let found = known.into_iter().find(|token| token.token_id == id);
-        let token = found.ok_or_else(|| Failure::failed(format!("token {id} is gone")))?;
+        let token = ids::find(known, |token| &token.token_id, &self.id, "token", "coffer token list --all")?;
         context.ui.answer(token, |token, page| render(&token, page))
     }
 }

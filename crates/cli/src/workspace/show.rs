@@ -5,7 +5,7 @@ use wire::v1::KeptWorkspace;
 
 use super::list;
 use crate::client::Context;
-use crate::failure::{Ended, Failure};
+use crate::failure::Ended;
 use crate::output::Output;
 use crate::{ids, quantity, time};
 
@@ -28,10 +28,8 @@ impl Show {
             let _spinner = context.ui.spinner("reading the workspaces…");
             list::all(&client, super::MOST, self.size).await?.workspaces
         };
-        let ids = known.iter().map(|workspace| workspace.workspace_id.as_str());
-        let id = ids::pick(ids, &self.workspace, "workspace", super::LIST)?.to_owned();
-        let found = known.into_iter().find(|workspace| workspace.workspace_id == id);
-        let workspace = found.ok_or_else(|| Failure::failed(format!("workspace {id} is gone")))?;
+        let workspace =
+            ids::find(known, |workspace| &workspace.workspace_id, &self.workspace, "workspace", super::LIST)?;
         context.ui.answer(workspace, |workspace, page| render(&workspace, page))
     }
 }
