@@ -19,7 +19,7 @@ use identity::{BaseId, Principal, RunId};
 use operations::Reason;
 use parking_lot::Mutex;
 use refusal::Refusal;
-use runs::{Runs, remove_tree};
+use runs::{Runs, no_such_base, remove_tree};
 use serde_json::json;
 use store::{Store, StoreError};
 use timestamp::Timestamp;
@@ -28,7 +28,7 @@ use wire::v1;
 pub use limits::BaseBounds;
 use make::Tree;
 use record::{Base, Source};
-use table::{Table, no_such_base};
+use table::Table;
 use turns::Turns;
 
 /// Most runs that a base names as its users.

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use executor::{Directory, layer};
@@ -11,7 +10,7 @@ use identity::{BaseId, Principal};
 use operations::Reason;
 use refusal::Refusal;
 use runs::{Launcher, Purpose, linked_repository, make_directory, open_directory, remove_tree};
-use rustix::fs::{Dir, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use tokio::task::{block_in_place, spawn_blocking};
 use wire::v1;
@@ -160,27 +159,14 @@ fn open(directory: &Path) -> Result<OwnedFd, Errno> {
 
 /// Removes the directories among the bases whose names `is_known` does not know.
 pub(crate) async fn remove_others(bases: &Path, is_known: impl Fn(&str) -> bool) {
-    let names = block_in_place(|| names(bases));
-    for name in names.unwrap_or_default() {
-        if !is_known(&name) {
+    let is_kept = |name: &OsStr| {
+        let unknown = name.to_str().filter(|name| !is_known(name));
+        if let Some(name) = unknown {
             tracing::warn!(name, "removing the tree of a base that was not made completely, or was deleted");
-            remove_tree(bases.join(name)).await;
         }
-    }
-}
-
-fn names(directory: &Path) -> Result<Vec<String>, Errno> {
-    let directory = match open(directory) {
-        Err(Errno::NOENT) => return Ok(Vec::new()),
-        opened => opened?,
+        unknown.is_none()
     };
-    let mut names = Vec::new();
-    for entry in Dir::read_from(&directory)? {
-        let entry = entry?;
-        let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        names.extend(name.to_str().filter(|name| !matches!(*name, "." | "..")).map(str::to_owned));
-    }
-    Ok(names)
+    runs::remove_others(bases, is_kept).await;
 }
 
 /// Returns the id of the base whose tree, complete or not, has this name.

@@ -45,12 +45,12 @@ impl Source {
         let missing = || Refusal::invalid("source", "is missing: a directory or a clone");
         let source = match source.and_then(|source| source.source).ok_or_else(missing)? {
             Asked::Directory(directory) => {
-                check_secrets("source.directory.path", &directory.path, redactor)?;
+                runs::has_no_password("source.directory.path", &directory.path, redactor)?;
                 Self::Directory { path: runs::absolute("source.directory.path", directory.path)? }
             }
             Asked::Clone(clone) => {
-                check_secrets("source.clone.repository", &clone.repository, redactor)?;
-                check_secrets("source.clone.revision", &clone.revision, redactor)?;
+                runs::has_no_password("source.clone.repository", &clone.repository, redactor)?;
+                runs::has_no_password("source.clone.revision", &clone.revision, redactor)?;
                 Self::Clone {
                     repository: runs::absolute("source.clone.repository", clone.repository)?,
                     revision: runs::revision("source.clone.revision", clone.revision)?,
@@ -73,16 +73,6 @@ impl Source {
         };
         v1::BaseSource { source: Some(source) }
     }
-}
-
-/// Refuses an address with a password: a source is stored, shown and recorded as the client requested it.
-fn check_secrets(field: &'static str, text: &str, redactor: &Redactor) -> Result<(), Refusal> {
-    if text.contains("://") && redactor.whole(text).1 > 0 {
-        let message =
-            "contains what looks like a password or token, which would be stored and shown: leave it out";
-        return Err(Refusal::invalid(field, message));
-    }
-    Ok(())
 }
 
 impl Base {

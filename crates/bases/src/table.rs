@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use identity::{BaseId, Principal};
-use operations::Reason;
 use parking_lot::{Mutex, MutexGuard};
 use refusal::{Refusal, chain};
+use runs::no_such_base;
 use store::{Store, StoreError};
 use timestamp::Timestamp;
 
@@ -79,13 +79,10 @@ impl runs::Bases for Table {
     }
 }
 
-pub(crate) fn no_such_base() -> Refusal {
-    Refusal::new(Reason::NotFound, "there is no such base").with("resource", "base")
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use identity::Roles;
+    use operations::Reason;
     use runs::Bases as _;
     use store::OutcomeBounds;
 

@@ -6,6 +6,7 @@
 //!
 //! The agent may have taken all rights to a directory from its owner. A daemon that is that owner, and not root, takes them back first.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -22,6 +23,15 @@ pub async fn remove_tree(path: PathBuf) {
     let removed = tokio::task::spawn_blocking(move || remove(&path).map_err(|error| (path, error))).await;
     if let Ok(Err((path, error))) = removed {
         tracing::warn!(path = %path.display(), error = %error, "a directory of a run was not removed");
+    }
+}
+
+/// Removes the directories in `directory` whose names `is_kept` does not keep.
+pub async fn remove_others(directory: &Path, is_kept: impl Fn(&OsStr) -> bool) {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        if !is_kept(&entry.file_name()) {
+            remove_tree(entry.path()).await;
+        }
     }
 }
 

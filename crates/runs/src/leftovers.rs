@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "mount points that the daemon made")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::sync::Arc;
 
 use containers::{ContainerId, ContainerListing, LABEL_INSTANCE, LeftoversEnded};
@@ -15,7 +16,7 @@ use crate::freeze::end_leftover;
 use crate::reattach::{AT_ONCE, PROGRESS};
 use crate::registry::Runs;
 use crate::resources::remove_container;
-use ::leftovers::remove_tree;
+use ::leftovers::remove_others;
 
 impl Runs {
     /// Removes this instance's containers, except `kept`. Does not wait for those about which the engine did not answer.
@@ -97,12 +98,8 @@ impl Runs {
     /// Removes the layers of the writable roots of all runs except `kept`. A layer ends with its run.
     pub(crate) async fn remove_roots(&self, kept: &BTreeMap<RunId, LeftoversEnded>) {
         let layers = self.launcher.directories.root_layers();
-        for layer in std::fs::read_dir(layers).into_iter().flatten().flatten() {
-            let run = layer.file_name().to_str().and_then(|name| RunId::parse(name).ok());
-            if !run.is_some_and(|run| kept.contains_key(&run)) {
-                remove_tree(layer.path()).await;
-            }
-        }
+        let run = |name: &OsStr| name.to_str().and_then(|name| RunId::parse(name).ok());
+        remove_others(&layers, |name| run(name).is_some_and(|run| kept.contains_key(&run))).await;
     }
 }
 

@@ -45,9 +45,13 @@ impl Runs {
     }
 
     pub(crate) fn begin_on(&self, base: BaseId, principal: &Principal) -> Result<(), Refusal> {
-        let none = || Refusal::new(Reason::NotFound, "there is no such base").with("resource", "base");
-        self.bases.get().ok_or_else(none)?.begin(base, principal)
+        self.bases.get().ok_or_else(no_such_base)?.begin(base, principal)
     }
+}
+
+/// Returns the refusal of a base that does not exist for a principal.
+pub fn no_such_base() -> Refusal {
+    Refusal::new(Reason::NotFound, "there is no such base").with("resource", "base")
 }
 
 fn is_on(spec: &Spec, base: BaseId) -> bool {

@@ -140,12 +140,7 @@ pub fn hide_secrets(request: &mut v1::CreateRunRequest, redactor: &Redactor) -> 
     ];
     let paths = request.writable_paths.iter().map(|path| ("writable_paths", path.as_str()));
     for (field, text) in texts.into_iter().chain(paths) {
-        if text.contains("://") && redactor.whole(text).1 > 0 {
-            return Err(Refusal::invalid(
-                field,
-                "contains what looks like a password or token, which would be stored and shown: leave it out",
-            ));
-        }
+        has_no_password(field, text, redactor)?;
     }
     let labels = request.labels.keys().map(|name| ("labels", name));
     let secrets = request.secret_env.keys().map(|name| ("secret_env", name));
@@ -169,6 +164,16 @@ pub fn hide_secrets(request: &mut v1::CreateRunRequest, redactor: &Redactor) -> 
         if known.1 > 0 {
             known.0.strip_prefix(&format!("{name}=")).unwrap_or("[REDACTED]").clone_into(value);
         }
+    }
+    Ok(())
+}
+
+/// Refuses an address with a password, in a text that is stored, shown and recorded as the client sent it.
+pub fn has_no_password(field: &'static str, text: &str, redactor: &Redactor) -> Result<(), Refusal> {
+    if text.contains("://") && redactor.whole(text).1 > 0 {
+        let message =
+            "contains what looks like a password or token, which would be stored and shown: leave it out";
+        return Err(Refusal::invalid(field, message));
     }
     Ok(())
 }
