@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 from daemon import Daemon
+from repositories import deleted_bases, repository_of
+
+from cofferdam import Client
 
 # Seconds for one test.
 LONGEST = 200
@@ -65,6 +68,18 @@ def mortal() -> Iterator[Daemon]:
     daemon = Daemon()
     yield daemon
     daemon.remove()
+
+
+@pytest.fixture
+def client(endpoint: str) -> Iterator[Client]:
+    """A client of that daemon. Bases that a test makes are deleted after it."""
+    yield from deleted_bases(endpoint)
+
+
+@pytest.fixture
+def repository(roots: Path, tmp_path: Path) -> Path:
+    """A repository beneath the workspace root, with one commit."""
+    return repository_of(roots / tmp_path.name, "42\n")
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,10 @@
 """Bases that integrations share among samples and trials."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from repositories import bases, commit, deleted_bases, repository_of
+from repositories import bases, commit, repository_of
 
 from cofferdam import AsyncSandbox, Base, Client, Managed, NotFound, PreconditionFailed, v1
 from cofferdam.integrations._bases import Origin, TaskBases, workspace
@@ -14,11 +13,6 @@ from cofferdam.integrations._bases import Origin, TaskBases, workspace
 @pytest.fixture
 def repository(roots: Path, tmp_path: Path) -> Path:
     return repository_of(roots / tmp_path.name, "first\n")
-
-
-@pytest.fixture
-def client(endpoint: str) -> Iterator[Client]:
-    yield from deleted_bases(endpoint)
 
 
 @pytest.mark.parametrize(

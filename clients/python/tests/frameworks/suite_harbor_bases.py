@@ -1,11 +1,10 @@
 """Trials of Harbor that begin on a base."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from repositories import bases, commit, deleted_bases, repository_of
+from repositories import bases, commit
 from trials import Make, maker, trial
 
 from cofferdam import Client, NotFound, Sandbox
@@ -23,16 +22,6 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def make(tmp_path: Path, image: str, profile: str) -> Make:
     return maker(tmp_path, image, profile)
-
-
-@pytest.fixture
-def client(endpoint: str) -> Iterator[Client]:
-    yield from deleted_bases(endpoint)
-
-
-@pytest.fixture
-def repository(roots: Path, tmp_path: Path) -> Path:
-    return repository_of(roots / tmp_path.name, "42\n")
 
 
 async def read_and_changed(environment: CofferdamEnvironment) -> str | None:

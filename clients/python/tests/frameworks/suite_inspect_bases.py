@@ -1,7 +1,6 @@
 """Samples of Inspect that begin on a base."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,22 +9,12 @@ from inspect_ai.dataset import Sample
 from inspect_ai.scorer import includes
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.util import SandboxEnvironmentSpec, sandbox
-from repositories import bases, deleted_bases, repository_of
+from repositories import bases
 
 from cofferdam import Client, Sandbox
 from cofferdam.integrations.inspect import CofferdamSandboxConfig, CofferdamSandboxEnvironment
 
 SAMPLES = 3
-
-
-@pytest.fixture
-def client(endpoint: str) -> Iterator[Client]:
-    yield from deleted_bases(endpoint)
-
-
-@pytest.fixture
-def repository(roots: Path, tmp_path: Path) -> Path:
-    return repository_of(roots / tmp_path.name, "42\n")
 
 
 @solver
