@@ -127,6 +127,10 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
             let tree = if matches!(task, Task::Copy(_)) { tree::copy(most) } else { tree::digest(most) };
             layer::answer(&tree?.encode_to_vec())?;
         }
+        Task::Save(most, marks) => {
+            setup::ChildFilter::new()?.forbid_processes()?;
+            layer::answer(&tree::save(most, marks)?.encode_to_vec())?;
+        }
         Task::Diff(..) | Task::Accept(..) | Task::Measure | Task::Read(_) | Task::MakeLogs => {
             setup::ChildFilter::new()?.forbid_processes()?;
             match task {

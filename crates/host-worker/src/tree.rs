@@ -1,14 +1,14 @@
-//! Copies the directory that becomes a base, and computes the digest of a tree.
+//! Copies the directory that becomes a base or a part of a checkpoint, and computes the digest of a tree.
 //!
 //! The digest is SHA-256 over one entry for each name, from the topmost directory down. The names of a directory are in the order of
 //! their bytes, and an entry is followed by the entries of the names in it:
 //!
 //! ```text
-//! kind: d, f, l or s (1) │ mode (4) │ length of the path (8) │ path │ length of the rest (8) │ rest
+//! kind: d, f, l, s, w or o (1) │ mode (4) │ length of the path (8) │ path │ length of the rest (8) │ rest
 //! ```
 //!
 //! Numbers are big-endian. The path is relative, and empty for the topmost directory. The rest is a file's SHA-256, hexadecimal, or the
-//! target of a link. So names of any bytes count, and owners, times and extended attributes do not.
+//! target of a link. A deleted name of a layer is a `w`, and a directory of it that hides the one beneath is a `d` and an `o`. So names of any bytes count, and owners, times and extended attributes do not.
 //!
 //! An agent may have written the source. It is walked name by name on open directories, no link is followed, and only regular files
 //! and directories are opened, as the owner of the source. A copy has the permission bits and the times. It has no set-id bits, no
@@ -16,27 +16,32 @@
 //! counted and left out. A name that the owner cannot read ends the copy, because its base would lack files without a word.
 
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use host_launch::TreeBounds;
+use host_launch::{Marks, TreeBounds};
 use jail::{Dir, EntryName, FileKind, Metadata, Mount, OpenError, OpenErrorKind, Root};
 use operations::Digest;
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Timespec, Timestamps, fchmod, fstat, futimens, mkdirat, open, openat, symlinkat,
-    utimensat,
+    AtFlags, Mode, OFlags, Timespec, Timestamps, copy_file_range, fchmod, fstat, futimens, mkdirat, open,
+    openat, symlinkat, utimensat,
 };
+use rustix::io::Errno;
 use text::excerpt;
 use thiserror::Error;
 use wire::v1::Base;
 
-use crate::sys;
+use crate::{layer, sys};
 
 /// Most levels of directories, as in an overlay's changes.
 const MAX_DEPTH: usize = 128;
 /// Bytes that are read at a time.
 const PIECE: usize = 256 * 1024;
+/// Most bytes that the kernel copies in one call.
+const AT_A_TIME: usize = 1 << 30;
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The reason why there is no copy or no digest, fit for a client.
 #[derive(Debug, Error)]
@@ -62,6 +67,32 @@ pub(crate) fn copy(most: TreeBounds) -> Result<Base, TreeFailure> {
     walk(Path::new("/source"), Some(Path::new("/workspace")), most, sys::is_abandoned)
 }
 
+/// Copies the source into `files` of the workspace, which is empty, and lists a layer's marks in `marks` of it.
+///
+/// The list has one entry for each mark: `w` and the path of a deleted name, or `o` and the path of a directory that hides the one
+/// beneath. A zero byte ends an entry. No copy of a mark has an effect, wherever the copy is.
+pub(crate) fn save(most: TreeBounds, marks: Marks) -> Result<Base, TreeFailure> {
+    save_in(Path::new("/source"), Path::new("/workspace"), most, marks, sys::is_abandoned)
+}
+
+fn save_in(
+    from: &Path,
+    into: &Path,
+    most: TreeBounds,
+    marks: Marks,
+    is_abandoned: fn() -> bool,
+) -> Result<Base, TreeFailure> {
+    let failed = |name: &str, error| TreeFailure::Write { path: name.to_owned(), error };
+    let top = open(into, DIRECTORY, Mode::empty()).map_err(io::Error::from)?;
+    mkdirat(&top, "files", Mode::RWXU).map_err(|errno| failed("the copy", errno.into()))?;
+    let (found, listed) = walk_with(from, Some(&into.join("files")), most, marks, is_abandoned)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let list = openat(&top, "marks", flags, Mode::RUSR | Mode::WUSR).map_err(io::Error::from);
+    let written = list.and_then(|list| File::from(list).write_all(&listed));
+    written.map_err(|error| failed("the list of deleted names", error))?;
+    Ok(found)
+}
+
 /// Returns the digest and the size of the source.
 pub(crate) fn digest(most: TreeBounds) -> Result<Base, TreeFailure> {
     walk(Path::new("/source"), None, most, sys::is_abandoned)
@@ -73,23 +104,35 @@ fn walk(
     most: TreeBounds,
     is_abandoned: fn() -> bool,
 ) -> Result<Base, TreeFailure> {
+    walk_with(from, into, most, Marks::Ignored, is_abandoned).map(|(found, _)| found)
+}
+
+/// Walks the tree, and returns what was found and the list of its marks.
+fn walk_with(
+    from: &Path,
+    into: Option<&Path>,
+    most: TreeBounds,
+    marks: Marks,
+    is_abandoned: fn() -> bool,
+) -> Result<(Base, Vec<u8>), TreeFailure> {
     // The mount's name makes no difference: messages have relative paths.
     let from = Root::open(Mount::Project, from)?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let into = into.map(|into| open(into, flags, Mode::empty())).transpose().map_err(io::Error::from)?;
+    let into = into.map(|into| open(into, DIRECTORY, Mode::empty())).transpose().map_err(io::Error::from)?;
     let mut walk = Walk {
         most,
         is_abandoned,
         hash: Digest::default(),
         path: Vec::new(),
+        marks,
+        listed: Vec::new(),
         buffer: vec![0; PIECE],
         found: Base { files: 1, ..Base::default() },
     };
     let top = from.top().map_err(|error| walk.open_failure(error))?;
     walk.directory(&top, into.as_ref(), 0)?;
-    let Walk { hash, mut found, .. } = walk;
+    let Walk { hash, mut found, listed, .. } = walk;
     found.digest = hash.hex();
-    Ok(found)
+    Ok((found, listed))
 }
 
 struct Walk {
@@ -99,6 +142,9 @@ struct Walk {
     hash: Digest,
     /// Relative path of the present name.
     path: Vec<u8>,
+    marks: Marks,
+    /// The list of marks.
+    listed: Vec<u8>,
     buffer: Vec<u8>,
     found: Base,
 }
@@ -111,6 +157,9 @@ impl Walk {
         let stat = fstat(from).map_err(|errno| self.read_failure(errno.into()))?;
         let mode = kept(stat.st_mode, into);
         self.entry(b'd', mode, &[]);
+        if self.marks == Marks::Listed && layer::is_opaque(from) {
+            self.mark(b'o');
+        }
         for name in self.names(from)? {
             let above = self.path.len();
             if above > 0 {
@@ -158,6 +207,11 @@ impl Walk {
             return Ok(());
         }
         let meta = from.metadata(name).map_err(|error| self.open_failure(error))?;
+        if self.marks == Marks::Listed && layer::is_whiteout(from, name, &meta) {
+            self.count()?;
+            self.mark(b'w');
+            return Ok(());
+        }
         if !matches!(meta.kind, FileKind::File | FileKind::Directory | FileKind::Symlink) {
             self.found.left_out += 1;
             if into.is_none() {
@@ -166,10 +220,7 @@ impl Walk {
             }
             return Ok(());
         }
-        self.found.files += 1;
-        if self.found.files > self.most.files {
-            return Err(TreeFailure::Files(self.most.files));
-        }
+        self.count()?;
         match meta.kind {
             FileKind::File => self.file(from, name, into),
             FileKind::Symlink => self.link(from, name, &meta, into),
@@ -187,9 +238,15 @@ impl Walk {
         let mode = kept(opened.meta.mode, into);
         let copy = into.map(|into| make_file(into, name)).transpose();
         let mut copy = copy.map_err(|error| self.write_failure(error))?;
+        // One byte more than may be there is found below.
+        let left = self.most.bytes.saturating_sub(self.found.size_bytes).saturating_add(1);
+        let shared = copy.as_ref().map(|copy| by_kernel(&opened.file, copy, left)).transpose();
+        let is_copied = shared.map_err(|error| self.write_failure(error))?.unwrap_or(false);
         let mut content = Digest::default();
         loop {
-            let read = match opened.file.read(&mut self.buffer) {
+            // The digest is that of the copy, whatever happens to the source meanwhile.
+            let from = copy.as_mut().filter(|_| is_copied).unwrap_or(&mut opened.file);
+            let read = match from.read(&mut self.buffer) {
                 Ok(0) => break,
                 Ok(read) => read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -200,7 +257,7 @@ impl Walk {
                 return Err(TreeFailure::Bytes(self.most.bytes));
             }
             content.update(&self.buffer[..read]);
-            if let Some(copy) = &mut copy {
+            if let Some(copy) = copy.as_mut().filter(|_| !is_copied) {
                 copy.write_all(&self.buffer[..read]).map_err(|error| self.write_failure(error))?;
             }
         }
@@ -230,6 +287,22 @@ impl Walk {
         // The kernel ignores the mode of a link, and file systems differ in it.
         self.entry(b'l', 0, &target);
         Ok(())
+    }
+
+    fn count(&mut self) -> Result<(), TreeFailure> {
+        self.found.files += 1;
+        if self.found.files > self.most.files {
+            return Err(TreeFailure::Files(self.most.files));
+        }
+        Ok(())
+    }
+
+    /// Lists a mark at the present name.
+    fn mark(&mut self, kind: u8) {
+        self.entry(kind, 0, &[]);
+        self.listed.push(kind);
+        self.listed.extend_from_slice(&self.path);
+        self.listed.push(0);
     }
 
     fn entry(&mut self, kind: u8, mode: u32, rest: &[u8]) {
@@ -268,12 +341,34 @@ fn kept(mode: u32, into: Option<&OwnedFd>) -> u32 {
 
 fn make_directory(into: &OwnedFd, name: &EntryName) -> io::Result<OwnedFd> {
     mkdirat(into, name.as_bytes(), Mode::RWXU)?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(openat(into, name.as_bytes(), flags, Mode::empty())?)
+    Ok(openat(into, name.as_bytes(), DIRECTORY, Mode::empty())?)
+}
+
+/// Copies at most `most` bytes in the kernel, which shares blocks where the file system can. Then the copy is at its beginning again.
+///
+/// Returns false if the kernel does not copy between these files.
+fn by_kernel(from: &File, mut into: &File, most: u64) -> io::Result<bool> {
+    let mut left = most;
+    while left > 0 {
+        let length = usize::try_from(left).unwrap_or(usize::MAX).min(AT_A_TIME);
+        match copy_file_range(from, None, into, None, length) {
+            Ok(0) => break,
+            Ok(copied) => left = left.saturating_sub(copied as u64),
+            Err(Errno::INTR) => {}
+            Err(Errno::XDEV | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM)
+                if left == most =>
+            {
+                return Ok(false);
+            }
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    into.rewind()?;
+    Ok(true)
 }
 
 fn make_file(into: &OwnedFd, name: &EntryName) -> io::Result<File> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(openat(into, name.as_bytes(), flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
@@ -289,7 +384,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt as _;
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 
-    use rustix::fs::{CWD, XattrFlags, lsetxattr, mkfifoat};
+    use rustix::fs::{CWD, FileType, XattrFlags, flistxattr, lsetxattr, mkfifoat, mknodat};
 
     use super::*;
 
@@ -381,5 +476,32 @@ mod tests {
         let deep: std::path::PathBuf = std::iter::repeat_n("d", MAX_DEPTH + 1).collect();
         fs::create_dir_all(from.join(deep)).unwrap();
         assert!(matches!(walked(&from, None, ALL), Err(TreeFailure::Deep)));
+    }
+
+    #[test]
+    fn a_saved_layer_lists_its_marks_and_has_none() {
+        let (place, from, _) = trees();
+        let into = |name: &str| {
+            let into = place.path().join(name);
+            fs::create_dir(&into).unwrap();
+            into
+        };
+        let save = |name: &str, marks| save_in(&from, &into(name), ALL, marks, || false);
+        lsetxattr(from.join("a"), "user.overlay.opaque", b"y", XattrFlags::empty()).unwrap();
+        let without = save("one", Marks::Listed).unwrap();
+        assert_eq!(without.files, 7);
+        assert_eq!(fs::read(place.path().join("one/marks")).unwrap(), b"oa\0");
+        assert_eq!(fs::read(place.path().join("one/files/a/file")).unwrap(), b"content");
+        mknodat(CWD, from.join("a/gone"), FileType::CharacterDevice, Mode::empty(), 0).unwrap();
+        let saved = save("two", Marks::Listed).unwrap();
+        assert_eq!((saved.files, saved.left_out), (8, 0));
+        assert_ne!(saved.digest, without.digest);
+        assert_eq!(fs::read(place.path().join("two/marks")).unwrap(), b"oa\0wa/gone\0");
+        assert!(fs::symlink_metadata(place.path().join("two/files/a/gone")).is_err());
+        let mut names = [0_u8; 64];
+        assert_eq!(flistxattr(File::open(place.path().join("two/files/a")).unwrap(), &mut names[..]), Ok(0));
+        let plain = save("three", Marks::Ignored).unwrap();
+        assert_eq!((plain.files, plain.left_out), (7, 1), "it is no layer, so a device is a device");
+        assert_eq!(fs::read(place.path().join("three/marks")).unwrap(), b"");
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::record::{Record, Workspace};
-use identity::{BaseId, RunId};
+use identity::{BaseId, CheckpointId, RunId};
 use jail::Keeps;
 
 use ::leftovers::remove_tree;
@@ -33,6 +33,16 @@ impl Directories {
     /// Returns the directory of a base's files.
     pub fn base(&self, base: BaseId) -> PathBuf {
         self.bases().join(base.to_string())
+    }
+
+    /// Returns the parent of all checkpoints.
+    pub fn checkpoints(&self) -> PathBuf {
+        self.state.join("checkpoints")
+    }
+
+    /// Returns the directory of a checkpoint, which has one directory for each of its parts.
+    pub fn checkpoint(&self, checkpoint: CheckpointId) -> PathBuf {
+        self.checkpoints().join(checkpoint.to_string())
     }
 
     /// Returns the directory of an overlay's layer, which has the changes of a run.

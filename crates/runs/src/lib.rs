@@ -7,6 +7,7 @@ mod adopt;
 mod bases;
 mod begin_egress;
 mod boundary;
+mod changed;
 mod changes;
 mod create;
 mod default_image;
@@ -51,7 +52,8 @@ pub use egress::{Answer, Question};
 pub use egress_rules::Rules;
 
 pub use ::leftovers::remove_tree;
-pub use bases::Bases;
+pub use bases::{BaseUsers, Bases};
+pub use changed::{ChangedDirectory, Part};
 pub use default_image::{DefaultImageSource, NoDefaultImage, read as read_busybox};
 pub use deny_list::HarnessOnBind;
 pub use directories::Directories;

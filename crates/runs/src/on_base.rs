@@ -1,7 +1,7 @@
 //! Runs that begin on bases. Another crate makes, keeps and deletes the bases.
 //!
-//! A base is needed by each live run on it, and by each run that has ended and has changes, which are shown beside its files. The lock of
-//! the live runs is held while a run begins and while a base leaves its table. So no run begins on a base that is being deleted.
+//! A base is needed by each live run on it, by each run that has ended and has changes, which are shown beside its files, and by each
+//! checkpoint of a run on it. The lock of the live runs is held while a run begins and while a base leaves its table. So no run begins on a base that is being deleted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use identity::{BaseId, Principal, RunId};
 use operations::Reason;
 use refusal::Refusal;
 
-use crate::bases::Bases;
+use crate::bases::{BaseUsers, Bases};
 use crate::record::{Spec, Workspace};
 use crate::registry::Runs;
 
@@ -18,6 +18,11 @@ impl Runs {
     /// Sets the bases, once.
     pub fn set_bases(&self, bases: Arc<dyn Bases>) {
         let _ = self.bases.set(bases);
+    }
+
+    /// Sets the checkpoints, once.
+    pub fn set_base_users(&self, users: Arc<dyn BaseUsers>) {
+        let _ = self.base_users.set(users);
     }
 
     /// Calls `then` if no run needs the base, and lets none begin on it meanwhile. Otherwise returns a run that needs it.
@@ -29,6 +34,7 @@ impl Runs {
             let pending = ended.values().find(|run| run.has_pending_changes() && is_on(&run.spec, base));
             pending.map(|record| record.id)
         });
+        let user = user.or_else(|| self.base_users.get().and_then(|users| users.user_of(base)));
         user.map_or_else(|| Ok(then()), Err)
     }
 

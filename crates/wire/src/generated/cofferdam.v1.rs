@@ -5023,7 +5023,7 @@ pub struct RunHold {
     /// Kind of the hold.
     #[prost(enumeration = "run_hold::Kind", tag = "1")]
     pub kind: i32,
-    /// Id of the approval, the alert or the terminal's session.
+    /// Id of the approval, the alert, the terminal's session or the checkpoint.
     #[prost(string, tag = "2")]
     pub cause_id: ::prost::alloc::string::String,
     /// Principal that asked for it; empty: the daemon.
@@ -5059,6 +5059,8 @@ pub mod run_hold {
         Alert = 3,
         /// An operator's terminal that was opened with `paused`; ends with it. Only its own processes run.
         Terminal = 4,
+        /// A checkpoint is being copied; ends with the copy. Calls wait for it.
+        Checkpoint = 5,
     }
     impl Kind {
         /// String value of the enum field names used in the ProtoBuf definition.
@@ -5072,6 +5074,7 @@ pub mod run_hold {
                 Self::Approval => "APPROVAL",
                 Self::Alert => "ALERT",
                 Self::Terminal => "TERMINAL",
+                Self::Checkpoint => "CHECKPOINT",
             }
         }
         /// Creates an enum from field names used in the ProtoBuf definition.
@@ -5082,6 +5085,7 @@ pub mod run_hold {
                 "APPROVAL" => Some(Self::Approval),
                 "ALERT" => Some(Self::Alert),
                 "TERMINAL" => Some(Self::Terminal),
+                "CHECKPOINT" => Some(Self::Checkpoint),
                 _ => None,
             }
         }
@@ -19274,6 +19278,842 @@ pub mod process_service_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "cofferdam.v1.ProcessService";
     impl<T> tonic::server::NamedService for ProcessServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// What a run had changed at one moment.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RunCheckpoint {
+    /// UUIDv7.
+    #[prost(string, tag = "1")]
+    pub checkpoint_id: ::prost::alloc::string::String,
+    /// The run.
+    #[prost(string, tag = "2")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Principal that owns the run.
+    #[prost(string, tag = "3")]
+    pub principal: ::prost::alloc::string::String,
+    /// Principal that made the checkpoint.
+    #[prost(string, tag = "4")]
+    pub made_by: ::prost::alloc::string::String,
+    /// Time at which the commands of the run were frozen.
+    #[prost(message, optional, tag = "5")]
+    pub created_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Time for which they were frozen, microseconds.
+    #[prost(uint64, tag = "6")]
+    pub frozen_us: u64,
+    /// Text of the request.
+    #[prost(string, tag = "7")]
+    pub label: ::prost::alloc::string::String,
+    /// SHA-256 over the digests of all parts, hexadecimal.
+    #[prost(string, tag = "8")]
+    pub digest: ::prost::alloc::string::String,
+    /// Length of all its files, bytes.
+    #[prost(uint64, tag = "9")]
+    pub size_bytes: u64,
+    /// Parts, in the order of their kinds.
+    #[prost(message, repeated, tag = "10")]
+    pub parts: ::prost::alloc::vec::Vec<CheckpointPart>,
+    /// Ids of the processes and sessions that ran, at most 100. They are not in the checkpoint.
+    #[prost(string, repeated, tag = "11")]
+    pub processes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for RunCheckpoint {
+    const NAME: &'static str = "RunCheckpoint";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.RunCheckpoint".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.RunCheckpoint".into()
+    }
+}
+/// One directory of a run in a checkpoint.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CheckpointPart {
+    /// Kind of the directory.
+    #[prost(enumeration = "checkpoint_part::Kind", tag = "1")]
+    pub kind: i32,
+    /// SHA-256 of the tree, hexadecimal: names, kinds, modes, contents, the targets of links and deleted names.
+    #[prost(string, tag = "2")]
+    pub digest: ::prost::alloc::string::String,
+    /// Length of its files, bytes.
+    #[prost(uint64, tag = "3")]
+    pub size_bytes: u64,
+    /// Files, directories, links and deleted names, with the topmost directory.
+    #[prost(uint64, tag = "4")]
+    pub files: u64,
+    /// FIFOs, sockets and devices, which a checkpoint does not have.
+    #[prost(uint64, tag = "5")]
+    pub left_out: u64,
+}
+/// Nested message and enum types in `CheckpointPart`.
+pub mod checkpoint_part {
+    /// Kind of the directory.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Kind {
+        /// Never sent.
+        Unspecified = 0,
+        /// `/workspace`: all of it, or the changes of an overlay.
+        Workspace = 1,
+        /// `/state`.
+        State = 2,
+        /// Changes of a writable root.
+        Root = 3,
+        /// Changes of the repository whose linked work tree the workspace is.
+        Repository = 4,
+    }
+    impl Kind {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "KIND_UNSPECIFIED",
+                Self::Workspace => "WORKSPACE",
+                Self::State => "STATE",
+                Self::Root => "ROOT",
+                Self::Repository => "REPOSITORY",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "KIND_UNSPECIFIED" => Some(Self::Unspecified),
+                "WORKSPACE" => Some(Self::Workspace),
+                "STATE" => Some(Self::State),
+                "ROOT" => Some(Self::Root),
+                "REPOSITORY" => Some(Self::Repository),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for CheckpointPart {
+    const NAME: &'static str = "CheckpointPart";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CheckpointPart".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CheckpointPart".into()
+    }
+}
+/// See CheckpointService.CheckpointRun.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CheckpointRunRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Text to recognise it by, such as the number of a turn. At most 200 bytes, one line.
+    #[prost(string, tag = "2")]
+    pub label: ::prost::alloc::string::String,
+}
+impl ::prost::Name for CheckpointRunRequest {
+    const NAME: &'static str = "CheckpointRunRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CheckpointRunRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CheckpointRunRequest".into()
+    }
+}
+/// The checkpoint, complete.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CheckpointRunResponse {
+    /// The checkpoint.
+    #[prost(message, optional, tag = "1")]
+    pub checkpoint: ::core::option::Option<RunCheckpoint>,
+}
+impl ::prost::Name for CheckpointRunResponse {
+    const NAME: &'static str = "CheckpointRunResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CheckpointRunResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CheckpointRunResponse".into()
+    }
+}
+/// See CheckpointService.ListCheckpoints.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListCheckpointsRequest {
+    /// 1 to 500. Default 100.
+    #[prost(uint32, tag = "1")]
+    pub page_size: u32,
+    /// `next_page_token` of the page before.
+    #[prost(string, tag = "2")]
+    pub page_token: ::prost::alloc::string::String,
+    /// Only those of this run; empty: of all runs.
+    #[prost(string, tag = "3")]
+    pub run_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListCheckpointsRequest {
+    const NAME: &'static str = "ListCheckpointsRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListCheckpointsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListCheckpointsRequest".into()
+    }
+}
+/// A page of checkpoints.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListCheckpointsResponse {
+    /// Newest first.
+    #[prost(message, repeated, tag = "1")]
+    pub checkpoints: ::prost::alloc::vec::Vec<RunCheckpoint>,
+    /// Empty on the last page.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListCheckpointsResponse {
+    const NAME: &'static str = "ListCheckpointsResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListCheckpointsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListCheckpointsResponse".into()
+    }
+}
+/// See CheckpointService.GetRunCheckpoint.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetRunCheckpointRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub checkpoint_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for GetRunCheckpointRequest {
+    const NAME: &'static str = "GetRunCheckpointRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetRunCheckpointRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetRunCheckpointRequest".into()
+    }
+}
+/// The checkpoint.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetRunCheckpointResponse {
+    /// The checkpoint.
+    #[prost(message, optional, tag = "1")]
+    pub checkpoint: ::core::option::Option<RunCheckpoint>,
+}
+impl ::prost::Name for GetRunCheckpointResponse {
+    const NAME: &'static str = "GetRunCheckpointResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetRunCheckpointResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetRunCheckpointResponse".into()
+    }
+}
+/// See CheckpointService.DeleteCheckpoint.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteCheckpointRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub checkpoint_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for DeleteCheckpointRequest {
+    const NAME: &'static str = "DeleteCheckpointRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DeleteCheckpointRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DeleteCheckpointRequest".into()
+    }
+}
+/// Done.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteCheckpointResponse {}
+impl ::prost::Name for DeleteCheckpointResponse {
+    const NAME: &'static str = "DeleteCheckpointResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DeleteCheckpointResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DeleteCheckpointResponse".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod checkpoint_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Makes, shows and deletes checkpoints of runs. A checkpoint has the changes of the workspace, `/state` and the changes
+    /// of a writable root. The memory of processes is not in it. It belongs to the principal that owns the run, and other
+    /// principals but operators cannot use it.
+    #[derive(Debug, Clone)]
+    pub struct CheckpointServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl CheckpointServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> CheckpointServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> CheckpointServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            CheckpointServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Freezes the commands of a run, copies what it has changed, and lets the commands continue. Answers when the
+        /// checkpoint is complete and durable. If it fails or the daemon dies, no part of it is left. Calls that arrive
+        /// meanwhile wait. Fails with PRECONDITION_FAILED if the workspace is a `bind`, or if a file cannot be read.
+        pub async fn checkpoint_run(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CheckpointRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CheckpointRunResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.CheckpointService/CheckpointRun",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("cofferdam.v1.CheckpointService", "CheckpointRun"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// The checkpoints that the caller may use, newest first.
+        pub async fn list_checkpoints(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListCheckpointsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListCheckpointsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.CheckpointService/ListCheckpoints",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("cofferdam.v1.CheckpointService", "ListCheckpoints"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// One checkpoint.
+        pub async fn get_run_checkpoint(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetRunCheckpointRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetRunCheckpointResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.CheckpointService/GetRunCheckpoint",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("cofferdam.v1.CheckpointService", "GetRunCheckpoint"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Deletes a checkpoint.
+        pub async fn delete_checkpoint(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DeleteCheckpointRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeleteCheckpointResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.CheckpointService/DeleteCheckpoint",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("cofferdam.v1.CheckpointService", "DeleteCheckpoint"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod checkpoint_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with CheckpointServiceServer.
+    #[async_trait]
+    pub trait CheckpointService: std::marker::Send + std::marker::Sync + 'static {
+        /// Freezes the commands of a run, copies what it has changed, and lets the commands continue. Answers when the
+        /// checkpoint is complete and durable. If it fails or the daemon dies, no part of it is left. Calls that arrive
+        /// meanwhile wait. Fails with PRECONDITION_FAILED if the workspace is a `bind`, or if a file cannot be read.
+        async fn checkpoint_run(
+            &self,
+            request: tonic::Request<super::CheckpointRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CheckpointRunResponse>,
+            tonic::Status,
+        >;
+        /// The checkpoints that the caller may use, newest first.
+        async fn list_checkpoints(
+            &self,
+            request: tonic::Request<super::ListCheckpointsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListCheckpointsResponse>,
+            tonic::Status,
+        >;
+        /// One checkpoint.
+        async fn get_run_checkpoint(
+            &self,
+            request: tonic::Request<super::GetRunCheckpointRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetRunCheckpointResponse>,
+            tonic::Status,
+        >;
+        /// Deletes a checkpoint.
+        async fn delete_checkpoint(
+            &self,
+            request: tonic::Request<super::DeleteCheckpointRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeleteCheckpointResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Makes, shows and deletes checkpoints of runs. A checkpoint has the changes of the workspace, `/state` and the changes
+    /// of a writable root. The memory of processes is not in it. It belongs to the principal that owns the run, and other
+    /// principals but operators cannot use it.
+    #[derive(Debug)]
+    pub struct CheckpointServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> CheckpointServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for CheckpointServiceServer<T>
+    where
+        T: CheckpointService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.CheckpointService/CheckpointRun" => {
+                    #[allow(non_camel_case_types)]
+                    struct CheckpointRunSvc<T: CheckpointService>(pub Arc<T>);
+                    impl<
+                        T: CheckpointService,
+                    > tonic::server::UnaryService<super::CheckpointRunRequest>
+                    for CheckpointRunSvc<T> {
+                        type Response = super::CheckpointRunResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CheckpointRunRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as CheckpointService>::checkpoint_run(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CheckpointRunSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.CheckpointService/ListCheckpoints" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListCheckpointsSvc<T: CheckpointService>(pub Arc<T>);
+                    impl<
+                        T: CheckpointService,
+                    > tonic::server::UnaryService<super::ListCheckpointsRequest>
+                    for ListCheckpointsSvc<T> {
+                        type Response = super::ListCheckpointsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListCheckpointsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as CheckpointService>::list_checkpoints(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListCheckpointsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.CheckpointService/GetRunCheckpoint" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetRunCheckpointSvc<T: CheckpointService>(pub Arc<T>);
+                    impl<
+                        T: CheckpointService,
+                    > tonic::server::UnaryService<super::GetRunCheckpointRequest>
+                    for GetRunCheckpointSvc<T> {
+                        type Response = super::GetRunCheckpointResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetRunCheckpointRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as CheckpointService>::get_run_checkpoint(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetRunCheckpointSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.CheckpointService/DeleteCheckpoint" => {
+                    #[allow(non_camel_case_types)]
+                    struct DeleteCheckpointSvc<T: CheckpointService>(pub Arc<T>);
+                    impl<
+                        T: CheckpointService,
+                    > tonic::server::UnaryService<super::DeleteCheckpointRequest>
+                    for DeleteCheckpointSvc<T> {
+                        type Response = super::DeleteCheckpointResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DeleteCheckpointRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as CheckpointService>::delete_checkpoint(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DeleteCheckpointSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for CheckpointServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.CheckpointService";
+    impl<T> tonic::server::NamedService for CheckpointServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
