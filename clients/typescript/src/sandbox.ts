@@ -481,6 +481,17 @@ export class Sandbox implements AsyncDisposable {
     return Number((await this.client.runs.acceptRun(request, { timeout: CREATE_TIMEOUT })).applied);
   }
 
+  /**
+   * Copies what the run has changed until now, and returns the checkpoint's id. Its commands are frozen meanwhile.
+   *
+   * The memory of processes is not in it. Throws `PreconditionFailed` for a `Bind`, or where a file cannot be read.
+   */
+  async checkpoint(options: { label?: string } = {}): Promise<string> {
+    const request = { runId: this.runId, label: options.label };
+    const made = await this.client.checkpoints.checkpointRun(request, { timeout: CREATE_TIMEOUT });
+    return made.checkpoint?.checkpointId ?? "";
+  }
+
   /** Deletes the changes of an `Overlay` or on a `Base`. The run must have ended: `stop` it. */
   async discard(): Promise<void> {
     await this.client.runs.discardRun({ runId: this.runId });

@@ -446,6 +446,15 @@ class AsyncSandbox:
         """Deletes the changes of an `Overlay` or on a `Base`. The run must have ended: `stop` it."""
         await self._client.runs.discard_run(v1.DiscardRunRequest(run_id=self._run_id))
 
+    async def checkpoint(self, label: str = "") -> str:
+        """Copies what the run has changed until now, and returns the checkpoint's id. Its commands are frozen meanwhile.
+
+        The memory of processes is not in it. Raises `PreconditionFailed` for a `Bind`, or where a file cannot be read.
+        """
+        request = v1.CheckpointRunRequest(run_id=self._run_id, label=label)
+        made = await self._client.checkpoints.checkpoint_run(request, timeout=CREATE_TIMEOUT)
+        return made.checkpoint.checkpoint_id
+
     async def stop(self) -> bool:
         """Ends the run: its calls are cancelled and its container is removed. The workspace stays.
 

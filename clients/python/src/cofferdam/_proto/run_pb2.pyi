@@ -444,6 +444,8 @@ class RunHold(google.protobuf.message.Message):
         """An alert of anomaly detection; ends with it, or with ResumeRun `lift_alerts`."""
         TERMINAL: RunHold._Kind.ValueType  # 4
         """An operator's terminal that was opened with `paused`; ends with it. Only its own processes run."""
+        CHECKPOINT: RunHold._Kind.ValueType  # 5
+        """A checkpoint is being copied; ends with the copy. Calls wait for it."""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper):
         """Kind of the hold."""
@@ -458,6 +460,8 @@ class RunHold(google.protobuf.message.Message):
     """An alert of anomaly detection; ends with it, or with ResumeRun `lift_alerts`."""
     TERMINAL: RunHold.Kind.ValueType  # 4
     """An operator's terminal that was opened with `paused`; ends with it. Only its own processes run."""
+    CHECKPOINT: RunHold.Kind.ValueType  # 5
+    """A checkpoint is being copied; ends with the copy. Calls wait for it."""
 
     KIND_FIELD_NUMBER: builtins.int
     CAUSE_ID_FIELD_NUMBER: builtins.int
@@ -466,7 +470,7 @@ class RunHold(google.protobuf.message.Message):
     kind: global___RunHold.Kind.ValueType
     """Kind of the hold."""
     cause_id: builtins.str
-    """Id of the approval, the alert or the terminal's session."""
+    """Id of the approval, the alert, the terminal's session or the checkpoint."""
     principal: builtins.str
     """Principal that asked for it; empty: the daemon."""
     @property

@@ -996,6 +996,72 @@ class RunService:
         )
 
 
+_CHECKPOINT_SERVICE_CHECKPOINT_RUN = Method(
+    "/cofferdam.v1.CheckpointService/CheckpointRun", v1.CheckpointRunRequest, v1.CheckpointRunResponse, False
+)
+_CHECKPOINT_SERVICE_LIST_CHECKPOINTS = Method(
+    "/cofferdam.v1.CheckpointService/ListCheckpoints", v1.ListCheckpointsRequest, v1.ListCheckpointsResponse, True
+)
+_CHECKPOINT_SERVICE_GET_RUN_CHECKPOINT = Method(
+    "/cofferdam.v1.CheckpointService/GetRunCheckpoint", v1.GetRunCheckpointRequest, v1.GetRunCheckpointResponse, True
+)
+_CHECKPOINT_SERVICE_DELETE_CHECKPOINT = Method(
+    "/cofferdam.v1.CheckpointService/DeleteCheckpoint", v1.DeleteCheckpointRequest, v1.DeleteCheckpointResponse, False
+)
+
+
+class CheckpointService:
+    """Makes, shows and deletes checkpoints of runs. A checkpoint has the changes of the workspace, `/state` and the
+    changes of a writable root. The memory of processes is not in it. It belongs to the principal that owns the run,
+    and other principals but operators cannot use it.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def checkpoint_run(self, request: v1.CheckpointRunRequest, *, timeout: float | None = None) -> v1.CheckpointRunResponse:
+        """Freezes the commands of a run, copies what it has changed, and lets the commands continue. Answers when
+        the checkpoint is complete and durable. If it fails or the daemon dies, no part of it is left. Calls that
+        arrive meanwhile wait. Fails with PRECONDITION_FAILED if the workspace is a `bind`, or if a file cannot be
+        read.
+        """
+        return self._transport.unary(
+            _CHECKPOINT_SERVICE_CHECKPOINT_RUN,
+            request,
+            timeout,
+        )
+
+    def list_checkpoints(
+        self, request: v1.ListCheckpointsRequest, *, timeout: float | None = None
+    ) -> v1.ListCheckpointsResponse:
+        """The checkpoints that the caller may use, newest first."""
+        return self._transport.unary(
+            _CHECKPOINT_SERVICE_LIST_CHECKPOINTS,
+            request,
+            timeout,
+        )
+
+    def get_run_checkpoint(
+        self, request: v1.GetRunCheckpointRequest, *, timeout: float | None = None
+    ) -> v1.GetRunCheckpointResponse:
+        """One checkpoint."""
+        return self._transport.unary(
+            _CHECKPOINT_SERVICE_GET_RUN_CHECKPOINT,
+            request,
+            timeout,
+        )
+
+    def delete_checkpoint(
+        self, request: v1.DeleteCheckpointRequest, *, timeout: float | None = None
+    ) -> v1.DeleteCheckpointResponse:
+        """Deletes a checkpoint."""
+        return self._transport.unary(
+            _CHECKPOINT_SERVICE_DELETE_CHECKPOINT,
+            request,
+            timeout,
+        )
+
+
 _SESSION_SERVICE_OPEN_SESSION = Method(
     "/cofferdam.v1.SessionService/OpenSession", v1.OpenSessionRequest, v1.OpenSessionResponse, False
 )
