@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Numbers are big-endian. The path is relative, and empty for the topmost directory. The rest is a file's SHA-256, hexadecimal, or the
-//! target of a link. A deleted name of a layer is a `w`, and a directory of it that hides the one beneath is a `d` and an `o`. So names of any bytes count, and owners, times and extended attributes do not.
+//! target of a link. A deleted name of a layer is a `w`. A directory of a layer that hides the one beneath is a `d` and an `o`. So
+//! names of any bytes count, and owners, times and extended attributes do not.
 //!
 //! An agent may have written the source. It is walked name by name on open directories, no link is followed, and only regular files
 //! and directories are opened, as the owner of the source. A copy has the permission bits and the times. It has no set-id bits, no

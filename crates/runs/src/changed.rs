@@ -1,5 +1,7 @@
 //! The directories that have the changes of a run, for a checkpoint of it.
 
+use std::path::PathBuf;
+
 use executor::Directory;
 use operations::Reason;
 use refusal::Refusal;
@@ -57,7 +59,7 @@ impl Runs {
         found.push((Part::State, directories.run_state(&run), false));
         found.push((Part::Root, directories.root_layer(&run).join("upper"), true));
         found.sort_by_key(|(part, ..)| *part);
-        let open = |(part, path, is_layer)| match block_in_place(|| open_own(&path)) {
+        let open = |(part, path, is_layer): (Part, PathBuf, bool)| match block_in_place(|| open_own(&path)) {
             Ok(directory) => Some(Ok(ChangedDirectory { part, directory, is_layer })),
             Err(error)
                 if error.kind() == std::io::ErrorKind::NotFound
