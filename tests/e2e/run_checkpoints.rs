@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use harness::process::script;
 use harness::v1::checkpoint_part::Kind;
 use harness::v1::run::State;
-use harness::{Clients, Daemon, RunHandle, Setup, as_user, calls, reason, record, requests, until, v1};
+use harness::{
+    Clients, Daemon, RunHandle, Setup, as_user, calls, debian, reason, record, requests, until, v1,
+};
 use tonic::Status;
 
 use crate::cli::{json, out};
@@ -275,4 +277,80 @@ async fn a_checkpoint_whose_daemon_is_killed_meanwhile_leaves_nothing_and_the_ru
             delete(&mut clients, &checkpoint.checkpoint_id).await.unwrap();
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_on_one_checkpoint_begin_with_its_files_and_each_has_its_own_changes() {
+    let daemon = Daemon::start().await;
+    let source = daemon.workspace("w", &[("a.txt", "one\n"), ("gone.txt", "bye\n"), ("d/x.txt", "x\n")]);
+    let base = daemon.base(&source).await;
+    let mut clients = daemon.connect().await;
+    for request in [
+        requests::base("harness", &base),
+        requests::overlay("harness", &source),
+        requests::managed("harness"),
+    ] {
+        let mut run = daemon.run_on(request).await;
+        let change = "echo two >a.txt; rm -f gone.txt; rm -rf d; mkdir d; echo y >d/y.txt; chmod 750 d/y.txt; \
+                      ln -s a.txt link; echo s >/state/s.txt";
+        assert_eq!(run.exec(&["sh", "-c", change]).await.exit_code, Some(0));
+        let made = make(&mut clients, run.id()).await.unwrap();
+        run.exec(&["sh", "-c", "echo later >a.txt; echo later >/state/s.txt"]).await;
+        let mut one = daemon.run_on(requests::checkpoint("harness", &made.checkpoint_id)).await;
+        let mut other = daemon.run_on(requests::checkpoint("harness", &made.checkpoint_id)).await;
+        let look = ["sh", "-c", "ls; cat a.txt d/y.txt link /state/s.txt; stat -c %a d/y.txt; ls d"];
+        let seen = one.exec(&look).await.stdout;
+        assert_eq!(seen, "a.txt\nd\nlink\ntwo\ny\ntwo\ns\n750\ny.txt\n", "{:?}", one.run.workspace);
+        one.ok(calls::write("a.txt", "of one\n")).await;
+        assert_eq!(other.exec(&look).await.stdout, seen);
+        assert_eq!(run.exec(&["cat", "a.txt"]).await.stdout, "later\n");
+        let from = other.show().await.forked_from.unwrap();
+        assert_eq!((from.checkpoint_id.as_str(), from.run_id.as_str()), (&*made.checkpoint_id, run.id()));
+        let created = &clients.events(other.id(), "run_created").await[0];
+        assert_eq!(
+            record(created)["details"]["forked_from"]["checkpoint"].as_str(),
+            Some(&*made.checkpoint_id)
+        );
+        // A checkpoint of a fork has what came with its own.
+        let again = make(&mut clients, other.id()).await.unwrap();
+        assert_eq!(read(&at(&daemon, &again, "workspace/files/a.txt")), "two\n");
+        for checkpoint in [made, again] {
+            delete(&mut clients, &checkpoint.checkpoint_id).await.unwrap();
+        }
+        for mut ended in [run, one, other] {
+            ended.stop().await;
+        }
+    }
+    let none = requests::checkpoint("harness", "0190b0c0-0000-7000-8000-000000000001");
+    assert_eq!(reason(&daemon.run_with(none).await.err().unwrap()), "NOT_FOUND");
+    let bad = requests::checkpoint("harness", "x");
+    assert_eq!(reason(&daemon.run_with(bad).await.err().unwrap()), "INVALID_ARGUMENT");
+    // What came from the host has not changed.
+    assert_eq!(read(&source.join("a.txt")), "one\n");
+    assert!(source.join("gone.txt").exists() && daemon.mounts().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_on_a_checkpoint_has_the_changes_of_a_writable_root_and_needs_its_image() {
+    let daemon = Daemon::start().await;
+    let with_image = |request| v1::CreateRunRequest { image: debian(), ..request };
+    let mut run = daemon.run_on(with_image(requests::managed("harness"))).await;
+    let change = "echo '#!/bin/sh' >/usr/local/bin/tool; echo 'echo good' >>/usr/local/bin/tool; \
+                  chmod 755 /usr/local/bin/tool; rm -rf /usr/share/doc; mkdir /usr/share/doc; echo n >/usr/share/doc/new; \
+                  rm /etc/debian_version";
+    let changed = run.ran(calls::shell(change)).await;
+    assert_eq!(changed.exit_code, Some(0), "{}", changed.stderr);
+    let mut clients = daemon.connect().await;
+    let made = make(&mut clients, run.id()).await.unwrap();
+    assert_eq!(kinds(&made), [Kind::Workspace, Kind::State, Kind::Root]);
+    let mut fork = daemon.run_on(with_image(requests::checkpoint("harness", &made.checkpoint_id))).await;
+    let seen = fork.ran(calls::shell("tool; ls /usr/share/doc; test ! -e /etc/debian_version; id -un")).await;
+    assert_eq!(
+        (seen.stdout.lines().take(2).collect::<Vec<_>>(), seen.exit_code),
+        (vec!["good", "new"], Some(0))
+    );
+    let other =
+        v1::CreateRunRequest { image: String::new(), ..requests::checkpoint("harness", &made.checkpoint_id) };
+    let refused = daemon.run_with(other).await.err().unwrap();
+    assert!(reason(&refused) == "PRECONDITION_FAILED" && refused.message().contains("image"), "{refused}");
 }

@@ -22,7 +22,7 @@ use operations::Reason;
 use parking_lot::Mutex;
 use processes::Processes;
 use refusal::Refusal;
-use runs::record::{Hold, Record, Workspace};
+use runs::record::{Hold, Record};
 use runs::{Runs, remove_tree};
 use serde_json::{Value, json};
 use store::{Store, StoreError};
@@ -97,7 +97,7 @@ impl Checkpoints {
         bounds: CheckpointBounds,
     ) -> Result<Self, StoreError> {
         let table = Arc::new(Table::open(store)?);
-        runs.set_base_users(table.clone());
+        runs.set_checkpoints(table.clone());
         Ok(Self {
             table,
             runs,
@@ -165,10 +165,8 @@ impl Checkpoints {
             created_at: frozen_at,
             frozen_us: u64::try_from(frozen_for.as_micros()).unwrap_or(u64::MAX),
             label,
-            base: match run.spec.workspace {
-                Workspace::Base { base } => Some(base),
-                _ => None,
-            },
+            workspace: run.spec.workspace.clone(),
+            image_id: run.started.as_ref().map(|started| started.image_id.clone()).unwrap_or_default(),
             parts,
             processes,
         };
@@ -276,6 +274,10 @@ impl Checkpoints {
     async fn remove(&self, id: CheckpointId, cause: Cause<'_>) -> Result<(), Refusal> {
         let taken = {
             let mut table = self.table.lock();
+            if self.table.is_used(id) {
+                let message = "a run is being made from the checkpoint: try again";
+                return Err(Refusal::new(Reason::PreconditionFailed, message));
+            }
             table.remove(&id).inspect(|_| {
                 self.busy.lock().insert(id);
             })

@@ -21,8 +21,8 @@ use wire::v1;
 use crate::opaque::opaque;
 use crate::record::{Part, PartCopy};
 
-/// Name of the list of a root's directories that hide the one beneath.
-const OPAQUE: &str = "root.opaque";
+/// Name of the list, beside the copied names, of a root's directories that hide the one beneath.
+const OPAQUE: &str = "opaque";
 
 /// Makes the empty staging directory, which only the daemon may enter.
 pub(crate) fn begin(staging: &Path) -> Result<(), Refusal> {
@@ -45,7 +45,7 @@ pub(crate) async fn part(
     let saved = layer::save(&from.directory, &into, most, marks).await;
     let mut copy = copied(part, saved.map_err(|refusal| at(part, refusal))?)?;
     if part == Part::Root {
-        let listed = block_in_place(|| list_opaque(staging, from, most.files));
+        let listed = block_in_place(|| list_opaque(&path, from, most.files));
         let listed = listed.map_err(|error| Refusal::internal("reading the layer of a root", &error))?;
         let mut digest = Digest::default();
         digest.update(copy.digest.as_bytes());
@@ -64,10 +64,12 @@ fn copied(part: Part, answer: v1::Base) -> Result<PartCopy, Refusal> {
     Ok(PartCopy { part, digest, bytes, files, left_out })
 }
 
-fn list_opaque(staging: &Path, from: &ChangedDirectory, most: u64) -> io::Result<Vec<u8>> {
+fn list_opaque(part: &Path, from: &ChangedDirectory, most: u64) -> io::Result<Vec<u8>> {
     let listed = opaque(&from.directory.handle, most)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let list = rustix::fs::open(staging.join(OPAQUE), flags, Mode::RUSR | Mode::WUSR)?;
+    let list = rustix::fs::open(part.join(OPAQUE), flags, Mode::RUSR | Mode::WUSR)?;
+    // Its owner reads it, whatever the umask of the daemon is.
+    rustix::fs::fchmod(&list, Mode::from_raw_mode(0o644))?;
     File::from(list).write_all(&listed)?;
     Ok(listed)
 }

@@ -1,9 +1,10 @@
 //! A checkpoint as it is stored and shown.
 
-use identity::{BaseId, CheckpointId, RunId};
+use identity::{CheckpointId, RunId};
 use operations::Digest;
 use redact::Redactor;
 use refusal::Refusal;
+use runs::record::Workspace;
 use serde::{Deserialize, Serialize};
 use timestamp::Timestamp;
 use wire::v1;
@@ -24,9 +25,8 @@ pub(crate) struct Checkpoint {
     pub(crate) frozen_us: u64,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) label: String,
-    /// Base beneath the workspace of the run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) base: Option<BaseId>,
+    pub(crate) workspace: Workspace,
+    pub(crate) image_id: String,
     pub(crate) parts: Vec<PartCopy>,
     /// Processes and sessions that ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -158,7 +158,8 @@ mod tests {
         let written = serde_json::json!({
             "id": "0190b0c0-0000-7000-8000-000000000001", "run": "0190b0c0-0000-7000-8000-000000000002",
             "principal": "uid:1000", "made_by": "uid:0", "created_at": 1_700_000_000_000_000_001_i64,
-            "frozen_us": 4, "label": "turn 1", "base": "0190b0c0-0000-7000-8000-000000000003",
+            "frozen_us": 4, "label": "turn 1", "image_id": "sha256:00",
+            "workspace": { "base": { "base": "0190b0c0-0000-7000-8000-000000000003" } },
             "parts": [part("workspace"), part("state"), part("root"), part("repository")], "processes": ["p"],
         });
         let checkpoint: Checkpoint = serde_json::from_value(written.clone()).unwrap();

@@ -78,6 +78,16 @@ pub async fn save(
     .await
 }
 
+/// Puts a tree that [`save`] made into a directory that no process uses. Both appear as files of the directory's owner.
+pub async fn fill(from: &Directory, into: &Directory) -> Result<(), Refusal> {
+    let owner = (into.owner.uid, into.owner.gid);
+    let handle = |directory: &Directory| {
+        directory.handle.try_clone().map_err(|error| Refusal::internal("filling a directory", &error))
+    };
+    let (from, into): (OwnedFd, OwnedFd) = (handle(from)?, handle(into)?);
+    blocking("filling a directory", move || launcher().fill(from.as_fd(), into.as_fd(), owner, TREE)).await
+}
+
 /// Returns the digest and the size of a tree, read as its owner.
 pub async fn digest(tree: &Directory, most: TreeBounds) -> Result<Base, Refusal> {
     let owner = (tree.owner.uid, tree.owner.gid);

@@ -101,6 +101,8 @@ pub enum Task {
     Digest(TreeBounds),
     /// Copy the source into `files` of the workspace, and answer with the copy's digest.
     Save(TreeBounds, Marks),
+    /// Put a saved tree, the source, into the workspace, which no process uses.
+    Fill,
 }
 
 /// Treatment of an overlay's marks in a tree that is saved.
@@ -209,6 +211,7 @@ impl Args {
                 line.push("--digest".into());
                 line.extend(most.to_command_line());
             }
+            Task::Fill => line.push("--fill".into()),
             Task::Save(most, marks) => {
                 line.push("--save".into());
                 line.extend(most.to_command_line());
@@ -253,6 +256,7 @@ impl Args {
             Some("--digest") if jail_mounts == [JailMount::Source] => {
                 Task::Digest(TreeBounds::parse(&mut line)?)
             }
+            Some("--fill") if jail_mounts == [JailMount::Source, JailMount::Workspace] => Task::Fill,
             Some("--save") if jail_mounts == [JailMount::Source, JailMount::Workspace] => {
                 let most = TreeBounds::parse(&mut line)?;
                 let is_layer = word::<u8>(&mut line)? == 1;
@@ -393,13 +397,15 @@ mod tests {
             args(&both, Task::Copy(most)),
             args(&both, Task::Save(most, Marks::Listed)),
             args(&both, Task::Save(most, Marks::Ignored)),
+            args(&both, Task::Fill),
             args(&both[..1], Task::Digest(most)),
             args(&both[..1], identify.clone()),
         ] {
             assert_eq!(Args::parse(good.to_command_line()), Ok(good));
         }
         let bad = [Task::Digest(most), identify].map(|task| args(&both, task));
-        let lacking = [Task::Copy(most), Task::Save(most, Marks::Listed)].map(|task| args(&both[..1], task));
+        let lacking = [Task::Copy(most), Task::Fill, Task::Save(most, Marks::Listed)]
+            .map(|task| args(&both[..1], task));
         for bad in bad.into_iter().chain(lacking) {
             assert!(Args::parse(bad.to_command_line()).is_err(), "{bad:?}");
         }

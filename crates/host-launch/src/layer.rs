@@ -118,6 +118,17 @@ impl Launcher {
         self.ask(&mounts, owner, Task::Save(most, marks), timeout)
     }
 
+    /// Puts a tree that [`Self::save`] made into `into`, as `owner`, as whose files both appear. No other process may be using `into`.
+    pub fn fill(
+        &self,
+        from: BorrowedFd<'_>,
+        into: BorrowedFd<'_>,
+        owner: (u32, u32),
+        timeout: Duration,
+    ) -> Result<(), LayerError> {
+        self.ask(&[(JailMount::Source, from), (JailMount::Workspace, into)], owner, Task::Fill, timeout)
+    }
+
     /// Returns the digest and the size of a tree, read as `owner`.
     pub fn digest(
         &self,

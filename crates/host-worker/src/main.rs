@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod child;
+mod fill;
 mod git;
 mod job;
 mod layer;
@@ -49,6 +50,8 @@ enum Failure {
     Layer(#[from] layer::LayerFailure),
     #[error(transparent)]
     Tree(#[from] tree::TreeFailure),
+    #[error(transparent)]
+    Fill(#[from] fill::FillFailure),
 }
 
 impl Failure {
@@ -56,7 +59,7 @@ impl Failure {
         match self {
             Self::Args(_) => 2,
             Self::Setup(_) => 3,
-            Self::Clone(_) | Self::Layer(_) | Self::Tree(_) => 4,
+            Self::Clone(_) | Self::Layer(_) | Self::Tree(_) | Self::Fill(_) => 4,
             Self::Start(_) | Self::Serve(_) => 1,
         }
     }
@@ -126,6 +129,10 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
             setup::ChildFilter::new()?.forbid_processes()?;
             let tree = if matches!(task, Task::Copy(_)) { tree::copy(most) } else { tree::digest(most) };
             layer::answer(&tree?.encode_to_vec())?;
+        }
+        Task::Fill => {
+            setup::ChildFilter::new()?.forbid_processes()?;
+            fill::fill()?;
         }
         Task::Save(most, marks) => {
             setup::ChildFilter::new()?.forbid_processes()?;

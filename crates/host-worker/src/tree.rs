@@ -18,7 +18,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use host_launch::{Marks, TreeBounds};
@@ -41,7 +41,7 @@ const MAX_DEPTH: usize = 128;
 const PIECE: usize = 256 * 1024;
 /// Most bytes that the kernel copies in one call.
 const AT_A_TIME: usize = 1 << 30;
-const DIRECTORY: OFlags =
+pub(crate) const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The reason why there is no copy or no digest, fit for a client.
@@ -348,7 +348,7 @@ fn make_directory(into: &OwnedFd, name: &EntryName) -> io::Result<OwnedFd> {
 /// Copies at most `most` bytes in the kernel, which shares blocks where the file system can. Then the copy is at its beginning again.
 ///
 /// Returns false if the kernel does not copy between these files.
-fn by_kernel(from: &File, mut into: &File, most: u64) -> io::Result<bool> {
+pub(crate) fn by_kernel(from: &File, mut into: &File, most: u64) -> io::Result<bool> {
     let mut left = most;
     while left > 0 {
         let length = usize::try_from(left).unwrap_or(usize::MAX).min(AT_A_TIME);
@@ -368,12 +368,12 @@ fn by_kernel(from: &File, mut into: &File, most: u64) -> io::Result<bool> {
     Ok(true)
 }
 
-fn make_file(into: &OwnedFd, name: &EntryName) -> io::Result<File> {
+pub(crate) fn make_file(into: impl AsFd, name: &EntryName) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(openat(into, name.as_bytes(), flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
-fn times((seconds, nanos): (i64, u32)) -> Timestamps {
+pub(crate) fn times((seconds, nanos): (i64, u32)) -> Timestamps {
     let time = Timespec { tv_sec: seconds, tv_nsec: nanos.into() };
     Timestamps { last_access: time, last_modification: time }
 }

@@ -10,7 +10,7 @@ use identity::{BaseId, Principal, RunId};
 use operations::Reason;
 use refusal::Refusal;
 
-use crate::bases::{BaseUsers, Bases};
+use crate::bases::Bases;
 use crate::record::{Spec, Workspace};
 use crate::registry::Runs;
 
@@ -18,11 +18,6 @@ impl Runs {
     /// Sets the bases, once.
     pub fn set_bases(&self, bases: Arc<dyn Bases>) {
         let _ = self.bases.set(bases);
-    }
-
-    /// Sets the checkpoints, once.
-    pub fn set_base_users(&self, users: Arc<dyn BaseUsers>) {
-        let _ = self.base_users.set(users);
     }
 
     /// Calls `then` if no run needs the base, and lets none begin on it meanwhile. Otherwise returns a run that needs it.
@@ -34,7 +29,7 @@ impl Runs {
             let pending = ended.values().find(|run| run.has_pending_changes() && is_on(&run.spec, base));
             pending.map(|record| record.id)
         });
-        let user = user.or_else(|| self.base_users.get().and_then(|users| users.user_of(base)));
+        let user = user.or_else(|| self.checkpoints.get().and_then(|checkpoints| checkpoints.user_of(base)));
         user.map_or_else(|| Ok(then()), Err)
     }
 

@@ -17,7 +17,8 @@ use tokio::sync::{Notify, Semaphore, broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::bases::{BaseUsers, Bases};
+use crate::bases::Bases;
+use crate::forks::Checkpoints;
 use crate::held::takes_no_calls;
 use crate::launch::Launcher;
 use crate::run::{Command, Run};
@@ -62,7 +63,7 @@ pub struct Runs {
     pub(crate) looks: Semaphore,
     pub(crate) kept: Mutex<BTreeMap<RunId, Kept>>,
     pub(crate) bases: OnceLock<Arc<dyn Bases>>,
-    pub(crate) base_users: OnceLock<Arc<dyn BaseUsers>>,
+    pub(crate) checkpoints: OnceLock<Arc<dyn Checkpoints>>,
     settling: Mutex<BTreeSet<RunId>>,
     /// Notified when a turn to settle a run is over.
     pub(crate) settled: Notify,
@@ -132,7 +133,7 @@ impl Runs {
             looks: Semaphore::new(LOOKS),
             kept: Mutex::new(kept),
             bases: OnceLock::new(),
-            base_users: OnceLock::new(),
+            checkpoints: OnceLock::new(),
             settling: Mutex::default(),
             settled: Notify::new(),
             audit,

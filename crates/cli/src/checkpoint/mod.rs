@@ -23,7 +23,7 @@ crate::verbs::verbs! {
 const MOST: usize = 100_000;
 
 /// Returns the whole id of the checkpoint that `text` names by its whole id, or by a unique end or beginning.
-async fn resolve(client: &Client, text: &str) -> Result<String, Failure> {
+pub(crate) async fn resolve(client: &Client, text: &str) -> Result<String, Failure> {
     ids::resolve(text, "checkpoint", "coffer checkpoint list", async || {
         let all = list::all(client, "", MOST).await?;
         Ok(all.checkpoints.into_iter().map(|checkpoint| checkpoint.checkpoint_id).collect())

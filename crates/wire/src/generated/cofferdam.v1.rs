@@ -4739,6 +4739,9 @@ pub struct Run {
     /// Output only. Reason why `start_kind` is COLD.
     #[prost(enumeration = "run::ColdBecause", tag = "36")]
     pub cold_because: i32,
+    /// Output only. Checkpoint with whose files it began; absent if it did not.
+    #[prost(message, optional, tag = "37")]
+    pub forked_from: ::core::option::Option<ForkedFrom>,
 }
 /// Nested message and enum types in `Run`.
 pub mod run {
@@ -5017,6 +5020,26 @@ impl ::prost::Name for Run {
         "/cofferdam.v1.Run".into()
     }
 }
+/// Checkpoint with whose files a run began.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ForkedFrom {
+    /// The checkpoint. It may have been deleted.
+    #[prost(string, tag = "1")]
+    pub checkpoint_id: ::prost::alloc::string::String,
+    /// Run of which the checkpoint was made.
+    #[prost(string, tag = "2")]
+    pub run_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ForkedFrom {
+    const NAME: &'static str = "ForkedFrom";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ForkedFrom".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ForkedFrom".into()
+    }
+}
 /// One reason that keeps a run PAUSED.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RunHold {
@@ -5105,7 +5128,7 @@ impl ::prost::Name for RunHold {
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Workspace {
     /// Source of the workspace.
-    #[prost(oneof = "workspace::Source", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "workspace::Source", tags = "1, 2, 3, 4, 5, 6")]
     pub source: ::core::option::Option<workspace::Source>,
 }
 /// Nested message and enum types in `Workspace`.
@@ -5128,6 +5151,9 @@ pub mod workspace {
         /// Copy-on-write over a base of BaseService, which never changes.
         #[prost(message, tag = "5")]
         Base(super::BaseWorkspace),
+        /// The files of a checkpoint.
+        #[prost(message, tag = "6")]
+        Checkpoint(super::CheckpointWorkspace),
     }
 }
 impl ::prost::Name for Workspace {
@@ -5209,6 +5235,25 @@ impl ::prost::Name for BaseWorkspace {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.v1.BaseWorkspace".into()
+    }
+}
+/// A copy of what a checkpoint of CheckpointService has: the workspace, `/state` and the changes of a writable root. The
+/// run of the checkpoint goes on, or not, without effect on this one. Over the directory or the base of that run if it had
+/// an overlay, and a managed workspace otherwise: GetRun shows which. Changes of a writable root need the image of that run.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CheckpointWorkspace {
+    /// Id of a checkpoint that the caller may use. Required.
+    #[prost(string, tag = "1")]
+    pub checkpoint_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for CheckpointWorkspace {
+    const NAME: &'static str = "CheckpointWorkspace";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CheckpointWorkspace".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CheckpointWorkspace".into()
     }
 }
 /// A clone of a local repository, without hooks, with its history.

@@ -263,6 +263,7 @@ class Run(google.protobuf.message.Message):
     WRITABLE_PATHS_FIELD_NUMBER: builtins.int
     EGRESS_FIELD_NUMBER: builtins.int
     COLD_BECAUSE_FIELD_NUMBER: builtins.int
+    FORKED_FROM_FIELD_NUMBER: builtins.int
     run_id: builtins.str
     """UUIDv7."""
     profile: builtins.str
@@ -377,6 +378,10 @@ class Run(google.protobuf.message.Message):
         from GetRun.
         """
 
+    @property
+    def forked_from(self) -> global___ForkedFrom:
+        """Output only. Checkpoint with whose files it began; absent if it did not."""
+
     def __init__(
         self,
         *,
@@ -416,11 +421,34 @@ class Run(google.protobuf.message.Message):
         writable_paths: collections.abc.Iterable[builtins.str] | None = ...,
         egress: cofferdam._proto.egress_pb2.Egress | None = ...,
         cold_because: global___Run.ColdBecause.ValueType = ...,
+        forked_from: global___ForkedFrom | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "created_at", b"created_at", "disk", b"disk", "egress", b"egress", "ended_at", b"ended_at", "idle_timeout", b"idle_timeout", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "ready_at", b"ready_at", "ttl", b"ttl", "workspace", b"workspace"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "agent_id", b"agent_id", "changes", b"changes", "cold_because", b"cold_because", "container_id", b"container_id", "created_at", b"created_at", "disk", b"disk", "egress", b"egress", "end_cause", b"end_cause", "ended_at", b"ended_at", "env", b"env", "failure", b"failure", "hardening", b"hardening", "holds", b"holds", "idle_timeout", b"idle_timeout", "image", b"image", "image_id", b"image_id", "labels", b"labels", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "ownership", b"ownership", "pkg_path", b"pkg_path", "principal", b"principal", "profile", b"profile", "ready_at", b"ready_at", "restarts", b"restarts", "role", b"role", "run_id", b"run_id", "secret_env", b"secret_env", "start_kind", b"start_kind", "state", b"state", "ttl", b"ttl", "workspace", b"workspace", "workspace_path", b"workspace_path", "writable_paths", b"writable_paths"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "created_at", b"created_at", "disk", b"disk", "egress", b"egress", "ended_at", b"ended_at", "forked_from", b"forked_from", "idle_timeout", b"idle_timeout", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "ready_at", b"ready_at", "ttl", b"ttl", "workspace", b"workspace"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "agent_id", b"agent_id", "changes", b"changes", "cold_because", b"cold_because", "container_id", b"container_id", "created_at", b"created_at", "disk", b"disk", "egress", b"egress", "end_cause", b"end_cause", "ended_at", b"ended_at", "env", b"env", "failure", b"failure", "forked_from", b"forked_from", "hardening", b"hardening", "holds", b"holds", "idle_timeout", b"idle_timeout", "image", b"image", "image_id", b"image_id", "labels", b"labels", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "ownership", b"ownership", "pkg_path", b"pkg_path", "principal", b"principal", "profile", b"profile", "ready_at", b"ready_at", "restarts", b"restarts", "role", b"role", "run_id", b"run_id", "secret_env", b"secret_env", "start_kind", b"start_kind", "state", b"state", "ttl", b"ttl", "workspace", b"workspace", "workspace_path", b"workspace_path", "writable_paths", b"writable_paths"]) -> None: ...
 
 global___Run = Run
+
+@typing.final
+class ForkedFrom(google.protobuf.message.Message):
+    """Checkpoint with whose files a run began."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CHECKPOINT_ID_FIELD_NUMBER: builtins.int
+    RUN_ID_FIELD_NUMBER: builtins.int
+    checkpoint_id: builtins.str
+    """The checkpoint. It may have been deleted."""
+    run_id: builtins.str
+    """Run of which the checkpoint was made."""
+    def __init__(
+        self,
+        *,
+        checkpoint_id: builtins.str = ...,
+        run_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint_id", b"checkpoint_id", "run_id", b"run_id"]) -> None: ...
+
+global___ForkedFrom = ForkedFrom
 
 @typing.final
 class RunHold(google.protobuf.message.Message):
@@ -501,6 +529,7 @@ class Workspace(google.protobuf.message.Message):
     CLONE_FIELD_NUMBER: builtins.int
     OVERLAY_FIELD_NUMBER: builtins.int
     BASE_FIELD_NUMBER: builtins.int
+    CHECKPOINT_FIELD_NUMBER: builtins.int
     @property
     def bind(self) -> global___BindWorkspace:
         """An existing directory, used in place."""
@@ -521,6 +550,10 @@ class Workspace(google.protobuf.message.Message):
     def base(self) -> global___BaseWorkspace:
         """Copy-on-write over a base of BaseService, which never changes."""
 
+    @property
+    def checkpoint(self) -> global___CheckpointWorkspace:
+        """The files of a checkpoint."""
+
     def __init__(
         self,
         *,
@@ -529,10 +562,11 @@ class Workspace(google.protobuf.message.Message):
         clone: global___CloneWorkspace | None = ...,
         overlay: global___OverlayWorkspace | None = ...,
         base: global___BaseWorkspace | None = ...,
+        checkpoint: global___CheckpointWorkspace | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["base", b"base", "bind", b"bind", "clone", b"clone", "managed", b"managed", "overlay", b"overlay", "source", b"source"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["base", b"base", "bind", b"bind", "clone", b"clone", "managed", b"managed", "overlay", b"overlay", "source", b"source"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["source", b"source"]) -> typing.Literal["bind", "managed", "clone", "overlay", "base"] | None: ...
+    def HasField(self, field_name: typing.Literal["base", b"base", "bind", b"bind", "checkpoint", b"checkpoint", "clone", b"clone", "managed", b"managed", "overlay", b"overlay", "source", b"source"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["base", b"base", "bind", b"bind", "checkpoint", b"checkpoint", "clone", b"clone", "managed", b"managed", "overlay", b"overlay", "source", b"source"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["source", b"source"]) -> typing.Literal["bind", "managed", "clone", "overlay", "base", "checkpoint"] | None: ...
 
 global___Workspace = Workspace
 
@@ -613,6 +647,27 @@ class BaseWorkspace(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["base_id", b"base_id"]) -> None: ...
 
 global___BaseWorkspace = BaseWorkspace
+
+@typing.final
+class CheckpointWorkspace(google.protobuf.message.Message):
+    """A copy of what a checkpoint of CheckpointService has: the workspace, `/state` and the changes of a writable root. The
+    run of the checkpoint goes on, or not, without effect on this one. Over the directory or the base of that run if it had
+    an overlay, and a managed workspace otherwise: GetRun shows which. Changes of a writable root need the image of that run.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CHECKPOINT_ID_FIELD_NUMBER: builtins.int
+    checkpoint_id: builtins.str
+    """Id of a checkpoint that the caller may use. Required."""
+    def __init__(
+        self,
+        *,
+        checkpoint_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint_id", b"checkpoint_id"]) -> None: ...
+
+global___CheckpointWorkspace = CheckpointWorkspace
 
 @typing.final
 class CloneWorkspace(google.protobuf.message.Message):

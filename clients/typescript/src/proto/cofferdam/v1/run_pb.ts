@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cofferdam/v1/run.proto.
  */
 export const file_cofferdam_v1_run: GenFile = /*@__PURE__*/
-  fileDesc("ChZjb2ZmZXJkYW0vdjEvcnVuLnByb3RvEgxjb2ZmZXJkYW0udjEiow4KA1J1bhIOCgZydW5faWQYASABKAkSDwoHcHJvZmlsZRgCIAEoCRINCgVpbWFnZRgDIAEoCRIqCgl3b3Jrc3BhY2UYBCABKAsyFy5jb2ZmZXJkYW0udjEuV29ya3NwYWNlEhAKCHBrZ19wYXRoGAUgASgJEhAKCGFnZW50X2lkGAYgASgJEgwKBHJvbGUYByABKAkSJAoGbGltaXRzGAggASgLMhQuY29mZmVyZGFtLnYxLkxpbWl0cxImCgN0dGwYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMaWRsZV90aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi0KBmxhYmVscxgLIAMoCzIdLmNvZmZlcmRhbS52MS5SdW4uTGFiZWxzRW50cnkSJgoFc3RhdGUYDCABKA4yFy5jb2ZmZXJkYW0udjEuUnVuLlN0YXRlEg8KB2ZhaWx1cmUYDSABKAkSLgoKY3JlYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIcmVhZHlfYXQYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KCnN0YXJ0X2tpbmQYECABKA4yGy5jb2ZmZXJkYW0udjEuUnVuLlN0YXJ0S2luZBIuCgloYXJkZW5pbmcYESADKAsyGy5jb2ZmZXJkYW0udjEuSGFyZGVuaW5nRmFjdBIQCghpbWFnZV9pZBgSIAEoCRIUCgxjb250YWluZXJfaWQYEyABKAkSEQoJb3duZXJzaGlwGBQgASgJEhYKDndvcmtzcGFjZV9wYXRoGBUgASgJEhEKCXByaW5jaXBhbBgWIAEoCRIsCghlbmRlZF9hdBgXIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoHY2hhbmdlcxgYIAEoDjIZLmNvZmZlcmRhbS52MS5SdW4uQ2hhbmdlcxIQCghyZXN0YXJ0cxgZIAEoDRIuCgphZG9wdGVkX2F0GBogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgVob2xkcxgbIAMoCzIVLmNvZmZlcmRhbS52MS5SdW5Ib2xkEiMKBGRpc2sYHCABKAsyFS5jb2ZmZXJkYW0udjEuRGlza1VzZRInCgNlbnYYHSADKAsyGi5jb2ZmZXJkYW0udjEuUnVuLkVudkVudHJ5EhIKCnNlY3JldF9lbnYYHiADKAkSKAoFbGVhc2UYHyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoNbGVhc2VfZW5kc19hdBggIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoJZW5kX2NhdXNlGCEgASgOMhouY29mZmVyZGFtLnYxLlJ1bi5FbmRDYXVzZRIWCg53cml0YWJsZV9wYXRocxgiIAMoCRIkCgZlZ3Jlc3MYIyABKAsyFC5jb2ZmZXJkYW0udjEuRWdyZXNzEjMKDGNvbGRfYmVjYXVzZRgkIAEoDjIdLmNvZmZlcmRhbS52MS5SdW4uQ29sZEJlY2F1c2UaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImoKBVN0YXRlEhUKEVNUQVRFX1VOU1BFQ0lGSUVEEAASDAoIQ1JFQVRJTkcQARIJCgVSRUFEWRACEgoKBlBBVVNFRBADEgwKCFNUT1BQSU5HEAQSCwoHU1RPUFBFRBAFEgoKBkZBSUxFRBAGIjsKCVN0YXJ0S2luZBIaChZTVEFSVF9LSU5EX1VOU1BFQ0lGSUVEEAASCAoEV0FSTRABEggKBENPTEQQAiK/AQoLQ29sZEJlY2F1c2USHAoYQ09MRF9CRUNBVVNFX1VOU1BFQ0lGSUVEEAASCwoHTk9fUE9PTBABEhQKEFVOU1VQUE9SVEVEX0hPU1QQAhIOCgpPV05fS0VSTkVMEAMSGgoWUk9PVF9JTl9VU0VSX05BTUVTUEFDRRAEEgwKCFBLR19QQVRIEAUSFQoRRklSU1RfT0ZfSVRTX0tJTkQQBhIOCgpOT05FX1dBSVRTEAcSDgoKTk9UX1VTQUJMRRAIIksKCEVuZENhdXNlEhkKFUVORF9DQVVTRV9VTlNQRUNJRklFRBAAEgcKA1RUTBABEhAKDElETEVfVElNRU9VVBACEgkKBUxFQVNFEAMiTAoHQ2hhbmdlcxIXChNDSEFOR0VTX1VOU1BFQ0lGSUVEEAASCwoHUEVORElORxABEgwKCEFDQ0VQVEVEEAISDQoJRElTQ0FSREVEEAMi5gEKB1J1bkhvbGQSKAoEa2luZBgBIAEoDjIaLmNvZmZlcmRhbS52MS5SdW5Ib2xkLktpbmQSEAoIY2F1c2VfaWQYAiABKAkSEQoJcHJpbmNpcGFsGAMgASgJEikKBXNpbmNlGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJhCgRLaW5kEhQKEEtJTkRfVU5TUEVDSUZJRUQQABIMCghPUEVSQVRPUhABEgwKCEFQUFJPVkFMEAISCQoFQUxFUlQQAxIMCghURVJNSU5BTBAEEg4KCkNIRUNLUE9JTlQQBSKEAgoJV29ya3NwYWNlEisKBGJpbmQYASABKAsyGy5jb2ZmZXJkYW0udjEuQmluZFdvcmtzcGFjZUgAEjEKB21hbmFnZWQYAiABKAsyHi5jb2ZmZXJkYW0udjEuTWFuYWdlZFdvcmtzcGFjZUgAEi0KBWNsb25lGAMgASgLMhwuY29mZmVyZGFtLnYxLkNsb25lV29ya3NwYWNlSAASMQoHb3ZlcmxheRgEIAEoCzIeLmNvZmZlcmRhbS52MS5PdmVybGF5V29ya3NwYWNlSAASKwoEYmFzZRgFIAEoCzIbLmNvZmZlcmRhbS52MS5CYXNlV29ya3NwYWNlSABCCAoGc291cmNlIh0KDUJpbmRXb3Jrc3BhY2USDAoEcGF0aBgBIAEoCSIoChBNYW5hZ2VkV29ya3NwYWNlEhQKDHdvcmtzcGFjZV9pZBgBIAEoCSIgChBPdmVybGF5V29ya3NwYWNlEgwKBHBhdGgYASABKAkiIAoNQmFzZVdvcmtzcGFjZRIPCgdiYXNlX2lkGAEgASgJIjYKDkNsb25lV29ya3NwYWNlEhIKCnJlcG9zaXRvcnkYASABKAkSEAoIcmV2aXNpb24YAiABKAkilQEKBkxpbWl0cxIUCgxtZW1vcnlfYnl0ZXMYASABKAQSEgoKY3B1X21pbGxpcxgCIAEoDRIMCgRwaWRzGAMgASgNEhcKD2ZpbGVfc2l6ZV9ieXRlcxgEIAEoBBISCgpvcGVuX2ZpbGVzGAUgASgNEhIKCmRpc2tfYnl0ZXMYBiABKAQSEgoKZGlza19maWxlcxgHIAEoBCLBAQoHRGlza1VzZRISCgp1c2VkX2J5dGVzGAEgASgEEhIKCnVzZWRfZmlsZXMYAiABKAQSEAoIYXRfbGVhc3QYAyABKAgSKgoFc3RhdGUYBCABKA4yGy5jb2ZmZXJkYW0udjEuRGlza1VzZS5TdGF0ZRIOCgZrZXJuZWwYBSABKAgiQAoFU3RhdGUSFQoRU1RBVEVfVU5TUEVDSUZJRUQQABIKCgZXSVRISU4QARIICgRPVkVSEAISCgoGTE9DS0VEEAMi2QEKCVN0YXRlRGlzaxISCgpmcmVlX2J5dGVzGAEgASgEEhMKC3RvdGFsX2J5dGVzGAIgASgEEhcKCmZyZWVfZmlsZXMYAyABKARIAIgBARIsCgVzdGF0ZRgEIAEoDjIdLmNvZmZlcmRhbS52MS5TdGF0ZURpc2suU3RhdGUSDgoGa2VybmVsGAUgASgIIj0KBVN0YXRlEhUKEVNUQVRFX1VOU1BFQ0lGSUVEEAASCgoGRU5PVUdIEAESBwoDTE9XEAISCAoERlVMTBADQg0KC19mcmVlX2ZpbGVzIiwKDUhhcmRlbmluZ0ZhY3QSDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoCSLhBQoQQ3JlYXRlUnVuUmVxdWVzdBISCgpyZXF1ZXN0X2lkGAEgASgJEg4KBnJ1bl9pZBgCIAEoCRIPCgdwcm9maWxlGAMgASgJEg0KBWltYWdlGAQgASgJEioKCXdvcmtzcGFjZRgFIAEoCzIXLmNvZmZlcmRhbS52MS5Xb3Jrc3BhY2USEAoIcGtnX3BhdGgYBiABKAkSEAoIYWdlbnRfaWQYByABKAkSDAoEcm9sZRgIIAEoCRIkCgZsaW1pdHMYCSABKAsyFC5jb2ZmZXJkYW0udjEuTGltaXRzEiYKA3R0bBgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIvCgxpZGxlX3RpbWVvdXQYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SOgoGbGFiZWxzGAwgAygLMiouY29mZmVyZGFtLnYxLkNyZWF0ZVJ1blJlcXVlc3QuTGFiZWxzRW50cnkSEwoLaXNzdWVfdG9rZW4YDSABKAgSNAoDZW52GA4gAygLMicuY29mZmVyZGFtLnYxLkNyZWF0ZVJ1blJlcXVlc3QuRW52RW50cnkSQQoKc2VjcmV0X2VudhgPIAMoCzItLmNvZmZlcmRhbS52MS5DcmVhdGVSdW5SZXF1ZXN0LlNlY3JldEVudkVudHJ5EigKBWxlYXNlGBAgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhYKDndyaXRhYmxlX3BhdGhzGBEgAygJEhMKC2VncmVzc19qc29uGBIgASgJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaKgoIRW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARowCg5TZWNyZXRFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIkIKEUNyZWF0ZVJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4SDQoFdG9rZW4YAiABKAkiHwoNR2V0UnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkiMAoOR2V0UnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biJgCg9MaXN0UnVuc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkSJgoFc3RhdGUYAyABKA4yFy5jb2ZmZXJkYW0udjEuUnVuLlN0YXRlInkKEExpc3RSdW5zUmVzcG9uc2USHwoEcnVucxgBIAMoCzIRLmNvZmZlcmRhbS52MS5SdW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEisKCnN0YXRlX2Rpc2sYAyABKAsyFy5jb2ZmZXJkYW0udjEuU3RhdGVEaXNrIiAKDlN0b3BSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSIxCg9TdG9wUnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biIhCg9QYXVzZVJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIjIKEFBhdXNlUnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biI3ChBSZXN1bWVSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRITCgtsaWZ0X2FsZXJ0cxgCIAEoCCIzChFSZXN1bWVSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuIiUKE0tlZXBBbGl2ZVJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIjYKFEtlZXBBbGl2ZVJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4iSgoQRXh0ZW5kUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSJgoDdHRsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIjMKEUV4dGVuZFJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4iJgoUSXNzdWVSdW5Ub2tlblJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIkYKFUlzc3VlUnVuVG9rZW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuEg0KBXRva2VuGAIgASgJIjwKEERlbGV0ZVJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhgKEGRlbGV0ZV93b3Jrc3BhY2UYAiABKAgiEwoRRGVsZXRlUnVuUmVzcG9uc2UiIgoQV2F0Y2hSdW5zUmVxdWVzdBIOCgZydW5faWQYASABKAkiMwoRV2F0Y2hSdW5zUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biI4Cg5EaWZmUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSFgoObWF4X2RpZmZfYnl0ZXMYAiABKA0idAoPRGlmZlJ1blJlc3BvbnNlEikKB2NoYW5nZXMYASADKAsyGC5jb2ZmZXJkYW0udjEuRmlsZUNoYW5nZRINCgV0b3RhbBgCIAEoBBIUCgx1bmlmaWVkX2RpZmYYAyABKAkSEQoJdHJ1bmNhdGVkGAQgASgIIuUBCgpGaWxlQ2hhbmdlEgwKBHBhdGgYASABKAkSKwoEa2luZBgCIAEoDjIdLmNvZmZlcmRhbS52MS5GaWxlQ2hhbmdlLktpbmQSEQoJZmlsZV90eXBlGAMgASgJEgwKBG1vZGUYBCABKA0SEgoKc2l6ZV9ieXRlcxgFIAEoBBIRCglvYmplY3Rpb24YBiABKAkSEAoIb2JzdGFjbGUYByABKAkiQgoES2luZBIUChBLSU5EX1VOU1BFQ0lGSUVEEAASCQoFQURERUQQARIMCghNT0RJRklFRBACEgsKB0RFTEVURUQQAyIxChBBY2NlcHRSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRINCgVmb3JjZRgCIAEoCCJWChFBY2NlcHRSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuEg8KB2FwcGxpZWQYAiABKAQSEAoIbGVmdF9vdXQYAyADKAkiIwoRRGlzY2FyZFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIjQKEkRpc2NhcmRSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuItEBCg1LZXB0V29ya3NwYWNlEhQKDHdvcmtzcGFjZV9pZBgBIAEoCRIMCgRraW5kGAIgASgJEhEKCXByaW5jaXBhbBgDIAEoCRIuCgpjcmVhdGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRwYXRoGAUgASgJEg8KB3VzZWRfYnkYBiABKAkSFwoKc2l6ZV9ieXRlcxgHIAEoBEgAiAEBEhIKCnJlcG9zaXRvcnkYCCABKAlCDQoLX3NpemVfYnl0ZXMiTwoVTGlzdFdvcmtzcGFjZXNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoDRISCgpwYWdlX3Rva2VuGAIgASgJEg8KB21lYXN1cmUYAyABKAgiYgoWTGlzdFdvcmtzcGFjZXNSZXNwb25zZRIvCgp3b3Jrc3BhY2VzGAEgAygLMhsuY29mZmVyZGFtLnYxLktlcHRXb3Jrc3BhY2USFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIi4KFkRlbGV0ZVdvcmtzcGFjZVJlcXVlc3QSFAoMd29ya3NwYWNlX2lkGAEgASgJIhkKF0RlbGV0ZVdvcmtzcGFjZVJlc3BvbnNlMsgKCgpSdW5TZXJ2aWNlEkwKCUNyZWF0ZVJ1bhIeLmNvZmZlcmRhbS52MS5DcmVhdGVSdW5SZXF1ZXN0Gh8uY29mZmVyZGFtLnYxLkNyZWF0ZVJ1blJlc3BvbnNlEkgKBkdldFJ1bhIbLmNvZmZlcmRhbS52MS5HZXRSdW5SZXF1ZXN0GhwuY29mZmVyZGFtLnYxLkdldFJ1blJlc3BvbnNlIgOQAgESTgoITGlzdFJ1bnMSHS5jb2ZmZXJkYW0udjEuTGlzdFJ1bnNSZXF1ZXN0Gh4uY29mZmVyZGFtLnYxLkxpc3RSdW5zUmVzcG9uc2UiA5ACARJLCgdTdG9wUnVuEhwuY29mZmVyZGFtLnYxLlN0b3BSdW5SZXF1ZXN0Gh0uY29mZmVyZGFtLnYxLlN0b3BSdW5SZXNwb25zZSIDkAICElEKCURlbGV0ZVJ1bhIeLmNvZmZlcmRhbS52MS5EZWxldGVSdW5SZXF1ZXN0Gh8uY29mZmVyZGFtLnYxLkRlbGV0ZVJ1blJlc3BvbnNlIgOQAgISSQoIUGF1c2VSdW4SHS5jb2ZmZXJkYW0udjEuUGF1c2VSdW5SZXF1ZXN0Gh4uY29mZmVyZGFtLnYxLlBhdXNlUnVuUmVzcG9uc2USTAoJUmVzdW1lUnVuEh4uY29mZmVyZGFtLnYxLlJlc3VtZVJ1blJlcXVlc3QaHy5jb2ZmZXJkYW0udjEuUmVzdW1lUnVuUmVzcG9uc2USWgoMS2VlcEFsaXZlUnVuEiEuY29mZmVyZGFtLnYxLktlZXBBbGl2ZVJ1blJlcXVlc3QaIi5jb2ZmZXJkYW0udjEuS2VlcEFsaXZlUnVuUmVzcG9uc2UiA5ACAhJRCglFeHRlbmRSdW4SHi5jb2ZmZXJkYW0udjEuRXh0ZW5kUnVuUmVxdWVzdBofLmNvZmZlcmRhbS52MS5FeHRlbmRSdW5SZXNwb25zZSIDkAICEl0KDUlzc3VlUnVuVG9rZW4SIi5jb2ZmZXJkYW0udjEuSXNzdWVSdW5Ub2tlblJlcXVlc3QaIy5jb2ZmZXJkYW0udjEuSXNzdWVSdW5Ub2tlblJlc3BvbnNlIgOQAgISUwoJV2F0Y2hSdW5zEh4uY29mZmVyZGFtLnYxLldhdGNoUnVuc1JlcXVlc3QaHy5jb2ZmZXJkYW0udjEuV2F0Y2hSdW5zUmVzcG9uc2UiA5ACATABEksKB0RpZmZSdW4SHC5jb2ZmZXJkYW0udjEuRGlmZlJ1blJlcXVlc3QaHS5jb2ZmZXJkYW0udjEuRGlmZlJ1blJlc3BvbnNlIgOQAgESUQoJQWNjZXB0UnVuEh4uY29mZmVyZGFtLnYxLkFjY2VwdFJ1blJlcXVlc3QaHy5jb2ZmZXJkYW0udjEuQWNjZXB0UnVuUmVzcG9uc2UiA5ACAhJUCgpEaXNjYXJkUnVuEh8uY29mZmVyZGFtLnYxLkRpc2NhcmRSdW5SZXF1ZXN0GiAuY29mZmVyZGFtLnYxLkRpc2NhcmRSdW5SZXNwb25zZSIDkAICEmAKDkxpc3RXb3Jrc3BhY2VzEiMuY29mZmVyZGFtLnYxLkxpc3RXb3Jrc3BhY2VzUmVxdWVzdBokLmNvZmZlcmRhbS52MS5MaXN0V29ya3NwYWNlc1Jlc3BvbnNlIgOQAgESXgoPRGVsZXRlV29ya3NwYWNlEiQuY29mZmVyZGFtLnYxLkRlbGV0ZVdvcmtzcGFjZVJlcXVlc3QaJS5jb2ZmZXJkYW0udjEuRGVsZXRlV29ya3NwYWNlUmVzcG9uc2ViBnByb3RvMw", [file_cofferdam_v1_egress, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChZjb2ZmZXJkYW0vdjEvcnVuLnByb3RvEgxjb2ZmZXJkYW0udjEi0g4KA1J1bhIOCgZydW5faWQYASABKAkSDwoHcHJvZmlsZRgCIAEoCRINCgVpbWFnZRgDIAEoCRIqCgl3b3Jrc3BhY2UYBCABKAsyFy5jb2ZmZXJkYW0udjEuV29ya3NwYWNlEhAKCHBrZ19wYXRoGAUgASgJEhAKCGFnZW50X2lkGAYgASgJEgwKBHJvbGUYByABKAkSJAoGbGltaXRzGAggASgLMhQuY29mZmVyZGFtLnYxLkxpbWl0cxImCgN0dGwYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMaWRsZV90aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi0KBmxhYmVscxgLIAMoCzIdLmNvZmZlcmRhbS52MS5SdW4uTGFiZWxzRW50cnkSJgoFc3RhdGUYDCABKA4yFy5jb2ZmZXJkYW0udjEuUnVuLlN0YXRlEg8KB2ZhaWx1cmUYDSABKAkSLgoKY3JlYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIcmVhZHlfYXQYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KCnN0YXJ0X2tpbmQYECABKA4yGy5jb2ZmZXJkYW0udjEuUnVuLlN0YXJ0S2luZBIuCgloYXJkZW5pbmcYESADKAsyGy5jb2ZmZXJkYW0udjEuSGFyZGVuaW5nRmFjdBIQCghpbWFnZV9pZBgSIAEoCRIUCgxjb250YWluZXJfaWQYEyABKAkSEQoJb3duZXJzaGlwGBQgASgJEhYKDndvcmtzcGFjZV9wYXRoGBUgASgJEhEKCXByaW5jaXBhbBgWIAEoCRIsCghlbmRlZF9hdBgXIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoHY2hhbmdlcxgYIAEoDjIZLmNvZmZlcmRhbS52MS5SdW4uQ2hhbmdlcxIQCghyZXN0YXJ0cxgZIAEoDRIuCgphZG9wdGVkX2F0GBogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgVob2xkcxgbIAMoCzIVLmNvZmZlcmRhbS52MS5SdW5Ib2xkEiMKBGRpc2sYHCABKAsyFS5jb2ZmZXJkYW0udjEuRGlza1VzZRInCgNlbnYYHSADKAsyGi5jb2ZmZXJkYW0udjEuUnVuLkVudkVudHJ5EhIKCnNlY3JldF9lbnYYHiADKAkSKAoFbGVhc2UYHyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoNbGVhc2VfZW5kc19hdBggIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoJZW5kX2NhdXNlGCEgASgOMhouY29mZmVyZGFtLnYxLlJ1bi5FbmRDYXVzZRIWCg53cml0YWJsZV9wYXRocxgiIAMoCRIkCgZlZ3Jlc3MYIyABKAsyFC5jb2ZmZXJkYW0udjEuRWdyZXNzEjMKDGNvbGRfYmVjYXVzZRgkIAEoDjIdLmNvZmZlcmRhbS52MS5SdW4uQ29sZEJlY2F1c2USLQoLZm9ya2VkX2Zyb20YJSABKAsyGC5jb2ZmZXJkYW0udjEuRm9ya2VkRnJvbRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiagoFU3RhdGUSFQoRU1RBVEVfVU5TUEVDSUZJRUQQABIMCghDUkVBVElORxABEgkKBVJFQURZEAISCgoGUEFVU0VEEAMSDAoIU1RPUFBJTkcQBBILCgdTVE9QUEVEEAUSCgoGRkFJTEVEEAYiOwoJU3RhcnRLaW5kEhoKFlNUQVJUX0tJTkRfVU5TUEVDSUZJRUQQABIICgRXQVJNEAESCAoEQ09MRBACIr8BCgtDb2xkQmVjYXVzZRIcChhDT0xEX0JFQ0FVU0VfVU5TUEVDSUZJRUQQABILCgdOT19QT09MEAESFAoQVU5TVVBQT1JURURfSE9TVBACEg4KCk9XTl9LRVJORUwQAxIaChZST09UX0lOX1VTRVJfTkFNRVNQQUNFEAQSDAoIUEtHX1BBVEgQBRIVChFGSVJTVF9PRl9JVFNfS0lORBAGEg4KCk5PTkVfV0FJVFMQBxIOCgpOT1RfVVNBQkxFEAgiSwoIRW5kQ2F1c2USGQoVRU5EX0NBVVNFX1VOU1BFQ0lGSUVEEAASBwoDVFRMEAESEAoMSURMRV9USU1FT1VUEAISCQoFTEVBU0UQAyJMCgdDaGFuZ2VzEhcKE0NIQU5HRVNfVU5TUEVDSUZJRUQQABILCgdQRU5ESU5HEAESDAoIQUNDRVBURUQQAhINCglESVNDQVJERUQQAyIzCgpGb3JrZWRGcm9tEhUKDWNoZWNrcG9pbnRfaWQYASABKAkSDgoGcnVuX2lkGAIgASgJIuYBCgdSdW5Ib2xkEigKBGtpbmQYASABKA4yGi5jb2ZmZXJkYW0udjEuUnVuSG9sZC5LaW5kEhAKCGNhdXNlX2lkGAIgASgJEhEKCXByaW5jaXBhbBgDIAEoCRIpCgVzaW5jZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiYQoES2luZBIUChBLSU5EX1VOU1BFQ0lGSUVEEAASDAoIT1BFUkFUT1IQARIMCghBUFBST1ZBTBACEgkKBUFMRVJUEAMSDAoIVEVSTUlOQUwQBBIOCgpDSEVDS1BPSU5UEAUivQIKCVdvcmtzcGFjZRIrCgRiaW5kGAEgASgLMhsuY29mZmVyZGFtLnYxLkJpbmRXb3Jrc3BhY2VIABIxCgdtYW5hZ2VkGAIgASgLMh4uY29mZmVyZGFtLnYxLk1hbmFnZWRXb3Jrc3BhY2VIABItCgVjbG9uZRgDIAEoCzIcLmNvZmZlcmRhbS52MS5DbG9uZVdvcmtzcGFjZUgAEjEKB292ZXJsYXkYBCABKAsyHi5jb2ZmZXJkYW0udjEuT3ZlcmxheVdvcmtzcGFjZUgAEisKBGJhc2UYBSABKAsyGy5jb2ZmZXJkYW0udjEuQmFzZVdvcmtzcGFjZUgAEjcKCmNoZWNrcG9pbnQYBiABKAsyIS5jb2ZmZXJkYW0udjEuQ2hlY2twb2ludFdvcmtzcGFjZUgAQggKBnNvdXJjZSIdCg1CaW5kV29ya3NwYWNlEgwKBHBhdGgYASABKAkiKAoQTWFuYWdlZFdvcmtzcGFjZRIUCgx3b3Jrc3BhY2VfaWQYASABKAkiIAoQT3ZlcmxheVdvcmtzcGFjZRIMCgRwYXRoGAEgASgJIiAKDUJhc2VXb3Jrc3BhY2USDwoHYmFzZV9pZBgBIAEoCSIsChNDaGVja3BvaW50V29ya3NwYWNlEhUKDWNoZWNrcG9pbnRfaWQYASABKAkiNgoOQ2xvbmVXb3Jrc3BhY2USEgoKcmVwb3NpdG9yeRgBIAEoCRIQCghyZXZpc2lvbhgCIAEoCSKVAQoGTGltaXRzEhQKDG1lbW9yeV9ieXRlcxgBIAEoBBISCgpjcHVfbWlsbGlzGAIgASgNEgwKBHBpZHMYAyABKA0SFwoPZmlsZV9zaXplX2J5dGVzGAQgASgEEhIKCm9wZW5fZmlsZXMYBSABKA0SEgoKZGlza19ieXRlcxgGIAEoBBISCgpkaXNrX2ZpbGVzGAcgASgEIsEBCgdEaXNrVXNlEhIKCnVzZWRfYnl0ZXMYASABKAQSEgoKdXNlZF9maWxlcxgCIAEoBBIQCghhdF9sZWFzdBgDIAEoCBIqCgVzdGF0ZRgEIAEoDjIbLmNvZmZlcmRhbS52MS5EaXNrVXNlLlN0YXRlEg4KBmtlcm5lbBgFIAEoCCJACgVTdGF0ZRIVChFTVEFURV9VTlNQRUNJRklFRBAAEgoKBldJVEhJThABEggKBE9WRVIQAhIKCgZMT0NLRUQQAyLZAQoJU3RhdGVEaXNrEhIKCmZyZWVfYnl0ZXMYASABKAQSEwoLdG90YWxfYnl0ZXMYAiABKAQSFwoKZnJlZV9maWxlcxgDIAEoBEgAiAEBEiwKBXN0YXRlGAQgASgOMh0uY29mZmVyZGFtLnYxLlN0YXRlRGlzay5TdGF0ZRIOCgZrZXJuZWwYBSABKAgiPQoFU3RhdGUSFQoRU1RBVEVfVU5TUEVDSUZJRUQQABIKCgZFTk9VR0gQARIHCgNMT1cQAhIICgRGVUxMEANCDQoLX2ZyZWVfZmlsZXMiLAoNSGFyZGVuaW5nRmFjdBIMCgRuYW1lGAEgASgJEg0KBXZhbHVlGAIgASgJIuEFChBDcmVhdGVSdW5SZXF1ZXN0EhIKCnJlcXVlc3RfaWQYASABKAkSDgoGcnVuX2lkGAIgASgJEg8KB3Byb2ZpbGUYAyABKAkSDQoFaW1hZ2UYBCABKAkSKgoJd29ya3NwYWNlGAUgASgLMhcuY29mZmVyZGFtLnYxLldvcmtzcGFjZRIQCghwa2dfcGF0aBgGIAEoCRIQCghhZ2VudF9pZBgHIAEoCRIMCgRyb2xlGAggASgJEiQKBmxpbWl0cxgJIAEoCzIULmNvZmZlcmRhbS52MS5MaW1pdHMSJgoDdHRsGAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi8KDGlkbGVfdGltZW91dBgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhI6CgZsYWJlbHMYDCADKAsyKi5jb2ZmZXJkYW0udjEuQ3JlYXRlUnVuUmVxdWVzdC5MYWJlbHNFbnRyeRITCgtpc3N1ZV90b2tlbhgNIAEoCBI0CgNlbnYYDiADKAsyJy5jb2ZmZXJkYW0udjEuQ3JlYXRlUnVuUmVxdWVzdC5FbnZFbnRyeRJBCgpzZWNyZXRfZW52GA8gAygLMi0uY29mZmVyZGFtLnYxLkNyZWF0ZVJ1blJlcXVlc3QuU2VjcmV0RW52RW50cnkSKAoFbGVhc2UYECABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFgoOd3JpdGFibGVfcGF0aHMYESADKAkSEwoLZWdyZXNzX2pzb24YEiABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGjAKDlNlY3JldEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiQgoRQ3JlYXRlUnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1bhINCgV0b2tlbhgCIAEoCSIfCg1HZXRSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSIwCg5HZXRSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuImAKD0xpc3RSdW5zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCRImCgVzdGF0ZRgDIAEoDjIXLmNvZmZlcmRhbS52MS5SdW4uU3RhdGUieQoQTGlzdFJ1bnNSZXNwb25zZRIfCgRydW5zGAEgAygLMhEuY29mZmVyZGFtLnYxLlJ1bhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSKwoKc3RhdGVfZGlzaxgDIAEoCzIXLmNvZmZlcmRhbS52MS5TdGF0ZURpc2siIAoOU3RvcFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIjEKD1N0b3BSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuIiEKD1BhdXNlUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkiMgoQUGF1c2VSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuIjcKEFJlc3VtZVJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhMKC2xpZnRfYWxlcnRzGAIgASgIIjMKEVJlc3VtZVJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4iJQoTS2VlcEFsaXZlUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkiNgoUS2VlcEFsaXZlUnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biJKChBFeHRlbmRSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRImCgN0dGwYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iMwoRRXh0ZW5kUnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biImChRJc3N1ZVJ1blRva2VuUmVxdWVzdBIOCgZydW5faWQYASABKAkiRgoVSXNzdWVSdW5Ub2tlblJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4SDQoFdG9rZW4YAiABKAkiPAoQRGVsZXRlUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSGAoQZGVsZXRlX3dvcmtzcGFjZRgCIAEoCCITChFEZWxldGVSdW5SZXNwb25zZSIiChBXYXRjaFJ1bnNSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSIzChFXYXRjaFJ1bnNSZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuIjgKDkRpZmZSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIWCg5tYXhfZGlmZl9ieXRlcxgCIAEoDSJ0Cg9EaWZmUnVuUmVzcG9uc2USKQoHY2hhbmdlcxgBIAMoCzIYLmNvZmZlcmRhbS52MS5GaWxlQ2hhbmdlEg0KBXRvdGFsGAIgASgEEhQKDHVuaWZpZWRfZGlmZhgDIAEoCRIRCgl0cnVuY2F0ZWQYBCABKAgi5QEKCkZpbGVDaGFuZ2USDAoEcGF0aBgBIAEoCRIrCgRraW5kGAIgASgOMh0uY29mZmVyZGFtLnYxLkZpbGVDaGFuZ2UuS2luZBIRCglmaWxlX3R5cGUYAyABKAkSDAoEbW9kZRgEIAEoDRISCgpzaXplX2J5dGVzGAUgASgEEhEKCW9iamVjdGlvbhgGIAEoCRIQCghvYnN0YWNsZRgHIAEoCSJCCgRLaW5kEhQKEEtJTkRfVU5TUEVDSUZJRUQQABIJCgVBRERFRBABEgwKCE1PRElGSUVEEAISCwoHREVMRVRFRBADIjEKEEFjY2VwdFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEg0KBWZvcmNlGAIgASgIIlYKEUFjY2VwdFJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4SDwoHYXBwbGllZBgCIAEoBBIQCghsZWZ0X291dBgDIAMoCSIjChFEaXNjYXJkUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkiNAoSRGlzY2FyZFJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4i0QEKDUtlcHRXb3Jrc3BhY2USFAoMd29ya3NwYWNlX2lkGAEgASgJEgwKBGtpbmQYAiABKAkSEQoJcHJpbmNpcGFsGAMgASgJEi4KCmNyZWF0ZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHBhdGgYBSABKAkSDwoHdXNlZF9ieRgGIAEoCRIXCgpzaXplX2J5dGVzGAcgASgESACIAQESEgoKcmVwb3NpdG9yeRgIIAEoCUINCgtfc2l6ZV9ieXRlcyJPChVMaXN0V29ya3NwYWNlc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkSDwoHbWVhc3VyZRgDIAEoCCJiChZMaXN0V29ya3NwYWNlc1Jlc3BvbnNlEi8KCndvcmtzcGFjZXMYASADKAsyGy5jb2ZmZXJkYW0udjEuS2VwdFdvcmtzcGFjZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiLgoWRGVsZXRlV29ya3NwYWNlUmVxdWVzdBIUCgx3b3Jrc3BhY2VfaWQYASABKAkiGQoXRGVsZXRlV29ya3NwYWNlUmVzcG9uc2UyyAoKClJ1blNlcnZpY2USTAoJQ3JlYXRlUnVuEh4uY29mZmVyZGFtLnYxLkNyZWF0ZVJ1blJlcXVlc3QaHy5jb2ZmZXJkYW0udjEuQ3JlYXRlUnVuUmVzcG9uc2USSAoGR2V0UnVuEhsuY29mZmVyZGFtLnYxLkdldFJ1blJlcXVlc3QaHC5jb2ZmZXJkYW0udjEuR2V0UnVuUmVzcG9uc2UiA5ACARJOCghMaXN0UnVucxIdLmNvZmZlcmRhbS52MS5MaXN0UnVuc1JlcXVlc3QaHi5jb2ZmZXJkYW0udjEuTGlzdFJ1bnNSZXNwb25zZSIDkAIBEksKB1N0b3BSdW4SHC5jb2ZmZXJkYW0udjEuU3RvcFJ1blJlcXVlc3QaHS5jb2ZmZXJkYW0udjEuU3RvcFJ1blJlc3BvbnNlIgOQAgISUQoJRGVsZXRlUnVuEh4uY29mZmVyZGFtLnYxLkRlbGV0ZVJ1blJlcXVlc3QaHy5jb2ZmZXJkYW0udjEuRGVsZXRlUnVuUmVzcG9uc2UiA5ACAhJJCghQYXVzZVJ1bhIdLmNvZmZlcmRhbS52MS5QYXVzZVJ1blJlcXVlc3QaHi5jb2ZmZXJkYW0udjEuUGF1c2VSdW5SZXNwb25zZRJMCglSZXN1bWVSdW4SHi5jb2ZmZXJkYW0udjEuUmVzdW1lUnVuUmVxdWVzdBofLmNvZmZlcmRhbS52MS5SZXN1bWVSdW5SZXNwb25zZRJaCgxLZWVwQWxpdmVSdW4SIS5jb2ZmZXJkYW0udjEuS2VlcEFsaXZlUnVuUmVxdWVzdBoiLmNvZmZlcmRhbS52MS5LZWVwQWxpdmVSdW5SZXNwb25zZSIDkAICElEKCUV4dGVuZFJ1bhIeLmNvZmZlcmRhbS52MS5FeHRlbmRSdW5SZXF1ZXN0Gh8uY29mZmVyZGFtLnYxLkV4dGVuZFJ1blJlc3BvbnNlIgOQAgISXQoNSXNzdWVSdW5Ub2tlbhIiLmNvZmZlcmRhbS52MS5Jc3N1ZVJ1blRva2VuUmVxdWVzdBojLmNvZmZlcmRhbS52MS5Jc3N1ZVJ1blRva2VuUmVzcG9uc2UiA5ACAhJTCglXYXRjaFJ1bnMSHi5jb2ZmZXJkYW0udjEuV2F0Y2hSdW5zUmVxdWVzdBofLmNvZmZlcmRhbS52MS5XYXRjaFJ1bnNSZXNwb25zZSIDkAIBMAESSwoHRGlmZlJ1bhIcLmNvZmZlcmRhbS52MS5EaWZmUnVuUmVxdWVzdBodLmNvZmZlcmRhbS52MS5EaWZmUnVuUmVzcG9uc2UiA5ACARJRCglBY2NlcHRSdW4SHi5jb2ZmZXJkYW0udjEuQWNjZXB0UnVuUmVxdWVzdBofLmNvZmZlcmRhbS52MS5BY2NlcHRSdW5SZXNwb25zZSIDkAICElQKCkRpc2NhcmRSdW4SHy5jb2ZmZXJkYW0udjEuRGlzY2FyZFJ1blJlcXVlc3QaIC5jb2ZmZXJkYW0udjEuRGlzY2FyZFJ1blJlc3BvbnNlIgOQAgISYAoOTGlzdFdvcmtzcGFjZXMSIy5jb2ZmZXJkYW0udjEuTGlzdFdvcmtzcGFjZXNSZXF1ZXN0GiQuY29mZmVyZGFtLnYxLkxpc3RXb3Jrc3BhY2VzUmVzcG9uc2UiA5ACARJeCg9EZWxldGVXb3Jrc3BhY2USJC5jb2ZmZXJkYW0udjEuRGVsZXRlV29ya3NwYWNlUmVxdWVzdBolLmNvZmZlcmRhbS52MS5EZWxldGVXb3Jrc3BhY2VSZXNwb25zZWIGcHJvdG8z", [file_cofferdam_v1_egress, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * A run.
@@ -278,6 +278,13 @@ export type Run = Message<"cofferdam.v1.Run"> & {
    * @generated from field: cofferdam.v1.Run.ColdBecause cold_because = 36;
    */
   coldBecause: Run_ColdBecause;
+
+  /**
+   * Output only. Checkpoint with whose files it began; absent if it did not.
+   *
+   * @generated from field: cofferdam.v1.ForkedFrom forked_from = 37;
+   */
+  forkedFrom?: ForkedFrom | undefined;
 };
 
 /**
@@ -543,6 +550,34 @@ export const Run_ChangesSchema: GenEnum<Run_Changes> = /*@__PURE__*/
   enumDesc(file_cofferdam_v1_run, 0, 4);
 
 /**
+ * Checkpoint with whose files a run began.
+ *
+ * @generated from message cofferdam.v1.ForkedFrom
+ */
+export type ForkedFrom = Message<"cofferdam.v1.ForkedFrom"> & {
+  /**
+   * The checkpoint. It may have been deleted.
+   *
+   * @generated from field: string checkpoint_id = 1;
+   */
+  checkpointId: string;
+
+  /**
+   * Run of which the checkpoint was made.
+   *
+   * @generated from field: string run_id = 2;
+   */
+  runId: string;
+};
+
+/**
+ * Describes the message cofferdam.v1.ForkedFrom.
+ * Use `create(ForkedFromSchema)` to create a new message.
+ */
+export const ForkedFromSchema: GenMessage<ForkedFrom> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_run, 1);
+
+/**
  * One reason that keeps a run PAUSED.
  *
  * @generated from message cofferdam.v1.RunHold
@@ -582,7 +617,7 @@ export type RunHold = Message<"cofferdam.v1.RunHold"> & {
  * Use `create(RunHoldSchema)` to create a new message.
  */
 export const RunHoldSchema: GenMessage<RunHold> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 1);
+  messageDesc(file_cofferdam_v1_run, 2);
 
 /**
  * Kind of the hold.
@@ -637,7 +672,7 @@ export enum RunHold_Kind {
  * Describes the enum cofferdam.v1.RunHold.Kind.
  */
 export const RunHold_KindSchema: GenEnum<RunHold_Kind> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_run, 1, 0);
+  enumDesc(file_cofferdam_v1_run, 2, 0);
 
 /**
  * Source of `/workspace`. Exactly one is set.
@@ -690,6 +725,14 @@ export type Workspace = Message<"cofferdam.v1.Workspace"> & {
      */
     value: BaseWorkspace;
     case: "base";
+  } | {
+    /**
+     * The files of a checkpoint.
+     *
+     * @generated from field: cofferdam.v1.CheckpointWorkspace checkpoint = 6;
+     */
+    value: CheckpointWorkspace;
+    case: "checkpoint";
   } | { case: undefined; value?: undefined };
 };
 
@@ -698,7 +741,7 @@ export type Workspace = Message<"cofferdam.v1.Workspace"> & {
  * Use `create(WorkspaceSchema)` to create a new message.
  */
 export const WorkspaceSchema: GenMessage<Workspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 2);
+  messageDesc(file_cofferdam_v1_run, 3);
 
 /**
  * An existing directory.
@@ -719,7 +762,7 @@ export type BindWorkspace = Message<"cofferdam.v1.BindWorkspace"> & {
  * Use `create(BindWorkspaceSchema)` to create a new message.
  */
 export const BindWorkspaceSchema: GenMessage<BindWorkspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 3);
+  messageDesc(file_cofferdam_v1_run, 4);
 
 /**
  * A directory made by the daemon.
@@ -741,7 +784,7 @@ export type ManagedWorkspace = Message<"cofferdam.v1.ManagedWorkspace"> & {
  * Use `create(ManagedWorkspaceSchema)` to create a new message.
  */
 export const ManagedWorkspaceSchema: GenMessage<ManagedWorkspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 4);
+  messageDesc(file_cofferdam_v1_run, 5);
 
 /**
  * A directory seen through a layer that takes the agent's changes.
@@ -763,7 +806,7 @@ export type OverlayWorkspace = Message<"cofferdam.v1.OverlayWorkspace"> & {
  * Use `create(OverlayWorkspaceSchema)` to create a new message.
  */
 export const OverlayWorkspaceSchema: GenMessage<OverlayWorkspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 5);
+  messageDesc(file_cofferdam_v1_run, 6);
 
 /**
  * A base seen through a layer that takes the agent's changes. DiffRun shows them and DiscardRun deletes them. AcceptRun
@@ -785,7 +828,30 @@ export type BaseWorkspace = Message<"cofferdam.v1.BaseWorkspace"> & {
  * Use `create(BaseWorkspaceSchema)` to create a new message.
  */
 export const BaseWorkspaceSchema: GenMessage<BaseWorkspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 6);
+  messageDesc(file_cofferdam_v1_run, 7);
+
+/**
+ * A copy of what a checkpoint of CheckpointService has: the workspace, `/state` and the changes of a writable root. The
+ * run of the checkpoint goes on, or not, without effect on this one. Over the directory or the base of that run if it had
+ * an overlay, and a managed workspace otherwise: GetRun shows which. Changes of a writable root need the image of that run.
+ *
+ * @generated from message cofferdam.v1.CheckpointWorkspace
+ */
+export type CheckpointWorkspace = Message<"cofferdam.v1.CheckpointWorkspace"> & {
+  /**
+   * Id of a checkpoint that the caller may use. Required.
+   *
+   * @generated from field: string checkpoint_id = 1;
+   */
+  checkpointId: string;
+};
+
+/**
+ * Describes the message cofferdam.v1.CheckpointWorkspace.
+ * Use `create(CheckpointWorkspaceSchema)` to create a new message.
+ */
+export const CheckpointWorkspaceSchema: GenMessage<CheckpointWorkspace> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_run, 8);
 
 /**
  * A clone of a local repository, without hooks, with its history.
@@ -813,7 +879,7 @@ export type CloneWorkspace = Message<"cofferdam.v1.CloneWorkspace"> & {
  * Use `create(CloneWorkspaceSchema)` to create a new message.
  */
 export const CloneWorkspaceSchema: GenMessage<CloneWorkspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 7);
+  messageDesc(file_cofferdam_v1_run, 9);
 
 /**
  * Resource limits of a container. 0 or absent means the profile's value; a client may only lower it.
@@ -876,7 +942,7 @@ export type Limits = Message<"cofferdam.v1.Limits"> & {
  * Use `create(LimitsSchema)` to create a new message.
  */
 export const LimitsSchema: GenMessage<Limits> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 8);
+  messageDesc(file_cofferdam_v1_run, 10);
 
 /**
  * Data of a run on the daemon's disk: `/state`, a managed or cloned workspace, the layer of an overlay. All of it
@@ -927,7 +993,7 @@ export type DiskUse = Message<"cofferdam.v1.DiskUse"> & {
  * Use `create(DiskUseSchema)` to create a new message.
  */
 export const DiskUseSchema: GenMessage<DiskUse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 9);
+  messageDesc(file_cofferdam_v1_run, 11);
 
 /**
  * State of the run's quota.
@@ -969,7 +1035,7 @@ export enum DiskUse_State {
  * Describes the enum cofferdam.v1.DiskUse.State.
  */
 export const DiskUse_StateSchema: GenEnum<DiskUse_State> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_run, 9, 0);
+  enumDesc(file_cofferdam_v1_run, 11, 0);
 
 /**
  * The file system that has the daemon's state directory.
@@ -1019,7 +1085,7 @@ export type StateDisk = Message<"cofferdam.v1.StateDisk"> & {
  * Use `create(StateDiskSchema)` to create a new message.
  */
 export const StateDiskSchema: GenMessage<StateDisk> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 10);
+  messageDesc(file_cofferdam_v1_run, 12);
 
 /**
  * Free space.
@@ -1060,7 +1126,7 @@ export enum StateDisk_State {
  * Describes the enum cofferdam.v1.StateDisk.State.
  */
 export const StateDisk_StateSchema: GenEnum<StateDisk_State> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_run, 10, 0);
+  enumDesc(file_cofferdam_v1_run, 12, 0);
 
 /**
  * One property of the container, as the engine reports it.
@@ -1088,7 +1154,7 @@ export type HardeningFact = Message<"cofferdam.v1.HardeningFact"> & {
  * Use `create(HardeningFactSchema)` to create a new message.
  */
 export const HardeningFactSchema: GenMessage<HardeningFact> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 11);
+  messageDesc(file_cofferdam_v1_run, 13);
 
 /**
  * See RunService.CreateRun.
@@ -1242,7 +1308,7 @@ export type CreateRunRequest = Message<"cofferdam.v1.CreateRunRequest"> & {
  * Use `create(CreateRunRequestSchema)` to create a new message.
  */
 export const CreateRunRequestSchema: GenMessage<CreateRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 12);
+  messageDesc(file_cofferdam_v1_run, 14);
 
 /**
  * The run, READY.
@@ -1271,7 +1337,7 @@ export type CreateRunResponse = Message<"cofferdam.v1.CreateRunResponse"> & {
  * Use `create(CreateRunResponseSchema)` to create a new message.
  */
 export const CreateRunResponseSchema: GenMessage<CreateRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 13);
+  messageDesc(file_cofferdam_v1_run, 15);
 
 /**
  * See RunService.GetRun.
@@ -1292,7 +1358,7 @@ export type GetRunRequest = Message<"cofferdam.v1.GetRunRequest"> & {
  * Use `create(GetRunRequestSchema)` to create a new message.
  */
 export const GetRunRequestSchema: GenMessage<GetRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 14);
+  messageDesc(file_cofferdam_v1_run, 16);
 
 /**
  * The run.
@@ -1313,7 +1379,7 @@ export type GetRunResponse = Message<"cofferdam.v1.GetRunResponse"> & {
  * Use `create(GetRunResponseSchema)` to create a new message.
  */
 export const GetRunResponseSchema: GenMessage<GetRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 15);
+  messageDesc(file_cofferdam_v1_run, 17);
 
 /**
  * See RunService.ListRuns.
@@ -1348,7 +1414,7 @@ export type ListRunsRequest = Message<"cofferdam.v1.ListRunsRequest"> & {
  * Use `create(ListRunsRequestSchema)` to create a new message.
  */
 export const ListRunsRequestSchema: GenMessage<ListRunsRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 16);
+  messageDesc(file_cofferdam_v1_run, 18);
 
 /**
  * A page of runs.
@@ -1383,7 +1449,7 @@ export type ListRunsResponse = Message<"cofferdam.v1.ListRunsResponse"> & {
  * Use `create(ListRunsResponseSchema)` to create a new message.
  */
 export const ListRunsResponseSchema: GenMessage<ListRunsResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 17);
+  messageDesc(file_cofferdam_v1_run, 19);
 
 /**
  * See RunService.StopRun.
@@ -1404,7 +1470,7 @@ export type StopRunRequest = Message<"cofferdam.v1.StopRunRequest"> & {
  * Use `create(StopRunRequestSchema)` to create a new message.
  */
 export const StopRunRequestSchema: GenMessage<StopRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 18);
+  messageDesc(file_cofferdam_v1_run, 20);
 
 /**
  * The run, STOPPED.
@@ -1425,7 +1491,7 @@ export type StopRunResponse = Message<"cofferdam.v1.StopRunResponse"> & {
  * Use `create(StopRunResponseSchema)` to create a new message.
  */
 export const StopRunResponseSchema: GenMessage<StopRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 19);
+  messageDesc(file_cofferdam_v1_run, 21);
 
 /**
  * See RunService.PauseRun.
@@ -1446,7 +1512,7 @@ export type PauseRunRequest = Message<"cofferdam.v1.PauseRunRequest"> & {
  * Use `create(PauseRunRequestSchema)` to create a new message.
  */
 export const PauseRunRequestSchema: GenMessage<PauseRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 20);
+  messageDesc(file_cofferdam_v1_run, 22);
 
 /**
  * The run, PAUSED.
@@ -1467,7 +1533,7 @@ export type PauseRunResponse = Message<"cofferdam.v1.PauseRunResponse"> & {
  * Use `create(PauseRunResponseSchema)` to create a new message.
  */
 export const PauseRunResponseSchema: GenMessage<PauseRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 21);
+  messageDesc(file_cofferdam_v1_run, 23);
 
 /**
  * See RunService.ResumeRun.
@@ -1495,7 +1561,7 @@ export type ResumeRunRequest = Message<"cofferdam.v1.ResumeRunRequest"> & {
  * Use `create(ResumeRunRequestSchema)` to create a new message.
  */
 export const ResumeRunRequestSchema: GenMessage<ResumeRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 22);
+  messageDesc(file_cofferdam_v1_run, 24);
 
 /**
  * The run, READY or still PAUSED.
@@ -1516,7 +1582,7 @@ export type ResumeRunResponse = Message<"cofferdam.v1.ResumeRunResponse"> & {
  * Use `create(ResumeRunResponseSchema)` to create a new message.
  */
 export const ResumeRunResponseSchema: GenMessage<ResumeRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 23);
+  messageDesc(file_cofferdam_v1_run, 25);
 
 /**
  * See RunService.KeepAliveRun.
@@ -1537,7 +1603,7 @@ export type KeepAliveRunRequest = Message<"cofferdam.v1.KeepAliveRunRequest"> & 
  * Use `create(KeepAliveRunRequestSchema)` to create a new message.
  */
 export const KeepAliveRunRequestSchema: GenMessage<KeepAliveRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 24);
+  messageDesc(file_cofferdam_v1_run, 26);
 
 /**
  * The run, with its lease renewed.
@@ -1558,7 +1624,7 @@ export type KeepAliveRunResponse = Message<"cofferdam.v1.KeepAliveRunResponse"> 
  * Use `create(KeepAliveRunResponseSchema)` to create a new message.
  */
 export const KeepAliveRunResponseSchema: GenMessage<KeepAliveRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 25);
+  messageDesc(file_cofferdam_v1_run, 27);
 
 /**
  * See RunService.ExtendRun.
@@ -1587,7 +1653,7 @@ export type ExtendRunRequest = Message<"cofferdam.v1.ExtendRunRequest"> & {
  * Use `create(ExtendRunRequestSchema)` to create a new message.
  */
 export const ExtendRunRequestSchema: GenMessage<ExtendRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 26);
+  messageDesc(file_cofferdam_v1_run, 28);
 
 /**
  * The run, with its new ttl.
@@ -1608,7 +1674,7 @@ export type ExtendRunResponse = Message<"cofferdam.v1.ExtendRunResponse"> & {
  * Use `create(ExtendRunResponseSchema)` to create a new message.
  */
 export const ExtendRunResponseSchema: GenMessage<ExtendRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 27);
+  messageDesc(file_cofferdam_v1_run, 29);
 
 /**
  * See RunService.IssueRunToken.
@@ -1629,7 +1695,7 @@ export type IssueRunTokenRequest = Message<"cofferdam.v1.IssueRunTokenRequest"> 
  * Use `create(IssueRunTokenRequestSchema)` to create a new message.
  */
 export const IssueRunTokenRequestSchema: GenMessage<IssueRunTokenRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 28);
+  messageDesc(file_cofferdam_v1_run, 30);
 
 /**
  * The run's new token.
@@ -1657,7 +1723,7 @@ export type IssueRunTokenResponse = Message<"cofferdam.v1.IssueRunTokenResponse"
  * Use `create(IssueRunTokenResponseSchema)` to create a new message.
  */
 export const IssueRunTokenResponseSchema: GenMessage<IssueRunTokenResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 29);
+  messageDesc(file_cofferdam_v1_run, 31);
 
 /**
  * See RunService.DeleteRun.
@@ -1686,7 +1752,7 @@ export type DeleteRunRequest = Message<"cofferdam.v1.DeleteRunRequest"> & {
  * Use `create(DeleteRunRequestSchema)` to create a new message.
  */
 export const DeleteRunRequestSchema: GenMessage<DeleteRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 30);
+  messageDesc(file_cofferdam_v1_run, 32);
 
 /**
  * Done.
@@ -1701,7 +1767,7 @@ export type DeleteRunResponse = Message<"cofferdam.v1.DeleteRunResponse"> & {
  * Use `create(DeleteRunResponseSchema)` to create a new message.
  */
 export const DeleteRunResponseSchema: GenMessage<DeleteRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 31);
+  messageDesc(file_cofferdam_v1_run, 33);
 
 /**
  * See RunService.WatchRuns.
@@ -1722,7 +1788,7 @@ export type WatchRunsRequest = Message<"cofferdam.v1.WatchRunsRequest"> & {
  * Use `create(WatchRunsRequestSchema)` to create a new message.
  */
 export const WatchRunsRequestSchema: GenMessage<WatchRunsRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 32);
+  messageDesc(file_cofferdam_v1_run, 34);
 
 /**
  * A run in a new state.
@@ -1743,7 +1809,7 @@ export type WatchRunsResponse = Message<"cofferdam.v1.WatchRunsResponse"> & {
  * Use `create(WatchRunsResponseSchema)` to create a new message.
  */
 export const WatchRunsResponseSchema: GenMessage<WatchRunsResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 33);
+  messageDesc(file_cofferdam_v1_run, 35);
 
 /**
  * See RunService.DiffRun.
@@ -1771,7 +1837,7 @@ export type DiffRunRequest = Message<"cofferdam.v1.DiffRunRequest"> & {
  * Use `create(DiffRunRequestSchema)` to create a new message.
  */
 export const DiffRunRequestSchema: GenMessage<DiffRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 34);
+  messageDesc(file_cofferdam_v1_run, 36);
 
 /**
  * Changes of the agent.
@@ -1814,7 +1880,7 @@ export type DiffRunResponse = Message<"cofferdam.v1.DiffRunResponse"> & {
  * Use `create(DiffRunResponseSchema)` to create a new message.
  */
 export const DiffRunResponseSchema: GenMessage<DiffRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 35);
+  messageDesc(file_cofferdam_v1_run, 37);
 
 /**
  * One changed path.
@@ -1878,7 +1944,7 @@ export type FileChange = Message<"cofferdam.v1.FileChange"> & {
  * Use `create(FileChangeSchema)` to create a new message.
  */
 export const FileChangeSchema: GenMessage<FileChange> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 36);
+  messageDesc(file_cofferdam_v1_run, 38);
 
 /**
  * Kind of change.
@@ -1919,7 +1985,7 @@ export enum FileChange_Kind {
  * Describes the enum cofferdam.v1.FileChange.Kind.
  */
 export const FileChange_KindSchema: GenEnum<FileChange_Kind> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_run, 36, 0);
+  enumDesc(file_cofferdam_v1_run, 38, 0);
 
 /**
  * See RunService.AcceptRun.
@@ -1947,7 +2013,7 @@ export type AcceptRunRequest = Message<"cofferdam.v1.AcceptRunRequest"> & {
  * Use `create(AcceptRunRequestSchema)` to create a new message.
  */
 export const AcceptRunRequestSchema: GenMessage<AcceptRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 37);
+  messageDesc(file_cofferdam_v1_run, 39);
 
 /**
  * The changes are in the directory.
@@ -1982,7 +2048,7 @@ export type AcceptRunResponse = Message<"cofferdam.v1.AcceptRunResponse"> & {
  * Use `create(AcceptRunResponseSchema)` to create a new message.
  */
 export const AcceptRunResponseSchema: GenMessage<AcceptRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 38);
+  messageDesc(file_cofferdam_v1_run, 40);
 
 /**
  * See RunService.DiscardRun.
@@ -2003,7 +2069,7 @@ export type DiscardRunRequest = Message<"cofferdam.v1.DiscardRunRequest"> & {
  * Use `create(DiscardRunRequestSchema)` to create a new message.
  */
 export const DiscardRunRequestSchema: GenMessage<DiscardRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 39);
+  messageDesc(file_cofferdam_v1_run, 41);
 
 /**
  * The changes are gone.
@@ -2024,7 +2090,7 @@ export type DiscardRunResponse = Message<"cofferdam.v1.DiscardRunResponse"> & {
  * Use `create(DiscardRunResponseSchema)` to create a new message.
  */
 export const DiscardRunResponseSchema: GenMessage<DiscardRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 40);
+  messageDesc(file_cofferdam_v1_run, 42);
 
 /**
  * A directory that the daemon keeps.
@@ -2095,7 +2161,7 @@ export type KeptWorkspace = Message<"cofferdam.v1.KeptWorkspace"> & {
  * Use `create(KeptWorkspaceSchema)` to create a new message.
  */
 export const KeptWorkspaceSchema: GenMessage<KeptWorkspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 41);
+  messageDesc(file_cofferdam_v1_run, 43);
 
 /**
  * See RunService.ListWorkspaces.
@@ -2130,7 +2196,7 @@ export type ListWorkspacesRequest = Message<"cofferdam.v1.ListWorkspacesRequest"
  * Use `create(ListWorkspacesRequestSchema)` to create a new message.
  */
 export const ListWorkspacesRequestSchema: GenMessage<ListWorkspacesRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 42);
+  messageDesc(file_cofferdam_v1_run, 44);
 
 /**
  * A page of workspaces.
@@ -2158,7 +2224,7 @@ export type ListWorkspacesResponse = Message<"cofferdam.v1.ListWorkspacesRespons
  * Use `create(ListWorkspacesResponseSchema)` to create a new message.
  */
 export const ListWorkspacesResponseSchema: GenMessage<ListWorkspacesResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 43);
+  messageDesc(file_cofferdam_v1_run, 45);
 
 /**
  * See RunService.DeleteWorkspace.
@@ -2179,7 +2245,7 @@ export type DeleteWorkspaceRequest = Message<"cofferdam.v1.DeleteWorkspaceReques
  * Use `create(DeleteWorkspaceRequestSchema)` to create a new message.
  */
 export const DeleteWorkspaceRequestSchema: GenMessage<DeleteWorkspaceRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 44);
+  messageDesc(file_cofferdam_v1_run, 46);
 
 /**
  * Done.
@@ -2194,7 +2260,7 @@ export type DeleteWorkspaceResponse = Message<"cofferdam.v1.DeleteWorkspaceRespo
  * Use `create(DeleteWorkspaceResponseSchema)` to create a new message.
  */
 export const DeleteWorkspaceResponseSchema: GenMessage<DeleteWorkspaceResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 45);
+  messageDesc(file_cofferdam_v1_run, 47);
 
 /**
  * Makes, shows and ends runs.
