@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(missing_docs)] // only the daemon calls it
 
+mod changed;
 mod limits;
 mod make;
 mod opaque;
@@ -31,6 +32,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use wire::v1;
 
+use changed::changed;
 pub use limits::CheckpointBounds;
 use record::{Checkpoint, PartCopy};
 use table::{Table, no_such_checkpoint};
@@ -125,7 +127,7 @@ impl Checkpoints {
         let living = self.runs.living_run(run.id)?;
         living.lanes_for_review()?;
         // Refuses a workspace that is not copied, before anything is recorded or frozen.
-        drop(self.runs.changed_directories(&run)?);
+        drop(changed(&self.runs.launcher.directories, &run)?);
         let most = self.most(run.id)?;
         let id = CheckpointId::new();
         self.busy.lock().insert(id);
@@ -216,8 +218,8 @@ impl Checkpoints {
         }
         let mut left = most;
         let mut parts = Vec::new();
-        for changed in self.runs.changed_directories(run)? {
-            let part = make::part(staging, &changed, left).await?;
+        for from in changed(&self.runs.launcher.directories, run)? {
+            let part = make::part(staging, &from, left).await?;
             left.bytes = left.bytes.saturating_sub(part.bytes);
             left.files = left.files.saturating_sub(part.files);
             parts.push(part);

@@ -12,12 +12,13 @@ use host_launch::{Marks, Owner, TreeBounds};
 use identity::CheckpointId;
 use operations::{Digest, Reason};
 use refusal::Refusal;
-use runs::{ChangedDirectory, make_directory, remove_tree};
+use runs::{make_directory, remove_tree};
 use rustix::fs::{Dir, Mode, OFlags};
 use rustix::io::Errno;
 use tokio::task::{block_in_place, spawn_blocking};
 use wire::v1;
 
+use crate::changed::Changed;
 use crate::opaque::opaque;
 use crate::record::{Part, PartCopy};
 
@@ -32,12 +33,8 @@ pub(crate) fn begin(staging: &Path) -> Result<(), Refusal> {
 }
 
 /// Copies one directory of a run into the staging directory, within `most`.
-pub(crate) async fn part(
-    staging: &Path,
-    from: &ChangedDirectory,
-    most: TreeBounds,
-) -> Result<PartCopy, Refusal> {
-    let part = Part::from(from.part);
+pub(crate) async fn part(staging: &Path, from: &Changed, most: TreeBounds) -> Result<PartCopy, Refusal> {
+    let part = from.part;
     let path = staging.join(part.name());
     let into = block_in_place(|| make_directory(&path, from.directory.owner))
         .map_err(|error| Refusal::internal("making the directory of a checkpoint", &error))?;
@@ -64,7 +61,7 @@ fn copied(part: Part, answer: v1::Base) -> Result<PartCopy, Refusal> {
     Ok(PartCopy { part, digest, bytes, files, left_out })
 }
 
-fn list_opaque(part: &Path, from: &ChangedDirectory, most: u64) -> io::Result<Vec<u8>> {
+fn list_opaque(part: &Path, from: &Changed, most: u64) -> io::Result<Vec<u8>> {
     let listed = opaque(&from.directory.handle, most)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let list = rustix::fs::open(part.join(OPAQUE), flags, Mode::RUSR | Mode::WUSR)?;

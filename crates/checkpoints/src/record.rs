@@ -46,24 +46,16 @@ pub(crate) struct PartCopy {
     pub(crate) left_out: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// Part of a run's changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Part {
     Workspace,
     State,
+    /// The layer of a writable root. Its marks are attributes that only root can read.
     Root,
+    /// The layer of the repository whose linked work tree the workspace is.
     Repository,
-}
-
-impl From<runs::Part> for Part {
-    fn from(part: runs::Part) -> Self {
-        match part {
-            runs::Part::Workspace => Self::Workspace,
-            runs::Part::State => Self::State,
-            runs::Part::Root => Self::Root,
-            runs::Part::Repository => Self::Repository,
-        }
-    }
 }
 
 impl Part {

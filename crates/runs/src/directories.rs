@@ -16,7 +16,7 @@ pub struct Directories {
 
 impl Directories {
     /// Returns the directory of a managed or cloned workspace.
-    pub(crate) fn workspace(&self, run: &str) -> PathBuf {
+    pub fn workspace(&self, run: &str) -> PathBuf {
         self.workspaces().join(run)
     }
 
@@ -46,12 +46,12 @@ impl Directories {
     }
 
     /// Returns the directory of an overlay's layer, which has the changes of a run.
-    pub(crate) fn layer(&self, run: &str) -> PathBuf {
+    pub fn layer(&self, run: &str) -> PathBuf {
         self.state.join("overlays").join(run)
     }
 
     /// Returns the directory of a writable root's layer, which has the changes of a run.
-    pub(crate) fn root_layer(&self, run: &str) -> PathBuf {
+    pub fn root_layer(&self, run: &str) -> PathBuf {
         self.root_layers().join(run)
     }
 
@@ -67,7 +67,7 @@ impl Directories {
     }
 
     /// Returns the directory that a run has as `/state`.
-    pub(crate) fn run_state(&self, run: &str) -> PathBuf {
+    pub fn run_state(&self, run: &str) -> PathBuf {
         self.state.join("runs").join(run)
     }
 

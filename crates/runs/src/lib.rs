@@ -7,7 +7,6 @@ mod adopt;
 mod bases;
 mod begin_egress;
 mod boundary;
-mod changed;
 mod changes;
 mod create;
 mod default_image;
@@ -54,7 +53,6 @@ pub use egress_rules::Rules;
 
 pub use ::leftovers::remove_tree;
 pub use bases::Bases;
-pub use changed::{ChangedDirectory, Part};
 pub use default_image::{DefaultImageSource, NoDefaultImage, read as read_busybox};
 pub use deny_list::HarnessOnBind;
 pub use directories::Directories;
