@@ -1,4 +1,4 @@
-//! Fills a workspace that no process uses yet with a part of a checkpoint, as `tree.rs` saved it.
+//! Fills a workspace that no process uses yet with a part of a checkpoint, as `save.rs` made it.
 //!
 //! The marks of a layer come first. A listed name is removed, and a listed directory is emptied, through the overlay on which the
 //! workspace is mounted: so the overlay makes its own marks. Then each saved name replaces the name that is there.
@@ -17,8 +17,8 @@ use rustix::process::geteuid;
 use text::excerpt;
 use thiserror::Error;
 
+use crate::copying::{DIRECTORY, by_kernel, make_file, times};
 use crate::sys;
-use crate::tree::{DIRECTORY, by_kernel, make_file, times};
 
 /// Most levels of directories, as in a saved tree.
 const MAX_DEPTH: usize = 128;

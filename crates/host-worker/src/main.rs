@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod child;
+mod copying;
 mod fill;
 mod git;
 mod job;
@@ -9,6 +10,7 @@ mod location;
 mod order;
 mod ready;
 mod recovery;
+mod save;
 mod serve;
 mod setup;
 mod sys;
@@ -136,7 +138,7 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
         }
         Task::Save(most, marks) => {
             setup::ChildFilter::new()?.forbid_processes()?;
-            layer::answer(&tree::save(most, marks)?.encode_to_vec())?;
+            layer::answer(&save::save(most, marks)?.encode_to_vec())?;
         }
         Task::Diff(..) | Task::Accept(..) | Task::Measure | Task::Read(_) | Task::MakeLogs => {
             setup::ChildFilter::new()?.forbid_processes()?;

@@ -16,33 +16,25 @@
 //! extended attributes and no hard links: the marks of an overlay that somebody planted are not in it. FIFOs, sockets and devices are
 //! counted and left out. A name that the owner cannot read ends the copy, because its base would lack files without a word.
 
-use std::fs::File;
-use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use host_launch::{Marks, TreeBounds};
 use jail::{Dir, EntryName, FileKind, Metadata, Mount, OpenError, OpenErrorKind, Root};
 use operations::Digest;
-use rustix::fs::{
-    AtFlags, Mode, OFlags, Timespec, Timestamps, copy_file_range, fchmod, fstat, futimens, mkdirat, open,
-    openat, symlinkat, utimensat,
-};
-use rustix::io::Errno;
+use rustix::fs::{AtFlags, Mode, fchmod, fstat, futimens, open, symlinkat, utimensat};
 use text::excerpt;
 use thiserror::Error;
 use wire::v1::Base;
 
+use crate::copying::{DIRECTORY, by_kernel, make_directory, make_file, times};
 use crate::{layer, sys};
 
 /// Most levels of directories, as in an overlay's changes.
 const MAX_DEPTH: usize = 128;
 /// Bytes that are read at a time.
 const PIECE: usize = 256 * 1024;
-/// Most bytes that the kernel copies in one call.
-const AT_A_TIME: usize = 1 << 30;
-pub(crate) const DIRECTORY: OFlags =
-    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The reason why there is no copy or no digest, fit for a client.
 #[derive(Debug, Error)]
@@ -68,32 +60,6 @@ pub(crate) fn copy(most: TreeBounds) -> Result<Base, TreeFailure> {
     walk(Path::new("/source"), Some(Path::new("/workspace")), most, sys::is_abandoned)
 }
 
-/// Copies the source into `files` of the workspace, which is empty, and lists a layer's marks in `marks` of it.
-///
-/// The list has one entry for each mark: `w` and the path of a deleted name, or `o` and the path of a directory that hides the one
-/// beneath. A zero byte ends an entry. No copy of a mark has an effect, wherever the copy is.
-pub(crate) fn save(most: TreeBounds, marks: Marks) -> Result<Base, TreeFailure> {
-    save_in(Path::new("/source"), Path::new("/workspace"), most, marks, sys::is_abandoned)
-}
-
-fn save_in(
-    from: &Path,
-    into: &Path,
-    most: TreeBounds,
-    marks: Marks,
-    is_abandoned: fn() -> bool,
-) -> Result<Base, TreeFailure> {
-    let failed = |name: &str, error| TreeFailure::Write { path: name.to_owned(), error };
-    let top = open(into, DIRECTORY, Mode::empty()).map_err(io::Error::from)?;
-    mkdirat(&top, "files", Mode::RWXU).map_err(|errno| failed("the copy", errno.into()))?;
-    let (found, listed) = walk_with(from, Some(&into.join("files")), most, marks, is_abandoned)?;
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let list = openat(&top, "marks", flags, Mode::RUSR | Mode::WUSR).map_err(io::Error::from);
-    let written = list.and_then(|list| File::from(list).write_all(&listed));
-    written.map_err(|error| failed("the list of deleted names", error))?;
-    Ok(found)
-}
-
 /// Returns the digest and the size of the source.
 pub(crate) fn digest(most: TreeBounds) -> Result<Base, TreeFailure> {
     walk(Path::new("/source"), None, most, sys::is_abandoned)
@@ -109,7 +75,7 @@ fn walk(
 }
 
 /// Walks the tree, and returns what was found and the list of its marks.
-fn walk_with(
+pub(crate) fn walk_with(
     from: &Path,
     into: Option<&Path>,
     most: TreeBounds,
@@ -340,44 +306,6 @@ fn kept(mode: u32, into: Option<&OwnedFd>) -> u32 {
     mode & if into.is_some() { 0o777 } else { 0o7777 }
 }
 
-fn make_directory(into: &OwnedFd, name: &EntryName) -> io::Result<OwnedFd> {
-    mkdirat(into, name.as_bytes(), Mode::RWXU)?;
-    Ok(openat(into, name.as_bytes(), DIRECTORY, Mode::empty())?)
-}
-
-/// Copies at most `most` bytes in the kernel, which shares blocks where the file system can. Then the copy is at its beginning again.
-///
-/// Returns false if the kernel does not copy between these files.
-pub(crate) fn by_kernel(from: &File, mut into: &File, most: u64) -> io::Result<bool> {
-    let mut left = most;
-    while left > 0 {
-        let length = usize::try_from(left).unwrap_or(usize::MAX).min(AT_A_TIME);
-        match copy_file_range(from, None, into, None, length) {
-            Ok(0) => break,
-            Ok(copied) => left = left.saturating_sub(copied as u64),
-            Err(Errno::INTR) => {}
-            Err(Errno::XDEV | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM)
-                if left == most =>
-            {
-                return Ok(false);
-            }
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    into.rewind()?;
-    Ok(true)
-}
-
-pub(crate) fn make_file(into: impl AsFd, name: &EntryName) -> io::Result<File> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(openat(into, name.as_bytes(), flags, Mode::RUSR | Mode::WUSR)?.into())
-}
-
-pub(crate) fn times((seconds, nanos): (i64, u32)) -> Timestamps {
-    let time = Timespec { tv_sec: seconds, tv_nsec: nanos.into() };
-    Timestamps { last_access: time, last_modification: time }
-}
-
 #[cfg(test)]
 mod tests {
     use std::ffi::OsStr;
@@ -385,7 +313,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt as _;
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 
-    use rustix::fs::{CWD, FileType, XattrFlags, flistxattr, lsetxattr, mkfifoat, mknodat};
+    use rustix::fs::{CWD, XattrFlags, lsetxattr, mkfifoat};
 
     use super::*;
 
@@ -477,32 +405,5 @@ mod tests {
         let deep: std::path::PathBuf = std::iter::repeat_n("d", MAX_DEPTH + 1).collect();
         fs::create_dir_all(from.join(deep)).unwrap();
         assert!(matches!(walked(&from, None, ALL), Err(TreeFailure::Deep)));
-    }
-
-    #[test]
-    fn a_saved_layer_lists_its_marks_and_has_none() {
-        let (place, from, _) = trees();
-        let into = |name: &str| {
-            let into = place.path().join(name);
-            fs::create_dir(&into).unwrap();
-            into
-        };
-        let save = |name: &str, marks| save_in(&from, &into(name), ALL, marks, || false);
-        lsetxattr(from.join("a"), "user.overlay.opaque", b"y", XattrFlags::empty()).unwrap();
-        let without = save("one", Marks::Listed).unwrap();
-        assert_eq!(without.files, 7);
-        assert_eq!(fs::read(place.path().join("one/marks")).unwrap(), b"oa\0");
-        assert_eq!(fs::read(place.path().join("one/files/a/file")).unwrap(), b"content");
-        mknodat(CWD, from.join("a/gone"), FileType::CharacterDevice, Mode::empty(), 0).unwrap();
-        let saved = save("two", Marks::Listed).unwrap();
-        assert_eq!((saved.files, saved.left_out), (8, 0));
-        assert_ne!(saved.digest, without.digest);
-        assert_eq!(fs::read(place.path().join("two/marks")).unwrap(), b"oa\0wa/gone\0");
-        assert!(fs::symlink_metadata(place.path().join("two/files/a/gone")).is_err());
-        let mut names = [0_u8; 64];
-        assert_eq!(flistxattr(File::open(place.path().join("two/files/a")).unwrap(), &mut names[..]), Ok(0));
-        let plain = save("three", Marks::Ignored).unwrap();
-        assert_eq!((plain.files, plain.left_out), (7, 1), "it is no layer, so a device is a device");
-        assert_eq!(fs::read(place.path().join("three/marks")).unwrap(), b"");
     }
 }
