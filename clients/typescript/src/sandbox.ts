@@ -79,7 +79,7 @@ export interface CreateOptions extends ConnectOptions {
   profile: string;
   /** One that the engine has and the profile allows. Default: the profile's. */
   image?: string;
-  /** `Managed()`, `Bind(path)`, `Clone(repository)`, `Overlay(path)` or `Base(baseId)`. Default: `Managed()`. */
+  /** `Managed()`, `Bind(path)`, `Clone(repository)`, `Overlay(path)`, `Base(baseId)` or `Checkpoint(id)`. Default: `Managed()`. */
   workspace?: Workspace;
   /** Seconds until the daemon stops it. Default: never. */
   timeout?: number;

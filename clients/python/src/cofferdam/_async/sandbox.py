@@ -31,6 +31,7 @@ from cofferdam._options import OnAwaitingApproval, Options
 from cofferdam.errors import CofferdamError, DaemonUnreachable, Denied, InvalidArgument, NotFound
 from cofferdam.types import (
     Base,
+    Checkpoint,
     Clone,
     Diff,
     EditInfo,
@@ -129,7 +130,8 @@ class AsyncSandbox:
 
         `profile`: the policy that decides on its calls, such as `review`, `build` or `open`.
         `image`: one that the engine has and the profile allows. Default: the profile's.
-        `workspace`: `Managed()`, `Bind(path)`, `Clone(repository)`, `Overlay(path)` or `Base(id)`. Default: `Managed()`.
+        `workspace`: `Managed()`, `Bind(path)`, `Clone(repository)`, `Overlay(path)`, `Base(id)` or
+        `Checkpoint(id)`. Default: `Managed()`.
         `timeout`: seconds until the daemon stops it, `idle_timeout`: without a call. Default: never.
         `lease`: seconds without `keep_alive()` until the daemon stops it, at least 1; no call and no command renews it.
         Default: never. `keep_alive`: renew it in the background until `kill`, `stop` or `close`, and so as long as this
@@ -185,7 +187,7 @@ class AsyncSandbox:
         match workspace:
             case Managed():
                 stays = workspace.stays
-            case Clone() | Base():
+            case Clone() | Base() | Checkpoint():
                 stays = workspace.keep
             case _:
                 stays = True
