@@ -52,6 +52,7 @@ mod programs;
 mod rate_limits;
 mod real_job;
 mod receiver;
+mod run_checkpoints;
 mod rust_image;
 mod sessions;
 mod shell;

@@ -11,6 +11,7 @@ use wire::v1::alert_service_client::AlertServiceClient;
 use wire::v1::approval_service_client::ApprovalServiceClient;
 use wire::v1::audit_service_client::AuditServiceClient;
 use wire::v1::base_service_client::BaseServiceClient;
+use wire::v1::checkpoint_service_client::CheckpointServiceClient;
 use wire::v1::file_service_client::FileServiceClient;
 use wire::v1::image_service_client::ImageServiceClient;
 use wire::v1::limit_service_client::LimitServiceClient;
@@ -31,6 +32,8 @@ pub struct Clients {
     pub runs: RunServiceClient<Channel>,
     /// `BaseService`.
     pub bases: BaseServiceClient<Channel>,
+    /// `CheckpointService`.
+    pub checkpoints: CheckpointServiceClient<Channel>,
     /// `ToolService`.
     pub tools: ToolServiceClient<Channel>,
     /// `ProcessService`.
@@ -66,6 +69,7 @@ impl Clients {
         Self {
             runs: RunServiceClient::new(channel.clone()),
             bases: BaseServiceClient::new(channel.clone()),
+            checkpoints: CheckpointServiceClient::new(channel.clone()),
             tools: ToolServiceClient::new(channel.clone()).max_decoding_message_size(16 << 20),
             processes: ProcessServiceClient::new(channel.clone()).max_decoding_message_size(16 << 20),
             sessions: SessionServiceClient::new(channel.clone()).max_decoding_message_size(16 << 20),

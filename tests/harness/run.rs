@@ -285,6 +285,11 @@ pub mod requests {
         on(profile, Source::Base(v1::BaseWorkspace { base_id: base_id.to_owned() }))
     }
 
+    /// With the files of a checkpoint.
+    pub fn checkpoint(profile: &str, checkpoint_id: &str) -> CreateRunRequest {
+        on(profile, Source::Checkpoint(v1::CheckpointWorkspace { checkpoint_id: checkpoint_id.to_owned() }))
+    }
+
     /// On what an earlier run has left.
     pub fn kept(profile: &str, workspace_id: &str) -> CreateRunRequest {
         on(profile, Source::Managed(v1::ManagedWorkspace { workspace_id: workspace_id.to_owned() }))

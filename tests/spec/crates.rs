@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 59] = [
+const ARROWS: [(&str, &str); 60] = [
     ("admission", ""),
     (
         "anomaly",
@@ -29,6 +29,10 @@ const ARROWS: [(&str, &str); 59] = [
     ("capacity", ""),
     ("certificates", "atomic-file cofferdam-client"),
     (
+        "checkpoints",
+        "audit audit-service disk-quotas executor host-launch identity operations processes redact refusal runs store timestamp wire",
+    ),
+    (
         "cli",
         "audit capacity certificates cofferdam-client doctor document egress-rules egress-sources file-ops jail mcp operations policy presentation text timestamp tryout wire",
     ),
@@ -38,7 +42,7 @@ const ARROWS: [(&str, &str); 59] = [
     ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission anomaly atomic-file audit audit-service bases bundles calls containers dialects disk-quotas doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp oidc operations policy port-forwarding processes redact refusal runs store terminals timestamp uploads webhook wire worker-protocol",
+        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints containers dialects disk-quotas doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp oidc operations policy port-forwarding processes redact refusal runs store terminals timestamp uploads webhook wire worker-protocol",
     ),
     ("dialects", "jail operations text wire"),
     ("disk-quotas", "containers identity jail operations refusal wire"),

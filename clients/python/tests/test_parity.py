@@ -18,7 +18,7 @@ from cofferdam import errors, types
 from cofferdam._options import Options
 
 SOURCES = Path(__file__).parents[2] / "typescript/src"
-WORKSPACES = ("Managed", "Bind", "Clone", "Overlay", "Base")
+WORKSPACES = ("Managed", "Bind", "Clone", "Overlay", "Base", "Checkpoint")
 PARTS = ("approvals", "audit", "calls", "commands", "files", "git", "pty", "search", "sessions")
 
 #: `Class.member` or `Class.member.argument` as Python has it: how TypeScript names the same.

@@ -93,6 +93,7 @@ export class Client implements AsyncDisposable {
   readonly tools: Service<typeof v1.ToolService>;
   readonly tokens: Service<typeof v1.TokenService>;
   readonly bases: Service<typeof v1.BaseService>;
+  readonly checkpoints: Service<typeof v1.CheckpointService>;
   readonly trash: Service<typeof v1.TrashService>;
   /** @internal */
   readonly transport: Transport;
@@ -133,6 +134,7 @@ export class Client implements AsyncDisposable {
     this.tools = service(v1.ToolService, this.transport);
     this.tokens = service(v1.TokenService, this.transport);
     this.bases = service(v1.BaseService, this.transport);
+    this.checkpoints = service(v1.CheckpointService, this.transport);
     this.trash = service(v1.TrashService, this.transport);
   }
 

@@ -55,6 +55,8 @@ export function workspace(source: Workspace): MessageInitShape<typeof WorkspaceS
       return { source: { case: "overlay", value: { path: source.path } } };
     case "base":
       return { source: { case: "base", value: { baseId: source.baseId } } };
+    case "checkpoint":
+      return { source: { case: "checkpoint", value: { checkpointId: source.checkpointId } } };
   }
 }
 
@@ -66,6 +68,7 @@ export function stays(source: Workspace): boolean {
     case "clone":
       return source.keep ?? true;
     case "base":
+    case "checkpoint":
       return source.keep ?? false;
     default:
       return true;

@@ -79,7 +79,7 @@ export interface CreateOptions extends ConnectOptions {
   profile: string;
   /** One that the engine has and the profile allows. Default: the profile's. */
   image?: string;
-  /** `Managed()`, `Bind(path)`, `Clone(repository)`, `Overlay(path)` or `Base(baseId)`. Default: `Managed()`. */
+  /** `Managed()`, `Bind(path)`, `Clone(repository)`, `Overlay(path)`, `Base(baseId)` or `Checkpoint(id)`. Default: `Managed()`. */
   workspace?: Workspace;
   /** Seconds until the daemon stops it. Default: never. */
   timeout?: number;
@@ -479,6 +479,17 @@ export class Sandbox implements AsyncDisposable {
   async accept(options: { force?: boolean } = {}): Promise<number> {
     const request = { runId: this.runId, force: options.force };
     return Number((await this.client.runs.acceptRun(request, { timeout: CREATE_TIMEOUT })).applied);
+  }
+
+  /**
+   * Copies what the run has changed until now, and returns the checkpoint's id. Its commands are frozen meanwhile.
+   *
+   * The memory of processes is not in it. Throws `PreconditionFailed` for a `Bind`, or where a file cannot be read.
+   */
+  async checkpoint(options: { label?: string } = {}): Promise<string> {
+    const request = { runId: this.runId, label: options.label };
+    const made = await this.client.checkpoints.checkpointRun(request, { timeout: CREATE_TIMEOUT });
+    return made.checkpoint?.checkpointId ?? "";
   }
 
   /** Deletes the changes of an `Overlay` or on a `Base`. The run must have ended: `stop` it. */

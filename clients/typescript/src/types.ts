@@ -1,6 +1,6 @@
 /** Arguments and results: plain values. Times are seconds, sizes bytes, paths as commands in the sandbox see them. */
 
-/** See `Managed`, `Bind`, `Clone`, `Overlay` and `Base`. */
+/** See `Managed`, `Bind`, `Clone`, `Overlay`, `Base` and `Checkpoint`. */
 export type Workspace =
   | { readonly kind: "managed"; readonly workspaceId?: string; readonly keep?: boolean | undefined }
   | { readonly kind: "bind"; readonly path: string }
@@ -11,7 +11,8 @@ export type Workspace =
       readonly keep?: boolean;
     }
   | { readonly kind: "overlay"; readonly path: string }
-  | { readonly kind: "base"; readonly baseId: string; readonly keep?: boolean };
+  | { readonly kind: "base"; readonly baseId: string; readonly keep?: boolean }
+  | { readonly kind: "checkpoint"; readonly checkpointId: string; readonly keep?: boolean };
 
 /**
  * An empty directory that the daemon makes, or one that it kept from an earlier run.
@@ -50,6 +51,16 @@ export function Overlay(path: string): Workspace {
  */
 export function Base(baseId: string, options: { keep?: boolean } = {}): Workspace {
   return { kind: "base", baseId, ...options };
+}
+
+/**
+ * The files of a checkpoint, which `Sandbox.checkpoint` made: to go back, or to try several ways from one place.
+ *
+ * The image has to be that of the sandbox of which it was made, where a root was written.
+ * `keep`: whether the changes stay after `kill()`. Default: they are deleted with the run.
+ */
+export function Checkpoint(checkpointId: string, options: { keep?: boolean } = {}): Workspace {
+  return { kind: "checkpoint", checkpointId, ...options };
 }
 
 /** Lower limits than the profile's; one that is missing is the profile's value. */

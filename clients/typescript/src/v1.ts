@@ -19,6 +19,7 @@ export * from "./proto/cofferdam/v1/permission_pb.js";
 export * from "./proto/cofferdam/v1/policy_pb.js";
 export * from "./proto/cofferdam/v1/process_pb.js";
 export * from "./proto/cofferdam/v1/query_pb.js";
+export * from "./proto/cofferdam/v1/run_checkpoint_pb.js";
 export * from "./proto/cofferdam/v1/run_pb.js";
 export * from "./proto/cofferdam/v1/session_pb.js";
 export * from "./proto/cofferdam/v1/terminal_pb.js";

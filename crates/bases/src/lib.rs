@@ -226,7 +226,9 @@ impl Bases {
             })
         });
         let base = taken.map_err(|run| {
-            let message = format!("run {run} needs the base: stop it and discard its changes first");
+            let message = format!(
+                "run {run} needs the base: stop it, discard its changes and delete its checkpoints first"
+            );
             Refusal::new(Reason::PreconditionFailed, message).with("run_id", run.to_string())
         })?;
         let base = base.ok_or_else(no_such_base)?;

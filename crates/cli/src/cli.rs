@@ -10,8 +10,8 @@ use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
-    alert, approval, audit, base, bundle, call, completions, cp, doctor, egress, image, limits, manual, mcp,
-    permission, plan, policy, process, run, session, tls, token, transcript, trash, workspace,
+    alert, approval, audit, base, bundle, call, checkpoint, completions, cp, doctor, egress, image, limits,
+    manual, mcp, permission, plan, policy, process, run, session, tls, token, transcript, trash, workspace,
 };
 
 const EXIT_CODES: &str = "\
@@ -84,6 +84,9 @@ enum Command {
     /// Make, verify and delete bases: trees of files that never change, on which many runs can begin.
     #[command(subcommand)]
     Base(base::Command),
+    /// Copy what a run has changed at one moment, list the copies and delete them.
+    #[command(subcommand)]
+    Checkpoint(checkpoint::Command),
     /// Import, build, list and show the images that runs can use. For operators.
     #[command(subcommand)]
     Image(image::Command),
@@ -185,6 +188,7 @@ impl Cli {
             Command::Run(command) => command.run(&context).await,
             Command::Workspace(command) => command.run(&context).await,
             Command::Base(command) => command.run(&context).await,
+            Command::Checkpoint(command) => command.run(&context).await,
             Command::Image(command) => command.run(&context).await,
             Command::Call(command) => command.run(&context).await,
             Command::Exec(exec) => exec.run(&context).await,

@@ -6,6 +6,7 @@ mod audit;
 mod base;
 mod bundle;
 mod call;
+mod checkpoint;
 mod cli;
 mod client;
 mod completions;

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
-use host_launch::{LayerError, LayerSpec, TreeBounds};
+use host_launch::{LayerError, LayerSpec, Marks, TreeBounds};
 use operations::Reason;
 use refusal::{Refusal, chain};
 use wire::v1::{AcceptRunResponse, Base, DiffRunResponse};
@@ -58,6 +58,34 @@ pub async fn copy(from: &Directory, into: &Directory, most: TreeBounds) -> Resul
     let (from, into): (OwnedFd, OwnedFd) = (handle(from)?, handle(into)?);
     blocking("copying a directory", move || launcher().copy(from.as_fd(), into.as_fd(), owner, most, TREE))
         .await
+}
+
+/// Copies a directory into `files` of an empty one of the same owner, and lists an overlay's marks. Returns the copy's digest and size.
+pub async fn save(
+    from: &Directory,
+    into: &Directory,
+    most: TreeBounds,
+    marks: Marks,
+) -> Result<Base, Refusal> {
+    let owner = (into.owner.uid, into.owner.gid);
+    let handle = |directory: &Directory| {
+        directory.handle.try_clone().map_err(|error| Refusal::internal("saving a directory", &error))
+    };
+    let (from, into): (OwnedFd, OwnedFd) = (handle(from)?, handle(into)?);
+    blocking("saving a directory", move || {
+        launcher().save((from.as_fd(), into.as_fd()), owner, (most, marks), TREE)
+    })
+    .await
+}
+
+/// Puts a tree that [`save`] made into a directory that no process uses. Both appear as files of the directory's owner.
+pub async fn fill(from: &Directory, into: &Directory) -> Result<(), Refusal> {
+    let owner = (into.owner.uid, into.owner.gid);
+    let handle = |directory: &Directory| {
+        directory.handle.try_clone().map_err(|error| Refusal::internal("filling a directory", &error))
+    };
+    let (from, into): (OwnedFd, OwnedFd) = (handle(from)?, handle(into)?);
+    blocking("filling a directory", move || launcher().fill(from.as_fd(), into.as_fd(), owner, TREE)).await
 }
 
 /// Returns the digest and the size of a tree, read as its owner.

@@ -99,6 +99,19 @@ pub enum Task {
     Copy(TreeBounds),
     /// Answer with the digest of the source.
     Digest(TreeBounds),
+    /// Copy the source into `files` of the workspace, and answer with the copy's digest.
+    Save(TreeBounds, Marks),
+    /// Put a saved tree, the source, into the workspace, which no process uses.
+    Fill,
+}
+
+/// Treatment of an overlay's marks in a tree that is saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Marks {
+    /// The tree is no layer. A device is a special file, and an attribute has no meaning.
+    Ignored,
+    /// The tree is the layer of an overlay. Its marks are listed in the file `marks` of the workspace.
+    Listed,
 }
 
 /// Most that a tree may have.
@@ -198,6 +211,12 @@ impl Args {
                 line.push("--digest".into());
                 line.extend(most.to_command_line());
             }
+            Task::Fill => line.push("--fill".into()),
+            Task::Save(most, marks) => {
+                line.push("--save".into());
+                line.extend(most.to_command_line());
+                line.push(u8::from(*marks == Marks::Listed).to_string().into());
+            }
             Task::Clone { revision, work_tree } => {
                 line.extend(["--clone".into(), revision.into(), work_tree.into()]);
             }
@@ -236,6 +255,12 @@ impl Args {
             }
             Some("--digest") if jail_mounts == [JailMount::Source] => {
                 Task::Digest(TreeBounds::parse(&mut line)?)
+            }
+            Some("--fill") if jail_mounts == [JailMount::Source, JailMount::Workspace] => Task::Fill,
+            Some("--save") if jail_mounts == [JailMount::Source, JailMount::Workspace] => {
+                let most = TreeBounds::parse(&mut line)?;
+                let is_layer = word::<u8>(&mut line)? == 1;
+                Task::Save(most, if is_layer { Marks::Listed } else { Marks::Ignored })
             }
             Some("--clone") if jail_mounts.contains(&JailMount::Source) => {
                 Task::Clone { revision: text(&mut line)?, work_tree: text(&mut line)? }
@@ -370,13 +395,18 @@ mod tests {
         let identify = Task::Identify { revision: "--copy".to_owned(), work_tree: String::new() };
         for good in [
             args(&both, Task::Copy(most)),
+            args(&both, Task::Save(most, Marks::Listed)),
+            args(&both, Task::Save(most, Marks::Ignored)),
+            args(&both, Task::Fill),
             args(&both[..1], Task::Digest(most)),
             args(&both[..1], identify.clone()),
         ] {
             assert_eq!(Args::parse(good.to_command_line()), Ok(good));
         }
         let bad = [Task::Digest(most), identify].map(|task| args(&both, task));
-        for bad in bad.into_iter().chain([args(&both[..1], Task::Copy(most))]) {
+        let lacking = [Task::Copy(most), Task::Fill, Task::Save(most, Marks::Listed)]
+            .map(|task| args(&both[..1], task));
+        for bad in bad.into_iter().chain(lacking) {
             assert!(Args::parse(bad.to_command_line()).is_err(), "{bad:?}");
         }
     }

@@ -12,7 +12,7 @@ use prost::Message;
 use thiserror::Error;
 use wire::v1::{AcceptRunResponse, Base, CloneWorkspace, DiffRunResponse, KeptWorkspace};
 
-use crate::args::{JailMount, Since, Task, TreeBounds};
+use crate::args::{JailMount, Marks, Since, Task, TreeBounds};
 use crate::spawn::{Launcher, finish};
 
 /// Most bytes of an answer.
@@ -102,6 +102,31 @@ impl Launcher {
         timeout: Duration,
     ) -> Result<Base, LayerError> {
         self.ask(&[(JailMount::Source, from), (JailMount::Workspace, into)], owner, Task::Copy(most), timeout)
+    }
+
+    /// Copies `from` into `files` of the empty directory `into`, as `owner`, to whom both belong.
+    ///
+    /// Lists an overlay's marks in `marks` of `into`. Returns the same as [`Self::copy`]. After an error `into` has a part of the copy.
+    pub fn save(
+        &self,
+        (from, into): (BorrowedFd<'_>, BorrowedFd<'_>),
+        owner: (u32, u32),
+        (most, marks): (TreeBounds, Marks),
+        timeout: Duration,
+    ) -> Result<Base, LayerError> {
+        let mounts = [(JailMount::Source, from), (JailMount::Workspace, into)];
+        self.ask(&mounts, owner, Task::Save(most, marks), timeout)
+    }
+
+    /// Puts a tree that [`Self::save`] made into `into`, as `owner`, as whose files both appear. No other process may be using `into`.
+    pub fn fill(
+        &self,
+        from: BorrowedFd<'_>,
+        into: BorrowedFd<'_>,
+        owner: (u32, u32),
+        timeout: Duration,
+    ) -> Result<(), LayerError> {
+        self.ask(&[(JailMount::Source, from), (JailMount::Workspace, into)], owner, Task::Fill, timeout)
     }
 
     /// Returns the digest and the size of a tree, read as `owner`.

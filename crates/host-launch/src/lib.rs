@@ -8,7 +8,7 @@ mod owner;
 mod report;
 mod spawn;
 
-pub use args::{TreeBounds, WeakerForm};
+pub use args::{Marks, TreeBounds, WeakerForm};
 pub use egress::start_egress;
 pub use layer::{LayerError, LayerSpec};
 pub use owner::Owner;

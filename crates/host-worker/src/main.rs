@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 mod child;
+mod copying;
+mod fill;
 mod git;
 mod job;
 mod layer;
@@ -8,6 +10,7 @@ mod location;
 mod order;
 mod ready;
 mod recovery;
+mod save;
 mod serve;
 mod setup;
 mod sys;
@@ -49,6 +52,8 @@ enum Failure {
     Layer(#[from] layer::LayerFailure),
     #[error(transparent)]
     Tree(#[from] tree::TreeFailure),
+    #[error(transparent)]
+    Fill(#[from] fill::FillFailure),
 }
 
 impl Failure {
@@ -56,7 +61,7 @@ impl Failure {
         match self {
             Self::Args(_) => 2,
             Self::Setup(_) => 3,
-            Self::Clone(_) | Self::Layer(_) | Self::Tree(_) => 4,
+            Self::Clone(_) | Self::Layer(_) | Self::Tree(_) | Self::Fill(_) => 4,
             Self::Start(_) | Self::Serve(_) => 1,
         }
     }
@@ -126,6 +131,14 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
             setup::ChildFilter::new()?.forbid_processes()?;
             let tree = if matches!(task, Task::Copy(_)) { tree::copy(most) } else { tree::digest(most) };
             layer::answer(&tree?.encode_to_vec())?;
+        }
+        Task::Fill => {
+            setup::ChildFilter::new()?.forbid_processes()?;
+            fill::fill()?;
+        }
+        Task::Save(most, marks) => {
+            setup::ChildFilter::new()?.forbid_processes()?;
+            layer::answer(&save::save(most, marks)?.encode_to_vec())?;
         }
         Task::Diff(..) | Task::Accept(..) | Task::Measure | Task::Read(_) | Task::MakeLogs => {
             setup::ChildFilter::new()?.forbid_processes()?;

@@ -1,37 +1,35 @@
-//! Copies the directory that becomes a base, and computes the digest of a tree.
+//! Copies the directory that becomes a base or a part of a checkpoint, and computes the digest of a tree.
 //!
 //! The digest is SHA-256 over one entry for each name, from the topmost directory down. The names of a directory are in the order of
 //! their bytes, and an entry is followed by the entries of the names in it:
 //!
 //! ```text
-//! kind: d, f, l or s (1) │ mode (4) │ length of the path (8) │ path │ length of the rest (8) │ rest
+//! kind: d, f, l, s, w or o (1) │ mode (4) │ length of the path (8) │ path │ length of the rest (8) │ rest
 //! ```
 //!
 //! Numbers are big-endian. The path is relative, and empty for the topmost directory. The rest is a file's SHA-256, hexadecimal, or the
-//! target of a link. So names of any bytes count, and owners, times and extended attributes do not.
+//! target of a link. A deleted name of a layer is a `w`. A directory of a layer that hides the one beneath is a `d` and an `o`. So
+//! names of any bytes count, and owners, times and extended attributes do not.
 //!
 //! An agent may have written the source. It is walked name by name on open directories, no link is followed, and only regular files
 //! and directories are opened, as the owner of the source. A copy has the permission bits and the times. It has no set-id bits, no
 //! extended attributes and no hard links: the marks of an overlay that somebody planted are not in it. FIFOs, sockets and devices are
 //! counted and left out. A name that the owner cannot read ends the copy, because its base would lack files without a word.
 
-use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use host_launch::TreeBounds;
+use host_launch::{Marks, TreeBounds};
 use jail::{Dir, EntryName, FileKind, Metadata, Mount, OpenError, OpenErrorKind, Root};
 use operations::Digest;
-use rustix::fs::{
-    AtFlags, Mode, OFlags, Timespec, Timestamps, fchmod, fstat, futimens, mkdirat, open, openat, symlinkat,
-    utimensat,
-};
+use rustix::fs::{AtFlags, Mode, fchmod, fstat, futimens, open, symlinkat, utimensat};
 use text::excerpt;
 use thiserror::Error;
 use wire::v1::Base;
 
-use crate::sys;
+use crate::copying::{DIRECTORY, by_kernel, make_directory, make_file, times};
+use crate::{layer, sys};
 
 /// Most levels of directories, as in an overlay's changes.
 const MAX_DEPTH: usize = 128;
@@ -73,24 +71,36 @@ fn walk(
     most: TreeBounds,
     is_abandoned: fn() -> bool,
 ) -> Result<Base, TreeFailure> {
+    walk_with(from, into, most, Marks::Ignored, is_abandoned).map(|(found, _)| found)
+}
+
+/// Walks the tree, and returns what was found and the list of its marks.
+pub(crate) fn walk_with(
+    from: &Path,
+    into: Option<&Path>,
+    most: TreeBounds,
+    marks: Marks,
+    is_abandoned: fn() -> bool,
+) -> Result<(Base, Vec<u8>), TreeFailure> {
     // The mount's name makes no difference: messages have relative paths.
     let from = Root::open(Mount::Project, from)?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let into = into.map(|into| open(into, flags, Mode::empty())).transpose().map_err(io::Error::from)?;
+    let into = into.map(|into| open(into, DIRECTORY, Mode::empty())).transpose().map_err(io::Error::from)?;
     let mut walk = Walk {
         most,
         is_abandoned,
         hash: Digest::default(),
         path: Vec::new(),
         pending: 0,
+        marks,
+        listed: Vec::new(),
         buffer: vec![0; PIECE],
         found: Base { files: 1, ..Base::default() },
     };
     let top = from.top().map_err(|error| walk.open_failure(error))?;
     walk.directory(&top, into.as_ref(), 0)?;
-    let Walk { hash, mut found, .. } = walk;
+    let Walk { hash, mut found, listed, .. } = walk;
     found.digest = hash.hex();
-    Ok(found)
+    Ok((found, listed))
 }
 
 struct Walk {
@@ -102,6 +112,9 @@ struct Walk {
     path: Vec<u8>,
     /// Names that were listed and not walked yet, at all levels.
     pending: u64,
+    marks: Marks,
+    /// The list of marks.
+    listed: Vec<u8>,
     buffer: Vec<u8>,
     found: Base,
 }
@@ -114,6 +127,9 @@ impl Walk {
         let stat = fstat(from).map_err(|errno| self.read_failure(errno.into()))?;
         let mode = kept(stat.st_mode, into);
         self.entry(b'd', mode, &[]);
+        if self.marks == Marks::Listed && layer::is_opaque(from) {
+            self.mark(b'o');
+        }
         let names = self.names(from)?;
         self.pending += names.len() as u64;
         for name in names {
@@ -167,6 +183,11 @@ impl Walk {
             return Ok(());
         }
         let meta = from.metadata(name).map_err(|error| self.open_failure(error))?;
+        if self.marks == Marks::Listed && layer::is_whiteout(from, name, &meta) {
+            self.count()?;
+            self.mark(b'w');
+            return Ok(());
+        }
         if !matches!(meta.kind, FileKind::File | FileKind::Directory | FileKind::Symlink) {
             self.found.left_out += 1;
             if into.is_none() {
@@ -175,10 +196,7 @@ impl Walk {
             }
             return Ok(());
         }
-        self.found.files += 1;
-        if self.found.files > self.most.files {
-            return Err(TreeFailure::Files(self.most.files));
-        }
+        self.count()?;
         match meta.kind {
             FileKind::File => self.file(from, name, into),
             FileKind::Symlink => self.link(from, name, &meta, into),
@@ -200,9 +218,15 @@ impl Walk {
         let mode = kept(opened.meta.mode, into);
         let copy = into.map(|into| make_file(into, name)).transpose();
         let mut copy = copy.map_err(|error| self.write_failure(error))?;
+        // One byte more than may be there is found below.
+        let left = self.most.bytes.saturating_sub(self.found.size_bytes).saturating_add(1);
+        let shared = copy.as_ref().map(|copy| by_kernel(&opened.file, copy, left)).transpose();
+        let is_copied = shared.map_err(|error| self.write_failure(error))?.unwrap_or(false);
         let mut content = Digest::default();
         loop {
-            let read = match opened.file.read(&mut self.buffer) {
+            // The digest is that of the copy, whatever happens to the source meanwhile.
+            let from = copy.as_mut().filter(|_| is_copied).unwrap_or(&mut opened.file);
+            let read = match from.read(&mut self.buffer) {
                 Ok(0) => break,
                 Ok(read) => read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -213,7 +237,7 @@ impl Walk {
                 return Err(TreeFailure::Bytes(self.most.bytes));
             }
             content.update(&self.buffer[..read]);
-            if let Some(copy) = &mut copy {
+            if let Some(copy) = copy.as_mut().filter(|_| !is_copied) {
                 copy.write_all(&self.buffer[..read]).map_err(|error| self.write_failure(error))?;
             }
         }
@@ -243,6 +267,22 @@ impl Walk {
         // The kernel ignores the mode of a link, and file systems differ in it.
         self.entry(b'l', 0, &target);
         Ok(())
+    }
+
+    fn count(&mut self) -> Result<(), TreeFailure> {
+        self.found.files += 1;
+        if self.found.files > self.most.files {
+            return Err(TreeFailure::Files(self.most.files));
+        }
+        Ok(())
+    }
+
+    /// Lists a mark at the present name.
+    fn mark(&mut self, kind: u8) {
+        self.entry(kind, 0, &[]);
+        self.listed.push(kind);
+        self.listed.extend_from_slice(&self.path);
+        self.listed.push(0);
     }
 
     fn entry(&mut self, kind: u8, mode: u32, rest: &[u8]) {
@@ -279,26 +319,10 @@ fn kept(mode: u32, into: Option<&OwnedFd>) -> u32 {
     mode & if into.is_some() { 0o777 } else { 0o7777 }
 }
 
-fn make_directory(into: &OwnedFd, name: &EntryName) -> io::Result<OwnedFd> {
-    mkdirat(into, name.as_bytes(), Mode::RWXU)?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(openat(into, name.as_bytes(), flags, Mode::empty())?)
-}
-
-fn make_file(into: &OwnedFd, name: &EntryName) -> io::Result<File> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(openat(into, name.as_bytes(), flags, Mode::RUSR | Mode::WUSR)?.into())
-}
-
-fn times((seconds, nanos): (i64, u32)) -> Timestamps {
-    let time = Timespec { tv_sec: seconds, tv_nsec: nanos.into() };
-    Timestamps { last_access: time, last_modification: time }
-}
-
 #[cfg(test)]
 mod tests {
     use std::ffi::OsStr;
-    use std::fs::{self, Permissions};
+    use std::fs::{self, File, Permissions};
     use std::os::unix::ffi::OsStrExt as _;
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use host_launch::{LayerError, TreeBounds};
+use host_launch::{LayerError, Marks, TreeBounds};
 use support::{Scratch, directory, fingerprint, git_in, launcher, run};
 use wire::v1::Base;
 
@@ -75,6 +75,41 @@ fn a_tree_beyond_its_bounds_is_refused() {
         let words = if most.files == 3 { "more than 3 files" } else { "larger than 0 MiB" };
         is_refused(copy(&scratch, most), words);
     }
+}
+
+#[test]
+fn a_saved_tree_fills_another_directory_as_its_owner() {
+    let scratch = Scratch::new();
+    scratch.write("dir/a.txt", "one\n");
+    symlink(scratch.outside().join("canary"), scratch.workspace().join("canary")).unwrap();
+    run(Command::new("mknod").arg(scratch.workspace().join("gone")).args(["c", "0", "0"]));
+    scratch.own();
+    let (saved, filled) = (scratch.dir.path().join("state"), scratch.dir.path().join("pkg"));
+    let (owner, before) = ((scratch.uid, scratch.uid), fingerprint(&scratch.workspace()));
+    let (from, into) = (directory(&scratch.workspace()), directory(&saved));
+    let made = launcher().save((from.as_fd(), into.as_fd()), owner, (MOST, Marks::Listed), TIME).unwrap();
+    assert_eq!((made.files, made.size_bytes, made.left_out), (5, 4, 0));
+    assert_eq!(fs::read(saved.join("marks")).unwrap(), b"wgone\0");
+    assert_eq!(fingerprint(&scratch.workspace()), before, "the source is only read");
+
+    fs::create_dir(filled.join("gone")).unwrap();
+    fs::write(filled.join("gone/deep"), "x").unwrap();
+    fs::write(filled.join("stays"), "s").unwrap();
+    // A link of the same name is replaced and not followed.
+    symlink(scratch.outside(), filled.join("dir")).unwrap();
+    run(Command::new("chown").arg("-Rh").arg(format!("{0}:{0}", scratch.uid)).arg(&filled));
+    launcher().fill(into.as_fd(), directory(&filled).as_fd(), owner, TIME).unwrap();
+    assert_eq!(fs::read(filled.join("dir/a.txt")).unwrap(), b"one\n");
+    assert_eq!(fs::read_link(filled.join("canary")).unwrap(), scratch.outside().join("canary"));
+    assert!(!filled.join("gone").exists() && filled.join("stays").exists());
+    assert!(!scratch.outside().join("a.txt").exists());
+    assert_eq!(fs::symlink_metadata(filled.join("dir/a.txt")).unwrap().uid(), scratch.uid);
+
+    // A list that somebody changed on the host names nothing outside.
+    fs::write(saved.join("marks"), "w../outside/canary\0").unwrap();
+    let refused = launcher().fill(into.as_fd(), directory(&filled).as_fd(), owner, TIME).unwrap_err();
+    assert!(matches!(&refused, LayerError::Refused(why) if why.contains("damaged")), "{refused}");
+    assert!(scratch.outside().join("canary").exists());
 }
 
 #[test]

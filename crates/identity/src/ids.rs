@@ -55,6 +55,11 @@ id!(
 );
 
 id!(BaseId, "base");
+id!(
+    /// Identifies a checkpoint of a run.
+    CheckpointId,
+    "checkpoint"
+);
 id!(PermissionId, "permission");
 id!(TokenId, "token");
 

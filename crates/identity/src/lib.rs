@@ -10,7 +10,8 @@ mod token;
 
 pub use api_token::{ApiToken, ApiTokenRefused, Ended as ApiTokenEnded, id_of as id_of_api_token};
 pub use ids::{
-    AlertId, BaseId, CallId, ConnectionId, PermissionId, RunId, SessionId, TokenId, check_client_name,
+    AlertId, BaseId, CallId, CheckpointId, ConnectionId, PermissionId, RunId, SessionId, TokenId,
+    check_client_name,
 };
 pub use methods::{Credential, METHODS, Method, method};
 pub use principal::{Access, Certified, NOBODY, Principal, Role, Roles, Scope};

@@ -16,6 +16,8 @@ pub enum Hold {
     Alert(String),
     /// A terminal with this session id is open, and asked for that.
     Terminal(String),
+    /// The checkpoint with this id is being copied.
+    Checkpoint(String),
 }
 
 /// A hold in the run's record.
@@ -34,6 +36,7 @@ impl Hold {
             Self::Approval(_) => v1::run_hold::Kind::Approval,
             Self::Alert(_) => v1::run_hold::Kind::Alert,
             Self::Terminal(_) => v1::run_hold::Kind::Terminal,
+            Self::Checkpoint(_) => v1::run_hold::Kind::Checkpoint,
         }
     }
 
@@ -42,7 +45,7 @@ impl Hold {
     /// An approved command runs on while a reviewer decides about another call.
     pub fn stills(&self, group: Group) -> bool {
         match self {
-            Self::Operator | Self::Alert(_) => true,
+            Self::Operator | Self::Alert(_) | Self::Checkpoint(_) => true,
             Self::Approval(_) => group != Group::Alone,
             Self::Terminal(_) => group != Group::Terminal,
         }
@@ -59,7 +62,7 @@ impl Hold {
     /// terminal's, because the shell could change what a reviewer decides on, and each would wait for the other's end.
     pub fn is_refused_beside(&self, other: &Self) -> bool {
         match self {
-            Self::Operator | Self::Alert(_) => false,
+            Self::Operator | Self::Alert(_) | Self::Checkpoint(_) => false,
             Self::Approval(_) => matches!(other, Self::Terminal(_)),
             Self::Terminal(_) => true,
         }
@@ -68,7 +71,7 @@ impl Hold {
     fn cause(&self) -> &str {
         match self {
             Self::Operator => "",
-            Self::Approval(id) | Self::Alert(id) | Self::Terminal(id) => id,
+            Self::Approval(id) | Self::Alert(id) | Self::Terminal(id) | Self::Checkpoint(id) => id,
         }
     }
 }
@@ -101,15 +104,17 @@ mod tests {
     fn each_hold_leaves_only_its_own_subject_running() {
         let running =
             |hold: &Hold| Group::ALL.into_iter().filter(|group| !hold.stills(*group)).collect::<Vec<_>>();
-        let [operator, alert, approval, terminal] = all();
+        let [operator, alert, approval, terminal, checkpoint] = all();
         assert_eq!((running(&operator), running(&alert)), (vec![], vec![]));
+        assert!(running(&checkpoint).is_empty() && checkpoint.is_total());
         assert_eq!((running(&approval), running(&terminal)), (vec![Group::Alone], vec![Group::Terminal]));
         assert!(operator.is_total() && alert.is_total() && terminal.is_total() && !approval.is_total());
     }
 
     #[test]
     fn a_terminal_is_refused_beside_every_hold_and_an_approval_beside_a_terminal() {
-        let [operator, alert, approval, terminal] = all();
+        let [operator, alert, approval, terminal, checkpoint] = all();
+        assert!(!checkpoint.is_refused_beside(&terminal));
         for other in all() {
             assert!(terminal.is_refused_beside(&other), "{other:?}");
             assert!(!operator.is_refused_beside(&other) && !alert.is_refused_beside(&other), "{other:?}");
@@ -117,8 +122,14 @@ mod tests {
         }
     }
 
-    fn all() -> [Hold; 4] {
+    fn all() -> [Hold; 5] {
         let id = || "1".to_owned();
-        [Hold::Operator, Hold::Alert(id()), Hold::Approval(id()), Hold::Terminal(id())]
+        [
+            Hold::Operator,
+            Hold::Alert(id()),
+            Hold::Approval(id()),
+            Hold::Terminal(id()),
+            Hold::Checkpoint(id()),
+        ]
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use audit::{Event, Kind};
 use containers::Amount;
 use egress_rules::{Rules, Widened};
-use identity::{Principal, RunId, TokenHash};
+use identity::{CheckpointId, Principal, RunId, TokenHash};
 use policy::ContainerLimits;
 use serde::{Deserialize, Serialize};
 use timestamp::Timestamp;
@@ -137,6 +137,19 @@ pub struct Spec {
     /// Directories of the container that must exist and belong to the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writable_paths: Vec<String>,
+    /// Checkpoint with whose files it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<ForkedFrom>,
+}
+
+/// Checkpoint with whose files a run began.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkedFrom {
+    pub checkpoint: CheckpointId,
+    /// Run of which the checkpoint was made.
+    pub run: RunId,
+    /// Image of that run. Changes of its root are only for this image.
+    pub image_id: String,
 }
 
 /// Reason why a run ended by itself without a failure.
@@ -365,6 +378,10 @@ impl Record {
                 .map_or(v1::run::Changes::Unspecified, |layer| layer.changes.to_wire())
                 .into(),
             holds: self.holds.iter().map(Held::to_wire).collect(),
+            forked_from: spec.forked_from.as_ref().map(|from| v1::ForkedFrom {
+                checkpoint_id: from.checkpoint.to_string(),
+                run_id: from.run.to_string(),
+            }),
             // Only the daemon's measurement knows it; the caller adds it.
             disk: None,
             egress: None,

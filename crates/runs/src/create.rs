@@ -31,7 +31,9 @@ impl Runs {
         principal: &Arc<Principal>,
         request: Option<(String, Vec<u8>)>,
     ) -> Result<Record, Refusal> {
-        let Parsed { mut spec, secrets, egress, profile } = parsed;
+        let Parsed { mut spec, secrets, egress, checkpoint, profile } = parsed;
+        // Kept until the run is launched.
+        let _origin = self.begin_from(checkpoint, &mut spec, principal)?;
         self.check_deny_list(&spec, Some(profile))?;
         spec.ttl.map_or(Ok(()), |ttl| self.check_ttl(ttl))?;
         spec.ttl = spec.ttl.or(self.max_ttl);
@@ -163,6 +165,9 @@ fn created(record: &Record, profile: &Profile) -> Event {
         "labels": spec.labels,
         "token": spec.token.is_some(),
     });
+    if let Some(from) = &spec.forked_from {
+        details["forked_from"] = serde_json::json!(from);
+    }
     if !spec.env.is_empty() {
         details["variables"] = serde_json::json!(spec.env.keys().collect::<Vec<_>>());
     }

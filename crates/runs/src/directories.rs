@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::record::{Record, Workspace};
-use identity::{BaseId, RunId};
+use identity::{BaseId, CheckpointId, RunId};
 use jail::Keeps;
 
 use ::leftovers::remove_tree;
@@ -16,7 +16,7 @@ pub struct Directories {
 
 impl Directories {
     /// Returns the directory of a managed or cloned workspace.
-    pub(crate) fn workspace(&self, run: &str) -> PathBuf {
+    pub fn workspace(&self, run: &str) -> PathBuf {
         self.workspaces().join(run)
     }
 
@@ -35,13 +35,23 @@ impl Directories {
         self.bases().join(base.to_string())
     }
 
+    /// Returns the parent of all checkpoints.
+    pub fn checkpoints(&self) -> PathBuf {
+        self.state.join("checkpoints")
+    }
+
+    /// Returns the directory of a checkpoint, which has one directory for each of its parts.
+    pub fn checkpoint(&self, checkpoint: CheckpointId) -> PathBuf {
+        self.checkpoints().join(checkpoint.to_string())
+    }
+
     /// Returns the directory of an overlay's layer, which has the changes of a run.
-    pub(crate) fn layer(&self, run: &str) -> PathBuf {
+    pub fn layer(&self, run: &str) -> PathBuf {
         self.state.join("overlays").join(run)
     }
 
     /// Returns the directory of a writable root's layer, which has the changes of a run.
-    pub(crate) fn root_layer(&self, run: &str) -> PathBuf {
+    pub fn root_layer(&self, run: &str) -> PathBuf {
         self.root_layers().join(run)
     }
 
@@ -57,7 +67,7 @@ impl Directories {
     }
 
     /// Returns the directory that a run has as `/state`.
-    pub(crate) fn run_state(&self, run: &str) -> PathBuf {
+    pub fn run_state(&self, run: &str) -> PathBuf {
         self.state.join("runs").join(run)
     }
 

@@ -103,14 +103,21 @@ impl Shared {
         self.enter(State::Paused, None).await;
         let refusal = match self.apply(lanes).await {
             Ok(true) => return Ok(()),
-            // An operator types secrets because everything else is said to be frozen.
-            Ok(false) if matches!(held.hold, Hold::Terminal(_)) => Refusal::new(
-                Reason::PreconditionFailed,
-                format!(
-                    "a process of the run is blocked in the kernel and was not frozen within {WITHIN:?}, so \
-                     the terminal was not opened: try again, or open it without pausing the run"
-                ),
-            ),
+            // An operator types secrets because everything else is said to be frozen, and a checkpoint has the state of one moment.
+            Ok(false) if matches!(held.hold, Hold::Terminal(_) | Hold::Checkpoint(_)) => {
+                let next = match held.hold {
+                    Hold::Terminal(_) => {
+                        "the terminal was not opened: try again, or open it without pausing the run"
+                    }
+                    _ => "no checkpoint was made: try again",
+                };
+                Refusal::new(
+                    Reason::PreconditionFailed,
+                    format!(
+                        "a process of the run is blocked in the kernel and was not frozen within {WITHIN:?}, so {next}"
+                    ),
+                )
+            }
             Ok(false) => {
                 let run = self.record.borrow().id;
                 tracing::warn!(%run, "a paused run has a process that is blocked in the kernel; it freezes when the kernel returns");
@@ -186,9 +193,10 @@ impl Shared {
         }
     }
 
-    /// Ends the holds of terminals that a previous daemon had open, and fails the run if that is not possible.
-    pub(crate) async fn release_terminals(&mut self, lanes: &Lanes) {
-        if let Err(refusal) = self.release(&|hold| matches!(hold, Hold::Terminal(_)), lanes).await {
+    /// Ends the holds of terminals and checkpoints that a previous daemon had begun, and fails the run if that is not possible.
+    pub(crate) async fn release_interrupted(&mut self, lanes: &Lanes) {
+        let is_interrupted = |hold: &Hold| matches!(hold, Hold::Terminal(_) | Hold::Checkpoint(_));
+        if let Err(refusal) = self.release(&is_interrupted, lanes).await {
             self.run.fail(refusal.message).await;
         }
     }

@@ -39,6 +39,10 @@ pub(crate) fn takes_no_call(record: &Record) -> Refusal {
             ),
             "TERMINAL",
         ),
+        Hold::Checkpoint(checkpoint) => (
+            format!("{principal} makes a checkpoint of it ({checkpoint}). It goes on when that is copied"),
+            "CHECKPOINT",
+        ),
         Hold::Approval(approval) => {
             let message =
                 format!("the run is PAUSED: it waits for a reviewer of another call (approval {approval})");
@@ -69,6 +73,7 @@ mod tests {
         let operator = || held(Hold::Operator, Some("uid:7"));
         let alert = || held(Hold::Alert("a1".to_owned()), None);
         let approval = || held(Hold::Approval("p1".to_owned()), None);
+        let checkpoint = || held(Hold::Checkpoint("c1".to_owned()), Some("uid:7"));
         let terminal = || held(Hold::Terminal("s1".to_owned()), Some("uid:7"));
         for (state, holds, reason, parts) in [
             (State::Stopped, vec![], Reason::RunNotReady, &["STOPPED"][..]),
@@ -81,6 +86,12 @@ mod tests {
             ),
             (State::Paused, vec![approval(), alert()], Reason::RunNotReady, &["alert a1", "lift_alerts"]),
             (State::Paused, vec![terminal()], Reason::RunNotReady, &["PAUSED", "uid:7", "session s1"]),
+            (
+                State::Paused,
+                vec![approval(), checkpoint()],
+                Reason::RunNotReady,
+                &["uid:7", "checkpoint", "c1"],
+            ),
             (State::Paused, vec![approval()], Reason::AwaitingApproval, &["approval p1"]),
         ] {
             let refused = takes_no_call(&Record { state, holds, ..crate::testing::record() });

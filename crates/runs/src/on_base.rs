@@ -1,7 +1,7 @@
 //! Runs that begin on bases. Another crate makes, keeps and deletes the bases.
 //!
-//! A base is needed by each live run on it, and by each run that has ended and has changes, which are shown beside its files. The lock of
-//! the live runs is held while a run begins and while a base leaves its table. So no run begins on a base that is being deleted.
+//! A base is needed by each live run on it, by each run that has ended and has changes, which are shown beside its files, and by each
+//! checkpoint of a run on it. The lock of the live runs is held while a run begins and while a base leaves its table. So no run begins on a base that is being deleted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,6 +29,7 @@ impl Runs {
             let pending = ended.values().find(|run| run.has_pending_changes() && is_on(&run.spec, base));
             pending.map(|record| record.id)
         });
+        let user = user.or_else(|| self.checkpoints.get().and_then(|checkpoints| checkpoints.user_of(base)));
         user.map_or_else(|| Ok(then()), Err)
     }
 

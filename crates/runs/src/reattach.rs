@@ -284,7 +284,7 @@ impl Runs {
             shared.run.fail(refusal.message).await;
         }
         shared.adopted(evidence(&ended)).await;
-        shared.release_terminals(&lanes).await;
+        shared.release_interrupted(&lanes).await;
         self.tasks.spawn(task::go_on(shared, lanes, resources));
     }
 

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::bases::Bases;
+use crate::forks::Checkpoints;
 use crate::held::takes_no_calls;
 use crate::launch::Launcher;
 use crate::run::{Command, Run};
@@ -62,6 +63,7 @@ pub struct Runs {
     pub(crate) looks: Semaphore,
     pub(crate) kept: Mutex<BTreeMap<RunId, Kept>>,
     pub(crate) bases: OnceLock<Arc<dyn Bases>>,
+    pub(crate) checkpoints: OnceLock<Arc<dyn Checkpoints>>,
     settling: Mutex<BTreeSet<RunId>>,
     /// Notified when a turn to settle a run is over.
     pub(crate) settled: Notify,
@@ -131,6 +133,7 @@ impl Runs {
             looks: Semaphore::new(LOOKS),
             kept: Mutex::new(kept),
             bases: OnceLock::new(),
+            checkpoints: OnceLock::new(),
             settling: Mutex::default(),
             settled: Notify::new(),
             audit,

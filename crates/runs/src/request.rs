@@ -8,7 +8,7 @@ use crate::record::{Limits, Spec, Workspace};
 use crate::way_out;
 use containers::MountSpec;
 use egress_rules::{Narrowed, Rules};
-use identity::{BaseId, Principal, RunId};
+use identity::{BaseId, CheckpointId, Principal, RunId};
 use jail::RootMode;
 use operations::Reason;
 use policy::{Policy, Profile};
@@ -35,6 +35,8 @@ pub struct Parsed<'p> {
     pub secrets: BTreeMap<String, String>,
     /// Rules that its connections have to pass beside those of the profile.
     pub egress: Option<Rules>,
+    /// Checkpoint on which it begins, with the workspace of the checkpoint's run.
+    pub checkpoint: Option<CheckpointId>,
     pub profile: &'p Profile,
 }
 
@@ -76,6 +78,7 @@ pub fn parse<'p>(
     }
     variables::parse(&request.env, &request.secret_env, profile)?;
     let egress = way_out::narrowing(&request.egress_json, &Narrowed::new(profile.egress.clone()))?;
+    let checkpoint = checkpoint(request.workspace.as_ref())?;
     let spec = Spec {
         image,
         workspace: workspace(request.workspace)?,
@@ -96,8 +99,9 @@ pub fn parse<'p>(
         env: request.env,
         secret_env: request.secret_env.keys().cloned().collect(),
         lease,
+        forked_from: None,
     };
-    Ok(Parsed { spec, secrets: request.secret_env, egress, profile })
+    Ok(Parsed { spec, secrets: request.secret_env, egress, checkpoint, profile })
 }
 
 /// Returns the role that the request names, or else the profile's.
@@ -130,7 +134,7 @@ pub fn hide_secrets(request: &mut v1::CreateRunRequest, redactor: &Redactor) -> 
         Some(Source::Clone(clone)) => {
             ("workspace.clone.repository", clone.repository.as_str(), clone.revision.as_str())
         }
-        Some(Source::Managed(_) | Source::Base(_)) | None => ("workspace", "", ""),
+        Some(Source::Managed(_) | Source::Base(_) | Source::Checkpoint(_)) | None => ("workspace", "", ""),
     };
     let texts = [
         (field, path),
@@ -192,6 +196,16 @@ pub(crate) fn is_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:@/-".contains(&byte))
 }
 
+/// Returns the checkpoint that a request names as its workspace.
+fn checkpoint(workspace: Option<&v1::Workspace>) -> Result<Option<CheckpointId>, Refusal> {
+    let Some(v1::workspace::Source::Checkpoint(named)) = workspace.and_then(|asked| asked.source.as_ref())
+    else {
+        return Ok(None);
+    };
+    let bad = |_| Refusal::invalid("workspace.checkpoint.checkpoint_id", "is not the id of a checkpoint");
+    CheckpointId::parse(&named.checkpoint_id).map(Some).map_err(bad)
+}
+
 fn workspace(workspace: Option<v1::Workspace>) -> Result<Workspace, Refusal> {
     use v1::workspace::Source;
     let source = workspace.and_then(|workspace| workspace.source);
@@ -200,6 +214,8 @@ fn workspace(workspace: Option<v1::Workspace>) -> Result<Workspace, Refusal> {
             Refusal::invalid("workspace", "is missing: one of bind, managed, clone, overlay")
         })? {
             Source::Bind(bind) => Workspace::Bind { path: absolute("workspace.bind.path", bind.path)? },
+            // The checkpoint knows which.
+            Source::Checkpoint(_) => Workspace::Managed,
             Source::Managed(managed) if managed.workspace_id.is_empty() => Workspace::Managed,
             Source::Managed(managed) => {
                 let workspace = RunId::parse(&managed.workspace_id);

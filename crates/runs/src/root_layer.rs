@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use crate::record::Place;
 use containers::{GROUP_PATH, HostUser, MountError, MountSlot, MountSpec, PASSWD_PATH, host_files};
+use executor::Directory;
 use host_launch::Owner;
 use operations::Reason;
 use refusal::Refusal;
@@ -45,6 +46,12 @@ impl RootLayer {
 
     pub(crate) fn place(&self) -> Result<Place, Refusal> {
         Place::of(&self.handle).map_err(|error| Refusal::internal("looking at a root", &error))
+    }
+
+    /// Returns the root as a directory in which `owner` writes.
+    pub(crate) fn directory(&self, owner: Owner) -> Result<Directory, Refusal> {
+        let handle = self.handle.try_clone().map_err(|error| Refusal::internal("opening a root", &error))?;
+        Ok(Directory { handle, path: self.layer.clone(), owner, is_mapped: true })
     }
 
     /// Returns the mounts of the root, as the engine has to name them. No process in a container can add or remove one.

@@ -269,7 +269,7 @@ impl Run {
     pub fn awaited_approvals(&self) -> Vec<String> {
         let ids = self.record().holds.into_iter().filter_map(|held| match held.hold {
             Hold::Approval(id) => Some(id),
-            Hold::Operator | Hold::Alert(_) | Hold::Terminal(_) => None,
+            Hold::Operator | Hold::Alert(_) | Hold::Terminal(_) | Hold::Checkpoint(_) => None,
         });
         ids.collect()
     }
@@ -378,7 +378,7 @@ pub(crate) fn is_held_totally(record: &Record) -> bool {
     is_resuming(record) || record.holds.iter().any(|held| held.hold.is_total())
 }
 
-/// Returns true if the last hold has ended and the commands are about to continue, which takes milliseconds.
+/// Returns true if the run continues by itself in a moment: only a checkpoint holds it, or the last hold has ended.
 pub(crate) fn is_resuming(record: &Record) -> bool {
-    record.state == State::Paused && record.holds.is_empty()
+    is_held(record) && record.holds.iter().all(|held| matches!(held.hold, Hold::Checkpoint(_)))
 }

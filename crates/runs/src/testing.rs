@@ -24,6 +24,7 @@ pub fn record() -> Record {
         secret_env: Vec::new(),
         lease: None,
         writable_paths: Vec::new(),
+        forked_from: None,
     };
     Record::new(RunId::new(), spec)
 }

@@ -12,7 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from cofferdam import v1
 from cofferdam.errors import InvalidArgument
-from cofferdam.types import Base, Bind, Clone, Limits, Managed, Overlay, PtySize, Workspace
+from cofferdam.types import Base, Bind, Checkpoint, Clone, Limits, Managed, Overlay, PtySize, Workspace
 
 
 def new_id() -> str:
@@ -59,6 +59,9 @@ def workspace(source: Workspace) -> v1.Workspace:
             return v1.Workspace(overlay=v1.OverlayWorkspace(path=str(source.path)))
         case Base():
             return v1.Workspace(base=v1.BaseWorkspace(base_id=source.base_id))
+        case Checkpoint():
+            begun = v1.CheckpointWorkspace(checkpoint_id=source.checkpoint_id)
+            return v1.Workspace(checkpoint=begun)
 
 
 def limits(limits: Limits | None) -> v1.Limits | None:

@@ -66,7 +66,19 @@ class Base:
     keep: bool = False
 
 
-Workspace: TypeAlias = Managed | Bind | Clone | Overlay | Base
+@dataclass(frozen=True)
+class Checkpoint:
+    """The files of a checkpoint, which `Sandbox.checkpoint` made: to go back, or to try several ways from one place.
+
+    The image has to be that of the sandbox of which it was made, where a root was written.
+    `keep`: whether the changes stay after `kill()`. Default: they are deleted with the run.
+    """
+
+    checkpoint_id: str
+    keep: bool = False
+
+
+Workspace: TypeAlias = Managed | Bind | Clone | Overlay | Base | Checkpoint
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use wire::v1::workspace::Source;
 use wire::v1::{
-    BaseWorkspace, BindWorkspace, CloneWorkspace, CreateRunRequest, Limits, ManagedWorkspace,
-    OverlayWorkspace, Run, Workspace, run::StartKind,
+    BaseWorkspace, BindWorkspace, CheckpointWorkspace, CloneWorkspace, CreateRunRequest, Limits,
+    ManagedWorkspace, OverlayWorkspace, Run, Workspace, run::StartKind,
 };
 
 use super::variables::Variables;
 use crate::client::Context;
 use crate::failure::{Ended, Failure};
 use crate::host_path::absolute;
-use crate::{base, quantity, time, workspace};
+use crate::{base, checkpoint, quantity, time, workspace};
 
 /// Launch a container for a run; prints the run's id when it is ready.
 ///
@@ -28,7 +28,7 @@ pub(crate) struct Create {
     #[command(flatten)]
     source: SourceArgs,
     /// Branch, tag or commit to check out of the clone.
-    #[arg(long, value_name = "REVISION", conflicts_with_all = ["bind", "managed", "workspace", "overlay", "base"])]
+    #[arg(long, value_name = "REVISION", conflicts_with_all = ["bind", "managed", "workspace", "overlay", "base", "checkpoint"])]
     revision: Option<String>,
     /// Name of the agent that the run is for.
     #[arg(long, value_name = "NAME", default_value = "cli")]
@@ -103,6 +103,9 @@ struct SourceArgs {
     /// Begin on this base without changing it: its id, or a unique beginning or end of it, see `coffer base`.
     #[arg(long, value_name = "ID")]
     base: Option<String>,
+    /// Begin with the files of this checkpoint: its id, or a unique beginning or end of it, see `coffer checkpoint`.
+    #[arg(long, value_name = "ID")]
+    checkpoint: Option<String>,
 }
 
 impl Create {
@@ -124,6 +127,9 @@ impl Create {
                 managed.workspace_id = workspace::resolve(&client, &managed.workspace_id).await?;
             }
             Some(Source::Base(on)) => on.base_id = base::resolve(&client, &on.base_id).await?,
+            Some(Source::Checkpoint(from)) => {
+                from.checkpoint_id = checkpoint::resolve(&client, &from.checkpoint_id).await?;
+            }
             _ => {}
         }
         let start = Instant::now();
@@ -142,7 +148,7 @@ impl Create {
     fn request(self) -> Result<CreateRunRequest, Failure> {
         let revision = self.revision.unwrap_or_default();
         // Exactly one of these options or `--managed` was given, or chosen.
-        let SourceArgs { bind, clone, overlay, base, workspace, managed: _ } = self.source;
+        let SourceArgs { bind, clone, overlay, base, checkpoint, workspace, managed: _ } = self.source;
         let source = if let Some(path) = bind {
             Source::Bind(BindWorkspace { path: absolute(&path)? })
         } else if let Some(repository) = clone {
@@ -151,6 +157,8 @@ impl Create {
             Source::Overlay(OverlayWorkspace { path: absolute(&path)? })
         } else if let Some(base_id) = base {
             Source::Base(BaseWorkspace { base_id })
+        } else if let Some(checkpoint_id) = checkpoint {
+            Source::Checkpoint(CheckpointWorkspace { checkpoint_id })
         } else {
             Source::Managed(ManagedWorkspace { workspace_id: workspace.unwrap_or_default() })
         };
@@ -286,6 +294,10 @@ mod tests {
             source("create --profile build --base 1234"),
             Source::Base(BaseWorkspace { base_id: "1234".into() })
         );
+        assert_eq!(
+            source("create --profile build --checkpoint 1234"),
+            Source::Checkpoint(CheckpointWorkspace { checkpoint_id: "1234".into() })
+        );
     }
 
     #[test]
@@ -313,6 +325,8 @@ mod tests {
         assert_eq!(refused("create --profile p --overlay /a --workspace 1"), ArgumentConflict);
         assert_eq!(refused("create --profile p --overlay /a --revision v1"), ArgumentConflict);
         assert_eq!(refused("create --profile p --overlay /a --base 1"), ArgumentConflict);
+        assert_eq!(refused("create --profile p --base 1 --checkpoint 1"), ArgumentConflict);
+        assert_eq!(refused("create --profile p --checkpoint 1 --revision v1"), ArgumentConflict);
         assert_eq!(refused("create --profile p --base 1 --revision v1"), ArgumentConflict);
         assert_eq!(refused("create --managed"), MissingRequiredArgument);
     }

@@ -70,6 +70,7 @@ pub(super) fn holds(run: &Run) -> String {
         Kind::Operator => hold.principal.clone(),
         Kind::Approval => format!("approval {}", hold.cause_id),
         Kind::Alert => format!("alert {}", hold.cause_id),
+        Kind::Checkpoint => format!("checkpoint {} of {}", hold.cause_id, hold.principal),
         Kind::Terminal => format!("terminal {} of {}", hold.cause_id, hold.principal),
     });
     holds.collect::<Vec<_>>().join(", ")

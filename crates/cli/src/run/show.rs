@@ -47,6 +47,7 @@ fn render(run: &Run, page: &mut Output) {
         ("role", run.role.clone()),
         ("made by", run.principal.clone()),
         ("workspace", workspace(run)),
+        ("begun on", begun_on(run)),
         ("on host", run.workspace_path.clone()),
         ("changes", changes(run).into()),
         ("/pkg", run.pkg_path.clone()),
@@ -129,10 +130,17 @@ fn workspace(run: &Run) -> String {
         Some(Source::Managed(managed)) => format!("managed, of run {}", managed.workspace_id),
         Some(Source::Overlay(overlay)) => format!("overlay on {}", overlay.path),
         Some(Source::Base(base)) => format!("base {}", base.base_id),
+        Some(Source::Checkpoint(checkpoint)) => format!("checkpoint {}", checkpoint.checkpoint_id),
         Some(Source::Clone(clone)) if clone.revision.is_empty() => format!("clone of {}", clone.repository),
         Some(Source::Clone(clone)) => format!("clone of {} at {}", clone.repository, clone.revision),
         None => String::new(),
     }
+}
+
+/// Names the checkpoint with whose files the run began.
+fn begun_on(run: &Run) -> String {
+    let from = run.forked_from.as_ref();
+    from.map(|from| format!("checkpoint {} of run {}", from.checkpoint_id, from.run_id)).unwrap_or_default()
 }
 
 fn limits(limits: &Limits) -> String {

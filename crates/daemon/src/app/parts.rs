@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bases::Bases;
 use calls::{Calls, Control, Life, Records, Workers};
+use checkpoints::Checkpoints;
 use store::Store;
 
 pub(super) struct Parts {
@@ -11,6 +12,7 @@ pub(super) struct Parts {
     pub(super) workers: Workers,
     pub(super) records: Records,
     pub(super) bases: Arc<Bases>,
+    pub(super) checkpoints: Arc<Checkpoints>,
     pub(super) life: Life,
     pub(super) store: Store,
 }

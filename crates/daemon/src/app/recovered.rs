@@ -10,6 +10,7 @@ use bases::Bases;
 use calls::grants::Grants;
 use calls::limits::Limits;
 use calls::{Approvals, CallTable, Calls, Control, Life, Records, Upstreams, WaitingApprovals, Workers};
+use checkpoints::Checkpoints;
 use gateway::Gateway;
 use identity::RunId;
 use processes::Processes;
@@ -84,6 +85,10 @@ impl Opened {
         let bases = Bases::open(sources, (quotas.clone(), config.disk.warn_free), config.bases);
         let bases = Arc::new(bases.map_err(broken_store)?);
         let processes = Processes::new(settings, runs.clone(), audit.clone(), tasks.clone(), stop.clone());
+        let (sources, space) =
+            ((runs.clone(), audit.clone(), store.clone()), (quotas.clone(), config.disk.warn_free));
+        let checkpoints = Checkpoints::open(sources, processes.clone(), space, config.checkpoints);
+        let checkpoints = Arc::new(checkpoints.map_err(broken_store)?);
         let parts = Parts {
             control: Control { gateway, limits, approvals, quotas },
             workers: Workers { runs, processes, upstreams: Arc::new(Upstreams::new(audit.clone())) },
@@ -94,6 +99,7 @@ impl Opened {
                 spool,
             },
             bases,
+            checkpoints,
             life: Life { tasks, stop, on_stop: config.on_stop },
             store,
         };

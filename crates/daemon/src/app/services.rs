@@ -27,7 +27,7 @@ pub(super) fn services(
     (tokens, issuers, certificates): (Arc<Tokens>, Arc<Issuers>, Option<Arc<Certificates>>),
     (index, alerts, grants, loader): (Arc<Index>, Arc<Alerts>, Arc<Grants>, Arc<Loader>),
 ) -> anyhow::Result<Services> {
-    let Parts { control, workers, records, bases, life, store } = parts;
+    let Parts { control, workers, records, bases, checkpoints, life, store } = parts;
     let Control { gateway, limits, approvals, quotas } = control;
     let (audit, table, processes) = (&records.audit, &records.table, &workers.processes);
     let (runs, Life { tasks, stop, .. }) = (&workers.runs, life);
@@ -65,6 +65,7 @@ pub(super) fn services(
             stop: stop(),
         },
         base: rpc::base::Service { bases: bases.clone(), tasks: tasks() },
+        checkpoint: rpc::checkpoint::Service { checkpoints: checkpoints.clone(), tasks: tasks() },
         tool: tools(calls, parts),
         process: rpc::process::Service {
             calls: calls.clone(),

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use audit_service::Settings;
 use bases::BaseBounds;
+use checkpoints::CheckpointBounds;
 use document::{Problem, list};
 use gateway::limits::concurrency::Whole;
 use host_launch::WeakerForm;
@@ -106,6 +107,8 @@ pub(crate) struct Config {
     pub(crate) disk: Thresholds,
     /// Limits for the bases of all principals.
     pub(crate) bases: BaseBounds,
+    /// Limits for the checkpoints of all runs.
+    pub(crate) checkpoints: CheckpointBounds,
     /// Limits for an operator's terminal session.
     pub(crate) sessions: Limits,
     /// The MCP endpoint over HTTP; `None` if there is none.
@@ -202,6 +205,12 @@ impl Config {
                 "max_count": self.bases.max_count,
                 "max_bytes": document::show_size(self.bases.max_bytes),
                 "max_age": seconds(self.bases.max_age),
+            },
+            "checkpoints": {
+                "max_count": self.checkpoints.max_count,
+                "max_per_run": self.checkpoints.max_per_run,
+                "max_bytes": document::show_size(self.checkpoints.max_bytes),
+                "max_age": seconds(self.checkpoints.max_age),
             },
             "sessions": {
                 "max_length": seconds(self.sessions.max_length),

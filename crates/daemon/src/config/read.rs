@@ -12,6 +12,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use bases::BaseBounds;
+use checkpoints::CheckpointBounds;
 use containers::Endpoint;
 use document::{At, Fields, size_or, time, time_or};
 use gateway::limits::concurrency::Whole;
@@ -30,7 +31,7 @@ const MAX_SOCKET_PATH: usize = 107;
 /// Seconds of a day.
 const DAY: u64 = 86_400;
 
-const KEYS: [&str; 25] = [
+const KEYS: [&str; 26] = [
     "listen",
     "state_dir",
     "workspace_roots",
@@ -52,6 +53,7 @@ const KEYS: [&str; 25] = [
     "outcomes",
     "disk",
     "bases",
+    "checkpoints",
     "sessions",
     "mcp",
     "audit",
@@ -113,6 +115,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
         outcomes: outcomes(&top),
         disk: disk(&top),
         bases: bases(&top),
+        checkpoints: checkpoints(&top),
         sessions: sessions(&top),
         mcp: mcp::read(&top),
         audit: audit::read(&top),
@@ -267,6 +270,16 @@ fn bases(top: &Fields<'_>) -> BaseBounds {
     }
 }
 
+fn checkpoints(top: &Fields<'_>) -> CheckpointBounds {
+    let fields = top.section("checkpoints", &["max_count", "max_per_run", "max_bytes", "max_age"]);
+    CheckpointBounds {
+        max_count: number_or(&fields, "max_count", 1..=100_000, 1_000) as usize,
+        max_per_run: number_or(&fields, "max_per_run", 1..=10_000, 50) as usize,
+        max_bytes: size_or(&fields, "max_bytes", 1 << 20, 16 << 30),
+        max_age: time_or(&fields, "max_age", (60, 3_660 * DAY), 30 * DAY),
+    }
+}
+
 fn sessions(top: &Fields<'_>) -> Limits {
     let keys = ["max_length", "idle_timeout", "max_recording", "per_run"];
     let fields = top.section("sessions", &keys);
@@ -295,6 +308,7 @@ mod tests {
     use std::time::Duration;
 
     use bases::BaseBounds;
+    use checkpoints::CheckpointBounds;
     use runs::{HarnessOnBind, OnStop};
     use store::OutcomeBounds;
 
@@ -337,6 +351,9 @@ mod tests {
         assert_eq!((config.disk.warn_free, config.disk.min_free), (1 << 30, 128 << 20));
         let bases = BaseBounds { max_count: 64, max_bytes: 16 << 30, max_age: days };
         assert_eq!(config.bases, bases);
+        let checkpoints =
+            CheckpointBounds { max_count: 1_000, max_per_run: 50, max_bytes: 16 << 30, max_age: days };
+        assert_eq!(config.checkpoints, checkpoints);
     }
 
     #[test]
@@ -463,7 +480,7 @@ on_stop: leave
   cofferd.yaml:12: audit.segment_size: must be a size from 64KiB to 1024TiB, such as 512MiB or 4GiB (did you mean `1GiB`?)
   cofferd.yaml:12: audit.keep: must be at least twice audit.segment_size, or all
   cofferd.yaml:13: sessions: expected a mapping, found text
-  cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, harness_on_bind, docker, default_image, images, host_lane, egress, pool, approvals, alerts, access, oidc, limits, runs, spool, outcomes, disk, bases, sessions, mcp, audit, log)"
+  cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, harness_on_bind, docker, default_image, images, host_lane, egress, pool, approvals, alerts, access, oidc, limits, runs, spool, outcomes, disk, bases, checkpoints, sessions, mcp, audit, log)"
         );
     }
 

@@ -5,6 +5,7 @@ pub(crate) mod alert;
 pub(crate) mod approval;
 pub(crate) mod audit;
 pub(crate) mod base;
+pub(crate) mod checkpoint;
 mod deadline;
 pub(crate) mod egress;
 mod explain;
@@ -47,6 +48,7 @@ use wire::v1::alert_service_server::AlertServiceServer;
 use wire::v1::approval_service_server::ApprovalServiceServer;
 use wire::v1::audit_service_server::AuditServiceServer;
 use wire::v1::base_service_server::BaseServiceServer;
+use wire::v1::checkpoint_service_server::CheckpointServiceServer;
 use wire::v1::egress_service_server::EgressServiceServer;
 use wire::v1::file_service_server::FileServiceServer;
 use wire::v1::forward_service_server::ForwardServiceServer;
@@ -110,6 +112,7 @@ pub(crate) fn tools(
 pub(crate) struct Services {
     pub(crate) run: run::Service,
     pub(crate) base: base::Service,
+    pub(crate) checkpoint: checkpoint::Service,
     pub(crate) tool: tool::Service,
     pub(crate) process: process::Service,
     pub(crate) session: session::Service,
@@ -163,6 +166,7 @@ async fn try_serve(
     );
     routes.add_service(capped!(RunServiceServer, services.run));
     routes.add_service(capped!(BaseServiceServer, services.base));
+    routes.add_service(capped!(CheckpointServiceServer, services.checkpoint));
     routes.add_service(capped!(ToolServiceServer, services.tool));
     routes.add_service(capped!(ProcessServiceServer, services.process));
     routes.add_service(capped!(SessionServiceServer, services.session));
@@ -215,6 +219,7 @@ async fn say_health(reporter: &HealthReporter, serving: bool) {
     let names = [
         RunServiceServer::<run::Service>::NAME,
         BaseServiceServer::<base::Service>::NAME,
+        CheckpointServiceServer::<checkpoint::Service>::NAME,
         ToolServiceServer::<tool::Service>::NAME,
         ProcessServiceServer::<process::Service>::NAME,
         SessionServiceServer::<session::Service>::NAME,

@@ -41,13 +41,13 @@ pub(super) struct Judged<'a> {
 }
 
 /// Returns true if the overlay has marked the name as deleted.
-pub(super) fn is_whiteout(changes: &Dir, name: &EntryName, meta: &Metadata) -> bool {
+pub(crate) fn is_whiteout(changes: &Dir, name: &EntryName, meta: &Metadata) -> bool {
     meta.kind == FileKind::Device
         && statat(changes, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| stat.st_rdev == 0)
 }
 
 /// Returns true if the directory hides all of the directory beneath.
-pub(super) fn is_opaque(directory: &Dir) -> bool {
+pub(crate) fn is_opaque(directory: &Dir) -> bool {
     fgetxattr(directory, "user.overlay.opaque", &mut [0_u8; 2][..]).is_ok_and(|length| length > 0)
 }
 

@@ -22,6 +22,8 @@ mod patch;
 mod report;
 mod walk;
 
+pub(crate) use judge::{is_opaque, is_whiteout};
+
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 

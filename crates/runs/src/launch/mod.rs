@@ -5,6 +5,7 @@
 //!                             └──► claimed from the pool ─► mounts ─► read back & compare ──────────────┘
 //! ```
 
+mod fork;
 mod images;
 pub(crate) mod pool;
 pub(crate) mod root;
@@ -150,6 +151,7 @@ impl Launcher {
         users::can_be_had(&wanted.hardening, &self.host)?;
         let (image, busybox) = self.image(wanted.image.as_ref()).await?;
         let (opened, layer) = self.open(record, wanted, principal, resources).await?;
+        self.fill(record, &opened, resources).await?;
         // By now the run's directories have their project, or have none.
         let wanted = &wanted.under(self.projects.quota_of(record.id));
         let shown = opened.shown(wanted.workspace_access);
@@ -165,6 +167,8 @@ impl Launcher {
                 contained
             }
         };
+        let user = wanted.hardening.run_as.user().on_host(self.host.user_map);
+        self.fill_root(record, &image.id().to_string(), user, resources).await?;
         let Contained { container, started_at, hardening, ownership, guest, warm } = contained;
         let place = |directory: &Directory| {
             Place::of(&directory.handle)

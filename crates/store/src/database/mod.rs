@@ -10,6 +10,7 @@ mod approvals;
 mod bases;
 mod bound;
 mod calls;
+mod checkpoints;
 mod ending;
 mod mark;
 mod policies;

@@ -23,6 +23,7 @@ const STEPS: &[&str] = &[
     RUN_SECRETS,
     SEALED_WITH_A_VERSION,
     BASES,
+    CHECKPOINTS,
 ];
 
 const RUNS_AND_CALLS: &str = "
@@ -177,6 +178,13 @@ const BASES: &str = "
 CREATE TABLE bases (
     base_id TEXT PRIMARY KEY,
     record  TEXT NOT NULL
+) STRICT;
+";
+
+const CHECKPOINTS: &str = "
+CREATE TABLE checkpoints (
+    checkpoint_id TEXT PRIMARY KEY,
+    record        TEXT NOT NULL
 ) STRICT;
 ";
 

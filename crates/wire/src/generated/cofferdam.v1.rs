@@ -4739,6 +4739,12 @@ pub struct Run {
     /// Output only. Reason why `start_kind` is COLD.
     #[prost(enumeration = "run::ColdBecause", tag = "36")]
     pub cold_because: i32,
+    /// Output only. Checkpoint with whose files it began; absent if it did not.
+    #[prost(message, optional, tag = "37")]
+    pub forked_from: ::core::option::Option<ForkedFrom>,
+    /// Checkpoints that the daemon makes by itself; absent: none.
+    #[prost(message, optional, tag = "38")]
+    pub checkpoints: ::core::option::Option<AutomaticCheckpoints>,
 }
 /// Nested message and enum types in `Run`.
 pub mod run {
@@ -5017,13 +5023,99 @@ impl ::prost::Name for Run {
         "/cofferdam.v1.Run".into()
     }
 }
+/// Checkpoints of a run that the daemon makes by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AutomaticCheckpoints {
+    /// Required.
+    #[prost(enumeration = "automatic_checkpoints::Every", tag = "1")]
+    pub every: i32,
+    /// Checkpoints of this kind that are kept: the oldest is deleted first. 1 to 100. Default 10.
+    #[prost(uint32, tag = "2")]
+    pub keep: u32,
+}
+/// Nested message and enum types in `AutomaticCheckpoints`.
+pub mod automatic_checkpoints {
+    /// Moment of a checkpoint.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Every {
+        /// Never sent.
+        Unspecified = 0,
+        /// Before the first call of each new task id, so that there is one for the end of each turn.
+        Turn = 1,
+        /// After each call that has written to the run's files.
+        Write = 2,
+    }
+    impl Every {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "EVERY_UNSPECIFIED",
+                Self::Turn => "TURN",
+                Self::Write => "WRITE",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "EVERY_UNSPECIFIED" => Some(Self::Unspecified),
+                "TURN" => Some(Self::Turn),
+                "WRITE" => Some(Self::Write),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for AutomaticCheckpoints {
+    const NAME: &'static str = "AutomaticCheckpoints";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.AutomaticCheckpoints".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.AutomaticCheckpoints".into()
+    }
+}
+/// Checkpoint with whose files a run began.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ForkedFrom {
+    /// The checkpoint. It may have been deleted.
+    #[prost(string, tag = "1")]
+    pub checkpoint_id: ::prost::alloc::string::String,
+    /// Run of which the checkpoint was made.
+    #[prost(string, tag = "2")]
+    pub run_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ForkedFrom {
+    const NAME: &'static str = "ForkedFrom";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ForkedFrom".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ForkedFrom".into()
+    }
+}
 /// One reason that keeps a run PAUSED.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RunHold {
     /// Kind of the hold.
     #[prost(enumeration = "run_hold::Kind", tag = "1")]
     pub kind: i32,
-    /// Id of the approval, the alert or the terminal's session.
+    /// Id of the approval, the alert, the terminal's session or the checkpoint.
     #[prost(string, tag = "2")]
     pub cause_id: ::prost::alloc::string::String,
     /// Principal that asked for it; empty: the daemon.
@@ -5059,6 +5151,10 @@ pub mod run_hold {
         Alert = 3,
         /// An operator's terminal that was opened with `paused`; ends with it. Only its own processes run.
         Terminal = 4,
+        /// A checkpoint is being copied; ends with the copy. Calls wait for it.
+        Checkpoint = 5,
+        /// The files of a checkpoint are being put back; ends with it. Calls wait for it.
+        Restore = 6,
     }
     impl Kind {
         /// String value of the enum field names used in the ProtoBuf definition.
@@ -5072,6 +5168,8 @@ pub mod run_hold {
                 Self::Approval => "APPROVAL",
                 Self::Alert => "ALERT",
                 Self::Terminal => "TERMINAL",
+                Self::Checkpoint => "CHECKPOINT",
+                Self::Restore => "RESTORE",
             }
         }
         /// Creates an enum from field names used in the ProtoBuf definition.
@@ -5082,6 +5180,8 @@ pub mod run_hold {
                 "APPROVAL" => Some(Self::Approval),
                 "ALERT" => Some(Self::Alert),
                 "TERMINAL" => Some(Self::Terminal),
+                "CHECKPOINT" => Some(Self::Checkpoint),
+                "RESTORE" => Some(Self::Restore),
                 _ => None,
             }
         }
@@ -5101,7 +5201,7 @@ impl ::prost::Name for RunHold {
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Workspace {
     /// Source of the workspace.
-    #[prost(oneof = "workspace::Source", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "workspace::Source", tags = "1, 2, 3, 4, 5, 6")]
     pub source: ::core::option::Option<workspace::Source>,
 }
 /// Nested message and enum types in `Workspace`.
@@ -5124,6 +5224,9 @@ pub mod workspace {
         /// Copy-on-write over a base of BaseService, which never changes.
         #[prost(message, tag = "5")]
         Base(super::BaseWorkspace),
+        /// The files of a checkpoint.
+        #[prost(message, tag = "6")]
+        Checkpoint(super::CheckpointWorkspace),
     }
 }
 impl ::prost::Name for Workspace {
@@ -5205,6 +5308,25 @@ impl ::prost::Name for BaseWorkspace {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.v1.BaseWorkspace".into()
+    }
+}
+/// A copy of what a checkpoint of CheckpointService has: the workspace, `/state` and the changes of a writable root. The
+/// run of the checkpoint goes on, or not, without effect on this one. Over the directory or the base of that run if it had
+/// an overlay, and a managed workspace otherwise: GetRun shows which. Changes of a writable root need the image of that run.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CheckpointWorkspace {
+    /// Id of a checkpoint that the caller may use. Required.
+    #[prost(string, tag = "1")]
+    pub checkpoint_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for CheckpointWorkspace {
+    const NAME: &'static str = "CheckpointWorkspace";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CheckpointWorkspace".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CheckpointWorkspace".into()
     }
 }
 /// A clone of a local repository, without hooks, with its history.
@@ -5524,6 +5646,9 @@ pub struct CreateRunRequest {
     /// at most 256 names, `*.` and a name, `*` for every name, addresses or networks. Default: the profile's rules alone.
     #[prost(string, tag = "18")]
     pub egress_json: ::prost::alloc::string::String,
+    /// Make checkpoints of the run without further requests. Default: none.
+    #[prost(message, optional, tag = "19")]
+    pub checkpoints: ::core::option::Option<AutomaticCheckpoints>,
 }
 impl ::prost::Name for CreateRunRequest {
     const NAME: &'static str = "CreateRunRequest";
@@ -19274,6 +19399,1368 @@ pub mod process_service_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "cofferdam.v1.ProcessService";
     impl<T> tonic::server::NamedService for ProcessServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// What a run had changed at one moment.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RunCheckpoint {
+    /// UUIDv7.
+    #[prost(string, tag = "1")]
+    pub checkpoint_id: ::prost::alloc::string::String,
+    /// The run.
+    #[prost(string, tag = "2")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Principal that owns the run.
+    #[prost(string, tag = "3")]
+    pub principal: ::prost::alloc::string::String,
+    /// Principal that made the checkpoint.
+    #[prost(string, tag = "4")]
+    pub made_by: ::prost::alloc::string::String,
+    /// Time at which the commands of the run were frozen.
+    #[prost(message, optional, tag = "5")]
+    pub created_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Time for which they were frozen, microseconds.
+    #[prost(uint64, tag = "6")]
+    pub frozen_us: u64,
+    /// Text of the request.
+    #[prost(string, tag = "7")]
+    pub label: ::prost::alloc::string::String,
+    /// SHA-256 over the digests of all parts, hexadecimal.
+    #[prost(string, tag = "8")]
+    pub digest: ::prost::alloc::string::String,
+    /// Length of all its files, bytes.
+    #[prost(uint64, tag = "9")]
+    pub size_bytes: u64,
+    /// Parts, in the order of their kinds.
+    #[prost(message, repeated, tag = "10")]
+    pub parts: ::prost::alloc::vec::Vec<CheckpointPart>,
+    /// Ids of the processes and sessions that ran, at most 100. They are not in the checkpoint.
+    #[prost(string, repeated, tag = "11")]
+    pub processes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for RunCheckpoint {
+    const NAME: &'static str = "RunCheckpoint";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.RunCheckpoint".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.RunCheckpoint".into()
+    }
+}
+/// One directory of a run in a checkpoint.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CheckpointPart {
+    /// Kind of the directory.
+    #[prost(enumeration = "checkpoint_part::Kind", tag = "1")]
+    pub kind: i32,
+    /// SHA-256 of the tree, hexadecimal: names, kinds, modes, contents, the targets of links and deleted names.
+    #[prost(string, tag = "2")]
+    pub digest: ::prost::alloc::string::String,
+    /// Length of its files, bytes.
+    #[prost(uint64, tag = "3")]
+    pub size_bytes: u64,
+    /// Files, directories, links and deleted names, with the topmost directory.
+    #[prost(uint64, tag = "4")]
+    pub files: u64,
+    /// FIFOs, sockets and devices, which a checkpoint does not have.
+    #[prost(uint64, tag = "5")]
+    pub left_out: u64,
+}
+/// Nested message and enum types in `CheckpointPart`.
+pub mod checkpoint_part {
+    /// Kind of the directory.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Kind {
+        /// Never sent.
+        Unspecified = 0,
+        /// `/workspace`: all of it, or the changes of an overlay.
+        Workspace = 1,
+        /// `/state`.
+        State = 2,
+        /// Changes of a writable root.
+        Root = 3,
+        /// Changes of the repository whose linked work tree the workspace is.
+        Repository = 4,
+    }
+    impl Kind {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "KIND_UNSPECIFIED",
+                Self::Workspace => "WORKSPACE",
+                Self::State => "STATE",
+                Self::Root => "ROOT",
+                Self::Repository => "REPOSITORY",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "KIND_UNSPECIFIED" => Some(Self::Unspecified),
+                "WORKSPACE" => Some(Self::Workspace),
+                "STATE" => Some(Self::State),
+                "ROOT" => Some(Self::Root),
+                "REPOSITORY" => Some(Self::Repository),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for CheckpointPart {
+    const NAME: &'static str = "CheckpointPart";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CheckpointPart".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CheckpointPart".into()
+    }
+}
+/// See CheckpointService.CheckpointRun.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CheckpointRunRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Text to recognise it by, such as the number of a turn. At most 200 bytes, one line.
+    #[prost(string, tag = "2")]
+    pub label: ::prost::alloc::string::String,
+}
+impl ::prost::Name for CheckpointRunRequest {
+    const NAME: &'static str = "CheckpointRunRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CheckpointRunRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CheckpointRunRequest".into()
+    }
+}
+/// The checkpoint, complete.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CheckpointRunResponse {
+    /// The checkpoint.
+    #[prost(message, optional, tag = "1")]
+    pub checkpoint: ::core::option::Option<RunCheckpoint>,
+}
+impl ::prost::Name for CheckpointRunResponse {
+    const NAME: &'static str = "CheckpointRunResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CheckpointRunResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CheckpointRunResponse".into()
+    }
+}
+/// See CheckpointService.ListCheckpoints.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListCheckpointsRequest {
+    /// 1 to 500. Default 100.
+    #[prost(uint32, tag = "1")]
+    pub page_size: u32,
+    /// `next_page_token` of the page before.
+    #[prost(string, tag = "2")]
+    pub page_token: ::prost::alloc::string::String,
+    /// Only those of this run; empty: of all runs.
+    #[prost(string, tag = "3")]
+    pub run_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListCheckpointsRequest {
+    const NAME: &'static str = "ListCheckpointsRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListCheckpointsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListCheckpointsRequest".into()
+    }
+}
+/// A page of checkpoints.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListCheckpointsResponse {
+    /// Newest first.
+    #[prost(message, repeated, tag = "1")]
+    pub checkpoints: ::prost::alloc::vec::Vec<RunCheckpoint>,
+    /// Empty on the last page.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListCheckpointsResponse {
+    const NAME: &'static str = "ListCheckpointsResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListCheckpointsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListCheckpointsResponse".into()
+    }
+}
+/// See CheckpointService.GetRunCheckpoint.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetRunCheckpointRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub checkpoint_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for GetRunCheckpointRequest {
+    const NAME: &'static str = "GetRunCheckpointRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetRunCheckpointRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetRunCheckpointRequest".into()
+    }
+}
+/// The checkpoint.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetRunCheckpointResponse {
+    /// The checkpoint.
+    #[prost(message, optional, tag = "1")]
+    pub checkpoint: ::core::option::Option<RunCheckpoint>,
+}
+impl ::prost::Name for GetRunCheckpointResponse {
+    const NAME: &'static str = "GetRunCheckpointResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetRunCheckpointResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetRunCheckpointResponse".into()
+    }
+}
+/// See CheckpointService.DeleteCheckpoint.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteCheckpointRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub checkpoint_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for DeleteCheckpointRequest {
+    const NAME: &'static str = "DeleteCheckpointRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DeleteCheckpointRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DeleteCheckpointRequest".into()
+    }
+}
+/// Done.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteCheckpointResponse {}
+impl ::prost::Name for DeleteCheckpointResponse {
+    const NAME: &'static str = "DeleteCheckpointResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DeleteCheckpointResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DeleteCheckpointResponse".into()
+    }
+}
+/// See CheckpointService.RestoreRun.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RestoreRunRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// A checkpoint of this run, or the one on which it began. Required.
+    #[prost(string, tag = "2")]
+    pub checkpoint_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for RestoreRunRequest {
+    const NAME: &'static str = "RestoreRunRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.RestoreRunRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.RestoreRunRequest".into()
+    }
+}
+/// The run has the files of the checkpoint.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RestoreRunResponse {
+    /// The run.
+    #[prost(message, optional, tag = "1")]
+    pub run: ::core::option::Option<Run>,
+    /// Checkpoint of the state before, with which the restore can be undone.
+    #[prost(message, optional, tag = "2")]
+    pub before: ::core::option::Option<RunCheckpoint>,
+    /// Processes and sessions that were ended.
+    #[prost(uint32, tag = "3")]
+    pub ended_processes: u32,
+}
+impl ::prost::Name for RestoreRunResponse {
+    const NAME: &'static str = "RestoreRunResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.RestoreRunResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.RestoreRunResponse".into()
+    }
+}
+/// See CheckpointService.ForkRun.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ForkRunRequest {
+    /// Makes the request idempotent, as in CreateRun. At most 120 characters.
+    #[prost(string, tag = "1")]
+    pub request_id: ::prost::alloc::string::String,
+    /// Number of runs, 1 to 100. Required.
+    #[prost(uint32, tag = "4")]
+    pub count: u32,
+    /// Environment variables, as in CreateRun. They replace those of the same names that the forks inherit from the run.
+    #[prost(btree_map = "string, string", tag = "5")]
+    pub env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// The same with secret values. Secret values of the run are not inherited.
+    #[prost(btree_map = "string, string", tag = "6")]
+    pub secret_env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Labels, in addition to those of the run.
+    #[prost(btree_map = "string, string", tag = "7")]
+    pub labels: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Lower limits than those of the run.
+    #[prost(message, optional, tag = "8")]
+    pub limits: ::core::option::Option<Limits>,
+    /// As in CreateRun. Default: that of the run.
+    #[prost(message, optional, tag = "9")]
+    pub ttl: ::core::option::Option<::prost_types::Duration>,
+    /// As in CreateRun. Default: that of the run.
+    #[prost(message, optional, tag = "10")]
+    pub lease: ::core::option::Option<::prost_types::Duration>,
+    /// Make a token for each fork.
+    #[prost(bool, tag = "11")]
+    pub issue_tokens: bool,
+    /// The origin. Required.
+    #[prost(oneof = "fork_run_request::Origin", tags = "2, 3")]
+    pub origin: ::core::option::Option<fork_run_request::Origin>,
+}
+/// Nested message and enum types in `ForkRunRequest`.
+pub mod fork_run_request {
+    /// The origin. Required.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Origin {
+        /// A live run. A checkpoint of it is made first, which the answer names.
+        #[prost(string, tag = "2")]
+        RunId(::prost::alloc::string::String),
+        /// A checkpoint that the caller may use. Its run may have ended.
+        #[prost(string, tag = "3")]
+        CheckpointId(::prost::alloc::string::String),
+    }
+}
+impl ::prost::Name for ForkRunRequest {
+    const NAME: &'static str = "ForkRunRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ForkRunRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ForkRunRequest".into()
+    }
+}
+/// The forks.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ForkRunResponse {
+    /// Checkpoint on which they began.
+    #[prost(message, optional, tag = "1")]
+    pub checkpoint: ::core::option::Option<RunCheckpoint>,
+    /// The forks that are READY, in the order in which they were made.
+    #[prost(message, repeated, tag = "2")]
+    pub forks: ::prost::alloc::vec::Vec<Fork>,
+    /// Those that could not be made.
+    #[prost(message, repeated, tag = "3")]
+    pub failures: ::prost::alloc::vec::Vec<ForkFailure>,
+}
+impl ::prost::Name for ForkRunResponse {
+    const NAME: &'static str = "ForkRunResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ForkRunResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ForkRunResponse".into()
+    }
+}
+/// A run that began with the state of another one.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Fork {
+    /// The run.
+    #[prost(message, optional, tag = "1")]
+    pub run: ::core::option::Option<Run>,
+    /// Its token, if tokens were asked for.
+    #[prost(string, tag = "2")]
+    pub token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for Fork {
+    const NAME: &'static str = "Fork";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.Fork".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.Fork".into()
+    }
+}
+/// Forks that could not be made.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ForkFailure {
+    /// Reason, as in the error of a CreateRun, such as `OVERLOADED`.
+    #[prost(string, tag = "1")]
+    pub reason: ::prost::alloc::string::String,
+    /// What happened.
+    #[prost(string, tag = "2")]
+    pub message: ::prost::alloc::string::String,
+    /// Number of forks that failed in this way.
+    #[prost(uint32, tag = "3")]
+    pub count: u32,
+}
+impl ::prost::Name for ForkFailure {
+    const NAME: &'static str = "ForkFailure";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ForkFailure".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ForkFailure".into()
+    }
+}
+/// See CheckpointService.CompareRuns.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CompareRunsRequest {
+    /// 2 to 100 runs on workspaces that can be compared with what is beneath: an `overlay`, a base, or a fork.
+    #[prost(string, repeated, tag = "1")]
+    pub run_ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for CompareRunsRequest {
+    const NAME: &'static str = "CompareRunsRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CompareRunsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CompareRunsRequest".into()
+    }
+}
+/// What each run has changed.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CompareRunsResponse {
+    /// In the order of the request.
+    #[prost(message, repeated, tag = "1")]
+    pub runs: ::prost::alloc::vec::Vec<ComparedRun>,
+    /// Paths that at least two runs have changed in different ways, at most 1,000.
+    #[prost(message, repeated, tag = "2")]
+    pub conflicts: ::prost::alloc::vec::Vec<ComparedPath>,
+    /// More paths than `conflicts` has.
+    #[prost(bool, tag = "3")]
+    pub truncated: bool,
+}
+impl ::prost::Name for CompareRunsResponse {
+    const NAME: &'static str = "CompareRunsResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CompareRunsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CompareRunsResponse".into()
+    }
+}
+/// One of the runs that are compared.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ComparedRun {
+    /// The run.
+    #[prost(message, optional, tag = "1")]
+    pub run: ::core::option::Option<Run>,
+    /// Changed files, directories and links, at most 1,000 of them, by path.
+    #[prost(message, repeated, tag = "2")]
+    pub changes: ::prost::alloc::vec::Vec<FileChange>,
+    /// Number of all changes.
+    #[prost(uint64, tag = "3")]
+    pub total: u64,
+    /// Lines that text files have more.
+    #[prost(uint64, tag = "4")]
+    pub lines_added: u64,
+    /// Lines that text files have less.
+    #[prost(uint64, tag = "5")]
+    pub lines_removed: u64,
+    /// Lines of large files, and of changes beyond a bound, were not counted.
+    #[prost(bool, tag = "6")]
+    pub lines_incomplete: bool,
+    /// Reason why the changes cannot be shown; empty: they are.
+    #[prost(string, tag = "7")]
+    pub unavailable: ::prost::alloc::string::String,
+    /// Calls of the run so far.
+    #[prost(uint64, tag = "8")]
+    pub calls: u64,
+    /// Calls that policy, limits or people refused.
+    #[prost(uint64, tag = "9")]
+    pub refused: u64,
+    /// Approvals that were asked for.
+    #[prost(uint64, tag = "10")]
+    pub approvals: u64,
+    /// Processor time of its commands so far, microseconds.
+    #[prost(uint64, tag = "11")]
+    pub cpu_us: u64,
+}
+impl ::prost::Name for ComparedRun {
+    const NAME: &'static str = "ComparedRun";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ComparedRun".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ComparedRun".into()
+    }
+}
+/// One path that several runs have changed.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ComparedPath {
+    /// Relative to the workspace, as in FileChange.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// The runs that have changed it.
+    #[prost(string, repeated, tag = "2")]
+    pub run_ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for ComparedPath {
+    const NAME: &'static str = "ComparedPath";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ComparedPath".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ComparedPath".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod checkpoint_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Makes, shows and deletes checkpoints of runs, and uses them: to go back in a run, or to go on from it in many runs. A checkpoint has the changes of the workspace, `/state` and the changes
+    /// of a writable root. The memory of processes is not in it. It belongs to the principal that owns the run, and other
+    /// principals but operators cannot use it.
+    #[derive(Debug, Clone)]
+    pub struct CheckpointServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl CheckpointServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> CheckpointServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> CheckpointServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            CheckpointServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Freezes the commands of a run, copies what it has changed, and lets the commands continue. Answers when the
+        /// checkpoint is complete and durable. If it fails or the daemon dies, no part of it is left. Calls that arrive
+        /// meanwhile wait. Fails with PRECONDITION_FAILED if the workspace is a `bind`, or if a file cannot be read.
+        pub async fn checkpoint_run(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CheckpointRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CheckpointRunResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.CheckpointService/CheckpointRun",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("cofferdam.v1.CheckpointService", "CheckpointRun"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// The checkpoints that the caller may use, newest first.
+        pub async fn list_checkpoints(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListCheckpointsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListCheckpointsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.CheckpointService/ListCheckpoints",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("cofferdam.v1.CheckpointService", "ListCheckpoints"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// One checkpoint.
+        pub async fn get_run_checkpoint(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetRunCheckpointRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetRunCheckpointResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.CheckpointService/GetRunCheckpoint",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("cofferdam.v1.CheckpointService", "GetRunCheckpoint"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Deletes a checkpoint.
+        pub async fn delete_checkpoint(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DeleteCheckpointRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeleteCheckpointResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.CheckpointService/DeleteCheckpoint",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("cofferdam.v1.CheckpointService", "DeleteCheckpoint"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Gives a live run the files of one of its checkpoints. The run keeps its id, token, lease and record. Its commands,
+        /// processes and sessions are ended first, and calls that arrive meanwhile wait. A checkpoint of the present state is
+        /// made before, so that a restore can be undone. Answers when the files are complete and durable. If the daemon dies
+        /// meanwhile, the next one completes the restore before the run takes calls.
+        pub async fn restore_run(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RestoreRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RestoreRunResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.CheckpointService/RestoreRun",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.CheckpointService", "RestoreRun"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Makes runs that begin with the state of a run or of a checkpoint. Each has its own id, record, approvals, limits and
+        /// changes. Processes, consents and secrets are not inherited. Answers when all of them are READY or failed: as many
+        /// are made as there is room for, and the answer says which.
+        pub async fn fork_run(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ForkRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ForkRunResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.CheckpointService/ForkRun",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.CheckpointService", "ForkRun"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Compares what runs have changed, and what they took for it.
+        pub async fn compare_runs(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CompareRunsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CompareRunsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.CheckpointService/CompareRuns",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("cofferdam.v1.CheckpointService", "CompareRuns"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod checkpoint_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with CheckpointServiceServer.
+    #[async_trait]
+    pub trait CheckpointService: std::marker::Send + std::marker::Sync + 'static {
+        /// Freezes the commands of a run, copies what it has changed, and lets the commands continue. Answers when the
+        /// checkpoint is complete and durable. If it fails or the daemon dies, no part of it is left. Calls that arrive
+        /// meanwhile wait. Fails with PRECONDITION_FAILED if the workspace is a `bind`, or if a file cannot be read.
+        async fn checkpoint_run(
+            &self,
+            request: tonic::Request<super::CheckpointRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CheckpointRunResponse>,
+            tonic::Status,
+        >;
+        /// The checkpoints that the caller may use, newest first.
+        async fn list_checkpoints(
+            &self,
+            request: tonic::Request<super::ListCheckpointsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListCheckpointsResponse>,
+            tonic::Status,
+        >;
+        /// One checkpoint.
+        async fn get_run_checkpoint(
+            &self,
+            request: tonic::Request<super::GetRunCheckpointRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetRunCheckpointResponse>,
+            tonic::Status,
+        >;
+        /// Deletes a checkpoint.
+        async fn delete_checkpoint(
+            &self,
+            request: tonic::Request<super::DeleteCheckpointRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeleteCheckpointResponse>,
+            tonic::Status,
+        >;
+        /// Gives a live run the files of one of its checkpoints. The run keeps its id, token, lease and record. Its commands,
+        /// processes and sessions are ended first, and calls that arrive meanwhile wait. A checkpoint of the present state is
+        /// made before, so that a restore can be undone. Answers when the files are complete and durable. If the daemon dies
+        /// meanwhile, the next one completes the restore before the run takes calls.
+        async fn restore_run(
+            &self,
+            request: tonic::Request<super::RestoreRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RestoreRunResponse>,
+            tonic::Status,
+        >;
+        /// Makes runs that begin with the state of a run or of a checkpoint. Each has its own id, record, approvals, limits and
+        /// changes. Processes, consents and secrets are not inherited. Answers when all of them are READY or failed: as many
+        /// are made as there is room for, and the answer says which.
+        async fn fork_run(
+            &self,
+            request: tonic::Request<super::ForkRunRequest>,
+        ) -> std::result::Result<tonic::Response<super::ForkRunResponse>, tonic::Status>;
+        /// Compares what runs have changed, and what they took for it.
+        async fn compare_runs(
+            &self,
+            request: tonic::Request<super::CompareRunsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CompareRunsResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Makes, shows and deletes checkpoints of runs, and uses them: to go back in a run, or to go on from it in many runs. A checkpoint has the changes of the workspace, `/state` and the changes
+    /// of a writable root. The memory of processes is not in it. It belongs to the principal that owns the run, and other
+    /// principals but operators cannot use it.
+    #[derive(Debug)]
+    pub struct CheckpointServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> CheckpointServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for CheckpointServiceServer<T>
+    where
+        T: CheckpointService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.CheckpointService/CheckpointRun" => {
+                    #[allow(non_camel_case_types)]
+                    struct CheckpointRunSvc<T: CheckpointService>(pub Arc<T>);
+                    impl<
+                        T: CheckpointService,
+                    > tonic::server::UnaryService<super::CheckpointRunRequest>
+                    for CheckpointRunSvc<T> {
+                        type Response = super::CheckpointRunResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CheckpointRunRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as CheckpointService>::checkpoint_run(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CheckpointRunSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.CheckpointService/ListCheckpoints" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListCheckpointsSvc<T: CheckpointService>(pub Arc<T>);
+                    impl<
+                        T: CheckpointService,
+                    > tonic::server::UnaryService<super::ListCheckpointsRequest>
+                    for ListCheckpointsSvc<T> {
+                        type Response = super::ListCheckpointsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListCheckpointsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as CheckpointService>::list_checkpoints(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListCheckpointsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.CheckpointService/GetRunCheckpoint" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetRunCheckpointSvc<T: CheckpointService>(pub Arc<T>);
+                    impl<
+                        T: CheckpointService,
+                    > tonic::server::UnaryService<super::GetRunCheckpointRequest>
+                    for GetRunCheckpointSvc<T> {
+                        type Response = super::GetRunCheckpointResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetRunCheckpointRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as CheckpointService>::get_run_checkpoint(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetRunCheckpointSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.CheckpointService/DeleteCheckpoint" => {
+                    #[allow(non_camel_case_types)]
+                    struct DeleteCheckpointSvc<T: CheckpointService>(pub Arc<T>);
+                    impl<
+                        T: CheckpointService,
+                    > tonic::server::UnaryService<super::DeleteCheckpointRequest>
+                    for DeleteCheckpointSvc<T> {
+                        type Response = super::DeleteCheckpointResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DeleteCheckpointRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as CheckpointService>::delete_checkpoint(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DeleteCheckpointSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.CheckpointService/RestoreRun" => {
+                    #[allow(non_camel_case_types)]
+                    struct RestoreRunSvc<T: CheckpointService>(pub Arc<T>);
+                    impl<
+                        T: CheckpointService,
+                    > tonic::server::UnaryService<super::RestoreRunRequest>
+                    for RestoreRunSvc<T> {
+                        type Response = super::RestoreRunResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RestoreRunRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as CheckpointService>::restore_run(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RestoreRunSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.CheckpointService/ForkRun" => {
+                    #[allow(non_camel_case_types)]
+                    struct ForkRunSvc<T: CheckpointService>(pub Arc<T>);
+                    impl<
+                        T: CheckpointService,
+                    > tonic::server::UnaryService<super::ForkRunRequest>
+                    for ForkRunSvc<T> {
+                        type Response = super::ForkRunResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ForkRunRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as CheckpointService>::fork_run(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ForkRunSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.CheckpointService/CompareRuns" => {
+                    #[allow(non_camel_case_types)]
+                    struct CompareRunsSvc<T: CheckpointService>(pub Arc<T>);
+                    impl<
+                        T: CheckpointService,
+                    > tonic::server::UnaryService<super::CompareRunsRequest>
+                    for CompareRunsSvc<T> {
+                        type Response = super::CompareRunsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CompareRunsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as CheckpointService>::compare_runs(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CompareRunsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for CheckpointServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.CheckpointService";
+    impl<T> tonic::server::NamedService for CheckpointServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

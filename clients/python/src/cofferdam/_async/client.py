@@ -63,6 +63,7 @@ class AsyncClient:
         self.tokens = rpc.TokenService(self._transport)
         self.tools = rpc.ToolService(self._transport)
         self.bases = rpc.BaseService(self._transport)
+        self.checkpoints = rpc.CheckpointService(self._transport)
         self.trash = rpc.TrashService(self._transport)
 
     @property

@@ -263,6 +263,8 @@ class Run(google.protobuf.message.Message):
     WRITABLE_PATHS_FIELD_NUMBER: builtins.int
     EGRESS_FIELD_NUMBER: builtins.int
     COLD_BECAUSE_FIELD_NUMBER: builtins.int
+    FORKED_FROM_FIELD_NUMBER: builtins.int
+    CHECKPOINTS_FIELD_NUMBER: builtins.int
     run_id: builtins.str
     """UUIDv7."""
     profile: builtins.str
@@ -377,6 +379,14 @@ class Run(google.protobuf.message.Message):
         from GetRun.
         """
 
+    @property
+    def forked_from(self) -> global___ForkedFrom:
+        """Output only. Checkpoint with whose files it began; absent if it did not."""
+
+    @property
+    def checkpoints(self) -> global___AutomaticCheckpoints:
+        """Checkpoints that the daemon makes by itself; absent: none."""
+
     def __init__(
         self,
         *,
@@ -416,11 +426,80 @@ class Run(google.protobuf.message.Message):
         writable_paths: collections.abc.Iterable[builtins.str] | None = ...,
         egress: cofferdam._proto.egress_pb2.Egress | None = ...,
         cold_because: global___Run.ColdBecause.ValueType = ...,
+        forked_from: global___ForkedFrom | None = ...,
+        checkpoints: global___AutomaticCheckpoints | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "created_at", b"created_at", "disk", b"disk", "egress", b"egress", "ended_at", b"ended_at", "idle_timeout", b"idle_timeout", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "ready_at", b"ready_at", "ttl", b"ttl", "workspace", b"workspace"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "agent_id", b"agent_id", "changes", b"changes", "cold_because", b"cold_because", "container_id", b"container_id", "created_at", b"created_at", "disk", b"disk", "egress", b"egress", "end_cause", b"end_cause", "ended_at", b"ended_at", "env", b"env", "failure", b"failure", "hardening", b"hardening", "holds", b"holds", "idle_timeout", b"idle_timeout", "image", b"image", "image_id", b"image_id", "labels", b"labels", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "ownership", b"ownership", "pkg_path", b"pkg_path", "principal", b"principal", "profile", b"profile", "ready_at", b"ready_at", "restarts", b"restarts", "role", b"role", "run_id", b"run_id", "secret_env", b"secret_env", "start_kind", b"start_kind", "state", b"state", "ttl", b"ttl", "workspace", b"workspace", "workspace_path", b"workspace_path", "writable_paths", b"writable_paths"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "checkpoints", b"checkpoints", "created_at", b"created_at", "disk", b"disk", "egress", b"egress", "ended_at", b"ended_at", "forked_from", b"forked_from", "idle_timeout", b"idle_timeout", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "ready_at", b"ready_at", "ttl", b"ttl", "workspace", b"workspace"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "agent_id", b"agent_id", "changes", b"changes", "checkpoints", b"checkpoints", "cold_because", b"cold_because", "container_id", b"container_id", "created_at", b"created_at", "disk", b"disk", "egress", b"egress", "end_cause", b"end_cause", "ended_at", b"ended_at", "env", b"env", "failure", b"failure", "forked_from", b"forked_from", "hardening", b"hardening", "holds", b"holds", "idle_timeout", b"idle_timeout", "image", b"image", "image_id", b"image_id", "labels", b"labels", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "ownership", b"ownership", "pkg_path", b"pkg_path", "principal", b"principal", "profile", b"profile", "ready_at", b"ready_at", "restarts", b"restarts", "role", b"role", "run_id", b"run_id", "secret_env", b"secret_env", "start_kind", b"start_kind", "state", b"state", "ttl", b"ttl", "workspace", b"workspace", "workspace_path", b"workspace_path", "writable_paths", b"writable_paths"]) -> None: ...
 
 global___Run = Run
+
+@typing.final
+class AutomaticCheckpoints(google.protobuf.message.Message):
+    """Checkpoints of a run that the daemon makes by itself."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    class _Every:
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
+
+    class _EveryEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[AutomaticCheckpoints._Every.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+        EVERY_UNSPECIFIED: AutomaticCheckpoints._Every.ValueType  # 0
+        """Never sent."""
+        TURN: AutomaticCheckpoints._Every.ValueType  # 1
+        """Before the first call of each new task id, so that there is one for the end of each turn."""
+        WRITE: AutomaticCheckpoints._Every.ValueType  # 2
+        """After each call that has written to the run's files."""
+
+    class Every(_Every, metaclass=_EveryEnumTypeWrapper):
+        """Moment of a checkpoint."""
+
+    EVERY_UNSPECIFIED: AutomaticCheckpoints.Every.ValueType  # 0
+    """Never sent."""
+    TURN: AutomaticCheckpoints.Every.ValueType  # 1
+    """Before the first call of each new task id, so that there is one for the end of each turn."""
+    WRITE: AutomaticCheckpoints.Every.ValueType  # 2
+    """After each call that has written to the run's files."""
+
+    EVERY_FIELD_NUMBER: builtins.int
+    KEEP_FIELD_NUMBER: builtins.int
+    every: global___AutomaticCheckpoints.Every.ValueType
+    """Required."""
+    keep: builtins.int
+    """Checkpoints of this kind that are kept: the oldest is deleted first. 1 to 100. Default 10."""
+    def __init__(
+        self,
+        *,
+        every: global___AutomaticCheckpoints.Every.ValueType = ...,
+        keep: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["every", b"every", "keep", b"keep"]) -> None: ...
+
+global___AutomaticCheckpoints = AutomaticCheckpoints
+
+@typing.final
+class ForkedFrom(google.protobuf.message.Message):
+    """Checkpoint with whose files a run began."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CHECKPOINT_ID_FIELD_NUMBER: builtins.int
+    RUN_ID_FIELD_NUMBER: builtins.int
+    checkpoint_id: builtins.str
+    """The checkpoint. It may have been deleted."""
+    run_id: builtins.str
+    """Run of which the checkpoint was made."""
+    def __init__(
+        self,
+        *,
+        checkpoint_id: builtins.str = ...,
+        run_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint_id", b"checkpoint_id", "run_id", b"run_id"]) -> None: ...
+
+global___ForkedFrom = ForkedFrom
 
 @typing.final
 class RunHold(google.protobuf.message.Message):
@@ -444,6 +523,10 @@ class RunHold(google.protobuf.message.Message):
         """An alert of anomaly detection; ends with it, or with ResumeRun `lift_alerts`."""
         TERMINAL: RunHold._Kind.ValueType  # 4
         """An operator's terminal that was opened with `paused`; ends with it. Only its own processes run."""
+        CHECKPOINT: RunHold._Kind.ValueType  # 5
+        """A checkpoint is being copied; ends with the copy. Calls wait for it."""
+        RESTORE: RunHold._Kind.ValueType  # 6
+        """The files of a checkpoint are being put back; ends with it. Calls wait for it."""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper):
         """Kind of the hold."""
@@ -458,6 +541,10 @@ class RunHold(google.protobuf.message.Message):
     """An alert of anomaly detection; ends with it, or with ResumeRun `lift_alerts`."""
     TERMINAL: RunHold.Kind.ValueType  # 4
     """An operator's terminal that was opened with `paused`; ends with it. Only its own processes run."""
+    CHECKPOINT: RunHold.Kind.ValueType  # 5
+    """A checkpoint is being copied; ends with the copy. Calls wait for it."""
+    RESTORE: RunHold.Kind.ValueType  # 6
+    """The files of a checkpoint are being put back; ends with it. Calls wait for it."""
 
     KIND_FIELD_NUMBER: builtins.int
     CAUSE_ID_FIELD_NUMBER: builtins.int
@@ -466,7 +553,7 @@ class RunHold(google.protobuf.message.Message):
     kind: global___RunHold.Kind.ValueType
     """Kind of the hold."""
     cause_id: builtins.str
-    """Id of the approval, the alert or the terminal's session."""
+    """Id of the approval, the alert, the terminal's session or the checkpoint."""
     principal: builtins.str
     """Principal that asked for it; empty: the daemon."""
     @property
@@ -497,6 +584,7 @@ class Workspace(google.protobuf.message.Message):
     CLONE_FIELD_NUMBER: builtins.int
     OVERLAY_FIELD_NUMBER: builtins.int
     BASE_FIELD_NUMBER: builtins.int
+    CHECKPOINT_FIELD_NUMBER: builtins.int
     @property
     def bind(self) -> global___BindWorkspace:
         """An existing directory, used in place."""
@@ -517,6 +605,10 @@ class Workspace(google.protobuf.message.Message):
     def base(self) -> global___BaseWorkspace:
         """Copy-on-write over a base of BaseService, which never changes."""
 
+    @property
+    def checkpoint(self) -> global___CheckpointWorkspace:
+        """The files of a checkpoint."""
+
     def __init__(
         self,
         *,
@@ -525,10 +617,11 @@ class Workspace(google.protobuf.message.Message):
         clone: global___CloneWorkspace | None = ...,
         overlay: global___OverlayWorkspace | None = ...,
         base: global___BaseWorkspace | None = ...,
+        checkpoint: global___CheckpointWorkspace | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["base", b"base", "bind", b"bind", "clone", b"clone", "managed", b"managed", "overlay", b"overlay", "source", b"source"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["base", b"base", "bind", b"bind", "clone", b"clone", "managed", b"managed", "overlay", b"overlay", "source", b"source"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["source", b"source"]) -> typing.Literal["bind", "managed", "clone", "overlay", "base"] | None: ...
+    def HasField(self, field_name: typing.Literal["base", b"base", "bind", b"bind", "checkpoint", b"checkpoint", "clone", b"clone", "managed", b"managed", "overlay", b"overlay", "source", b"source"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["base", b"base", "bind", b"bind", "checkpoint", b"checkpoint", "clone", b"clone", "managed", b"managed", "overlay", b"overlay", "source", b"source"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["source", b"source"]) -> typing.Literal["bind", "managed", "clone", "overlay", "base", "checkpoint"] | None: ...
 
 global___Workspace = Workspace
 
@@ -609,6 +702,27 @@ class BaseWorkspace(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["base_id", b"base_id"]) -> None: ...
 
 global___BaseWorkspace = BaseWorkspace
+
+@typing.final
+class CheckpointWorkspace(google.protobuf.message.Message):
+    """A copy of what a checkpoint of CheckpointService has: the workspace, `/state` and the changes of a writable root. The
+    run of the checkpoint goes on, or not, without effect on this one. Over the directory or the base of that run if it had
+    an overlay, and a managed workspace otherwise: GetRun shows which. Changes of a writable root need the image of that run.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CHECKPOINT_ID_FIELD_NUMBER: builtins.int
+    checkpoint_id: builtins.str
+    """Id of a checkpoint that the caller may use. Required."""
+    def __init__(
+        self,
+        *,
+        checkpoint_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint_id", b"checkpoint_id"]) -> None: ...
+
+global___CheckpointWorkspace = CheckpointWorkspace
 
 @typing.final
 class CloneWorkspace(google.protobuf.message.Message):
@@ -902,6 +1016,7 @@ class CreateRunRequest(google.protobuf.message.Message):
     LEASE_FIELD_NUMBER: builtins.int
     WRITABLE_PATHS_FIELD_NUMBER: builtins.int
     EGRESS_JSON_FIELD_NUMBER: builtins.int
+    CHECKPOINTS_FIELD_NUMBER: builtins.int
     request_id: builtins.str
     """Makes the request idempotent: the same id from the same principal with the same content returns the first answer's
     run, with other content it fails with ALREADY_EXISTS. At most 128 characters.
@@ -978,6 +1093,10 @@ class CreateRunRequest(google.protobuf.message.Message):
         paths without links. Missing ones are made. Only for profiles with `root: writable-layer`.
         """
 
+    @property
+    def checkpoints(self) -> global___AutomaticCheckpoints:
+        """Make checkpoints of the run without further requests. Default: none."""
+
     def __init__(
         self,
         *,
@@ -999,9 +1118,10 @@ class CreateRunRequest(google.protobuf.message.Message):
         lease: google.protobuf.duration_pb2.Duration | None = ...,
         writable_paths: collections.abc.Iterable[builtins.str] | None = ...,
         egress_json: builtins.str = ...,
+        checkpoints: global___AutomaticCheckpoints | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["idle_timeout", b"idle_timeout", "lease", b"lease", "limits", b"limits", "ttl", b"ttl", "workspace", b"workspace"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["agent_id", b"agent_id", "egress_json", b"egress_json", "env", b"env", "idle_timeout", b"idle_timeout", "image", b"image", "issue_token", b"issue_token", "labels", b"labels", "lease", b"lease", "limits", b"limits", "pkg_path", b"pkg_path", "profile", b"profile", "request_id", b"request_id", "role", b"role", "run_id", b"run_id", "secret_env", b"secret_env", "ttl", b"ttl", "workspace", b"workspace", "writable_paths", b"writable_paths"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["checkpoints", b"checkpoints", "idle_timeout", b"idle_timeout", "lease", b"lease", "limits", b"limits", "ttl", b"ttl", "workspace", b"workspace"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["agent_id", b"agent_id", "checkpoints", b"checkpoints", "egress_json", b"egress_json", "env", b"env", "idle_timeout", b"idle_timeout", "image", b"image", "issue_token", b"issue_token", "labels", b"labels", "lease", b"lease", "limits", b"limits", "pkg_path", b"pkg_path", "profile", b"profile", "request_id", b"request_id", "role", b"role", "run_id", b"run_id", "secret_env", b"secret_env", "ttl", b"ttl", "workspace", b"workspace", "writable_paths", b"writable_paths"]) -> None: ...
 
 global___CreateRunRequest = CreateRunRequest
 

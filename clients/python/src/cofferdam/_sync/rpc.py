@@ -996,6 +996,113 @@ class RunService:
         )
 
 
+_CHECKPOINT_SERVICE_CHECKPOINT_RUN = Method(
+    "/cofferdam.v1.CheckpointService/CheckpointRun", v1.CheckpointRunRequest, v1.CheckpointRunResponse, False
+)
+_CHECKPOINT_SERVICE_LIST_CHECKPOINTS = Method(
+    "/cofferdam.v1.CheckpointService/ListCheckpoints", v1.ListCheckpointsRequest, v1.ListCheckpointsResponse, True
+)
+_CHECKPOINT_SERVICE_GET_RUN_CHECKPOINT = Method(
+    "/cofferdam.v1.CheckpointService/GetRunCheckpoint", v1.GetRunCheckpointRequest, v1.GetRunCheckpointResponse, True
+)
+_CHECKPOINT_SERVICE_DELETE_CHECKPOINT = Method(
+    "/cofferdam.v1.CheckpointService/DeleteCheckpoint", v1.DeleteCheckpointRequest, v1.DeleteCheckpointResponse, False
+)
+_CHECKPOINT_SERVICE_RESTORE_RUN = Method(
+    "/cofferdam.v1.CheckpointService/RestoreRun", v1.RestoreRunRequest, v1.RestoreRunResponse, False
+)
+_CHECKPOINT_SERVICE_FORK_RUN = Method(
+    "/cofferdam.v1.CheckpointService/ForkRun", v1.ForkRunRequest, v1.ForkRunResponse, False
+)
+_CHECKPOINT_SERVICE_COMPARE_RUNS = Method(
+    "/cofferdam.v1.CheckpointService/CompareRuns", v1.CompareRunsRequest, v1.CompareRunsResponse, True
+)
+
+
+class CheckpointService:
+    """Makes, shows and deletes checkpoints of runs, and uses them: to go back in a run, or to go on from it in many
+    runs. A checkpoint has the changes of the workspace, `/state` and the changes of a writable root. The memory of
+    processes is not in it. It belongs to the principal that owns the run, and other principals but operators cannot
+    use it.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def checkpoint_run(self, request: v1.CheckpointRunRequest, *, timeout: float | None = None) -> v1.CheckpointRunResponse:
+        """Freezes the commands of a run, copies what it has changed, and lets the commands continue. Answers when
+        the checkpoint is complete and durable. If it fails or the daemon dies, no part of it is left. Calls that
+        arrive meanwhile wait. Fails with PRECONDITION_FAILED if the workspace is a `bind`, or if a file cannot be
+        read.
+        """
+        return self._transport.unary(
+            _CHECKPOINT_SERVICE_CHECKPOINT_RUN,
+            request,
+            timeout,
+        )
+
+    def list_checkpoints(
+        self, request: v1.ListCheckpointsRequest, *, timeout: float | None = None
+    ) -> v1.ListCheckpointsResponse:
+        """The checkpoints that the caller may use, newest first."""
+        return self._transport.unary(
+            _CHECKPOINT_SERVICE_LIST_CHECKPOINTS,
+            request,
+            timeout,
+        )
+
+    def get_run_checkpoint(
+        self, request: v1.GetRunCheckpointRequest, *, timeout: float | None = None
+    ) -> v1.GetRunCheckpointResponse:
+        """One checkpoint."""
+        return self._transport.unary(
+            _CHECKPOINT_SERVICE_GET_RUN_CHECKPOINT,
+            request,
+            timeout,
+        )
+
+    def delete_checkpoint(
+        self, request: v1.DeleteCheckpointRequest, *, timeout: float | None = None
+    ) -> v1.DeleteCheckpointResponse:
+        """Deletes a checkpoint."""
+        return self._transport.unary(
+            _CHECKPOINT_SERVICE_DELETE_CHECKPOINT,
+            request,
+            timeout,
+        )
+
+    def restore_run(self, request: v1.RestoreRunRequest, *, timeout: float | None = None) -> v1.RestoreRunResponse:
+        """Gives a live run the files of one of its checkpoints. The run keeps its id, token, lease and record. Its
+        commands, processes and sessions are ended first, and calls that arrive meanwhile wait. A checkpoint of the
+        present state is made before, so that a restore can be undone. Answers when the files are complete and
+        durable. If the daemon dies meanwhile, the next one completes the restore before the run takes calls.
+        """
+        return self._transport.unary(
+            _CHECKPOINT_SERVICE_RESTORE_RUN,
+            request,
+            timeout,
+        )
+
+    def fork_run(self, request: v1.ForkRunRequest, *, timeout: float | None = None) -> v1.ForkRunResponse:
+        """Makes runs that begin with the state of a run or of a checkpoint. Each has its own id, record, approvals,
+        limits and changes. Processes, consents and secrets are not inherited. Answers when all of them are READY or
+        failed: as many are made as there is room for, and the answer says which.
+        """
+        return self._transport.unary(
+            _CHECKPOINT_SERVICE_FORK_RUN,
+            request,
+            timeout,
+        )
+
+    def compare_runs(self, request: v1.CompareRunsRequest, *, timeout: float | None = None) -> v1.CompareRunsResponse:
+        """Compares what runs have changed, and what they took for it."""
+        return self._transport.unary(
+            _CHECKPOINT_SERVICE_COMPARE_RUNS,
+            request,
+            timeout,
+        )
+
+
 _SESSION_SERVICE_OPEN_SESSION = Method(
     "/cofferdam.v1.SessionService/OpenSession", v1.OpenSessionRequest, v1.OpenSessionResponse, False
 )

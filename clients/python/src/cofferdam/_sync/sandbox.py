@@ -32,6 +32,7 @@ from cofferdam._sync.transport import sleep
 from cofferdam.errors import CofferdamError, DaemonUnreachable, Denied, InvalidArgument, NotFound
 from cofferdam.types import (
     Base,
+    Checkpoint,
     Clone,
     Diff,
     EditInfo,
@@ -128,7 +129,8 @@ class Sandbox:
 
         `profile`: the policy that decides on its calls, such as `review`, `build` or `open`.
         `image`: one that the engine has and the profile allows. Default: the profile's.
-        `workspace`: `Managed()`, `Bind(path)`, `Clone(repository)`, `Overlay(path)` or `Base(id)`. Default: `Managed()`.
+        `workspace`: `Managed()`, `Bind(path)`, `Clone(repository)`, `Overlay(path)`, `Base(id)` or
+        `Checkpoint(id)`. Default: `Managed()`.
         `timeout`: seconds until the daemon stops it, `idle_timeout`: without a call. Default: never.
         `lease`: seconds without `keep_alive()` until the daemon stops it, at least 1; no call and no command renews it.
         Default: never. `keep_alive`: renew it in the background until `kill`, `stop` or `close`, and so as long as this
@@ -184,7 +186,7 @@ class Sandbox:
         match workspace:
             case Managed():
                 stays = workspace.stays
-            case Clone() | Base():
+            case Clone() | Base() | Checkpoint():
                 stays = workspace.keep
             case _:
                 stays = True
@@ -442,6 +444,15 @@ class Sandbox:
     def discard(self) -> None:
         """Deletes the changes of an `Overlay` or on a `Base`. The run must have ended: `stop` it."""
         self._client.runs.discard_run(v1.DiscardRunRequest(run_id=self._run_id))
+
+    def checkpoint(self, label: str = "") -> str:
+        """Copies what the run has changed until now, and returns the checkpoint's id. Its commands are frozen meanwhile.
+
+        The memory of processes is not in it. Raises `PreconditionFailed` for a `Bind`, or where a file cannot be read.
+        """
+        request = v1.CheckpointRunRequest(run_id=self._run_id, label=label)
+        made = self._client.checkpoints.checkpoint_run(request, timeout=CREATE_TIMEOUT)
+        return made.checkpoint.checkpoint_id
 
     def stop(self) -> bool:
         """Ends the run: its calls are cancelled and its container is removed. The workspace stays.

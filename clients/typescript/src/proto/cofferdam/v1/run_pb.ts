@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cofferdam/v1/run.proto.
  */
 export const file_cofferdam_v1_run: GenFile = /*@__PURE__*/
-  fileDesc("ChZjb2ZmZXJkYW0vdjEvcnVuLnByb3RvEgxjb2ZmZXJkYW0udjEiow4KA1J1bhIOCgZydW5faWQYASABKAkSDwoHcHJvZmlsZRgCIAEoCRINCgVpbWFnZRgDIAEoCRIqCgl3b3Jrc3BhY2UYBCABKAsyFy5jb2ZmZXJkYW0udjEuV29ya3NwYWNlEhAKCHBrZ19wYXRoGAUgASgJEhAKCGFnZW50X2lkGAYgASgJEgwKBHJvbGUYByABKAkSJAoGbGltaXRzGAggASgLMhQuY29mZmVyZGFtLnYxLkxpbWl0cxImCgN0dGwYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMaWRsZV90aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi0KBmxhYmVscxgLIAMoCzIdLmNvZmZlcmRhbS52MS5SdW4uTGFiZWxzRW50cnkSJgoFc3RhdGUYDCABKA4yFy5jb2ZmZXJkYW0udjEuUnVuLlN0YXRlEg8KB2ZhaWx1cmUYDSABKAkSLgoKY3JlYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIcmVhZHlfYXQYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KCnN0YXJ0X2tpbmQYECABKA4yGy5jb2ZmZXJkYW0udjEuUnVuLlN0YXJ0S2luZBIuCgloYXJkZW5pbmcYESADKAsyGy5jb2ZmZXJkYW0udjEuSGFyZGVuaW5nRmFjdBIQCghpbWFnZV9pZBgSIAEoCRIUCgxjb250YWluZXJfaWQYEyABKAkSEQoJb3duZXJzaGlwGBQgASgJEhYKDndvcmtzcGFjZV9wYXRoGBUgASgJEhEKCXByaW5jaXBhbBgWIAEoCRIsCghlbmRlZF9hdBgXIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoHY2hhbmdlcxgYIAEoDjIZLmNvZmZlcmRhbS52MS5SdW4uQ2hhbmdlcxIQCghyZXN0YXJ0cxgZIAEoDRIuCgphZG9wdGVkX2F0GBogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgVob2xkcxgbIAMoCzIVLmNvZmZlcmRhbS52MS5SdW5Ib2xkEiMKBGRpc2sYHCABKAsyFS5jb2ZmZXJkYW0udjEuRGlza1VzZRInCgNlbnYYHSADKAsyGi5jb2ZmZXJkYW0udjEuUnVuLkVudkVudHJ5EhIKCnNlY3JldF9lbnYYHiADKAkSKAoFbGVhc2UYHyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoNbGVhc2VfZW5kc19hdBggIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoJZW5kX2NhdXNlGCEgASgOMhouY29mZmVyZGFtLnYxLlJ1bi5FbmRDYXVzZRIWCg53cml0YWJsZV9wYXRocxgiIAMoCRIkCgZlZ3Jlc3MYIyABKAsyFC5jb2ZmZXJkYW0udjEuRWdyZXNzEjMKDGNvbGRfYmVjYXVzZRgkIAEoDjIdLmNvZmZlcmRhbS52MS5SdW4uQ29sZEJlY2F1c2UaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImoKBVN0YXRlEhUKEVNUQVRFX1VOU1BFQ0lGSUVEEAASDAoIQ1JFQVRJTkcQARIJCgVSRUFEWRACEgoKBlBBVVNFRBADEgwKCFNUT1BQSU5HEAQSCwoHU1RPUFBFRBAFEgoKBkZBSUxFRBAGIjsKCVN0YXJ0S2luZBIaChZTVEFSVF9LSU5EX1VOU1BFQ0lGSUVEEAASCAoEV0FSTRABEggKBENPTEQQAiK/AQoLQ29sZEJlY2F1c2USHAoYQ09MRF9CRUNBVVNFX1VOU1BFQ0lGSUVEEAASCwoHTk9fUE9PTBABEhQKEFVOU1VQUE9SVEVEX0hPU1QQAhIOCgpPV05fS0VSTkVMEAMSGgoWUk9PVF9JTl9VU0VSX05BTUVTUEFDRRAEEgwKCFBLR19QQVRIEAUSFQoRRklSU1RfT0ZfSVRTX0tJTkQQBhIOCgpOT05FX1dBSVRTEAcSDgoKTk9UX1VTQUJMRRAIIksKCEVuZENhdXNlEhkKFUVORF9DQVVTRV9VTlNQRUNJRklFRBAAEgcKA1RUTBABEhAKDElETEVfVElNRU9VVBACEgkKBUxFQVNFEAMiTAoHQ2hhbmdlcxIXChNDSEFOR0VTX1VOU1BFQ0lGSUVEEAASCwoHUEVORElORxABEgwKCEFDQ0VQVEVEEAISDQoJRElTQ0FSREVEEAMi1gEKB1J1bkhvbGQSKAoEa2luZBgBIAEoDjIaLmNvZmZlcmRhbS52MS5SdW5Ib2xkLktpbmQSEAoIY2F1c2VfaWQYAiABKAkSEQoJcHJpbmNpcGFsGAMgASgJEikKBXNpbmNlGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJRCgRLaW5kEhQKEEtJTkRfVU5TUEVDSUZJRUQQABIMCghPUEVSQVRPUhABEgwKCEFQUFJPVkFMEAISCQoFQUxFUlQQAxIMCghURVJNSU5BTBAEIoQCCglXb3Jrc3BhY2USKwoEYmluZBgBIAEoCzIbLmNvZmZlcmRhbS52MS5CaW5kV29ya3NwYWNlSAASMQoHbWFuYWdlZBgCIAEoCzIeLmNvZmZlcmRhbS52MS5NYW5hZ2VkV29ya3NwYWNlSAASLQoFY2xvbmUYAyABKAsyHC5jb2ZmZXJkYW0udjEuQ2xvbmVXb3Jrc3BhY2VIABIxCgdvdmVybGF5GAQgASgLMh4uY29mZmVyZGFtLnYxLk92ZXJsYXlXb3Jrc3BhY2VIABIrCgRiYXNlGAUgASgLMhsuY29mZmVyZGFtLnYxLkJhc2VXb3Jrc3BhY2VIAEIICgZzb3VyY2UiHQoNQmluZFdvcmtzcGFjZRIMCgRwYXRoGAEgASgJIigKEE1hbmFnZWRXb3Jrc3BhY2USFAoMd29ya3NwYWNlX2lkGAEgASgJIiAKEE92ZXJsYXlXb3Jrc3BhY2USDAoEcGF0aBgBIAEoCSIgCg1CYXNlV29ya3NwYWNlEg8KB2Jhc2VfaWQYASABKAkiNgoOQ2xvbmVXb3Jrc3BhY2USEgoKcmVwb3NpdG9yeRgBIAEoCRIQCghyZXZpc2lvbhgCIAEoCSKVAQoGTGltaXRzEhQKDG1lbW9yeV9ieXRlcxgBIAEoBBISCgpjcHVfbWlsbGlzGAIgASgNEgwKBHBpZHMYAyABKA0SFwoPZmlsZV9zaXplX2J5dGVzGAQgASgEEhIKCm9wZW5fZmlsZXMYBSABKA0SEgoKZGlza19ieXRlcxgGIAEoBBISCgpkaXNrX2ZpbGVzGAcgASgEIsEBCgdEaXNrVXNlEhIKCnVzZWRfYnl0ZXMYASABKAQSEgoKdXNlZF9maWxlcxgCIAEoBBIQCghhdF9sZWFzdBgDIAEoCBIqCgVzdGF0ZRgEIAEoDjIbLmNvZmZlcmRhbS52MS5EaXNrVXNlLlN0YXRlEg4KBmtlcm5lbBgFIAEoCCJACgVTdGF0ZRIVChFTVEFURV9VTlNQRUNJRklFRBAAEgoKBldJVEhJThABEggKBE9WRVIQAhIKCgZMT0NLRUQQAyLZAQoJU3RhdGVEaXNrEhIKCmZyZWVfYnl0ZXMYASABKAQSEwoLdG90YWxfYnl0ZXMYAiABKAQSFwoKZnJlZV9maWxlcxgDIAEoBEgAiAEBEiwKBXN0YXRlGAQgASgOMh0uY29mZmVyZGFtLnYxLlN0YXRlRGlzay5TdGF0ZRIOCgZrZXJuZWwYBSABKAgiPQoFU3RhdGUSFQoRU1RBVEVfVU5TUEVDSUZJRUQQABIKCgZFTk9VR0gQARIHCgNMT1cQAhIICgRGVUxMEANCDQoLX2ZyZWVfZmlsZXMiLAoNSGFyZGVuaW5nRmFjdBIMCgRuYW1lGAEgASgJEg0KBXZhbHVlGAIgASgJIuEFChBDcmVhdGVSdW5SZXF1ZXN0EhIKCnJlcXVlc3RfaWQYASABKAkSDgoGcnVuX2lkGAIgASgJEg8KB3Byb2ZpbGUYAyABKAkSDQoFaW1hZ2UYBCABKAkSKgoJd29ya3NwYWNlGAUgASgLMhcuY29mZmVyZGFtLnYxLldvcmtzcGFjZRIQCghwa2dfcGF0aBgGIAEoCRIQCghhZ2VudF9pZBgHIAEoCRIMCgRyb2xlGAggASgJEiQKBmxpbWl0cxgJIAEoCzIULmNvZmZlcmRhbS52MS5MaW1pdHMSJgoDdHRsGAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi8KDGlkbGVfdGltZW91dBgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhI6CgZsYWJlbHMYDCADKAsyKi5jb2ZmZXJkYW0udjEuQ3JlYXRlUnVuUmVxdWVzdC5MYWJlbHNFbnRyeRITCgtpc3N1ZV90b2tlbhgNIAEoCBI0CgNlbnYYDiADKAsyJy5jb2ZmZXJkYW0udjEuQ3JlYXRlUnVuUmVxdWVzdC5FbnZFbnRyeRJBCgpzZWNyZXRfZW52GA8gAygLMi0uY29mZmVyZGFtLnYxLkNyZWF0ZVJ1blJlcXVlc3QuU2VjcmV0RW52RW50cnkSKAoFbGVhc2UYECABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFgoOd3JpdGFibGVfcGF0aHMYESADKAkSEwoLZWdyZXNzX2pzb24YEiABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGjAKDlNlY3JldEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiQgoRQ3JlYXRlUnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1bhINCgV0b2tlbhgCIAEoCSIfCg1HZXRSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSIwCg5HZXRSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuImAKD0xpc3RSdW5zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCRImCgVzdGF0ZRgDIAEoDjIXLmNvZmZlcmRhbS52MS5SdW4uU3RhdGUieQoQTGlzdFJ1bnNSZXNwb25zZRIfCgRydW5zGAEgAygLMhEuY29mZmVyZGFtLnYxLlJ1bhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSKwoKc3RhdGVfZGlzaxgDIAEoCzIXLmNvZmZlcmRhbS52MS5TdGF0ZURpc2siIAoOU3RvcFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIjEKD1N0b3BSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuIiEKD1BhdXNlUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkiMgoQUGF1c2VSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuIjcKEFJlc3VtZVJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhMKC2xpZnRfYWxlcnRzGAIgASgIIjMKEVJlc3VtZVJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4iJQoTS2VlcEFsaXZlUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkiNgoUS2VlcEFsaXZlUnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biJKChBFeHRlbmRSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRImCgN0dGwYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iMwoRRXh0ZW5kUnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biImChRJc3N1ZVJ1blRva2VuUmVxdWVzdBIOCgZydW5faWQYASABKAkiRgoVSXNzdWVSdW5Ub2tlblJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4SDQoFdG9rZW4YAiABKAkiPAoQRGVsZXRlUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSGAoQZGVsZXRlX3dvcmtzcGFjZRgCIAEoCCITChFEZWxldGVSdW5SZXNwb25zZSIiChBXYXRjaFJ1bnNSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSIzChFXYXRjaFJ1bnNSZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuIjgKDkRpZmZSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIWCg5tYXhfZGlmZl9ieXRlcxgCIAEoDSJ0Cg9EaWZmUnVuUmVzcG9uc2USKQoHY2hhbmdlcxgBIAMoCzIYLmNvZmZlcmRhbS52MS5GaWxlQ2hhbmdlEg0KBXRvdGFsGAIgASgEEhQKDHVuaWZpZWRfZGlmZhgDIAEoCRIRCgl0cnVuY2F0ZWQYBCABKAgi5QEKCkZpbGVDaGFuZ2USDAoEcGF0aBgBIAEoCRIrCgRraW5kGAIgASgOMh0uY29mZmVyZGFtLnYxLkZpbGVDaGFuZ2UuS2luZBIRCglmaWxlX3R5cGUYAyABKAkSDAoEbW9kZRgEIAEoDRISCgpzaXplX2J5dGVzGAUgASgEEhEKCW9iamVjdGlvbhgGIAEoCRIQCghvYnN0YWNsZRgHIAEoCSJCCgRLaW5kEhQKEEtJTkRfVU5TUEVDSUZJRUQQABIJCgVBRERFRBABEgwKCE1PRElGSUVEEAISCwoHREVMRVRFRBADIjEKEEFjY2VwdFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEg0KBWZvcmNlGAIgASgIIlYKEUFjY2VwdFJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4SDwoHYXBwbGllZBgCIAEoBBIQCghsZWZ0X291dBgDIAMoCSIjChFEaXNjYXJkUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkiNAoSRGlzY2FyZFJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4i0QEKDUtlcHRXb3Jrc3BhY2USFAoMd29ya3NwYWNlX2lkGAEgASgJEgwKBGtpbmQYAiABKAkSEQoJcHJpbmNpcGFsGAMgASgJEi4KCmNyZWF0ZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHBhdGgYBSABKAkSDwoHdXNlZF9ieRgGIAEoCRIXCgpzaXplX2J5dGVzGAcgASgESACIAQESEgoKcmVwb3NpdG9yeRgIIAEoCUINCgtfc2l6ZV9ieXRlcyJPChVMaXN0V29ya3NwYWNlc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkSDwoHbWVhc3VyZRgDIAEoCCJiChZMaXN0V29ya3NwYWNlc1Jlc3BvbnNlEi8KCndvcmtzcGFjZXMYASADKAsyGy5jb2ZmZXJkYW0udjEuS2VwdFdvcmtzcGFjZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiLgoWRGVsZXRlV29ya3NwYWNlUmVxdWVzdBIUCgx3b3Jrc3BhY2VfaWQYASABKAkiGQoXRGVsZXRlV29ya3NwYWNlUmVzcG9uc2UyyAoKClJ1blNlcnZpY2USTAoJQ3JlYXRlUnVuEh4uY29mZmVyZGFtLnYxLkNyZWF0ZVJ1blJlcXVlc3QaHy5jb2ZmZXJkYW0udjEuQ3JlYXRlUnVuUmVzcG9uc2USSAoGR2V0UnVuEhsuY29mZmVyZGFtLnYxLkdldFJ1blJlcXVlc3QaHC5jb2ZmZXJkYW0udjEuR2V0UnVuUmVzcG9uc2UiA5ACARJOCghMaXN0UnVucxIdLmNvZmZlcmRhbS52MS5MaXN0UnVuc1JlcXVlc3QaHi5jb2ZmZXJkYW0udjEuTGlzdFJ1bnNSZXNwb25zZSIDkAIBEksKB1N0b3BSdW4SHC5jb2ZmZXJkYW0udjEuU3RvcFJ1blJlcXVlc3QaHS5jb2ZmZXJkYW0udjEuU3RvcFJ1blJlc3BvbnNlIgOQAgISUQoJRGVsZXRlUnVuEh4uY29mZmVyZGFtLnYxLkRlbGV0ZVJ1blJlcXVlc3QaHy5jb2ZmZXJkYW0udjEuRGVsZXRlUnVuUmVzcG9uc2UiA5ACAhJJCghQYXVzZVJ1bhIdLmNvZmZlcmRhbS52MS5QYXVzZVJ1blJlcXVlc3QaHi5jb2ZmZXJkYW0udjEuUGF1c2VSdW5SZXNwb25zZRJMCglSZXN1bWVSdW4SHi5jb2ZmZXJkYW0udjEuUmVzdW1lUnVuUmVxdWVzdBofLmNvZmZlcmRhbS52MS5SZXN1bWVSdW5SZXNwb25zZRJaCgxLZWVwQWxpdmVSdW4SIS5jb2ZmZXJkYW0udjEuS2VlcEFsaXZlUnVuUmVxdWVzdBoiLmNvZmZlcmRhbS52MS5LZWVwQWxpdmVSdW5SZXNwb25zZSIDkAICElEKCUV4dGVuZFJ1bhIeLmNvZmZlcmRhbS52MS5FeHRlbmRSdW5SZXF1ZXN0Gh8uY29mZmVyZGFtLnYxLkV4dGVuZFJ1blJlc3BvbnNlIgOQAgISXQoNSXNzdWVSdW5Ub2tlbhIiLmNvZmZlcmRhbS52MS5Jc3N1ZVJ1blRva2VuUmVxdWVzdBojLmNvZmZlcmRhbS52MS5Jc3N1ZVJ1blRva2VuUmVzcG9uc2UiA5ACAhJTCglXYXRjaFJ1bnMSHi5jb2ZmZXJkYW0udjEuV2F0Y2hSdW5zUmVxdWVzdBofLmNvZmZlcmRhbS52MS5XYXRjaFJ1bnNSZXNwb25zZSIDkAIBMAESSwoHRGlmZlJ1bhIcLmNvZmZlcmRhbS52MS5EaWZmUnVuUmVxdWVzdBodLmNvZmZlcmRhbS52MS5EaWZmUnVuUmVzcG9uc2UiA5ACARJRCglBY2NlcHRSdW4SHi5jb2ZmZXJkYW0udjEuQWNjZXB0UnVuUmVxdWVzdBofLmNvZmZlcmRhbS52MS5BY2NlcHRSdW5SZXNwb25zZSIDkAICElQKCkRpc2NhcmRSdW4SHy5jb2ZmZXJkYW0udjEuRGlzY2FyZFJ1blJlcXVlc3QaIC5jb2ZmZXJkYW0udjEuRGlzY2FyZFJ1blJlc3BvbnNlIgOQAgISYAoOTGlzdFdvcmtzcGFjZXMSIy5jb2ZmZXJkYW0udjEuTGlzdFdvcmtzcGFjZXNSZXF1ZXN0GiQuY29mZmVyZGFtLnYxLkxpc3RXb3Jrc3BhY2VzUmVzcG9uc2UiA5ACARJeCg9EZWxldGVXb3Jrc3BhY2USJC5jb2ZmZXJkYW0udjEuRGVsZXRlV29ya3NwYWNlUmVxdWVzdBolLmNvZmZlcmRhbS52MS5EZWxldGVXb3Jrc3BhY2VSZXNwb25zZWIGcHJvdG8z", [file_cofferdam_v1_egress, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChZjb2ZmZXJkYW0vdjEvcnVuLnByb3RvEgxjb2ZmZXJkYW0udjEiiw8KA1J1bhIOCgZydW5faWQYASABKAkSDwoHcHJvZmlsZRgCIAEoCRINCgVpbWFnZRgDIAEoCRIqCgl3b3Jrc3BhY2UYBCABKAsyFy5jb2ZmZXJkYW0udjEuV29ya3NwYWNlEhAKCHBrZ19wYXRoGAUgASgJEhAKCGFnZW50X2lkGAYgASgJEgwKBHJvbGUYByABKAkSJAoGbGltaXRzGAggASgLMhQuY29mZmVyZGFtLnYxLkxpbWl0cxImCgN0dGwYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMaWRsZV90aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi0KBmxhYmVscxgLIAMoCzIdLmNvZmZlcmRhbS52MS5SdW4uTGFiZWxzRW50cnkSJgoFc3RhdGUYDCABKA4yFy5jb2ZmZXJkYW0udjEuUnVuLlN0YXRlEg8KB2ZhaWx1cmUYDSABKAkSLgoKY3JlYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIcmVhZHlfYXQYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KCnN0YXJ0X2tpbmQYECABKA4yGy5jb2ZmZXJkYW0udjEuUnVuLlN0YXJ0S2luZBIuCgloYXJkZW5pbmcYESADKAsyGy5jb2ZmZXJkYW0udjEuSGFyZGVuaW5nRmFjdBIQCghpbWFnZV9pZBgSIAEoCRIUCgxjb250YWluZXJfaWQYEyABKAkSEQoJb3duZXJzaGlwGBQgASgJEhYKDndvcmtzcGFjZV9wYXRoGBUgASgJEhEKCXByaW5jaXBhbBgWIAEoCRIsCghlbmRlZF9hdBgXIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoHY2hhbmdlcxgYIAEoDjIZLmNvZmZlcmRhbS52MS5SdW4uQ2hhbmdlcxIQCghyZXN0YXJ0cxgZIAEoDRIuCgphZG9wdGVkX2F0GBogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgVob2xkcxgbIAMoCzIVLmNvZmZlcmRhbS52MS5SdW5Ib2xkEiMKBGRpc2sYHCABKAsyFS5jb2ZmZXJkYW0udjEuRGlza1VzZRInCgNlbnYYHSADKAsyGi5jb2ZmZXJkYW0udjEuUnVuLkVudkVudHJ5EhIKCnNlY3JldF9lbnYYHiADKAkSKAoFbGVhc2UYHyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoNbGVhc2VfZW5kc19hdBggIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoJZW5kX2NhdXNlGCEgASgOMhouY29mZmVyZGFtLnYxLlJ1bi5FbmRDYXVzZRIWCg53cml0YWJsZV9wYXRocxgiIAMoCRIkCgZlZ3Jlc3MYIyABKAsyFC5jb2ZmZXJkYW0udjEuRWdyZXNzEjMKDGNvbGRfYmVjYXVzZRgkIAEoDjIdLmNvZmZlcmRhbS52MS5SdW4uQ29sZEJlY2F1c2USLQoLZm9ya2VkX2Zyb20YJSABKAsyGC5jb2ZmZXJkYW0udjEuRm9ya2VkRnJvbRI3CgtjaGVja3BvaW50cxgmIAEoCzIiLmNvZmZlcmRhbS52MS5BdXRvbWF0aWNDaGVja3BvaW50cxotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiagoFU3RhdGUSFQoRU1RBVEVfVU5TUEVDSUZJRUQQABIMCghDUkVBVElORxABEgkKBVJFQURZEAISCgoGUEFVU0VEEAMSDAoIU1RPUFBJTkcQBBILCgdTVE9QUEVEEAUSCgoGRkFJTEVEEAYiOwoJU3RhcnRLaW5kEhoKFlNUQVJUX0tJTkRfVU5TUEVDSUZJRUQQABIICgRXQVJNEAESCAoEQ09MRBACIr8BCgtDb2xkQmVjYXVzZRIcChhDT0xEX0JFQ0FVU0VfVU5TUEVDSUZJRUQQABILCgdOT19QT09MEAESFAoQVU5TVVBQT1JURURfSE9TVBACEg4KCk9XTl9LRVJORUwQAxIaChZST09UX0lOX1VTRVJfTkFNRVNQQUNFEAQSDAoIUEtHX1BBVEgQBRIVChFGSVJTVF9PRl9JVFNfS0lORBAGEg4KCk5PTkVfV0FJVFMQBxIOCgpOT1RfVVNBQkxFEAgiSwoIRW5kQ2F1c2USGQoVRU5EX0NBVVNFX1VOU1BFQ0lGSUVEEAASBwoDVFRMEAESEAoMSURMRV9USU1FT1VUEAISCQoFTEVBU0UQAyJMCgdDaGFuZ2VzEhcKE0NIQU5HRVNfVU5TUEVDSUZJRUQQABILCgdQRU5ESU5HEAESDAoIQUNDRVBURUQQAhINCglESVNDQVJERUQQAyKSAQoUQXV0b21hdGljQ2hlY2twb2ludHMSNwoFZXZlcnkYASABKA4yKC5jb2ZmZXJkYW0udjEuQXV0b21hdGljQ2hlY2twb2ludHMuRXZlcnkSDAoEa2VlcBgCIAEoDSIzCgVFdmVyeRIVChFFVkVSWV9VTlNQRUNJRklFRBAAEggKBFRVUk4QARIJCgVXUklURRACIjMKCkZvcmtlZEZyb20SFQoNY2hlY2twb2ludF9pZBgBIAEoCRIOCgZydW5faWQYAiABKAki8wEKB1J1bkhvbGQSKAoEa2luZBgBIAEoDjIaLmNvZmZlcmRhbS52MS5SdW5Ib2xkLktpbmQSEAoIY2F1c2VfaWQYAiABKAkSEQoJcHJpbmNpcGFsGAMgASgJEikKBXNpbmNlGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJuCgRLaW5kEhQKEEtJTkRfVU5TUEVDSUZJRUQQABIMCghPUEVSQVRPUhABEgwKCEFQUFJPVkFMEAISCQoFQUxFUlQQAxIMCghURVJNSU5BTBAEEg4KCkNIRUNLUE9JTlQQBRILCgdSRVNUT1JFEAYivQIKCVdvcmtzcGFjZRIrCgRiaW5kGAEgASgLMhsuY29mZmVyZGFtLnYxLkJpbmRXb3Jrc3BhY2VIABIxCgdtYW5hZ2VkGAIgASgLMh4uY29mZmVyZGFtLnYxLk1hbmFnZWRXb3Jrc3BhY2VIABItCgVjbG9uZRgDIAEoCzIcLmNvZmZlcmRhbS52MS5DbG9uZVdvcmtzcGFjZUgAEjEKB292ZXJsYXkYBCABKAsyHi5jb2ZmZXJkYW0udjEuT3ZlcmxheVdvcmtzcGFjZUgAEisKBGJhc2UYBSABKAsyGy5jb2ZmZXJkYW0udjEuQmFzZVdvcmtzcGFjZUgAEjcKCmNoZWNrcG9pbnQYBiABKAsyIS5jb2ZmZXJkYW0udjEuQ2hlY2twb2ludFdvcmtzcGFjZUgAQggKBnNvdXJjZSIdCg1CaW5kV29ya3NwYWNlEgwKBHBhdGgYASABKAkiKAoQTWFuYWdlZFdvcmtzcGFjZRIUCgx3b3Jrc3BhY2VfaWQYASABKAkiIAoQT3ZlcmxheVdvcmtzcGFjZRIMCgRwYXRoGAEgASgJIiAKDUJhc2VXb3Jrc3BhY2USDwoHYmFzZV9pZBgBIAEoCSIsChNDaGVja3BvaW50V29ya3NwYWNlEhUKDWNoZWNrcG9pbnRfaWQYASABKAkiNgoOQ2xvbmVXb3Jrc3BhY2USEgoKcmVwb3NpdG9yeRgBIAEoCRIQCghyZXZpc2lvbhgCIAEoCSKVAQoGTGltaXRzEhQKDG1lbW9yeV9ieXRlcxgBIAEoBBISCgpjcHVfbWlsbGlzGAIgASgNEgwKBHBpZHMYAyABKA0SFwoPZmlsZV9zaXplX2J5dGVzGAQgASgEEhIKCm9wZW5fZmlsZXMYBSABKA0SEgoKZGlza19ieXRlcxgGIAEoBBISCgpkaXNrX2ZpbGVzGAcgASgEIsEBCgdEaXNrVXNlEhIKCnVzZWRfYnl0ZXMYASABKAQSEgoKdXNlZF9maWxlcxgCIAEoBBIQCghhdF9sZWFzdBgDIAEoCBIqCgVzdGF0ZRgEIAEoDjIbLmNvZmZlcmRhbS52MS5EaXNrVXNlLlN0YXRlEg4KBmtlcm5lbBgFIAEoCCJACgVTdGF0ZRIVChFTVEFURV9VTlNQRUNJRklFRBAAEgoKBldJVEhJThABEggKBE9WRVIQAhIKCgZMT0NLRUQQAyLZAQoJU3RhdGVEaXNrEhIKCmZyZWVfYnl0ZXMYASABKAQSEwoLdG90YWxfYnl0ZXMYAiABKAQSFwoKZnJlZV9maWxlcxgDIAEoBEgAiAEBEiwKBXN0YXRlGAQgASgOMh0uY29mZmVyZGFtLnYxLlN0YXRlRGlzay5TdGF0ZRIOCgZrZXJuZWwYBSABKAgiPQoFU3RhdGUSFQoRU1RBVEVfVU5TUEVDSUZJRUQQABIKCgZFTk9VR0gQARIHCgNMT1cQAhIICgRGVUxMEANCDQoLX2ZyZWVfZmlsZXMiLAoNSGFyZGVuaW5nRmFjdBIMCgRuYW1lGAEgASgJEg0KBXZhbHVlGAIgASgJIpoGChBDcmVhdGVSdW5SZXF1ZXN0EhIKCnJlcXVlc3RfaWQYASABKAkSDgoGcnVuX2lkGAIgASgJEg8KB3Byb2ZpbGUYAyABKAkSDQoFaW1hZ2UYBCABKAkSKgoJd29ya3NwYWNlGAUgASgLMhcuY29mZmVyZGFtLnYxLldvcmtzcGFjZRIQCghwa2dfcGF0aBgGIAEoCRIQCghhZ2VudF9pZBgHIAEoCRIMCgRyb2xlGAggASgJEiQKBmxpbWl0cxgJIAEoCzIULmNvZmZlcmRhbS52MS5MaW1pdHMSJgoDdHRsGAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi8KDGlkbGVfdGltZW91dBgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhI6CgZsYWJlbHMYDCADKAsyKi5jb2ZmZXJkYW0udjEuQ3JlYXRlUnVuUmVxdWVzdC5MYWJlbHNFbnRyeRITCgtpc3N1ZV90b2tlbhgNIAEoCBI0CgNlbnYYDiADKAsyJy5jb2ZmZXJkYW0udjEuQ3JlYXRlUnVuUmVxdWVzdC5FbnZFbnRyeRJBCgpzZWNyZXRfZW52GA8gAygLMi0uY29mZmVyZGFtLnYxLkNyZWF0ZVJ1blJlcXVlc3QuU2VjcmV0RW52RW50cnkSKAoFbGVhc2UYECABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFgoOd3JpdGFibGVfcGF0aHMYESADKAkSEwoLZWdyZXNzX2pzb24YEiABKAkSNwoLY2hlY2twb2ludHMYEyABKAsyIi5jb2ZmZXJkYW0udjEuQXV0b21hdGljQ2hlY2twb2ludHMaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGjAKDlNlY3JldEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiQgoRQ3JlYXRlUnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1bhINCgV0b2tlbhgCIAEoCSIfCg1HZXRSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSIwCg5HZXRSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuImAKD0xpc3RSdW5zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCRImCgVzdGF0ZRgDIAEoDjIXLmNvZmZlcmRhbS52MS5SdW4uU3RhdGUieQoQTGlzdFJ1bnNSZXNwb25zZRIfCgRydW5zGAEgAygLMhEuY29mZmVyZGFtLnYxLlJ1bhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSKwoKc3RhdGVfZGlzaxgDIAEoCzIXLmNvZmZlcmRhbS52MS5TdGF0ZURpc2siIAoOU3RvcFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIjEKD1N0b3BSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuIiEKD1BhdXNlUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkiMgoQUGF1c2VSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuIjcKEFJlc3VtZVJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhMKC2xpZnRfYWxlcnRzGAIgASgIIjMKEVJlc3VtZVJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4iJQoTS2VlcEFsaXZlUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkiNgoUS2VlcEFsaXZlUnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biJKChBFeHRlbmRSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRImCgN0dGwYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iMwoRRXh0ZW5kUnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biImChRJc3N1ZVJ1blRva2VuUmVxdWVzdBIOCgZydW5faWQYASABKAkiRgoVSXNzdWVSdW5Ub2tlblJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4SDQoFdG9rZW4YAiABKAkiPAoQRGVsZXRlUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSGAoQZGVsZXRlX3dvcmtzcGFjZRgCIAEoCCITChFEZWxldGVSdW5SZXNwb25zZSIiChBXYXRjaFJ1bnNSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSIzChFXYXRjaFJ1bnNSZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuIjgKDkRpZmZSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIWCg5tYXhfZGlmZl9ieXRlcxgCIAEoDSJ0Cg9EaWZmUnVuUmVzcG9uc2USKQoHY2hhbmdlcxgBIAMoCzIYLmNvZmZlcmRhbS52MS5GaWxlQ2hhbmdlEg0KBXRvdGFsGAIgASgEEhQKDHVuaWZpZWRfZGlmZhgDIAEoCRIRCgl0cnVuY2F0ZWQYBCABKAgi5QEKCkZpbGVDaGFuZ2USDAoEcGF0aBgBIAEoCRIrCgRraW5kGAIgASgOMh0uY29mZmVyZGFtLnYxLkZpbGVDaGFuZ2UuS2luZBIRCglmaWxlX3R5cGUYAyABKAkSDAoEbW9kZRgEIAEoDRISCgpzaXplX2J5dGVzGAUgASgEEhEKCW9iamVjdGlvbhgGIAEoCRIQCghvYnN0YWNsZRgHIAEoCSJCCgRLaW5kEhQKEEtJTkRfVU5TUEVDSUZJRUQQABIJCgVBRERFRBABEgwKCE1PRElGSUVEEAISCwoHREVMRVRFRBADIjEKEEFjY2VwdFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEg0KBWZvcmNlGAIgASgIIlYKEUFjY2VwdFJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4SDwoHYXBwbGllZBgCIAEoBBIQCghsZWZ0X291dBgDIAMoCSIjChFEaXNjYXJkUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkiNAoSRGlzY2FyZFJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4i0QEKDUtlcHRXb3Jrc3BhY2USFAoMd29ya3NwYWNlX2lkGAEgASgJEgwKBGtpbmQYAiABKAkSEQoJcHJpbmNpcGFsGAMgASgJEi4KCmNyZWF0ZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHBhdGgYBSABKAkSDwoHdXNlZF9ieRgGIAEoCRIXCgpzaXplX2J5dGVzGAcgASgESACIAQESEgoKcmVwb3NpdG9yeRgIIAEoCUINCgtfc2l6ZV9ieXRlcyJPChVMaXN0V29ya3NwYWNlc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkSDwoHbWVhc3VyZRgDIAEoCCJiChZMaXN0V29ya3NwYWNlc1Jlc3BvbnNlEi8KCndvcmtzcGFjZXMYASADKAsyGy5jb2ZmZXJkYW0udjEuS2VwdFdvcmtzcGFjZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiLgoWRGVsZXRlV29ya3NwYWNlUmVxdWVzdBIUCgx3b3Jrc3BhY2VfaWQYASABKAkiGQoXRGVsZXRlV29ya3NwYWNlUmVzcG9uc2UyyAoKClJ1blNlcnZpY2USTAoJQ3JlYXRlUnVuEh4uY29mZmVyZGFtLnYxLkNyZWF0ZVJ1blJlcXVlc3QaHy5jb2ZmZXJkYW0udjEuQ3JlYXRlUnVuUmVzcG9uc2USSAoGR2V0UnVuEhsuY29mZmVyZGFtLnYxLkdldFJ1blJlcXVlc3QaHC5jb2ZmZXJkYW0udjEuR2V0UnVuUmVzcG9uc2UiA5ACARJOCghMaXN0UnVucxIdLmNvZmZlcmRhbS52MS5MaXN0UnVuc1JlcXVlc3QaHi5jb2ZmZXJkYW0udjEuTGlzdFJ1bnNSZXNwb25zZSIDkAIBEksKB1N0b3BSdW4SHC5jb2ZmZXJkYW0udjEuU3RvcFJ1blJlcXVlc3QaHS5jb2ZmZXJkYW0udjEuU3RvcFJ1blJlc3BvbnNlIgOQAgISUQoJRGVsZXRlUnVuEh4uY29mZmVyZGFtLnYxLkRlbGV0ZVJ1blJlcXVlc3QaHy5jb2ZmZXJkYW0udjEuRGVsZXRlUnVuUmVzcG9uc2UiA5ACAhJJCghQYXVzZVJ1bhIdLmNvZmZlcmRhbS52MS5QYXVzZVJ1blJlcXVlc3QaHi5jb2ZmZXJkYW0udjEuUGF1c2VSdW5SZXNwb25zZRJMCglSZXN1bWVSdW4SHi5jb2ZmZXJkYW0udjEuUmVzdW1lUnVuUmVxdWVzdBofLmNvZmZlcmRhbS52MS5SZXN1bWVSdW5SZXNwb25zZRJaCgxLZWVwQWxpdmVSdW4SIS5jb2ZmZXJkYW0udjEuS2VlcEFsaXZlUnVuUmVxdWVzdBoiLmNvZmZlcmRhbS52MS5LZWVwQWxpdmVSdW5SZXNwb25zZSIDkAICElEKCUV4dGVuZFJ1bhIeLmNvZmZlcmRhbS52MS5FeHRlbmRSdW5SZXF1ZXN0Gh8uY29mZmVyZGFtLnYxLkV4dGVuZFJ1blJlc3BvbnNlIgOQAgISXQoNSXNzdWVSdW5Ub2tlbhIiLmNvZmZlcmRhbS52MS5Jc3N1ZVJ1blRva2VuUmVxdWVzdBojLmNvZmZlcmRhbS52MS5Jc3N1ZVJ1blRva2VuUmVzcG9uc2UiA5ACAhJTCglXYXRjaFJ1bnMSHi5jb2ZmZXJkYW0udjEuV2F0Y2hSdW5zUmVxdWVzdBofLmNvZmZlcmRhbS52MS5XYXRjaFJ1bnNSZXNwb25zZSIDkAIBMAESSwoHRGlmZlJ1bhIcLmNvZmZlcmRhbS52MS5EaWZmUnVuUmVxdWVzdBodLmNvZmZlcmRhbS52MS5EaWZmUnVuUmVzcG9uc2UiA5ACARJRCglBY2NlcHRSdW4SHi5jb2ZmZXJkYW0udjEuQWNjZXB0UnVuUmVxdWVzdBofLmNvZmZlcmRhbS52MS5BY2NlcHRSdW5SZXNwb25zZSIDkAICElQKCkRpc2NhcmRSdW4SHy5jb2ZmZXJkYW0udjEuRGlzY2FyZFJ1blJlcXVlc3QaIC5jb2ZmZXJkYW0udjEuRGlzY2FyZFJ1blJlc3BvbnNlIgOQAgISYAoOTGlzdFdvcmtzcGFjZXMSIy5jb2ZmZXJkYW0udjEuTGlzdFdvcmtzcGFjZXNSZXF1ZXN0GiQuY29mZmVyZGFtLnYxLkxpc3RXb3Jrc3BhY2VzUmVzcG9uc2UiA5ACARJeCg9EZWxldGVXb3Jrc3BhY2USJC5jb2ZmZXJkYW0udjEuRGVsZXRlV29ya3NwYWNlUmVxdWVzdBolLmNvZmZlcmRhbS52MS5EZWxldGVXb3Jrc3BhY2VSZXNwb25zZWIGcHJvdG8z", [file_cofferdam_v1_egress, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * A run.
@@ -278,6 +278,20 @@ export type Run = Message<"cofferdam.v1.Run"> & {
    * @generated from field: cofferdam.v1.Run.ColdBecause cold_because = 36;
    */
   coldBecause: Run_ColdBecause;
+
+  /**
+   * Output only. Checkpoint with whose files it began; absent if it did not.
+   *
+   * @generated from field: cofferdam.v1.ForkedFrom forked_from = 37;
+   */
+  forkedFrom?: ForkedFrom | undefined;
+
+  /**
+   * Checkpoints that the daemon makes by itself; absent: none.
+   *
+   * @generated from field: cofferdam.v1.AutomaticCheckpoints checkpoints = 38;
+   */
+  checkpoints?: AutomaticCheckpoints | undefined;
 };
 
 /**
@@ -543,6 +557,96 @@ export const Run_ChangesSchema: GenEnum<Run_Changes> = /*@__PURE__*/
   enumDesc(file_cofferdam_v1_run, 0, 4);
 
 /**
+ * Checkpoints of a run that the daemon makes by itself.
+ *
+ * @generated from message cofferdam.v1.AutomaticCheckpoints
+ */
+export type AutomaticCheckpoints = Message<"cofferdam.v1.AutomaticCheckpoints"> & {
+  /**
+   * Required.
+   *
+   * @generated from field: cofferdam.v1.AutomaticCheckpoints.Every every = 1;
+   */
+  every: AutomaticCheckpoints_Every;
+
+  /**
+   * Checkpoints of this kind that are kept: the oldest is deleted first. 1 to 100. Default 10.
+   *
+   * @generated from field: uint32 keep = 2;
+   */
+  keep: number;
+};
+
+/**
+ * Describes the message cofferdam.v1.AutomaticCheckpoints.
+ * Use `create(AutomaticCheckpointsSchema)` to create a new message.
+ */
+export const AutomaticCheckpointsSchema: GenMessage<AutomaticCheckpoints> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_run, 1);
+
+/**
+ * Moment of a checkpoint.
+ *
+ * @generated from enum cofferdam.v1.AutomaticCheckpoints.Every
+ */
+export enum AutomaticCheckpoints_Every {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: EVERY_UNSPECIFIED = 0;
+   */
+  EVERY_UNSPECIFIED = 0,
+
+  /**
+   * Before the first call of each new task id, so that there is one for the end of each turn.
+   *
+   * @generated from enum value: TURN = 1;
+   */
+  TURN = 1,
+
+  /**
+   * After each call that has written to the run's files.
+   *
+   * @generated from enum value: WRITE = 2;
+   */
+  WRITE = 2,
+}
+
+/**
+ * Describes the enum cofferdam.v1.AutomaticCheckpoints.Every.
+ */
+export const AutomaticCheckpoints_EverySchema: GenEnum<AutomaticCheckpoints_Every> = /*@__PURE__*/
+  enumDesc(file_cofferdam_v1_run, 1, 0);
+
+/**
+ * Checkpoint with whose files a run began.
+ *
+ * @generated from message cofferdam.v1.ForkedFrom
+ */
+export type ForkedFrom = Message<"cofferdam.v1.ForkedFrom"> & {
+  /**
+   * The checkpoint. It may have been deleted.
+   *
+   * @generated from field: string checkpoint_id = 1;
+   */
+  checkpointId: string;
+
+  /**
+   * Run of which the checkpoint was made.
+   *
+   * @generated from field: string run_id = 2;
+   */
+  runId: string;
+};
+
+/**
+ * Describes the message cofferdam.v1.ForkedFrom.
+ * Use `create(ForkedFromSchema)` to create a new message.
+ */
+export const ForkedFromSchema: GenMessage<ForkedFrom> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_run, 2);
+
+/**
  * One reason that keeps a run PAUSED.
  *
  * @generated from message cofferdam.v1.RunHold
@@ -556,7 +660,7 @@ export type RunHold = Message<"cofferdam.v1.RunHold"> & {
   kind: RunHold_Kind;
 
   /**
-   * Id of the approval, the alert or the terminal's session.
+   * Id of the approval, the alert, the terminal's session or the checkpoint.
    *
    * @generated from field: string cause_id = 2;
    */
@@ -582,7 +686,7 @@ export type RunHold = Message<"cofferdam.v1.RunHold"> & {
  * Use `create(RunHoldSchema)` to create a new message.
  */
 export const RunHoldSchema: GenMessage<RunHold> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 1);
+  messageDesc(file_cofferdam_v1_run, 3);
 
 /**
  * Kind of the hold.
@@ -624,13 +728,27 @@ export enum RunHold_Kind {
    * @generated from enum value: TERMINAL = 4;
    */
   TERMINAL = 4,
+
+  /**
+   * A checkpoint is being copied; ends with the copy. Calls wait for it.
+   *
+   * @generated from enum value: CHECKPOINT = 5;
+   */
+  CHECKPOINT = 5,
+
+  /**
+   * The files of a checkpoint are being put back; ends with it. Calls wait for it.
+   *
+   * @generated from enum value: RESTORE = 6;
+   */
+  RESTORE = 6,
 }
 
 /**
  * Describes the enum cofferdam.v1.RunHold.Kind.
  */
 export const RunHold_KindSchema: GenEnum<RunHold_Kind> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_run, 1, 0);
+  enumDesc(file_cofferdam_v1_run, 3, 0);
 
 /**
  * Source of `/workspace`. Exactly one is set.
@@ -683,6 +801,14 @@ export type Workspace = Message<"cofferdam.v1.Workspace"> & {
      */
     value: BaseWorkspace;
     case: "base";
+  } | {
+    /**
+     * The files of a checkpoint.
+     *
+     * @generated from field: cofferdam.v1.CheckpointWorkspace checkpoint = 6;
+     */
+    value: CheckpointWorkspace;
+    case: "checkpoint";
   } | { case: undefined; value?: undefined };
 };
 
@@ -691,7 +817,7 @@ export type Workspace = Message<"cofferdam.v1.Workspace"> & {
  * Use `create(WorkspaceSchema)` to create a new message.
  */
 export const WorkspaceSchema: GenMessage<Workspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 2);
+  messageDesc(file_cofferdam_v1_run, 4);
 
 /**
  * An existing directory.
@@ -712,7 +838,7 @@ export type BindWorkspace = Message<"cofferdam.v1.BindWorkspace"> & {
  * Use `create(BindWorkspaceSchema)` to create a new message.
  */
 export const BindWorkspaceSchema: GenMessage<BindWorkspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 3);
+  messageDesc(file_cofferdam_v1_run, 5);
 
 /**
  * A directory made by the daemon.
@@ -734,7 +860,7 @@ export type ManagedWorkspace = Message<"cofferdam.v1.ManagedWorkspace"> & {
  * Use `create(ManagedWorkspaceSchema)` to create a new message.
  */
 export const ManagedWorkspaceSchema: GenMessage<ManagedWorkspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 4);
+  messageDesc(file_cofferdam_v1_run, 6);
 
 /**
  * A directory seen through a layer that takes the agent's changes.
@@ -756,7 +882,7 @@ export type OverlayWorkspace = Message<"cofferdam.v1.OverlayWorkspace"> & {
  * Use `create(OverlayWorkspaceSchema)` to create a new message.
  */
 export const OverlayWorkspaceSchema: GenMessage<OverlayWorkspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 5);
+  messageDesc(file_cofferdam_v1_run, 7);
 
 /**
  * A base seen through a layer that takes the agent's changes. DiffRun shows them and DiscardRun deletes them. AcceptRun
@@ -778,7 +904,30 @@ export type BaseWorkspace = Message<"cofferdam.v1.BaseWorkspace"> & {
  * Use `create(BaseWorkspaceSchema)` to create a new message.
  */
 export const BaseWorkspaceSchema: GenMessage<BaseWorkspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 6);
+  messageDesc(file_cofferdam_v1_run, 8);
+
+/**
+ * A copy of what a checkpoint of CheckpointService has: the workspace, `/state` and the changes of a writable root. The
+ * run of the checkpoint goes on, or not, without effect on this one. Over the directory or the base of that run if it had
+ * an overlay, and a managed workspace otherwise: GetRun shows which. Changes of a writable root need the image of that run.
+ *
+ * @generated from message cofferdam.v1.CheckpointWorkspace
+ */
+export type CheckpointWorkspace = Message<"cofferdam.v1.CheckpointWorkspace"> & {
+  /**
+   * Id of a checkpoint that the caller may use. Required.
+   *
+   * @generated from field: string checkpoint_id = 1;
+   */
+  checkpointId: string;
+};
+
+/**
+ * Describes the message cofferdam.v1.CheckpointWorkspace.
+ * Use `create(CheckpointWorkspaceSchema)` to create a new message.
+ */
+export const CheckpointWorkspaceSchema: GenMessage<CheckpointWorkspace> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_run, 9);
 
 /**
  * A clone of a local repository, without hooks, with its history.
@@ -806,7 +955,7 @@ export type CloneWorkspace = Message<"cofferdam.v1.CloneWorkspace"> & {
  * Use `create(CloneWorkspaceSchema)` to create a new message.
  */
 export const CloneWorkspaceSchema: GenMessage<CloneWorkspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 7);
+  messageDesc(file_cofferdam_v1_run, 10);
 
 /**
  * Resource limits of a container. 0 or absent means the profile's value; a client may only lower it.
@@ -869,7 +1018,7 @@ export type Limits = Message<"cofferdam.v1.Limits"> & {
  * Use `create(LimitsSchema)` to create a new message.
  */
 export const LimitsSchema: GenMessage<Limits> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 8);
+  messageDesc(file_cofferdam_v1_run, 11);
 
 /**
  * Data of a run on the daemon's disk: `/state`, a managed or cloned workspace, the layer of an overlay. All of it
@@ -920,7 +1069,7 @@ export type DiskUse = Message<"cofferdam.v1.DiskUse"> & {
  * Use `create(DiskUseSchema)` to create a new message.
  */
 export const DiskUseSchema: GenMessage<DiskUse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 9);
+  messageDesc(file_cofferdam_v1_run, 12);
 
 /**
  * State of the run's quota.
@@ -962,7 +1111,7 @@ export enum DiskUse_State {
  * Describes the enum cofferdam.v1.DiskUse.State.
  */
 export const DiskUse_StateSchema: GenEnum<DiskUse_State> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_run, 9, 0);
+  enumDesc(file_cofferdam_v1_run, 12, 0);
 
 /**
  * The file system that has the daemon's state directory.
@@ -1012,7 +1161,7 @@ export type StateDisk = Message<"cofferdam.v1.StateDisk"> & {
  * Use `create(StateDiskSchema)` to create a new message.
  */
 export const StateDiskSchema: GenMessage<StateDisk> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 10);
+  messageDesc(file_cofferdam_v1_run, 13);
 
 /**
  * Free space.
@@ -1053,7 +1202,7 @@ export enum StateDisk_State {
  * Describes the enum cofferdam.v1.StateDisk.State.
  */
 export const StateDisk_StateSchema: GenEnum<StateDisk_State> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_run, 10, 0);
+  enumDesc(file_cofferdam_v1_run, 13, 0);
 
 /**
  * One property of the container, as the engine reports it.
@@ -1081,7 +1230,7 @@ export type HardeningFact = Message<"cofferdam.v1.HardeningFact"> & {
  * Use `create(HardeningFactSchema)` to create a new message.
  */
 export const HardeningFactSchema: GenMessage<HardeningFact> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 11);
+  messageDesc(file_cofferdam_v1_run, 14);
 
 /**
  * See RunService.CreateRun.
@@ -1228,6 +1377,13 @@ export type CreateRunRequest = Message<"cofferdam.v1.CreateRunRequest"> & {
    * @generated from field: string egress_json = 18;
    */
   egressJson: string;
+
+  /**
+   * Make checkpoints of the run without further requests. Default: none.
+   *
+   * @generated from field: cofferdam.v1.AutomaticCheckpoints checkpoints = 19;
+   */
+  checkpoints?: AutomaticCheckpoints | undefined;
 };
 
 /**
@@ -1235,7 +1391,7 @@ export type CreateRunRequest = Message<"cofferdam.v1.CreateRunRequest"> & {
  * Use `create(CreateRunRequestSchema)` to create a new message.
  */
 export const CreateRunRequestSchema: GenMessage<CreateRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 12);
+  messageDesc(file_cofferdam_v1_run, 15);
 
 /**
  * The run, READY.
@@ -1264,7 +1420,7 @@ export type CreateRunResponse = Message<"cofferdam.v1.CreateRunResponse"> & {
  * Use `create(CreateRunResponseSchema)` to create a new message.
  */
 export const CreateRunResponseSchema: GenMessage<CreateRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 13);
+  messageDesc(file_cofferdam_v1_run, 16);
 
 /**
  * See RunService.GetRun.
@@ -1285,7 +1441,7 @@ export type GetRunRequest = Message<"cofferdam.v1.GetRunRequest"> & {
  * Use `create(GetRunRequestSchema)` to create a new message.
  */
 export const GetRunRequestSchema: GenMessage<GetRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 14);
+  messageDesc(file_cofferdam_v1_run, 17);
 
 /**
  * The run.
@@ -1306,7 +1462,7 @@ export type GetRunResponse = Message<"cofferdam.v1.GetRunResponse"> & {
  * Use `create(GetRunResponseSchema)` to create a new message.
  */
 export const GetRunResponseSchema: GenMessage<GetRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 15);
+  messageDesc(file_cofferdam_v1_run, 18);
 
 /**
  * See RunService.ListRuns.
@@ -1341,7 +1497,7 @@ export type ListRunsRequest = Message<"cofferdam.v1.ListRunsRequest"> & {
  * Use `create(ListRunsRequestSchema)` to create a new message.
  */
 export const ListRunsRequestSchema: GenMessage<ListRunsRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 16);
+  messageDesc(file_cofferdam_v1_run, 19);
 
 /**
  * A page of runs.
@@ -1376,7 +1532,7 @@ export type ListRunsResponse = Message<"cofferdam.v1.ListRunsResponse"> & {
  * Use `create(ListRunsResponseSchema)` to create a new message.
  */
 export const ListRunsResponseSchema: GenMessage<ListRunsResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 17);
+  messageDesc(file_cofferdam_v1_run, 20);
 
 /**
  * See RunService.StopRun.
@@ -1397,7 +1553,7 @@ export type StopRunRequest = Message<"cofferdam.v1.StopRunRequest"> & {
  * Use `create(StopRunRequestSchema)` to create a new message.
  */
 export const StopRunRequestSchema: GenMessage<StopRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 18);
+  messageDesc(file_cofferdam_v1_run, 21);
 
 /**
  * The run, STOPPED.
@@ -1418,7 +1574,7 @@ export type StopRunResponse = Message<"cofferdam.v1.StopRunResponse"> & {
  * Use `create(StopRunResponseSchema)` to create a new message.
  */
 export const StopRunResponseSchema: GenMessage<StopRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 19);
+  messageDesc(file_cofferdam_v1_run, 22);
 
 /**
  * See RunService.PauseRun.
@@ -1439,7 +1595,7 @@ export type PauseRunRequest = Message<"cofferdam.v1.PauseRunRequest"> & {
  * Use `create(PauseRunRequestSchema)` to create a new message.
  */
 export const PauseRunRequestSchema: GenMessage<PauseRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 20);
+  messageDesc(file_cofferdam_v1_run, 23);
 
 /**
  * The run, PAUSED.
@@ -1460,7 +1616,7 @@ export type PauseRunResponse = Message<"cofferdam.v1.PauseRunResponse"> & {
  * Use `create(PauseRunResponseSchema)` to create a new message.
  */
 export const PauseRunResponseSchema: GenMessage<PauseRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 21);
+  messageDesc(file_cofferdam_v1_run, 24);
 
 /**
  * See RunService.ResumeRun.
@@ -1488,7 +1644,7 @@ export type ResumeRunRequest = Message<"cofferdam.v1.ResumeRunRequest"> & {
  * Use `create(ResumeRunRequestSchema)` to create a new message.
  */
 export const ResumeRunRequestSchema: GenMessage<ResumeRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 22);
+  messageDesc(file_cofferdam_v1_run, 25);
 
 /**
  * The run, READY or still PAUSED.
@@ -1509,7 +1665,7 @@ export type ResumeRunResponse = Message<"cofferdam.v1.ResumeRunResponse"> & {
  * Use `create(ResumeRunResponseSchema)` to create a new message.
  */
 export const ResumeRunResponseSchema: GenMessage<ResumeRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 23);
+  messageDesc(file_cofferdam_v1_run, 26);
 
 /**
  * See RunService.KeepAliveRun.
@@ -1530,7 +1686,7 @@ export type KeepAliveRunRequest = Message<"cofferdam.v1.KeepAliveRunRequest"> & 
  * Use `create(KeepAliveRunRequestSchema)` to create a new message.
  */
 export const KeepAliveRunRequestSchema: GenMessage<KeepAliveRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 24);
+  messageDesc(file_cofferdam_v1_run, 27);
 
 /**
  * The run, with its lease renewed.
@@ -1551,7 +1707,7 @@ export type KeepAliveRunResponse = Message<"cofferdam.v1.KeepAliveRunResponse"> 
  * Use `create(KeepAliveRunResponseSchema)` to create a new message.
  */
 export const KeepAliveRunResponseSchema: GenMessage<KeepAliveRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 25);
+  messageDesc(file_cofferdam_v1_run, 28);
 
 /**
  * See RunService.ExtendRun.
@@ -1580,7 +1736,7 @@ export type ExtendRunRequest = Message<"cofferdam.v1.ExtendRunRequest"> & {
  * Use `create(ExtendRunRequestSchema)` to create a new message.
  */
 export const ExtendRunRequestSchema: GenMessage<ExtendRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 26);
+  messageDesc(file_cofferdam_v1_run, 29);
 
 /**
  * The run, with its new ttl.
@@ -1601,7 +1757,7 @@ export type ExtendRunResponse = Message<"cofferdam.v1.ExtendRunResponse"> & {
  * Use `create(ExtendRunResponseSchema)` to create a new message.
  */
 export const ExtendRunResponseSchema: GenMessage<ExtendRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 27);
+  messageDesc(file_cofferdam_v1_run, 30);
 
 /**
  * See RunService.IssueRunToken.
@@ -1622,7 +1778,7 @@ export type IssueRunTokenRequest = Message<"cofferdam.v1.IssueRunTokenRequest"> 
  * Use `create(IssueRunTokenRequestSchema)` to create a new message.
  */
 export const IssueRunTokenRequestSchema: GenMessage<IssueRunTokenRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 28);
+  messageDesc(file_cofferdam_v1_run, 31);
 
 /**
  * The run's new token.
@@ -1650,7 +1806,7 @@ export type IssueRunTokenResponse = Message<"cofferdam.v1.IssueRunTokenResponse"
  * Use `create(IssueRunTokenResponseSchema)` to create a new message.
  */
 export const IssueRunTokenResponseSchema: GenMessage<IssueRunTokenResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 29);
+  messageDesc(file_cofferdam_v1_run, 32);
 
 /**
  * See RunService.DeleteRun.
@@ -1679,7 +1835,7 @@ export type DeleteRunRequest = Message<"cofferdam.v1.DeleteRunRequest"> & {
  * Use `create(DeleteRunRequestSchema)` to create a new message.
  */
 export const DeleteRunRequestSchema: GenMessage<DeleteRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 30);
+  messageDesc(file_cofferdam_v1_run, 33);
 
 /**
  * Done.
@@ -1694,7 +1850,7 @@ export type DeleteRunResponse = Message<"cofferdam.v1.DeleteRunResponse"> & {
  * Use `create(DeleteRunResponseSchema)` to create a new message.
  */
 export const DeleteRunResponseSchema: GenMessage<DeleteRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 31);
+  messageDesc(file_cofferdam_v1_run, 34);
 
 /**
  * See RunService.WatchRuns.
@@ -1715,7 +1871,7 @@ export type WatchRunsRequest = Message<"cofferdam.v1.WatchRunsRequest"> & {
  * Use `create(WatchRunsRequestSchema)` to create a new message.
  */
 export const WatchRunsRequestSchema: GenMessage<WatchRunsRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 32);
+  messageDesc(file_cofferdam_v1_run, 35);
 
 /**
  * A run in a new state.
@@ -1736,7 +1892,7 @@ export type WatchRunsResponse = Message<"cofferdam.v1.WatchRunsResponse"> & {
  * Use `create(WatchRunsResponseSchema)` to create a new message.
  */
 export const WatchRunsResponseSchema: GenMessage<WatchRunsResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 33);
+  messageDesc(file_cofferdam_v1_run, 36);
 
 /**
  * See RunService.DiffRun.
@@ -1764,7 +1920,7 @@ export type DiffRunRequest = Message<"cofferdam.v1.DiffRunRequest"> & {
  * Use `create(DiffRunRequestSchema)` to create a new message.
  */
 export const DiffRunRequestSchema: GenMessage<DiffRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 34);
+  messageDesc(file_cofferdam_v1_run, 37);
 
 /**
  * Changes of the agent.
@@ -1807,7 +1963,7 @@ export type DiffRunResponse = Message<"cofferdam.v1.DiffRunResponse"> & {
  * Use `create(DiffRunResponseSchema)` to create a new message.
  */
 export const DiffRunResponseSchema: GenMessage<DiffRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 35);
+  messageDesc(file_cofferdam_v1_run, 38);
 
 /**
  * One changed path.
@@ -1871,7 +2027,7 @@ export type FileChange = Message<"cofferdam.v1.FileChange"> & {
  * Use `create(FileChangeSchema)` to create a new message.
  */
 export const FileChangeSchema: GenMessage<FileChange> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 36);
+  messageDesc(file_cofferdam_v1_run, 39);
 
 /**
  * Kind of change.
@@ -1912,7 +2068,7 @@ export enum FileChange_Kind {
  * Describes the enum cofferdam.v1.FileChange.Kind.
  */
 export const FileChange_KindSchema: GenEnum<FileChange_Kind> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_run, 36, 0);
+  enumDesc(file_cofferdam_v1_run, 39, 0);
 
 /**
  * See RunService.AcceptRun.
@@ -1940,7 +2096,7 @@ export type AcceptRunRequest = Message<"cofferdam.v1.AcceptRunRequest"> & {
  * Use `create(AcceptRunRequestSchema)` to create a new message.
  */
 export const AcceptRunRequestSchema: GenMessage<AcceptRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 37);
+  messageDesc(file_cofferdam_v1_run, 40);
 
 /**
  * The changes are in the directory.
@@ -1975,7 +2131,7 @@ export type AcceptRunResponse = Message<"cofferdam.v1.AcceptRunResponse"> & {
  * Use `create(AcceptRunResponseSchema)` to create a new message.
  */
 export const AcceptRunResponseSchema: GenMessage<AcceptRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 38);
+  messageDesc(file_cofferdam_v1_run, 41);
 
 /**
  * See RunService.DiscardRun.
@@ -1996,7 +2152,7 @@ export type DiscardRunRequest = Message<"cofferdam.v1.DiscardRunRequest"> & {
  * Use `create(DiscardRunRequestSchema)` to create a new message.
  */
 export const DiscardRunRequestSchema: GenMessage<DiscardRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 39);
+  messageDesc(file_cofferdam_v1_run, 42);
 
 /**
  * The changes are gone.
@@ -2017,7 +2173,7 @@ export type DiscardRunResponse = Message<"cofferdam.v1.DiscardRunResponse"> & {
  * Use `create(DiscardRunResponseSchema)` to create a new message.
  */
 export const DiscardRunResponseSchema: GenMessage<DiscardRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 40);
+  messageDesc(file_cofferdam_v1_run, 43);
 
 /**
  * A directory that the daemon keeps.
@@ -2088,7 +2244,7 @@ export type KeptWorkspace = Message<"cofferdam.v1.KeptWorkspace"> & {
  * Use `create(KeptWorkspaceSchema)` to create a new message.
  */
 export const KeptWorkspaceSchema: GenMessage<KeptWorkspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 41);
+  messageDesc(file_cofferdam_v1_run, 44);
 
 /**
  * See RunService.ListWorkspaces.
@@ -2123,7 +2279,7 @@ export type ListWorkspacesRequest = Message<"cofferdam.v1.ListWorkspacesRequest"
  * Use `create(ListWorkspacesRequestSchema)` to create a new message.
  */
 export const ListWorkspacesRequestSchema: GenMessage<ListWorkspacesRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 42);
+  messageDesc(file_cofferdam_v1_run, 45);
 
 /**
  * A page of workspaces.
@@ -2151,7 +2307,7 @@ export type ListWorkspacesResponse = Message<"cofferdam.v1.ListWorkspacesRespons
  * Use `create(ListWorkspacesResponseSchema)` to create a new message.
  */
 export const ListWorkspacesResponseSchema: GenMessage<ListWorkspacesResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 43);
+  messageDesc(file_cofferdam_v1_run, 46);
 
 /**
  * See RunService.DeleteWorkspace.
@@ -2172,7 +2328,7 @@ export type DeleteWorkspaceRequest = Message<"cofferdam.v1.DeleteWorkspaceReques
  * Use `create(DeleteWorkspaceRequestSchema)` to create a new message.
  */
 export const DeleteWorkspaceRequestSchema: GenMessage<DeleteWorkspaceRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 44);
+  messageDesc(file_cofferdam_v1_run, 47);
 
 /**
  * Done.
@@ -2187,7 +2343,7 @@ export type DeleteWorkspaceResponse = Message<"cofferdam.v1.DeleteWorkspaceRespo
  * Use `create(DeleteWorkspaceResponseSchema)` to create a new message.
  */
 export const DeleteWorkspaceResponseSchema: GenMessage<DeleteWorkspaceResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 45);
+  messageDesc(file_cofferdam_v1_run, 48);
 
 /**
  * Makes, shows and ends runs.

@@ -1,0 +1,354 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+#![allow(missing_docs)] // only the daemon calls it
+
+mod changed;
+mod limits;
+mod make;
+mod opaque;
+mod record;
+mod table;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use audit::{Event, Kind};
+use audit_service::AuditLog;
+use disk_quotas::Quotas;
+use host_launch::TreeBounds;
+use identity::{CheckpointId, Principal, RunId};
+use operations::Reason;
+use parking_lot::Mutex;
+use processes::Processes;
+use refusal::Refusal;
+use runs::record::{Hold, Record};
+use runs::{Runs, remove_tree};
+use serde_json::{Value, json};
+use store::{Store, StoreError};
+use timestamp::Timestamp;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+use wire::v1;
+
+use changed::changed;
+pub use limits::CheckpointBounds;
+use record::{Checkpoint, PartCopy};
+use table::{Table, no_such_checkpoint};
+
+/// Checkpoints that are made at the same time. Each needs a process and reads many files.
+const AT_ONCE: usize = 2;
+/// Time for which a request waits for its turn.
+const TURN: Duration = Duration::from_secs(120);
+/// Time for which a frozen run waits for calls that write files on the host.
+const WRITES: Duration = Duration::from_secs(10);
+/// Most processes that a checkpoint names.
+const PROCESSES: usize = 100;
+
+/// The checkpoints of the daemon.
+pub struct Checkpoints {
+    table: Arc<Table>,
+    runs: Arc<Runs>,
+    processes: Processes,
+    audit: Arc<AuditLog>,
+    quotas: Arc<Quotas>,
+    bounds: CheckpointBounds,
+    /// Free space that no checkpoint takes, bytes.
+    warn_free: u64,
+    turns: Semaphore,
+    /// Checkpoints that are being made or deleted. Their trees are there, and they are not in the table.
+    busy: Mutex<BTreeSet<CheckpointId>>,
+    /// Held from the look at the limits until the new checkpoint is in the table.
+    settling: tokio::sync::Mutex<()>,
+}
+
+/// The cause of a deletion.
+#[derive(Clone, Copy)]
+pub(crate) enum Cause<'a> {
+    Principal(&'a Principal),
+    /// `max_age`.
+    Age,
+    /// The run was deleted.
+    Run,
+}
+
+/// Keeps the sweep from the tree of a checkpoint that is being made or deleted.
+struct Busy<'a>(&'a Checkpoints, CheckpointId);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.busy.lock().remove(&self.1);
+    }
+}
+
+/// What was copied of a frozen run.
+struct Copied {
+    frozen_at: Timestamp,
+    frozen_for: Duration,
+    parts: Vec<PartCopy>,
+    processes: Vec<String>,
+}
+
+impl Checkpoints {
+    /// Reads the checkpoints of the store, and keeps the bases that they need.
+    pub fn open(
+        (runs, audit, store): (Arc<Runs>, Arc<AuditLog>, Store),
+        processes: Processes,
+        (quotas, warn_free): (Arc<Quotas>, u64),
+        bounds: CheckpointBounds,
+    ) -> Result<Self, StoreError> {
+        let table = Arc::new(Table::open(store)?);
+        runs.set_checkpoints(table.clone());
+        Ok(Self {
+            table,
+            runs,
+            processes,
+            audit,
+            quotas,
+            bounds,
+            warn_free,
+            turns: Semaphore::new(AT_ONCE),
+            busy: Mutex::default(),
+            settling: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// Makes a checkpoint of a live run, whole or not at all. The caller lets it run to its end.
+    pub async fn create(
+        &self,
+        request: v1::CheckpointRunRequest,
+        principal: &Principal,
+    ) -> Result<v1::RunCheckpoint, Refusal> {
+        self.audit.check()?;
+        let run = self.runs.of(RunId::parse(&request.run_id)?, principal)?;
+        let label = record::label(request.label, self.audit.redactor())?;
+        let _turn = self.turn().await?;
+        let living = self.runs.living_run(run.id)?;
+        living.lanes_for_review()?;
+        // Refuses a workspace that is not copied, before anything is recorded or frozen.
+        drop(changed(&self.runs.launcher.directories, &run)?);
+        let most = self.most(run.id)?;
+        let id = CheckpointId::new();
+        self.busy.lock().insert(id);
+        let _busy = Busy(self, id);
+        let begun = json!({ "action": "checkpoint", "phase": "begun", "checkpoint": id, "label": label });
+        self.tell(run.id, principal, begun).await?;
+        let made = self.make(id, &run, label, principal, most).await;
+        if let Err(refusal) = &made {
+            let path = self.runs.launcher.directories.checkpoint(id);
+            remove_tree(make::staging(&path)).await;
+            remove_tree(path).await;
+            let failed = json!({
+                "action": "checkpoint", "phase": "failed", "checkpoint": id, "failure": refusal.message,
+            });
+            self.tell(run.id, principal, failed).await?;
+        }
+        made.map(|checkpoint| checkpoint.to_wire())
+    }
+
+    /// Copies the run, and stores the copy as a checkpoint.
+    async fn make(
+        &self,
+        id: CheckpointId,
+        run: &Record,
+        label: String,
+        principal: &Principal,
+        most: TreeBounds,
+    ) -> Result<Checkpoint, Refusal> {
+        let path = self.runs.launcher.directories.checkpoint(id);
+        let Copied { frozen_at, frozen_for, parts, processes } = self.copy(id, run, principal, most).await?;
+        make::place(&path).await?;
+        let checkpoint = Checkpoint {
+            id,
+            run: run.id,
+            principal: run.spec.principal.clone(),
+            made_by: principal.name.clone(),
+            created_at: frozen_at,
+            frozen_us: u64::try_from(frozen_for.as_micros()).unwrap_or(u64::MAX),
+            label,
+            workspace: run.spec.workspace.clone(),
+            image_id: run.started.as_ref().map(|started| started.image_id.clone()).unwrap_or_default(),
+            parts,
+            processes,
+        };
+        let _settling = self.settling.lock().await;
+        // Others may have been made meanwhile.
+        let left = limits::left(&self.table.lock(), run.id, &self.bounds)?;
+        if checkpoint.bytes() > left {
+            return Err(limits::no_room());
+        }
+        self.tell(run.id, principal, done(&checkpoint)).await?;
+        self.table.insert(checkpoint.clone()).await?;
+        Ok(checkpoint)
+    }
+
+    /// Copies all parts of the run while its commands are frozen.
+    async fn copy(
+        &self,
+        id: CheckpointId,
+        run: &Record,
+        principal: &Principal,
+        most: TreeBounds,
+    ) -> Result<Copied, Refusal> {
+        let staging = make::staging(&self.runs.launcher.directories.checkpoint(id));
+        make::begin(&staging)?;
+        let hold = Hold::Checkpoint(id.to_string());
+        let (frozen_at, began) = (Timestamp::now(), Instant::now());
+        self.runs.hold(run.id, hold.clone(), Some(&principal.name)).await?;
+        let copied = self.copy_frozen(&staging, run, most).await;
+        release(&self.runs, run.id, &hold).await;
+        let (parts, processes) = copied?;
+        Ok(Copied { frozen_at, frozen_for: began.elapsed(), parts, processes })
+    }
+
+    async fn copy_frozen(
+        &self,
+        staging: &std::path::Path,
+        run: &Record,
+        most: TreeBounds,
+    ) -> Result<(Vec<PartCopy>, Vec<String>), Refusal> {
+        let living = self.runs.living_run(run.id)?;
+        if timeout(WRITES, living.writes_end()).await.is_err() {
+            let message = format!(
+                "a call that writes files did not end within {} s, so no checkpoint was made: try again",
+                WRITES.as_secs()
+            );
+            return Err(Refusal::new(Reason::PreconditionFailed, message));
+        }
+        let mut left = most;
+        let mut parts = Vec::new();
+        for from in changed(&self.runs.launcher.directories, run)? {
+            let part = make::part(staging, &from, left).await?;
+            left.bytes = left.bytes.saturating_sub(part.bytes);
+            left.files = left.files.saturating_sub(part.files);
+            parts.push(part);
+        }
+        // A run that ended meanwhile has lost its `/state` and its root, and not all of it was copied.
+        living.lanes_for_review()?;
+        Ok((parts, self.running(run.id)))
+    }
+
+    /// Returns the ids of the processes and sessions that run.
+    fn running(&self, run: RunId) -> Vec<String> {
+        let all = self.processes.list(run, "").into_iter();
+        let running = all.filter(|process| process.state() == v1::process::State::Running);
+        running.map(|process| process.process_id).take(PROCESSES).collect()
+    }
+
+    /// Returns the bounds of one more checkpoint of the run.
+    fn most(&self, run: RunId) -> Result<TreeBounds, Refusal> {
+        let free = self.quotas.free().map_err(|error| Refusal::internal("looking at the disk", &error))?;
+        let bytes = limits::left(&self.table.lock(), run, &self.bounds)?;
+        Ok(limits::most(bytes, free, self.warn_free))
+    }
+
+    /// Returns a page of the checkpoints that `principal` may use, newest first, after `after`. Also returns whether there are more.
+    pub fn list(
+        &self,
+        principal: &Principal,
+        run: Option<RunId>,
+        after: Option<CheckpointId>,
+        size: usize,
+    ) -> (Vec<v1::RunCheckpoint>, bool) {
+        let table = self.table.lock();
+        let newest_first = table.values().rev();
+        let shown = newest_first.filter(|checkpoint| {
+            principal.may_use(&checkpoint.principal)
+                && run.is_none_or(|run| checkpoint.run == run)
+                && after.is_none_or(|after| checkpoint.id < after)
+        });
+        let mut found: Vec<_> = shown.take(size + 1).map(Checkpoint::to_wire).collect();
+        let more = found.len() > size;
+        found.truncate(size);
+        (found, more)
+    }
+
+    pub fn get(&self, id: CheckpointId, principal: &Principal) -> Result<v1::RunCheckpoint, Refusal> {
+        self.table.of(id, principal).map(|checkpoint| checkpoint.to_wire())
+    }
+
+    pub async fn delete(&self, id: CheckpointId, principal: &Principal) -> Result<(), Refusal> {
+        self.table.of(id, principal)?;
+        self.remove(id, Cause::Principal(principal)).await
+    }
+
+    async fn remove(&self, id: CheckpointId, cause: Cause<'_>) -> Result<(), Refusal> {
+        let taken = {
+            let mut table = self.table.lock();
+            if self.table.is_used(id) {
+                let message = "a run is being made from the checkpoint: try again";
+                return Err(Refusal::new(Reason::PreconditionFailed, message));
+            }
+            table.remove(&id).inspect(|_| {
+                self.busy.lock().insert(id);
+            })
+        };
+        let checkpoint = taken.ok_or_else(no_such_checkpoint)?;
+        let _busy = Busy(self, id);
+        // Its row goes only after its record.
+        let forgotten = match self.audit.record_removal(deleted(&checkpoint, cause)).await {
+            Ok(()) => self.table.forget(id).await,
+            Err(_) => Err(audit_service::Unavailable.into()),
+        };
+        if let Err(refusal) = forgotten {
+            self.table.lock().insert(id, checkpoint);
+            return Err(refusal);
+        }
+        remove_tree(self.runs.launcher.directories.checkpoint(id)).await;
+        Ok(())
+    }
+
+    async fn turn(&self) -> Result<SemaphorePermit<'_>, Refusal> {
+        let turn = timeout(TURN, self.turns.acquire()).await;
+        turn.ok().and_then(Result::ok).ok_or_else(|| {
+            Refusal::new(Reason::Overloaded, "too many checkpoints are being made; try again later")
+        })
+    }
+
+    async fn tell(&self, run: RunId, principal: &Principal, details: Value) -> Result<(), Refusal> {
+        let event = Event::new(Kind::WorkspaceChange).run(run.to_string()).principal(&principal.name);
+        let recorded = self.audit.record(event.details(details)).await;
+        recorded.map(drop).map_err(|_| audit_service::Unavailable.into())
+    }
+}
+
+/// Releases the hold. A run that cannot resume is ended, so that it does not stay frozen.
+async fn release(runs: &Runs, run: RunId, hold: &Hold) {
+    match runs.release(run, hold).await {
+        Ok(()) => {}
+        // The run has ended, and its holds with it.
+        Err(refusal) if matches!(refusal.reason, Reason::RunNotReady | Reason::NotFound) => {}
+        Err(refusal) => {
+            tracing::error!(%run, why = refusal.message, "a run that was frozen for a checkpoint cannot be resumed and is ended");
+            if let Ok(living) = runs.living_run(run) {
+                living.fail(refusal.message).await;
+            }
+        }
+    }
+}
+
+fn done(checkpoint: &Checkpoint) -> Value {
+    json!({
+        "action": "checkpoint", "phase": "done", "checkpoint": checkpoint.id, "label": checkpoint.label,
+        "digest": checkpoint.digest(), "bytes": checkpoint.bytes(), "files": checkpoint.files(),
+        "parts": checkpoint.parts, "frozen_us": checkpoint.frozen_us, "processes": checkpoint.processes,
+    })
+}
+
+fn deleted(checkpoint: &Checkpoint, cause: Cause<'_>) -> Event {
+    let (by, cause) = match cause {
+        Cause::Principal(principal) => (Some(&principal.name), "request"),
+        Cause::Age => (None, "max_age"),
+        Cause::Run => (None, "run_deleted"),
+    };
+    let details = json!({
+        "action": "checkpoint", "phase": "deleted", "checkpoint": checkpoint.id, "digest": checkpoint.digest(),
+        "bytes": checkpoint.bytes(), "owner": checkpoint.principal, "cause": cause,
+    });
+    let event = Event::new(Kind::WorkspaceChange).run(checkpoint.run.to_string()).details(details);
+    match by {
+        Some(by) => event.principal(by),
+        None => event,
+    }
+}

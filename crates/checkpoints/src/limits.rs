@@ -1,0 +1,151 @@
+//! Keeps checkpoints within the limits of the configuration.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use disk_quotas::Free;
+use host_launch::TreeBounds;
+use identity::{CheckpointId, RunId};
+use operations::Reason;
+use refusal::Refusal;
+use timestamp::Timestamp;
+use tokio_util::sync::CancellationToken;
+
+use crate::record::Checkpoint;
+use crate::{Cause, Checkpoints, make};
+
+/// Time between two sweeps.
+const SWEEP: Duration = Duration::from_secs(3_600);
+/// Most files, directories, links and deleted names of a checkpoint.
+const MOST_FILES: u64 = 1_000_000;
+
+/// Limits for the checkpoints of a daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CheckpointBounds {
+    pub max_count: usize,
+    pub max_per_run: usize,
+    /// Length of all files of all checkpoints, bytes.
+    pub max_bytes: u64,
+    /// Time after which a checkpoint is deleted.
+    pub max_age: Duration,
+}
+
+/// Returns the length of all files that one more checkpoint of the run may have, or refuses the checkpoint.
+pub(crate) fn left(
+    all: &BTreeMap<CheckpointId, Checkpoint>,
+    run: RunId,
+    bounds: &CheckpointBounds,
+) -> Result<u64, Refusal> {
+    let of_run = all.values().filter(|checkpoint| checkpoint.run == run).count();
+    if of_run >= bounds.max_per_run {
+        let message = format!(
+            "the run has {of_run} checkpoints, which is the limit (checkpoints.max_per_run of the daemon's configuration): \
+             delete some of them"
+        );
+        return Err(Refusal::new(Reason::WriteLimit, message).with("limit", "checkpoints"));
+    }
+    let used = all.values().fold(0_u64, |sum, checkpoint| sum.saturating_add(checkpoint.bytes()));
+    if all.len() >= bounds.max_count || used >= bounds.max_bytes {
+        return Err(no_room());
+    }
+    Ok(bounds.max_bytes - used)
+}
+
+pub(crate) fn no_room() -> Refusal {
+    let message = "there is no room for another checkpoint (checkpoints.max_count, checkpoints.max_bytes of the daemon's \
+                   configuration): delete some that are no longer needed";
+    Refusal::new(Reason::WriteLimit, message).with("limit", "checkpoints")
+}
+
+/// Returns the bounds of a checkpoint of at most `bytes` on a disk with this space. It leaves the space of which the daemon warns.
+pub(crate) fn most(bytes: u64, free: Free, warn_free: u64) -> TreeBounds {
+    let left = warn_free.min(free.total_bytes / 10);
+    let files = free.files.map_or(MOST_FILES, |files| files.saturating_sub(free.total_files / 20));
+    TreeBounds { bytes: bytes.min(free.bytes.saturating_sub(left)), files: MOST_FILES.min(files) }
+}
+
+impl Checkpoints {
+    /// Returns true if the tree of the checkpoint, complete or not, is needed.
+    ///
+    /// A checkpoint that becomes complete or is deleted meanwhile is in one of the two places at each look.
+    fn has_tree(&self, id: CheckpointId) -> bool {
+        let is_there = || self.table.lock().contains_key(&id);
+        let is_busy = || self.busy.lock().contains(&id);
+        is_there() || is_busy() || is_there()
+    }
+
+    /// Sweeps every hour until the daemon stops.
+    pub async fn keep(&self, stop: CancellationToken) {
+        loop {
+            self.sweep().await;
+            if stop.run_until_cancelled(tokio::time::sleep(SWEEP)).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Deletes checkpoints that are too old or whose run was deleted, and the leftovers of checkpoints that were not made completely.
+    async fn sweep(&self) {
+        let now = Timestamp::now();
+        let all: Vec<Checkpoint> = self.table.lock().values().cloned().collect();
+        for checkpoint in all {
+            let cause = if self.runs.get(checkpoint.run).is_err() {
+                Cause::Run
+            } else if checkpoint.created_at.until(now) > self.bounds.max_age {
+                Cause::Age
+            } else {
+                continue;
+            };
+            match self.remove(checkpoint.id, cause).await {
+                Err(refusal) if refusal.reason != Reason::NotFound => {
+                    tracing::warn!(checkpoint = %checkpoint.id, why = refusal.message, "a checkpoint was not deleted");
+                }
+                _ => {}
+            }
+        }
+        let is_known = |name: &str| make::id_of(name).is_some_and(|id| self.has_tree(id));
+        make::remove_others(&self.runs.launcher.directories.checkpoints(), is_known).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::tests::checkpoint;
+
+    const BOUNDS: CheckpointBounds =
+        CheckpointBounds { max_count: 4, max_per_run: 2, max_bytes: 1_000, max_age: Duration::from_secs(60) };
+
+    fn all(of: &[(RunId, u64)]) -> BTreeMap<CheckpointId, Checkpoint> {
+        let made = of.iter().map(|(run, bytes)| checkpoint(*run, Timestamp::now(), *bytes));
+        made.map(|checkpoint| (checkpoint.id, checkpoint)).collect()
+    }
+
+    #[test]
+    fn a_run_has_a_limit_and_all_runs_have_one() {
+        let (one, two, three) = (RunId::new(), RunId::new(), RunId::new());
+        let most = |of: &[(RunId, u64)], run| left(&all(of), run, &BOUNDS);
+        assert_eq!(most(&[], one).unwrap(), 1_000);
+        assert_eq!(most(&[(one, 300), (two, 300)], one).unwrap(), 400);
+        let refused = most(&[(one, 1), (one, 1)], one).unwrap_err();
+        assert!(refused.message.contains("max_per_run"), "{}", refused.message);
+        assert!(most(&[(one, 1), (one, 1)], two).is_ok());
+        let refused = most(&[(one, 1), (one, 1), (two, 1), (two, 1)], three).unwrap_err();
+        assert!(refused.message.contains("max_count"), "{}", refused.message);
+        assert!(most(&[(one, 1_000)], two).is_err());
+        assert!(
+            most(&[(one, u64::MAX), (two, u64::MAX)], three).is_err(),
+            "a sum that is too large for its type"
+        );
+    }
+
+    #[test]
+    fn a_checkpoint_leaves_the_space_that_the_disk_warns_about() {
+        let free = Free { bytes: 500, total_bytes: 10_000, files: Some(100), total_files: 1_000 };
+        assert_eq!(most(1_000, free, 200), TreeBounds { bytes: 300, files: 50 });
+        assert_eq!(most(7, free, 200).bytes, 7);
+        assert_eq!(most(1_000, Free { bytes: 900, ..free }, 5_000).bytes, 0, "a tenth of a small disk");
+        let wide = Free { files: None, total_files: 0, ..free };
+        assert_eq!(most(1_000, wide, 200).files, MOST_FILES);
+    }
+}

@@ -1,0 +1,181 @@
+//! Makes the directories of a checkpoint: in a staging directory first, which becomes the checkpoint by one rename.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use executor::layer;
+use host_launch::{Marks, Owner, TreeBounds};
+use identity::CheckpointId;
+use operations::{Digest, Reason};
+use refusal::Refusal;
+use runs::{make_directory, remove_tree};
+use rustix::fs::{Dir, Mode, OFlags};
+use rustix::io::Errno;
+use tokio::task::{block_in_place, spawn_blocking};
+use wire::v1;
+
+use crate::changed::Changed;
+use crate::opaque::opaque;
+use crate::record::{Part, PartCopy};
+
+/// Name of the list, beside the copied names, of a root's directories that hide the one beneath.
+const OPAQUE: &str = "opaque";
+
+/// Makes the empty staging directory, which only the daemon may enter.
+pub(crate) fn begin(staging: &Path) -> Result<(), Refusal> {
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    let made = block_in_place(|| make_directory(staging, Owner { uid: uid.as_raw(), gid: gid.as_raw() }));
+    made.map(drop).map_err(|error| Refusal::internal("making the directory of a checkpoint", &error))
+}
+
+/// Copies one directory of a run into the staging directory, within `most`.
+pub(crate) async fn part(staging: &Path, from: &Changed, most: TreeBounds) -> Result<PartCopy, Refusal> {
+    let part = from.part;
+    let path = staging.join(part.name());
+    let into = block_in_place(|| make_directory(&path, from.directory.owner))
+        .map_err(|error| Refusal::internal("making the directory of a checkpoint", &error))?;
+    let marks = if from.is_layer { Marks::Listed } else { Marks::Ignored };
+    let saved = layer::save(&from.directory, &into, most, marks).await;
+    let mut copy = copied(part, saved.map_err(|refusal| at(part, refusal))?)?;
+    if part == Part::Root {
+        let listed = block_in_place(|| list_opaque(&path, from, most.files));
+        let listed = listed.map_err(|error| Refusal::internal("reading the layer of a root", &error))?;
+        let mut digest = Digest::default();
+        digest.update(copy.digest.as_bytes());
+        digest.update(&listed);
+        copy.digest = digest.hex();
+    }
+    Ok(copy)
+}
+
+/// Checks the answer of a host worker. Its process has read files of an agent.
+fn copied(part: Part, answer: v1::Base) -> Result<PartCopy, Refusal> {
+    let v1::Base { digest, size_bytes: bytes, files, left_out, .. } = answer;
+    if digest.len() != 64 || !digest.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(Refusal::internal("copying a run", &"the host worker answered without a digest"));
+    }
+    Ok(PartCopy { part, digest, bytes, files, left_out })
+}
+
+fn list_opaque(part: &Path, from: &Changed, most: u64) -> io::Result<Vec<u8>> {
+    let listed = opaque(&from.directory.handle, most)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let list = rustix::fs::open(part.join(OPAQUE), flags, Mode::RUSR | Mode::WUSR)?;
+    // Its owner reads it, whatever the umask of the daemon is.
+    rustix::fs::fchmod(&list, Mode::from_raw_mode(0o644))?;
+    File::from(list).write_all(&listed)?;
+    Ok(listed)
+}
+
+/// Names the part that cannot be copied.
+fn at(part: Part, refusal: Refusal) -> Refusal {
+    match refusal.reason {
+        Reason::PreconditionFailed => {
+            let message = format!("no checkpoint was made: {} of the run: {}", part.name(), refusal.message);
+            Refusal { message, ..refusal }
+        }
+        _ => refusal,
+    }
+}
+
+/// Returns the path of the tree while it is made. No id of a checkpoint has such a form.
+pub(crate) fn staging(path: &Path) -> PathBuf {
+    path.with_extension("part")
+}
+
+/// Gives a tree its final name after all of it is on disk.
+pub(crate) async fn place(path: &Path) -> Result<(), Refusal> {
+    let (from, to) = (staging(path), path.to_owned());
+    let placed = spawn_blocking(move || rename(&from, &to)).await;
+    placed
+        .map_err(|error| Refusal::internal("placing a checkpoint", &error))?
+        .map_err(|error| Refusal::internal("placing a checkpoint", &error))
+}
+
+fn rename(from: &Path, to: &Path) -> Result<(), Errno> {
+    let parent = open(to.parent().ok_or(Errno::INVAL)?)?;
+    rustix::fs::syncfs(&parent)?;
+    rustix::fs::rename(from, to)?;
+    rustix::fs::fsync(&parent)
+}
+
+fn open(directory: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::open(directory, flags, Mode::empty())
+}
+
+/// Removes the directories among the checkpoints whose names `is_known` does not know.
+pub(crate) async fn remove_others(checkpoints: &Path, is_known: impl Fn(&str) -> bool) {
+    let names = block_in_place(|| names(checkpoints));
+    for name in names.unwrap_or_default() {
+        if !is_known(&name) {
+            tracing::warn!(name, "removing a checkpoint that was not made completely, or was deleted");
+            remove_tree(checkpoints.join(name)).await;
+        }
+    }
+}
+
+fn names(directory: &Path) -> Result<Vec<String>, Errno> {
+    let directory = match open(directory) {
+        Err(Errno::NOENT) => return Ok(Vec::new()),
+        opened => opened?,
+    };
+    let mut names = Vec::new();
+    for entry in Dir::read_from(&directory)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        names.extend(name.to_str().filter(|name| !matches!(*name, "." | "..")).map(str::to_owned));
+    }
+    Ok(names)
+}
+
+/// Returns the id of the checkpoint whose tree, complete or not, has this name.
+pub(crate) fn id_of(name: &str) -> Option<CheckpointId> {
+    CheckpointId::parse(name.strip_suffix(".part").unwrap_or(name)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_tree_has_its_final_name_alone_when_it_is_placed() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("checkpoints").join(CheckpointId::new().to_string());
+        begin(&staging(&path)).unwrap();
+        fs::write(staging(&path).join("file"), "x").unwrap();
+        super::place(&path).await.unwrap();
+        assert!(!staging(&path).exists());
+        assert_eq!(fs::read(path.join("file")).unwrap(), b"x");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn trees_that_no_row_knows_are_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let (kept, gone) = (CheckpointId::new(), CheckpointId::new());
+        for name in [kept.to_string(), format!("{kept}.part"), gone.to_string(), format!("{gone}.part")] {
+            fs::create_dir_all(place.path().join(name).join("workspace/files")).unwrap();
+        }
+        remove_others(place.path(), |name| name == kept.to_string()).await;
+        let left: Vec<_> =
+            fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, [kept.to_string().as_str()]);
+        remove_others(&place.path().join("none"), |_| false).await;
+        assert_eq!((id_of(&format!("{kept}.part")), id_of("x"), id_of(".part")), (Some(kept), None, None));
+    }
+
+    #[test]
+    fn an_answer_without_a_digest_is_no_copy() {
+        for digest in ["", "ab", &"g".repeat(64), &"ab".repeat(33)] {
+            let answer = v1::Base { digest: digest.to_owned(), ..v1::Base::default() };
+            assert!(copied(Part::State, answer).is_err());
+        }
+        assert!(copied(Part::State, v1::Base { digest: "ab".repeat(32), ..v1::Base::default() }).is_ok());
+    }
+}

@@ -1,0 +1,169 @@
+//! The checkpoints that exist. A checkpoint is in the table from the time that it is in the store until it is deleted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use identity::{BaseId, CheckpointId, Principal, RunId};
+use operations::Reason;
+use parking_lot::{Mutex, MutexGuard};
+use refusal::{Refusal, chain};
+use runs::Origin;
+use runs::record::{ForkedFrom, Workspace};
+use store::{Store, StoreError};
+
+use crate::record::{Checkpoint, Part};
+
+pub(crate) struct Table {
+    checkpoints: Mutex<BTreeMap<CheckpointId, Checkpoint>>,
+    store: Store,
+    /// Number of runs that are being made from each checkpoint.
+    used: Arc<Mutex<BTreeMap<CheckpointId, usize>>>,
+}
+
+/// Keeps a checkpoint while a run is made from it.
+struct Used(Arc<Mutex<BTreeMap<CheckpointId, usize>>>, CheckpointId);
+
+impl Drop for Used {
+    fn drop(&mut self) {
+        let mut used = self.0.lock();
+        let left = used.get(&self.1).map_or(0, |count| count - 1);
+        if left == 0 {
+            used.remove(&self.1);
+        } else {
+            used.insert(self.1, left);
+        }
+    }
+}
+
+impl Table {
+    /// Reads the checkpoints of the store.
+    pub(crate) fn open(store: Store) -> Result<Self, StoreError> {
+        let read = |record: &String| -> Result<_, StoreError> {
+            let checkpoint: Checkpoint = serde_json::from_str(record)?;
+            Ok((checkpoint.id, checkpoint))
+        };
+        let checkpoints = store.checkpoints()?.iter().map(read).collect::<Result<_, _>>()?;
+        Ok(Self { checkpoints: Mutex::new(checkpoints), store, used: Arc::default() })
+    }
+
+    /// Stores a new checkpoint, after which it exists.
+    pub(crate) async fn insert(&self, checkpoint: Checkpoint) -> Result<(), Refusal> {
+        let (id, text) = (checkpoint.id, serde_json::to_string(&checkpoint));
+        let stored = self.store.with(move |store| store.insert_checkpoint(id, &text?)).await;
+        stored.map_err(|error| Refusal::internal("keeping the checkpoint", &chain(&error)))?;
+        self.lock().insert(id, checkpoint);
+        Ok(())
+    }
+
+    /// Deletes the row of a checkpoint that is no longer in the table.
+    pub(crate) async fn forget(&self, id: CheckpointId) -> Result<(), Refusal> {
+        let deleted = self.store.with(move |store| store.delete_checkpoint(id)).await;
+        deleted.map_err(|error| Refusal::internal("forgetting the checkpoint", &chain(&error)))
+    }
+
+    /// Returns a checkpoint that `principal` may use. Others do not exist for it.
+    pub(crate) fn of(&self, id: CheckpointId, principal: &Principal) -> Result<Checkpoint, Refusal> {
+        let found = self.lock().get(&id).cloned();
+        found.filter(|found| principal.may_use(&found.principal)).ok_or_else(no_such_checkpoint)
+    }
+
+    /// Returns true if a run is being made from the checkpoint. The table must be locked, so that none begins meanwhile.
+    pub(crate) fn is_used(&self, id: CheckpointId) -> bool {
+        self.used.lock().contains_key(&id)
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<CheckpointId, Checkpoint>> {
+        self.checkpoints.lock()
+    }
+}
+
+impl runs::Checkpoints for Table {
+    fn user_of(&self, base: BaseId) -> Option<RunId> {
+        let is_user = |checkpoint: &&Checkpoint| checkpoint.workspace == Workspace::Base { base };
+        self.lock().values().find(is_user).map(|checkpoint| checkpoint.run)
+    }
+
+    fn begin(&self, id: CheckpointId, principal: &Principal) -> Result<Origin, Refusal> {
+        let checkpoints = self.lock();
+        let found = checkpoints.get(&id).filter(|found| principal.may_use(&found.principal));
+        let Checkpoint { run, workspace, image_id, parts, .. } = found.ok_or_else(no_such_checkpoint)?;
+        if parts.iter().any(|part| part.part == Part::Repository) {
+            let message = "workspace.checkpoint: its workspace is a linked work tree of git, whose repository no other run can have: \
+                           create a run with workspace.clone";
+            return Err(Refusal::new(Reason::PreconditionFailed, message));
+        }
+        *self.used.lock().entry(id).or_default() += 1;
+        Ok(Origin {
+            forked_from: ForkedFrom { checkpoint: id, run: *run, image_id: image_id.clone() },
+            workspace: workspace.clone(),
+            kept: Box::new(Used(self.used.clone(), id)),
+        })
+    }
+}
+
+pub(crate) fn no_such_checkpoint() -> Refusal {
+    Refusal::new(Reason::NotFound, "there is no such checkpoint").with("resource", "checkpoint")
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use identity::Roles;
+    use runs::Checkpoints as _;
+    use store::OutcomeBounds;
+    use timestamp::Timestamp;
+
+    use super::*;
+    use crate::record::PartCopy;
+
+    pub(crate) fn checkpoint(run: RunId, created_at: Timestamp, bytes: u64) -> Checkpoint {
+        let part = PartCopy { part: Part::Workspace, digest: "ab".repeat(32), bytes, files: 1, left_out: 0 };
+        Checkpoint {
+            id: CheckpointId::new(),
+            run,
+            principal: "uid:1000".to_owned(),
+            made_by: "uid:1000".to_owned(),
+            created_at,
+            frozen_us: 1,
+            label: String::new(),
+            workspace: Workspace::Managed,
+            image_id: "sha256:00".to_owned(),
+            parts: vec![part],
+            processes: Vec::new(),
+        }
+    }
+
+    fn principal(name: &str) -> Principal {
+        let roles = Roles::none().with(identity::Role::Orchestrator);
+        Principal { name: name.to_owned(), uid: 1000, gid: 1000, roles, ..Principal::anonymous() }
+    }
+
+    #[tokio::test]
+    async fn a_checkpoint_exists_for_the_owner_of_its_run_alone_and_needs_its_base() {
+        let place = tempfile::tempdir().unwrap();
+        let store = Store::open(&place.path().join("store.db"), OutcomeBounds::WIDE).unwrap();
+        let table = Table::open(store.clone()).unwrap();
+        let (run, base) = (RunId::new(), BaseId::new());
+        let made = Checkpoint { workspace: Workspace::Base { base }, ..checkpoint(run, Timestamp::now(), 1) };
+        table.insert(made.clone()).await.unwrap();
+        let (own, other) = (principal("uid:1000"), principal("uid:1001"));
+        assert_eq!(table.of(made.id, &own).unwrap(), made);
+        assert_eq!(table.of(made.id, &other).unwrap_err().reason, Reason::NotFound);
+        assert_eq!((table.user_of(base), table.user_of(BaseId::new())), (Some(run), None));
+
+        // It is kept while runs are made from it.
+        assert_eq!(table.begin(made.id, &other).err().unwrap().reason, Reason::NotFound);
+        let origins = [table.begin(made.id, &own).unwrap(), table.begin(made.id, &own).unwrap()];
+        assert_eq!((origins[0].forked_from.run, &origins[1].workspace), (run, &made.workspace));
+        for origin in origins {
+            assert!(table.is_used(made.id));
+            drop(origin);
+        }
+        assert!(!table.is_used(made.id));
+
+        let table = Table::open(store.clone()).unwrap();
+        assert_eq!(table.of(made.id, &own).unwrap(), made);
+        table.lock().remove(&made.id);
+        table.forget(made.id).await.unwrap();
+        assert!(Table::open(store).unwrap().lock().is_empty());
+    }
+}
