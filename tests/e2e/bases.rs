@@ -440,3 +440,41 @@ async fn unused_bases_make_room_for_new_ones_and_used_ones_do_not() {
         discard(run).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clone_whose_files_are_far_larger_than_its_repository_is_refused_and_leaves_nothing() {
+    const MIB: u64 = 1 << 20;
+    let bounds = "bases: { max_bytes: 64MiB }\n";
+    let daemon = Daemon::start_with(Setup { config: bounds.to_owned(), ..Setup::default() }).await;
+    let repository = daemon.repository("r", &[("a.txt", "one\n")]);
+    git(&repository, &["tag", "v1"]);
+    let zeros = repository.join("zeros");
+    std::fs::File::create(&zeros).unwrap().set_len(1 << 30).unwrap();
+    git(&repository, &["add", "zeros"]);
+    git(&repository, &["commit", "-q", "-m", "zeros"]);
+    std::fs::remove_file(&zeros).unwrap();
+    own(&repository, 4321);
+    let mut clients = daemon.connect().await;
+    let refused = make(&mut clients, clone(&repository, "")).await.unwrap_err();
+    assert_eq!(reason(&refused), "WRITE_LIMIT");
+    assert!(refused.message().contains("MiB and may take 64 MiB"), "{refused}");
+    assert!(trees(&daemon).is_empty() && list(&mut clients).await.is_empty());
+
+    let limits = Some(v1::Limits { disk_bytes: 64 * MIB, disk_files: 1_000, ..v1::Limits::default() });
+    let request = v1::CreateRunRequest { limits, ..requests::clone("open", &repository) };
+    let refused = daemon.run_with(request).await.err().unwrap();
+    assert_eq!(reason(&refused), "WRITE_LIMIT");
+    assert!(refused.message().contains("limits.disk_mib"), "{refused}");
+    let workspaces = daemon.state_dir().join("workspaces");
+    until("a part of a clone is left", async || {
+        std::fs::read_dir(&workspaces).map_or(0, Iterator::count) == 0
+    })
+    .await;
+
+    // The repository itself is small.
+    let base = make(&mut clients, clone(&repository, "v1")).await.unwrap();
+    assert!(base.size_bytes < 8 * MIB, "{base:?}");
+    let mut run = daemon.run_on(requests::base("open", &base.base_id)).await;
+    assert_eq!(run.exec(&["cat", "a.txt"]).await.stdout, "one\n");
+    discard(&mut run).await;
+}
