@@ -5,8 +5,6 @@ use operations::{Reason, sha256};
 use refusal::Refusal;
 use serde::{Deserialize, Serialize};
 
-use crate::record::Source;
-
 /// A request that has an id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Asked {
@@ -16,13 +14,13 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Returns the request, or `None` if it has no id.
-    pub(crate) fn of(id: String, source: &Source, reuse: bool) -> Result<Option<Self>, Refusal> {
+    /// Returns the request of this content, or `None` if it has no id.
+    pub(crate) fn of(id: String, content: &impl Serialize) -> Result<Option<Self>, Refusal> {
         check_client_name("request_id", &id)?;
         if id.is_empty() {
             return Ok(None);
         }
-        let content = serde_json::to_vec(&(source, reuse))
+        let content = serde_json::to_vec(content)
             .map_err(|error| Refusal::internal("reading the request for a base", &error))?;
         Ok(Some(Self { id, digest: sha256(&content) }))
     }
@@ -48,12 +46,11 @@ mod tests {
 
     #[test]
     fn a_repetition_has_the_same_id_and_content() {
-        let source = |path: &str| Source::Directory { path: path.into() };
-        let asked = |id: &str, path, reuse| Asked::of(id.to_owned(), &source(path), reuse);
+        let asked = |id: &str, path: &str, reuse: bool| Asked::of(id.to_owned(), &(path, reuse));
         assert_eq!(asked("", "/a", false).unwrap(), None);
         assert_eq!(asked("a\n", "/a", false).unwrap_err().reason, Reason::InvalidArgument);
         assert_eq!(asked(&"a".repeat(129), "/a", false).unwrap_err().reason, Reason::InvalidArgument);
-        let asked = |id, path, reuse| asked(id, path, reuse).unwrap().unwrap();
+        let asked = |id: &str, path: &str, reuse| asked(id, path, reuse).unwrap().unwrap();
         let first = asked("1", "/a", false);
         assert_eq!(asked("1", "/a", false).repeats(&first), Ok(true));
         assert_eq!(asked("2", "/a", false).repeats(&first), Ok(false));

@@ -108,7 +108,7 @@ impl Bases {
         if request.reuse && matches!(source, Source::Directory { .. }) {
             return Err(Refusal::invalid("reuse", "is only for a clone: a directory has no revision"));
         }
-        let asked = Asked::of(request.request_id, &source, request.reuse)?;
+        let asked = Asked::of(request.request_id, &(&source, request.reuse))?;
         if let Some(base) = self.table.made_before(principal, asked.as_ref())? {
             return Ok(self.found(&base));
         }

@@ -158,9 +158,12 @@ mod tests {
 
     #[test]
     fn a_base_remembers_its_latest_requests_once_each() {
-        let source = Source::Directory { path: "/srv/a".into() };
-        let mut base = crate::table::tests::base("a", Timestamp::now(), 1);
-        let asked = |number: usize| Asked::of(format!("id-{number}"), &source, false).unwrap();
+        let mut base: Base = serde_json::from_value(serde_json::json!({
+            "id": "0190b0c0-0000-7000-8000-000000000001", "principal": "uid:1000", "created_at": 1, "used_at": 2,
+            "source": { "directory": { "path": "/srv/a" } }, "digest": "ab", "bytes": 1, "files": 2, "left_out": 3,
+        }))
+        .unwrap();
+        let asked = |number: usize| Asked::of(format!("id-{number}"), &"content").unwrap();
         base.remember(None);
         for number in 0..=REQUESTS {
             base.remember(asked(number));

@@ -243,7 +243,7 @@ pub(crate) mod tests {
         let store = Store::open(&place.path().join("store.db"), OutcomeBounds::WIDE).unwrap();
         let table = Table::open(store.clone()).unwrap();
         let asked = |id: &str, path: &str| {
-            Asked::of(id.to_owned(), &Source::Directory { path: path.into() }, false).unwrap()
+            Asked::of(id.to_owned(), &Source::Directory { path: path.into() }).unwrap()
         };
         let (first, own) = (asked("1", "/srv/a"), principal("uid:1000"));
         let mut made = base("uid:1000", Timestamp::now(), 1);
