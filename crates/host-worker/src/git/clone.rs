@@ -299,7 +299,7 @@ fn write_files(repository: &Repository, size: &mut Size) -> Result<(), CloneFail
     expected.add_tree(repository, repository.head()?.peel_to_tree()?.id())?;
     let mut checkout = CheckoutBuilder::new();
     checkout.force();
-    // libgit2 lets nobody end a checkout between two files.
+    // A checkout of libgit2 cannot be ended between two files, so the process ends.
     checkout.progress(|path, _, _| {
         let Some(path) = path else { return };
         if let Err(excess) = size.add_written(Path::new(WORKSPACE), path) {
