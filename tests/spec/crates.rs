@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 60] = [
+const ARROWS: [(&str, &str); 61] = [
     ("admission", ""),
     (
         "anomaly",
@@ -42,10 +42,11 @@ const ARROWS: [(&str, &str); 60] = [
     ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints containers dialects disk-quotas doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp oidc operations policy port-forwarding processes redact refusal runs store terminals timestamp uploads webhook wire worker-protocol",
+        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp oidc operations policy port-forwarding processes redact refusal runs store terminals timestamp uploads webhook wire worker-protocol",
     ),
     ("dialects", "jail operations text wire"),
     ("disk-quotas", "containers identity jail operations refusal wire"),
+    ("disk-watch", "audit audit-service containers disk-quotas identity refusal runs"),
     ("doctor", "busybox steering"),
     ("document", ""),
     ("egress", "audit egress-rules host-launch steering timestamp wire worker-protocol"),

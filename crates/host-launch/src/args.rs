@@ -73,6 +73,8 @@ pub enum Task {
         revision: String,
         /// Name of a linked work tree whose repository is the source; empty if it is none.
         work_tree: String,
+        /// Bounds of the clone: its repository and its files.
+        most: TreeBounds,
     },
     /// Answer with the content of this small file of the source.
     Read(String),
@@ -217,8 +219,9 @@ impl Args {
                 line.extend(most.to_command_line());
                 line.push(u8::from(*marks == Marks::Listed).to_string().into());
             }
-            Task::Clone { revision, work_tree } => {
+            Task::Clone { revision, work_tree, most } => {
                 line.extend(["--clone".into(), revision.into(), work_tree.into()]);
+                line.extend(most.to_command_line());
             }
             Task::Read(path) => line.extend(["--read".into(), path.into()]),
         }
@@ -262,9 +265,11 @@ impl Args {
                 let is_layer = word::<u8>(&mut line)? == 1;
                 Task::Save(most, if is_layer { Marks::Listed } else { Marks::Ignored })
             }
-            Some("--clone") if jail_mounts.contains(&JailMount::Source) => {
-                Task::Clone { revision: text(&mut line)?, work_tree: text(&mut line)? }
-            }
+            Some("--clone") if jail_mounts.contains(&JailMount::Source) => Task::Clone {
+                revision: text(&mut line)?,
+                work_tree: text(&mut line)?,
+                most: TreeBounds::parse(&mut line)?,
+            },
             Some("--read") if jail_mounts == [JailMount::Source] => Task::Read(text(&mut line)?),
             _ => return Err(BadArgs("no task")),
         };
@@ -357,12 +362,13 @@ mod tests {
 
     #[test]
     fn written_arguments_parse_back() {
+        let most = TreeBounds { bytes: u64::MAX, files: 0 };
         for task in [
             Task::Serve { work_tree: "a tree".to_owned() },
             Task::Recover,
             Task::Report,
-            Task::Clone { revision: String::new(), work_tree: String::new() },
-            Task::Clone { revision: "--serve".to_owned(), work_tree: "x y".to_owned() },
+            Task::Clone { revision: String::new(), work_tree: String::new(), most },
+            Task::Clone { revision: "--serve".to_owned(), work_tree: "x y".to_owned(), most },
         ] {
             let args = Args {
                 uid: Uid::from_raw(1234),
@@ -445,7 +451,13 @@ mod tests {
         }
         assert!(parse(&good[..8]).is_err());
         assert!(parse(&[&good[..], &["--serve"]].concat()).is_err());
-        assert!(parse(&[&good[..8], &["--clone", "main"]].concat()).is_err(), "a clone needs a source");
+        let clone = ["--clone", "main", "", "1", "2"];
+        assert!(parse(&[&good[..8], &clone].concat()).is_err(), "a clone needs a source");
+        let mut line = [&good[..8], &clone].concat();
+        line[5] = "workspace,source";
+        assert!(parse(&line).is_ok());
+        line[12] = "-1";
+        assert!(parse(&line).is_err() && parse(&line[..12]).is_err(), "a clone needs its bounds");
         assert!(parse(&[&good[..8], &["--recover"]].concat()).is_err(), "a recovery needs to know of what");
     }
 }

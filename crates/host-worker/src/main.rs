@@ -61,6 +61,7 @@ impl Failure {
         match self {
             Self::Args(_) => 2,
             Self::Setup(_) => 3,
+            Self::Clone(git::CloneFailure::Excess(_)) => git::EXCESS,
             Self::Clone(_) | Self::Layer(_) | Self::Tree(_) | Self::Fill(_) => 4,
             Self::Start(_) | Self::Serve(_) => 1,
         }
@@ -116,10 +117,10 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
                 eprintln!("{words}");
             }
         }
-        Task::Clone { revision, work_tree } => {
+        Task::Clone { revision, work_tree, most } => {
             dup2_stdin(null).map_err(io::Error::from)?;
             setup::ChildFilter::new()?.forbid_processes()?;
-            git::clone(&revision, &work_tree).map_err(Failure::Clone)?;
+            git::clone(&revision, &work_tree, most).map_err(Failure::Clone)?;
         }
         Task::Identify { revision, work_tree } => {
             setup::ChildFilter::new()?.forbid_processes()?;

@@ -97,7 +97,7 @@ impl Directories {
     }
 
     /// Returns the directory of uploads into a run that no call has taken yet. They count against the run's quota.
-    pub(crate) fn uploads(&self, run: &str) -> PathBuf {
+    pub fn uploads(&self, run: &str) -> PathBuf {
         self.private(run).join(Keeps::Uploads.name())
     }
 
@@ -112,7 +112,7 @@ impl Directories {
     }
 
     /// Returns the directory of a run's mount points, which the engine binds.
-    pub(crate) fn slots(&self, run: &str) -> PathBuf {
+    pub fn slots(&self, run: &str) -> PathBuf {
         self.mounts().join(run)
     }
 
@@ -122,7 +122,7 @@ impl Directories {
     }
 
     /// Returns the directories that count against the quota of a live run.
-    pub(crate) fn counted_of(&self, record: &Record) -> Vec<PathBuf> {
+    pub fn counted_of(&self, record: &Record) -> Vec<PathBuf> {
         let run = record.id.to_string();
         let mut counted = vec![self.run_state(&run), self.root_layer(&run)];
         match &record.spec.workspace {

@@ -38,7 +38,7 @@ pub struct Run {
     /// The run's space on the state disk.
     pub disk: Arc<Account>,
     /// True while the watch of the disk has frozen the run's commands.
-    pub(crate) stands_still: AtomicBool,
+    pub stands_still: AtomicBool,
     /// Output of processes, sessions and terminals that may be kept.
     pub allowance: Arc<Allowance>,
     /// The run's connections, if it has a way out.
@@ -296,7 +296,7 @@ impl Run {
     }
 
     /// Returns true if the run was used since this moment.
-    pub(crate) fn was_used_since(&self, at: Instant) -> bool {
+    pub fn was_used_since(&self, at: Instant) -> bool {
         let activity = self.activity.lock();
         activity.under_way > 0 || activity.last >= at
     }
@@ -307,13 +307,13 @@ impl Run {
     }
 
     /// Asks the run's task to end all commands, without waiting for it.
-    pub(crate) fn end_commands(&self) {
+    pub fn end_commands(&self) {
         // If the queue is full, the run is ending or the watch will ask again.
         let _ = self.commands.try_send(Command::EndCommands);
     }
 
     /// Lets commands continue that were frozen for a measure, unless a hold freezes them.
-    pub(crate) async fn settle_commands(&self) {
+    pub async fn settle_commands(&self) {
         // An error means that the run is over and has no commands.
         let _ = self.commands.send(Command::Settle).await;
     }

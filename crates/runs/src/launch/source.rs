@@ -8,8 +8,8 @@ use std::path::Path;
 
 use crate::record::{Changes, Layer, Record, Workspace};
 use containers::{Amount, HostUser, IdMap, MountError, OverlayError, UserMap};
-use executor::{Directory, LinkedRepository};
-use host_launch::Owner;
+use executor::{CloneBounds, Directory, LinkedRepository};
+use host_launch::{Owner, TreeBounds};
 use identity::Principal;
 use operations::Reason;
 use refusal::{Refusal, chain};
@@ -24,6 +24,9 @@ use crate::workspace::{self, Purpose, Roots};
 
 /// Name, within an overlay's layer, of the layer for the repository whose linked work tree the workspace is.
 const REPOSITORY: &str = "repository";
+
+/// Settings that bound a clone.
+const DISK_QUOTA: &str = "limits.disk_mib, limits.disk_files";
 
 /// The workspace's directory, and the layer if it is an overlay.
 pub(crate) struct Source {
@@ -72,9 +75,15 @@ impl Launcher {
                 resources.made.push(path.clone());
                 let make = |owner| self.make(record.id, &path, owner);
                 let field = "workspace.clone.repository";
-                let clone =
-                    self.clone_into(make, (field, repository), revision.as_deref(), principal).await?;
-                block_in_place(|| within(&clone, record.spec.limits.disk()))?;
+                let most = record.spec.limits.disk();
+                let bounds = CloneBounds {
+                    most: TreeBounds { bytes: most.bytes, files: most.files },
+                    limit: "disk-quota",
+                    settings: DISK_QUOTA,
+                };
+                let from = (field, repository.as_path());
+                let clone = self.clone_into(make, from, revision.as_deref(), bounds, principal).await?;
+                block_in_place(|| within(&clone, most))?;
                 clone.into()
             }
             Workspace::Overlay { path } => {
@@ -96,12 +105,15 @@ impl Launcher {
         Ok(source)
     }
 
-    /// Clones a local repository into the directory that `make` makes for its owner. A refusal of its path names the field `field`.
+    /// Clones a local repository into the directory that `make` makes for its owner, within `bounds`.
+    ///
+    /// A refusal of its path or its size names the field `field`.
     pub async fn clone_into(
         &self,
         make: impl FnOnce(Owner) -> io::Result<Directory> + Send,
         (field, repository): (&'static str, &Path),
         revision: Option<&str>,
+        bounds: CloneBounds,
         principal: &Principal,
     ) -> Result<Directory, Refusal> {
         let source = self.roots.open(field, repository, Purpose::Own, principal)?;
@@ -111,7 +123,11 @@ impl Launcher {
             Some(linked) => (&linked.directory, Some(linked.work_tree.as_str())),
             None => (&source, None),
         };
-        executor::clone_repository(from, &clone, revision, work_tree).await?;
+        let cloned = executor::clone_repository(from, &clone, revision, work_tree, bounds).await;
+        cloned.map_err(|refusal| match refusal.reason {
+            Reason::WriteLimit => Refusal { message: format!("{field}: {}", refusal.message), ..refusal },
+            _ => refusal,
+        })?;
         Ok(clone)
     }
 
@@ -238,7 +254,7 @@ fn within(made: &Directory, most: Amount) -> Result<(), Refusal> {
         Reason::WriteLimit,
         format!(
             "workspace.clone.repository: the clone takes more than the {} MiB in {} files that a run of this profile may have \
-             on the daemon's disk (limits.disk_mib, limits.disk_files)",
+             on the daemon's disk ({DISK_QUOTA})",
             most.bytes >> 20,
             most.files
         ),

@@ -5,14 +5,13 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::record::{Record, Workspace};
 use containers::{Amount, Commands, Group, Measured};
 use disk_quotas::Found;
 use identity::RunId;
+use runs::record::{Record, Workspace};
+use runs::{Run, open_directory, shown_of_root};
 
 use super::DiskWatch;
-use crate::root_layer;
-use crate::run::Run;
 
 /// Longest time for one batch of measuring ended runs, and most runs in it.
 const LEFT: Duration = Duration::from_millis(20);
@@ -56,7 +55,7 @@ pub(super) struct Unnamed {
 impl Unnamed {
     /// Returns the directories, as the commands see them, whose files count. Blocks.
     pub(super) fn places(&self) -> Vec<String> {
-        let root = self.slots.as_deref().map_or_else(Vec::new, root_layer::shown);
+        let root = self.slots.as_deref().map_or_else(Vec::new, shown_of_root);
         let root = root.into_iter().map(|directory| directory + "/");
         self.places.iter().map(|&place| place.to_owned()).chain(root).collect()
     }
@@ -104,7 +103,7 @@ async fn measured(
         let amount = containers::unnamed(&unnamed.pids(), &places);
         let is_more = amount.bytes > most.bytes || amount.files > most.files;
         let mut found = Found { amount, is_more, ..Found::default() };
-        let counted = |path: &Path, most: Amount| match crate::workspace::open_own(path) {
+        let counted = |path: &Path, most: Amount| match open_directory(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Measured::default()),
             directory => containers::measure(directory?.handle.as_fd(), most),
         };

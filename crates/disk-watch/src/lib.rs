@@ -1,21 +1,9 @@
-//! The task that watches the state disk: its free space, and the space of each run when there is a reason to measure.
-//!
-//! ```text
-//!  free space, every 40 ms while a measured run has a command, every 10 while the disk falls
-//!     │  it fell by a part of what a run may still take          ─► the run is measured
-//!     │  by all of that and 64 MiB more                          ─► even if it was measured just now
-//!     └─ by 128 MiB more, and no measure is over                 ─► its commands are frozen until one is
-//!  measured ─► within: they go on
-//!           └► over: they are killed at once
-//! ```
-//!
-//! A run that the kernel counts is checked at each look, because asking is cheap. Every other run is measured in three cases: when it may
-//! be over its quota, when it is over and may have freed space, and from time to time. A measure takes time for each file of the run, and the
-//! quota bounds their number. A run is measured again only after many times that duration, unless it may be over by then. Measures run
-//! beside the looks, and a look never waits for a measure.
-//!
-//! While no command runs the watch looks seldom, and [`Quotas::check`] wakes it for the next command.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+#![allow(missing_docs)] // only the daemon calls it
 
+mod loss;
 mod measuring;
 mod still;
 
@@ -29,12 +17,12 @@ use containers::Amount;
 use disk_quotas::{Found, Free, Level, Quotas, Verdict};
 use identity::RunId;
 use refusal::chain;
+use runs::{Run, Runs};
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::registry::Runs;
-use crate::run::Run;
+use loss::{A_FALL, STILL, SURELY, is_beyond, is_worth_a_look, lost_between};
 use still::Still;
 
 /// Time between looks while the disk falls, or a run is measured.
@@ -55,15 +43,6 @@ const UNUSED: Duration = Duration::from_secs(60);
 const SHARE: u32 = 8;
 /// Runs that are measured at the same time.
 const MEASURES: usize = 2;
-/// Losses of the disk that are a reason to measure. The free quota of the run decides where between the two.
-const LEAST_LOSS: Amount = Amount { bytes: 1 << 20, files: 256 };
-const MOST_LOSS: Amount = Amount { bytes: 32 << 20, files: 4_096 };
-/// Losses beyond the free quota of a run, after which it is measured, however long that takes.
-const SURELY: Amount = Amount { bytes: 64 << 20, files: 8_192 };
-/// Losses beyond the free quota of a run, after which its commands are frozen until it is measured.
-const STILL: Amount = Amount { bytes: 128 << 20, files: 16_384 };
-/// Loss between two looks that makes the next one come sooner.
-const A_FALL: u64 = 1 << 20;
 
 /// Watches the state disk.
 pub struct DiskWatch {
@@ -340,27 +319,6 @@ async fn tell_level(watch: &DiskWatch, level: Level, free: Free) {
     let _ = watch.audit.enqueue(Event::new(Kind::DiskSpace).details(details)).await;
 }
 
-/// Returns the space that the disk lost between two looks.
-fn lost_between(before: Free, now: Free) -> Amount {
-    Amount {
-        bytes: before.bytes.saturating_sub(now.bytes),
-        files: before.files.unwrap_or(0).saturating_sub(now.files.unwrap_or(0)),
-    }
-}
-
-/// Returns true if the disk lost so much that a run with this free quota may soon be over its quota.
-fn is_worth_a_look(lost: Amount, room: Amount) -> bool {
-    let worth = |room: u64, least: u64, most: u64| (room / 4).clamp(least, most);
-    lost.bytes >= worth(room.bytes, LEAST_LOSS.bytes, MOST_LOSS.bytes)
-        || lost.files >= worth(room.files, LEAST_LOSS.files, MOST_LOSS.files)
-}
-
-/// Returns true if the loss exceeds the sum of `may_take` and `more`.
-fn is_beyond(lost: Amount, may_take: Amount, more: Amount) -> bool {
-    lost.bytes > may_take.bytes.saturating_add(more.bytes)
-        || lost.files > may_take.files.saturating_add(more.files)
-}
-
 /// Ends the commands of the largest run that is in use, because the disk is full and still loses space.
 ///
 /// If the disk still loses space, the next check ends the commands of the next largest run.
@@ -379,41 +337,5 @@ fn end_largest(watch: &DiskWatch, runs: &[(RunId, Arc<Run>)]) {
             still::strike(&run).await;
             run.end_commands();
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn free(mib: u64, files: u64) -> Free {
-        Free { bytes: mib << 20, files: Some(files), ..Free::default() }
-    }
-
-    #[test]
-    fn a_loss_is_compared_with_the_free_quota_of_the_run() {
-        let lost = |mib: u64, files: u64, room: u64| {
-            let room = Amount { bytes: room << 20, files: 1 << 20 };
-            is_worth_a_look(lost_between(free(1_000, 100_000), free(1_000 - mib, 100_000 - files)), room)
-        };
-        assert!(!lost(0, 0, 0) && !lost(31, 4_095, 1_000));
-        assert!(lost(32, 0, 1_000) && lost(0, 4_096, 1_000));
-        assert!(lost(2, 0, 8) && !lost(1, 0, 8), "a quarter of what is left");
-        assert!(lost(1, 0, 0));
-        let gained = lost_between(free(10, 10), free(20, 20));
-        assert!(!is_worth_a_look(gained, Amount::default()));
-    }
-
-    #[test]
-    fn space_that_is_freed_meanwhile_hides_no_loss() {
-        let mut lost = Amount::default();
-        for (before, now) in [(1_000, 800), (800, 1_000), (1_000, 790)] {
-            let fell = lost_between(free(before, 0), free(now, 0));
-            lost.bytes += fell.bytes;
-        }
-        assert_eq!(lost.bytes, 410 << 20);
-        let room = |mib: u64| Amount { bytes: mib << 20, files: 100 };
-        assert!(is_beyond(lost, room(281), STILL) && !is_beyond(lost, room(282), STILL));
-        assert!(is_beyond(Amount { files: 16_485, ..Amount::default() }, room(1), STILL));
     }
 }

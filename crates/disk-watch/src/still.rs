@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 
 use containers::{Commands, Group, open_files};
 use identity::RunId;
+use runs::Run;
 use tokio::task::JoinHandle;
 
 use super::{DiskWatch, measuring};
-use crate::run::Run;
 
 /// Time between checks of commands that have to freeze.
 const AGAIN: Duration = Duration::from_millis(5);
