@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 60] = [
+const ARROWS: [(&str, &str); 61] = [
     ("admission", ""),
     (
         "anomaly",
@@ -82,7 +82,7 @@ const ARROWS: [(&str, &str); 60] = [
     ("run-record", "audit containers egress-rules host-launch identity policy timestamp wire"),
     (
         "runs",
-        "atomic-file audit audit-service containers disk-quotas egress egress-rules executor host-launch identity jail leftovers operations policy redact refusal run-record store timestamp wire",
+        "atomic-file audit audit-service containers disk-quotas egress egress-rules executor host-launch identity jail leftovers operations policy redact refusal run-record store timestamp warm-pool wire",
     ),
     ("seal", "atomic-file"),
     ("steering", ""),
@@ -95,6 +95,7 @@ const ARROWS: [(&str, &str); 60] = [
     ("timestamp", ""),
     ("tryout", "atomic-file doctor leftovers policy text"),
     ("uploads", "disk-quotas identity jail operations refusal"),
+    ("warm-pool", ""),
     ("webhook", ""),
     ("wire", ""),
     ("worker-protocol", "jail operations text wire"),
