@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anomaly::Alerts;
 use audit_service::AuditLog;
 use calls::CallTable;
+use checkpoints::NewFork;
 use futures_util::{Stream, StreamExt as _, stream};
 use gateway::Gateway;
 use identity::{AlertId, Principal, Role, RunId, check_client_name, issue_token};
@@ -15,7 +16,7 @@ use processes::Processes;
 use prost::Message as _;
 use refusal::{Refusal, chain};
 use runs::record::{Hold, Record};
-use runs::{Parsed, Runs, hide_secrets, parse_request};
+use runs::{Parsed, Rules, Runs, hide_secrets, parse_request};
 use sha2::{Digest as _, Sha256};
 use timestamp::Timestamp;
 use tokio_stream::wrappers::BroadcastStream;
@@ -47,13 +48,21 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Makes a run, or finds the one that the same request made before.
+    /// Makes a run for ForkRun, as CreateRun does.
+    pub(super) async fn fork(&self, principal: Arc<Principal>, fork: NewFork) -> Result<v1::Fork, Refusal> {
+        let (record, token) = self.create(principal, fork.request, fork.narrowed).await?;
+        let run = v1::Run { env: record.spec.env.clone(), ..record.to_wire() };
+        Ok(v1::Fork { run: Some(run), token: token.unwrap_or_default() })
+    }
+
+    /// Makes a run, or finds the one that the same request made before. Its connections have to pass the rules `narrowed`, too.
     ///
     /// Returns the run, and its token if the request asks for one and the run is new.
     async fn create(
         &self,
         principal: Arc<Principal>,
         mut request: CreateRunRequest,
+        narrowed: Vec<Rules>,
     ) -> Result<(Record, Option<String>), Refusal> {
         self.audit.check()?;
         if !principal.may_make(&request.profile) {
@@ -82,6 +91,7 @@ impl Service {
         let mut parsed: Parsed<'_> = parse_request(request, &policy, &principal)?;
         let (token, hash) = wants_token.then(|| issue_token(id)).unzip();
         parsed.spec.token = hash;
+        parsed.egress.extend(narrowed);
         let key = Some((request_id.clone(), digest.clone())).filter(|(id, _)| !id.is_empty());
         let created = self.runs.create(id, parsed, &principal, key).await;
         match created {
@@ -187,7 +197,8 @@ impl RunService for Service {
         let principal = principal(&request)?;
         let service = self.clone();
         // In a separate task that goes on if the client leaves: a half-made run would keep its slot for ever.
-        let created = tokio::spawn(async move { service.create(principal, request.into_inner()).await });
+        let created =
+            tokio::spawn(async move { service.create(principal, request.into_inner(), Vec::new()).await });
         let (record, token) =
             created.await.map_err(|error| Refusal::internal("making the run", &error))??;
         let token = token.unwrap_or_default();

@@ -30,7 +30,10 @@ impl Launcher {
         let slots = self.directories.slots(&record.id.to_string());
         resources.make_slots(&slots)?;
         let parts = self.directories.checkpoint(from.checkpoint);
-        fill_part(&slots, &parts.join("workspace"), &opened.workspace).await?;
+        // A copy of a whole workspace is beneath the layer already.
+        if record.spec.workspace.beneath() != Some(from.checkpoint.into()) {
+            fill_part(&slots, &parts.join("workspace"), &opened.workspace).await?;
+        }
         fill_part(&slots, &parts.join("state"), &opened.state).await
     }
 
