@@ -34,11 +34,13 @@ const LONGEST_ID: usize = 120;
 const LABEL: &str = "fork";
 
 /// A run to make as CreateRun does.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct NewFork {
     pub request: v1::CreateRunRequest,
     /// Rules that its connections have to pass beside those of its profile.
     pub narrowed: Vec<Rules>,
+    /// Only find the run that the same request made before.
+    pub must_exist: bool,
 }
 
 impl Checkpoints {
@@ -84,14 +86,15 @@ impl Checkpoints {
     {
         let _kept = self.table.keep(checkpoint.id)?;
         let wanted = inherit(checkpoint, request)?;
-        let numbered = |number: u32| {
-            let mut fork = wanted.clone();
+        let numbered = |number: u32, must_exist: bool| {
+            let mut fork = NewFork { must_exist, ..wanted.clone() };
             if !request.request_id.is_empty() {
                 fork.request.request_id = format!("{}/{number}", request.request_id);
             }
             create(fork)
         };
-        let Made { forks, failures, first } = make_all(request.count, places, numbered).await?;
+        let Made { forks, failures, first } =
+            make_all(request.count, places, !request.request_id.is_empty(), numbered).await?;
         match first {
             Some(refusal) if forks.is_empty() => Err(refusal),
             _ => Ok(v1::ForkRunResponse {
@@ -180,32 +183,37 @@ impl Made {
     }
 }
 
-/// Makes all forks, a few at a time. After a refusal that the others would get as well, it begins no further ones.
+/// Makes all forks, a few at a time, each with `create` by its number.
+///
+/// After a refusal that the others would get as well, it makes no further ones. With `can_exist`, it finds those that exist.
 async fn make_all<Making>(
     count: u32,
     places: &Places,
-    create: impl Fn(u32) -> Making,
+    can_exist: bool,
+    create: impl Fn(u32, bool) -> Making,
 ) -> Result<Made, Refusal>
 where
     Making: Future<Output = Result<v1::Fork, Refusal>> + Send + 'static,
 {
     let (mut made, mut making) = (Made::default(), JoinSet::new());
-    let (mut begun, mut last) = (0, None);
+    let (mut begun, mut last) = (0, None::<Refusal>);
     loop {
-        while last.is_none() && begun < count && making.len() < AT_ONCE {
+        while (can_exist || last.is_none()) && begun < count && making.len() < AT_ONCE {
             let place = places.forks.clone().acquire_owned().await;
             let place = place.map_err(|error| Refusal::internal("waiting for a place", &error))?;
             begun += 1;
-            let (number, fork) = (begun, create(begun));
+            let must_exist = last.is_some();
+            let (number, fork) = (begun, create(begun, must_exist));
             making.spawn(async move {
                 let _place = place;
-                (number, fork.await)
+                (number, must_exist, fork.await)
             });
         }
         match making.join_next().await {
             None => break,
-            Some(Ok((number, Ok(fork)))) => drop(made.forks.insert(number, fork)),
-            Some(Ok((_, Err(refusal)))) => {
+            Some(Ok((number, _, Ok(fork)))) => drop(made.forks.insert(number, fork)),
+            Some(Ok((_, must_exist, Err(refusal)))) => {
+                let refusal = last.clone().filter(|_| must_exist).unwrap_or(refusal);
                 made.failed(&refusal, 1);
                 if !is_of_one(refusal.reason) {
                     last.get_or_insert(refusal);
@@ -242,14 +250,14 @@ mod tests {
     async fn as_many_forks_are_made_as_there_is_room_for_and_no_others_are_tried() {
         let places = Forking::default().of("uid:1");
         let tried = Arc::new(AtomicU32::new(0));
-        let create = |number: u32| {
+        let create = |number: u32, _| {
             let tried = tried.clone();
             async move {
                 tried.fetch_add(1, Ordering::Relaxed);
                 if number <= 10 { Ok(forked(number)) } else { Err(Refusal::new(Reason::Overloaded, "full")) }
             }
         };
-        let made = make_all(100, &places, create).await.unwrap();
+        let made = make_all(100, &places, false, create).await.unwrap();
         assert_eq!(made.forks.keys().copied().collect::<Vec<_>>(), (1..=10).collect::<Vec<_>>());
         let full = v1::ForkFailure { reason: "OVERLOADED".into(), message: "full".into(), count: 90 };
         assert_eq!(made.failures, [full]);
@@ -258,16 +266,33 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_repetition_without_room_finds_all_forks_that_exist() {
+        let places = Forking::default().of("uid:1");
+        let create = |number: u32, must_exist: bool| async move {
+            match (number, must_exist) {
+                (2, _) => Err(Refusal::new(Reason::Overloaded, "full")),
+                (30, true) => Err(Refusal::new(Reason::NotFound, "there is none")),
+                (30, false) => panic!("it is tried although there is no room"),
+                _ => Ok(forked(number)),
+            }
+        };
+        let made = make_all(40, &places, true, create).await.unwrap();
+        assert_eq!(made.forks.len(), 38);
+        let full = v1::ForkFailure { reason: "OVERLOADED".into(), message: "full".into(), count: 2 };
+        assert_eq!(made.failures, [full]);
+    }
+
+    #[tokio::test]
     async fn a_failure_of_one_fork_is_none_of_the_others_and_failures_are_counted_by_reason() {
         let places = Forking::default().of("uid:1");
-        let create = |number: u32| async move {
+        let create = |number: u32, _| async move {
             match number % 3 {
                 0 => Err(Refusal::new(Reason::Internal, "broken")),
                 1 => Err(Refusal::new(Reason::RunNotReady, "gone")),
                 _ => Ok(forked(number)),
             }
         };
-        let made = make_all(9, &places, create).await.unwrap();
+        let made = make_all(9, &places, false, create).await.unwrap();
         assert_eq!(made.forks.into_keys().collect::<Vec<_>>(), [2, 5, 8]);
         let mut failures: Vec<_> =
             made.failures.iter().map(|failure| (&*failure.reason, failure.count)).collect();

@@ -43,7 +43,7 @@ pub(crate) fn inherit(checkpoint: &Checkpoint, request: &v1::ForkRunRequest) -> 
         writable_paths: spec.writable_paths.clone(),
         ..v1::CreateRunRequest::default()
     };
-    Ok(NewFork { request, narrowed: narrowed.clone() })
+    Ok(NewFork { request, narrowed: narrowed.clone(), must_exist: false })
 }
 
 /// Returns the limits of a run, lowered where the request asks for less. A request for more is refused.
@@ -105,7 +105,7 @@ mod tests {
             issue_tokens: true,
             ..v1::ForkRunRequest::default()
         };
-        let NewFork { request, narrowed } = inherit(&origin, &asked).unwrap();
+        let NewFork { request, narrowed, .. } = inherit(&origin, &asked).unwrap();
         assert_eq!((request.profile.as_str(), request.agent_id.as_str()), ("review", "alice"));
         assert_eq!(request.env, BTreeMap::from([("B".into(), "3".into())]));
         assert_eq!(request.secret_env, BTreeMap::from([("A".into(), "hidden".into())]));

@@ -208,7 +208,7 @@ mod tests {
             assert_eq!(layered.forked(checkpoint, run), layered, "a fork of a fork is on the same tree");
             assert!(layered.is_layered());
         }
-        assert_eq!(on(kept).beneath(), Some(checkpoint.into()));
+        assert_eq!(on(kept).beneath(), Some(Beneath::Checkpoint(checkpoint)));
         assert_eq!(Workspace::Managed.beneath(), None);
     }
 }

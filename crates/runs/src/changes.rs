@@ -90,7 +90,7 @@ impl Runs {
         self.tell(id, principal, details).await?;
         remove_tree(self.launcher.directories.layer(&id.to_string())).await;
         self.launcher.projects.settle(id);
-        if let Target::Kept(workspace, _) = &target {
+        if let Target::Kept { workspace, .. } = &target {
             self.launcher.projects.settle(*workspace);
         }
         done.run = Some(record.to_wire());

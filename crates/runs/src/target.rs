@@ -17,7 +17,10 @@ use crate::workspace;
 pub(crate) enum Target<'a> {
     Beneath,
     /// A managed or cloned workspace, with the turn that keeps new runs from it.
-    Kept(RunId, Settling<'a>),
+    Kept {
+        workspace: RunId,
+        _settling: Settling<'a>,
+    },
 }
 
 impl Target<'_> {
@@ -26,7 +29,7 @@ impl Target<'_> {
         if let Some(from) = &record.spec.forked_from {
             details["forked_from"] = json!({ "checkpoint": from.checkpoint, "run": from.run });
         }
-        if let Self::Kept(workspace, _) = self {
+        if let Self::Kept { workspace, .. } = self {
             details["into"] = json!(workspace);
         }
     }
@@ -52,11 +55,15 @@ impl Runs {
                 "workspace {of}, of which the run's checkpoint has a copy, no longer exists: take the changes as a diff, or discard them"
             ));
         }
+        // A run that has stopped uses it until its task is over.
+        if let Some(user) = self.user_of(of).filter(|user| *user != of) {
+            drop(self.settle(user).await);
+        }
         if let Some(user) = self.user_of(of) {
             let message = format!("run {user} uses workspace {of}, which takes the changes: stop it first");
             return Err(Refusal::new(Reason::PreconditionFailed, message).with("run_id", user.to_string()));
         }
-        Ok(Target::Kept(of, settling))
+        Ok(Target::Kept { workspace: of, _settling: settling })
     }
 
     /// Opens the layer of the run and the directory that takes its changes.
@@ -66,7 +73,7 @@ impl Runs {
         layer: Layer,
         target: &Target<'_>,
     ) -> Result<LayerSpec, Refusal> {
-        let Target::Kept(of, _) = target else {
+        let Target::Kept { workspace: of, .. } = target else {
             return self.layer_spec(record, layer, self.beneath(record, layer)?);
         };
         let kept = workspace::open_own(&self.launcher.directories.workspace(&of.to_string()))

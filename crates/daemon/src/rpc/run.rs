@@ -16,7 +16,7 @@ use processes::Processes;
 use prost::Message as _;
 use refusal::{Refusal, chain};
 use runs::record::{Hold, Record};
-use runs::{Parsed, Rules, Runs, hide_secrets, parse_request};
+use runs::{Parsed, Runs, hide_secrets, parse_request};
 use sha2::{Digest as _, Sha256};
 use timestamp::Timestamp;
 use tokio_stream::wrappers::BroadcastStream;
@@ -50,19 +50,18 @@ pub(crate) struct Service {
 impl Service {
     /// Makes a run for ForkRun, as CreateRun does.
     pub(super) async fn fork(&self, principal: Arc<Principal>, fork: NewFork) -> Result<v1::Fork, Refusal> {
-        let (record, token) = self.create(principal, fork.request, fork.narrowed).await?;
+        let (record, token) = self.create(principal, fork).await?;
         let run = v1::Run { env: record.spec.env.clone(), ..record.to_wire() };
         Ok(v1::Fork { run: Some(run), token: token.unwrap_or_default() })
     }
 
-    /// Makes a run, or finds the one that the same request made before. Its connections have to pass the rules `narrowed`, too.
+    /// Makes a run, or finds the one that the same request made before.
     ///
     /// Returns the run, and its token if the request asks for one and the run is new.
     async fn create(
         &self,
         principal: Arc<Principal>,
-        mut request: CreateRunRequest,
-        narrowed: Vec<Rules>,
+        NewFork { mut request, narrowed, must_exist }: NewFork,
     ) -> Result<(Record, Option<String>), Refusal> {
         self.audit.check()?;
         if !principal.may_make(&request.profile) {
@@ -85,6 +84,9 @@ impl Service {
             if request_id.is_empty() { request_id } else { format!("{} {request_id}", principal.name) };
         if let Some(record) = self.made_before(&request_id, &digest).await? {
             return Ok((record, None));
+        }
+        if must_exist {
+            return Err(Refusal::new(Reason::NotFound, "there is no such run").with("resource", "run"));
         }
         let wants_token = request.issue_token;
         let policy = self.gateway.policy();
@@ -196,9 +198,9 @@ impl RunService for Service {
     ) -> Result<Response<v1::CreateRunResponse>, Status> {
         let principal = principal(&request)?;
         let service = self.clone();
+        let new = NewFork { request: request.into_inner(), narrowed: Vec::new(), must_exist: false };
         // In a separate task that goes on if the client leaves: a half-made run would keep its slot for ever.
-        let created =
-            tokio::spawn(async move { service.create(principal, request.into_inner(), Vec::new()).await });
+        let created = tokio::spawn(async move { service.create(principal, new).await });
         let (record, token) =
             created.await.map_err(|error| Refusal::internal("making the run", &error))??;
         let token = token.unwrap_or_default();
