@@ -83,7 +83,7 @@ const ARROWS: [(&str, &str); 61] = [
     ("run-record", "audit containers egress-rules host-launch identity policy timestamp wire"),
     (
         "runs",
-        "atomic-file audit audit-service containers disk-quotas egress egress-rules executor host-launch identity jail leftovers operations policy redact refusal run-record store timestamp wire",
+        "atomic-file audit audit-service containers disk-quotas egress egress-rules executor host-launch identity jail leftovers operations policy redact refusal run-record store timestamp warm-pool wire",
     ),
     ("seal", "atomic-file"),
     ("steering", ""),
@@ -96,6 +96,7 @@ const ARROWS: [(&str, &str); 61] = [
     ("timestamp", ""),
     ("tryout", "atomic-file doctor leftovers policy text"),
     ("uploads", "disk-quotas identity jail operations refusal"),
+    ("warm-pool", ""),
     ("webhook", ""),
     ("wire", ""),
     ("worker-protocol", "jail operations text wire"),

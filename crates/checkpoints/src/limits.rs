@@ -87,7 +87,8 @@ impl Checkpoints {
     /// Deletes checkpoints that are too old or whose run was deleted, and the leftovers of checkpoints that were not made completely.
     async fn sweep(&self) {
         let now = Timestamp::now();
-        let all: Vec<Checkpoint> = self.table.lock().values().cloned().collect();
+        // Newest first: a checkpoint of a fork needs an older one.
+        let all: Vec<Checkpoint> = self.table.lock().values().rev().cloned().collect();
         for checkpoint in all {
             let cause = if self.runs.get(checkpoint.run).is_err() {
                 Cause::Run
@@ -97,7 +98,8 @@ impl Checkpoints {
                 continue;
             };
             match self.remove(checkpoint.id, cause).await {
-                Err(refusal) if refusal.reason != Reason::NotFound => {
+                // A fork may need it.
+                Err(refusal) if !matches!(refusal.reason, Reason::NotFound | Reason::PreconditionFailed) => {
                     tracing::warn!(checkpoint = %checkpoint.id, why = refusal.message, "a checkpoint was not deleted");
                 }
                 _ => {}

@@ -4,7 +4,8 @@ use identity::{CheckpointId, RunId};
 use operations::Digest;
 use redact::Redactor;
 use refusal::Refusal;
-use runs::record::Workspace;
+use runs::Rules;
+use runs::record::{Record, Spec, Workspace};
 use serde::{Deserialize, Serialize};
 use timestamp::Timestamp;
 use wire::v1;
@@ -31,6 +32,46 @@ pub(crate) struct Checkpoint {
     /// Processes and sessions that ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) processes: Vec<String>,
+    /// Time since which the directory that takes the changes of forks should be unchanged, by the clock of the file system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) since: Option<(i64, u32)>,
+    /// What forks inherit of the run, which may be deleted before its checkpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) inherited: Option<Inherited>,
+    /// Request to fork the run for which it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) requested: Option<ForkRequest>,
+}
+
+/// What forks inherit of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Inherited {
+    /// Settings without secrets and without a token.
+    pub(crate) spec: Spec,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) narrowed: Vec<Rules>,
+}
+
+impl Inherited {
+    pub(crate) fn of(run: &Record) -> Self {
+        let spec = Spec {
+            ttl: run.ttl(),
+            token: None,
+            secret_env: Vec::new(),
+            forked_from: None,
+            ..run.spec.clone()
+        };
+        Self { spec, narrowed: run.narrowed.clone() }
+    }
+}
+
+/// A request to fork a live run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ForkRequest {
+    /// Name of the principal, and the request id.
+    pub(crate) id: String,
+    /// Keyed digest of the content. It tells a repetition from another request.
+    pub(crate) digest: Vec<u8>,
 }
 
 /// Copy of one directory of a run.
@@ -88,6 +129,12 @@ impl Checkpoint {
     /// Returns the number of all files, directories, links and deleted names.
     pub(crate) fn files(&self) -> u64 {
         self.parts.iter().fold(0, |sum, part| part.files.saturating_add(sum))
+    }
+
+    /// Returns the time since which the directory that takes the changes of forks should be unchanged.
+    pub(crate) fn since(&self) -> (i64, u32) {
+        // Before the copy began, for a record without it.
+        self.since.unwrap_or((self.created_at.unix_seconds(), self.created_at.subsecond_nanos()))
     }
 
     /// Returns the SHA-256 over the names and digests of the parts, hexadecimal.

@@ -24,7 +24,7 @@ use wire::v1;
 pub use cold_because::ColdBecause;
 pub use hold::{Held, Hold};
 pub use launch_fingerprint::{LaunchFingerprint, Linked, Place};
-pub use workspace::{Changes, Kept, Layer, Workspace};
+pub use workspace::{Beneath, Changes, Kept, Layer, Workspace};
 
 /// Phase of a run's life.
 ///
@@ -150,6 +150,11 @@ pub struct ForkedFrom {
     pub run: RunId,
     /// Image of that run. Changes of its root are only for this image.
     pub image_id: String,
+    /// Time since which the directory that takes the changes should be unchanged, by the clock of the file system.
+    ///
+    /// The layers of the origin are as old as the origin, over any number of forks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<(i64, u32)>,
 }
 
 /// Reason why a run ended by itself without a failure.
@@ -330,6 +335,13 @@ impl Record {
     /// Returns true if the daemon still keeps changes of the run's overlay.
     pub fn has_pending_changes(&self) -> bool {
         self.layer().is_some_and(|layer| layer.changes == Changes::Pending)
+    }
+
+    /// Returns the time since which the directory that takes its changes should be unchanged, if its workspace is a layer.
+    pub fn changes_since(&self) -> Option<(i64, u32)> {
+        let layer = self.layer()?;
+        let inherited = self.spec.forked_from.as_ref().and_then(|from| from.since);
+        Some(inherited.unwrap_or(layer.since))
     }
 
     pub fn to_wire(&self) -> v1::Run {

@@ -39,7 +39,7 @@ impl Runs {
         spec.ttl = spec.ttl.or(self.max_ttl);
         // Show the limit that will be in force.
         spec.limits.cpu_millis = containers::cpu_limit(spec.limits.cpu_millis, self.launcher.host.cpus);
-        let record = Record { narrowed: egress.into_iter().collect(), ..Record::new(id, spec) };
+        let record = Record { narrowed: egress, ..Record::new(id, spec) };
         let environment = variables::environment(&record.spec, &secrets);
         let resolver = self.launcher.way_out.resolver(&narrowed(profile, &record.narrowed));
         let wanted = wanted(profile, &record.spec.image, &record.spec.limits, environment, resolver)?;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::record::{Record, Workspace};
+use crate::record::{Beneath, Record, Workspace};
 use identity::{BaseId, CheckpointId, RunId};
 use jail::Keeps;
 
@@ -43,6 +43,14 @@ impl Directories {
     /// Returns the directory of a checkpoint, which has one directory for each of its parts.
     pub fn checkpoint(&self, checkpoint: CheckpointId) -> PathBuf {
         self.checkpoints().join(checkpoint.to_string())
+    }
+
+    /// Returns the tree that is beneath the layers of runs.
+    pub(crate) fn beneath(&self, tree: Beneath) -> PathBuf {
+        match tree {
+            Beneath::Base(base) => self.base(base),
+            Beneath::Checkpoint(checkpoint) => self.checkpoint(checkpoint).join("workspace/files"),
+        }
     }
 
     /// Returns the directory of an overlay's layer, which has the changes of a run.
@@ -128,8 +136,8 @@ impl Directories {
         match &record.spec.workspace {
             Workspace::Managed | Workspace::Clone { .. } => counted.push(self.workspace(&run)),
             Workspace::Kept { workspace } => counted.push(self.workspace(&workspace.to_string())),
-            Workspace::Overlay { .. } | Workspace::Base { .. } => counted.push(self.layer(&run)),
-            Workspace::Bind { .. } => {}
+            layered if layered.is_layered() => counted.push(self.layer(&run)),
+            _ => {}
         }
         counted
     }

@@ -37,6 +37,7 @@ mod run;
 mod shared;
 mod shown_token;
 pub mod stored;
+mod target;
 mod task;
 #[doc(hidden)]
 pub mod testing;

@@ -34,7 +34,7 @@ pub struct Parsed<'p> {
     /// Values of the run's secret variables. `Spec` has their names.
     pub secrets: BTreeMap<String, String>,
     /// Rules that its connections have to pass beside those of the profile.
-    pub egress: Option<Rules>,
+    pub egress: Vec<Rules>,
     /// Checkpoint on which it begins, with the workspace of the checkpoint's run.
     pub checkpoint: Option<CheckpointId>,
     pub profile: &'p Profile,
@@ -101,6 +101,7 @@ pub fn parse<'p>(
         lease,
         forked_from: None,
     };
+    let egress = egress.into_iter().collect();
     Ok(Parsed { spec, secrets: request.secret_env, egress, checkpoint, profile })
 }
 

@@ -51,21 +51,22 @@ pub(super) fn services(
         (tasks(), stop()),
     );
     let images = Images::new(runs().launcher.clone(), audit(), gateway(), config.images);
+    let run = rpc::run::Service {
+        runs: runs(),
+        processes: processes.clone(),
+        table: table.clone(),
+        audit: audit(),
+        gateway: gateway(),
+        alerts: alerts.clone(),
+        quotas: quotas.clone(),
+        tasks: tasks(),
+        stop: stop(),
+    };
     Ok(Services {
         image: rpc::image::Service { images: Arc::new(images), tasks: tasks(), stop: stop() },
-        run: rpc::run::Service {
-            runs: runs(),
-            processes: processes.clone(),
-            table: table.clone(),
-            audit: audit(),
-            gateway: gateway(),
-            alerts: alerts.clone(),
-            quotas: quotas.clone(),
-            tasks: tasks(),
-            stop: stop(),
-        },
+        run: run.clone(),
         base: rpc::base::Service { bases: bases.clone(), tasks: tasks() },
-        checkpoint: rpc::checkpoint::Service { checkpoints: checkpoints.clone(), tasks: tasks() },
+        checkpoint: rpc::checkpoint::Service { checkpoints: checkpoints.clone(), runs: run, tasks: tasks() },
         tool: tools(calls, parts),
         process: rpc::process::Service {
             calls: calls.clone(),

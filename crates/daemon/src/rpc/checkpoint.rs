@@ -19,6 +19,8 @@ const MAX_PAGE: u32 = 500;
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) checkpoints: Arc<Checkpoints>,
+    /// Makes the runs of forks.
+    pub(crate) runs: super::run::Service,
     pub(crate) tasks: TaskTracker,
 }
 
@@ -74,5 +76,25 @@ impl CheckpointService for Service {
         let deleted = tokio::spawn(async move { checkpoints.delete(id, &principal).await }).await;
         deleted.map_err(|error| Refusal::internal("deleting the checkpoint", &error))??;
         Ok(Response::new(v1::DeleteCheckpointResponse {}))
+    }
+
+    async fn fork_run(
+        &self,
+        request: Request<v1::ForkRunRequest>,
+    ) -> Result<Response<v1::ForkRunResponse>, Status> {
+        let (checkpoints, runs, principal) =
+            (self.checkpoints.clone(), self.runs.clone(), principal(&request)?);
+        let request = request.into_inner();
+        let forks = async move {
+            let by = principal.clone();
+            let create = move |fork| {
+                let (runs, principal) = (runs.clone(), by.clone());
+                async move { runs.fork(principal, fork).await }
+            };
+            checkpoints.fork(request, &principal, create).await
+        };
+        // Goes on if the client leaves, so that nothing is half made, and a stop of the daemon waits for it.
+        let made = self.tasks.spawn(forks).await;
+        Ok(Response::new(made.map_err(|error| Refusal::internal("forking the run", &error))??))
     }
 }

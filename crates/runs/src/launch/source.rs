@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use crate::record::{Changes, Layer, Record, Workspace};
+use crate::record::{Beneath, Changes, Layer, Record, Workspace};
 use containers::{Amount, HostUser, IdMap, MountError, OverlayError, UserMap};
 use executor::{CloneBounds, Directory, LinkedRepository};
 use host_launch::{Owner, TreeBounds};
@@ -92,11 +92,9 @@ impl Launcher {
                 let found = in_place(&self.roots, &beneath, principal).await;
                 block_in_place(|| self.overlay(record, &beneath, found, seen, resources))?
             }
-            Workspace::Base { base } => {
-                let path = self.directories.base(*base);
-                let beneath = block_in_place(|| workspace::open_own(&path))
-                    .map_err(|error| Refusal::internal("opening a base", &error))?;
-                block_in_place(|| self.overlay(record, &beneath, None, seen, resources))?
+            Workspace::Base { base } => self.on_tree((*base).into(), record, seen, resources)?,
+            Workspace::Checkpoint { checkpoint, .. } => {
+                self.on_tree((*checkpoint).into(), record, seen, resources)?
             }
         };
         if let Some(linked) = &source.linked {
@@ -131,6 +129,21 @@ impl Launcher {
         Ok(clone)
     }
 
+    /// Makes an overlay on a tree of the daemon, which never changes.
+    fn on_tree(
+        &self,
+        tree: Beneath,
+        record: &Record,
+        seen: HostUser,
+        resources: &mut RunResources,
+    ) -> Result<Source, Refusal> {
+        block_in_place(|| {
+            let beneath = workspace::open_own(&self.directories.beneath(tree))
+                .map_err(|error| Refusal::internal("opening a base or a checkpoint", &error))?;
+            self.overlay(record, &beneath, None, seen, resources)
+        })
+    }
+
     /// Makes an overlay on `beneath` with a new layer. It shows the owner's files as files of the user `seen`.
     ///
     /// If `beneath` is a linked work tree, its repository has an overlay as well, whose layer is within the run's layer.
@@ -159,9 +172,13 @@ impl Launcher {
         // The time comes from the clock of a file system, like the times that it is compared with later. A change in the same tick counts
         // as later.
         let fresh = rustix::fs::fstat(&upper).map_err(failed("looking at the layer of an overlay"))?;
+        let fresh = (fresh.st_ctime, u32::try_from(fresh.st_ctime_nsec).unwrap_or(0));
+        // Changes that come from a checkpoint are as old as its run. A tree of the daemon never changes.
+        let inherited = record.spec.forked_from.as_ref().and_then(|from| from.since);
+        let inherited = inherited.filter(|_| record.spec.workspace.beneath().is_none());
         let layer = Layer {
             changes: Changes::Pending,
-            since: (fresh.st_ctime, u32::try_from(fresh.st_ctime_nsec).unwrap_or(0)),
+            since: inherited.unwrap_or(fresh),
             inode: stat.st_ino,
             owner: beneath.owner,
             begun: false,
@@ -290,11 +307,9 @@ pub(crate) fn beneath_again(
     directories: &Directories,
     roots: &Roots,
 ) -> Result<OwnedFd, String> {
-    let handle = if path.starts_with(directories.bases()) {
-        workspace::open_own(path).ok().map(|base| base.handle)
-    } else {
-        roots.reopen(path)
-    };
+    let is_own = path.starts_with(directories.bases()) || path.starts_with(directories.checkpoints());
+    let handle =
+        if is_own { workspace::open_own(path).ok().map(|tree| tree.handle) } else { roots.reopen(path) };
     let handle = handle.ok_or("the lower directory of its overlay no longer exists")?;
     let stat = rustix::fs::fstat(&handle).map_err(|error| chain(&error))?;
     if (stat.st_ino, stat.st_uid) != (layer.inode, layer.owner.uid) {

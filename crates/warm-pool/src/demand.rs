@@ -8,11 +8,11 @@ const LATELY: Duration = Duration::from_secs(60);
 
 /// Recent requests that a pool could have served, whether it did or not.
 #[derive(Debug, Default)]
-pub(super) struct Demand(VecDeque<Instant>);
+pub(crate) struct Demand(VecDeque<Instant>);
 
 impl Demand {
     /// Records a request for a run. Forgets the oldest beyond `most`.
-    pub(super) fn note(&mut self, now: Instant, most: usize) {
+    pub(crate) fn note(&mut self, now: Instant, most: usize) {
         self.0.push_back(now);
         while self.0.len() > most {
             self.0.pop_front();
@@ -20,17 +20,17 @@ impl Demand {
     }
 
     /// Returns the number of recent requests.
-    pub(super) fn asked(&self, now: Instant) -> usize {
+    pub(crate) fn asked(&self, now: Instant) -> usize {
         self.0.iter().filter(|asked| now.duration_since(**asked) < LATELY).count()
     }
 
     /// Returns the time of the last recent request.
-    pub(super) fn last(&self) -> Option<Instant> {
+    pub(crate) fn last(&self) -> Option<Instant> {
         self.0.back().copied()
     }
 
     /// Forgets all requests.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 }

@@ -12,15 +12,15 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use super::demand::Demand;
+use crate::demand::Demand;
 
 /// Most kinds that runs have added. Beyond it, the one that was asked for least makes room, unless containers of it wait.
 const MOST_ADDED: usize = 64;
 /// Time for which no container of a kind is made after an attempt failed because of the kind itself.
-pub(super) const PAUSE: Duration = Duration::from_secs(300);
+pub const PAUSE: Duration = Duration::from_secs(300);
 
 /// Kinds and their containers. `M` says how a container is made, and `W` is one that waits.
-pub(super) struct Table<M, W> {
+pub struct Table<M, W> {
     kinds: BTreeMap<String, Kind<M, W>>,
     /// Bounds, by the key of the kind that the configuration has.
     bounds: BTreeMap<String, Bounds>,
@@ -29,7 +29,7 @@ pub(super) struct Table<M, W> {
 }
 
 /// A profile, and an image of an entry. `None` is any image.
-pub(super) type Named = (String, Option<String>);
+pub type Named = (String, Option<String>);
 
 impl<M, W> Default for Table<M, W> {
     fn default() -> Self {
@@ -39,19 +39,19 @@ impl<M, W> Default for Table<M, W> {
 
 /// Numbers of containers that wait: without demand, and at most.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Bounds {
-    pub(super) min: usize,
-    pub(super) max: usize,
+pub struct Bounds {
+    pub min: usize,
+    pub max: usize,
 }
 
 /// A kind of the configuration.
-pub(super) struct Configured<M> {
-    pub(super) key: String,
+pub struct Configured<M> {
+    pub key: String,
     /// Name for the log.
-    pub(super) name: String,
-    pub(super) make: M,
-    pub(super) bounds: Bounds,
-    pub(super) entry: Named,
+    pub name: String,
+    pub make: M,
+    pub bounds: Bounds,
+    pub entry: Named,
 }
 
 struct Kind<M, W> {
@@ -67,7 +67,7 @@ struct Kind<M, W> {
 
 /// Reason that no container could be taken out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoneWaits {
+pub enum NoneWaits {
     /// No container of this kind is kept.
     Unknown,
     /// All that waited are taken, or lost.
@@ -76,17 +76,17 @@ pub(super) enum NoneWaits {
 
 /// Containers of a kind that wait, and how many there should be.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Fill {
-    pub(super) name: String,
-    pub(super) ready: usize,
-    pub(super) target: usize,
+pub struct Fill {
+    pub name: String,
+    pub ready: usize,
+    pub target: usize,
 }
 
 impl<M: Clone, W> Table<M, W> {
     /// Takes over the kinds of the configuration, and returns the containers of kinds that are gone, for the caller to remove.
     ///
     /// Kinds that runs have added go with the `policy` under which they were asked for, or with their entry.
-    pub(super) fn replace(&mut self, configured: Vec<Configured<M>>, is_new_policy: bool) -> Vec<W> {
+    pub fn replace(&mut self, configured: Vec<Configured<M>>, is_new_policy: bool) -> Vec<W> {
         let mut before = std::mem::take(&mut self.kinds);
         (self.bounds, self.entries) = (BTreeMap::new(), BTreeMap::new());
         for Configured { key, name, make, bounds, entry } in configured {
@@ -115,12 +115,7 @@ impl<M: Clone, W> Table<M, W> {
     }
 
     /// Takes out the container that has waited longest, and counts the request.
-    pub(super) fn take(
-        &mut self,
-        key: &str,
-        now: Instant,
-        is_usable: impl Fn(&W) -> bool,
-    ) -> Result<W, NoneWaits> {
+    pub fn take(&mut self, key: &str, now: Instant, is_usable: impl Fn(&W) -> bool) -> Result<W, NoneWaits> {
         let kind = self.kinds.get_mut(key).ok_or(NoneWaits::Unknown)?;
         let most = self.bounds.get(&kind.bounds).map_or(0, |bounds| bounds.max);
         kind.demand.note(now, most);
@@ -129,7 +124,7 @@ impl<M: Clone, W> Table<M, W> {
     }
 
     /// Adds the kind of a run that got a new container, and counts the request. Does nothing if the kind is there, or has no entry.
-    pub(super) fn add(&mut self, key: &str, named: Named, now: Instant, make: impl FnOnce() -> (String, M)) {
+    pub fn add(&mut self, key: &str, named: Named, now: Instant, make: impl FnOnce() -> (String, M)) {
         if self.kinds.contains_key(key) {
             return;
         }
@@ -151,12 +146,7 @@ impl<M: Clone, W> Table<M, W> {
     }
 
     /// Takes out the containers that are lost, and one of each kind that has too many. Forgets added kinds that are no longer asked for.
-    pub(super) fn needless(
-        &mut self,
-        now: Instant,
-        has_memory: bool,
-        is_usable: impl Fn(&W) -> bool,
-    ) -> Vec<W> {
+    pub fn needless(&mut self, now: Instant, has_memory: bool, is_usable: impl Fn(&W) -> bool) -> Vec<W> {
         let targets = self.targets(now, has_memory);
         let mut needless = Vec::new();
         for (key, kind) in &mut self.kinds {
@@ -174,7 +164,7 @@ impl<M: Clone, W> Table<M, W> {
     }
 
     /// Returns the kind that lacks the most containers, and of several the one that was asked for most.
-    pub(super) fn missing(&self, now: Instant, has_memory: bool) -> Option<(String, M)> {
+    pub fn missing(&self, now: Instant, has_memory: bool) -> Option<(String, M)> {
         let targets = self.targets(now, has_memory);
         let mut most: Option<((usize, usize), &String, &M)> = None;
         for (key, kind) in &self.kinds {
@@ -189,7 +179,7 @@ impl<M: Clone, W> Table<M, W> {
     }
 
     /// Adds a container, and says how many of its kind wait. Returns it if its kind is no longer wanted.
-    pub(super) fn put(&mut self, key: &str, waits: W, now: Instant) -> Result<Fill, W> {
+    pub fn put(&mut self, key: &str, waits: W, now: Instant) -> Result<Fill, W> {
         let target = self.targets(now, true).get(key).copied().unwrap_or(0);
         let Some(kind) = self.kinds.get_mut(key) else { return Err(waits) };
         kind.ready.push_back(waits);
@@ -198,7 +188,7 @@ impl<M: Clone, W> Table<M, W> {
     }
 
     /// Makes no container of this kind for a while. A kind that a run has added is forgotten until it is asked for again.
-    pub(super) fn postpone(&mut self, key: &str, until: Instant) {
+    pub fn postpone(&mut self, key: &str, until: Instant) {
         let Some(kind) = self.kinds.get_mut(key) else { return };
         kind.not_before = Some(until);
         if kind.bounds != key {
@@ -207,7 +197,7 @@ impl<M: Clone, W> Table<M, W> {
     }
 
     /// Takes out all containers.
-    pub(super) fn clear(&mut self) -> Vec<W> {
+    pub fn clear(&mut self) -> Vec<W> {
         std::mem::take(self).kinds.into_values().flat_map(|kind| kind.ready).collect()
     }
 

@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
-use containers::{IdMap, MountError, OwnerMap};
 use parking_lot::Mutex;
+
+use super::shared::OwnerMap;
+use super::{IdMap, MountError};
 
 /// Most owners that are remembered. Each keeps a file open.
 const MOST: usize = 16;
 
 /// The maps that were used last, oldest first.
 #[derive(Default)]
-pub(super) struct OwnerMaps(Mutex<Vec<(IdMap, Arc<OwnerMap>)>>);
+pub struct OwnerMaps(Mutex<Vec<(IdMap, Arc<OwnerMap>)>>);
 
 impl OwnerMaps {
-    pub(super) fn get(&self, map: IdMap) -> Result<Arc<OwnerMap>, MountError> {
+    /// Returns the map, and makes it if it is not among those that were used last.
+    pub fn get(&self, map: IdMap) -> Result<Arc<OwnerMap>, MountError> {
         let mut known = self.0.lock();
         let found = known.iter().position(|(of, _)| *of == map).map(|at| known.remove(at).1);
         let made = match found {
