@@ -176,7 +176,12 @@ fn directory(saved: &Dir, target: &Dir, depth: usize, is_abandoned: fn() -> bool
 /// Returns true if the saved file or link is in the directory already.
 ///
 /// A file of a root on which the container has another one mounted must not be replaced: the kernel would remove that mount.
-pub(crate) fn is_there(saved: &Dir, target: &Dir, name: &EntryName, kind: FileKind) -> Result<bool, FillFailure> {
+pub(crate) fn is_there(
+    saved: &Dir,
+    target: &Dir,
+    name: &EntryName,
+    kind: FileKind,
+) -> Result<bool, FillFailure> {
     let Ok(old) = target.metadata(name) else { return Ok(false) };
     match kind {
         FileKind::Symlink if old.kind == kind => Ok(target.read_link(name)? == saved.read_link(name)?),

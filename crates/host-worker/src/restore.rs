@@ -54,12 +54,7 @@ fn restore_in(
         path: Vec::new(),
         is_abandoned,
     };
-    let at = At {
-        saved: Some(&saved),
-        beneath: beneath.as_ref(),
-        before: before.as_ref(),
-        is_all: false,
-    };
+    let at = At { saved: Some(&saved), beneath: beneath.as_ref(), before: before.as_ref(), is_all: false };
     restore.directory(&top(into)?, at, 0)
 }
 
@@ -83,7 +78,9 @@ impl Marks {
                     marks.gone.entry(path[..above.saturating_sub(1)].to_vec()).or_default().insert(last);
                 }
                 // The topmost directory hides the one beneath: its path is empty.
-                Some((b'o', [])) => drop(marks.opaque.insert(Vec::new())),
+                Some((b'o', [])) => {
+                    marks.opaque.insert(Vec::new());
+                }
                 Some((b'o', path)) => {
                     names(path)?;
                     marks.opaque.insert(path.to_vec());
@@ -161,13 +158,7 @@ impl Restore {
         Ok(names)
     }
 
-    fn name(
-        &mut self,
-        target: &Dir,
-        at: At<'_>,
-        name: &EntryName,
-        depth: usize,
-    ) -> Result<(), FillFailure> {
+    fn name(&mut self, target: &Dir, at: At<'_>, name: &EntryName, depth: usize) -> Result<(), FillFailure> {
         let lower = at.beneath.filter(|_| !self.saved.has_gone(&self.path, name));
         match (kind(at.saved, name)?, kind(lower, name)?) {
             (Some(FileKind::Directory), below) => {
@@ -181,9 +172,13 @@ impl Restore {
             (None, Some(kind @ (FileKind::File | FileKind::Symlink))) => put(lower, target, name, kind),
             // A special file of the directory beneath cannot be made again.
             (None, Some(_)) => Ok(()),
-            // A saved tree has no special file, so somebody has put it there.
-            (Some(_) | None, _) => {
-                if is_of_others(target, name) { Ok(()) } else { Ok(target.remove(name)?) }
+            // Nothing is to be there. A special file in a saved tree was put there by somebody else.
+            _ => {
+                if is_of_others(target, name) {
+                    Ok(())
+                } else {
+                    Ok(target.remove(name)?)
+                }
             }
         }
     }
@@ -197,12 +192,12 @@ impl Restore {
         depth: usize,
     ) -> Result<(), FillFailure> {
         let was = kind(at.before, name)?;
-        let is_there = kind(Some(target), name)? == Some(FileKind::Directory);
+        let is_directory = kind(Some(target), name)? == Some(FileKind::Directory);
         // The directory is not the one beneath with changes, but a new one, or there is none.
-        let is_new = !is_there
+        let is_new = !is_directory
             || self.before.has_gone(&self.path, name)
             || was.is_some_and(|was| was != FileKind::Directory);
-        if !is_there {
+        if !is_directory {
             target.remove(name)?;
             target.put_dir(name, WRITABLE)?;
         }
@@ -274,4 +269,136 @@ fn is_of_others(target: &Dir, name: &EntryName) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// Makes files of a tree. A name that ends with `/` is a directory.
+    fn tree(at: PathBuf, names: &[(&str, &str)]) -> PathBuf {
+        fs::create_dir_all(&at).unwrap();
+        for (name, content) in names {
+            let path = at.join(name);
+            if name.ends_with('/') {
+                fs::create_dir_all(path).unwrap();
+            } else {
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, content).unwrap();
+            }
+        }
+        at
+    }
+
+    /// Returns all names of a tree with their contents, by name.
+    fn shown(at: &Path) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut left = vec![at.to_owned()];
+        while let Some(directory) = left.pop() {
+            for entry in fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                let name = path.strip_prefix(at).unwrap().display().to_string();
+                if path.is_symlink() {
+                    found.push(format!("{name} -> {}", fs::read_link(&path).unwrap().display()));
+                } else if path.is_dir() {
+                    found.push(format!("{name}/"));
+                    left.push(path);
+                } else {
+                    found.push(format!("{name}={}", fs::read_to_string(&path).unwrap()));
+                }
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+
+    #[test]
+    fn a_plain_workspace_is_what_was_saved_and_nothing_else() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let saved =
+            [("a", "one"), ("d/x", "x"), ("was-directory", "f"), ("was-file/in", "i"), ("empty/", "")];
+        tree(at("from/files"), &saved);
+        symlink("a", at("from/files/link")).unwrap();
+        tree(at("outside"), &[("kept", "k")]);
+        let now =
+            [("a", "two"), ("d/new", "n"), ("was-directory/deep/er", "y"), ("was-file", "z"), ("new/x", "")];
+        tree(at("into"), &now);
+        symlink("../outside", at("into/out")).unwrap();
+        symlink("../outside/kept", at("into/link")).unwrap();
+        fs::set_permissions(at("into/d"), Permissions::from_mode(0o500)).unwrap();
+        let expected = shown(&at("from/files"));
+        for _ in 0..2 {
+            restore_in(&at("from"), &at("into"), None, || false).unwrap();
+            assert_eq!(shown(&at("into")), expected);
+        }
+        assert_eq!(shown(&at("outside")), ["kept=k"], "no link is followed");
+        let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(at("into/d")), mode(at("from/files/d")));
+    }
+
+    #[test]
+    fn names_of_an_overlay_that_the_checkpoint_does_not_have_are_those_beneath() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let below = [
+            ("same", "same"),
+            ("changed-before", "below"),
+            ("changed-since", "below"),
+            ("gone-before", "below"),
+            ("gone-since", "below"),
+            ("d/gone-since", "below"),
+            ("d/same", "same"),
+            ("hidden/x", "below"),
+            ("replaced-since/x", "below"),
+            ("replaced-since/deep/y", "below"),
+        ];
+        tree(at("beneath"), &below);
+        // At the checkpoint.
+        tree(at("from/files"), &[("changed-before", "saved"), ("d/new", "saved"), ("hidden/own", "saved")]);
+        fs::write(at("from/marks"), "wgone-before\0ohidden\0").unwrap();
+        // Now.
+        let now =
+            [("changed-since", "now"), ("gone-before", "again"), ("d/since", "now"), ("replaced-since", "f")];
+        tree(at("before/files"), &now);
+        fs::write(at("before/marks"), "wgone-since\0wd/gone-since\0whidden\0").unwrap();
+        tree(at("into"), &[("same", "not compared"), ("changed-before", "below"), ("d/same", "same")]);
+        tree(at("into"), &now);
+        let expected = [
+            "changed-before=saved",
+            "changed-since=below",
+            "d/",
+            "d/gone-since=below",
+            "d/new=saved",
+            "d/same=same",
+            "gone-since=below",
+            "hidden/",
+            "hidden/own=saved",
+            "replaced-since/",
+            "replaced-since/deep/",
+            "replaced-since/deep/y=below",
+            "replaced-since/x=below",
+            // No list has this name, so it cannot differ, and nobody reads it.
+            "same=not compared",
+        ];
+        for _ in 0..2 {
+            let layer = (&*at("beneath"), &*at("before"));
+            restore_in(&at("from"), &at("into"), Some(layer), || false).unwrap();
+            assert_eq!(shown(&at("into")), expected);
+        }
+    }
+
+    #[test]
+    fn lists_that_name_no_path_are_refused() {
+        for marks in ["x\0", "w\0", "w../a\0", "oa//b\0", "w/etc\0", "w.\0"] {
+            let place = tempfile::tempdir().unwrap();
+            let (from, into) = (place.path().join("from"), place.path().join("into"));
+            fs::create_dir_all(from.join("files")).unwrap();
+            fs::create_dir(&into).unwrap();
+            fs::write(from.join("marks"), marks).unwrap();
+            let refused = restore_in(&from, &into, None, || false);
+            assert!(matches!(refused, Err(FillFailure::Marks)), "{marks:?}");
+        }
+    }
+}

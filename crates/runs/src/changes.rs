@@ -149,6 +149,11 @@ impl Runs {
         }
     }
 
+    /// Opens the layer of a live run and the directory beneath.
+    pub fn layer_of(&self, record: &Record) -> Result<LayerSpec, Refusal> {
+        self.layer_spec(record, pending(record)?)
+    }
+
     /// Opens the directories for the host worker. The lower directory must be the one that the run began with.
     fn layer_spec(&self, record: &Record, layer: Layer) -> Result<LayerSpec, Refusal> {
         block_in_place(|| {

@@ -112,7 +112,7 @@ impl Directories {
     }
 
     /// Returns the directory of a run's mount points, which the engine binds.
-    pub(crate) fn slots(&self, run: &str) -> PathBuf {
+    pub fn slots(&self, run: &str) -> PathBuf {
         self.mounts().join(run)
     }
 

@@ -26,6 +26,7 @@ pub(super) fn restrict_host_worker(task: &Task) -> Result<(), SetupError> {
         | Task::Copy(_)
         | Task::Save(..)
         | Task::Fill
+        | Task::Restore { .. }
         | Task::Serve { .. } => PACK_SIZE,
         _ => FILE_SIZE,
     };
