@@ -7,7 +7,9 @@ mod changed;
 mod limits;
 mod make;
 mod opaque;
+mod put_back;
 mod record;
+mod restore;
 mod table;
 
 use std::collections::BTreeSet;
@@ -277,7 +279,7 @@ impl Checkpoints {
         let taken = {
             let mut table = self.table.lock();
             if self.table.is_used(id) {
-                let message = "a run is being made from the checkpoint: try again";
+                let message = "a run is being made from the checkpoint or restored to it: try again";
                 return Err(Refusal::new(Reason::PreconditionFailed, message));
             }
             table.remove(&id).inspect(|_| {

@@ -20,8 +20,8 @@ pub(crate) struct Table {
     used: Arc<Mutex<BTreeMap<CheckpointId, usize>>>,
 }
 
-/// Keeps a checkpoint while a run is made from it.
-struct Used(Arc<Mutex<BTreeMap<CheckpointId, usize>>>, CheckpointId);
+/// Keeps a checkpoint while a run is made from it or restored to it.
+pub(crate) struct Used(Arc<Mutex<BTreeMap<CheckpointId, usize>>>, CheckpointId);
 
 impl Drop for Used {
     fn drop(&mut self) {
@@ -65,6 +65,12 @@ impl Table {
     pub(crate) fn of(&self, id: CheckpointId, principal: &Principal) -> Result<Checkpoint, Refusal> {
         let found = self.lock().get(&id).cloned();
         found.filter(|found| principal.may_use(&found.principal)).ok_or_else(no_such_checkpoint)
+    }
+
+    /// Keeps a checkpoint until the value is dropped, also one that is not in the table yet.
+    pub(crate) fn keep(&self, id: CheckpointId) -> Used {
+        *self.used.lock().entry(id).or_default() += 1;
+        Used(self.used.clone(), id)
     }
 
     /// Returns true if a run is being made from the checkpoint. The table must be locked, so that none begins meanwhile.

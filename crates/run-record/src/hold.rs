@@ -67,13 +67,14 @@ impl Hold {
     ///
     /// A terminal's is refused beside any other: its shell would be frozen from the start. An approval's is refused beside a
     /// terminal's, because the shell could change what a reviewer decides on, and each would wait for the other's end. A restore's is
-    /// refused beside another restore's.
+    /// refused beside another one's and a checkpoint's, and beside it only the checkpoint of the state before is made.
     pub fn is_refused_beside(&self, other: &Self) -> bool {
         match self {
-            Self::Operator | Self::Alert(_) | Self::Checkpoint(_) => false,
+            Self::Operator | Self::Alert(_) => false,
+            Self::Checkpoint(id) => matches!(other, Self::Restore { before, .. } if before != id),
             Self::Approval(_) => matches!(other, Self::Terminal(_)),
             Self::Terminal(_) => true,
-            Self::Restore { .. } => matches!(other, Self::Restore { .. }),
+            Self::Restore { .. } => matches!(other, Self::Restore { .. } | Self::Checkpoint(_)),
         }
     }
 
@@ -125,11 +126,16 @@ mod tests {
     #[test]
     fn a_terminal_is_refused_beside_every_hold_and_an_approval_beside_a_terminal() {
         let [operator, alert, approval, terminal, checkpoint, restore] = all();
-        assert!(!checkpoint.is_refused_beside(&terminal));
+        assert!(!checkpoint.is_refused_beside(&terminal) && !checkpoint.is_refused_beside(&restore));
+        assert!(Hold::Checkpoint("2".to_owned()).is_refused_beside(&restore));
         for other in all() {
             assert!(terminal.is_refused_beside(&other), "{other:?}");
             assert!(!operator.is_refused_beside(&other) && !alert.is_refused_beside(&other), "{other:?}");
-            assert_eq!(restore.is_refused_beside(&other), other == restore, "{other:?}");
+            assert_eq!(
+                restore.is_refused_beside(&other),
+                other == restore || other == checkpoint,
+                "{other:?}"
+            );
             assert_eq!(approval.is_refused_beside(&other), other == terminal, "{other:?}");
         }
     }
