@@ -29,7 +29,7 @@ impl Restore {
         context.ui.answer_and_talk(done, |done, page, talk| {
             page.word(&done.before.unwrap_or_default().checkpoint_id).end_line();
             if done.ended_processes > 0 {
-                talk.own("processes and sessions ended: ").own(&done.ended_processes.to_string()).end_line();
+                talk.block(&format!("{} processes and sessions were ended", done.ended_processes)).end_line();
             }
         })
     }
