@@ -54,6 +54,7 @@ mod real_job;
 mod receiver;
 mod run_checkpoints;
 mod run_forks;
+mod run_restores;
 mod rust_image;
 mod sessions;
 mod shell;

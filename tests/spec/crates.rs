@@ -30,7 +30,7 @@ const ARROWS: [(&str, &str); 61] = [
     ("certificates", "atomic-file cofferdam-client"),
     (
         "checkpoints",
-        "audit audit-service disk-quotas executor host-launch identity operations processes redact refusal runs store timestamp wire",
+        "audit audit-service containers disk-quotas executor host-launch identity jail operations processes redact refusal runs store timestamp wire",
     ),
     (
         "cli",

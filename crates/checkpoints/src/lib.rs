@@ -10,7 +10,9 @@ mod inherit;
 mod limits;
 mod make;
 mod opaque;
+mod put_back;
 mod record;
+mod restore;
 mod table;
 
 use std::collections::BTreeSet;
@@ -312,7 +314,7 @@ impl Checkpoints {
         let taken = self.runs.if_unused(id, || {
             let mut table = self.table.lock();
             if self.table.is_used(id) {
-                let message = "a run is being made from the checkpoint: try again";
+                let message = "a run is being made from the checkpoint or restored to it: try again";
                 return Err(Refusal::new(Reason::PreconditionFailed, message));
             }
             Ok(table.remove(&id).inspect(|_| {

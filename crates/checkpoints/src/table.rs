@@ -20,7 +20,7 @@ pub(crate) struct Table {
     used: Arc<Mutex<BTreeMap<CheckpointId, usize>>>,
 }
 
-/// Keeps a checkpoint while runs are made from it, or while a checkpoint that needs it is made.
+/// Keeps a checkpoint while runs are made from it or restored to it, or while a checkpoint that needs it is made.
 pub(crate) struct Used(Arc<Mutex<BTreeMap<CheckpointId, usize>>>, CheckpointId);
 
 impl Drop for Used {
@@ -76,8 +76,8 @@ impl Table {
         Ok(self.used(id))
     }
 
-    /// Counts one more user of a checkpoint. The table must be locked, so that it is not deleted meanwhile.
-    fn used(&self, id: CheckpointId) -> Used {
+    /// Counts one more user of a checkpoint that is not in the table yet, or while the table is locked.
+    pub(crate) fn used(&self, id: CheckpointId) -> Used {
         *self.used.lock().entry(id).or_default() += 1;
         Used(self.used.clone(), id)
     }

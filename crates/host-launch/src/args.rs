@@ -19,6 +19,10 @@ pub enum JailMount {
     /// The repository to clone from, or a directory that is only read.
     Source,
     Changes,
+    /// The directory beneath an overlay whose files are put back.
+    Beneath,
+    /// A part of a checkpoint that names what the overlay has changed.
+    Before,
     /// The repository whose linked work tree is the workspace. Only parts of it are writable.
     Repository,
     /// The host worker's private directory for a run. Processes in the container cannot see it.
@@ -26,13 +30,15 @@ pub enum JailMount {
 }
 
 impl JailMount {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::Workspace,
         Self::State,
         Self::Pkg,
         Self::Source,
         Self::Private,
         Self::Changes,
+        Self::Beneath,
+        Self::Before,
         Self::Repository,
     ];
 
@@ -44,6 +50,8 @@ impl JailMount {
             Self::Pkg => "pkg",
             Self::Source => "source",
             Self::Changes => "changes",
+            Self::Beneath => "beneath",
+            Self::Before => "before",
             Self::Repository => "repository",
             Self::Private => "private",
         }
@@ -58,6 +66,10 @@ impl JailMount {
         Self::ALL.into_iter().find(|jail_mount| jail_mount.name() == name)
     }
 }
+
+/// The mounts for putting back the files of an overlay.
+pub(crate) const RESTORED_LAYER: [JailMount; 4] =
+    [JailMount::Source, JailMount::Workspace, JailMount::Beneath, JailMount::Before];
 
 /// The task in the jail.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,6 +117,11 @@ pub enum Task {
     Save(TreeBounds, Marks),
     /// Put a saved tree, the source, into the workspace, which no process uses.
     Fill,
+    /// Make the workspace, which no process uses, what it was when the source was saved of it.
+    Restore {
+        /// True if the workspace is an overlay. Then the directory beneath and what is changed now are mounted, too.
+        is_layer: bool,
+    },
 }
 
 /// Treatment of an overlay's marks in a tree that is saved.
@@ -214,6 +231,7 @@ impl Args {
                 line.extend(most.to_command_line());
             }
             Task::Fill => line.push("--fill".into()),
+            Task::Restore { .. } => line.push("--restore".into()),
             Task::Save(most, marks) => {
                 line.push("--save".into());
                 line.extend(most.to_command_line());
@@ -260,6 +278,10 @@ impl Args {
                 Task::Digest(TreeBounds::parse(&mut line)?)
             }
             Some("--fill") if jail_mounts == [JailMount::Source, JailMount::Workspace] => Task::Fill,
+            Some("--restore") if jail_mounts == [JailMount::Source, JailMount::Workspace] => {
+                Task::Restore { is_layer: false }
+            }
+            Some("--restore") if jail_mounts == RESTORED_LAYER => Task::Restore { is_layer: true },
             Some("--save") if jail_mounts == [JailMount::Source, JailMount::Workspace] => {
                 let most = TreeBounds::parse(&mut line)?;
                 let is_layer = word::<u8>(&mut line)? == 1;
@@ -404,14 +426,21 @@ mod tests {
             args(&both, Task::Save(most, Marks::Listed)),
             args(&both, Task::Save(most, Marks::Ignored)),
             args(&both, Task::Fill),
+            args(&both, Task::Restore { is_layer: false }),
+            args(&RESTORED_LAYER, Task::Restore { is_layer: true }),
             args(&both[..1], Task::Digest(most)),
             args(&both[..1], identify.clone()),
         ] {
             assert_eq!(Args::parse(good.to_command_line()), Ok(good));
         }
         let bad = [Task::Digest(most), identify].map(|task| args(&both, task));
-        let lacking = [Task::Copy(most), Task::Fill, Task::Save(most, Marks::Listed)]
-            .map(|task| args(&both[..1], task));
+        let lacking = [
+            Task::Copy(most),
+            Task::Fill,
+            Task::Restore { is_layer: false },
+            Task::Save(most, Marks::Listed),
+        ]
+        .map(|task| args(&both[..1], task));
         for bad in bad.into_iter().chain(lacking) {
             assert!(Args::parse(bad.to_command_line()).is_err(), "{bad:?}");
         }

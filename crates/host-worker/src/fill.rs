@@ -21,11 +21,11 @@ use crate::copying::{DIRECTORY, by_kernel, make_file, times};
 use crate::sys;
 
 /// Most levels of directories, as in a saved tree.
-const MAX_DEPTH: usize = 128;
+pub(crate) const MAX_DEPTH: usize = 128;
 /// Largest list of marks, bytes.
 const MOST_MARKS: u64 = 256 << 20;
 /// The mode that the owner needs to fill a directory.
-const WRITABLE: u32 = 0o700;
+pub(crate) const WRITABLE: u32 = 0o700;
 
 /// The reason why a workspace was not filled, fit for a client.
 #[derive(Debug, Error)]
@@ -67,7 +67,7 @@ fn fill_in(from: &Path, into: &Path, is_abandoned: fn() -> bool) -> Result<(), F
 }
 
 /// Reads a list of the source. A missing one is empty.
-fn list(from: &Path, name: &str) -> Result<Vec<u8>, FillFailure> {
+pub(crate) fn list(from: &Path, name: &str) -> Result<Vec<u8>, FillFailure> {
     let top = open(from, DIRECTORY, Mode::empty()).map_err(io::Error::from)?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match openat(&top, name, flags, Mode::empty()) {
@@ -83,7 +83,7 @@ fn list(from: &Path, name: &str) -> Result<Vec<u8>, FillFailure> {
 }
 
 /// Parses a listed path into its names.
-fn names(path: &[u8]) -> Result<Vec<EntryName>, FillFailure> {
+pub(crate) fn names(path: &[u8]) -> Result<Vec<EntryName>, FillFailure> {
     let names = path.split(|byte| *byte == b'/').map(EntryName::new);
     names.collect::<Option<Vec<_>>>().filter(|names| names.len() <= MAX_DEPTH).ok_or(FillFailure::Marks)
 }
@@ -176,7 +176,12 @@ fn directory(saved: &Dir, target: &Dir, depth: usize, is_abandoned: fn() -> bool
 /// Returns true if the saved file or link is in the directory already.
 ///
 /// A file of a root on which the container has another one mounted must not be replaced: the kernel would remove that mount.
-fn is_there(saved: &Dir, target: &Dir, name: &EntryName, kind: FileKind) -> Result<bool, FillFailure> {
+pub(crate) fn is_there(
+    saved: &Dir,
+    target: &Dir,
+    name: &EntryName,
+    kind: FileKind,
+) -> Result<bool, FillFailure> {
     let Ok(old) = target.metadata(name) else { return Ok(false) };
     match kind {
         FileKind::Symlink if old.kind == kind => Ok(target.read_link(name)? == saved.read_link(name)?),
@@ -212,7 +217,7 @@ fn is_directory(target: &Dir, name: &EntryName) -> bool {
     target.metadata(name).is_ok_and(|meta| meta.kind == FileKind::Directory)
 }
 
-fn file(saved: &Dir, target: &Dir, name: &EntryName) -> Result<(), FillFailure> {
+pub(crate) fn file(saved: &Dir, target: &Dir, name: &EntryName) -> Result<(), FillFailure> {
     let mut opened = saved.open_file(name)?;
     let mut write = || -> io::Result<()> {
         let mut copy = make_file(target, name)?;

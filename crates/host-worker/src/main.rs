@@ -10,6 +10,7 @@ mod location;
 mod order;
 mod ready;
 mod recovery;
+mod restore;
 mod save;
 mod serve;
 mod setup;
@@ -136,6 +137,10 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
         Task::Fill => {
             setup::ChildFilter::new()?.forbid_processes()?;
             fill::fill()?;
+        }
+        Task::Restore { is_layer } => {
+            setup::ChildFilter::new()?.forbid_processes()?;
+            restore::restore(is_layer)?;
         }
         Task::Save(most, marks) => {
             setup::ChildFilter::new()?.forbid_processes()?;

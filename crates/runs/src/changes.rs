@@ -153,6 +153,12 @@ impl Runs {
         }
     }
 
+    /// Opens the layer of a live run and the directory beneath.
+    pub fn layer_of(&self, record: &Record) -> Result<LayerSpec, Refusal> {
+        let layer = pending(record)?;
+        block_in_place(|| self.layer_spec(record, layer, self.beneath(record, layer)?))
+    }
+
     /// Opens the layer for the host worker, and the directory `beneath` it or the one that takes its changes.
     pub(crate) fn layer_spec(
         &self,

@@ -79,6 +79,8 @@ pub(crate) enum Change {
     Hold(Held),
     /// Ends all holds for which this returns true.
     Release(Box<dyn Fn(&Hold) -> bool + Send + Sync>),
+    /// Ends all commands, also frozen ones.
+    EndCommands,
 }
 
 /// Command to change a run's `ttl`.
@@ -269,7 +271,7 @@ impl Run {
     pub fn awaited_approvals(&self) -> Vec<String> {
         let ids = self.record().holds.into_iter().filter_map(|held| match held.hold {
             Hold::Approval(id) => Some(id),
-            Hold::Operator | Hold::Alert(_) | Hold::Terminal(_) | Hold::Checkpoint(_) => None,
+            _ => None,
         });
         ids.collect()
     }
@@ -378,7 +380,8 @@ pub(crate) fn is_held_totally(record: &Record) -> bool {
     is_resuming(record) || record.holds.iter().any(|held| held.hold.is_total())
 }
 
-/// Returns true if the run continues by itself in a moment: only a checkpoint holds it, or the last hold has ended.
+/// Returns true if the run continues by itself in a moment: only a checkpoint or a restore holds it, or the last hold has ended.
 pub(crate) fn is_resuming(record: &Record) -> bool {
-    is_held(record) && record.holds.iter().all(|held| matches!(held.hold, Hold::Checkpoint(_)))
+    is_held(record)
+        && record.holds.iter().all(|held| matches!(held.hold, Hold::Checkpoint(_) | Hold::Restore { .. }))
 }

@@ -9,6 +9,7 @@ mod last;
 mod list;
 mod logs;
 mod pause;
+mod restore;
 mod shell;
 mod show;
 mod ssh;
@@ -37,6 +38,7 @@ crate::verbs::verbs! {
     Discard(changes::Discard),
     Pause(pause::Pause),
     Resume(pause::Resume),
+    Restore(restore::Restore),
     Extend(last::Extend),
     KeepAlive(last::KeepAlive),
     Token(token::Token),

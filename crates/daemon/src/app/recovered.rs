@@ -105,6 +105,7 @@ impl Opened {
         };
         let calls = Arc::new(parts.calls());
         parts.workers.processes.reattach(leftover_processes).await;
+        parts.checkpoints.resume_restores().await;
         // The lanes of the runs work by now. A client that asks for a waiting call finds it.
         calls::resume(&calls, waiting).await;
         Ok(Recovered {

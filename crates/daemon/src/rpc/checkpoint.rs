@@ -97,4 +97,16 @@ impl CheckpointService for Service {
         let made = self.tasks.spawn(forks).await;
         Ok(Response::new(made.map_err(|error| Refusal::internal("forking the run", &error))??))
     }
+
+    async fn restore_run(
+        &self,
+        request: Request<v1::RestoreRunRequest>,
+    ) -> Result<Response<v1::RestoreRunResponse>, Status> {
+        let (checkpoints, principal) = (self.checkpoints.clone(), principal(&request)?);
+        let request = request.into_inner();
+        // Goes on if the client leaves, so that the run does not stay held, and a stop of the daemon waits for it.
+        let done = self.tasks.spawn(async move { checkpoints.restore(request, &principal).await }).await;
+        let restored = done.map_err(|error| Refusal::internal("restoring the run", &error))??;
+        Ok(Response::new(restored))
+    }
 }

@@ -22,7 +22,12 @@ const PACK_SIZE: u64 = 64 * GIB;
 pub(super) fn restrict_host_worker(task: &Task) -> Result<(), SetupError> {
     let file_size = match task {
         Task::Clone { most, .. } => PACK_SIZE.min(most.bytes),
-        Task::Accept(..) | Task::Copy(_) | Task::Save(..) | Task::Fill | Task::Serve { .. } => PACK_SIZE,
+        Task::Accept(..)
+        | Task::Copy(_)
+        | Task::Save(..)
+        | Task::Fill
+        | Task::Restore { .. }
+        | Task::Serve { .. } => PACK_SIZE,
         _ => FILE_SIZE,
     };
     for (resource, most) in [
