@@ -41,6 +41,7 @@ fn save_in(
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::chown;
 
     use rustix::fs::{CWD, FileType, XattrFlags, flistxattr, lsetxattr, mknodat};
 
@@ -77,5 +78,26 @@ mod tests {
         let plain = save("three", Marks::Ignored).unwrap();
         assert_eq!((plain.files, plain.left_out), (5, 1), "it is no layer, so a device is a device");
         assert_eq!(fs::read(place.path().join("three/marks")).unwrap(), b"");
+    }
+
+    #[test]
+    fn mount_points_of_the_engine_are_no_changes_of_a_layer() {
+        let place = tempfile::tempdir().unwrap();
+        let from = place.path().join("from");
+        fs::create_dir(&from).unwrap();
+        for (name, content) in [("hosts", ""), ("own", ""), ("filled", "x")] {
+            fs::write(from.join(name), content).unwrap();
+        }
+        // Only root can give files away.
+        if ["hosts", "filled"].iter().any(|name| chown(from.join(name), Some(4321), Some(4321)).is_err()) {
+            return;
+        }
+        for (marks, has_hosts) in [(Marks::Listed, false), (Marks::Ignored, true)] {
+            let into = place.path().join(format!("{marks:?}"));
+            fs::create_dir(&into).unwrap();
+            save_in(&from, &into, ALL, marks, || false).unwrap();
+            assert_eq!(into.join("files/hosts").exists(), has_hosts);
+            assert!(into.join("files/own").exists() && into.join("files/filled").exists());
+        }
     }
 }

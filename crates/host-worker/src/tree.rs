@@ -24,6 +24,7 @@ use host_launch::{Marks, TreeBounds};
 use jail::{Dir, EntryName, FileKind, Metadata, Mount, OpenError, OpenErrorKind, Root};
 use operations::Digest;
 use rustix::fs::{AtFlags, Mode, fchmod, fstat, futimens, open, symlinkat, utimensat};
+use rustix::process::geteuid;
 use text::excerpt;
 use thiserror::Error;
 use wire::v1::Base;
@@ -188,6 +189,9 @@ impl Walk {
             self.mark(b'w');
             return Ok(());
         }
+        if self.is_mount_point(&meta) {
+            return Ok(());
+        }
         if !matches!(meta.kind, FileKind::File | FileKind::Directory | FileKind::Symlink) {
             self.found.left_out += 1;
             if into.is_none() {
@@ -207,6 +211,13 @@ impl Walk {
                 self.directory(&inner, copy.as_ref(), depth + 1)
             }
         }
+    }
+
+    /// Returns true for a mount point, such as `/etc/hosts`, that the engine has made in the layer of a root: an empty file of another
+    /// user. The run has no right to it, and each container gets it anew.
+    fn is_mount_point(&self, meta: &Metadata) -> bool {
+        let is_of_another = meta.uid != geteuid().as_raw();
+        self.marks == Marks::Listed && meta.kind == FileKind::File && meta.size == 0 && is_of_another
     }
 
     fn file(&mut self, from: &Dir, name: &EntryName, into: Option<&OwnedFd>) -> Result<(), TreeFailure> {
