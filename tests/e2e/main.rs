@@ -27,6 +27,8 @@ mod dev_image;
 mod dialects;
 mod egress;
 mod files;
+mod fork_isolation;
+mod fork_trees;
 mod forward;
 mod harness_profile;
 mod image_service;
