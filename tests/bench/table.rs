@@ -86,7 +86,7 @@ impl Row {
     fn json(&self, columns: [&str; 2]) -> Value {
         let Self { what, other, ours, difference, target, met } = self;
         json!({
-            "what": what, columns[0]: other, columns[1]: ours, "difference": difference, "target": target, "met": met,
+            "what": what, (columns[0]): other, (columns[1]): ours, "difference": difference, "target": target, "met": met,
         })
     }
 }
@@ -107,7 +107,7 @@ impl Table {
     pub(crate) fn json(&self) -> String {
         let rows: Vec<Value> = self.rows.iter().map(|row| row.json(self.columns)).collect();
         let host = json!({ "before": self.began.json(), "after": self.ended.json() });
-        format!("{:#}\n", json!({ "host": host, self.lane: rows }))
+        format!("{:#}\n", json!({ "host": host, (self.lane): rows }))
     }
 }
 

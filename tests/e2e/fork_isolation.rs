@@ -162,15 +162,18 @@ async fn no_fork_finds_a_mark_of_another_one() {
         let expected: BTreeSet<String> = own.iter().cloned().chain(marks(ORIGIN, &INHERITED)).collect();
         assert_eq!(found(fork).await, expected, "fork {run}");
         let keys = KEYS.to_string();
-        let argv: Vec<&str> =
-            ["perl", "-e", REACH, &keys].into_iter().chain(numbers.iter().map(String::as_str)).collect();
+        let argv: Vec<&str> = ["perl", "-e", REACH, keys.as_str()]
+            .into_iter()
+            .chain(numbers.iter().map(String::as_str))
+            .collect();
         let reached = fork.exec(&argv).await.stdout;
         assert_eq!(reached, format!("socket {run}\nshm {run}\nmsg {run}\nsem {run}\n"), "fork {run}");
         assert_eq!(fork.listed().await.len(), 1, "fork {run}");
         let shown = fork.show().await;
         let values: BTreeSet<String> = shown.env.into_values().collect();
         let inherited = marks(ORIGIN, &["variable"]);
-        assert_eq!(values, marks(*run, &["variable"]).into_iter().chain(inherited).collect(), "fork {run}");
+        let all: BTreeSet<String> = marks(*run, &["variable"]).into_iter().chain(inherited).collect();
+        assert_eq!(values, all, "fork {run}");
         assert!(
             shown.secret_env.iter().all(|name| name.starts_with(&format!("V_secret_{run}_"))),
             "fork {run}"
