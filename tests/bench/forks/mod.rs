@@ -93,7 +93,7 @@ fn times_full(daemon: &Daemon) -> usize {
 /// Waits until the daemon has exactly so many containers and its pool was full more often than `before`.
 async fn filled(daemon: &Daemon, containers: usize, before: usize) {
     let fills = async {
-        // Nothing tells but the engine and the log.
+        // The engine and the log alone show it.
         while daemon.containers().len() != containers || times_full(daemon) <= before {
             tokio::time::sleep(LOOK).await;
         }
