@@ -28,6 +28,7 @@ mod dialects;
 mod egress;
 mod files;
 mod fork_isolation;
+mod fork_races;
 mod fork_trees;
 mod forward;
 mod harness_profile;

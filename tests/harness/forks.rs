@@ -10,6 +10,24 @@ use crate::client::Clients;
 use crate::daemon::Daemon;
 use crate::run::RunHandle;
 
+/// Files of [`fill`].
+pub const FILES: usize = 400;
+
+/// Gives 400 files of the run one word.
+pub async fn fill(run: &mut RunHandle, word: &str) {
+    let script = format!("for i in $(seq {FILES}); do echo {word} >f$i; done");
+    assert_eq!(run.exec(&["sh", "-c", &script]).await.exit_code, Some(0));
+}
+
+/// Returns the word that all 400 files of the run have. A mix of two states fails the test.
+pub async fn word(run: &mut RunHandle) -> String {
+    let seen = run.exec(&["sh", "-c", "cat f* | sort | uniq -c"]).await.stdout;
+    let words: Vec<_> = seen.split_whitespace().collect();
+    let [count, word] = words[..] else { panic!("a mix of states: {seen}") };
+    assert_eq!(count, FILES.to_string());
+    word.to_owned()
+}
+
 /// Returns a request for forks of a live run.
 pub fn of_run(run: &str, count: u32) -> ForkRunRequest {
     ForkRunRequest { origin: Some(Origin::RunId(run.to_owned())), count, ..Default::default() }

@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use harness::forks::{FILES, fill, word};
 use harness::v1::run::{Changes, State};
 use harness::{Daemon, RunHandle, forks, reason, requests, until, v1};
 use tokio::task::JoinSet;
 
-/// Files of each run. All of them have the same word.
-const FILES: usize = 400;
 /// The kills are spread over so much time from the request on: longer than most of the requests take.
 const SPREAD: Duration = Duration::from_millis(600);
 /// Forks of a request.
@@ -35,21 +34,6 @@ struct Scene {
     base: String,
     origin: RunHandle,
     kept: v1::RunCheckpoint,
-}
-
-/// Gives all files of the run one word.
-async fn fill(run: &mut RunHandle, word: &str) {
-    let script = format!("for i in $(seq {FILES}); do echo {word} >f$i; done");
-    assert_eq!(run.exec(&["sh", "-c", &script]).await.exit_code, Some(0));
-}
-
-/// Returns the word that all files of the run have.
-async fn word(run: &mut RunHandle) -> String {
-    let seen = run.exec(&["sh", "-c", "cat f* | sort | uniq -c"]).await.stdout;
-    let words: Vec<_> = seen.split_whitespace().collect();
-    let [count, word] = words[..] else { panic!("a mix of states: {seen}") };
-    assert_eq!(count, FILES.to_string());
-    word.to_owned()
 }
 
 async fn runs(clients: &mut harness::Clients) -> Vec<v1::Run> {
