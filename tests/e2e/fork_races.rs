@@ -1,8 +1,9 @@
 //! Forks, restores and deletions at the same moment: each of them is whole or refused, and no state is mixed with another one.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use harness::forks::{fill, word};
+use harness::forks::{FILES, fill, word};
 use harness::v1::run::State;
 use harness::{Daemon, RunHandle, forks, reason, requests, until, v1};
 
@@ -101,20 +102,12 @@ async fn restores_at_once_leave_the_state_of_one_of_them() {
         states.push((forks::checkpoint(&mut clients, &id).await.unwrap().checkpoint_id, state));
     }
     for _ in 0..effort::cases(3, 30) {
-        let restoring: Vec<_> = states
-            .iter()
-            .map(|(checkpoint, state)| {
-                let (daemon, id) = (&daemon, id.clone());
-                async move {
-                    let mut clients = daemon.connect().await;
-                    let (checkpoint, state) = (checkpoint.clone(), state.clone());
-                    tokio::spawn(async move { (forks::restore(&mut clients, &id, &checkpoint).await, state) })
-                }
-            })
-            .collect();
         let mut tasks = Vec::new();
-        for restore in restoring {
-            tasks.push(restore.await);
+        for (checkpoint, state) in states.clone() {
+            let (mut clients, id) = (daemon.connect().await, id.clone());
+            tasks.push(tokio::spawn(
+                async move { (forks::restore(&mut clients, &id, &checkpoint).await, state) },
+            ));
         }
         let (mut restored, mut befores) = (Vec::new(), Vec::new());
         for task in tasks {
@@ -135,8 +128,8 @@ async fn restores_at_once_leave_the_state_of_one_of_them() {
         for before in befores {
             // Each state before was whole.
             let files = forks::files(&daemon, &before, "workspace");
-            let words = (1..=forks::FILES).map(|file| std::fs::read(files.join(format!("f{file}"))).unwrap());
-            let words: std::collections::BTreeSet<Vec<u8>> = words.collect();
+            let words = (1..=FILES).map(|file| std::fs::read(files.join(format!("f{file}"))).unwrap());
+            let words: BTreeSet<Vec<u8>> = words.collect();
             assert_eq!(words.len(), 1, "a mix of states");
             forks::delete(&mut clients, &before.checkpoint_id).await.unwrap();
         }
