@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use harness::v1::run::StartKind;
-use harness::v1::{CreateRunRequest, GetRunRequest, Run};
+use harness::v1::{CreateRunRequest, ForkRunRequest, GetRunRequest, Run};
 use harness::{Clients, Daemon, forks, requests};
 use tokio::task::JoinSet;
 
@@ -26,6 +26,7 @@ const MORE_DISK: f64 = 10.0;
 struct Family {
     daemon: Daemon,
     clients: Clients,
+    run: String,
     checkpoint: String,
     /// The same changes on the host.
     changes: PathBuf,
@@ -42,6 +43,14 @@ pub(super) async fn measure(image: &str, size: Size, is_warm: bool) -> Vec<Row> 
     }
     rows.extend(family.many(size, is_warm).await);
     rows
+}
+
+/// Forks of one request.
+struct Forked {
+    /// Time until all of them were READY.
+    took: Duration,
+    checkpoint: String,
+    runs: Vec<Run>,
 }
 
 impl Family {
@@ -61,36 +70,44 @@ impl Family {
             filled(&daemon, ready + 1, 1).await;
         }
         let changes = CHANGES.beside(&daemon, "changes");
-        Self { daemon, clients, checkpoint, changes, ready }
+        Self { daemon, clients, run: run.id().to_owned(), checkpoint, changes, ready }
     }
 
-    /// Makes one fork after the other, each from a full pool.
+    /// Makes one fork after the other, of the checkpoint and of the live run, each from a full pool.
     async fn one_by_one(&mut self, rounds: usize) -> Vec<Row> {
-        let (mut copies, mut samples) = (Sample::default(), Sample::default());
-        let mut warm = 0;
+        let mut copies = Sample::default();
+        let (mut samples, mut warm) = ([Sample::default(), Sample::default()], [0, 0]);
         for round in 0..WARM_UP + rounds {
-            let before = times_full(&self.daemon);
             let copy = copied(&self.changes, &copy_of(&self.changes), false).await;
-            let (took, forks) = self.forked(1).await;
-            let is_warm = forks[0].start_kind() == StartKind::Warm;
-            for fork in forks {
-                end(&mut self.clients, &fork).await;
-            }
-            if is_warm {
-                filled(&self.daemon, self.ready + 1, before).await;
-            }
             if round >= WARM_UP {
-                warm += usize::from(is_warm);
                 copies.add(copy);
-                samples.add(took);
+            }
+            let requests = [forks::of_checkpoint(&self.checkpoint, 1), forks::of_run(&self.run, 1)];
+            for ((request, sample), warm) in requests.into_iter().zip(&mut samples).zip(&mut warm) {
+                let before = times_full(&self.daemon);
+                let forked = self.forked(request).await;
+                let is_warm = forked.runs[0].start_kind() == StartKind::Warm;
+                if round >= WARM_UP {
+                    sample.add(forked.took);
+                    *warm += usize::from(is_warm);
+                }
+                self.end_all(forked).await;
+                if is_warm {
+                    filled(&self.daemon, self.ready + 1, before).await;
+                }
             }
         }
-        eprintln!("one fork after the other: done, {warm} of {rounds} warm");
-        let what = format!("fork of 20 MiB, {warm} of {rounds} warm");
-        Row::of_times(&what, Some(&copies), &samples, Most::More(EACH)).into()
+        eprintln!("one fork after the other: done, {warm:?} of {rounds} warm");
+        let what = |origin: &str, warm: usize| format!("fork of {origin}, {warm} of {rounds} warm");
+        let [of_checkpoint, of_run] = &samples;
+        let rows = [
+            Row::of_times(&what("a checkpoint", warm[0]), Some(&copies), of_checkpoint, Most::More(EACH)),
+            Row::of_times(&what("a live run", warm[1]), Some(&copies), of_run, Most::Unbounded),
+        ];
+        rows.into_iter().flatten().collect()
     }
 
-    /// Makes many forks by one request, a few times.
+    /// Makes many forks of the live run by one request, a few times.
     async fn many(&mut self, size: Size, is_warm: bool) -> Vec<Row> {
         let (mut copies, mut samples) = (Sample::default(), Sample::default());
         let (mut warm, mut disk) = (0, Vec::new());
@@ -100,15 +117,15 @@ impl Family {
             for _ in 0..size.many {
                 copy += copied(&self.changes, &copy_of(&self.changes), false).await;
             }
-            let (took, forks) = self.forked(size.many).await;
-            warm += forks.iter().filter(|fork| fork.start_kind() == StartKind::Warm).count();
+            let forked = self.forked(forks::of_run(&self.run, size.many)).await;
+            warm += forked.runs.iter().filter(|fork| fork.start_kind() == StartKind::Warm).count();
             copies.add(copy);
-            samples.add(took);
+            samples.add(forked.took);
             let is_last = batch + 1 == size.batches;
             if is_last {
-                disk = self.disk(&forks).await;
+                disk = self.disk(&forked.runs).await;
             }
-            self.end_all(forks).await;
+            self.end_all(forked).await;
             if self.ready > 0 && !is_last {
                 filled(&self.daemon, self.ready + 1, before).await;
             }
@@ -131,14 +148,15 @@ impl Family {
         rows
     }
 
-    /// Makes forks by one request, all of which must be READY. Returns the time until they are.
-    async fn forked(&mut self, count: u32) -> (Duration, Vec<Run>) {
+    /// Makes forks by one request, all of which must be READY.
+    async fn forked(&mut self, request: ForkRunRequest) -> Forked {
+        let count = request.count as usize;
         let began = Instant::now();
-        let made =
-            forks::fork(&mut self.clients, forks::of_checkpoint(&self.checkpoint, count)).await.unwrap();
+        let made = forks::fork(&mut self.clients, request).await.unwrap();
         let took = began.elapsed();
-        assert_eq!((made.forks.len(), made.failures.len()), (count as usize, 0), "{:?}", made.failures);
-        (took, made.forks.into_iter().map(|fork| fork.run.unwrap()).collect())
+        assert_eq!((made.forks.len(), made.failures.len()), (count, 0), "{:?}", made.failures);
+        let runs = made.forks.into_iter().map(|fork| fork.run.unwrap()).collect();
+        Forked { took, checkpoint: made.checkpoint.unwrap().checkpoint_id, runs }
     }
 
     /// Returns the rows of the disk that forks take, as the daemon and `du` say.
@@ -185,14 +203,17 @@ impl Family {
         total.and_then(|total| total.parse().ok()).expect("du prints a total")
     }
 
-    /// Ends forks at the same moment.
-    async fn end_all(&self, forks: Vec<Run>) {
+    /// Ends forks at the same moment, and deletes the checkpoint that was made for them.
+    async fn end_all(&mut self, forked: Forked) {
         let mut tasks = JoinSet::new();
-        for fork in forks {
+        for fork in forked.runs {
             let mut clients = self.clients.clone();
             tasks.spawn(async move { end(&mut clients, &fork).await });
         }
         tasks.join_all().await;
+        if forked.checkpoint != self.checkpoint {
+            forks::delete(&mut self.clients, &forked.checkpoint).await.unwrap();
+        }
     }
 }
 
