@@ -14,7 +14,8 @@
 //! An agent may have written the source. It is walked name by name on open directories, no link is followed, and only regular files
 //! and directories are opened, as the owner of the source. A copy has the permission bits and the times. It has no set-id bits, no
 //! extended attributes and no hard links: the marks of an overlay that somebody planted are not in it. FIFOs, sockets and devices are
-//! counted and left out. A name that the owner cannot read ends the copy, because its base would lack files without a word.
+//! counted and left out. Mount points that the engine makes in the layer of a root are left out as well. Any other name that the owner
+//! cannot read ends the copy, because its base would lack files without a word.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;

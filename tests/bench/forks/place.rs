@@ -11,7 +11,7 @@ use super::{PROFILE, Size, daemon};
 /// Files in a directory.
 const WIDTH: usize = 50;
 /// Containers that are kept ready.
-pub(super) const READY: usize = 4;
+const READY: usize = 4;
 
 /// What all measures but those of many forks use.
 pub(super) struct Place {
