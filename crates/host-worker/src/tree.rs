@@ -215,10 +215,10 @@ impl Walk {
     }
 
     /// Returns true for a mount point, such as `/etc/hosts`, that the engine has made in the layer of a root: an empty file of another
-    /// user. The run has no right to it, and each container gets it anew.
+    /// user, which the run cannot read. Each container gets it anew.
     fn is_mount_point(&self, meta: &Metadata) -> bool {
-        let is_of_another = meta.uid != geteuid().as_raw();
-        self.marks == Marks::Listed && meta.kind == FileKind::File && meta.size == 0 && is_of_another
+        let is_closed = meta.uid != geteuid().as_raw() && meta.mode & 0o004 == 0;
+        self.marks == Marks::Listed && meta.kind == FileKind::File && meta.size == 0 && is_closed
     }
 
     fn file(&mut self, from: &Dir, name: &EntryName, into: Option<&OwnedFd>) -> Result<(), TreeFailure> {
