@@ -254,8 +254,8 @@ impl Checkpoints {
         };
         let mut left = most;
         let mut parts = Vec::new();
-        for from in changed(&self.runs.launcher.directories, run)? {
-            let part = make::part(staging, &from, left).await?;
+        for from in changed(&self.runs.launcher.directories, run).or_else(|why| ended_or(&living, why))? {
+            let part = make::part(staging, &from, left).await.or_else(|why| ended_or(&living, why))?;
             left.bytes = left.bytes.saturating_sub(part.bytes);
             left.files = left.files.saturating_sub(part.files);
             parts.push(part);
@@ -356,6 +356,11 @@ fn needed(run: RunId) -> Refusal {
         "run {run} is on the checkpoint: stop it, accept or discard its changes, and delete its own checkpoints first"
     );
     Refusal::new(Reason::PreconditionFailed, message).with("run_id", run.to_string())
+}
+
+/// Refuses because the run has ended, if it has: the directories of such a run go meanwhile. Otherwise refuses because of `why`.
+fn ended_or<T>(living: &runs::Run, why: Refusal) -> Result<T, Refusal> {
+    living.lanes_for_review().and(Err(why))
 }
 
 /// Releases the hold. A run that cannot resume is ended, so that it does not stay frozen.
