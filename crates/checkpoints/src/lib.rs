@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(missing_docs)] // only the daemon calls it
 
+mod automatic;
 mod changed;
 mod limits;
 mod make;
@@ -10,7 +11,7 @@ mod opaque;
 mod record;
 mod table;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -61,6 +62,8 @@ pub struct Checkpoints {
     busy: Mutex<BTreeSet<CheckpointId>>,
     /// Held from the look at the limits until the new checkpoint is in the table.
     settling: tokio::sync::Mutex<()>,
+    /// Causes for which no automatic checkpoint was made, by run.
+    failing: Mutex<BTreeMap<RunId, String>>,
 }
 
 /// The cause of a deletion.
@@ -71,6 +74,8 @@ pub(crate) enum Cause<'a> {
     Age,
     /// The run was deleted.
     Run,
+    /// A newer checkpoint needs its place.
+    Newer,
 }
 
 /// Keeps the sweep from the tree of a checkpoint that is being made or deleted.
@@ -111,6 +116,7 @@ impl Checkpoints {
             turns: Semaphore::new(AT_ONCE),
             busy: Mutex::default(),
             settling: tokio::sync::Mutex::default(),
+            failing: Mutex::default(),
         })
     }
 
@@ -123,18 +129,31 @@ impl Checkpoints {
         self.audit.check()?;
         let run = self.runs.of(RunId::parse(&request.run_id)?, principal)?;
         let label = record::label(request.label, self.audit.redactor())?;
+        let made = self.create_of(&run, label, false, principal).await?;
+        Ok(made.to_wire())
+    }
+
+    /// Makes a checkpoint of a run that the caller may use.
+    async fn create_of(
+        &self,
+        run: &Record,
+        label: String,
+        automatic: bool,
+        principal: &Principal,
+    ) -> Result<Checkpoint, Refusal> {
+        self.audit.check()?;
         let _turn = self.turn().await?;
         let living = self.runs.living_run(run.id)?;
         living.lanes_for_review()?;
         // Refuses a workspace that is not copied, before anything is recorded or frozen.
-        drop(changed(&self.runs.launcher.directories, &run)?);
-        let most = self.most(run.id)?;
+        drop(changed(&self.runs.launcher.directories, run)?);
+        let most = self.most(run, automatic).await?;
         let id = CheckpointId::new();
         self.busy.lock().insert(id);
         let _busy = Busy(self, id);
         let begun = json!({ "action": "checkpoint", "phase": "begun", "checkpoint": id, "label": label });
         self.tell(run.id, principal, begun).await?;
-        let made = self.make(id, &run, label, principal, most).await;
+        let made = self.make(id, run, (label, automatic), principal, most).await;
         if let Err(refusal) = &made {
             let path = self.runs.launcher.directories.checkpoint(id);
             remove_tree(make::staging(&path)).await;
@@ -144,7 +163,7 @@ impl Checkpoints {
             });
             self.tell(run.id, principal, failed).await?;
         }
-        made.map(|checkpoint| checkpoint.to_wire())
+        made
     }
 
     /// Copies the run, and stores the copy as a checkpoint.
@@ -152,7 +171,7 @@ impl Checkpoints {
         &self,
         id: CheckpointId,
         run: &Record,
-        label: String,
+        (label, automatic): (String, bool),
         principal: &Principal,
         most: TreeBounds,
     ) -> Result<Checkpoint, Refusal> {
@@ -167,6 +186,7 @@ impl Checkpoints {
             created_at: frozen_at,
             frozen_us: u64::try_from(frozen_for.as_micros()).unwrap_or(u64::MAX),
             label,
+            automatic,
             workspace: run.spec.workspace.clone(),
             image_id: run.started.as_ref().map(|started| started.image_id.clone()).unwrap_or_default(),
             parts,
@@ -174,10 +194,7 @@ impl Checkpoints {
         };
         let _settling = self.settling.lock().await;
         // Others may have been made meanwhile.
-        let left = limits::left(&self.table.lock(), run.id, &self.bounds)?;
-        if checkpoint.bytes() > left {
-            return Err(limits::no_room());
-        }
+        self.room(run, automatic, checkpoint.bytes()).await?;
         self.tell(run.id, principal, done(&checkpoint)).await?;
         self.table.insert(checkpoint.clone()).await?;
         Ok(checkpoint)
@@ -237,9 +254,9 @@ impl Checkpoints {
     }
 
     /// Returns the bounds of one more checkpoint of the run.
-    fn most(&self, run: RunId) -> Result<TreeBounds, Refusal> {
+    async fn most(&self, run: &Record, automatic: bool) -> Result<TreeBounds, Refusal> {
         let free = self.quotas.free().map_err(|error| Refusal::internal("looking at the disk", &error))?;
-        let bytes = limits::left(&self.table.lock(), run, &self.bounds)?;
+        let bytes = self.room(run, automatic, 1).await?;
         Ok(limits::most(bytes, free, self.warn_free))
     }
 
@@ -341,6 +358,7 @@ fn deleted(checkpoint: &Checkpoint, cause: Cause<'_>) -> Event {
         Cause::Principal(principal) => (Some(&principal.name), "request"),
         Cause::Age => (None, "max_age"),
         Cause::Run => (None, "run_deleted"),
+        Cause::Newer => (None, "newer"),
     };
     let details = json!({
         "action": "checkpoint", "phase": "deleted", "checkpoint": checkpoint.id, "digest": checkpoint.digest(),

@@ -55,6 +55,20 @@ impl Table {
         Ok(())
     }
 
+    /// Counts a checkpoint among the automatic ones from now on.
+    pub(crate) async fn make_automatic(&self, id: CheckpointId) -> Result<(), Refusal> {
+        let changed = self.lock().get(&id).cloned().ok_or_else(no_such_checkpoint)?;
+        let changed = Checkpoint { automatic: true, ..changed };
+        let text = serde_json::to_string(&changed);
+        let stored = self.store.with(move |store| store.change_checkpoint(id, &text?)).await;
+        stored.map_err(|error| Refusal::internal("keeping the checkpoint", &chain(&error)))?;
+        // It may have been deleted meanwhile.
+        if let Some(known) = self.lock().get_mut(&id) {
+            known.automatic = true;
+        }
+        Ok(())
+    }
+
     /// Deletes the row of a checkpoint that is no longer in the table.
     pub(crate) async fn forget(&self, id: CheckpointId) -> Result<(), Refusal> {
         let deleted = self.store.with(move |store| store.delete_checkpoint(id)).await;
@@ -125,6 +139,7 @@ pub(crate) mod tests {
             created_at,
             frozen_us: 1,
             label: String::new(),
+            automatic: false,
             workspace: Workspace::Managed,
             image_id: "sha256:00".to_owned(),
             parts: vec![part],

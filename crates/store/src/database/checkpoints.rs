@@ -12,6 +12,13 @@ impl Store {
         Ok(())
     }
 
+    /// Replaces the record of a checkpoint, if it exists.
+    pub fn change_checkpoint(&self, id: CheckpointId, record: &str) -> Result<(), StoreError> {
+        let query = "UPDATE checkpoints SET record = ?2 WHERE checkpoint_id = ?1";
+        self.lock().execute(query, params![id.to_string(), record])?;
+        Ok(())
+    }
+
     pub fn delete_checkpoint(&self, id: CheckpointId) -> Result<(), StoreError> {
         self.lock().execute("DELETE FROM checkpoints WHERE checkpoint_id = ?1", [id.to_string()])?;
         Ok(())
