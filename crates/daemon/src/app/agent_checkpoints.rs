@@ -34,14 +34,9 @@ impl AgentCheckpoints for OfAgents {
     async fn restore(&self, run: RunId, checkpoint: &str, by: &Principal) -> Result<Restored, Refusal> {
         self.checkpoints.check_own(run, CheckpointId::parse(checkpoint)?)?;
         // The policy has judged the call. A run's token gives no right to the method itself, so the owner's right is used.
-        let owner = Principal {
-            name: self.runs.get(run)?.spec.principal,
-            run: None,
-            scope: None,
-            ..by.clone()
-        };
-        let request =
-            v1::RestoreRunRequest { run_id: run.to_string(), checkpoint_id: checkpoint.to_owned() };
+        let owner =
+            Principal { name: self.runs.get(run)?.spec.principal, run: None, scope: None, ..by.clone() };
+        let request = v1::RestoreRunRequest { run_id: run.to_string(), checkpoint_id: checkpoint.to_owned() };
         let v1::RestoreRunResponse { before, ended_processes, .. } =
             self.checkpoints.restore(request, &owner).await?;
         if let Some(before) = &before {
