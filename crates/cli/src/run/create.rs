@@ -295,6 +295,7 @@ mod tests {
                 lease: Some(wire::duration(Duration::from_secs(120))),
                 writable_paths: vec!["/logs".into(), "/tests".into()],
                 egress_json: "{}".into(),
+                checkpoints: None,
             }
         );
     }
