@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(missing_docs)] // only the daemon calls it
 
+mod automatic;
 mod changed;
 mod fork;
 mod forking;
@@ -15,7 +16,7 @@ mod record;
 mod restore;
 mod table;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -69,6 +70,8 @@ pub struct Checkpoints {
     busy: Mutex<BTreeSet<CheckpointId>>,
     /// Held from the look at the limits until the new checkpoint is in the table.
     settling: tokio::sync::Mutex<()>,
+    /// Causes for which no automatic checkpoint was made, by run.
+    failing: Mutex<BTreeMap<RunId, String>>,
 }
 
 /// The cause of a deletion.
@@ -79,6 +82,8 @@ pub(crate) enum Cause<'a> {
     Age,
     /// The run was deleted.
     Run,
+    /// A newer checkpoint needs its place.
+    Newer,
 }
 
 /// Keeps the sweep from the tree of a checkpoint that is being made or deleted.
@@ -122,6 +127,7 @@ impl Checkpoints {
             forking: Forking::default(),
             busy: Mutex::default(),
             settling: tokio::sync::Mutex::default(),
+            failing: Mutex::default(),
         })
     }
 
@@ -141,15 +147,26 @@ impl Checkpoints {
         principal: &Principal,
         requested: Option<ForkRequest>,
     ) -> Result<Checkpoint, Refusal> {
-        self.audit.check()?;
         let run = self.runs.of(RunId::parse(&request.run_id)?, principal)?;
         let label = record::label(request.label, self.audit.redactor())?;
+        self.create_of(&run, (label, false), principal, requested).await
+    }
+
+    /// Makes a checkpoint of a run that the caller may use.
+    async fn create_of(
+        &self,
+        run: &Record,
+        (label, automatic): (String, bool),
+        principal: &Principal,
+        requested: Option<ForkRequest>,
+    ) -> Result<Checkpoint, Refusal> {
+        self.audit.check()?;
         let _turn = self.turn().await?;
         let living = self.runs.living_run(run.id)?;
         living.lanes_for_review()?;
         // Refuses a workspace that is not copied, before anything is recorded or frozen.
-        drop(changed(&self.runs.launcher.directories, &run)?);
-        let most = self.most(run.id)?;
+        drop(changed(&self.runs.launcher.directories, run)?);
+        let most = self.most(run, automatic).await?;
         let _beneath = match run.spec.workspace.beneath() {
             Some(Beneath::Checkpoint(beneath)) => Some(self.table.keep(beneath)?),
             Some(Beneath::Base(_)) | None => None,
@@ -159,7 +176,7 @@ impl Checkpoints {
         let _busy = Busy(self, id);
         let begun = json!({ "action": "checkpoint", "phase": "begun", "checkpoint": id, "label": label });
         self.tell(run.id, principal, begun).await?;
-        let made = self.make(id, &run, label, principal, most, requested).await;
+        let made = self.make(id, run, (label, automatic), principal, most, requested).await;
         if let Err(refusal) = &made {
             let path = self.runs.launcher.directories.checkpoint(id);
             remove_tree(make::staging(&path)).await;
@@ -177,7 +194,7 @@ impl Checkpoints {
         &self,
         id: CheckpointId,
         run: &Record,
-        label: String,
+        (label, automatic): (String, bool),
         principal: &Principal,
         most: TreeBounds,
         requested: Option<ForkRequest>,
@@ -194,6 +211,7 @@ impl Checkpoints {
             created_at: frozen_at,
             frozen_us: u64::try_from(frozen_for.as_micros()).unwrap_or(u64::MAX),
             label,
+            automatic,
             workspace: run.spec.workspace.clone(),
             image_id: run.started.as_ref().map(|started| started.image_id.clone()).unwrap_or_default(),
             parts,
@@ -205,10 +223,7 @@ impl Checkpoints {
         };
         let _settling = self.settling.lock().await;
         // Others may have been made meanwhile.
-        let left = limits::left(&self.table.lock(), run.id, &self.bounds)?;
-        if checkpoint.bytes() > left {
-            return Err(limits::no_room());
-        }
+        self.room(run, automatic, checkpoint.bytes()).await?;
         self.tell(run.id, principal, done(&checkpoint)).await?;
         self.table.insert(checkpoint.clone()).await?;
         Ok(checkpoint)
@@ -273,9 +288,9 @@ impl Checkpoints {
     }
 
     /// Returns the bounds of one more checkpoint of the run.
-    fn most(&self, run: RunId) -> Result<TreeBounds, Refusal> {
+    async fn most(&self, run: &Record, automatic: bool) -> Result<TreeBounds, Refusal> {
         let free = self.quotas.free().map_err(|error| Refusal::internal("looking at the disk", &error))?;
-        let bytes = limits::left(&self.table.lock(), run, &self.bounds)?;
+        let bytes = self.room(run, automatic, 1).await?;
         Ok(limits::most(bytes, free, self.warn_free))
     }
 
@@ -391,6 +406,7 @@ fn deleted(checkpoint: &Checkpoint, cause: Cause<'_>) -> Event {
         Cause::Principal(principal) => (Some(&principal.name), "request"),
         Cause::Age => (None, "max_age"),
         Cause::Run => (None, "run_deleted"),
+        Cause::Newer => (None, "newer"),
     };
     let details = json!({
         "action": "checkpoint", "phase": "deleted", "checkpoint": checkpoint.id, "digest": checkpoint.digest(),

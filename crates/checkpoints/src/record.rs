@@ -1,7 +1,7 @@
 //! A checkpoint as it is stored and shown.
 
 use identity::{CheckpointId, RunId};
-use operations::Digest;
+use operations::{AgentCheckpoint, Digest};
 use redact::Redactor;
 use refusal::Refusal;
 use runs::Rules;
@@ -26,6 +26,9 @@ pub(crate) struct Checkpoint {
     pub(crate) frozen_us: u64,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) label: String,
+    /// The daemon made it by itself, or the agent did.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) automatic: bool,
     pub(crate) workspace: Workspace,
     pub(crate) image_id: String,
     pub(crate) parts: Vec<PartCopy>,
@@ -146,6 +149,17 @@ impl Checkpoint {
         digest.hex()
     }
 
+    /// Returns what the agent of the run may see.
+    pub(crate) fn for_agent(&self) -> AgentCheckpoint {
+        AgentCheckpoint {
+            checkpoint_id: self.id.to_string(),
+            label: self.label.clone(),
+            created_at: self.created_at.to_string(),
+            size_bytes: self.bytes(),
+            files: self.files(),
+        }
+    }
+
     pub(crate) fn to_wire(&self) -> v1::RunCheckpoint {
         let part = |part: &PartCopy| v1::CheckpointPart {
             kind: part.part.kind().into(),
@@ -166,6 +180,7 @@ impl Checkpoint {
             size_bytes: self.bytes(),
             parts: self.parts.iter().map(part).collect(),
             processes: self.processes.clone(),
+            automatic: self.automatic,
         }
     }
 }

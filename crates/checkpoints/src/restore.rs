@@ -10,7 +10,7 @@
 //! completes the restore if the checkpoint of the state before exists. Otherwise nothing was changed, and it releases the run.
 
 use identity::{CheckpointId, Principal, RunId};
-use operations::Reason;
+use operations::{AgentCheckpoint, Reason};
 use refusal::Refusal;
 use runs::record::{Held, Hold, Record};
 use runs::remove_tree;
@@ -21,6 +21,7 @@ use audit::{Event, Kind};
 
 use crate::put_back::{check, put_back};
 use crate::record::Checkpoint;
+use crate::table::no_such_checkpoint;
 use crate::{Busy, Checkpoints, changed, make, release};
 
 /// Label of the checkpoint with which a restore can be undone.
@@ -33,7 +34,6 @@ impl Checkpoints {
         request: v1::RestoreRunRequest,
         principal: &Principal,
     ) -> Result<v1::RestoreRunResponse, Refusal> {
-        self.audit.check()?;
         let run = self.runs.of(RunId::parse(&request.run_id)?, principal)?;
         let to = self.table.of(CheckpointId::parse(&request.checkpoint_id)?, principal)?;
         let began_on = run.spec.forked_from.as_ref().map(|from| from.checkpoint);
@@ -42,26 +42,7 @@ impl Checkpoints {
                 "the checkpoint is of another run: restore one of this run, or the one on which it began";
             return Err(Refusal::new(Reason::PreconditionFailed, message));
         }
-        let _turn = self.turn().await?;
-        self.runs.living_run(run.id)?.lanes_for_review()?;
-        // Refuses a workspace of the host before anything is recorded or frozen.
-        drop(changed::changed(&self.runs.launcher.directories, &run)?);
-        let before = CheckpointId::new();
-        let _kept = (self.table.keep(to.id)?, self.table.used(before));
-        self.busy.lock().insert(before);
-        let _busy = Busy(self, before);
-        let by = Some(principal.name.as_str());
-        self.note(run.id, by, &to, (before, json!({ "phase": "begun" }))).await?;
-        let done = self.held(&run, &to, before, principal).await;
-        if let Err(refusal) = &done {
-            let failed = json!({ "phase": "failed", "failure": refusal.message });
-            self.note(run.id, by, &to, (before, failed)).await?;
-        }
-        let (before, ended_processes) = done?;
-        let details = json!({
-            "phase": "done", "before_digest": before.digest(), "ended_processes": ended_processes,
-        });
-        self.note(run.id, by, &to, (before.id, details)).await?;
+        let (before, ended_processes) = self.restore_run(&run, &to, principal, false).await?;
         Ok(v1::RestoreRunResponse {
             run: Some(self.runs.get(run.id)?.to_wire()),
             before: Some(before.to_wire()),
@@ -69,18 +50,67 @@ impl Checkpoints {
         })
     }
 
+    /// Does the same for an agent, with a checkpoint of its own run. The caller has judged the request.
+    ///
+    /// The checkpoint of the state before counts among the automatic ones. Also returns the number of processes that were ended.
+    pub async fn restore_own(
+        &self,
+        run: RunId,
+        id: CheckpointId,
+        by: &Principal,
+    ) -> Result<(AgentCheckpoint, u32), Refusal> {
+        let run = self.runs.get(run)?;
+        let found = self.table.lock().get(&id).filter(|found| found.run == run.id).cloned();
+        let to = found.ok_or_else(no_such_checkpoint)?;
+        let (before, ended_processes) = self.restore_run(&run, &to, by, true).await?;
+        self.keep_newest(&run).await;
+        Ok((before.for_agent(), ended_processes))
+    }
+
+    /// Restores a run. Returns the checkpoint of the state before, and the number of processes that were ended.
+    async fn restore_run(
+        &self,
+        run: &Record,
+        to: &Checkpoint,
+        principal: &Principal,
+        automatic: bool,
+    ) -> Result<(Checkpoint, u32), Refusal> {
+        self.audit.check()?;
+        let _turn = self.turn().await?;
+        self.runs.living_run(run.id)?.lanes_for_review()?;
+        // Refuses a workspace of the host before anything is recorded or frozen.
+        drop(changed::changed(&self.runs.launcher.directories, run)?);
+        let before = CheckpointId::new();
+        let _kept = (self.table.keep(to.id)?, self.table.used(before));
+        self.busy.lock().insert(before);
+        let _busy = Busy(self, before);
+        let by = Some(principal.name.as_str());
+        self.note(run.id, by, to, (before, json!({ "phase": "begun" }))).await?;
+        let done = self.held(run, to, (before, automatic), principal).await;
+        if let Err(refusal) = &done {
+            let failed = json!({ "phase": "failed", "failure": refusal.message });
+            self.note(run.id, by, to, (before, failed)).await?;
+        }
+        let (before, ended_processes) = done?;
+        let details = json!({
+            "phase": "done", "before_digest": before.digest(), "ended_processes": ended_processes,
+        });
+        self.note(run.id, by, to, (before.id, details)).await?;
+        Ok((before, ended_processes))
+    }
+
     /// Holds the run, and restores it. Returns the checkpoint of the state before, and the number of processes that were ended.
     async fn held(
         &self,
         run: &Record,
         to: &Checkpoint,
-        before: CheckpointId,
+        (before, automatic): (CheckpointId, bool),
         principal: &Principal,
     ) -> Result<(Checkpoint, u32), Refusal> {
-        let most = self.most(run.id)?;
+        let most = self.most(run, automatic).await?;
         let hold = Hold::Restore { checkpoint: to.id.to_string(), before: before.to_string() };
         self.runs.hold(run.id, hold.clone(), Some(&principal.name)).await?;
-        let made = self.make(before, run, BEFORE.to_owned(), principal, most, None).await;
+        let made = self.make(before, run, (BEFORE.to_owned(), automatic), principal, most, None).await;
         let done = match made {
             Ok(made) => match check(to, &made) {
                 Ok(()) => self.go_back(run, to, &made).await.map(|ended| (made, ended)),

@@ -151,6 +151,7 @@ pub(crate) mod tests {
             created_at,
             frozen_us: 1,
             label: String::new(),
+            automatic: false,
             workspace: Workspace::Managed,
             image_id: "sha256:00".to_owned(),
             parts: vec![part],

@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(missing_docs)] // only the daemon calls it
 
+mod automatic;
 mod cold_because;
 mod hold;
 mod launch_fingerprint;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use timestamp::Timestamp;
 use wire::v1;
 
+pub use automatic::{Automatic, Every};
 pub use cold_because::ColdBecause;
 pub use hold::{Held, Hold};
 pub use launch_fingerprint::{LaunchFingerprint, Linked, Place};
@@ -140,6 +142,9 @@ pub struct Spec {
     /// Checkpoint with whose files it began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkedFrom>,
+    /// Checkpoints that the daemon makes by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<Automatic>,
 }
 
 /// Checkpoint with whose files a run began.
@@ -394,6 +399,7 @@ impl Record {
                 checkpoint_id: from.checkpoint.to_string(),
                 run_id: from.run.to_string(),
             }),
+            checkpoints: spec.checkpoints.map(Automatic::to_wire),
             // Only the daemon's measurement knows it; the caller adds it.
             disk: None,
             egress: None,

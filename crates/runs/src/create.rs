@@ -168,6 +168,9 @@ fn created(record: &Record, profile: &Profile) -> Event {
     if let Some(from) = &spec.forked_from {
         details["forked_from"] = serde_json::json!(from);
     }
+    if let Some(automatic) = &spec.checkpoints {
+        details["checkpoints"] = serde_json::json!(automatic);
+    }
     if !spec.env.is_empty() {
         details["variables"] = serde_json::json!(spec.env.keys().collect::<Vec<_>>());
     }
