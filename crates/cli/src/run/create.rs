@@ -10,10 +10,10 @@ use wire::v1::{
     ManagedWorkspace, OverlayWorkspace, Run, Workspace, run::StartKind,
 };
 
-use super::variables::Variables;
 use crate::client::Context;
 use crate::failure::{Ended, Failure};
 use crate::host_path::absolute;
+use crate::variables::Variables;
 use crate::{base, checkpoint, quantity, time, workspace};
 
 /// Launch a container for a run; prints the run's id when it is ready.
@@ -188,6 +188,7 @@ impl Create {
             lease: self.lease.map(wire::duration),
             writable_paths: self.writable_paths,
             egress_json: self.egress.unwrap_or_default(),
+            checkpoints: None,
         })
     }
 }

@@ -14,7 +14,6 @@ mod show;
 mod ssh;
 mod start;
 mod token;
-mod variables;
 mod watch;
 mod widen;
 

@@ -9,6 +9,7 @@ use audit_service::Index;
 use bundles::Bundles;
 use calls::grants::Grants;
 use calls::{Calls, Control, Life, Replays, Transcripts};
+use comparisons::Comparisons;
 use listener::{Certificates, Tokens};
 use oidc::Issuers;
 use port_forwarding::PortForwarding;
@@ -65,7 +66,11 @@ pub(super) fn services(
             stop: stop(),
         },
         base: rpc::base::Service { bases: bases.clone(), tasks: tasks() },
-        checkpoint: rpc::checkpoint::Service { checkpoints: checkpoints.clone(), tasks: tasks() },
+        checkpoint: rpc::checkpoint::Service {
+            checkpoints: checkpoints.clone(),
+            comparisons: Arc::new(Comparisons::new(runs(), audit(), index.clone())),
+            tasks: tasks(),
+        },
         tool: tools(calls, parts),
         process: rpc::process::Service {
             calls: calls.clone(),

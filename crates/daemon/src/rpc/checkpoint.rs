@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use checkpoints::Checkpoints;
+use comparisons::Comparisons;
 use identity::{CheckpointId, RunId};
 use refusal::Refusal;
 use tokio_util::task::TaskTracker;
@@ -10,7 +11,7 @@ use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::checkpoint_service_server::CheckpointService;
 
-use super::portion::{cut, page};
+use super::portion::{answer, cut, page};
 use super::principal;
 
 /// Maximum number of checkpoints on a page.
@@ -19,6 +20,7 @@ const MAX_PAGE: u32 = 500;
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) checkpoints: Arc<Checkpoints>,
+    pub(crate) comparisons: Arc<Comparisons>,
     pub(crate) tasks: TaskTracker,
 }
 
@@ -74,5 +76,13 @@ impl CheckpointService for Service {
         let deleted = tokio::spawn(async move { checkpoints.delete(id, &principal).await }).await;
         deleted.map_err(|error| Refusal::internal("deleting the checkpoint", &error))??;
         Ok(Response::new(v1::DeleteCheckpointResponse {}))
+    }
+
+    async fn compare_runs(
+        &self,
+        request: Request<v1::CompareRunsRequest>,
+    ) -> Result<Response<v1::CompareRunsResponse>, Status> {
+        let principal = principal(&request)?;
+        answer(self.comparisons.compare(request.get_ref(), &principal).await?)
     }
 }
