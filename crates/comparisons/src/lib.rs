@@ -238,8 +238,7 @@ mod tests {
     #[test]
     fn conflicts_of_an_answer_are_bounded() {
         let ids: Vec<_> = (0..MOST_RUNS).map(|_| RunId::new()).collect();
-        let conflict =
-            |number: usize| Conflict { path: number.to_string(), runs: (0..MOST_RUNS).collect() };
+        let conflict = |number: usize| Conflict { path: number.to_string(), runs: (0..MOST_RUNS).collect() };
         let (shown, is_cut) = to_wire((0..2).map(conflict).collect(), &ids);
         assert_eq!((shown.len(), is_cut), (2, false));
         assert_eq!(shown[1].run_ids[99], ids[99].to_string());

@@ -140,7 +140,9 @@ mod tests {
             let part = format!("diff --git \"a/{name}\" \"b/{name}\"\nnew file mode 100644\n");
             assert_eq!(path(&part).as_deref(), Some(shown), "{name}");
         }
-        for broken in [r#"diff --git "a/\" "b/\""#, r#"diff --git "a/\9" "b/\9""#, "diff --git ", "x", "diff --git ä"] {
+        for broken in
+            [r#"diff --git "a/\" "b/\""#, r#"diff --git "a/\9" "b/\9""#, "diff --git ", "x", "diff --git ä"]
+        {
             assert_eq!(path(broken), None, "{broken}");
         }
     }
