@@ -53,6 +53,7 @@ mod rate_limits;
 mod real_job;
 mod receiver;
 mod run_checkpoints;
+mod run_comparisons;
 mod rust_image;
 mod sessions;
 mod shell;
