@@ -382,7 +382,6 @@ impl Record {
                 checkpoint_id: from.checkpoint.to_string(),
                 run_id: from.run.to_string(),
             }),
-            checkpoints: None,
             // Only the daemon's measurement knows it; the caller adds it.
             disk: None,
             egress: None,

@@ -188,7 +188,6 @@ impl Create {
             lease: self.lease.map(wire::duration),
             writable_paths: self.writable_paths,
             egress_json: self.egress.unwrap_or_default(),
-            checkpoints: None,
         })
     }
 }
