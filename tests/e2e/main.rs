@@ -56,6 +56,7 @@ mod rate_limits;
 mod real_job;
 mod receiver;
 mod run_checkpoints;
+mod run_comparisons;
 mod run_forks;
 mod run_restores;
 mod rust_image;

@@ -79,7 +79,7 @@ impl Checkpoints {
         let _turn = self.turn().await?;
         self.runs.living_run(run.id)?.lanes_for_review()?;
         // Refuses a workspace of the host before anything is recorded or frozen.
-        drop(changed::changed(&self.runs.launcher.directories, run)?);
+        drop(changed(&self.runs.launcher.directories, run)?);
         let before = CheckpointId::new();
         let _kept = (self.table.keep(to.id)?, self.table.used(before));
         self.busy.lock().insert(before);

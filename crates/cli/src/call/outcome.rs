@@ -69,6 +69,7 @@ fn render(call: &CallResponse, data: &mut Output, talk: &mut Output) {
         Some(CallResult::Process(result)) => {
             data.word(&result.process_id).end_line();
         }
+        Some(CallResult::Checkpoint(result)) => checkpoint::render(result, data, talk),
         Some(CallResult::Session(result)) => {
             data.raw(&result.output);
         }

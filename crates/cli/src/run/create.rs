@@ -11,10 +11,10 @@ use wire::v1::{
     CreateRunRequest, Limits, ManagedWorkspace, OverlayWorkspace, Run, Workspace, run::StartKind,
 };
 
-use super::variables::Variables;
 use crate::client::Context;
 use crate::failure::{Ended, Failure};
 use crate::host_path::absolute;
+use crate::variables::Variables;
 use crate::{base, checkpoint, quantity, time, workspace};
 
 /// Launch a container for a run; prints the run's id when it is ready.

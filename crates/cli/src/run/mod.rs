@@ -15,7 +15,6 @@ mod show;
 mod ssh;
 mod start;
 mod token;
-mod variables;
 mod watch;
 mod widen;
 
@@ -36,6 +35,10 @@ crate::verbs::verbs! {
     Diff(changes::Diff),
     Accept(changes::Accept),
     Discard(changes::Discard),
+    Fork(Box<run_families::Fork>),
+    Compare(run_families::Compare),
+    Tree(run_families::Tree),
+    Prune(run_families::Prune),
     Pause(pause::Pause),
     Resume(pause::Resume),
     Restore(restore::Restore),

@@ -9,6 +9,7 @@ use audit_service::Index;
 use bundles::Bundles;
 use calls::grants::Grants;
 use calls::{Calls, Control, Life, Replays, Transcripts};
+use comparisons::Comparisons;
 use listener::{Certificates, Tokens};
 use oidc::Issuers;
 use port_forwarding::PortForwarding;
@@ -66,7 +67,12 @@ pub(super) fn services(
         image: rpc::image::Service { images: Arc::new(images), tasks: tasks(), stop: stop() },
         run: run.clone(),
         base: rpc::base::Service { bases: bases.clone(), tasks: tasks() },
-        checkpoint: rpc::checkpoint::Service { checkpoints: checkpoints.clone(), runs: run, tasks: tasks() },
+        checkpoint: rpc::checkpoint::Service {
+            checkpoints: checkpoints.clone(),
+            comparisons: Arc::new(Comparisons::new(runs(), audit(), index.clone())),
+            runs: run,
+            tasks: tasks(),
+        },
         tool: tools(calls, parts),
         process: rpc::process::Service {
             calls: calls.clone(),

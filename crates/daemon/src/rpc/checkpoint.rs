@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use checkpoints::Checkpoints;
+use comparisons::Comparisons;
 use identity::{CheckpointId, RunId};
 use refusal::Refusal;
 use tokio_util::task::TaskTracker;
@@ -10,7 +11,7 @@ use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::checkpoint_service_server::CheckpointService;
 
-use super::portion::{cut, page};
+use super::portion::{answer, cut, page};
 use super::principal;
 
 /// Maximum number of checkpoints on a page.
@@ -21,6 +22,7 @@ pub(crate) struct Service {
     pub(crate) checkpoints: Arc<Checkpoints>,
     /// Makes the runs of forks.
     pub(crate) runs: super::run::Service,
+    pub(crate) comparisons: Arc<Comparisons>,
     pub(crate) tasks: TaskTracker,
 }
 
@@ -108,5 +110,13 @@ impl CheckpointService for Service {
         let done = self.tasks.spawn(async move { checkpoints.restore(request, &principal).await }).await;
         let restored = done.map_err(|error| Refusal::internal("restoring the run", &error))??;
         Ok(Response::new(restored))
+    }
+
+    async fn compare_runs(
+        &self,
+        request: Request<v1::CompareRunsRequest>,
+    ) -> Result<Response<v1::CompareRunsResponse>, Status> {
+        let principal = principal(&request)?;
+        answer(self.comparisons.compare(request.get_ref(), &principal).await?)
     }
 }

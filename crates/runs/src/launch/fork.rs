@@ -20,7 +20,7 @@ use crate::workspace;
 
 impl Launcher {
     /// Puts the workspace and the state of the checkpoint into the run's directories.
-    pub(super) async fn fill(
+    pub(super) async fn fill_directories(
         &self,
         record: &Record,
         opened: &Opened,

@@ -3,28 +3,27 @@
 use std::time::Duration;
 
 use cofferdam_client::Connect;
+use presentation::exit::Exit;
+use presentation::failure::Failure;
+use presentation::ui::Ui;
 use tonic::Request;
 
-use crate::exit::Exit;
-use crate::failure::Failure;
-use crate::ui::Ui;
-
-pub(crate) use cofferdam_client::Client;
+pub use cofferdam_client::Client;
 
 const DOCTOR: &str = "`coffer doctor` says what this host lacks";
 /// Time limit of requests that need no work from the daemon.
 const QUICK: Duration = Duration::from_secs(30);
 
 /// Context of every command.
-pub(crate) struct Context {
-    pub(crate) ui: Ui,
-    pub(crate) daemon: Connect,
+pub struct Context {
+    pub ui: Ui,
+    pub daemon: Connect,
     /// True if calls are explained instead of made.
-    pub(crate) explains: bool,
+    pub explains: bool,
 }
 
 impl Context {
-    pub(crate) async fn connect(&self) -> Result<Client, Failure> {
+    pub async fn connect(&self) -> Result<Client, Failure> {
         self.daemon.connect().await.map_err(|error| match Failure::from(error) {
             // `coffer doctor` would give the same message.
             failure if failure.exit() == Exit::Denied => failure,
@@ -34,13 +33,13 @@ impl Context {
 }
 
 /// Message that a list is incomplete.
-pub(crate) const MORE: &str = "there are more; use a higher --limit\n";
+pub const MORE: &str = "there are more; use a higher --limit\n";
 
 /// Requests pages of at most `most` items, until there are `limit` items or the last page was reached.
 ///
 /// Returns the items and the token of the next page, which is empty after the last. `ask` takes a page's size and token, and returns its
 /// items and the next token.
-pub(crate) async fn pages<T>(
+pub async fn pages<T>(
     limit: usize,
     most: u32,
     mut ask: impl AsyncFnMut(u32, String) -> Result<(Vec<T>, String), Failure>,
@@ -60,7 +59,7 @@ pub(crate) async fn pages<T>(
 }
 
 /// Creates a request that a healthy daemon answers at once.
-pub(crate) fn quick<T>(message: T) -> Request<T> {
+pub fn quick<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.set_timeout(QUICK);
     request

@@ -7,15 +7,14 @@ use std::io::Read as _;
 use std::path::Path;
 
 use clap::Args;
-
-use crate::failure::Failure;
-use crate::quantity;
+use presentation::failure::Failure;
+use presentation::quantity;
 
 /// Length of the longest value that the daemon accepts, in bytes.
 const MAX_VALUE: u64 = 32 * 1024;
 
 #[derive(Args, Debug)]
-pub(super) struct Variables {
+pub struct Variables {
     /// Set an environment variable for all commands of the run; can be repeated.
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = quantity::parse_pair)]
     env: Vec<(String, String)>,
@@ -29,7 +28,7 @@ type Values = BTreeMap<String, String>;
 
 impl Variables {
     /// Returns the plain and the secret variables.
-    pub(super) fn read(self) -> Result<(Values, Values), Failure> {
+    pub fn read(self) -> Result<(Values, Values), Failure> {
         let secrets = self.secret_env.iter().map(|given| secret(given)).collect::<Result<_, _>>()?;
         Ok((self.env.into_iter().collect(), secrets))
     }

@@ -1,11 +1,10 @@
 //! Examines the disk of the daemon's state directory, as the daemon reports it: its free space, and the runs that use it.
 
 use doctor::Finding;
+use presentation::ids;
+use presentation::quantity::bytes;
 use wire::v1::state_disk::State;
 use wire::v1::{ListRunsResponse, Run, StateDisk};
-
-use crate::ids;
-use crate::quantity::bytes;
 
 /// Number of runs that a finding names.
 const NAMED: usize = 3;

@@ -3,14 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use command_context::client::{Client, quick};
 use doctor::Finding;
+use presentation::quantity::count;
 use wire::v1::alert::{Severity, State};
 use wire::v1::alert_delivery::State as Delivery;
 use wire::v1::alert_measure::State as Measure;
 use wire::v1::{Alert, ListAlertsRequest};
-
-use crate::client::{Client, quick};
-use crate::quantity::count;
 
 /// Number of the newest alerts that are examined.
 const NEWEST: u32 = 500;

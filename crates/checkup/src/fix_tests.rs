@@ -1,7 +1,8 @@
 use std::cell::RefCell;
 
+use presentation::output::Look;
+
 use super::*;
-use crate::output::Look;
 
 /// A person with prepared answers, on a host that keeps what ran.
 struct Script<'h> {
@@ -102,15 +103,6 @@ async fn a_command_that_fails_is_reported_and_not_offered_again() {
     let told = ["install engine: it failed with exit status: 1", "engine is not right yet: no engine"];
     assert_eq!(script.told, told);
     assert_eq!(script.shown.len(), 2);
-}
-
-#[test]
-fn only_yes_is_a_yes() {
-    for (answer, expected) in
-        [("y\n", true), ("YES\n", true), ("\n", false), ("", false), ("n\n", false), ("yep\n", false)]
-    {
-        assert_eq!(is_yes(answer), expected, "{answer:?}");
-    }
 }
 
 #[test]

@@ -3,14 +3,14 @@
 //! Trust boundary: a command runs only after a yes at the terminal, and is shown first. It comes from the checks of this program,
 //! never from a daemon.
 
-use std::io::{self, BufRead as _, IsTerminal as _};
+use std::io;
 use std::process::Command;
 use std::time::Duration;
 
 use doctor::{Finding, Remedy, Verdict, remedies};
-
-use crate::output::{Output, Style};
-use crate::ui::Ui;
+use presentation::output::{Output, Style};
+use presentation::question;
+use presentation::ui::Ui;
 
 /// Number of times that a check runs after its fix. An engine needs a moment to start.
 const CHECKS: u32 = 3;
@@ -111,7 +111,7 @@ pub(super) struct OwnTerminal(Ui);
 impl OwnTerminal {
     /// Returns the terminal if a person reads the questions and can answer.
     pub(super) fn open(ui: Ui) -> Option<Self> {
-        (!ui.is_data_only() && ui.is_terminal() && io::stdin().is_terminal()).then_some(Self(ui))
+        question::can_ask(ui).then_some(Self(ui))
     }
 }
 
@@ -120,14 +120,7 @@ impl Terminal for OwnTerminal {
         let mut page = self.0.talk();
         page.own("\n").styled(Style::Bold, topic).own(": to ").word(&remedy.why).own(", run\n  ");
         page.word(&remedy.shown()).own("\nRun it? [y/N] ");
-        self.0.say(&page);
-        let mut answer = String::new();
-        // An end of input is a no, like every other answer.
-        let is_ended = io::stdin().lock().read_line(&mut answer)? == 0;
-        if is_ended {
-            self.0.end_line();
-        }
-        Ok(is_yes(&answer))
+        question::ask(self.0, &page)
     }
 
     fn run(&mut self, command: &[String]) -> Result<(), String> {
@@ -142,10 +135,6 @@ impl Terminal for OwnTerminal {
     fn tell(&mut self, outcome: &str) {
         self.0.note(outcome);
     }
-}
-
-fn is_yes(answer: &str) -> bool {
-    matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 
 use std::str::FromStr;
 
+use presentation::failure::Failure;
+use presentation::ids;
 use wire::v1::run::State;
 use wire::v1::{ListRunsRequest, ListRunsResponse};
 
 use crate::client::{Client, Context, pages, quick};
-use crate::failure::Failure;
-use crate::ids;
 
 const VARIABLE: &str = "COFFERDAM_RUN";
 /// Number of runs that are searched for a partial id.
@@ -16,7 +16,7 @@ const PAGE: u32 = 1000;
 
 /// A run: its id, a unique beginning or end of it, or `-` for the run in `COFFERDAM_RUN`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RunRef {
+pub enum RunRef {
     Id(String),
     Part(String),
     Environment,
@@ -36,7 +36,7 @@ impl FromStr for RunRef {
 
 impl RunRef {
     /// Returns the run's whole id. Asks the daemon only to complete a partial id.
-    pub(crate) async fn resolve(&self, client: &Client) -> Result<String, Failure> {
+    pub async fn resolve(&self, client: &Client) -> Result<String, Failure> {
         match self {
             Self::Id(id) => Ok(id.clone()),
             Self::Part(part) => find(part, client).await,
@@ -50,7 +50,7 @@ impl RunRef {
 }
 
 /// Returns the whole id of the run that a command line names. Returns an empty text, which means all runs in a request, if it names none.
-pub(crate) async fn one_or_all(run: Option<&RunRef>, client: &Client) -> Result<String, Failure> {
+pub async fn one_or_all(run: Option<&RunRef>, client: &Client) -> Result<String, Failure> {
     match run {
         Some(run) => run.resolve(client).await,
         None => Ok(String::new()),
@@ -59,7 +59,7 @@ pub(crate) async fn one_or_all(run: Option<&RunRef>, client: &Client) -> Result<
 
 impl Context {
     /// Connects, and returns the id of the run that the command line names, or an empty text like [`one_or_all`].
-    pub(crate) async fn connect_to<'r>(
+    pub async fn connect_to<'r>(
         &self,
         run: impl Into<Option<&'r RunRef>>,
     ) -> Result<(Client, String), Failure> {
@@ -78,11 +78,7 @@ async fn find(part: &str, client: &Client) -> Result<String, Failure> {
 }
 
 /// Returns at most `limit` runs in a state, newest first.
-pub(crate) async fn all_runs(
-    client: &Client,
-    limit: usize,
-    state: State,
-) -> Result<ListRunsResponse, Failure> {
+pub async fn all_runs(client: &Client, limit: usize, state: State) -> Result<ListRunsResponse, Failure> {
     let (runs, next_page_token) = pages(limit, PAGE, async |page_size, page_token| {
         let request = ListRunsRequest { page_size, page_token, state: state.into() };
         let page = client.runs().list_runs(quick(request)).await?.into_inner();

@@ -1,7 +1,5 @@
-//! `coffer doctor`: examines the capabilities and limitations of the daemon's host.
-//!
-//! The daemon examines its own host, which may be another host or container than this one. Only if no daemon answers, `coffer` examines the
-//! host where it runs. Without `--fix` it changes nothing and starts nothing. Only findings that are [`Verdict::Missing`] prevent a daemon from running.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
 
 mod alerts;
 mod disk;
@@ -13,20 +11,19 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use cofferdam_client::Connect;
+use command_context::client::{Client, Context, quick};
 use doctor::{Finding, Verdict};
 use mcp::RunToken;
+use presentation::exit::Exit;
+use presentation::failure::{Ended, Failure};
+use presentation::output::{Output, Style};
+use presentation::quantity::count;
 use serde_json::Value;
 use wire::v1::host_finding::Verdict as WireVerdict;
 use wire::v1::query_events_request::Order;
 use wire::v1::{
     EventFilter, ExamineHostRequest, HostFinding, ListRunsRequest, ListRunsResponse, QueryEventsRequest,
 };
-
-use crate::client::{Client, Context, quick};
-use crate::exit::Exit;
-use crate::failure::{Ended, Failure};
-use crate::output::{Output, Style};
-use crate::quantity::count;
 
 /// Number of runs that are examined.
 const NEWEST: u32 = 1_000;
@@ -45,7 +42,7 @@ const HOST: &str = "host";
 /// examined.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer doctor")]
-pub(crate) struct Doctor {
+pub struct Doctor {
     /// Socket of the container engine, used if no daemon answers. Default: DOCKER_HOST, or Docker's own.
     #[arg(long, value_name = "PATH")]
     engine: Option<PathBuf>,
@@ -62,7 +59,7 @@ struct Examined {
 }
 
 impl Doctor {
-    pub(crate) async fn run(self, context: &Context, token: Option<&str>) -> Ended {
+    pub async fn run(self, context: &Context, token: Option<&str>) -> Ended {
         if self.fix && context.daemon.endpoint().socket().is_none() {
             return Err(Failure::usage("--fix sets this host right, and the daemon may run on another one")
                 .with_hint("run `coffer doctor --fix` on the daemon's host"));
@@ -254,10 +251,10 @@ fn render(findings: &[Finding], page: &mut Output) {
 #[cfg(test)]
 mod tests {
     use cofferdam_client::{Endpoint, Token};
+    use presentation::output::Look;
+    use presentation::ui::{Format, Ui};
 
     use super::*;
-    use crate::output::Look;
-    use crate::ui::{Format, Ui};
 
     fn text(findings: &[Finding]) -> String {
         let mut page = Output::new(Look::PIPE);
