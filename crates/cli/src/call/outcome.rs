@@ -4,7 +4,7 @@ use wire::v1::call_response::Status;
 use wire::v1::result::Kind as CallResult;
 use wire::v1::{CallResponse, ToolFailure};
 
-use super::{delete, edit, exec_result, git, glob, grep, list, mcp, patch, read, write};
+use super::{checkpoint, delete, edit, exec_result, git, glob, grep, list, mcp, patch, read, write};
 use crate::exit::Exit;
 use crate::failure::Ended;
 use crate::output::{Output, Style};
