@@ -27,7 +27,7 @@ impl Checkpoints {
         Ok(made.for_agent())
     }
 
-    /// Makes one that nobody waits for. A failure goes on record, once for each cause.
+    /// Makes an automatic checkpoint without a caller. A failure goes on record, once for each cause.
     pub async fn create_unasked(&self, run: RunId, label: String, by: &Principal) {
         // A label that cannot be shown is no reason to have no checkpoint.
         let label = record::label(label, self.audit.redactor()).unwrap_or_else(|_| "auto".to_owned());

@@ -16,32 +16,21 @@ use identity::{CheckpointId, Principal, RunId};
 use operations::Reason;
 use prost::Message as _;
 use refusal::Refusal;
-use runs::Rules;
 use tokio::task::JoinSet;
 use wire::v1;
 use wire::v1::fork_run_request::Origin;
 
 use crate::forking::{AT_ONCE, Places};
-use crate::inherit::inherit;
+use crate::inherit::{NewFork, inherit};
 use crate::record::{Checkpoint, ForkRequest};
 use crate::{Cause, Checkpoints};
 
 /// Most forks of one request.
 const MOST: u32 = 100;
-/// Longest request id. Those of the forks have a number more.
+/// Longest request id. The request id of a fork also has its number.
 const LONGEST_ID: usize = 120;
 /// Label of the checkpoint of a live run.
 const LABEL: &str = "fork";
-
-/// A run to make as CreateRun does.
-#[derive(Clone)]
-pub struct NewFork {
-    pub request: v1::CreateRunRequest,
-    /// Rules that its connections have to pass beside those of its profile.
-    pub narrowed: Vec<Rules>,
-    /// Only find the run that the same request made before.
-    pub must_exist: bool,
-}
 
 impl Checkpoints {
     /// Makes forks, each with `create`. The caller lets it run to its end.

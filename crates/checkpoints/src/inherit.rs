@@ -7,12 +7,22 @@ use std::fmt::Display;
 
 use operations::Reason;
 use refusal::Refusal;
+use runs::Rules;
 use runs::record::Limits;
 use wire::v1;
 use wire::v1::workspace::Source;
 
-use crate::fork::NewFork;
 use crate::record::{Checkpoint, Inherited};
+
+/// A run to make as CreateRun does.
+#[derive(Clone)]
+pub struct NewFork {
+    pub request: v1::CreateRunRequest,
+    /// Rules that its connections have to pass beside those of its profile.
+    pub narrowed: Vec<Rules>,
+    /// Only find the run that the same request made before.
+    pub must_exist: bool,
+}
 
 /// Returns the forks of a request, without a request id.
 pub(crate) fn inherit(checkpoint: &Checkpoint, request: &v1::ForkRunRequest) -> Result<NewFork, Refusal> {
@@ -126,10 +136,10 @@ mod tests {
         let origin = origin();
         let limits = v1::Limits { pids: 51, ..v1::Limits::default() };
         let asked = v1::ForkRunRequest { limits: Some(limits), ..v1::ForkRunRequest::default() };
-        let refused = inherit(&origin, &asked).unwrap_err();
+        let refused = inherit(&origin, &asked).err().unwrap();
         assert_eq!(refused.metadata, [("field".into(), "limits.pids".to_owned())]);
         let earlier = Checkpoint { inherited: None, ..origin };
-        let refused = inherit(&earlier, &v1::ForkRunRequest::default()).unwrap_err();
+        let refused = inherit(&earlier, &v1::ForkRunRequest::default()).err().unwrap();
         assert_eq!(refused.reason, Reason::PreconditionFailed);
     }
 }

@@ -39,8 +39,8 @@ use tokio::time::timeout;
 use wire::v1;
 
 use changed::changed;
-pub use fork::NewFork;
 use forking::Forking;
+pub use inherit::NewFork;
 pub use limits::CheckpointBounds;
 use record::{Checkpoint, ForkRequest, Inherited, PartCopy};
 use table::{Table, no_such_checkpoint};
@@ -95,7 +95,7 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// What was copied of a frozen run.
+/// Copies of the directories of a frozen run.
 struct Copied {
     frozen_at: Timestamp,
     frozen_for: Duration,

@@ -38,7 +38,7 @@ pub(crate) struct Checkpoint {
     /// Time since which the directory that takes the changes of forks should be unchanged, by the clock of the file system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) since: Option<(i64, u32)>,
-    /// What forks inherit of the run, which may be deleted before its checkpoint.
+    /// Settings for forks. The run may be deleted before its checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) inherited: Option<Inherited>,
     /// Request to fork the run for which it was made.
@@ -46,7 +46,7 @@ pub(crate) struct Checkpoint {
     pub(crate) requested: Option<ForkRequest>,
 }
 
-/// What forks inherit of a run.
+/// Settings of a run that its forks inherit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Inherited {
     /// Settings without secrets and without a token.

@@ -60,7 +60,7 @@ pub struct Comparisons {
     queries: Arc<Semaphore>,
 }
 
-/// What the looks at the runs of one comparison share.
+/// Resources for the looks at the runs of one comparison.
 struct Look {
     runs: Arc<Runs>,
     index: Arc<Index>,

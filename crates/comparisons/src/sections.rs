@@ -10,7 +10,7 @@ const HEADER: &str = "diff --git ";
 /// Beginning of the line that replaces content which is no text or too long.
 const HIDDEN: &str = "Binary files ";
 
-/// What a diff shows of one path.
+/// Part of a diff about one path.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shown<'d> {
     /// Two for a link that was a file, or the reverse.

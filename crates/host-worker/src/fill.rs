@@ -53,7 +53,8 @@ fn fill_in(from: &Path, into: &Path, is_abandoned: fn() -> bool) -> Result<(), F
     let top = target.top()?;
     for mark in list(from, "marks")?.split(|byte| *byte == 0).filter(|mark| !mark.is_empty()) {
         match mark.split_first() {
-            Some((b'w', path)) => remove(&top, path)?,
+            // Instead of a special file that was not copied, nothing is there.
+            Some((b'w' | b's', path)) => remove(&top, path)?,
             Some((b'o', path)) => empty(&top, path)?,
             _ => return Err(FillFailure::Marks),
         }
@@ -109,12 +110,37 @@ fn remove(top: &Dir, path: &[u8]) -> Result<(), FillFailure> {
     let names = names(path)?;
     let Some((last, above)) = names.split_last() else { return Err(FillFailure::Marks) };
     if above.is_empty() {
-        return Ok(top.remove(last)?);
+        return Ok(discard(top, last)?);
     }
     match beneath(top, above)? {
-        Some(directory) => Ok(directory.remove(last)?),
+        Some(directory) => Ok(discard(&directory, last)?),
         None => Ok(()),
     }
+}
+
+/// Removes a name, and all beneath it if it is a directory, also from directories that their owner had made read-only.
+pub(crate) fn discard(directory: &Dir, name: &EntryName) -> Result<(), FillFailure> {
+    unseal(directory, name, 0)?;
+    Ok(directory.remove(name)?)
+}
+
+/// Makes the directories at and beneath a name writable.
+fn unseal(directory: &Dir, name: &EntryName, depth: usize) -> Result<(), FillFailure> {
+    if !is_directory(directory, name) {
+        return Ok(());
+    }
+    if depth > MAX_DEPTH {
+        return Err(FillFailure::Deep);
+    }
+    let inner = directory.open_dir(name)?;
+    let stat = fstat(&inner).map_err(io::Error::from)?;
+    if stat.st_mode & WRITABLE != WRITABLE && stat.st_uid == geteuid().as_raw() {
+        inner.set_mode(stat.st_mode | WRITABLE)?;
+    }
+    for entry in inner.entries()? {
+        unseal(&inner, &entry?.name, depth + 1)?;
+    }
+    Ok(())
 }
 
 /// Empties a listed directory.
@@ -123,7 +149,7 @@ fn empty(top: &Dir, path: &[u8]) -> Result<(), FillFailure> {
     let found: Vec<EntryName> =
         directory.entries()?.map(|entry| entry.map(|entry| entry.name)).collect::<Result<_, _>>()?;
     for name in found {
-        directory.remove(&name)?;
+        discard(&directory, &name)?;
     }
     Ok(())
 }
@@ -152,7 +178,7 @@ fn directory(saved: &Dir, target: &Dir, depth: usize, is_abandoned: fn() -> bool
         }
         // An overlay renames no directory from beneath, so nothing is exchanged for one.
         if !(kind == FileKind::Directory && is_directory(target, &name)) {
-            target.remove(&name)?;
+            discard(target, &name)?;
         }
         match kind {
             FileKind::Directory => {

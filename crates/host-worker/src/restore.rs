@@ -24,7 +24,7 @@ use rustix::fs::{Stat, fstat, futimens};
 use rustix::process::geteuid;
 
 use crate::copying::times;
-use crate::fill::{FillFailure, MAX_DEPTH, WRITABLE, file, is_there, list, names};
+use crate::fill::{FillFailure, MAX_DEPTH, WRITABLE, discard, file, is_there, list, names};
 use crate::sys;
 
 /// The permission bits that a saved tree has.
@@ -63,6 +63,8 @@ fn restore_in(
 struct Marks {
     /// Deleted names.
     gone: BTreeMap<Vec<u8>, BTreeSet<EntryName>>,
+    /// FIFOs, sockets and devices that were not copied.
+    special: BTreeMap<Vec<u8>, BTreeSet<EntryName>>,
     /// Directories that hide the ones beneath.
     opaque: BTreeSet<Vec<u8>>,
 }
@@ -72,11 +74,8 @@ impl Marks {
         let mut marks = Self::default();
         for mark in list(from, "marks")?.split(|byte| *byte == 0).filter(|mark| !mark.is_empty()) {
             match mark.split_first() {
-                Some((b'w', path)) => {
-                    let last = names(path)?.pop().ok_or(FillFailure::Marks)?;
-                    let above = path.len() - last.as_bytes().len();
-                    marks.gone.entry(path[..above.saturating_sub(1)].to_vec()).or_default().insert(last);
-                }
+                Some((b'w', path)) => add(&mut marks.gone, path)?,
+                Some((b's', path)) => add(&mut marks.special, path)?,
                 // The topmost directory hides the one beneath: its path is empty.
                 Some((b'o', [])) => {
                     marks.opaque.insert(Vec::new());
@@ -92,8 +91,18 @@ impl Marks {
     }
 
     fn has_gone(&self, path: &[u8], name: &EntryName) -> bool {
-        self.gone.get(path).is_some_and(|gone| gone.contains(name))
+        [&self.gone, &self.special]
+            .iter()
+            .any(|listed| listed.get(path).is_some_and(|names| names.contains(name)))
     }
+}
+
+/// Adds a listed path to the names of its directory.
+fn add(listed: &mut BTreeMap<Vec<u8>, BTreeSet<EntryName>>, path: &[u8]) -> Result<(), FillFailure> {
+    let last = names(path)?.pop().ok_or(FillFailure::Marks)?;
+    let above = path.len() - last.as_bytes().len();
+    listed.entry(path[..above.saturating_sub(1)].to_vec()).or_default().insert(last);
+    Ok(())
 }
 
 /// One directory, as each of the trees has it.
@@ -153,7 +162,9 @@ impl Restore {
             }
         }
         for marks in [&self.saved, &self.before] {
-            names.extend(marks.gone.get(&self.path).into_iter().flatten().cloned());
+            for listed in [&marks.gone, &marks.special] {
+                names.extend(listed.get(&self.path).into_iter().flatten().cloned());
+            }
         }
         Ok(names)
     }
@@ -177,7 +188,7 @@ impl Restore {
                 if is_of_others(target, name) {
                     Ok(())
                 } else {
-                    Ok(target.remove(name)?)
+                    discard(target, name)
                 }
             }
         }
@@ -198,7 +209,7 @@ impl Restore {
             || self.before.has_gone(&self.path, name)
             || was.is_some_and(|was| was != FileKind::Directory);
         if !is_directory {
-            target.remove(name)?;
+            discard(target, name)?;
             target.put_dir(name, WRITABLE)?;
         }
         let open = |directory: Option<&Dir>| directory.map(|directory| directory.open_dir(name)).transpose();
@@ -228,7 +239,7 @@ fn put(from: Option<&Dir>, target: &Dir, name: &EntryName, kind: FileKind) -> Re
     if is_there(from, target, name, kind)? {
         return Ok(());
     }
-    target.remove(name)?;
+    discard(target, name)?;
     match kind {
         FileKind::Symlink => Ok(target.put_link(name, &from.read_link(name)?)?),
         _ => file(from, target, name),

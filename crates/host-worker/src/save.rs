@@ -1,7 +1,7 @@
 //! Copies a part of a run for a checkpoint, with a list of the marks that an overlay has in its layer.
 //!
 //! The list has one entry for each mark: `w` and the path of a deleted name, or `o` and the path of a directory that hides the one
-//! beneath. A zero byte ends an entry. So no copy of a mark has an effect, wherever the copy is.
+//! beneath. It also has each FIFO, socket and device that is not copied, as `s` and the path. A zero byte ends an entry. So no copy of a mark has an effect, wherever the copy is.
 
 use std::fs::File;
 use std::io::{self, Write as _};

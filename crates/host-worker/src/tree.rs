@@ -195,6 +195,13 @@ impl Walk {
         }
         if !matches!(meta.kind, FileKind::File | FileKind::Directory | FileKind::Symlink) {
             self.found.left_out += 1;
+            if self.found.left_out > self.most.files {
+                return Err(TreeFailure::Files(self.most.files));
+            }
+            if self.marks == Marks::Listed {
+                // A restore removes it.
+                self.list(b's');
+            }
             if into.is_none() {
                 // A copy has none, so somebody has put it there.
                 self.entry(b's', kept(meta.mode, into), &[]);
@@ -292,6 +299,11 @@ impl Walk {
     /// Lists a mark at the present name.
     fn mark(&mut self, kind: u8) {
         self.entry(kind, 0, &[]);
+        self.list(kind);
+    }
+
+    /// Adds the present name to the list of marks.
+    fn list(&mut self, kind: u8) {
         self.listed.push(kind);
         self.listed.extend_from_slice(&self.path);
         self.listed.push(0);
