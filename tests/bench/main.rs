@@ -51,7 +51,7 @@ async fn main() -> ExitCode {
         return egress::run(&args).await;
     }
     if args.has(Lane::Forks) {
-        return forks::run(&args).await;
+        return Box::pin(forks::run(&args)).await;
     }
     let mut report = Report::new(Host::look());
     if args.has(Lane::Container) {

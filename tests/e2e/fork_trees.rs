@@ -32,18 +32,18 @@ for my $mark ("user.overlay.opaque", "user.overlay.whiteout", "user.overlay.redi
 "#;
 
 /// The digest of a run's files: names, kinds, modes, targets and contents. FIFOs and sockets are in no checkpoint.
-const DIGEST: &str = r#"
+const DIGEST: &str = r"
 export LC_ALL=C; cd /workspace
 { find . /state -path /state/logs -prune -o ! -type p ! -type s -printf '%p|%y|%m|%l\n'
   find . /state -path /state/logs -prune -o -type f -exec sha256sum {} +
 } | sort | sha256sum
-"#;
+";
 
 /// Removes all files and makes others.
-const WRECK: &str = r#"
+const WRECK: &str = r"
 chmod -R u+rwX . && find . -mindepth 1 -delete && mkdir many many/0 names && echo wreck >many/0/1 && echo wreck >a.txt && ln -s a.txt deep
 echo wreck >/state/s.txt; echo wreck >/state/new
-"#;
+";
 
 async fn digest(run: &mut RunHandle) -> String {
     let listed = run.exec(&["sh", "-c", DIGEST]).await;

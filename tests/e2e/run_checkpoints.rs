@@ -59,7 +59,7 @@ async fn a_checkpoint_has_the_changes_of_workspace_and_state_and_the_run_goes_on
 
     assert_eq!((made.run_id.as_str(), made.principal.as_str()), (run.id(), "uid:0"));
     assert_eq!((&kinds(&made)[..2], made.processes.len()), (&[Kind::Workspace, Kind::State][..], 1));
-    assert_eq!(made.processes, [process.process_id.clone()]);
+    assert_eq!(made.processes, std::slice::from_ref(&process.process_id));
     assert!(made.frozen_us > 0 && made.digest.len() == 64, "{made:?}");
     let workspace = |name: &str| at(&daemon, &made, "workspace").join(name);
     assert_eq!(

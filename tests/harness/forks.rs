@@ -92,7 +92,7 @@ pub async fn ready(daemon: &Daemon, request: ForkRunRequest) -> Vec<RunHandle> {
     for fork in made.forks {
         let run = fork.run.unwrap();
         assert_eq!(run.state(), v1::run::State::Ready);
-        forks.push(RunHandle { run, clients: daemon.connect().await });
+        forks.push(RunHandle { run: Box::new(run), clients: daemon.connect().await });
     }
     forks
 }

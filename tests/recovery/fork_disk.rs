@@ -111,7 +111,7 @@ async fn a_full_disk_leaves_no_half_of_a_checkpoint_a_fork_or_a_restore() {
     assert!(refusals > 0 && successes > 0, "{refusals} refusals and {successes} successes");
     let log = clients.verify().await;
     assert!(log.intact, "{}", log.damage);
-    accepted(&daemon, &small, origin, &kept).await;
+    Box::pin(accepted(&daemon, &small, origin, &kept)).await;
 }
 
 /// Ends all forks, and asserts that nothing but the checkpoint `kept` is left of any request, after others were deleted.

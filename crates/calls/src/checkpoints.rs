@@ -86,27 +86,27 @@ impl Moments {
 impl Moment {
     /// Makes one before the first call of a task. Further calls wait for it.
     pub(crate) async fn before_task(&self, task: &str, make: impl Future<Output = ()>) {
-        let mut made = self.state.lock().await;
-        if made.tasks.iter().any(|known| known == task) {
+        let mut state = self.state.lock().await;
+        if state.tasks.iter().any(|known| known == task) {
             return;
         }
         make.await;
-        if made.tasks.len() >= TASKS {
-            made.tasks.pop_front();
+        if state.tasks.len() >= TASKS {
+            state.tasks.pop_front();
         }
-        made.tasks.push_back(task.to_owned());
+        state.tasks.push_back(task.to_owned());
     }
 
     /// Makes one after a call. All requests that arrive while one is made are met by one more.
     pub(crate) async fn after_call(&self, make: impl Future<Output = ()>) {
         let own = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
-        let mut made = self.state.lock().await;
-        if made.covered >= own {
+        let mut state = self.state.lock().await;
+        if state.covered >= own {
             return;
         }
         let covers = self.asked.load(Ordering::SeqCst);
         make.await;
-        made.covered = covers;
+        state.covered = covers;
     }
 }
 
@@ -147,11 +147,11 @@ mod tests {
         let ask = || {
             let (moment, made, go) = (moment.clone(), made.clone(), go.clone());
             tokio::spawn(async move {
-                let make = async {
+                let count = async {
                     made.fetch_add(1, Ordering::SeqCst);
                     go.acquire().await.unwrap().forget();
                 };
-                moment.after_call(make).await;
+                moment.after_call(count).await;
             })
         };
         let first = ask();

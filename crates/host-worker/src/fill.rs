@@ -110,10 +110,10 @@ fn remove(top: &Dir, path: &[u8]) -> Result<(), FillFailure> {
     let names = names(path)?;
     let Some((last, above)) = names.split_last() else { return Err(FillFailure::Marks) };
     if above.is_empty() {
-        return Ok(discard(top, last)?);
+        return discard(top, last);
     }
     match beneath(top, above)? {
-        Some(directory) => Ok(discard(&directory, last)?),
+        Some(directory) => discard(&directory, last),
         None => Ok(()),
     }
 }

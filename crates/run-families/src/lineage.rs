@@ -41,7 +41,9 @@ impl<'r> Lineage<'r> {
             }
         }
         // The ids are in the order of time.
-        forks.values_mut().for_each(|forks| forks.sort_by(|a, b| a.run_id.cmp(&b.run_id)));
+        for forks in forks.values_mut() {
+            forks.sort_by(|a, b| a.run_id.cmp(&b.run_id));
+        }
         Self { runs: runs.iter().map(|run| (run.run_id.as_str(), run)).collect(), forks }
     }
 

@@ -193,7 +193,8 @@ mod tests {
 
     #[test]
     fn runs_that_are_no_forks_of_the_same_run_are_refused() {
-        let cases: [(Option<&str>, &[&str], &[&str], &str); 6] = [
+        type Case<'a> = (Option<&'a str>, &'a [&'a str], &'a [&'a str], &'a str);
+        let cases: [Case<'_>; 6] = [
             (Some("1"), &[], &["5"], "the run 5 is a fork of 2, not of 1"),
             (Some("1"), &[], &["1"], "the run 1 is not a fork"),
             (Some("1"), &[], &["9"], "there is no run 9"),

@@ -148,15 +148,9 @@ mod tests {
         Compared { run, check }
     }
 
-    fn check(exit_code: Option<i32>, failure: &str) -> Option<Check> {
+    fn check(exit_code: Option<i32>, failure: &str) -> Check {
         let failure = failure.to_owned();
-        Some(Check {
-            succeeded: exit_code == Some(0),
-            exit_code,
-            failure,
-            took_ms: 3_000,
-            call_id: String::new(),
-        })
+        Check { succeeded: exit_code == Some(0), exit_code, failure, took_ms: 3_000, call_id: String::new() }
     }
 
     fn comparison(is_checked: bool) -> Comparison {
@@ -166,8 +160,8 @@ mod tests {
         };
         Comparison {
             runs: vec![
-                compared("one", "", check(Some(0), "")),
-                compared("two", "", check(Some(2), "")),
+                compared("one", "", Some(check(Some(0), ""))),
+                compared("two", "", Some(check(Some(2), ""))),
                 compared("three", "no\nlayer", None),
             ],
             conflicts: vec![conflict("a\x1b.txt"), conflict("b")],

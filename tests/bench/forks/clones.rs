@@ -31,13 +31,13 @@ pub(super) async fn measure(place: &Place, size: Size) -> Vec<Row> {
     let mut full = 1;
     for round in 0..WARM_UP + size.rounds {
         place.daemon.pool_is_full(full).await;
-        let cloned = clone(&place.repository, &clones.join("clone")).await;
+        let theirs = clone(&place.repository, &clones.join("clone")).await;
         let (took, run, reused) = ready(place, &mut clients).await;
         full += usize::from(run.start_kind() == StartKind::Warm);
         end(&mut clients, &run).await;
         if round >= WARM_UP {
             assert!(reused, "no base was used again");
-            plain.add(cloned);
+            plain.add(theirs);
             ours.add(took);
         }
     }

@@ -56,11 +56,11 @@ impl Size {
 /// Measures, prints, and checks if that is asked for.
 pub(crate) async fn run(args: &Args) -> ExitCode {
     let (began, image, size) = (Host::look(), dev_image(), Size::of(args));
-    let mut rows = starts::measure(&image, size).await;
+    let mut rows = Box::pin(starts::measure(&image, size)).await;
     let place = Place::make(&image, size).await;
     rows.extend(clones::measure(&place, size).await);
     rows.extend(snapshots::measure(&place, size).await);
-    rows.extend(beside::measure(&place).await);
+    rows.extend(Box::pin(beside::measure(&place)).await);
     drop(place);
     rows.extend(family::measure(&image, size, true).await);
     rows.extend(family::measure(&image, size, false).await);

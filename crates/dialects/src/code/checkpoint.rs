@@ -25,7 +25,8 @@ pub(super) struct Checkpoint {
     /// With create: one line to recognise it by, at most 200 bytes. Default: none.
     label: Option<String>,
     /// With restore: the whole id, as create and list name it.
-    checkpoint_id: Option<String>,
+    #[serde(rename = "checkpoint_id")]
+    id: Option<String>,
 }
 
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
@@ -48,7 +49,7 @@ impl Action {
 
 impl ToolArguments for Checkpoint {
     fn operation(self, _limits: &Limits) -> Result<Operation, NoOperation> {
-        let Self { action, label, checkpoint_id } = self;
+        let Self { action, label, id: checkpoint_id } = self;
         let foreign = |name: &str| {
             ParseFailure::argument(name, format!("does not go with the action {}", action.name()))
         };
@@ -57,7 +58,7 @@ impl ToolArguments for Checkpoint {
             (Action::List | Action::Restore, Some(_), _) => return Err(foreign("label").into()),
             (Action::Restore, None, None) => {
                 let message = "is missing: the action restore needs it";
-                return Err(ParseFailure::argument("checkpoint_id", message.to_owned()).into());
+                return Err(ParseFailure::argument("checkpoint_id", message).into());
             }
             (Action::Create, label, None) => {
                 Wanted::Create(CheckpointCreate { label: label.unwrap_or_default() })
