@@ -11,7 +11,7 @@ pub(crate) async fn forked(daemon: &Daemon, run: &RunHandle, id: &str) {
     let checkpoint = made.checkpoint.unwrap();
     assert!(checkpoint.processes.iter().any(|process| process == id), "{checkpoint:?}");
     let [fork] = &made.forks[..] else { panic!("not one fork: {:?}", made.failures) };
-    let mut fork = RunHandle { run: fork.run.clone().unwrap(), clients: clients.clone() };
+    let mut fork = RunHandle { run: Box::new(fork.run.clone().unwrap()), clients: clients.clone() };
     assert_eq!(processes(&fork.run.container_id), IDLE, "a fork has a process of its origin");
     assert!(fork.listed().await.is_empty() && fork.sessions().await.is_empty());
     fork.stop().await;

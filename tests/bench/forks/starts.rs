@@ -57,7 +57,7 @@ async fn start(daemon: &Daemon, clients: &mut Clients, image: &str, kind: StartK
 }
 
 async fn writes(run: &Run, clients: &Clients) {
-    let mut run = RunHandle { run: run.clone(), clients: clients.clone() };
+    let mut run = RunHandle { run: Box::new(run.clone()), clients: clients.clone() };
     let wrote = run.ran(calls::shell("echo $BENCH >/usr/written && cat /usr/written")).await;
     assert_eq!((wrote.exit_code, wrote.stdout.as_str()), (Some(0), "1\n"), "{}", wrote.stderr);
 }
