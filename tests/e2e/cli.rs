@@ -103,7 +103,7 @@ async fn the_habits_of_people_work() {
 
 /// Waits for the outcome of a call, which is there a little after its receipt.
 async fn is_over(daemon: &Daemon, call: &str) {
-    let mut run = RunHandle { run: v1::Run::default(), clients: daemon.connect().await };
+    let mut run = RunHandle { run: Box::new(v1::Run::default()), clients: daemon.connect().await };
     run.outcome(call).await;
 }
 

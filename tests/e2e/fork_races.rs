@@ -18,7 +18,7 @@ async fn later(round: u32, rounds: u32) {
 /// Ends forks after a look at their files.
 async fn ended(daemon: &Daemon, answer: v1::ForkRunResponse, expected: &str) {
     for fork in answer.forks {
-        let mut fork = RunHandle { run: fork.run.unwrap(), clients: daemon.connect().await };
+        let mut fork = RunHandle { run: Box::new(fork.run.unwrap()), clients: daemon.connect().await };
         assert_eq!(word(&mut fork).await, expected);
         fork.stop().await;
         fork.delete().await;

@@ -179,7 +179,7 @@ async fn forks_and_restores_beside_20_writers_have_one_moment_of_the_run() {
         assert_eq!((made.forks.len(), made.failures.len()), (2, 0), "{:?}", made.failures);
         let mut seen = Vec::new();
         for fork in made.forks {
-            let mut fork = RunHandle { run: fork.run.unwrap(), clients: clients.clone() };
+            let mut fork = RunHandle { run: Box::new(fork.run.unwrap()), clients: clients.clone() };
             assert!(fork.listed().await.is_empty(), "a fork has no processes");
             seen.push(fork.exec(&["sh", "-c", counts]).await.stdout);
             fork.stop().await;

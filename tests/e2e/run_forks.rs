@@ -37,7 +37,7 @@ async fn fork(daemon: &Daemon, request: v1::ForkRunRequest) -> (Vec<RunHandle>, 
 }
 
 fn handles(clients: &Clients, forks: Vec<v1::Fork>) -> Vec<RunHandle> {
-    let handle = |fork: v1::Fork| RunHandle { run: fork.run.unwrap(), clients: clients.clone() };
+    let handle = |fork: v1::Fork| RunHandle { run: Box::new(fork.run.unwrap()), clients: clients.clone() };
     forks.into_iter().map(handle).collect()
 }
 

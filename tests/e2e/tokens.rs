@@ -243,7 +243,7 @@ async fn r3_replacing_a_run_token_ends_its_streams() {
     let request = v1::CreateRunRequest { issue_token: true, ..requests::managed("harness") };
     let mut local = daemon.connect().await;
     let created = local.runs.create_run(request).await.unwrap().into_inner();
-    let mut run = RunHandle { run: created.run.unwrap(), clients: local.clone() };
+    let mut run = RunHandle { run: Box::new(created.run.unwrap()), clients: local.clone() };
     let run_id = run.id().to_owned();
     let process_id = run.start(process::command(&["sleep", "600"])).await.process_id;
     let wait =

@@ -286,7 +286,7 @@ async fn h5_concurrent_runs_have_separate_containers_and_workspaces() {
         let mut clients = daemon.connect().await;
         creating.push(tokio::spawn(async move {
             let created = clients.runs.create_run(requests::managed("open")).await.unwrap();
-            RunHandle { run: created.into_inner().run.unwrap(), clients }
+            RunHandle { run: Box::new(created.into_inner().run.unwrap()), clients }
         }));
     }
     let mut runs = Vec::new();

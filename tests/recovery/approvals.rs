@@ -128,7 +128,7 @@ async fn a_call_made_with_a_run_token_stays_one_under_the_next_daemon() {
     let mut clients = daemon.connect().await;
     let request = v1::CreateRunRequest { issue_token: true, ..requests::bind("review", &workspace) };
     let v1::CreateRunResponse { run, token } = clients.runs.create_run(request).await.unwrap().into_inner();
-    let mut run = RunHandle { run: run.unwrap(), clients };
+    let mut run = RunHandle { run: Box::new(run.unwrap()), clients };
     let mut request = tonic::Request::new(v1::CallRequest {
         run_id: run.id().to_owned(),
         request: Some(calls::replace("a.txt", "one", "two").into()),

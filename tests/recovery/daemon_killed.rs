@@ -158,7 +158,7 @@ async fn a_repeated_create_completes_after_a_kill() {
             };
             // The answer came before the kill: the same once more, with another request.
             let run = created.into_inner().run.unwrap();
-            let mut run = RunHandle { run, clients: daemon.connect().await };
+            let mut run = RunHandle { run: Box::new(run), clients: daemon.connect().await };
             run.stop().await;
             run.delete().await;
             assert_eq!(daemon.left_by_runs(), (vec![], vec![]));
@@ -177,9 +177,9 @@ async fn a_repeated_create_completes_after_a_kill() {
         let again = daemon.run_with(request).await.unwrap();
         // What a run has on the disk is measured now and then.
         let unmeasured = |run: v1::Run| v1::Run { disk: None, ..run };
-        assert_eq!(unmeasured(again.run), unmeasured(run.run.clone()));
+        assert_eq!(unmeasured(*again.run), unmeasured((*run.run).clone()));
         let listed = clients.runs.list_runs(all).await.unwrap().into_inner().runs;
-        assert_eq!(listed.into_iter().map(unmeasured).collect::<Vec<_>>(), [unmeasured(run.run.clone())]);
+        assert_eq!(listed.into_iter().map(unmeasured).collect::<Vec<_>>(), [unmeasured((*run.run).clone())]);
         assert_eq!(daemon.containers(), [run.run.container_id.clone()]);
         run.stop().await;
         run.delete().await;

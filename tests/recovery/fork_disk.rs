@@ -121,7 +121,7 @@ async fn whole(daemon: &Daemon, kept: &str) {
         if run.forked_from.is_none() {
             continue;
         }
-        let mut fork = RunHandle { run, clients: clients.clone() };
+        let mut fork = RunHandle { run: Box::new(run), clients: clients.clone() };
         match fork.show().await.state() {
             State::Ready => drop(fork.stop().await),
             State::Failed => assert!(!fork.show().await.failure.is_empty()),

@@ -218,7 +218,7 @@ impl Scene {
                 continue;
             }
             assert!(run.state() == State::Failed && !run.failure.is_empty(), "{run:?}");
-            RunHandle { run, clients: self.origin.clients.clone() }.delete().await;
+            RunHandle { run: Box::new(run), clients: self.origin.clients.clone() }.delete().await;
         }
         let get = v1::GetBaseRequest { base_id: self.base.clone() };
         self.origin.clients.bases.get_base(get).await.expect("the base of a live run is gone");

@@ -135,7 +135,7 @@ async fn h13_a_daemon_killed_around_claims_of_roots_leaves_no_layer() {
         let living = clients.runs.list_runs(v1::ListRunsRequest::default()).await.unwrap().into_inner().runs;
         for run in living {
             if [State::Ready, State::Paused].contains(&run.state()) {
-                let mut handle = RunHandle { run, clients: daemon.connect().await };
+                let mut handle = RunHandle { run: Box::new(run), clients: daemon.connect().await };
                 assert_eq!(
                     handle.ran(calls::shell("test ! -e /etc/mine && echo x >/etc/mine")).await.exit_code,
                     Some(0)
@@ -223,7 +223,7 @@ async fn h10_a_daemon_killed_at_any_moment_leaves_nothing_of_its_pool() {
         let living = clients.runs.list_runs(v1::ListRunsRequest::default()).await.unwrap().into_inner().runs;
         for run in living {
             if [State::Ready, State::Paused].contains(&run.state()) {
-                let mut handle = RunHandle { run, clients: daemon.connect().await };
+                let mut handle = RunHandle { run: Box::new(run), clients: daemon.connect().await };
                 assert_eq!(handle.exec(&["cat", "a.txt"]).await.stdout, "one\n");
                 handle.stop().await;
             }

@@ -240,7 +240,7 @@ async fn n55_an_operator_widens_a_run_and_its_owner_does_not() {
     })
     .await;
     assert_eq!(refused, "PERMISSION_DENIED");
-    let mut run = RunHandle { run: made, clients: daemon.connect().await };
+    let mut run = RunHandle { run: Box::new(made), clients: daemon.connect().await };
 
     let waits = run.waits(calls::shell(&wget(http.port)));
     let approval = pending(&mut run).await;
