@@ -337,7 +337,7 @@ fn a_clone_beyond_its_bounds_is_refused_before_its_files_are_written() {
     let source = Source::new();
     fs::write(source.path().join(".git/objects/pack/left"), vec![0; 2 << 20]).unwrap();
     source.own();
-    is_excess(&source, "", 1_000, "takes at least 3 MiB");
+    is_excess(&source, "", 1_000, "takes at least 2 MiB");
     assert_eq!(fs::read_dir(source.0.workspace()).unwrap().count(), 0, "not even a repository");
 
     let source = Source::new();

@@ -13,7 +13,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::record::{Changes, Layer, Record, State, Workspace};
+use crate::record::{Changes, Layer, Record, Workspace};
 use audit::{Event, Kind};
 use executor::layer;
 use host_launch::LayerSpec;
@@ -29,16 +29,6 @@ use crate::stored;
 use crate::target::Target;
 use crate::workspace;
 use ::leftovers::remove_tree;
-
-/// Turn to settle the changes or the workspace of a run.
-pub(crate) struct Settling<'a>(&'a Runs, RunId);
-
-impl Drop for Settling<'_> {
-    fn drop(&mut self) {
-        self.0.settling().remove(&self.1);
-        self.0.settled.notify_waiters();
-    }
-}
 
 impl Runs {
     /// Returns the changes of the run.
@@ -120,28 +110,6 @@ impl Runs {
         remove_tree(self.launcher.directories.layer(&record.id.to_string())).await;
         self.launcher.projects.settle(record.id);
         self.tell_of_removal(record.id, principal, json!({ "action": "discard", "phase": "done" })).await
-    }
-
-    /// Waits for the turn to settle a run. One caller at a time has it.
-    ///
-    /// Also waits for a run that is ending. Its state says that it has ended moments before its task is over, and until then the run still
-    /// uses its workspace.
-    pub(crate) async fn settle(&self, id: RunId) -> Settling<'_> {
-        let ending = self
-            .living()
-            .get(&id)
-            .filter(|run| matches!(run.record().state, State::Stopping | State::Stopped | State::Failed))
-            .cloned();
-        if let Some(run) = ending {
-            run.commands.closed().await;
-        }
-        loop {
-            let settled = self.settled.notified();
-            if self.settling().insert(id) {
-                return Settling(self, id);
-            }
-            settled.await;
-        }
     }
 
     fn ended_run(&self, id: RunId) -> Result<Record, Refusal> {

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::bases::Bases;
-use crate::forks::Checkpoints;
+use crate::checkpoints::Checkpoints;
 use crate::held::takes_no_calls;
 use crate::launch::Launcher;
 use crate::run::{Command, Run};

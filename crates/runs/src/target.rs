@@ -9,9 +9,9 @@ use operations::Reason;
 use refusal::Refusal;
 use serde_json::{Value, json};
 
-use crate::changes::Settling;
 use crate::record::{Layer, Record, Workspace};
 use crate::registry::Runs;
+use crate::settling::Settling;
 use crate::workspace;
 
 pub(crate) enum Target<'a> {
