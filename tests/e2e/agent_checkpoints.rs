@@ -3,6 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use harness::forks::fill;
 use harness::process::script;
 use harness::v1::automatic_checkpoints::Every;
 use harness::v1::call_response::Status;
@@ -10,7 +11,7 @@ use harness::v1::checkpoint_request::Action;
 use harness::v1::decide_approval_request::Decision;
 use harness::v1::operation::Kind as Operation;
 use harness::v1::result::Kind as Answer;
-use harness::{Clients, Daemon, RunHandle, Setup, binary, calls, reason, requests, v1};
+use harness::{Clients, Daemon, RunHandle, Setup, binary, calls, reason, requests, until, v1};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -111,7 +112,8 @@ async fn an_agent_may_do_nothing_with_checkpoints_unless_its_profile_says_so() {
     let mut clients = daemon.connect().await;
     let (owner, run_id) = (run.id().to_owned(), run.id().to_owned());
     assert!(all(&mut clients, &owner).await.is_empty());
-    let request = v1::ListToolsRequest { run_id, dialect: "code".to_owned(), ..Default::default() };
+    let format = v1::list_tools_request::Format::Mcp.into();
+    let request = v1::ListToolsRequest { run_id, dialect: "code".to_owned(), format };
     let listed = run.clients.tools.list_tools(request).await.unwrap().into_inner().tools_json;
     assert!(listed.contains("\"read\"") && !listed.contains("\"checkpoint\""), "{listed}");
 }
@@ -146,7 +148,7 @@ async fn an_agent_restores_its_own_run_and_ends_what_runs_beside_its_call() {
     assert_eq!(run.exec(&["sh", "-c", "ls; cat a.txt"]).await.stdout, "a.txt\none\n");
 
     // The state before is kept, so that the restore can be undone.
-    let before = &seen(&mut run).await[0];
+    let before = seen(&mut run).await.remove(0);
     assert_eq!(before.label, "before restore");
     run.ok(restore(&before.checkpoint_id)).await;
     assert_eq!(run.exec(&["cat", "a.txt"]).await.stdout, "two\n");
@@ -251,12 +253,35 @@ async fn a_run_on_a_directory_in_place_has_no_automatic_checkpoints() {
     let daemon = start().await;
     let workspace = daemon.workspace("w", &[]);
     let asked = every(Every::Write, 0, requests::bind("with", &workspace));
-    let refused = daemon.run_with(asked).await.err().expect("the run was made");
+    let Err(refused) = daemon.run_with(asked).await else { panic!("the run was made") };
     assert!(
         reason(&refused) == "INVALID_ARGUMENT" && refused.message().contains("workspace.bind"),
         "{refused}"
     );
     assert!(daemon.containers().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_makes_checkpoints_in_a_loop_keeps_nobody_from_theirs() {
+    const CALLS: usize = 20;
+    let daemon = start().await;
+    let mut run = daemon.run_on(requests::managed("with")).await;
+    fill(&mut run, "one").await;
+    let making: Vec<_> = (0..CALLS).map(|_| run.waits(create("again"))).collect();
+    let mut clients = daemon.connect().await;
+    let id = run.id().to_owned();
+    until("the agent makes no checkpoint", async || !all(&mut clients, &id).await.is_empty()).await;
+    let request = v1::CheckpointRunRequest { run_id: id, label: "of the owner".to_owned() };
+    clients.checkpoints.checkpoint_run(request).await.unwrap();
+    let waiting = making.iter().filter(|call| !call.is_finished()).count();
+    assert!(waiting > CALLS / 4, "the owner waited for all but {waiting} calls of the agent");
+    for call in making {
+        let answer = call.await.unwrap().unwrap();
+        assert_eq!(answer.status(), Status::Succeeded, "{answer:?}");
+    }
+    let kept = all(&mut clients, run.id()).await;
+    assert_eq!(labels(&kept, false), ["of the owner"]);
+    assert_eq!(labels(&kept, true), ["again"; 10]);
 }
 
 /// `coffer mcp` of one run.
