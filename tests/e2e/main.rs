@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // what cannot be set up fails its test
 
 mod access;
+mod agent_checkpoints;
 mod alerts;
 mod anonymous;
 mod api;

@@ -8,11 +8,11 @@ mod limits;
 mod make;
 mod record;
 mod table;
-mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use admission::Turns;
 use audit::{Event, Kind};
 use audit_service::AuditLog;
 use disk_quotas::Quotas;
@@ -31,8 +31,9 @@ pub use limits::BaseBounds;
 use make::Tree;
 use record::{Base, Source};
 use table::Table;
-use turns::Turns;
 
+/// Bases that are made or verified at the same time. Each needs a process that reads many files.
+const AT_ONCE: usize = 2;
 /// Most runs that a base names as its users.
 const USERS: usize = 100;
 
@@ -90,8 +91,8 @@ impl Bases {
             quotas,
             bounds,
             warn_free,
-            turns: Turns::new(),
-            looks: Turns::new(),
+            turns: Turns::new(AT_ONCE),
+            looks: Turns::new(AT_ONCE),
             busy: Mutex::default(),
             settling: tokio::sync::Mutex::default(),
         })
@@ -120,7 +121,7 @@ impl Bases {
         let before = match source {
             Source::Directory { .. } => None,
             Source::Clone { .. } => {
-                let _look = self.looks.wait(&principal.name).await?;
+                let _look = self.looks.wait(&principal.name).await.ok_or_else(too_many)?;
                 make::identity(launcher, &source, principal).await?
             }
         };
@@ -129,7 +130,7 @@ impl Bases {
         if let Some(base) = reused {
             return Ok(self.found(&base));
         }
-        let _turn = self.turns.wait(&principal.name).await?;
+        let _turn = self.turns.wait(&principal.name).await.ok_or_else(too_many)?;
         // The same request may have come twice at the same time, and the other one had its turn first.
         if let Some(base) = self.table.made_before(principal, asked.as_ref())? {
             return Ok(self.found(&base));
@@ -213,7 +214,7 @@ impl Bases {
     /// Computes the digest of the base's files anew. While they are changed, no run begins on the base.
     pub async fn verify(&self, id: BaseId, principal: &Principal) -> Result<v1::VerifyBaseResponse, Refusal> {
         let base = self.table.of(id, principal)?;
-        let _turn = self.turns.wait(&principal.name).await?;
+        let _turn = self.turns.wait(&principal.name).await.ok_or_else(too_many)?;
         let found = make::digest(&self.runs.launcher, id).await;
         // It may have been deleted meanwhile.
         let base = self.table.of(base.id, principal)?;
@@ -266,6 +267,10 @@ impl Bases {
         remove_tree(self.runs.launcher.directories.base(id)).await;
         Ok(())
     }
+}
+
+fn too_many() -> Refusal {
+    Refusal::new(Reason::Overloaded, "too many bases are being made or verified; try again later")
 }
 
 fn shown(base: &Base, users: &BTreeMap<BaseId, Vec<RunId>>) -> v1::Base {

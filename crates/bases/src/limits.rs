@@ -12,8 +12,7 @@ use timestamp::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use crate::record::Base;
-use crate::turns::AT_ONCE;
-use crate::{Bases, Cause, make};
+use crate::{AT_ONCE, Bases, Cause, make};
 
 /// Time between two sweeps.
 const SWEEP: Duration = Duration::from_secs(3_600);

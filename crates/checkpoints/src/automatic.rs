@@ -1,6 +1,8 @@
 //! Checkpoints that the daemon makes by itself, and those of agents: their number is bounded by their run, and they give place
 //! to those that the owner asks for.
 
+use std::collections::BTreeSet;
+
 use audit::{Event, Kind};
 use identity::{CheckpointId, Principal, RunId};
 use operations::{AgentCheckpoint, Reason};
@@ -48,6 +50,7 @@ impl Checkpoints {
         if known.as_ref() == Some(&refusal.message) {
             return;
         }
+        self.forget_ended();
         tracing::warn!(%run, why = refusal.message, "no automatic checkpoint was made");
         let details = json!({
             "action": "checkpoint", "phase": "skipped", "reason": refusal.reason.as_str(), "failure": refusal.message,
@@ -56,6 +59,11 @@ impl Checkpoints {
         if self.audit.enqueue(event).await.is_err() {
             tracing::error!(%run, "a missing checkpoint is not on record: the audit log cannot be written");
         }
+    }
+
+    /// Forgets the failures of runs that have ended.
+    pub(crate) fn forget_ended(&self) {
+        self.failing.lock().retain(|run, _| self.runs.living_run(*run).is_ok());
     }
 
     /// Returns at most `most` checkpoints of the run, newest first, and whether there are more.
@@ -85,15 +93,13 @@ impl Checkpoints {
     ///
     /// For a checkpoint that the owner asked for, automatic ones of the same owner are deleted, oldest first.
     pub(crate) async fn room(&self, run: &Record, automatic: bool, least: u64) -> Result<u64, Refusal> {
+        let mut needed = BTreeSet::new();
         loop {
             let (left, oldest) = {
                 let table = self.table.lock();
                 let left = limits::left(&table, run.id, automatic, &self.bounds);
-                let mut displaced = table
-                    .values()
-                    .filter(|found| found.automatic && found.principal == run.spec.principal)
-                    .map(|found| found.id);
-                (left, displaced.next().filter(|_| !automatic))
+                let mut displaced = displaced(table.values(), &run.spec.principal, automatic);
+                (left, displaced.find(|id| !needed.contains(id)))
             };
             let refused = match left {
                 Ok(left) if left >= least => return Ok(left),
@@ -103,9 +109,25 @@ impl Checkpoints {
                 Err(refused) => refused,
             };
             let Some(oldest) = oldest else { return Err(refused) };
-            self.remove(oldest, Cause::Newer).await.map_err(|_| refused)?;
+            match self.remove(oldest, Cause::Newer).await {
+                Ok(()) => {}
+                // A run or another checkpoint needs it, or another request has deleted it.
+                Err(why) if matches!(why.reason, Reason::PreconditionFailed | Reason::NotFound) => {
+                    needed.insert(oldest);
+                }
+                Err(_) => return Err(refused),
+            }
         }
     }
+}
+
+/// Returns the checkpoints that may be deleted for a new one of `owner`, in the order of `all`: none for an automatic one.
+fn displaced<'c>(
+    all: impl Iterator<Item = &'c Checkpoint>,
+    owner: &str,
+    automatic: bool,
+) -> impl Iterator<Item = CheckpointId> {
+    all.filter(move |found| !automatic && found.automatic && found.principal == owner).map(|found| found.id)
 }
 
 /// Returns the ids of the automatic checkpoints of a run beyond the newest `keep`. `all` begins with the newest.
@@ -134,6 +156,20 @@ mod tests {
         assert_eq!(ids, [newest_first[5].id]);
         assert_eq!(beyond(newest_first.iter(), run, 3).count(), 0);
         assert_eq!(beyond(newest_first.iter(), other, 0).count(), 1);
+    }
+
+    #[test]
+    fn one_of_the_owner_displaces_automatic_ones_of_the_same_owner_alone() {
+        let of = |automatic, principal: &str| Checkpoint {
+            automatic,
+            principal: principal.to_owned(),
+            ..checkpoint(RunId::new(), Timestamp::now(), 1)
+        };
+        let all = [of(true, "uid:1"), of(false, "uid:1"), of(true, "uid:2"), of(true, "uid:1")];
+        let ids: Vec<_> = displaced(all.iter(), "uid:1", false).collect();
+        assert_eq!(ids, [all[0].id, all[3].id]);
+        assert_eq!(displaced(all.iter(), "uid:1", true).count(), 0, "an automatic one displaces none");
+        assert_eq!(displaced(all.iter(), "uid:3", false).count(), 0);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use admission::{Turn, Turns};
 use audit::{Event, Kind};
 use audit_service::AuditLog;
 use disk_quotas::Quotas;
@@ -34,7 +35,6 @@ use runs::{Runs, remove_tree};
 use serde_json::{Value, json};
 use store::{Store, StoreError};
 use timestamp::Timestamp;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use wire::v1;
 
@@ -47,8 +47,8 @@ use table::{Table, no_such_checkpoint};
 
 /// Checkpoints that are made at the same time. Each needs a process and reads many files.
 const AT_ONCE: usize = 2;
-/// Time for which a request waits for its turn.
-const TURN: Duration = Duration::from_secs(120);
+/// Runs that wait at the same time with a checkpoint that nobody but their agents asks for.
+const UNASKED_AT_ONCE: usize = 10_000;
 /// Time for which a frozen run waits for calls that write files on the host.
 const WRITES: Duration = Duration::from_secs(10);
 /// Most processes that a checkpoint names.
@@ -64,7 +64,10 @@ pub struct Checkpoints {
     bounds: CheckpointBounds,
     /// Free space that no checkpoint takes, bytes.
     warn_free: u64,
-    turns: Semaphore,
+    /// One turn for each owner of runs.
+    turns: Turns,
+    /// One turn for each run, for checkpoints and restores of its agents, so that they delay their owner's requests by one.
+    of_agents: Turns,
     forking: Forking,
     /// Checkpoints that are being made or deleted. Their trees are there, and they are not in the table.
     busy: Mutex<BTreeSet<CheckpointId>>,
@@ -123,7 +126,8 @@ impl Checkpoints {
             quotas,
             bounds,
             warn_free,
-            turns: Semaphore::new(AT_ONCE),
+            turns: Turns::new(AT_ONCE),
+            of_agents: Turns::new(UNASKED_AT_ONCE),
             forking: Forking::default(),
             busy: Mutex::default(),
             settling: tokio::sync::Mutex::default(),
@@ -161,7 +165,7 @@ impl Checkpoints {
         requested: Option<ForkRequest>,
     ) -> Result<Checkpoint, Refusal> {
         self.audit.check()?;
-        let _turn = self.turn().await?;
+        let _turn = self.turn(run, automatic).await?;
         let living = self.runs.living_run(run.id)?;
         living.lanes_for_review()?;
         // Refuses a workspace that is not copied, before anything is recorded or frozen.
@@ -351,11 +355,17 @@ impl Checkpoints {
         Ok(())
     }
 
-    async fn turn(&self) -> Result<SemaphorePermit<'_>, Refusal> {
-        let turn = timeout(TURN, self.turns.acquire()).await;
-        turn.ok().and_then(Result::ok).ok_or_else(|| {
-            Refusal::new(Reason::Overloaded, "too many checkpoints are being made; try again later")
-        })
+    /// Waits for a turn of the run's owner, in whose name all who may use the run work.
+    async fn turn(&self, run: &Record, automatic: bool) -> Result<(Option<Turn>, Turn), Refusal> {
+        let too_many =
+            || Refusal::new(Reason::Overloaded, "too many checkpoints are being made; try again later");
+        let of_agent = if automatic {
+            Some(self.of_agents.wait(&run.id.to_string()).await.ok_or_else(too_many)?)
+        } else {
+            None
+        };
+        let own = self.turns.wait(&run.spec.principal).await.ok_or_else(too_many)?;
+        Ok((of_agent, own))
     }
 
     async fn tell(&self, run: RunId, principal: &Principal, details: Value) -> Result<(), Refusal> {

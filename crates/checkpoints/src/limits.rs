@@ -94,6 +94,7 @@ impl Checkpoints {
 
     /// Deletes checkpoints that are too old or whose run was deleted, and the leftovers of checkpoints that were not made completely.
     async fn sweep(&self) {
+        self.forget_ended();
         let now = Timestamp::now();
         // Newest first: a checkpoint of a fork needs an older one.
         let all: Vec<Checkpoint> = self.table.lock().values().rev().cloned().collect();

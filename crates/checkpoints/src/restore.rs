@@ -76,7 +76,7 @@ impl Checkpoints {
         automatic: bool,
     ) -> Result<(Checkpoint, u32), Refusal> {
         self.audit.check()?;
-        let _turn = self.turn().await?;
+        let _turn = self.turn(run, automatic).await?;
         self.runs.living_run(run.id)?.lanes_for_review()?;
         // Refuses a workspace of the host before anything is recorded or frozen.
         drop(changed(&self.runs.launcher.directories, run)?);

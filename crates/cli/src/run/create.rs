@@ -239,6 +239,7 @@ fn ready(run: &Run, waited: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use clap::error::ErrorKind;
 
     use super::*;
 
@@ -252,7 +253,7 @@ mod tests {
         Line::try_parse_from(line.split(' ')).unwrap().create.request().unwrap()
     }
 
-    fn refused(line: &str) -> clap::error::ErrorKind {
+    fn refused(line: &str) -> ErrorKind {
         Line::try_parse_from(line.split(' ')).map(|_| ()).unwrap_err().kind()
     }
 
@@ -298,6 +299,24 @@ mod tests {
                 checkpoints: None,
             }
         );
+    }
+
+    #[test]
+    fn automatic_checkpoints_are_requested_with_their_moment_and_number() {
+        let asked =
+            |more: &str| request(&format!("create --profile open --managed {more}")).checkpoints.unwrap();
+        let made = asked("--checkpoint-every turn");
+        assert_eq!((made.every(), made.keep), (Every::Turn, 0));
+        let made = asked("--checkpoint-every write --keep-checkpoints 3");
+        assert_eq!((made.every(), made.keep), (Every::Write, 3));
+        for (bad, kind) in [
+            ("--keep-checkpoints 3", ErrorKind::MissingRequiredArgument),
+            ("--checkpoint-every write --keep-checkpoints 0", ErrorKind::ValueValidation),
+            ("--checkpoint-every write --keep-checkpoints 101", ErrorKind::ValueValidation),
+            ("--checkpoint-every hour", ErrorKind::InvalidValue),
+        ] {
+            assert_eq!(refused(&format!("create --profile open --managed {bad}")), kind, "{bad}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `coffer run show`.
 
 use clap::Args;
+use wire::v1::automatic_checkpoints::Every;
 use wire::v1::run::{Changes, EndCause};
 use wire::v1::workspace::Source;
 use wire::v1::{DiskUse, Egress, GetRunRequest, Limits, Run, disk_use};
@@ -48,6 +49,7 @@ fn render(run: &Run, page: &mut Output) {
         ("made by", run.principal.clone()),
         ("workspace", workspace(run)),
         ("begun on", begun_on(run)),
+        ("checkpoints", checkpoints(run)),
         ("on host", run.workspace_path.clone()),
         ("changes", changes(run).into()),
         ("/pkg", run.pkg_path.clone()),
@@ -137,6 +139,17 @@ fn workspace(run: &Run) -> String {
     }
 }
 
+/// Names the checkpoints that the daemon makes of the run by itself.
+fn checkpoints(run: &Run) -> String {
+    let Some(automatic) = &run.checkpoints else { return String::new() };
+    let moment = match automatic.every() {
+        Every::Turn => "before each task",
+        Every::Write => "after each write",
+        Every::Unspecified => return String::new(),
+    };
+    format!("{moment}, the newest {} are kept", automatic.keep)
+}
+
 /// Names the checkpoint with whose files the run began.
 fn begun_on(run: &Run) -> String {
     let from = run.forked_from.as_ref();
@@ -199,6 +212,17 @@ mod tests {
 
     use super::*;
     use crate::output::Look;
+
+    #[test]
+    fn the_setting_of_automatic_checkpoints_is_shown() {
+        let of = |every: Every| {
+            let automatic = wire::v1::AutomaticCheckpoints { every: every.into(), keep: 3 };
+            checkpoints(&Run { checkpoints: Some(automatic), ..Default::default() })
+        };
+        assert_eq!(of(Every::Turn), "before each task, the newest 3 are kept");
+        assert_eq!(of(Every::Write), "after each write, the newest 3 are kept");
+        assert_eq!(checkpoints(&Run::default()), "");
+    }
 
     #[test]
     fn known_facts_are_shown() {
