@@ -11,6 +11,8 @@
 //!                           ──no───► removed
 //! ```
 //!
+//! If the checkpoint is the very tree beneath, its own names are not read at all: only those of the present state are put back.
+//!
 //! Nothing here depends on what was done before, so an interrupted restore is completed by another one. Files are compared, and what is
 //! there already is not written. An agent wrote all names. The code works name by name on open directories and follows no link, as the
 //! owner of the workspace. Directories of other owners, such as that of the run's log, are left alone.
@@ -46,6 +48,9 @@ fn restore_in(
     let top = |path: &Path| -> Result<Dir, FillFailure> { Ok(Root::open(Mount::Project, path)?.top()?) };
     let saved = top(&from.join("files"))?;
     let beneath = layer.map(|(beneath, _)| top(beneath)).transpose()?;
+    let is_beneath = beneath.as_ref().map(|beneath| is_same(&saved, beneath)).transpose()?;
+    // The workspace goes back to the very tree beneath it, of which nothing has to be compared.
+    let saved = Some(saved).filter(|_| is_beneath != Some(true));
     let before = layer.map(|(_, before)| top(&before.join("files"))).transpose()?;
     let marks_before = layer.map(|(_, before)| Marks::read(before)).transpose()?;
     let mut restore = Restore {
@@ -54,7 +59,7 @@ fn restore_in(
         path: Vec::new(),
         is_abandoned,
     };
-    let at = At { saved: Some(&saved), beneath: beneath.as_ref(), before: before.as_ref(), is_all: false };
+    let at = At { saved: saved.as_ref(), beneath: beneath.as_ref(), before: before.as_ref(), is_all: false };
     restore.directory(&top(into)?, at, 0)
 }
 
@@ -263,6 +268,12 @@ fn stat(directory: &Dir) -> io::Result<Stat> {
     Ok(fstat(directory)?)
 }
 
+/// Returns true if both are the same directory, perhaps seen through different mounts.
+fn is_same(one: &Dir, other: &Dir) -> io::Result<bool> {
+    let place = |stat: Stat| (stat.st_dev, stat.st_ino);
+    Ok(place(stat(one)?) == place(stat(other)?))
+}
+
 /// Returns the kind of a name. `None` if there is no directory, or no such name in it.
 fn kind(directory: Option<&Dir>, name: &EntryName) -> Result<Option<FileKind>, OpenError> {
     let Some(directory) = directory else { return Ok(None) };
@@ -398,6 +409,27 @@ mod tests {
             restore_in(&at("from"), &at("into"), Some(layer), || false).unwrap();
             assert_eq!(shown(&at("into")), expected);
         }
+    }
+
+    #[test]
+    fn the_tree_beneath_an_overlay_is_restored_without_reading_all_of_it() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let saved = [("unread", "saved"), ("changed", "saved"), ("d/x", "saved"), ("d/gone", "saved")];
+        tree(at("from/files"), &saved);
+        tree(at("before/files"), &[("changed", "now"), ("new", "now"), ("d/new", "now")]);
+        fs::write(at("before/marks"), "wd/gone\0").unwrap();
+        let now =
+            [("unread", "other"), ("changed", "now"), ("new", "now"), ("d/new", "now"), ("d/x", "other")];
+        tree(at("into"), &now);
+        restore_in(&at("from"), &at("into"), Some((&at("from/files"), &at("before"))), || false).unwrap();
+        // The layer does not have the others, so they cannot differ.
+        let expected = ["changed=saved", "d/", "d/gone=saved", "d/x=other", "unread=other"];
+        assert_eq!(shown(&at("into")), expected);
+        // The same tree elsewhere is compared.
+        tree(at("beneath"), &saved);
+        restore_in(&at("from"), &at("into"), Some((&at("beneath"), &at("before"))), || false).unwrap();
+        assert_eq!(shown(&at("into")), shown(&at("from/files")));
     }
 
     #[test]
