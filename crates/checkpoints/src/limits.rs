@@ -18,6 +18,8 @@ use crate::{Cause, Checkpoints, make};
 const SWEEP: Duration = Duration::from_secs(3_600);
 /// Most files, directories, links and deleted names of a checkpoint.
 const MOST_FILES: u64 = 1_000_000;
+/// Space that each of them may take on the disk beside its content, bytes.
+const BLOCK: u64 = 4_096;
 
 /// Limits for the checkpoints of a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,9 +69,10 @@ pub(crate) fn no_room() -> Refusal {
 
 /// Returns the bounds of a checkpoint of at most `bytes` on a disk with this space. It leaves the space of which the daemon warns.
 pub(crate) fn most(bytes: u64, free: Free, warn_free: u64) -> TreeBounds {
-    let left = warn_free.min(free.total_bytes / 10);
+    let room = free.bytes.saturating_sub(warn_free.min(free.total_bytes / 10));
     let files = free.files.map_or(MOST_FILES, |files| files.saturating_sub(free.total_files / 20));
-    TreeBounds { bytes: bytes.min(free.bytes.saturating_sub(left)), files: MOST_FILES.min(files) }
+    // Many empty files and directories fill a disk as well.
+    TreeBounds { bytes: bytes.min(room), files: MOST_FILES.min(files).min(room / BLOCK) }
 }
 
 impl Checkpoints {
@@ -152,11 +155,15 @@ mod tests {
 
     #[test]
     fn a_checkpoint_leaves_the_space_that_the_disk_warns_about() {
-        let free = Free { bytes: 500, total_bytes: 10_000, files: Some(100), total_files: 1_000 };
-        assert_eq!(most(1_000, free, 200), TreeBounds { bytes: 300, files: 50 });
-        assert_eq!(most(7, free, 200).bytes, 7);
-        assert_eq!(most(1_000, Free { bytes: 900, ..free }, 5_000).bytes, 0, "a tenth of a small disk");
+        const MIB: u64 = 1 << 20;
+        let free = Free { bytes: 500 * MIB, total_bytes: 10_000 * MIB, files: Some(100), total_files: 1_000 };
+        assert_eq!(most(1_000 * MIB, free, 200 * MIB), TreeBounds { bytes: 300 * MIB, files: 50 });
+        assert_eq!(most(7, free, 200 * MIB), TreeBounds { bytes: 7, files: 50 });
+        let none = most(1_000 * MIB, Free { bytes: 900 * MIB, ..free }, 5_000 * MIB);
+        assert_eq!(none, TreeBounds { bytes: 0, files: 0 }, "a tenth of a small disk");
         let wide = Free { files: None, total_files: 0, ..free };
-        assert_eq!(most(1_000, wide, 200).files, MOST_FILES);
+        assert_eq!(most(1_000, wide, 200 * MIB).files, 300 * MIB / 4_096, "each may take a block");
+        let large = Free { bytes: 100_000 * MIB, total_bytes: 200_000 * MIB, ..wide };
+        assert_eq!(most(1_000, large, 200 * MIB).files, MOST_FILES);
     }
 }

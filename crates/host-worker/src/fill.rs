@@ -23,7 +23,7 @@ use crate::sys;
 /// Most levels of directories, as in a saved tree.
 pub(crate) const MAX_DEPTH: usize = 128;
 /// Largest list of marks, bytes.
-const MOST_MARKS: u64 = 256 << 20;
+pub(crate) const MOST_MARKS: u64 = 256 << 20;
 /// The mode that the owner needs to fill a directory.
 pub(crate) const WRITABLE: u32 = 0o700;
 

@@ -81,6 +81,26 @@ mod tests {
     }
 
     #[test]
+    fn the_list_of_marks_is_within_the_bound_of_all_bytes() {
+        let place = tempfile::tempdir().unwrap();
+        let from = place.path().join("from");
+        let deep = from.join("d".repeat(200)).join("d".repeat(200));
+        fs::create_dir_all(&deep).unwrap();
+        for number in 0..10 {
+            mknodat(CWD, deep.join(number.to_string()), FileType::Fifo, Mode::RWXU, 0).unwrap();
+        }
+        let save = |name: &str, bytes| {
+            let into = place.path().join(name);
+            fs::create_dir(&into).unwrap();
+            save_in(&from, &into, TreeBounds { bytes, ..ALL }, Marks::Listed, || false)
+        };
+        let refused = save("one", 4_000);
+        assert!(matches!(refused, Err(TreeFailure::Bytes(4_000))), "{refused:?}");
+        assert_eq!(save("two", 5_000).unwrap().left_out, 10);
+        assert_eq!(fs::read(place.path().join("two/marks")).unwrap().len(), 10 * (2 * 201 + 3));
+    }
+
+    #[test]
     fn mount_points_of_the_engine_are_no_changes_of_a_layer() {
         let place = tempfile::tempdir().unwrap();
         let from = place.path().join("from");

@@ -31,6 +31,7 @@ use thiserror::Error;
 use wire::v1::Base;
 
 use crate::copying::{DIRECTORY, by_kernel, make_directory, make_file, times};
+use crate::fill::MOST_MARKS;
 use crate::{layer, sys};
 
 /// Most levels of directories, as in an overlay's changes.
@@ -53,6 +54,8 @@ pub(crate) enum TreeFailure {
     Files(u64),
     #[error("the files are larger than {} MiB in all", .0 >> 20)]
     Bytes(u64),
+    #[error("the paths of deleted names and special files take more than {} MiB", MOST_MARKS >> 20)]
+    Marks,
     #[error("directories are nested deeper than {MAX_DEPTH} levels")]
     Deep,
 }
@@ -130,7 +133,7 @@ impl Walk {
         let mode = kept(stat.st_mode, into);
         self.entry(b'd', mode, &[]);
         if self.marks == Marks::Listed && layer::is_opaque(from) {
-            self.mark(b'o');
+            self.mark(b'o')?;
         }
         let names = self.names(from)?;
         self.pending += names.len() as u64;
@@ -187,8 +190,7 @@ impl Walk {
         let meta = from.metadata(name).map_err(|error| self.open_failure(error))?;
         if self.marks == Marks::Listed && layer::is_whiteout(from, name, &meta) {
             self.count()?;
-            self.mark(b'w');
-            return Ok(());
+            return self.mark(b'w');
         }
         if self.is_mount_point(&meta) {
             return Ok(());
@@ -200,7 +202,7 @@ impl Walk {
             }
             if self.marks == Marks::Listed {
                 // A restore removes it.
-                self.list(b's');
+                self.list(b's')?;
             }
             if into.is_none() {
                 // A copy has none, so somebody has put it there.
@@ -297,16 +299,24 @@ impl Walk {
     }
 
     /// Lists a mark at the present name.
-    fn mark(&mut self, kind: u8) {
+    fn mark(&mut self, kind: u8) -> Result<(), TreeFailure> {
         self.entry(kind, 0, &[]);
-        self.list(kind);
+        self.list(kind)
     }
 
-    /// Adds the present name to the list of marks.
-    fn list(&mut self, kind: u8) {
+    /// Adds the present name to the list of marks, which takes memory and then a file.
+    fn list(&mut self, kind: u8) -> Result<(), TreeFailure> {
+        let length = (self.listed.len() + self.path.len() + 2) as u64;
+        if length > MOST_MARKS {
+            return Err(TreeFailure::Marks);
+        }
+        if length > self.most.bytes.saturating_sub(self.found.size_bytes) {
+            return Err(TreeFailure::Bytes(self.most.bytes));
+        }
         self.listed.push(kind);
         self.listed.extend_from_slice(&self.path);
         self.listed.push(0);
+        Ok(())
     }
 
     fn entry(&mut self, kind: u8, mode: u32, rest: &[u8]) {
