@@ -71,6 +71,9 @@ fn refused(why: &str) -> Refusal {
 async fn fill_part(slots: &Path, path: &Path, into: &Directory) -> Result<(), Refusal> {
     let part = block_in_place(|| workspace::open_own(path))
         .map_err(|error| Refusal::internal("opening a checkpoint", &error))?;
+    if block_in_place(|| layer::adds_nothing(&part, into)) {
+        return Ok(());
+    }
     let (disk, seen) = (part.owner, into.owner);
     if (disk.uid, disk.gid) == (seen.uid, seen.gid) {
         return layer::fill(&part, into).await;
