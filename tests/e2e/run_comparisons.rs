@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use harness::v1::run::State;
-use harness::{Clients, Daemon, Setup, as_user, calls, reason, requests, v1};
+use harness::{Clients, Daemon, RunHandle, Setup, as_user, calls, reason, requests, v1};
 use tonic::Status;
 
 use crate::cli::{json, out};
@@ -164,4 +164,52 @@ async fn forks_are_compared_with_a_check_shown_as_a_tree_and_pruned() {
     assert_eq!(tree.lines().count(), 3, "{tree}");
     forks[0].stop().await;
     origin.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forks_of_a_managed_run_are_made_compared_accepted_and_pruned_by_commands() {
+    let daemon = Daemon::start().await;
+    let mut origin = daemon.run_on(requests::managed("harness")).await;
+    origin.ok(calls::write("a.txt", "begun\n")).await;
+    let fork = ["run", "fork", origin.id(), "--count", "2", "--label", "try=yes"];
+    let made = json(&daemon, &fork).await;
+    let forks = made["forks"].as_array().unwrap();
+    let ids: Vec<&str> = forks.iter().map(|fork| fork["run"]["runId"].as_str().unwrap()).collect();
+    let [winner, loser] = ids[..] else { panic!("{made}") };
+    let mut clients = daemon.connect().await;
+    for (id, text) in [(winner, "good\n"), (loser, "bad\n")] {
+        let run = v1::Run { run_id: id.to_owned(), ..v1::Run::default() };
+        let mut fork = RunHandle { run, clients: clients.clone() };
+        assert_eq!(fork.exec(&["cat", "a.txt"]).await.stdout, "begun\n");
+        fork.ok(calls::write("a.txt", text)).await;
+    }
+
+    let check = ["run", "compare", winner, loser, "--check", "grep -q good a.txt"];
+    let found = json(&daemon, &check).await;
+    let runs = found["runs"].as_array().unwrap();
+    let codes: Vec<_> = runs.iter().map(|one| one["check"]["exitCode"].as_i64().unwrap()).collect();
+    assert_eq!(codes, [0, 1], "{found}");
+    assert_eq!(found["conflicts"][0]["path"].as_str(), Some("a.txt"), "{found}");
+    let tree = out(&daemon, &["run", "tree", winner]).await;
+    let lines: Vec<&str> = tree.lines().collect();
+    assert!(lines.len() == 4 && lines[1].starts_with(&origin.id()[28..]), "{tree}");
+    assert!(lines[2].starts_with("├─ ") && lines[3].starts_with("└─ "), "{tree}");
+    assert!(lines[2..].iter().all(|line| line.contains("try=yes")), "{tree}");
+
+    // The origin's workspace takes the changes of the winner once no run uses it.
+    out(&daemon, &["run", "stop", winner]).await;
+    origin.stop().await;
+    out(&daemon, &["run", "accept", winner]).await;
+    let workspace = daemon.state_dir().join("workspaces").join(origin.id());
+    assert_eq!(std::fs::read_to_string(workspace.join("a.txt")).unwrap(), "good\n");
+
+    out(&daemon, &["run", "prune", "--losers", "--keep", winner, "--of", origin.id(), "--yes"]).await;
+    let request = v1::GetRunRequest { run_id: loser.to_owned() };
+    assert_eq!(reason(&clients.runs.get_run(request).await.unwrap_err()), "NOT_FOUND");
+    let tree = out(&daemon, &["run", "tree"]).await;
+    assert_eq!(tree.lines().count(), 3, "{tree}");
+    // Neither the accepted changes nor the deleted ones need the checkpoint.
+    let checkpoint_id = made["checkpoint"]["checkpointId"].as_str().unwrap().to_owned();
+    let request = v1::DeleteCheckpointRequest { checkpoint_id };
+    clients.checkpoints.delete_checkpoint(request).await.unwrap();
 }
