@@ -10,7 +10,7 @@
 //! completes the restore if the checkpoint of the state before exists. Otherwise nothing was changed, and it releases the run.
 
 use identity::{CheckpointId, Principal, RunId};
-use operations::{AgentCheckpoint, Reason};
+use operations::AgentCheckpoint;
 use refusal::Refusal;
 use runs::record::{Held, Hold, Record};
 use runs::remove_tree;
@@ -35,13 +35,7 @@ impl Checkpoints {
         principal: &Principal,
     ) -> Result<v1::RestoreRunResponse, Refusal> {
         let run = self.runs.of(RunId::parse(&request.run_id)?, principal)?;
-        let to = self.table.of(CheckpointId::parse(&request.checkpoint_id)?, principal)?;
-        let began_on = run.spec.forked_from.as_ref().map(|from| from.checkpoint);
-        if to.run != run.id && began_on != Some(to.id) {
-            let message =
-                "the checkpoint is of another run: restore one of this run, or the one on which it began";
-            return Err(Refusal::new(Reason::PreconditionFailed, message));
-        }
+        let to = self.table.of_run(CheckpointId::parse(&request.checkpoint_id)?, &run, principal)?;
         let (before, ended_processes) = self.restore_run(&run, &to, principal, false).await?;
         Ok(v1::RestoreRunResponse {
             run: Some(self.runs.get(run.id)?.to_wire()),

@@ -8,7 +8,7 @@ use operations::Reason;
 use parking_lot::{Mutex, MutexGuard};
 use refusal::{Refusal, chain};
 use runs::Origin;
-use runs::record::{Beneath, ForkedFrom};
+use runs::record::{Beneath, ForkedFrom, Record};
 use store::{Store, StoreError};
 
 use crate::record::{Checkpoint, Part};
@@ -65,6 +65,26 @@ impl Table {
     pub(crate) fn of(&self, id: CheckpointId, principal: &Principal) -> Result<Checkpoint, Refusal> {
         let found = self.lock().get(&id).cloned();
         found.filter(|found| principal.may_use(&found.principal)).ok_or_else(no_such_checkpoint)
+    }
+
+    /// Returns a checkpoint to which a run of `principal` can be restored: one of the run, or the one on which it began.
+    ///
+    /// A token that is limited to the run may use these as well, and no others exist for it.
+    pub(crate) fn of_run(
+        &self,
+        id: CheckpointId,
+        run: &Record,
+        principal: &Principal,
+    ) -> Result<Checkpoint, Refusal> {
+        let began_on = run.spec.forked_from.as_ref().map(|from| from.checkpoint);
+        let found = self.lock().get(&id).cloned();
+        if let Some(found) = found.filter(|found| found.run == run.id || began_on == Some(id)) {
+            return Ok(found);
+        }
+        self.of(id, principal)?;
+        let message =
+            "the checkpoint is of another run: restore one of this run, or the one on which it began";
+        Err(Refusal::new(Reason::PreconditionFailed, message))
     }
 
     /// Keeps a checkpoint until the answer is dropped.
@@ -132,7 +152,7 @@ pub(crate) fn no_such_checkpoint() -> Refusal {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use identity::{BaseId, Roles};
+    use identity::{BaseId, Roles, Scope};
     use runs::Checkpoints as _;
     use runs::record::Workspace;
     use store::OutcomeBounds;
@@ -196,6 +216,39 @@ pub(crate) mod tests {
         table.forget(made.id).await.unwrap();
         assert!(Table::open(store).unwrap().lock().is_empty());
     }
+
+    #[tokio::test]
+    async fn a_run_goes_back_to_its_checkpoints_and_the_one_it_began_on_also_with_a_limited_token() {
+        let place = tempfile::tempdir().unwrap();
+        let store = Store::open(&place.path().join("store.db"), OutcomeBounds::WIDE).unwrap();
+        let table = Table::open(store).unwrap();
+        let mut run = runs::testing::record();
+        let own = checkpoint(run.id, Timestamp::now(), 1);
+        let first = checkpoint(RunId::new(), Timestamp::now(), 1);
+        let other = checkpoint(RunId::new(), Timestamp::now(), 1);
+        run.spec.forked_from = Some(ForkedFrom {
+            checkpoint: first.id,
+            run: first.run,
+            image_id: first.image_id.clone(),
+            since: None,
+        });
+        for made in [&own, &first, &other] {
+            table.insert(made.clone()).await.unwrap();
+        }
+        let owner = principal("uid:1000");
+        let scope = Scope { runs: vec![run.id], profiles: Vec::new() };
+        let limited = Principal { scope: Some(Arc::new(scope)), ..owner.clone() };
+        for (caller, refused) in [(&owner, Reason::PreconditionFailed), (&limited, Reason::NotFound)] {
+            for may in [&own, &first] {
+                assert_eq!(&table.of_run(may.id, &run, caller).unwrap(), may);
+            }
+            assert_eq!(table.of_run(other.id, &run, caller).unwrap_err().reason, refused);
+            let none = table.of_run(CheckpointId::new(), &run, caller).unwrap_err();
+            assert_eq!(none.reason, Reason::NotFound);
+        }
+        assert!(table.of(own.id, &limited).is_err(), "it lists and deletes none");
+    }
+
     #[tokio::test]
     async fn a_checkpoint_needs_the_one_that_is_beneath_its_run() {
         let place = tempfile::tempdir().unwrap();
