@@ -82,7 +82,7 @@ impl Service {
         // Each principal has separate request ids, so none can take another's or find out which exist.
         let request_id =
             if request_id.is_empty() { request_id } else { format!("{} {request_id}", principal.name) };
-        if let Some(record) = self.made_before(&request_id, &digest).await? {
+        if let Some(record) = self.made_before(&request_id, &digest, &principal.name).await? {
             return Ok((record, None));
         }
         if must_exist {
@@ -99,7 +99,7 @@ impl Service {
         match created {
             // The same request came twice at the same time, and this one came second.
             Err(refusal) if refusal.reason == Reason::AlreadyExists => {
-                let before = self.made_before(&request_id, &digest).await?;
+                let before = self.made_before(&request_id, &digest, &principal.name).await?;
                 before.map(|record| (record, None)).ok_or(refusal)
             }
             created => created.map(|record| (record, token)),
@@ -144,7 +144,12 @@ impl Service {
     }
 
     /// Returns the run that the same request made before.
-    async fn made_before(&self, request_id: &str, digest: &[u8]) -> Result<Option<Record>, Refusal> {
+    async fn made_before(
+        &self,
+        request_id: &str,
+        digest: &[u8],
+        principal: &str,
+    ) -> Result<Option<Record>, Refusal> {
         if request_id.is_empty() {
             return Ok(None);
         }
@@ -152,17 +157,26 @@ impl Service {
         let found = self.runs.store.with(move |store| runs::stored::by_request(store, &id)).await;
         match found.map_err(|error| Refusal::internal("looking a run up", &chain(&error)))? {
             None => Ok(None),
-            Some((record, made)) if made == digest => match self.runs.launched(record.id).await {
-                // The earlier request was refused meanwhile. This one is tried anew, and gets its own refusal.
-                Err(refusal) if refusal.reason == Reason::NotFound => Ok(None),
-                launched => launched.map(Some),
-            },
+            Some((record, made)) if made == digest && is_of(&record, principal) => {
+                match self.runs.launched(record.id).await {
+                    // The earlier request was refused meanwhile. This one is tried anew, and gets its own refusal.
+                    Err(refusal) if refusal.reason == Reason::NotFound => Ok(None),
+                    launched => launched.map(Some),
+                }
+            }
             Some(_) => Err(Refusal::new(
                 Reason::AlreadyExists,
                 "request_id: this id was used for a different run; a repetition must have the same content",
             )),
         }
     }
+}
+
+/// Returns true if the principal made the run.
+///
+/// Names of certificates can have spaces, so a name and an id together can be those of another pair.
+fn is_of(record: &Record, principal: &str) -> bool {
+    record.spec.principal == principal
 }
 
 /// Parses the size and the beginning of a page. Ids sort by time.
@@ -437,5 +451,18 @@ impl RunService for Service {
         let stop = self.stop.clone();
         let watched = stream::iter(present).chain(later).take_until(stop.cancelled_owned());
         Ok(Response::new(Box::pin(watched)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_run_of_another_principal_is_no_repetition() {
+        let mut record = runs::testing::record();
+        record.spec.principal = "cert:ci".to_owned();
+        // Both have the stored id `cert:ci a b`: the one asks for `a b`, and the other one for `b`.
+        assert!(is_of(&record, "cert:ci") && !is_of(&record, "cert:ci a"));
     }
 }
