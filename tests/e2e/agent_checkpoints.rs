@@ -297,7 +297,7 @@ impl Server {
         let request = v1::CreateRunRequest { issue_token: true, ..requests::managed(profile) };
         let mut clients = daemon.connect().await;
         let created = clients.runs.create_run(request).await.unwrap().into_inner();
-        let run = RunHandle { run: created.run.unwrap(), clients };
+        let run = RunHandle { run: Box::new(created.run.unwrap()), clients };
         let mut command = Command::new(binary("coffer"));
         command.args(["mcp", "--run", run.id()]).kill_on_drop(true);
         command.env("COFFERDAM_ENDPOINT", format!("unix:{}", daemon.socket().display()));
