@@ -179,7 +179,7 @@ async fn forks_of_a_managed_run_are_made_compared_accepted_and_pruned_by_command
     let mut clients = daemon.connect().await;
     for (id, text) in [(winner, "good\n"), (loser, "bad\n")] {
         let run = v1::Run { run_id: id.to_owned(), ..v1::Run::default() };
-        let mut fork = RunHandle { run, clients: clients.clone() };
+        let mut fork = RunHandle { run: Box::new(run), clients: clients.clone() };
         assert_eq!(fork.exec(&["cat", "a.txt"]).await.stdout, "begun\n");
         fork.ok(calls::write("a.txt", text)).await;
     }
