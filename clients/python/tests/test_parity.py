@@ -155,6 +155,8 @@ def both(asynchronous: bool) -> Iterator[tuple[str, Surface]]:
     )
     yield "Sandbox", python(type(sandbox), sandbox)
     yield "Client", {**python(type(client), client), "constructor": set(inspect.signature(type(client)).parameters)}
+    forks = getattr(cofferdam, f"{prefix}Forks")(client, (), (), "", owns_checkpoint=False)
+    yield "Forks", python(type(forks), forks)
     for name in ("CommandHandle", "Session"):
         yield name, python(getattr(cofferdam, prefix + name))
     for name in PARTS:
