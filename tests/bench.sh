@@ -4,6 +4,7 @@
 #
 #   tests/bench.sh [--lane container|host|writes|sessions|files|audit|gateway] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
 #   tests/bench.sh --lane egress [--debug] [--json FILE] [--check] [--rounds N]
+#   tests/bench.sh --lane forks [--debug] [--ratios] [--json FILE] [--check] [--rounds N]
 #   tests/bench.sh --lane access [--debug] [--json FILE] [--check] [--write-baseline]
 #   tests/bench.sh --lane runs [--debug] [--ratios] [--plot FILE] [--costs FILE] [--write-baseline] [--record-trace] …
 #
@@ -91,6 +92,8 @@ if [[ " $* " == *" --lane runs "* ]]; then
         ensure_peers "$IMAGE"
         export COFFERDAM_BENCH_PEERS=$PEERS
     fi
+elif [[ " $* " == *" --lane forks "* ]]; then
+    tests/images.sh dev >/dev/null
 elif [[ $BENCH == lane && " $* " != *" --lane egress "* && ! -x target/tools/ripgrep/bin/rg ]]; then
     step "Compiling ripgrep (once, takes minutes)" build_ripgrep
 fi

@@ -230,7 +230,7 @@ async fn run_with_token(daemon: &Daemon) -> (Flooding, String) {
     let request = v1::CreateRunRequest { issue_token: true, ..requests::managed("harness") };
     let mut clients = daemon.connect().await;
     let created = clients.runs.create_run(request).await.unwrap().into_inner();
-    let mut run = RunHandle { run: created.run.unwrap(), clients };
+    let mut run = RunHandle { run: Box::new(created.run.unwrap()), clients };
     let process = run.start(process::command(&["sleep", "100000"])).await.process_id;
     let token = created.token;
     (Flooding { run: run.id().to_owned(), process, token: token.clone() }, token)

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const USAGE: &str = "\
-The benchmark of both lanes, of the audit log, of runs, and of their way out.
+The benchmark of both lanes, of the audit log, of runs, of their way out, and of their forks.
 
-  tests/bench.sh [--lane container|host|writes|sessions|files|audit|runs|egress] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
+  tests/bench.sh [--lane container|host|writes|sessions|files|audit|runs|egress|forks] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
                  [--plot FILE] [--costs FILE] [--ratios] [--write-baseline] [--record-trace]
 
-  --lane LANE       only this one; runs and egress are measured only when they are named
+  --lane LANE       only this one; runs, egress and forks are measured only when they are named
   --json FILE       also write everything that was measured
   --check           exit with 1 when a goal is missed, or with `--lane runs` a ratio to what is in tests/bench/baseline.json
   --rounds N        rounds of each comparison (30)
@@ -21,7 +21,10 @@ The benchmark of both lanes, of the audit log, of runs, and of their way out.
   --costs FILE      also write what a run costs, for `coffer plan --costs`
   --ratios          only what the baseline has, without peers, bursts, memory and curve
   --write-baseline  write the ratios into tests/bench/baseline.json
-  --record-trace    record tests/bench/trace.json anew, and measure nothing";
+  --record-trace    record tests/bench/trace.json anew, and measure nothing
+
+  Of the lane forks:
+  --ratios          a smaller repository, ten forks at once in place of a hundred, and at most ten rounds";
 
 /// One of the two ways to do an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +43,8 @@ pub(crate) enum Lane {
     Runs,
     /// None of both: the way out of a run, against none.
     Egress,
+    /// None of both: forks, checkpoints, restores and bases of runs.
+    Forks,
 }
 
 /// How to run.
@@ -110,9 +115,11 @@ impl Args {
     }
 
     /// Whether this lane is measured. Runs take minutes and fetch what they are compared with, so they have to be named. Their
-    /// way out has a table of its own.
+    /// way out and their forks have tables of their own.
     pub(crate) fn has(&self, lane: Lane) -> bool {
-        self.lane.map_or(!matches!(lane, Lane::Runs | Lane::Writes | Lane::Egress), |only| only == lane)
+        self.lane.map_or(!matches!(lane, Lane::Runs | Lane::Writes | Lane::Egress | Lane::Forks), |only| {
+            only == lane
+        })
     }
 }
 
@@ -126,6 +133,7 @@ fn lane(name: &str) -> Result<Lane, String> {
         "audit" => Ok(Lane::Audit),
         "runs" => Ok(Lane::Runs),
         "egress" => Ok(Lane::Egress),
+        "forks" => Ok(Lane::Forks),
         _ => Err(format!("{name}: no lane\n\n{USAGE}")),
     }
 }

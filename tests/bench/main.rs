@@ -11,6 +11,7 @@ mod audit;
 mod contest;
 mod egress;
 mod engine;
+mod forks;
 mod host;
 mod host_lane;
 mod latency;
@@ -21,6 +22,7 @@ mod runs;
 mod sample;
 mod search;
 mod stage;
+mod table;
 mod tree;
 mod usage;
 mod verdict;
@@ -47,6 +49,9 @@ async fn main() -> ExitCode {
     }
     if args.has(Lane::Egress) {
         return egress::run(&args).await;
+    }
+    if args.has(Lane::Forks) {
+        return Box::pin(forks::run(&args)).await;
     }
     let mut report = Report::new(Host::look());
     if args.has(Lane::Container) {

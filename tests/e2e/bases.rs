@@ -164,7 +164,7 @@ async fn a_base_of_the_same_commit_is_found_and_of_another_one_is_made() {
     let mut clients = daemon.connect().await;
     let mut reuse = async |source| {
         let source = Some(v1::BaseSource { source: Some(source) });
-        let request = v1::CreateBaseRequest { source, reuse: true };
+        let request = v1::CreateBaseRequest { source, reuse: true, ..v1::CreateBaseRequest::default() };
         clients.bases.create_base(request).await.map(|made| {
             let made = made.into_inner();
             (made.base.unwrap().base_id, made.reused)
@@ -365,9 +365,19 @@ async fn a_change_of_the_host_to_a_base_is_found_by_its_digest() {
     std::fs::write(tree.join("a.txt"), "ONE\n").unwrap();
     let changed = verify(&mut clients, base).await;
     assert!(!changed.intact && changed.digest != recorded && changed.failure.is_empty(), "{changed:?}");
-    assert_eq!(changed.base.unwrap().digest, recorded);
+    let shown = changed.base.unwrap();
+    assert!(shown.digest == recorded && shown.changed);
+    assert!(get(&mut clients, base).await.unwrap().changed);
+    assert!(out(&daemon, &["base", "list"]).await.contains("CHANGED"));
+    let refused = daemon.run_with(requests::base("open", base)).await.err().unwrap();
+    assert!(
+        reason(&refused) == "PRECONDITION_FAILED" && refused.message().contains("verify it again"),
+        "{refused}"
+    );
     std::fs::write(tree.join("a.txt"), "one\n").unwrap();
-    assert!(verify(&mut clients, base).await.intact);
+    let restored = verify(&mut clients, base).await;
+    assert!(restored.intact && !restored.base.unwrap().changed);
+    discard(&mut daemon.run_on(requests::base("open", base)).await).await;
     std::fs::set_permissions(tree.join("d"), std::fs::Permissions::from_mode(0o000)).unwrap();
     let closed = verify(&mut clients, base).await;
     assert!(!closed.intact && closed.digest.is_empty() && closed.failure.contains('d'), "{closed:?}");
@@ -439,4 +449,107 @@ async fn unused_bases_make_room_for_new_ones_and_used_ones_do_not() {
     for run in &mut runs {
         discard(run).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clone_whose_files_are_far_larger_than_its_repository_is_refused_and_leaves_nothing() {
+    const MIB: u64 = 1 << 20;
+    let bounds = "bases: { max_bytes: 64MiB }\n";
+    let daemon = Daemon::start_with(Setup { config: bounds.to_owned(), ..Setup::default() }).await;
+    let repository = daemon.repository("r", &[("a.txt", "one\n")]);
+    git(&repository, &["tag", "v1"]);
+    let zeros = repository.join("zeros");
+    std::fs::File::create(&zeros).unwrap().set_len(1 << 30).unwrap();
+    git(&repository, &["add", "zeros"]);
+    git(&repository, &["commit", "-q", "-m", "zeros"]);
+    std::fs::remove_file(&zeros).unwrap();
+    own(&repository, 4321);
+    let mut clients = daemon.connect().await;
+    let refused = make(&mut clients, clone(&repository, "")).await.unwrap_err();
+    assert_eq!(reason(&refused), "WRITE_LIMIT");
+    assert!(refused.message().contains("MiB and may take 64 MiB"), "{refused}");
+    assert!(trees(&daemon).is_empty() && list(&mut clients).await.is_empty());
+
+    let limits = Some(v1::Limits { disk_bytes: 64 * MIB, disk_files: 1_000, ..v1::Limits::default() });
+    let request = v1::CreateRunRequest { limits, ..requests::clone("open", &repository) };
+    let refused = daemon.run_with(request).await.err().unwrap();
+    assert_eq!(reason(&refused), "WRITE_LIMIT");
+    assert!(refused.message().contains("limits.disk_mib"), "{refused}");
+    let workspaces = daemon.state_dir().join("workspaces");
+    until("a part of a clone is left", async || {
+        std::fs::read_dir(&workspaces).map_or(0, Iterator::count) == 0
+    })
+    .await;
+
+    // The repository itself is small.
+    let base = make(&mut clients, clone(&repository, "v1")).await.unwrap();
+    assert!(base.size_bytes < 8 * MIB, "{base:?}");
+    let mut run = daemon.run_on(requests::base("open", &base.base_id)).await;
+    assert_eq!(run.exec(&["cat", "a.txt"]).await.stdout, "one\n");
+    discard(&mut run).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_request_gives_the_same_base_also_at_once_and_after_a_restart() {
+    let mut daemon = Daemon::start().await;
+    let sources = ["one", "other"].map(|name| daemon.workspace(name, &[("a.txt", "one\n")]));
+    let asked = |source: &Path, id: &str| v1::CreateBaseRequest {
+        source: Some(v1::BaseSource { source: Some(directory(source)) }),
+        request_id: id.to_owned(),
+        ..v1::CreateBaseRequest::default()
+    };
+    let (mut clients, mut again) = (daemon.connect().await, daemon.connect().await);
+    let (first, second) = tokio::join!(
+        clients.bases.create_base(asked(&sources[0], "a")),
+        again.bases.create_base(asked(&sources[0], "a"))
+    );
+    let (first, second) = (first.unwrap().into_inner(), second.unwrap().into_inner());
+    let id = first.base.unwrap().base_id;
+    assert_eq!(second.base.unwrap().base_id, id);
+    assert!(first.reused != second.reused, "one of them made it");
+    let refused = clients.bases.create_base(asked(&sources[1], "a")).await.unwrap_err();
+    assert_eq!(reason(&refused), "ALREADY_EXISTS");
+    let refused = clients.bases.create_base(asked(&sources[1], "a\n")).await.unwrap_err();
+    assert_eq!(reason(&refused), "INVALID_ARGUMENT");
+
+    daemon.kill().await;
+    daemon.launch().await;
+    let mut clients = daemon.connect().await;
+    let found = clients.bases.create_base(asked(&sources[0], "a")).await.unwrap().into_inner();
+    assert!(found.reused && found.base.unwrap().base_id == id);
+    let other = clients.bases.create_base(asked(&sources[0], "b")).await.unwrap().into_inner();
+    assert!(!other.reused && trees(&daemon).len() == 2);
+    // The id lasts as long as its base.
+    delete(&mut clients, &id).await.unwrap();
+    let anew = clients.bases.create_base(asked(&sources[0], "a")).await.unwrap().into_inner();
+    assert!(!anew.reused && anew.base.unwrap().base_id != id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_principal_has_a_limit_of_its_own_and_names_count_in_the_limit_for_all() {
+    let bounds = "bases: { max_per_principal: 1, max_bytes: 1MiB }\n";
+    let daemon = Daemon::start_with(Setup { config: bounds.to_owned(), ..Setup::default() }).await;
+    let source = daemon.workspace("w", &[("a.txt", "one\n")]);
+    let mut clients = daemon.connect().await;
+    make(&mut clients, directory(&source)).await.unwrap();
+    let second = make(&mut clients, directory(&source)).await.unwrap().base_id;
+    assert_eq!(trees(&daemon), [second.as_str()], "an unused one makes room");
+    let mut run = daemon.run_on(requests::base("open", &second)).await;
+    let refused = make(&mut clients, directory(&source)).await.unwrap_err();
+    assert!(
+        reason(&refused) == "WRITE_LIMIT" && refused.message().contains("max_per_principal"),
+        "{refused}"
+    );
+    discard(&mut run).await;
+
+    // 200 names count 800 KiB, and with the content of one it is more than the limit.
+    for name in 0..200 {
+        std::fs::write(source.join(name.to_string()), "").unwrap();
+    }
+    own(&source, 4321);
+    make(&mut clients, directory(&source)).await.unwrap();
+    std::fs::write(source.join("0"), vec![b'x'; 300 << 10]).unwrap();
+    let refused = make(&mut clients, directory(&source)).await.unwrap_err();
+    assert!(reason(&refused) == "WRITE_LIMIT" && refused.message().contains("max_bytes"), "{refused}");
+    assert_eq!(trees(&daemon).len(), 1);
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use harness::process::script;
 use harness::v1::checkpoint_part::Kind;
-use harness::v1::run::State;
+use harness::v1::run::{Changes, State};
 use harness::{
     Clients, Daemon, RunHandle, Setup, as_user, calls, debian, reason, record, requests, until, v1,
 };
@@ -59,7 +59,7 @@ async fn a_checkpoint_has_the_changes_of_workspace_and_state_and_the_run_goes_on
 
     assert_eq!((made.run_id.as_str(), made.principal.as_str()), (run.id(), "uid:0"));
     assert_eq!((&kinds(&made)[..2], made.processes.len()), (&[Kind::Workspace, Kind::State][..], 1));
-    assert_eq!(made.processes, [process.process_id.clone()]);
+    assert_eq!(made.processes, std::slice::from_ref(&process.process_id));
     assert!(made.frozen_us > 0 && made.digest.len() == 64, "{made:?}");
     let workspace = |name: &str| at(&daemon, &made, "workspace").join(name);
     assert_eq!(
@@ -311,14 +311,19 @@ async fn runs_on_one_checkpoint_begin_with_its_files_and_each_has_its_own_change
             record(created)["details"]["forked_from"]["checkpoint"].as_str(),
             Some(&*made.checkpoint_id)
         );
-        // A checkpoint of a fork has what came with its own.
+        // A run on a checkpoint of a fork has what came with both.
+        other.ok(calls::write("b.txt", "of other\n")).await;
         let again = make(&mut clients, other.id()).await.unwrap();
-        assert_eq!(read(&at(&daemon, &again, "workspace/files/a.txt")), "two\n");
-        for checkpoint in [made, again] {
-            delete(&mut clients, &checkpoint.checkpoint_id).await.unwrap();
-        }
-        for mut ended in [run, one, other] {
+        let mut third = daemon.run_on(requests::checkpoint("harness", &again.checkpoint_id)).await;
+        assert_eq!(third.exec(&["cat", "a.txt", "d/y.txt", "b.txt"]).await.stdout, "two\ny\nof other\n");
+        for mut ended in [run, one, other, third] {
             ended.stop().await;
+            if ended.show().await.changes() == Changes::Pending {
+                ended.discard().await.unwrap();
+            }
+        }
+        for checkpoint in [again, made] {
+            delete(&mut clients, &checkpoint.checkpoint_id).await.unwrap();
         }
     }
     let none = requests::checkpoint("harness", "0190b0c0-0000-7000-8000-000000000001");

@@ -12,6 +12,7 @@ pub mod egress;
 mod engine;
 mod engine_proxy;
 pub mod files;
+pub mod forks;
 pub mod frames;
 mod image;
 mod issuer;

@@ -21,7 +21,7 @@ const AFTERWARDS: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub struct RunHandle {
     /// As `CreateRun` answered.
-    pub run: v1::Run,
+    pub run: Box<v1::Run>,
     /// A connection of its own.
     pub clients: Clients,
 }
@@ -52,7 +52,7 @@ impl Daemon {
         let mut clients = self.connect().await;
         let run = clients.runs.create_run(request).await?.into_inner().run.unwrap();
         assert_eq!(run.state(), v1::run::State::Ready);
-        Ok(RunHandle { run, clients })
+        Ok(RunHandle { run: Box::new(run), clients })
     }
 }
 

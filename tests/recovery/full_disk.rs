@@ -17,7 +17,7 @@ use tonic_health::pb::health_client::HealthClient;
 use crate::host_worker_lost::{names, notes};
 
 /// A small file system of its own for the log, which ends with the value.
-struct Small(PathBuf);
+pub(crate) struct Small(PathBuf);
 
 impl Small {
     fn mount(at: &Path) -> Self {
@@ -44,7 +44,14 @@ impl Small {
         let _ = std::fs::write(self.0.join("ballast"), vec![0; 4 << 20]);
     }
 
-    fn free(&self) {
+    /// Fills it until this space is left, bytes.
+    pub(crate) fn leave(&self, bytes: u64) {
+        let found = rustix::fs::statvfs(&self.0).unwrap();
+        let ballast = (found.f_bavail * found.f_frsize).saturating_sub(bytes);
+        let _ = std::fs::write(self.0.join("ballast"), vec![0; usize::try_from(ballast).unwrap()]);
+    }
+
+    pub(crate) fn free(&self) {
         std::fs::remove_file(self.0.join("ballast")).unwrap();
     }
 }
@@ -61,7 +68,7 @@ async fn health(daemon: &Daemon) -> ServingStatus {
     health.check(request).await.unwrap().into_inner().status()
 }
 
-async fn wait_for(daemon: &Daemon, wanted: ServingStatus) {
+pub(crate) async fn wait_for(daemon: &Daemon, wanted: ServingStatus) {
     for _ in 0..300 {
         if health(daemon).await == wanted {
             return;
@@ -184,7 +191,7 @@ async fn a_write_whose_intent_reaches_no_disk_has_no_effect_and_leaves_nothing()
 const MIB: u64 = 1 << 20;
 
 /// A daemon whose state directory is on a file system of its own, of `mib` MiB more than the daemon's programs take.
-async fn on_a_small_disk(mib: u64) -> (Daemon, Small) {
+pub(crate) async fn on_a_small_disk(mib: u64) -> (Daemon, Small) {
     let mut daemon = Daemon::start().await;
     daemon.stop().await;
     let state = daemon.state_dir();

@@ -7,6 +7,8 @@ mod approvals;
 mod daemon_killed;
 mod engine_lost;
 mod engine_silent;
+mod fork_disk;
+mod fork_killed;
 mod full_disk;
 mod guest_lost;
 mod host_worker_lost;

@@ -12,6 +12,7 @@ mod disk_speed;
 mod exec_end;
 mod exec_limits;
 mod exhaustion;
+mod forked;
 mod frames;
 mod git;
 mod hardening;

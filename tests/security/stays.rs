@@ -14,7 +14,10 @@ use harness::{
 };
 use tokio::time::Instant;
 
-const IDLE: [&str; 2] = ["/.cofferdam/guest hold", "/.cofferdam/guest serve"];
+use crate::forked;
+
+/// Processes of a container in which no command runs.
+pub(crate) const IDLE: [&str; 2] = ["/.cofferdam/guest hold", "/.cofferdam/guest serve"];
 
 /// Starts beyond the limit are refused, and what has ended is forgotten in time: neither processes nor files pile up.
 #[tokio::test(flavor = "multi_thread")]
@@ -334,6 +337,7 @@ async fn end(daemon: &mut Daemon, run: &mut RunHandle, id: &str, is_session: boo
         // By its own timeout.
         2 => {}
         0 if is_session => drop(run.close(id).await),
+        1 if round / 16 % 2 == 0 => forked::restored(daemon, run).await,
         // While jobs are stopped a shell warns, and takes only the second of two.
         6 if is_session => drop(run.try_in_session(session::command(id, "exit 3; exit 3")).await),
         3 | 6 => run.send(id, Signal::Kill).await.unwrap(),
@@ -360,7 +364,7 @@ async fn end(daemon: &mut Daemon, run: &mut RunHandle, id: &str, is_session: boo
     }
 }
 
-/// However a process or a session ends, and whatever it has left, nothing of it runs on.
+/// However a process or a session ends, and whatever it has left, nothing of it runs on, and no fork has any of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn s1_no_process_remains_after_any_end() {
     let mut daemon = Daemon::start().await;
@@ -374,6 +378,9 @@ async fn s1_no_process_remains_after_any_end() {
         } else {
             busy_process(&mut run, round).await
         };
+        if round % 4 == 1 {
+            forked::forked(&daemon, &run, &id).await;
+        }
         end(&mut daemon, &mut run, &id, is_session, round).await;
         let ended = run.waited(&id).await;
         let kill = ended.kill.as_ref().unwrap_or_else(|| panic!("round {round}: {ended:?}"));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 60] = [
+const ARROWS: [(&str, &str); 66] = [
     ("admission", ""),
     (
         "anomaly",
@@ -30,22 +30,26 @@ const ARROWS: [(&str, &str); 60] = [
     ("certificates", "atomic-file cofferdam-client"),
     (
         "checkpoints",
-        "audit audit-service disk-quotas executor host-launch identity operations processes redact refusal runs store timestamp wire",
+        "audit audit-service containers disk-quotas executor host-launch identity jail operations processes redact refusal runs store timestamp wire",
     ),
+    ("checkup", "cofferdam-client command-context doctor mcp presentation wire"),
     (
         "cli",
-        "audit capacity certificates cofferdam-client doctor document egress-rules egress-sources file-ops jail mcp operations policy presentation text timestamp tryout wire",
+        "audit capacity certificates checkup cofferdam-client command-context document egress-rules egress-sources file-ops jail mcp operations policy presentation run-families text timestamp tryout wire",
     ),
     ("cofferdam-client", "wire"),
+    ("command-context", "cofferdam-client presentation wire"),
     ("command-rules", "jail operations text"),
+    ("comparisons", "audit audit-service identity operations refusal runs wire"),
     ("confinement", ""),
     ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints containers dialects disk-quotas doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp oidc operations policy port-forwarding processes redact refusal runs store terminals timestamp uploads webhook wire worker-protocol",
+        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp oidc operations policy port-forwarding processes redact refusal runs store terminals timestamp uploads webhook wire worker-protocol",
     ),
     ("dialects", "jail operations text wire"),
     ("disk-quotas", "containers identity jail operations refusal wire"),
+    ("disk-watch", "audit audit-service containers disk-quotas identity refusal runs"),
     ("doctor", "busybox steering"),
     ("document", ""),
     ("egress", "audit egress-rules host-launch steering timestamp wire worker-protocol"),
@@ -79,10 +83,11 @@ const ARROWS: [(&str, &str); 60] = [
     ),
     ("redact", "text"),
     ("refusal", "operations wire"),
+    ("run-families", "command-context presentation wire"),
     ("run-record", "audit containers egress-rules host-launch identity policy timestamp wire"),
     (
         "runs",
-        "atomic-file audit audit-service containers disk-quotas egress egress-rules executor host-launch identity jail leftovers operations policy redact refusal run-record store timestamp wire",
+        "atomic-file audit audit-service containers disk-quotas egress egress-rules executor host-launch identity jail leftovers operations policy redact refusal run-record store timestamp warm-pool wire",
     ),
     ("seal", "atomic-file"),
     ("steering", ""),
@@ -95,6 +100,7 @@ const ARROWS: [(&str, &str); 60] = [
     ("timestamp", ""),
     ("tryout", "atomic-file doctor leftovers policy text"),
     ("uploads", "disk-quotas identity jail operations refusal"),
+    ("warm-pool", ""),
     ("webhook", ""),
     ("wire", ""),
     ("worker-protocol", "jail operations text wire"),

@@ -1,5 +1,6 @@
 /** The messages and services of the API, `cofferdam.v1`. Generated from `proto/`, which says what each field means. */
 
+export * from "./proto/cofferdam/v1/agent_checkpoint_pb.js";
 export * from "./proto/cofferdam/v1/alert_pb.js";
 export * from "./proto/cofferdam/v1/approval_pb.js";
 export * from "./proto/cofferdam/v1/audit_pb.js";

@@ -153,7 +153,7 @@ fn ended(event: &Event, asked: Option<&Asked>) -> Option<Ended> {
         Some(Effect::Looks) => Kind::Look,
         Some(Effect::Writes | Effect::Commits) => Kind::Change,
         Some(Effect::Deletes) => Kind::Delete,
-        Some(Effect::Foreign) | None => Kind::Other,
+        Some(Effect::Keeps | Effect::Foreign) | None => Kind::Other,
     };
     let ending = match (outcome.status, reason(event)) {
         // The final receipt is still to come.

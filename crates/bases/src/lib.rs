@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(missing_docs)] // only the daemon calls it
 
+mod asked;
 mod limits;
 mod make;
 mod record;
@@ -25,6 +26,7 @@ use store::{Store, StoreError};
 use timestamp::Timestamp;
 use wire::v1;
 
+use asked::Asked;
 pub use limits::BaseBounds;
 use make::Tree;
 use record::{Base, Source};
@@ -59,7 +61,7 @@ pub(crate) enum Cause<'a> {
     Principal(&'a Principal),
     /// `max_age`.
     Age,
-    /// `max_count` or `max_bytes`, for a new base.
+    /// `max_count`, `max_per_principal` or `max_bytes`, for a new base.
     Limit,
 }
 
@@ -95,7 +97,7 @@ impl Bases {
         })
     }
 
-    /// Makes a base, whole or not at all, or finds one that may be reused.
+    /// Makes a base, whole or not at all, or finds one that may be reused or that the same request made before.
     pub async fn create(
         &self,
         request: v1::CreateBaseRequest,
@@ -105,6 +107,10 @@ impl Bases {
         let source = Source::parse(request.source, self.audit.redactor())?;
         if request.reuse && matches!(source, Source::Directory { .. }) {
             return Err(Refusal::invalid("reuse", "is only for a clone: a directory has no revision"));
+        }
+        let asked = Asked::of(request.request_id, &(&source, request.reuse))?;
+        if let Some(base) = self.table.made_before(principal, asked.as_ref())? {
+            return Ok(self.found(&base));
         }
         if !rustix::process::geteuid().is_root() {
             let message = "a base needs a daemon that runs as root, as an overlay does";
@@ -119,11 +125,15 @@ impl Bases {
             }
         };
         let reused = before.as_deref().filter(|_| request.reuse);
-        if let Some(base) = reused.and_then(|identity| self.table.clone_of(principal, identity)) {
-            let base = Some(shown(&base, &self.runs.users_of_bases()));
-            return Ok(v1::CreateBaseResponse { base, reused: true });
+        let reused = reused.and_then(|identity| self.table.clone_of(principal, identity, asked.as_ref()));
+        if let Some(base) = reused {
+            return Ok(self.found(&base));
         }
         let _turn = self.turns.wait(&principal.name).await?;
+        // The same request may have come twice at the same time, and the other one had its turn first.
+        if let Some(base) = self.table.made_before(principal, asked.as_ref())? {
+            return Ok(self.found(&base));
+        }
         let free = self.quotas.free().map_err(|error| Refusal::internal("looking at the disk", &error))?;
         let most = limits::most(&self.bounds, free, self.warn_free)?;
         let id = BaseId::new();
@@ -133,7 +143,7 @@ impl Bases {
         // A repository that changed meanwhile may have given another clone.
         let after = make::identity(launcher, &source, principal).await.unwrap_or_default();
         let clone_of = before.filter(|before| after.as_ref() == Some(before));
-        let kept = self.keep_tree(id, (source, clone_of), tree, principal).await;
+        let kept = self.keep_tree(id, (source, clone_of, asked), tree, principal).await;
         if kept.is_err() {
             remove_tree(launcher.directories.base(id)).await;
         }
@@ -145,7 +155,7 @@ impl Bases {
     async fn keep_tree(
         &self,
         id: BaseId,
-        (source, clone_of): (Source, Option<String>),
+        (source, clone_of, asked): (Source, Option<String>, Option<Asked>),
         tree: Tree,
         principal: &Principal,
     ) -> Result<Base, Refusal> {
@@ -162,12 +172,22 @@ impl Bases {
             bytes,
             files,
             left_out,
+            changed: false,
+            requests: asked.into_iter().collect(),
         };
+        let takes = limits::takes(&base);
+        limits::check_size(&self.bounds, takes)?;
         let _settling = self.settling.lock().await;
-        self.make_room(principal, bytes).await?;
+        self.make_room(principal, takes).await?;
         self.audit.record(created(&base)).await?;
         self.table.insert(base.clone()).await?;
         Ok(base)
+    }
+
+    /// Returns the answer with a base that was there already.
+    fn found(&self, base: &Base) -> v1::CreateBaseResponse {
+        let base = Some(shown(base, &self.runs.users_of_bases()));
+        v1::CreateBaseResponse { base, reused: true }
     }
 
     /// Returns a page of the bases that `principal` may use, newest first, after `after`. Also returns whether there are more.
@@ -190,14 +210,13 @@ impl Bases {
         Ok(shown(&self.table.of(id, principal)?, &self.runs.users_of_bases()))
     }
 
-    /// Computes the digest of the base's files anew.
+    /// Computes the digest of the base's files anew. While they are changed, no run begins on the base.
     pub async fn verify(&self, id: BaseId, principal: &Principal) -> Result<v1::VerifyBaseResponse, Refusal> {
         let base = self.table.of(id, principal)?;
         let _turn = self.turns.wait(&principal.name).await?;
         let found = make::digest(&self.runs.launcher, id).await;
         // It may have been deleted meanwhile.
         let base = self.table.of(base.id, principal)?;
-        let shown = Some(shown(&base, &self.runs.users_of_bases()));
         let (digest, failure) = match found {
             Ok(tree) => (tree.digest, String::new()),
             // The host has removed files or taken rights from their owner.
@@ -205,11 +224,13 @@ impl Bases {
             Err(refusal) => return Err(refusal),
         };
         let intact = digest == base.digest;
+        self.table.set_changed(id, !intact).await?;
         if !intact {
             tracing::error!(base = %id, failure, "the files of a base were changed on the host");
             self.audit.record(changed(&base, &digest, &failure).principal(&principal.name)).await?;
         }
-        Ok(v1::VerifyBaseResponse { base: shown, intact, digest, failure })
+        let base = Some(shown(&Base { changed: !intact, ..base }, &self.runs.users_of_bases()));
+        Ok(v1::VerifyBaseResponse { base, intact, digest, failure })
     }
 
     /// Deletes a base, unless a run needs it.

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use executor::{Directory, layer};
+use executor::{CloneBounds, Directory, layer};
 use host_launch::TreeBounds;
 use identity::{BaseId, Principal};
 use operations::Reason;
@@ -88,7 +88,10 @@ async fn fill(
         Source::Clone { repository, revision } => {
             let make = |owner| make_directory(staging, owner);
             let field = "source.clone.repository";
-            let tree = launcher.clone_into(make, (field, repository), revision.as_deref(), principal).await?;
+            let settings = "bases.max_bytes of the daemon's configuration, and the space on its disk";
+            let bounds = CloneBounds { most, limit: "bases", settings };
+            let from = (field, repository.as_path());
+            let tree = launcher.clone_into(make, from, revision.as_deref(), bounds, principal).await?;
             layer::digest(&tree, most).await.map_err(|refusal| at(field, refusal))?
         }
     };

@@ -9,6 +9,11 @@ use serde::{Deserialize, Serialize};
 use timestamp::Timestamp;
 use wire::v1;
 
+use crate::asked::Asked;
+
+/// Most requests that a base remembers.
+const REQUESTS: usize = 64;
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Base {
     pub(crate) id: BaseId,
@@ -28,6 +33,12 @@ pub(crate) struct Base {
     pub(crate) files: u64,
     /// Special files of the source that were left out.
     pub(crate) left_out: u64,
+    /// The host has changed its files, as VerifyBase found last.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) changed: bool,
+    /// Requests with an id that this base answered, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) requests: Vec<Asked>,
 }
 
 /// Source of a base, as requested.
@@ -76,6 +87,15 @@ impl Source {
 }
 
 impl Base {
+    /// Notes a request that this base answers. The oldest ones are forgotten.
+    pub(crate) fn remember(&mut self, asked: Option<Asked>) {
+        let Some(asked) = asked.filter(|asked| !self.requests.contains(asked)) else { return };
+        if self.requests.len() >= REQUESTS {
+            self.requests.remove(0);
+        }
+        self.requests.push(asked);
+    }
+
     pub(crate) fn to_wire(&self, used_by: &[RunId]) -> v1::Base {
         v1::Base {
             base_id: self.id.to_string(),
@@ -88,6 +108,7 @@ impl Base {
             files: self.files,
             left_out: self.left_out,
             used_by: used_by.iter().map(RunId::to_string).collect(),
+            changed: self.changed,
         }
     }
 }
@@ -132,5 +153,27 @@ mod tests {
         assert_eq!(serde_json::to_value(&base).unwrap(), written);
         let shown = base.to_wire(&[]);
         assert_eq!((shown.size_bytes, shown.files, shown.left_out), (1, 2, 3));
+        assert!(!shown.changed && base.requests.is_empty());
+    }
+
+    #[test]
+    fn a_base_remembers_its_latest_requests_once_each() {
+        let mut base: Base = serde_json::from_value(serde_json::json!({
+            "id": "0190b0c0-0000-7000-8000-000000000001", "principal": "uid:1000", "created_at": 1, "used_at": 2,
+            "source": { "directory": { "path": "/srv/a" } }, "digest": "ab", "bytes": 1, "files": 2, "left_out": 3,
+        }))
+        .unwrap();
+        let asked = |number: usize| Asked::of(format!("id-{number}"), &"content").unwrap();
+        base.remember(None);
+        for number in 0..=REQUESTS {
+            base.remember(asked(number));
+            base.remember(asked(number));
+        }
+        assert_eq!(base.requests.len(), REQUESTS);
+        assert!(
+            base.requests.first() == asked(1).as_ref() && base.requests.last() == asked(REQUESTS).as_ref()
+        );
+        let written = serde_json::to_string(&base).unwrap();
+        assert_eq!(serde_json::from_str::<Base>(&written).unwrap(), base);
     }
 }

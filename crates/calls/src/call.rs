@@ -21,6 +21,7 @@ mod admit;
 mod asked;
 mod begin;
 mod beside;
+mod checkpoint;
 mod close;
 mod consent;
 mod end;

@@ -6,6 +6,7 @@
 mod approvals;
 mod bare;
 mod call;
+mod checkpoints;
 pub mod grants;
 pub mod limits;
 mod quote;
@@ -28,11 +29,13 @@ use tokio_util::task::TaskTracker;
 pub use approvals::{Approvals, WaitingApprovals};
 pub use bare::bare;
 pub use call::{Events, call, call_until, download, limits, operation, resume, stream};
+pub use checkpoints::{AgentCheckpoints, Restored};
 pub use replay::{Replays, verdict};
 pub use table::{CallTable, Found};
 pub use transcript::Transcripts;
 pub use upstream::Upstreams;
 
+use checkpoints::Moments;
 use limits::Limits;
 
 /// Judges of a call: the policy, the limits, the disk quotas and the reviewers.
@@ -53,6 +56,8 @@ pub struct Workers {
     pub processes: Processes,
     /// MCP servers that the policy names.
     pub upstreams: Arc<Upstreams>,
+    /// Checkpoints that agents and the daemon make.
+    pub checkpoints: Arc<dyn AgentCheckpoints>,
 }
 
 /// Records, answers and output of calls.
@@ -83,10 +88,11 @@ pub struct Calls {
     workers: Workers,
     records: Records,
     life: Life,
+    moments: Moments,
 }
 
 impl Calls {
     pub fn new(control: Control, workers: Workers, records: Records, life: Life) -> Self {
-        Self { control, workers, records, life }
+        Self { control, workers, records, life, moments: Moments::default() }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn changed(directories: &Directories, record: &Record) -> Result<Vec<
         Workspace::Kept { workspace } => {
             found.push((Part::Workspace, directories.workspace(&workspace.to_string()), false));
         }
-        Workspace::Overlay { .. } | Workspace::Base { .. } => {
+        Workspace::Overlay { .. } | Workspace::Base { .. } | Workspace::Checkpoint { .. } => {
             let layers = directories.layer(&run);
             found.push((Part::Workspace, layers.join("upper"), true));
             found.push((Part::Repository, layers.join("repository").join("upper"), true));

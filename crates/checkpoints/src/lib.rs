@@ -3,14 +3,20 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(missing_docs)] // only the daemon calls it
 
+mod automatic;
 mod changed;
+mod fork;
+mod forking;
+mod inherit;
 mod limits;
 mod make;
 mod opaque;
+mod put_back;
 mod record;
+mod restore;
 mod table;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,7 +29,7 @@ use operations::Reason;
 use parking_lot::Mutex;
 use processes::Processes;
 use refusal::Refusal;
-use runs::record::{Hold, Record};
+use runs::record::{Beneath, Hold, Record};
 use runs::{Runs, remove_tree};
 use serde_json::{Value, json};
 use store::{Store, StoreError};
@@ -33,8 +39,10 @@ use tokio::time::timeout;
 use wire::v1;
 
 use changed::changed;
+use forking::Forking;
+pub use inherit::NewFork;
 pub use limits::CheckpointBounds;
-use record::{Checkpoint, PartCopy};
+use record::{Checkpoint, ForkRequest, Inherited, PartCopy};
 use table::{Table, no_such_checkpoint};
 
 /// Checkpoints that are made at the same time. Each needs a process and reads many files.
@@ -57,10 +65,13 @@ pub struct Checkpoints {
     /// Free space that no checkpoint takes, bytes.
     warn_free: u64,
     turns: Semaphore,
+    forking: Forking,
     /// Checkpoints that are being made or deleted. Their trees are there, and they are not in the table.
     busy: Mutex<BTreeSet<CheckpointId>>,
     /// Held from the look at the limits until the new checkpoint is in the table.
     settling: tokio::sync::Mutex<()>,
+    /// Causes for which no automatic checkpoint was made, by run.
+    failing: Mutex<BTreeMap<RunId, String>>,
 }
 
 /// The cause of a deletion.
@@ -71,6 +82,8 @@ pub(crate) enum Cause<'a> {
     Age,
     /// The run was deleted.
     Run,
+    /// A newer checkpoint needs its place.
+    Newer,
 }
 
 /// Keeps the sweep from the tree of a checkpoint that is being made or deleted.
@@ -82,12 +95,14 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// What was copied of a frozen run.
+/// Copies of the directories of a frozen run.
 struct Copied {
     frozen_at: Timestamp,
     frozen_for: Duration,
     parts: Vec<PartCopy>,
     processes: Vec<String>,
+    /// Time since which the directory that takes the changes of forks should be unchanged.
+    since: (i64, u32),
 }
 
 impl Checkpoints {
@@ -109,8 +124,10 @@ impl Checkpoints {
             bounds,
             warn_free,
             turns: Semaphore::new(AT_ONCE),
+            forking: Forking::default(),
             busy: Mutex::default(),
             settling: tokio::sync::Mutex::default(),
+            failing: Mutex::default(),
         })
     }
 
@@ -120,21 +137,46 @@ impl Checkpoints {
         request: v1::CheckpointRunRequest,
         principal: &Principal,
     ) -> Result<v1::RunCheckpoint, Refusal> {
-        self.audit.check()?;
+        self.create_for(request, principal, None).await.map(|checkpoint| checkpoint.to_wire())
+    }
+
+    /// Makes a checkpoint, for a request to fork if there is one.
+    async fn create_for(
+        &self,
+        request: v1::CheckpointRunRequest,
+        principal: &Principal,
+        requested: Option<ForkRequest>,
+    ) -> Result<Checkpoint, Refusal> {
         let run = self.runs.of(RunId::parse(&request.run_id)?, principal)?;
         let label = record::label(request.label, self.audit.redactor())?;
+        self.create_of(&run, (label, false), principal, requested).await
+    }
+
+    /// Makes a checkpoint of a run that the caller may use.
+    async fn create_of(
+        &self,
+        run: &Record,
+        (label, automatic): (String, bool),
+        principal: &Principal,
+        requested: Option<ForkRequest>,
+    ) -> Result<Checkpoint, Refusal> {
+        self.audit.check()?;
         let _turn = self.turn().await?;
         let living = self.runs.living_run(run.id)?;
         living.lanes_for_review()?;
         // Refuses a workspace that is not copied, before anything is recorded or frozen.
-        drop(changed(&self.runs.launcher.directories, &run)?);
-        let most = self.most(run.id)?;
+        drop(changed(&self.runs.launcher.directories, run)?);
+        let most = self.most(run, automatic).await?;
+        let _beneath = match run.spec.workspace.beneath() {
+            Some(Beneath::Checkpoint(beneath)) => Some(self.table.keep(beneath)?),
+            Some(Beneath::Base(_)) | None => None,
+        };
         let id = CheckpointId::new();
         self.busy.lock().insert(id);
         let _busy = Busy(self, id);
         let begun = json!({ "action": "checkpoint", "phase": "begun", "checkpoint": id, "label": label });
         self.tell(run.id, principal, begun).await?;
-        let made = self.make(id, &run, label, principal, most).await;
+        let made = self.make(id, run, (label, automatic), principal, most, requested).await;
         if let Err(refusal) = &made {
             let path = self.runs.launcher.directories.checkpoint(id);
             remove_tree(make::staging(&path)).await;
@@ -144,7 +186,7 @@ impl Checkpoints {
             });
             self.tell(run.id, principal, failed).await?;
         }
-        made.map(|checkpoint| checkpoint.to_wire())
+        made
     }
 
     /// Copies the run, and stores the copy as a checkpoint.
@@ -152,12 +194,14 @@ impl Checkpoints {
         &self,
         id: CheckpointId,
         run: &Record,
-        label: String,
+        (label, automatic): (String, bool),
         principal: &Principal,
         most: TreeBounds,
+        requested: Option<ForkRequest>,
     ) -> Result<Checkpoint, Refusal> {
         let path = self.runs.launcher.directories.checkpoint(id);
-        let Copied { frozen_at, frozen_for, parts, processes } = self.copy(id, run, principal, most).await?;
+        let copied = self.copy(id, run, principal, most).await?;
+        let Copied { frozen_at, frozen_for, parts, processes, since } = copied;
         make::place(&path).await?;
         let checkpoint = Checkpoint {
             id,
@@ -167,17 +211,19 @@ impl Checkpoints {
             created_at: frozen_at,
             frozen_us: u64::try_from(frozen_for.as_micros()).unwrap_or(u64::MAX),
             label,
+            automatic,
             workspace: run.spec.workspace.clone(),
             image_id: run.started.as_ref().map(|started| started.image_id.clone()).unwrap_or_default(),
             parts,
             processes,
+            since: Some(since),
+            // Rules of its connections may have come since the request.
+            inherited: Some(Inherited::of(&self.runs.get(run.id)?)),
+            requested,
         };
         let _settling = self.settling.lock().await;
         // Others may have been made meanwhile.
-        let left = limits::left(&self.table.lock(), run.id, &self.bounds)?;
-        if checkpoint.bytes() > left {
-            return Err(limits::no_room());
-        }
+        self.room(run, automatic, checkpoint.bytes()).await?;
         self.tell(run.id, principal, done(&checkpoint)).await?;
         self.table.insert(checkpoint.clone()).await?;
         Ok(checkpoint)
@@ -198,8 +244,8 @@ impl Checkpoints {
         self.runs.hold(run.id, hold.clone(), Some(&principal.name)).await?;
         let copied = self.copy_frozen(&staging, run, most).await;
         release(&self.runs, run.id, &hold).await;
-        let (parts, processes) = copied?;
-        Ok(Copied { frozen_at, frozen_for: began.elapsed(), parts, processes })
+        let (parts, processes, since) = copied?;
+        Ok(Copied { frozen_at, frozen_for: began.elapsed(), parts, processes, since })
     }
 
     async fn copy_frozen(
@@ -207,7 +253,7 @@ impl Checkpoints {
         staging: &std::path::Path,
         run: &Record,
         most: TreeBounds,
-    ) -> Result<(Vec<PartCopy>, Vec<String>), Refusal> {
+    ) -> Result<(Vec<PartCopy>, Vec<String>, (i64, u32)), Refusal> {
         let living = self.runs.living_run(run.id)?;
         if timeout(WRITES, living.writes_end()).await.is_err() {
             let message = format!(
@@ -216,17 +262,22 @@ impl Checkpoints {
             );
             return Err(Refusal::new(Reason::PreconditionFailed, message));
         }
+        // Changes of a layer are as old as the run, or as its origin.
+        let since = match run.changes_since() {
+            Some(since) => since,
+            None => make::clock(staging)?,
+        };
         let mut left = most;
         let mut parts = Vec::new();
-        for from in changed(&self.runs.launcher.directories, run)? {
-            let part = make::part(staging, &from, left).await?;
+        for from in changed(&self.runs.launcher.directories, run).or_else(|why| ended_or(&living, why))? {
+            let part = make::part(staging, &from, left).await.or_else(|why| ended_or(&living, why))?;
             left.bytes = left.bytes.saturating_sub(part.bytes);
             left.files = left.files.saturating_sub(part.files);
             parts.push(part);
         }
         // A run that ended meanwhile has lost its `/state` and its root, and not all of it was copied.
         living.lanes_for_review()?;
-        Ok((parts, self.running(run.id)))
+        Ok((parts, self.running(run.id), since))
     }
 
     /// Returns the ids of the processes and sessions that run.
@@ -237,9 +288,9 @@ impl Checkpoints {
     }
 
     /// Returns the bounds of one more checkpoint of the run.
-    fn most(&self, run: RunId) -> Result<TreeBounds, Refusal> {
+    async fn most(&self, run: &Record, automatic: bool) -> Result<TreeBounds, Refusal> {
         let free = self.quotas.free().map_err(|error| Refusal::internal("looking at the disk", &error))?;
-        let bytes = limits::left(&self.table.lock(), run, &self.bounds)?;
+        let bytes = self.room(run, automatic, 1).await?;
         Ok(limits::most(bytes, free, self.warn_free))
     }
 
@@ -274,17 +325,18 @@ impl Checkpoints {
     }
 
     async fn remove(&self, id: CheckpointId, cause: Cause<'_>) -> Result<(), Refusal> {
-        let taken = {
+        // From here on no run begins on it.
+        let taken = self.runs.if_unused(id, || {
             let mut table = self.table.lock();
             if self.table.is_used(id) {
-                let message = "a run is being made from the checkpoint: try again";
+                let message = "a run is being made from the checkpoint or restored to it: try again";
                 return Err(Refusal::new(Reason::PreconditionFailed, message));
             }
-            table.remove(&id).inspect(|_| {
+            Ok(table.remove(&id).inspect(|_| {
                 self.busy.lock().insert(id);
-            })
-        };
-        let checkpoint = taken.ok_or_else(no_such_checkpoint)?;
+            }))
+        });
+        let checkpoint = taken.map_err(needed)??.ok_or_else(no_such_checkpoint)?;
         let _busy = Busy(self, id);
         // Its row goes only after its record.
         let forgotten = match self.audit.record_removal(deleted(&checkpoint, cause)).await {
@@ -311,6 +363,19 @@ impl Checkpoints {
         let recorded = self.audit.record(event.details(details)).await;
         recorded.map(drop).map_err(|_| audit_service::Unavailable.into())
     }
+}
+
+/// Returns the refusal of a deletion, because the run is on the checkpoint, or a checkpoint of the run is.
+fn needed(run: RunId) -> Refusal {
+    let message = format!(
+        "run {run} is on the checkpoint: stop it, accept or discard its changes, and delete its own checkpoints first"
+    );
+    Refusal::new(Reason::PreconditionFailed, message).with("run_id", run.to_string())
+}
+
+/// Refuses because the run has ended, if it has: the directories of such a run go meanwhile. Otherwise refuses because of `why`.
+fn ended_or<T>(living: &runs::Run, why: Refusal) -> Result<T, Refusal> {
+    living.lanes_for_review().and(Err(why))
 }
 
 /// Releases the hold. A run that cannot resume is ended, so that it does not stay frozen.
@@ -341,6 +406,7 @@ fn deleted(checkpoint: &Checkpoint, cause: Cause<'_>) -> Event {
         Cause::Principal(principal) => (Some(&principal.name), "request"),
         Cause::Age => (None, "max_age"),
         Cause::Run => (None, "run_deleted"),
+        Cause::Newer => (None, "newer"),
     };
     let details = json!({
         "action": "checkpoint", "phase": "deleted", "checkpoint": checkpoint.id, "digest": checkpoint.digest(),

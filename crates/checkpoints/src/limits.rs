@@ -31,13 +31,16 @@ pub struct CheckpointBounds {
 }
 
 /// Returns the length of all files that one more checkpoint of the run may have, or refuses the checkpoint.
+///
+/// The number of automatic ones of a run is bounded by its own setting.
 pub(crate) fn left(
     all: &BTreeMap<CheckpointId, Checkpoint>,
     run: RunId,
+    automatic: bool,
     bounds: &CheckpointBounds,
 ) -> Result<u64, Refusal> {
-    let of_run = all.values().filter(|checkpoint| checkpoint.run == run).count();
-    if of_run >= bounds.max_per_run {
+    let of_run = all.values().filter(|checkpoint| checkpoint.run == run && !checkpoint.automatic).count();
+    if !automatic && of_run >= bounds.max_per_run {
         let message = format!(
             "the run has {of_run} checkpoints, which is the limit (checkpoints.max_per_run of the daemon's configuration): \
              delete some of them"
@@ -49,6 +52,11 @@ pub(crate) fn left(
         return Err(no_room());
     }
     Ok(bounds.max_bytes - used)
+}
+
+/// Returns true if all checkpoints together are too many or too large, and not those of one run.
+pub(crate) fn is_no_room(refused: &Refusal) -> bool {
+    *refused == no_room()
 }
 
 pub(crate) fn no_room() -> Refusal {
@@ -87,7 +95,8 @@ impl Checkpoints {
     /// Deletes checkpoints that are too old or whose run was deleted, and the leftovers of checkpoints that were not made completely.
     async fn sweep(&self) {
         let now = Timestamp::now();
-        let all: Vec<Checkpoint> = self.table.lock().values().cloned().collect();
+        // Newest first: a checkpoint of a fork needs an older one.
+        let all: Vec<Checkpoint> = self.table.lock().values().rev().cloned().collect();
         for checkpoint in all {
             let cause = if self.runs.get(checkpoint.run).is_err() {
                 Cause::Run
@@ -97,7 +106,8 @@ impl Checkpoints {
                 continue;
             };
             match self.remove(checkpoint.id, cause).await {
-                Err(refusal) if refusal.reason != Reason::NotFound => {
+                // A fork may need it.
+                Err(refusal) if !matches!(refusal.reason, Reason::NotFound | Reason::PreconditionFailed) => {
                     tracing::warn!(checkpoint = %checkpoint.id, why = refusal.message, "a checkpoint was not deleted");
                 }
                 _ => {}
@@ -124,7 +134,7 @@ mod tests {
     #[test]
     fn a_run_has_a_limit_and_all_runs_have_one() {
         let (one, two, three) = (RunId::new(), RunId::new(), RunId::new());
-        let most = |of: &[(RunId, u64)], run| left(&all(of), run, &BOUNDS);
+        let most = |of: &[(RunId, u64)], run| left(&all(of), run, false, &BOUNDS);
         assert_eq!(most(&[], one).unwrap(), 1_000);
         assert_eq!(most(&[(one, 300), (two, 300)], one).unwrap(), 400);
         let refused = most(&[(one, 1), (one, 1)], one).unwrap_err();

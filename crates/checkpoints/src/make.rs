@@ -32,6 +32,19 @@ pub(crate) fn begin(staging: &Path) -> Result<(), Refusal> {
     made.map(drop).map_err(|error| Refusal::internal("making the directory of a checkpoint", &error))
 }
 
+/// Returns the present time by the clock of the file system that has the staging directory.
+pub(crate) fn clock(staging: &Path) -> Result<(i64, u32), Refusal> {
+    let changed = || -> Result<_, Errno> {
+        let directory = open(staging)?;
+        // Even the same mode is a change, which gets a time.
+        rustix::fs::fchmod(&directory, Mode::RWXU)?;
+        rustix::fs::fstat(&directory)
+    };
+    let stat = block_in_place(changed);
+    let stat = stat.map_err(|errno| Refusal::internal("looking at the directory of a checkpoint", &errno))?;
+    Ok((stat.st_ctime, u32::try_from(stat.st_ctime_nsec).unwrap_or(0)))
+}
+
 /// Copies one directory of a run into the staging directory, within `most`.
 pub(crate) async fn part(staging: &Path, from: &Changed, most: TreeBounds) -> Result<PartCopy, Refusal> {
     let part = from.part;
@@ -153,6 +166,27 @@ mod tests {
         super::place(&path).await.unwrap();
         assert!(!staging(&path).exists());
         assert_eq!(fs::read(path.join("file")).unwrap(), b"x");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_clock_is_that_of_the_files_and_goes_on() {
+        use std::os::unix::fs::MetadataExt as _;
+
+        let place = tempfile::tempdir().unwrap();
+        let staging = place.path().join("x.part");
+        fs::create_dir(&staging).unwrap();
+        let changed = |path: &Path| {
+            let meta = fs::metadata(path).unwrap();
+            (meta.ctime(), u32::try_from(meta.ctime_nsec()).unwrap())
+        };
+        let (before, after) = (place.path().join("before"), place.path().join("after"));
+        fs::write(&before, "x").unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let now = clock(&staging).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        fs::write(&after, "x").unwrap();
+        assert!(changed(&before) < now && now < changed(&after), "{now:?}");
+        assert!(clock(&place.path().join("none")).is_err());
     }
 
     #[tokio::test(flavor = "multi_thread")]

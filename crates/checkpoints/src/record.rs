@@ -1,10 +1,11 @@
 //! A checkpoint as it is stored and shown.
 
 use identity::{CheckpointId, RunId};
-use operations::Digest;
+use operations::{AgentCheckpoint, Digest};
 use redact::Redactor;
 use refusal::Refusal;
-use runs::record::Workspace;
+use runs::Rules;
+use runs::record::{Record, Spec, Workspace};
 use serde::{Deserialize, Serialize};
 use timestamp::Timestamp;
 use wire::v1;
@@ -25,12 +26,55 @@ pub(crate) struct Checkpoint {
     pub(crate) frozen_us: u64,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) label: String,
+    /// The daemon made it by itself, or the agent did.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) automatic: bool,
     pub(crate) workspace: Workspace,
     pub(crate) image_id: String,
     pub(crate) parts: Vec<PartCopy>,
     /// Processes and sessions that ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) processes: Vec<String>,
+    /// Time since which the directory that takes the changes of forks should be unchanged, by the clock of the file system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) since: Option<(i64, u32)>,
+    /// Settings for forks. The run may be deleted before its checkpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) inherited: Option<Inherited>,
+    /// Request to fork the run for which it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) requested: Option<ForkRequest>,
+}
+
+/// Settings of a run that its forks inherit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Inherited {
+    /// Settings without secrets and without a token.
+    pub(crate) spec: Spec,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) narrowed: Vec<Rules>,
+}
+
+impl Inherited {
+    pub(crate) fn of(run: &Record) -> Self {
+        let spec = Spec {
+            ttl: run.ttl(),
+            token: None,
+            secret_env: Vec::new(),
+            forked_from: None,
+            ..run.spec.clone()
+        };
+        Self { spec, narrowed: run.narrowed.clone() }
+    }
+}
+
+/// A request to fork a live run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ForkRequest {
+    /// Name of the principal, and the request id.
+    pub(crate) id: String,
+    /// Keyed digest of the content. It tells a repetition from another request.
+    pub(crate) digest: Vec<u8>,
 }
 
 /// Copy of one directory of a run.
@@ -90,6 +134,12 @@ impl Checkpoint {
         self.parts.iter().fold(0, |sum, part| part.files.saturating_add(sum))
     }
 
+    /// Returns the time since which the directory that takes the changes of forks should be unchanged.
+    pub(crate) fn since(&self) -> (i64, u32) {
+        // Before the copy began, for a record without it.
+        self.since.unwrap_or((self.created_at.unix_seconds(), self.created_at.subsecond_nanos()))
+    }
+
     /// Returns the SHA-256 over the names and digests of the parts, hexadecimal.
     pub(crate) fn digest(&self) -> String {
         let mut digest = Digest::default();
@@ -97,6 +147,17 @@ impl Checkpoint {
             digest.update(format!("{} {}\n", part.part.name(), part.digest).as_bytes());
         }
         digest.hex()
+    }
+
+    /// Returns what the agent of the run may see.
+    pub(crate) fn for_agent(&self) -> AgentCheckpoint {
+        AgentCheckpoint {
+            checkpoint_id: self.id.to_string(),
+            label: self.label.clone(),
+            created_at: self.created_at.to_string(),
+            size_bytes: self.bytes(),
+            files: self.files(),
+        }
     }
 
     pub(crate) fn to_wire(&self) -> v1::RunCheckpoint {
@@ -119,6 +180,7 @@ impl Checkpoint {
             size_bytes: self.bytes(),
             parts: self.parts.iter().map(part).collect(),
             processes: self.processes.clone(),
+            automatic: self.automatic,
         }
     }
 }

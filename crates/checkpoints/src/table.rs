@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use identity::{BaseId, CheckpointId, Principal, RunId};
+use identity::{CheckpointId, Principal, RunId};
 use operations::Reason;
 use parking_lot::{Mutex, MutexGuard};
 use refusal::{Refusal, chain};
 use runs::Origin;
-use runs::record::{ForkedFrom, Workspace};
+use runs::record::{Beneath, ForkedFrom};
 use store::{Store, StoreError};
 
 use crate::record::{Checkpoint, Part};
@@ -20,8 +20,8 @@ pub(crate) struct Table {
     used: Arc<Mutex<BTreeMap<CheckpointId, usize>>>,
 }
 
-/// Keeps a checkpoint while a run is made from it.
-struct Used(Arc<Mutex<BTreeMap<CheckpointId, usize>>>, CheckpointId);
+/// Keeps a checkpoint while runs are made from it or restored to it, or while a checkpoint that needs it is made.
+pub(crate) struct Used(Arc<Mutex<BTreeMap<CheckpointId, usize>>>, CheckpointId);
 
 impl Drop for Used {
     fn drop(&mut self) {
@@ -67,6 +67,27 @@ impl Table {
         found.filter(|found| principal.may_use(&found.principal)).ok_or_else(no_such_checkpoint)
     }
 
+    /// Keeps a checkpoint until the answer is dropped.
+    pub(crate) fn keep(&self, id: CheckpointId) -> Result<Used, Refusal> {
+        let checkpoints = self.lock();
+        if !checkpoints.contains_key(&id) {
+            return Err(no_such_checkpoint());
+        }
+        Ok(self.used(id))
+    }
+
+    /// Counts one more user of a checkpoint that is not in the table yet, or while the table is locked.
+    pub(crate) fn used(&self, id: CheckpointId) -> Used {
+        *self.used.lock().entry(id).or_default() += 1;
+        Used(self.used.clone(), id)
+    }
+
+    /// Returns the checkpoint that was made for a request to fork.
+    pub(crate) fn requested(&self, id: &str) -> Option<Checkpoint> {
+        let is_it = |checkpoint: &&Checkpoint| checkpoint.requested.as_ref().is_some_and(|of| of.id == id);
+        self.lock().values().find(is_it).cloned()
+    }
+
     /// Returns true if a run is being made from the checkpoint. The table must be locked, so that none begins meanwhile.
     pub(crate) fn is_used(&self, id: CheckpointId) -> bool {
         self.used.lock().contains_key(&id)
@@ -78,25 +99,29 @@ impl Table {
 }
 
 impl runs::Checkpoints for Table {
-    fn user_of(&self, base: BaseId) -> Option<RunId> {
-        let is_user = |checkpoint: &&Checkpoint| checkpoint.workspace == Workspace::Base { base };
+    fn user_of(&self, tree: Beneath) -> Option<RunId> {
+        let is_user = |checkpoint: &&Checkpoint| checkpoint.workspace.beneath() == Some(tree);
         self.lock().values().find(is_user).map(|checkpoint| checkpoint.run)
     }
 
     fn begin(&self, id: CheckpointId, principal: &Principal) -> Result<Origin, Refusal> {
         let checkpoints = self.lock();
         let found = checkpoints.get(&id).filter(|found| principal.may_use(&found.principal));
-        let Checkpoint { run, workspace, image_id, parts, .. } = found.ok_or_else(no_such_checkpoint)?;
-        if parts.iter().any(|part| part.part == Part::Repository) {
+        let found = found.ok_or_else(no_such_checkpoint)?;
+        if found.parts.iter().any(|part| part.part == Part::Repository) {
             let message = "workspace.checkpoint: its workspace is a linked work tree of git, whose repository no other run can have: \
                            create a run with workspace.clone";
             return Err(Refusal::new(Reason::PreconditionFailed, message));
         }
-        *self.used.lock().entry(id).or_default() += 1;
         Ok(Origin {
-            forked_from: ForkedFrom { checkpoint: id, run: *run, image_id: image_id.clone() },
-            workspace: workspace.clone(),
-            kept: Box::new(Used(self.used.clone(), id)),
+            forked_from: ForkedFrom {
+                checkpoint: id,
+                run: found.run,
+                image_id: found.image_id.clone(),
+                since: Some(found.since()),
+            },
+            workspace: found.workspace.clone(),
+            kept: Box::new(self.used(id)),
         })
     }
 }
@@ -107,8 +132,9 @@ pub(crate) fn no_such_checkpoint() -> Refusal {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use identity::Roles;
+    use identity::{BaseId, Roles};
     use runs::Checkpoints as _;
+    use runs::record::Workspace;
     use store::OutcomeBounds;
     use timestamp::Timestamp;
 
@@ -125,10 +151,14 @@ pub(crate) mod tests {
             created_at,
             frozen_us: 1,
             label: String::new(),
+            automatic: false,
             workspace: Workspace::Managed,
             image_id: "sha256:00".to_owned(),
             parts: vec![part],
             processes: Vec::new(),
+            since: None,
+            inherited: None,
+            requested: None,
         }
     }
 
@@ -148,7 +178,7 @@ pub(crate) mod tests {
         let (own, other) = (principal("uid:1000"), principal("uid:1001"));
         assert_eq!(table.of(made.id, &own).unwrap(), made);
         assert_eq!(table.of(made.id, &other).unwrap_err().reason, Reason::NotFound);
-        assert_eq!((table.user_of(base), table.user_of(BaseId::new())), (Some(run), None));
+        assert_eq!((table.user_of(base.into()), table.user_of(BaseId::new().into())), (Some(run), None));
 
         // It is kept while runs are made from it.
         assert_eq!(table.begin(made.id, &other).err().unwrap().reason, Reason::NotFound);
@@ -165,5 +195,32 @@ pub(crate) mod tests {
         table.lock().remove(&made.id);
         table.forget(made.id).await.unwrap();
         assert!(Table::open(store).unwrap().lock().is_empty());
+    }
+    #[tokio::test]
+    async fn a_checkpoint_needs_the_one_that_is_beneath_its_run() {
+        let place = tempfile::tempdir().unwrap();
+        let store = Store::open(&place.path().join("store.db"), OutcomeBounds::WIDE).unwrap();
+        let table = Table::open(store).unwrap();
+        let (origin, fork) = (RunId::new(), RunId::new());
+        let first = checkpoint(origin, Timestamp::now(), 1);
+        let workspace = first.workspace.forked(first.id, origin);
+        let second = Checkpoint { workspace, since: Some((7, 8)), ..checkpoint(fork, Timestamp::now(), 1) };
+        table.insert(first.clone()).await.unwrap();
+        assert_eq!(table.user_of(first.id.into()), None);
+        table.insert(second.clone()).await.unwrap();
+        assert_eq!((table.user_of(first.id.into()), table.user_of(second.id.into())), (Some(fork), None));
+
+        // A fork of the fork is as old as the origin, on the first copy, and goes back to the origin's workspace.
+        let begun = table.begin(second.id, &principal("uid:1000")).unwrap();
+        assert_eq!(begun.forked_from.since, Some((7, 8)));
+        let on = begun.workspace.forked(second.id, fork);
+        assert_eq!(on, Workspace::Checkpoint { checkpoint: first.id, of: origin });
+        assert_eq!(first.since(), (first.created_at.unix_seconds(), first.created_at.subsecond_nanos()));
+
+        let kept = table.keep(first.id).unwrap();
+        assert!(table.is_used(first.id));
+        drop(kept);
+        assert!(!table.is_used(first.id));
+        assert!(table.keep(CheckpointId::new()).is_err());
     }
 }

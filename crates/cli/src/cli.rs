@@ -10,8 +10,8 @@ use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
-    alert, approval, audit, base, bundle, call, checkpoint, completions, cp, doctor, egress, image, limits,
-    manual, mcp, permission, plan, policy, process, run, session, tls, token, transcript, trash, workspace,
+    alert, approval, audit, base, bundle, call, checkpoint, completions, cp, egress, image, limits, manual,
+    mcp, permission, plan, policy, process, run, session, tls, token, transcript, trash, workspace,
 };
 
 const EXIT_CODES: &str = "\
@@ -139,7 +139,7 @@ enum Command {
     Throttle(limits::Throttle),
     Mcp(mcp::Mcp),
     Plan(plan::Plan),
-    Doctor(doctor::Doctor),
+    Doctor(checkup::Doctor),
     #[command(flatten)]
     Tryout(tryout::Command),
     Completions(completions::Completions),

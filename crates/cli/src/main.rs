@@ -8,10 +8,8 @@ mod bundle;
 mod call;
 mod checkpoint;
 mod cli;
-mod client;
 mod completions;
 mod cp;
-mod doctor;
 mod egress;
 mod endpoint;
 mod follow;
@@ -25,7 +23,6 @@ mod plan;
 mod policy;
 mod process;
 mod run;
-mod run_ref;
 mod session;
 mod tls;
 mod token;
@@ -36,6 +33,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
+use command_context::{client, run_ref, variables};
 use presentation::{ending, exit, failure, ids, output, quantity, time, ui};
 use text::{clean, outlet};
 

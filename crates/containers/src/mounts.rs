@@ -14,6 +14,7 @@
 //! All functions block for well under a millisecond.
 
 pub(crate) mod overlay;
+pub(crate) mod owner_maps;
 pub(crate) mod root;
 pub(crate) mod shared;
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use host_launch::{CloneError, CloneSpec, HostWorkerSpec, LinkedSpec, WorkerProcess};
+use host_launch::{CloneError, CloneSpec, HostWorkerSpec, LinkedSpec, TreeBounds, WorkerProcess};
 use jail::Private;
 use operations::Reason;
 use refusal::{Refusal, chain};
@@ -238,14 +238,26 @@ impl HostWorkerLane {
     }
 }
 
+/// Most that a clone may have.
+#[derive(Debug, Clone, Copy)]
+pub struct CloneBounds {
+    pub most: TreeBounds,
+    /// Name of the limit in a refusal.
+    pub limit: &'static str,
+    /// Settings that are the limit, for a person.
+    pub settings: &'static str,
+}
+
 /// Clones a local repository into a new workspace, in a jail that sees only these two.
 ///
-/// `work_tree` is the name of the linked work tree to clone, if the source is its repository.
+/// `work_tree` is the name of the linked work tree to clone, if the source is its repository. A clone that would exceed its bounds is
+/// refused before it is written.
 pub async fn clone_repository(
     source: &Directory,
     workspace: &Directory,
     revision: Option<&str>,
     work_tree: Option<&str>,
+    bounds: CloneBounds,
 ) -> Result<(), Refusal> {
     let handle = |directory: &Directory| {
         directory.handle.try_clone().map_err(|error| Refusal::internal("preparing the clone", &error))
@@ -255,6 +267,7 @@ pub async fn clone_repository(
         source: handle(source)?,
         revision: revision.unwrap_or_default().to_owned(),
         work_tree: work_tree.unwrap_or_default().to_owned(),
+        most: bounds.most,
         owner_uid: workspace.owner.uid,
         owner_gid: workspace.owner.gid,
     };
@@ -262,8 +275,18 @@ pub async fn clone_repository(
     match cloned.map_err(|error| Refusal::internal("cloning", &error))? {
         Ok(()) => Ok(()),
         Err(CloneError::Refused(why)) => Err(Refusal::invalid("workspace.clone", why.trim())),
+        Err(CloneError::Excess(why)) => Err(bounds.refusal(why.trim())),
         Err(error @ CloneError::TimedOut(_)) => Err(Refusal::new(Reason::TimedOut, error.to_string())),
         Err(error) => Err(Refusal::internal("cloning", &chain(&error))),
+    }
+}
+
+impl CloneBounds {
+    fn refusal(&self, why: &str) -> Refusal {
+        Refusal::new(Reason::WriteLimit, format!("{why} ({})", self.settings))
+            .with("limit", self.limit)
+            .with("max_bytes", self.most.bytes.to_string())
+            .with("max_files", self.most.files.to_string())
     }
 }
 

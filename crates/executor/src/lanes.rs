@@ -96,7 +96,8 @@ impl Lanes {
             cancel.run_until_cancelled(self.guest.restarted()).await;
         }
         let finished = match (parts.operation.lane(), delivery) {
-            (_, Delivery::Process | Delivery::Session | Delivery::Upstream) | (Lane::Upstream, _) => {
+            (_, Delivery::Process | Delivery::Session | Delivery::Upstream | Delivery::Checkpoint)
+            | (Lane::Upstream | Lane::Daemon, _) => {
                 Err(ToolFailure::new(Reason::Internal, "no lane of the run does this"))
             }
             (Lane::Host, _) => {
@@ -181,7 +182,7 @@ impl Lanes {
             Lane::Host => {
                 self.host_worker.call(spec, Some(go), cancel).await.map_err(|error| failure(&error))
             }
-            Lane::Container | Lane::Upstream => {
+            Lane::Container | Lane::Upstream | Lane::Daemon => {
                 Err(ToolFailure::new(Reason::Internal, "only operations of the host lane can be prepared"))
             }
         };
@@ -254,7 +255,7 @@ impl Lanes {
             Lane::Container if operation.delivery() == Delivery::Command => {
                 self.guest.look(spec, CancellationToken::new()).await.map(results)
             }
-            Lane::Container | Lane::Upstream => return Ok(None),
+            Lane::Container | Lane::Upstream | Lane::Daemon => return Ok(None),
         };
         let Finished { outcome, bound, .. } = looked?;
         Ok(Some(Preview { result: outcome?, bound }))

@@ -88,6 +88,29 @@ pub async fn fill(from: &Directory, into: &Directory) -> Result<(), Refusal> {
     blocking("filling a directory", move || launcher().fill(from.as_fd(), into.as_fd(), owner, TREE)).await
 }
 
+/// Makes a directory that no process uses what it was when [`save`] made `from` of it. All appear as files of the directory's owner.
+///
+/// For an overlay, `changed` has the directory beneath, and a saved tree that names what is changed now.
+pub async fn restore(
+    from: &Directory,
+    into: &Directory,
+    changed: Option<(&Directory, &Directory)>,
+) -> Result<(), Refusal> {
+    const WHAT: &str = "putting files back";
+    let owner = (into.owner.uid, into.owner.gid);
+    let handle = |directory: &Directory| -> Result<OwnedFd, Refusal> {
+        directory.handle.try_clone().map_err(|error| Refusal::internal(WHAT, &error))
+    };
+    let both = (handle(from)?, handle(into)?);
+    let changed =
+        changed.map(|(beneath, before)| Ok::<_, Refusal>((handle(beneath)?, handle(before)?))).transpose()?;
+    blocking(WHAT, move || {
+        let changed = changed.as_ref().map(|(beneath, before)| (beneath.as_fd(), before.as_fd()));
+        launcher().restore((both.0.as_fd(), both.1.as_fd()), changed, owner, TREE)
+    })
+    .await
+}
+
 /// Returns the digest and the size of a tree, read as its owner.
 pub async fn digest(tree: &Directory, most: TreeBounds) -> Result<Base, Refusal> {
     let owner = (tree.owner.uid, tree.owner.gid);

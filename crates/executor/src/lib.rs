@@ -27,7 +27,7 @@ pub use directory::{Directory, LinkedRepository};
 pub use engine::engine_refusal;
 pub use failure::failure;
 pub use guest::GuestLane;
-pub use host_worker::{HostWorkerLane, clone_repository};
+pub use host_worker::{CloneBounds, HostWorkerLane, clone_repository};
 pub use keeper::{AttachedProcess, Held, KeeperLost, Link, leave};
 pub use lanes::Lanes;
 pub use launcher::{launcher, set_host_worker};

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use operations::{
-    Edit, EditChange, Encoding, Exec, Git, GitRevision, GitRevisions, Glob, Grep, List, Operation, Process,
-    ProcessProgram, Read, ReadPart, Reason, Session, SessionInput, Shell,
+    Checkpoint, Edit, EditChange, Encoding, Exec, Git, GitRevision, GitRevisions, Glob, Grep, List,
+    Operation, Process, ProcessProgram, Read, ReadPart, Reason, Session, SessionInput, Shell,
 };
 use timestamp::UnixMillis;
 
@@ -102,6 +102,9 @@ fn named(name: &str) -> Operation {
         }),
         "git.add" => Operation::Git(Git::Add { paths: vec![path("a")] }),
         "git.commit" => Operation::Git(Git::Commit { message: "say hi".into() }),
+        "checkpoint.create" => Operation::Checkpoint(Checkpoint::Create { label: String::new() }),
+        "checkpoint.list" => Operation::Checkpoint(Checkpoint::List),
+        "checkpoint.restore" => Operation::Checkpoint(Checkpoint::Restore { checkpoint_id: "c".to_owned() }),
         line => command(line),
     }
 }

@@ -29,7 +29,7 @@ pub(crate) fn validate(profile: &Profile, operation: &Operation) -> Checked {
         Effect::Runs => Access::Execute,
         Effect::Writes | Effect::Deletes => Access::Write,
         // These operations leave out protected files themselves.
-        Effect::Looks | Effect::Commits | Effect::Foreign => return Ok(()),
+        Effect::Looks | Effect::Commits | Effect::Keeps | Effect::Foreign => return Ok(()),
     };
     operation.paths().into_iter().try_for_each(|path| permitted(profile, path, access))
 }

@@ -19,6 +19,10 @@ pub enum JailMount {
     /// The repository to clone from, or a directory that is only read.
     Source,
     Changes,
+    /// The directory beneath an overlay whose files are put back.
+    Beneath,
+    /// A part of a checkpoint that names what the overlay has changed.
+    Before,
     /// The repository whose linked work tree is the workspace. Only parts of it are writable.
     Repository,
     /// The host worker's private directory for a run. Processes in the container cannot see it.
@@ -26,13 +30,15 @@ pub enum JailMount {
 }
 
 impl JailMount {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::Workspace,
         Self::State,
         Self::Pkg,
         Self::Source,
         Self::Private,
         Self::Changes,
+        Self::Beneath,
+        Self::Before,
         Self::Repository,
     ];
 
@@ -44,6 +50,8 @@ impl JailMount {
             Self::Pkg => "pkg",
             Self::Source => "source",
             Self::Changes => "changes",
+            Self::Beneath => "beneath",
+            Self::Before => "before",
             Self::Repository => "repository",
             Self::Private => "private",
         }
@@ -59,6 +67,10 @@ impl JailMount {
     }
 }
 
+/// The mounts for putting back the files of an overlay.
+pub(crate) const RESTORED_LAYER: [JailMount; 4] =
+    [JailMount::Source, JailMount::Workspace, JailMount::Beneath, JailMount::Before];
+
 /// The task in the jail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Task {
@@ -73,6 +85,8 @@ pub enum Task {
         revision: String,
         /// Name of a linked work tree whose repository is the source; empty if it is none.
         work_tree: String,
+        /// Bounds of the clone: its repository and its files.
+        most: TreeBounds,
     },
     /// Answer with the content of this small file of the source.
     Read(String),
@@ -103,6 +117,11 @@ pub enum Task {
     Save(TreeBounds, Marks),
     /// Put a saved tree, the source, into the workspace, which no process uses.
     Fill,
+    /// Make the workspace, which no process uses, what it was when the source was saved of it.
+    Restore {
+        /// True if the workspace is an overlay. Then the directory beneath and what is changed now are mounted, too.
+        is_layer: bool,
+    },
 }
 
 /// Treatment of an overlay's marks in a tree that is saved.
@@ -212,13 +231,15 @@ impl Args {
                 line.extend(most.to_command_line());
             }
             Task::Fill => line.push("--fill".into()),
+            Task::Restore { .. } => line.push("--restore".into()),
             Task::Save(most, marks) => {
                 line.push("--save".into());
                 line.extend(most.to_command_line());
                 line.push(u8::from(*marks == Marks::Listed).to_string().into());
             }
-            Task::Clone { revision, work_tree } => {
+            Task::Clone { revision, work_tree, most } => {
                 line.extend(["--clone".into(), revision.into(), work_tree.into()]);
+                line.extend(most.to_command_line());
             }
             Task::Read(path) => line.extend(["--read".into(), path.into()]),
         }
@@ -257,14 +278,20 @@ impl Args {
                 Task::Digest(TreeBounds::parse(&mut line)?)
             }
             Some("--fill") if jail_mounts == [JailMount::Source, JailMount::Workspace] => Task::Fill,
+            Some("--restore") if jail_mounts == [JailMount::Source, JailMount::Workspace] => {
+                Task::Restore { is_layer: false }
+            }
+            Some("--restore") if jail_mounts == RESTORED_LAYER => Task::Restore { is_layer: true },
             Some("--save") if jail_mounts == [JailMount::Source, JailMount::Workspace] => {
                 let most = TreeBounds::parse(&mut line)?;
                 let is_layer = word::<u8>(&mut line)? == 1;
                 Task::Save(most, if is_layer { Marks::Listed } else { Marks::Ignored })
             }
-            Some("--clone") if jail_mounts.contains(&JailMount::Source) => {
-                Task::Clone { revision: text(&mut line)?, work_tree: text(&mut line)? }
-            }
+            Some("--clone") if jail_mounts.contains(&JailMount::Source) => Task::Clone {
+                revision: text(&mut line)?,
+                work_tree: text(&mut line)?,
+                most: TreeBounds::parse(&mut line)?,
+            },
             Some("--read") if jail_mounts == [JailMount::Source] => Task::Read(text(&mut line)?),
             _ => return Err(BadArgs("no task")),
         };
@@ -357,12 +384,13 @@ mod tests {
 
     #[test]
     fn written_arguments_parse_back() {
+        let most = TreeBounds { bytes: u64::MAX, files: 0 };
         for task in [
             Task::Serve { work_tree: "a tree".to_owned() },
             Task::Recover,
             Task::Report,
-            Task::Clone { revision: String::new(), work_tree: String::new() },
-            Task::Clone { revision: "--serve".to_owned(), work_tree: "x y".to_owned() },
+            Task::Clone { revision: String::new(), work_tree: String::new(), most },
+            Task::Clone { revision: "--serve".to_owned(), work_tree: "x y".to_owned(), most },
         ] {
             let args = Args {
                 uid: Uid::from_raw(1234),
@@ -398,14 +426,21 @@ mod tests {
             args(&both, Task::Save(most, Marks::Listed)),
             args(&both, Task::Save(most, Marks::Ignored)),
             args(&both, Task::Fill),
+            args(&both, Task::Restore { is_layer: false }),
+            args(&RESTORED_LAYER, Task::Restore { is_layer: true }),
             args(&both[..1], Task::Digest(most)),
             args(&both[..1], identify.clone()),
         ] {
             assert_eq!(Args::parse(good.to_command_line()), Ok(good));
         }
         let bad = [Task::Digest(most), identify].map(|task| args(&both, task));
-        let lacking = [Task::Copy(most), Task::Fill, Task::Save(most, Marks::Listed)]
-            .map(|task| args(&both[..1], task));
+        let lacking = [
+            Task::Copy(most),
+            Task::Fill,
+            Task::Restore { is_layer: false },
+            Task::Save(most, Marks::Listed),
+        ]
+        .map(|task| args(&both[..1], task));
         for bad in bad.into_iter().chain(lacking) {
             assert!(Args::parse(bad.to_command_line()).is_err(), "{bad:?}");
         }
@@ -445,7 +480,13 @@ mod tests {
         }
         assert!(parse(&good[..8]).is_err());
         assert!(parse(&[&good[..], &["--serve"]].concat()).is_err());
-        assert!(parse(&[&good[..8], &["--clone", "main"]].concat()).is_err(), "a clone needs a source");
+        let clone = ["--clone", "main", "", "1", "2"];
+        assert!(parse(&[&good[..8], &clone].concat()).is_err(), "a clone needs a source");
+        let mut line = [&good[..8], &clone].concat();
+        line[5] = "workspace,source";
+        assert!(parse(&line).is_ok());
+        line[12] = "-1";
+        assert!(parse(&line).is_err() && parse(&line[..12]).is_err(), "a clone needs its bounds");
         assert!(parse(&[&good[..8], &["--recover"]].concat()).is_err(), "a recovery needs to know of what");
     }
 }

@@ -129,6 +129,24 @@ impl Launcher {
         self.ask(&[(JailMount::Source, from), (JailMount::Workspace, into)], owner, Task::Fill, timeout)
     }
 
+    /// Makes `into` what it was when [`Self::save`] made `from` of it, as `owner`, as whose files all appear.
+    ///
+    /// For an overlay, `layer` has the directory beneath, and a tree that names what is changed now. No other process may be using `into`.
+    /// After an error, the same can be asked again.
+    pub fn restore(
+        &self,
+        (from, into): (BorrowedFd<'_>, BorrowedFd<'_>),
+        layer: Option<(BorrowedFd<'_>, BorrowedFd<'_>)>,
+        owner: (u32, u32),
+        timeout: Duration,
+    ) -> Result<(), LayerError> {
+        let mut mounts = vec![(JailMount::Source, from), (JailMount::Workspace, into)];
+        if let Some((beneath, before)) = layer {
+            mounts.extend([(JailMount::Beneath, beneath), (JailMount::Before, before)]);
+        }
+        self.ask(&mounts, owner, Task::Restore { is_layer: layer.is_some() }, timeout)
+    }
+
     /// Returns the digest and the size of a tree, read as `owner`.
     pub fn digest(
         &self,

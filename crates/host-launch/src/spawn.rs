@@ -16,7 +16,7 @@ use rustix::fs::{Gid, Mode, OFlags, Uid, open};
 use rustix::process::{Pid, PidfdFlags, getegid, geteuid, pidfd_open};
 use thiserror::Error;
 
-use crate::args::{Args, JailMount, Task, WeakerForm};
+use crate::args::{Args, JailMount, Task, TreeBounds, WeakerForm};
 use crate::report::Report;
 use crate::{PROGRAM, handles};
 
@@ -78,6 +78,8 @@ pub struct CloneSpec {
     pub revision: String,
     /// Name of the linked work tree to clone, if the source is its repository; empty otherwise.
     pub work_tree: String,
+    /// Most that the clone may have: its repository and its files.
+    pub most: TreeBounds,
     /// User that reads the source and owns the clone.
     pub owner_uid: u32,
     pub owner_gid: u32,
@@ -120,6 +122,9 @@ pub enum CloneError {
     /// The host worker's reason, fit for a client.
     #[error("{0}")]
     Refused(String),
+    /// The excess over the bounds, in words fit for a client.
+    #[error("{0}")]
+    Excess(String),
     /// The jail could not be set up.
     #[error("{0}")]
     Jail(String),
@@ -211,11 +216,16 @@ impl Launcher {
     pub fn clone_repository(&self, spec: &CloneSpec, timeout: Duration) -> Result<(), CloneError> {
         let mounts =
             [(JailMount::Workspace, spec.workspace.as_fd()), (JailMount::Source, spec.source.as_fd())];
-        let task = Task::Clone { revision: spec.revision.clone(), work_tree: spec.work_tree.clone() };
+        let task = Task::Clone {
+            revision: spec.revision.clone(),
+            work_tree: spec.work_tree.clone(),
+            most: spec.most,
+        };
         let (_channel, mut child) = self.start(&mounts, spec.owner_uid, spec.owner_gid, task)?;
         match finish(&mut child, timeout)? {
             (Some(status), _) if status.success() => Ok(()),
             (Some(status), words) if status.code() == Some(4) => Err(CloneError::Refused(words)),
+            (Some(status), words) if status.code() == Some(5) => Err(CloneError::Excess(words)),
             (Some(_), words) => Err(CloneError::Jail(words)),
             (None, _) => Err(CloneError::TimedOut(timeout)),
         }

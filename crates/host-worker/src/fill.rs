@@ -21,11 +21,11 @@ use crate::copying::{DIRECTORY, by_kernel, make_file, times};
 use crate::sys;
 
 /// Most levels of directories, as in a saved tree.
-const MAX_DEPTH: usize = 128;
+pub(crate) const MAX_DEPTH: usize = 128;
 /// Largest list of marks, bytes.
 const MOST_MARKS: u64 = 256 << 20;
 /// The mode that the owner needs to fill a directory.
-const WRITABLE: u32 = 0o700;
+pub(crate) const WRITABLE: u32 = 0o700;
 
 /// The reason why a workspace was not filled, fit for a client.
 #[derive(Debug, Error)]
@@ -53,7 +53,8 @@ fn fill_in(from: &Path, into: &Path, is_abandoned: fn() -> bool) -> Result<(), F
     let top = target.top()?;
     for mark in list(from, "marks")?.split(|byte| *byte == 0).filter(|mark| !mark.is_empty()) {
         match mark.split_first() {
-            Some((b'w', path)) => remove(&top, path)?,
+            // Instead of a special file that was not copied, nothing is there.
+            Some((b'w' | b's', path)) => remove(&top, path)?,
             Some((b'o', path)) => empty(&top, path)?,
             _ => return Err(FillFailure::Marks),
         }
@@ -67,7 +68,7 @@ fn fill_in(from: &Path, into: &Path, is_abandoned: fn() -> bool) -> Result<(), F
 }
 
 /// Reads a list of the source. A missing one is empty.
-fn list(from: &Path, name: &str) -> Result<Vec<u8>, FillFailure> {
+pub(crate) fn list(from: &Path, name: &str) -> Result<Vec<u8>, FillFailure> {
     let top = open(from, DIRECTORY, Mode::empty()).map_err(io::Error::from)?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match openat(&top, name, flags, Mode::empty()) {
@@ -83,7 +84,7 @@ fn list(from: &Path, name: &str) -> Result<Vec<u8>, FillFailure> {
 }
 
 /// Parses a listed path into its names.
-fn names(path: &[u8]) -> Result<Vec<EntryName>, FillFailure> {
+pub(crate) fn names(path: &[u8]) -> Result<Vec<EntryName>, FillFailure> {
     let names = path.split(|byte| *byte == b'/').map(EntryName::new);
     names.collect::<Option<Vec<_>>>().filter(|names| names.len() <= MAX_DEPTH).ok_or(FillFailure::Marks)
 }
@@ -109,12 +110,37 @@ fn remove(top: &Dir, path: &[u8]) -> Result<(), FillFailure> {
     let names = names(path)?;
     let Some((last, above)) = names.split_last() else { return Err(FillFailure::Marks) };
     if above.is_empty() {
-        return Ok(top.remove(last)?);
+        return discard(top, last);
     }
     match beneath(top, above)? {
-        Some(directory) => Ok(directory.remove(last)?),
+        Some(directory) => discard(&directory, last),
         None => Ok(()),
     }
+}
+
+/// Removes a name, and all beneath it if it is a directory, also from directories that their owner had made read-only.
+pub(crate) fn discard(directory: &Dir, name: &EntryName) -> Result<(), FillFailure> {
+    unseal(directory, name, 0)?;
+    Ok(directory.remove(name)?)
+}
+
+/// Makes the directories at and beneath a name writable.
+fn unseal(directory: &Dir, name: &EntryName, depth: usize) -> Result<(), FillFailure> {
+    if !is_directory(directory, name) {
+        return Ok(());
+    }
+    if depth > MAX_DEPTH {
+        return Err(FillFailure::Deep);
+    }
+    let inner = directory.open_dir(name)?;
+    let stat = fstat(&inner).map_err(io::Error::from)?;
+    if stat.st_mode & WRITABLE != WRITABLE && stat.st_uid == geteuid().as_raw() {
+        inner.set_mode(stat.st_mode | WRITABLE)?;
+    }
+    for entry in inner.entries()? {
+        unseal(&inner, &entry?.name, depth + 1)?;
+    }
+    Ok(())
 }
 
 /// Empties a listed directory.
@@ -123,7 +149,7 @@ fn empty(top: &Dir, path: &[u8]) -> Result<(), FillFailure> {
     let found: Vec<EntryName> =
         directory.entries()?.map(|entry| entry.map(|entry| entry.name)).collect::<Result<_, _>>()?;
     for name in found {
-        directory.remove(&name)?;
+        discard(&directory, &name)?;
     }
     Ok(())
 }
@@ -152,7 +178,7 @@ fn directory(saved: &Dir, target: &Dir, depth: usize, is_abandoned: fn() -> bool
         }
         // An overlay renames no directory from beneath, so nothing is exchanged for one.
         if !(kind == FileKind::Directory && is_directory(target, &name)) {
-            target.remove(&name)?;
+            discard(target, &name)?;
         }
         match kind {
             FileKind::Directory => {
@@ -176,7 +202,12 @@ fn directory(saved: &Dir, target: &Dir, depth: usize, is_abandoned: fn() -> bool
 /// Returns true if the saved file or link is in the directory already.
 ///
 /// A file of a root on which the container has another one mounted must not be replaced: the kernel would remove that mount.
-fn is_there(saved: &Dir, target: &Dir, name: &EntryName, kind: FileKind) -> Result<bool, FillFailure> {
+pub(crate) fn is_there(
+    saved: &Dir,
+    target: &Dir,
+    name: &EntryName,
+    kind: FileKind,
+) -> Result<bool, FillFailure> {
     let Ok(old) = target.metadata(name) else { return Ok(false) };
     match kind {
         FileKind::Symlink if old.kind == kind => Ok(target.read_link(name)? == saved.read_link(name)?),
@@ -212,7 +243,7 @@ fn is_directory(target: &Dir, name: &EntryName) -> bool {
     target.metadata(name).is_ok_and(|meta| meta.kind == FileKind::Directory)
 }
 
-fn file(saved: &Dir, target: &Dir, name: &EntryName) -> Result<(), FillFailure> {
+pub(crate) fn file(saved: &Dir, target: &Dir, name: &EntryName) -> Result<(), FillFailure> {
     let mut opened = saved.open_file(name)?;
     let mut write = || -> io::Result<()> {
         let mut copy = make_file(target, name)?;

@@ -10,6 +10,7 @@ mod location;
 mod order;
 mod ready;
 mod recovery;
+mod restore;
 mod save;
 mod serve;
 mod setup;
@@ -61,6 +62,7 @@ impl Failure {
         match self {
             Self::Args(_) => 2,
             Self::Setup(_) => 3,
+            Self::Clone(git::CloneFailure::Excess(_)) => git::EXCESS,
             Self::Clone(_) | Self::Layer(_) | Self::Tree(_) | Self::Fill(_) => 4,
             Self::Start(_) | Self::Serve(_) => 1,
         }
@@ -116,10 +118,10 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
                 eprintln!("{words}");
             }
         }
-        Task::Clone { revision, work_tree } => {
+        Task::Clone { revision, work_tree, most } => {
             dup2_stdin(null).map_err(io::Error::from)?;
             setup::ChildFilter::new()?.forbid_processes()?;
-            git::clone(&revision, &work_tree).map_err(Failure::Clone)?;
+            git::clone(&revision, &work_tree, most).map_err(Failure::Clone)?;
         }
         Task::Identify { revision, work_tree } => {
             setup::ChildFilter::new()?.forbid_processes()?;
@@ -135,6 +137,10 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
         Task::Fill => {
             setup::ChildFilter::new()?.forbid_processes()?;
             fill::fill()?;
+        }
+        Task::Restore { is_layer } => {
+            setup::ChildFilter::new()?.forbid_processes()?;
+            restore::restore(is_layer)?;
         }
         Task::Save(most, marks) => {
             setup::ChildFilter::new()?.forbid_processes()?;

@@ -1,7 +1,7 @@
 //! Copies a part of a run for a checkpoint, with a list of the marks that an overlay has in its layer.
 //!
 //! The list has one entry for each mark: `w` and the path of a deleted name, or `o` and the path of a directory that hides the one
-//! beneath. A zero byte ends an entry. So no copy of a mark has an effect, wherever the copy is.
+//! beneath. It also has each FIFO, socket and device that is not copied, as `s` and the path. A zero byte ends an entry. So no copy of a mark has an effect, wherever the copy is.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -40,7 +40,8 @@ fn save_in(
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt as _, chown};
 
     use rustix::fs::{CWD, FileType, XattrFlags, flistxattr, lsetxattr, mknodat};
 
@@ -77,5 +78,31 @@ mod tests {
         let plain = save("three", Marks::Ignored).unwrap();
         assert_eq!((plain.files, plain.left_out), (5, 1), "it is no layer, so a device is a device");
         assert_eq!(fs::read(place.path().join("three/marks")).unwrap(), b"");
+    }
+
+    #[test]
+    fn mount_points_of_the_engine_are_no_changes_of_a_layer() {
+        let place = tempfile::tempdir().unwrap();
+        let from = place.path().join("from");
+        fs::create_dir(&from).unwrap();
+        for (name, content, mode) in
+            [("hosts", "", 0o600), ("own", "", 0o600), ("open", "", 0o644), ("filled", "x", 0o600)]
+        {
+            fs::write(from.join(name), content).unwrap();
+            fs::set_permissions(from.join(name), Permissions::from_mode(mode)).unwrap();
+            let is_given = name == "own" || chown(from.join(name), Some(4321), Some(4321)).is_ok();
+            if !is_given {
+                // Only root can give files away.
+                return;
+            }
+        }
+        for (marks, has_hosts) in [(Marks::Listed, false), (Marks::Ignored, true)] {
+            let into = place.path().join(format!("{marks:?}"));
+            fs::create_dir(&into).unwrap();
+            save_in(&from, &into, ALL, marks, || false).unwrap();
+            assert_eq!(into.join("files/hosts").exists(), has_hosts);
+            let others = ["own", "open", "filled"].map(|name| into.join("files").join(name).exists());
+            assert_eq!(others, [true; 3]);
+        }
     }
 }

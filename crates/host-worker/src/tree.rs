@@ -14,7 +14,8 @@
 //! An agent may have written the source. It is walked name by name on open directories, no link is followed, and only regular files
 //! and directories are opened, as the owner of the source. A copy has the permission bits and the times. It has no set-id bits, no
 //! extended attributes and no hard links: the marks of an overlay that somebody planted are not in it. FIFOs, sockets and devices are
-//! counted and left out. A name that the owner cannot read ends the copy, because its base would lack files without a word.
+//! counted and left out. Mount points that the engine makes in the layer of a root are left out as well. Any other name that the owner
+//! cannot read ends the copy, because its base would lack files without a word.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
@@ -24,6 +25,7 @@ use host_launch::{Marks, TreeBounds};
 use jail::{Dir, EntryName, FileKind, Metadata, Mount, OpenError, OpenErrorKind, Root};
 use operations::Digest;
 use rustix::fs::{AtFlags, Mode, fchmod, fstat, futimens, open, symlinkat, utimensat};
+use rustix::process::geteuid;
 use text::excerpt;
 use thiserror::Error;
 use wire::v1::Base;
@@ -188,8 +190,18 @@ impl Walk {
             self.mark(b'w');
             return Ok(());
         }
+        if self.is_mount_point(&meta) {
+            return Ok(());
+        }
         if !matches!(meta.kind, FileKind::File | FileKind::Directory | FileKind::Symlink) {
             self.found.left_out += 1;
+            if self.found.left_out > self.most.files {
+                return Err(TreeFailure::Files(self.most.files));
+            }
+            if self.marks == Marks::Listed {
+                // A restore removes it.
+                self.list(b's');
+            }
             if into.is_none() {
                 // A copy has none, so somebody has put it there.
                 self.entry(b's', kept(meta.mode, into), &[]);
@@ -207,6 +219,13 @@ impl Walk {
                 self.directory(&inner, copy.as_ref(), depth + 1)
             }
         }
+    }
+
+    /// Returns true for a mount point, such as `/etc/hosts`, that the engine has made in the layer of a root: an empty file of another
+    /// user, which the run cannot read. Each container gets it anew.
+    fn is_mount_point(&self, meta: &Metadata) -> bool {
+        let is_closed = meta.uid != geteuid().as_raw() && meta.mode & 0o004 == 0;
+        self.marks == Marks::Listed && meta.kind == FileKind::File && meta.size == 0 && is_closed
     }
 
     fn file(&mut self, from: &Dir, name: &EntryName, into: Option<&OwnedFd>) -> Result<(), TreeFailure> {
@@ -280,6 +299,11 @@ impl Walk {
     /// Lists a mark at the present name.
     fn mark(&mut self, kind: u8) {
         self.entry(kind, 0, &[]);
+        self.list(kind);
+    }
+
+    /// Adds the present name to the list of marks.
+    fn list(&mut self, kind: u8) {
         self.listed.push(kind);
         self.listed.extend_from_slice(&self.path);
         self.listed.push(0);

@@ -8,10 +8,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use host_launch::{CloneError, CloneSpec};
+use host_launch::{CloneError, CloneSpec, TreeBounds};
 use support::{Scratch, directory, git_in, launcher, run};
 
 const TIME: Duration = Duration::from_secs(20);
+const WIDE: TreeBounds = TreeBounds { bytes: 1 << 30, files: 10_000 };
 
 /// Makes `outside` a repository with two branches and a tag, and clones it.
 struct Source(Scratch);
@@ -61,11 +62,22 @@ impl Source {
     }
 
     fn clone_of(&self, source: &Path, revision: &str, work_tree: &str) -> Result<(), CloneError> {
+        self.clone_within(source, revision, work_tree, WIDE)
+    }
+
+    fn clone_within(
+        &self,
+        source: &Path,
+        revision: &str,
+        work_tree: &str,
+        most: TreeBounds,
+    ) -> Result<(), CloneError> {
         let spec = CloneSpec {
             workspace: directory(&self.0.workspace()),
             source: directory(source),
             revision: revision.to_owned(),
             work_tree: work_tree.to_owned(),
+            most,
             owner_uid: self.0.uid,
             owner_gid: self.0.uid,
         };
@@ -298,4 +310,61 @@ fn files_are_checked_out_in_their_encodings_and_filtered_ones_as_they_are_stored
         refusal(source.clone(""))
             .contains("a.jp cannot be checked out: its working-tree-encoding is SHIFT-JIS")
     );
+}
+
+/// Asserts that a clone of `source` within 1 MiB is refused because of its size, in these words.
+fn is_excess(source: &Source, revision: &str, files: u64, words: &str) {
+    let most = TreeBounds { bytes: 1 << 20, files };
+    let refused = source.clone_within(&source.path(), revision, "", most).unwrap_err();
+    assert!(matches!(&refused, CloneError::Excess(why) if why.contains(words)), "{refused:?}");
+}
+
+#[test]
+fn a_clone_beyond_its_bounds_is_refused_before_its_files_are_written() {
+    let source = Source::new();
+    fs::File::create(source.path().join("zeros")).unwrap().set_len(16 << 20).unwrap();
+    source.git(&["add", "zeros"]);
+    source.git(&["commit", "-q", "-m", "zeros"]);
+    source.own();
+    is_excess(&source, "", 1_000, "takes at least 17 MiB and may take 1 MiB");
+    assert!(!source.0.workspace().join("zeros").exists());
+    // The commit before it fits, although its repository has the object.
+    fs::remove_dir_all(source.0.workspace().join(".git")).unwrap();
+    let most = TreeBounds { bytes: 1 << 20, files: 1_000 };
+    source.clone_within(&source.path(), "v1", "", most).unwrap();
+    assert_eq!(fs::read_to_string(source.0.workspace().join("a")).unwrap(), "one\n");
+
+    let source = Source::new();
+    fs::write(source.path().join(".git/objects/pack/left"), vec![0; 2 << 20]).unwrap();
+    source.own();
+    is_excess(&source, "", 1_000, "takes at least 3 MiB");
+    assert_eq!(fs::read_dir(source.0.workspace()).unwrap().count(), 0, "not even a repository");
+
+    let source = Source::new();
+    for name in 0..50 {
+        fs::write(source.path().join(name.to_string()), "same\n").unwrap();
+    }
+    source.git(&["add", "-A"]);
+    source.git(&["commit", "-q", "-m", "names"]);
+    source.own();
+    is_excess(&source, "", 60, "has at least 61 files, directories and references");
+    assert!(!source.0.workspace().join("0").exists());
+}
+
+#[test]
+fn a_clone_whose_files_grow_beyond_its_bounds_when_they_are_written_is_ended() {
+    let crlf = ("*.grows text eol=crlf\n", b"x\n".repeat(200 << 10));
+    let utf_16 = [&b"\xff\xfe"[..], &b"x\0".repeat(300 << 10)[..]].concat();
+    let wide = ("*.grows working-tree-encoding=UTF-16\n", utf_16);
+    for (attributes, content) in [crlf, wide] {
+        let source = Source::new();
+        fs::write(source.path().join(".gitattributes"), attributes).unwrap();
+        for name in ["a.grows", "b.grows"] {
+            fs::write(source.path().join(name), &content).unwrap();
+        }
+        source.git(&["add", "-A"]);
+        source.git(&["commit", "-q", "-m", "grows"]);
+        source.own();
+        is_excess(&source, "", 1_000, "takes at least 2 MiB and may take 1 MiB");
+    }
 }

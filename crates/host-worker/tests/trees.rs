@@ -113,6 +113,41 @@ fn a_saved_tree_fills_another_directory_as_its_owner() {
 }
 
 #[test]
+fn a_saved_tree_is_put_back_and_no_link_is_followed() {
+    let scratch = Scratch::new();
+    scratch.write("dir/a.txt", "one\n");
+    scratch.write("same", "same\n");
+    scratch.own();
+    let (saved, owner) = (scratch.dir.path().join("state"), (scratch.uid, scratch.uid));
+    let (workspace, into) = (directory(&scratch.workspace()), directory(&saved));
+    let save = launcher().save((workspace.as_fd(), into.as_fd()), owner, (MOST, Marks::Listed), TIME);
+    let digest_of = |tree: &Path| digest(tree, scratch.uid).unwrap().digest;
+    save.unwrap();
+    let before = digest_of(&scratch.workspace());
+
+    fs::remove_dir_all(scratch.workspace().join("dir")).unwrap();
+    symlink(scratch.outside(), scratch.workspace().join("dir")).unwrap();
+    symlink(scratch.outside().join("canary"), scratch.workspace().join("new")).unwrap();
+    scratch.write("deep/er/file", "x");
+    run(Command::new("mknod").arg(scratch.workspace().join("fifo")).arg("p"));
+    scratch.own();
+    // A directory of the daemon's is left alone.
+    fs::create_dir(scratch.workspace().join("logs")).unwrap();
+    fs::write(scratch.workspace().join("logs/kept"), "k").unwrap();
+    for _ in 0..2 {
+        launcher().restore((into.as_fd(), workspace.as_fd()), None, owner, TIME).unwrap();
+    }
+    assert_eq!(fs::read(scratch.workspace().join("logs/kept")).unwrap(), b"k");
+    fs::remove_dir_all(scratch.workspace().join("logs")).unwrap();
+    assert_eq!(digest_of(&scratch.workspace()), before);
+    assert!(scratch.outside().join("canary").exists() && !scratch.outside().join("a.txt").exists());
+
+    fs::write(saved.join("marks"), "w../outside/canary\0").unwrap();
+    let refused = launcher().restore((into.as_fd(), workspace.as_fd()), None, owner, TIME).unwrap_err();
+    assert!(matches!(&refused, LayerError::Refused(why) if why.contains("damaged")), "{refused}");
+}
+
+#[test]
 fn a_clone_is_identified_by_branch_commit_and_tags() {
     let scratch = Scratch::new();
     let source = scratch.outside();

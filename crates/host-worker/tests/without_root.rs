@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use host_launch::{CloneError, CloneSpec, HostWorkerSpec, Landlock, Namespaces, WeakerForm};
+use host_launch::{CloneError, CloneSpec, HostWorkerSpec, Landlock, Namespaces, TreeBounds, WeakerForm};
 use operations::{Git, Reason};
 use rustix::process::geteuid;
 use support::{DEADLINE, Hand, Scratch, directory, launcher};
@@ -160,6 +160,7 @@ fn the_weaker_form_is_for_files_alone_and_only_where_it_is_accepted() {
         source: directory(&scratch.dir.path().join("pkg")),
         revision: String::new(),
         work_tree: String::new(),
+        most: TreeBounds { bytes: u64::MAX, files: u64::MAX },
         owner_uid: 0,
         owner_gid: 0,
     };

@@ -11,7 +11,7 @@ use crate::{Risk, holding::EXEC_READ_ONLY};
 /// in the trash.
 pub fn default_risk(operation: &str, deny_list: DenyList) -> Risk {
     match Operation::effect_of(operation) {
-        Some(Effect::Looks | Effect::Reads) => Risk::Low,
+        Some(Effect::Looks | Effect::Reads | Effect::Keeps) => Risk::Low,
         // Hints of a server about its own tools do not lower the risk.
         Some(Effect::Runs | Effect::Writes | Effect::Commits | Effect::Foreign) => Risk::High,
         None if operation == EXEC_READ_ONLY => Risk::Low,

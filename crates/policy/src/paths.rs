@@ -77,7 +77,7 @@ fn accesses(operation: &Operation) -> &'static [Access] {
     match operation.effect() {
         _ if operation.shows_changed() => &[Access::Read, Access::Write],
         Effect::Writes | Effect::Deletes | Effect::Commits => &[Access::Write],
-        Effect::Looks | Effect::Reads | Effect::Runs | Effect::Foreign => &[Access::Read],
+        Effect::Looks | Effect::Reads | Effect::Runs | Effect::Keeps | Effect::Foreign => &[Access::Read],
     }
 }
 

@@ -8,6 +8,7 @@ pub mod failure;
 pub mod ids;
 pub mod output;
 pub mod quantity;
+pub mod question;
 pub mod time;
 pub mod ui;
 mod unreachable;

@@ -18,6 +18,12 @@ pub enum Hold {
     Terminal(String),
     /// The checkpoint with this id is being copied.
     Checkpoint(String),
+    /// The files of a checkpoint are being put back. The next daemon completes it.
+    Restore {
+        checkpoint: String,
+        /// Checkpoint of the state before.
+        before: String,
+    },
 }
 
 /// A hold in the run's record.
@@ -37,6 +43,7 @@ impl Hold {
             Self::Alert(_) => v1::run_hold::Kind::Alert,
             Self::Terminal(_) => v1::run_hold::Kind::Terminal,
             Self::Checkpoint(_) => v1::run_hold::Kind::Checkpoint,
+            Self::Restore { .. } => v1::run_hold::Kind::Restore,
         }
     }
 
@@ -45,7 +52,7 @@ impl Hold {
     /// An approved command runs on while a reviewer decides about another call.
     pub fn stills(&self, group: Group) -> bool {
         match self {
-            Self::Operator | Self::Alert(_) | Self::Checkpoint(_) => true,
+            Self::Operator | Self::Alert(_) | Self::Checkpoint(_) | Self::Restore { .. } => true,
             Self::Approval(_) => group != Group::Alone,
             Self::Terminal(_) => group != Group::Terminal,
         }
@@ -59,12 +66,15 @@ impl Hold {
     /// Returns whether this hold is refused while the run has that other one.
     ///
     /// A terminal's is refused beside any other: its shell would be frozen from the start. An approval's is refused beside a
-    /// terminal's, because the shell could change what a reviewer decides on, and each would wait for the other's end.
+    /// terminal's, because the shell could change what a reviewer decides on, and each would wait for the other's end. A restore's is
+    /// refused beside another one's and a checkpoint's, and beside it only the checkpoint of the state before is made.
     pub fn is_refused_beside(&self, other: &Self) -> bool {
         match self {
-            Self::Operator | Self::Alert(_) | Self::Checkpoint(_) => false,
+            Self::Operator | Self::Alert(_) => false,
+            Self::Checkpoint(id) => matches!(other, Self::Restore { before, .. } if before != id),
             Self::Approval(_) => matches!(other, Self::Terminal(_)),
             Self::Terminal(_) => true,
+            Self::Restore { .. } => matches!(other, Self::Restore { .. } | Self::Checkpoint(_)),
         }
     }
 
@@ -72,6 +82,7 @@ impl Hold {
         match self {
             Self::Operator => "",
             Self::Approval(id) | Self::Alert(id) | Self::Terminal(id) | Self::Checkpoint(id) => id,
+            Self::Restore { checkpoint, .. } => checkpoint,
         }
     }
 }
@@ -104,25 +115,32 @@ mod tests {
     fn each_hold_leaves_only_its_own_subject_running() {
         let running =
             |hold: &Hold| Group::ALL.into_iter().filter(|group| !hold.stills(*group)).collect::<Vec<_>>();
-        let [operator, alert, approval, terminal, checkpoint] = all();
+        let [operator, alert, approval, terminal, checkpoint, restore] = all();
         assert_eq!((running(&operator), running(&alert)), (vec![], vec![]));
         assert!(running(&checkpoint).is_empty() && checkpoint.is_total());
+        assert!(running(&restore).is_empty() && restore.is_total());
         assert_eq!((running(&approval), running(&terminal)), (vec![Group::Alone], vec![Group::Terminal]));
         assert!(operator.is_total() && alert.is_total() && terminal.is_total() && !approval.is_total());
     }
 
     #[test]
     fn a_terminal_is_refused_beside_every_hold_and_an_approval_beside_a_terminal() {
-        let [operator, alert, approval, terminal, checkpoint] = all();
-        assert!(!checkpoint.is_refused_beside(&terminal));
+        let [operator, alert, approval, terminal, checkpoint, restore] = all();
+        assert!(!checkpoint.is_refused_beside(&terminal) && !checkpoint.is_refused_beside(&restore));
+        assert!(Hold::Checkpoint("2".to_owned()).is_refused_beside(&restore));
         for other in all() {
             assert!(terminal.is_refused_beside(&other), "{other:?}");
             assert!(!operator.is_refused_beside(&other) && !alert.is_refused_beside(&other), "{other:?}");
+            assert_eq!(
+                restore.is_refused_beside(&other),
+                other == restore || other == checkpoint,
+                "{other:?}"
+            );
             assert_eq!(approval.is_refused_beside(&other), other == terminal, "{other:?}");
         }
     }
 
-    fn all() -> [Hold; 5] {
+    fn all() -> [Hold; 6] {
         let id = || "1".to_owned();
         [
             Hold::Operator,
@@ -130,6 +148,7 @@ mod tests {
             Hold::Approval(id()),
             Hold::Terminal(id()),
             Hold::Checkpoint(id()),
+            Hold::Restore { checkpoint: id(), before: id() },
         ]
     }
 }

@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(missing_docs)] // only the daemon calls it
 
+mod automatic;
 mod cold_because;
 mod hold;
 mod launch_fingerprint;
@@ -21,10 +22,11 @@ use serde::{Deserialize, Serialize};
 use timestamp::Timestamp;
 use wire::v1;
 
+pub use automatic::{Automatic, Every};
 pub use cold_because::ColdBecause;
 pub use hold::{Held, Hold};
 pub use launch_fingerprint::{LaunchFingerprint, Linked, Place};
-pub use workspace::{Changes, Kept, Layer, Workspace};
+pub use workspace::{Beneath, Changes, Kept, Layer, Workspace};
 
 /// Phase of a run's life.
 ///
@@ -140,6 +142,9 @@ pub struct Spec {
     /// Checkpoint with whose files it began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkedFrom>,
+    /// Checkpoints that the daemon makes by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<Automatic>,
 }
 
 /// Checkpoint with whose files a run began.
@@ -150,6 +155,11 @@ pub struct ForkedFrom {
     pub run: RunId,
     /// Image of that run. Changes of its root are only for this image.
     pub image_id: String,
+    /// Time since which the directory that takes the changes should be unchanged, by the clock of the file system.
+    ///
+    /// The layers of the origin are as old as the origin, over any number of forks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<(i64, u32)>,
 }
 
 /// Reason why a run ended by itself without a failure.
@@ -332,6 +342,13 @@ impl Record {
         self.layer().is_some_and(|layer| layer.changes == Changes::Pending)
     }
 
+    /// Returns the time since which the directory that takes its changes should be unchanged, if its workspace is a layer.
+    pub fn changes_since(&self) -> Option<(i64, u32)> {
+        let layer = self.layer()?;
+        let inherited = self.spec.forked_from.as_ref().and_then(|from| from.since);
+        Some(inherited.unwrap_or(layer.since))
+    }
+
     pub fn to_wire(&self) -> v1::Run {
         let spec = &self.spec;
         let started = self.started.as_ref();
@@ -382,6 +399,7 @@ impl Record {
                 checkpoint_id: from.checkpoint.to_string(),
                 run_id: from.run.to_string(),
             }),
+            checkpoints: spec.checkpoints.map(Automatic::to_wire),
             // Only the daemon's measurement knows it; the caller adds it.
             disk: None,
             egress: None,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use host_launch::Owner;
-use identity::{BaseId, RunId};
+use identity::{BaseId, CheckpointId, RunId};
 use serde::{Deserialize, Serialize};
 use timestamp::Timestamp;
 use wire::v1;
@@ -36,12 +36,73 @@ pub enum Workspace {
     },
     /// A base under a layer that receives the changes.
     Base { base: BaseId },
+    /// The copied workspace of a checkpoint under a layer that receives the changes.
+    Checkpoint {
+        checkpoint: CheckpointId,
+        /// Managed or cloned workspace of which the checkpoint has the copy. AcceptRun applies changes to it.
+        of: RunId,
+    },
+}
+
+/// A tree of the daemon beneath the layers of runs. It never changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beneath {
+    Base(BaseId),
+    /// The copied workspace in a checkpoint.
+    Checkpoint(CheckpointId),
+}
+
+impl From<BaseId> for Beneath {
+    fn from(base: BaseId) -> Self {
+        Self::Base(base)
+    }
+}
+
+impl From<CheckpointId> for Beneath {
+    fn from(checkpoint: CheckpointId) -> Self {
+        Self::Checkpoint(checkpoint)
+    }
 }
 
 impl Workspace {
     /// Returns true if it is a layer over files that the run does not change.
     pub fn is_layered(&self) -> bool {
-        matches!(self, Self::Overlay { .. } | Self::Base { .. })
+        matches!(self, Self::Overlay { .. } | Self::Base { .. } | Self::Checkpoint { .. })
+    }
+
+    /// Returns the tree of the daemon on which it is a layer.
+    pub fn beneath(&self) -> Option<Beneath> {
+        match self {
+            Self::Base { base } => Some(Beneath::Base(*base)),
+            Self::Checkpoint { checkpoint, .. } => Some(Beneath::Checkpoint(*checkpoint)),
+            _ => None,
+        }
+    }
+
+    /// Returns the name of its kind in ListWorkspaces.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Bind { .. } => "bind",
+            Self::Managed | Self::Kept { .. } => "managed",
+            Self::Clone { .. } => "clone",
+            Self::Overlay { .. } => "overlay",
+            Self::Base { .. } => "base",
+            Self::Checkpoint { .. } => "checkpoint",
+        }
+    }
+
+    /// Returns the workspace of a run that begins on checkpoint `checkpoint` of run `run`, which had this workspace.
+    ///
+    /// A checkpoint of a layer has the changes alone, and goes on the tree that was beneath. So no layer is on a layer.
+    #[must_use]
+    pub fn forked(&self, checkpoint: CheckpointId, run: RunId) -> Self {
+        match self {
+            Self::Kept { workspace } => Self::Checkpoint { checkpoint, of: *workspace },
+            Self::Managed | Self::Clone { .. } | Self::Bind { .. } => {
+                Self::Checkpoint { checkpoint, of: run }
+            }
+            Self::Overlay { .. } | Self::Base { .. } | Self::Checkpoint { .. } => self.clone(),
+        }
     }
 
     pub(crate) fn to_wire(&self) -> v1::Workspace {
@@ -58,6 +119,9 @@ impl Workspace {
                 Source::Overlay(v1::OverlayWorkspace { path: path.to_string_lossy().into_owned() })
             }
             Self::Base { base } => Source::Base(v1::BaseWorkspace { base_id: base.to_string() }),
+            Self::Checkpoint { checkpoint, .. } => {
+                Source::Checkpoint(v1::CheckpointWorkspace { checkpoint_id: checkpoint.to_string() })
+            }
             Self::Clone { repository, revision } => Source::Clone(v1::CloneWorkspace {
                 repository: repository.to_string_lossy().into_owned(),
                 revision: revision.clone().unwrap_or_default(),
@@ -121,5 +185,30 @@ impl Changes {
             Self::Accepted => v1::run::Changes::Accepted,
             Self::Discarded => v1::run::Changes::Discarded,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fork_is_a_layer_on_a_whole_copy_or_on_what_its_origin_is_on() {
+        let (checkpoint, run, kept) = (CheckpointId::new(), RunId::new(), RunId::new());
+        let on = |of| Workspace::Checkpoint { checkpoint, of };
+        let clone = Workspace::Clone { repository: "/srv/a".into(), revision: None };
+        assert_eq!(Workspace::Managed.forked(checkpoint, run), on(run));
+        assert_eq!(clone.forked(checkpoint, run), on(run));
+        assert_eq!(Workspace::Kept { workspace: kept }.forked(checkpoint, run), on(kept));
+        for layered in [
+            Workspace::Overlay { path: "/srv/a".into() },
+            Workspace::Base { base: BaseId::new() },
+            Workspace::Checkpoint { checkpoint: CheckpointId::new(), of: kept },
+        ] {
+            assert_eq!(layered.forked(checkpoint, run), layered, "a fork of a fork is on the same tree");
+            assert!(layered.is_layered());
+        }
+        assert_eq!(on(kept).beneath(), Some(Beneath::Checkpoint(checkpoint)));
+        assert_eq!(Workspace::Managed.beneath(), None);
     }
 }

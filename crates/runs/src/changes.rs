@@ -10,6 +10,7 @@
 //! layer is removed only after the record says that it is no longer needed. If a crash interrupts the removal, the next start finishes it.
 //! An accept can be repeated: a change that was applied before a crash no longer counts as a change.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::record::{Changes, Layer, Record, State, Workspace};
@@ -25,6 +26,7 @@ use wire::v1::{AcceptRunResponse, DiffRunResponse};
 
 use crate::registry::Runs;
 use crate::stored;
+use crate::target::Target;
 use crate::workspace;
 use ::leftovers::remove_tree;
 
@@ -44,7 +46,8 @@ impl Runs {
         let record = self.get(id)?;
         let layer = pending(&record)?;
         let _turn = self.looks.acquire().await;
-        layer::diff(self.layer_spec(&record, layer)?, most).await
+        let spec = block_in_place(|| self.layer_spec(&record, layer, self.beneath(&record, layer)?))?;
+        layer::diff(spec, most).await
     }
 
     /// Applies the changes of a run that has ended.
@@ -56,18 +59,15 @@ impl Runs {
     ) -> Result<AcceptRunResponse, Refusal> {
         let _settling = self.settle(id).await;
         let mut record = self.ended_run(id)?;
-        if matches!(record.spec.workspace, Workspace::Base { .. }) {
-            return Err(Refusal::new(
-                Reason::PreconditionFailed,
-                "the run is on a base, which never changes, so its changes cannot be accepted: take them as a diff, or discard them",
-            ));
-        }
         if record.layer().is_some_and(|layer| layer.changes == Changes::Accepted) {
             return Ok(AcceptRunResponse { run: Some(record.to_wire()), applied: 0, left_out: Vec::new() });
         }
         let mut layer = pending(&record)?;
-        let spec = self.layer_spec(&record, layer)?;
-        self.tell(id, principal, json!({ "action": "accept", "phase": "begun", "force": force })).await?;
+        let target = self.target(&record, principal).await?;
+        let spec = block_in_place(|| self.spec_of(&record, layer, &target))?;
+        let mut details = json!({ "action": "accept", "phase": "begun", "force": force });
+        target.tell(&record, &mut details);
+        self.tell(id, principal, details).await?;
         if !layer.begun {
             layer.begun = true;
             self.set_layer(&mut record, layer).await?;
@@ -83,12 +83,16 @@ impl Runs {
         };
         layer.changes = Changes::Accepted;
         self.set_layer(&mut record, layer).await?;
-        let details = json!({
+        let mut details = json!({
             "action": "accept", "phase": "done", "applied": done.applied, "left_out": done.left_out.len(),
         });
+        target.tell(&record, &mut details);
         self.tell(id, principal, details).await?;
         remove_tree(self.launcher.directories.layer(&id.to_string())).await;
         self.launcher.projects.settle(id);
+        if let Target::Kept { workspace, .. } = &target {
+            self.launcher.projects.settle(*workspace);
+        }
         done.run = Some(record.to_wire());
         Ok(done)
     }
@@ -149,41 +153,56 @@ impl Runs {
         }
     }
 
-    /// Opens the directories for the host worker. The lower directory must be the one that the run began with.
-    fn layer_spec(&self, record: &Record, layer: Layer) -> Result<LayerSpec, Refusal> {
-        block_in_place(|| {
-            let beneath = match &record.spec.workspace {
-                Workspace::Overlay { path } => {
-                    self.launcher.roots.open_again("workspace.overlay.path", path)?
-                }
-                Workspace::Base { base } => {
-                    let base = workspace::open_own(&self.launcher.directories.base(*base));
-                    base.map_err(|error| Refusal::internal("opening a base", &error))?.handle
-                }
-                _ => return Err(no_overlay()),
-            };
-            let stat = rustix::fs::fstat(&beneath)
-                .map_err(|error| Refusal::internal("looking at the directory beneath", &error))?;
-            if (stat.st_ino, stat.st_uid) != (layer.inode, layer.owner.uid) {
-                return Err(Refusal::new(
-                    Reason::PreconditionFailed,
-                    "the directory beneath the overlay was replaced after the run began, or restored from a backup: \
-                     put the old one back, or copy what you need of the changes out of the daemon's state_dir and \
-                     discard them",
-                ));
-            }
-            let upper = self.launcher.directories.layer(&record.id.to_string()).join("upper");
-            let changes = workspace::open_own(&upper)
-                .map_err(|error| Refusal::internal("opening the changes of an overlay", &error))?;
-            Ok(LayerSpec {
-                beneath,
-                changes: changes.handle,
-                since: layer.since,
-                resumed: layer.begun,
-                owner_uid: layer.owner.uid,
-                owner_gid: layer.owner.gid,
-            })
+    /// Opens the layer of a live run and the directory beneath.
+    pub fn layer_of(&self, record: &Record) -> Result<LayerSpec, Refusal> {
+        let layer = pending(record)?;
+        block_in_place(|| self.layer_spec(record, layer, self.beneath(record, layer)?))
+    }
+
+    /// Opens the layer for the host worker, and the directory `beneath` it or the one that takes its changes.
+    pub(crate) fn layer_spec(
+        &self,
+        record: &Record,
+        layer: Layer,
+        beneath: OwnedFd,
+    ) -> Result<LayerSpec, Refusal> {
+        let upper = self.launcher.directories.layer(&record.id.to_string()).join("upper");
+        let changes = workspace::open_own(&upper)
+            .map_err(|error| Refusal::internal("opening the changes of an overlay", &error))?;
+        Ok(LayerSpec {
+            beneath,
+            changes: changes.handle,
+            since: layer.since,
+            resumed: layer.begun,
+            owner_uid: layer.owner.uid,
+            owner_gid: layer.owner.gid,
         })
+    }
+
+    /// Opens the directory beneath a layer. It must be the one that the run began with.
+    pub(crate) fn beneath(&self, record: &Record, layer: Layer) -> Result<OwnedFd, Refusal> {
+        let workspace = &record.spec.workspace;
+        let beneath = match (workspace, workspace.beneath()) {
+            (Workspace::Overlay { path }, _) => {
+                self.launcher.roots.open_again("workspace.overlay.path", path)?
+            }
+            (_, Some(tree)) => {
+                let opened = workspace::open_own(&self.launcher.directories.beneath(tree));
+                opened.map_err(|error| Refusal::internal("opening a base or a checkpoint", &error))?.handle
+            }
+            (_, None) => return Err(no_overlay()),
+        };
+        let stat = rustix::fs::fstat(&beneath)
+            .map_err(|error| Refusal::internal("looking at the directory beneath", &error))?;
+        if (stat.st_ino, stat.st_uid) == (layer.inode, layer.owner.uid) {
+            return Ok(beneath);
+        }
+        Err(Refusal::new(
+            Reason::PreconditionFailed,
+            "the directory beneath the overlay was replaced after the run began, or restored from a backup: \
+             put the old one back, or copy what you need of the changes out of the daemon's state_dir and \
+             discard them",
+        ))
     }
 
     async fn set_layer(&self, record: &mut Record, layer: Layer) -> Result<(), Refusal> {

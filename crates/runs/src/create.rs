@@ -39,7 +39,7 @@ impl Runs {
         spec.ttl = spec.ttl.or(self.max_ttl);
         // Show the limit that will be in force.
         spec.limits.cpu_millis = containers::cpu_limit(spec.limits.cpu_millis, self.launcher.host.cpus);
-        let record = Record { narrowed: egress.into_iter().collect(), ..Record::new(id, spec) };
+        let record = Record { narrowed: egress, ..Record::new(id, spec) };
         let environment = variables::environment(&record.spec, &secrets);
         let resolver = self.launcher.way_out.resolver(&narrowed(profile, &record.narrowed));
         let wanted = wanted(profile, &record.spec.image, &record.spec.limits, environment, resolver)?;
@@ -167,6 +167,9 @@ fn created(record: &Record, profile: &Profile) -> Event {
     });
     if let Some(from) = &spec.forked_from {
         details["forked_from"] = serde_json::json!(from);
+    }
+    if let Some(automatic) = &spec.checkpoints {
+        details["checkpoints"] = serde_json::json!(automatic);
     }
     if !spec.env.is_empty() {
         details["variables"] = serde_json::json!(spec.env.keys().collect::<Vec<_>>());

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::record::{Record, Workspace};
+use crate::record::{Beneath, Record, Workspace};
 use identity::{BaseId, CheckpointId, RunId};
 use jail::Keeps;
 
@@ -43,6 +43,14 @@ impl Directories {
     /// Returns the directory of a checkpoint, which has one directory for each of its parts.
     pub fn checkpoint(&self, checkpoint: CheckpointId) -> PathBuf {
         self.checkpoints().join(checkpoint.to_string())
+    }
+
+    /// Returns the tree that is beneath the layers of runs.
+    pub(crate) fn beneath(&self, tree: Beneath) -> PathBuf {
+        match tree {
+            Beneath::Base(base) => self.base(base),
+            Beneath::Checkpoint(checkpoint) => self.checkpoint(checkpoint).join("workspace/files"),
+        }
     }
 
     /// Returns the directory of an overlay's layer, which has the changes of a run.
@@ -97,7 +105,7 @@ impl Directories {
     }
 
     /// Returns the directory of uploads into a run that no call has taken yet. They count against the run's quota.
-    pub(crate) fn uploads(&self, run: &str) -> PathBuf {
+    pub fn uploads(&self, run: &str) -> PathBuf {
         self.private(run).join(Keeps::Uploads.name())
     }
 
@@ -112,7 +120,7 @@ impl Directories {
     }
 
     /// Returns the directory of a run's mount points, which the engine binds.
-    pub(crate) fn slots(&self, run: &str) -> PathBuf {
+    pub fn slots(&self, run: &str) -> PathBuf {
         self.mounts().join(run)
     }
 
@@ -122,14 +130,14 @@ impl Directories {
     }
 
     /// Returns the directories that count against the quota of a live run.
-    pub(crate) fn counted_of(&self, record: &Record) -> Vec<PathBuf> {
+    pub fn counted_of(&self, record: &Record) -> Vec<PathBuf> {
         let run = record.id.to_string();
         let mut counted = vec![self.run_state(&run), self.root_layer(&run)];
         match &record.spec.workspace {
             Workspace::Managed | Workspace::Clone { .. } => counted.push(self.workspace(&run)),
             Workspace::Kept { workspace } => counted.push(self.workspace(&workspace.to_string())),
-            Workspace::Overlay { .. } | Workspace::Base { .. } => counted.push(self.layer(&run)),
-            Workspace::Bind { .. } => {}
+            layered if layered.is_layered() => counted.push(self.layer(&run)),
+            _ => {}
         }
         counted
     }

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use identity::{BaseId, CheckpointId, Principal, RunId};
+use identity::{CheckpointId, Principal, RunId};
 use operations::Reason;
 use refusal::Refusal;
 
-use crate::record::{ForkedFrom, Spec, Workspace};
+use crate::record::{Beneath, ForkedFrom, Spec, Workspace};
 use crate::registry::Runs;
 
 /// The checkpoints that exist.
 pub trait Checkpoints: Send + Sync {
-    /// Returns a run whose checkpoint needs the base.
-    fn user_of(&self, base: BaseId) -> Option<RunId>;
+    /// Returns a run whose checkpoint needs the tree.
+    fn user_of(&self, tree: Beneath) -> Option<RunId>;
 
     /// Lets a run of `principal` begin on the checkpoint, and keeps it until the origin is dropped.
     fn begin(&self, id: CheckpointId, principal: &Principal) -> Result<Origin, Refusal>;
@@ -44,13 +44,7 @@ impl Runs {
         let none =
             || Refusal::new(Reason::NotFound, "there is no such checkpoint").with("resource", "checkpoint");
         let origin = self.checkpoints.get().ok_or_else(none)?.begin(id, principal)?;
-        spec.workspace = match &origin.workspace {
-            beneath @ (Workspace::Overlay { .. } | Workspace::Base { .. }) => beneath.clone(),
-            Workspace::Managed
-            | Workspace::Clone { .. }
-            | Workspace::Kept { .. }
-            | Workspace::Bind { .. } => Workspace::Managed,
-        };
+        spec.workspace = origin.workspace.forked(id, origin.forked_from.run);
         spec.forked_from = Some(origin.forked_from.clone());
         Ok(Some(origin))
     }

@@ -58,6 +58,11 @@ impl Runs {
         self.freeze(id, Change::Release(Box::new(which))).await
     }
 
+    /// Ends all commands, processes and sessions of a run, also frozen ones.
+    pub async fn end_commands(&self, id: RunId) -> Result<(), Refusal> {
+        self.freeze(id, Change::EndCommands).await
+    }
+
     async fn freeze(&self, id: RunId, change: Change) -> Result<(), Refusal> {
         self.ask(id, |done| Command::Freeze(Freeze { change, done })).await
     }
@@ -73,6 +78,10 @@ impl Shared {
         let outcome = match freeze.change {
             Change::Hold(held) => self.hold(held, lanes).await,
             Change::Release(which) => self.release(which.as_ref(), lanes).await,
+            Change::EndCommands => {
+                self.end_commands(lanes).await;
+                Ok(())
+            }
         };
         // The client may be gone. That changes nothing for the run.
         let _ = freeze.done.send(outcome);
@@ -104,11 +113,14 @@ impl Shared {
         let refusal = match self.apply(lanes).await {
             Ok(true) => return Ok(()),
             // An operator types secrets because everything else is said to be frozen, and a checkpoint has the state of one moment.
-            Ok(false) if matches!(held.hold, Hold::Terminal(_) | Hold::Checkpoint(_)) => {
+            Ok(false)
+                if matches!(held.hold, Hold::Terminal(_) | Hold::Checkpoint(_) | Hold::Restore { .. }) =>
+            {
                 let next = match held.hold {
                     Hold::Terminal(_) => {
                         "the terminal was not opened: try again, or open it without pausing the run"
                     }
+                    Hold::Restore { .. } => "nothing was restored: try again",
                     _ => "no checkpoint was made: try again",
                 };
                 Refusal::new(

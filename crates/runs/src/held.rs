@@ -43,6 +43,12 @@ pub(crate) fn takes_no_call(record: &Record) -> Refusal {
             format!("{principal} makes a checkpoint of it ({checkpoint}). It goes on when that is copied"),
             "CHECKPOINT",
         ),
+        Hold::Restore { checkpoint, .. } => (
+            format!(
+                "{principal} puts the files of the checkpoint {checkpoint} back. It goes on when they are there"
+            ),
+            "RESTORE",
+        ),
         Hold::Approval(approval) => {
             let message =
                 format!("the run is PAUSED: it waits for a reviewer of another call (approval {approval})");

@@ -1,7 +1,7 @@
-//! Runs that begin on bases. Another crate makes, keeps and deletes the bases.
+//! Runs that begin on trees that never change: bases and checkpoints. Other crates make, keep and delete the trees.
 //!
-//! A base is needed by each live run on it, by each run that has ended and has changes, which are shown beside its files, and by each
-//! checkpoint of a run on it. The lock of the live runs is held while a run begins and while a base leaves its table. So no run begins on a base that is being deleted.
+//! A tree is needed by each live run on it, by each run that has ended and has changes, which are shown beside its files, and by each
+//! checkpoint of a run on it. The lock of the live runs is held while a run begins and while a tree leaves its table. So no run begins on a tree that is being deleted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use operations::Reason;
 use refusal::Refusal;
 
 use crate::bases::Bases;
-use crate::record::{Spec, Workspace};
+use crate::record::{Beneath, Spec, Workspace};
 use crate::registry::Runs;
 
 impl Runs {
@@ -20,16 +20,18 @@ impl Runs {
         let _ = self.bases.set(bases);
     }
 
-    /// Calls `then` if no run needs the base, and lets none begin on it meanwhile. Otherwise returns a run that needs it.
-    pub fn if_unused<T>(&self, base: BaseId, then: impl FnOnce() -> T) -> Result<T, RunId> {
+    /// Calls `then` if no run needs the tree, and lets none begin on it meanwhile. Otherwise returns a run that needs it.
+    pub fn if_unused<T>(&self, tree: impl Into<Beneath>, then: impl FnOnce() -> T) -> Result<T, RunId> {
+        let tree = tree.into();
+        let is_on = |spec: &Spec| spec.workspace.beneath() == Some(tree);
         let living = self.living();
-        let user = living.iter().find(|(_, run)| is_on(&run.spec(), base)).map(|(id, _)| *id);
+        let user = living.iter().find(|(_, run)| is_on(&run.spec())).map(|(id, _)| *id);
         let user = user.or_else(|| {
             let ended = self.ended();
-            let pending = ended.values().find(|run| run.has_pending_changes() && is_on(&run.spec, base));
+            let pending = ended.values().find(|run| run.has_pending_changes() && is_on(&run.spec));
             pending.map(|record| record.id)
         });
-        let user = user.or_else(|| self.checkpoints.get().and_then(|checkpoints| checkpoints.user_of(base)));
+        let user = user.or_else(|| self.checkpoints.get().and_then(|checkpoints| checkpoints.user_of(tree)));
         user.map_or_else(|| Ok(then()), Err)
     }
 
@@ -53,8 +55,4 @@ impl Runs {
 /// Returns the refusal of a base that does not exist for a principal.
 pub fn no_such_base() -> Refusal {
     Refusal::new(Reason::NotFound, "there is no such base").with("resource", "base")
-}
-
-fn is_on(spec: &Spec, base: BaseId) -> bool {
-    matches!(spec.workspace, Workspace::Base { base: beneath } if beneath == base)
 }

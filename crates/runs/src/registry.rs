@@ -57,7 +57,7 @@ pub struct Runs {
     pub store: Store,
     pub(crate) audit: Arc<AuditLog>,
     pub launcher: Arc<Launcher>,
-    pub(crate) tasks: TaskTracker,
+    pub tasks: TaskTracker,
     spool: Arc<Spool>,
     /// Limits looks at changes and workspaces. Each needs a process and reads many files.
     pub(crate) looks: Semaphore,
@@ -164,12 +164,12 @@ impl Runs {
     }
 
     /// Returns all live runs.
-    pub(crate) fn all_living(&self) -> Vec<(RunId, Arc<Run>)> {
+    pub fn all_living(&self) -> Vec<(RunId, Arc<Run>)> {
         self.living().iter().map(|(id, run)| (*id, run.clone())).collect()
     }
 
     /// Returns at most `most` runs that have ended and are not in `known`.
-    pub(crate) fn ended_but(&self, known: &BTreeSet<RunId>, most: usize) -> Vec<Record> {
+    pub fn ended_but(&self, known: &BTreeSet<RunId>, most: usize) -> Vec<Record> {
         let ended = self.ended();
         ended.values().filter(|record| !known.contains(&record.id)).take(most).cloned().collect()
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::record::{Limits, Spec, Workspace};
+use crate::record::{Automatic, Limits, Spec, Workspace};
 use crate::way_out;
 use containers::MountSpec;
 use egress_rules::{Narrowed, Rules};
@@ -34,7 +34,7 @@ pub struct Parsed<'p> {
     /// Values of the run's secret variables. `Spec` has their names.
     pub secrets: BTreeMap<String, String>,
     /// Rules that its connections have to pass beside those of the profile.
-    pub egress: Option<Rules>,
+    pub egress: Vec<Rules>,
     /// Checkpoint on which it begins, with the workspace of the checkpoint's run.
     pub checkpoint: Option<CheckpointId>,
     pub profile: &'p Profile,
@@ -100,8 +100,25 @@ pub fn parse<'p>(
         secret_env: request.secret_env.keys().cloned().collect(),
         lease,
         forked_from: None,
+        checkpoints: request.checkpoints.map(automatic).transpose()?,
     };
+    check_automatic(&spec)?;
+    let egress = egress.into_iter().collect();
     Ok(Parsed { spec, secrets: request.secret_env, egress, checkpoint, profile })
+}
+
+fn automatic(asked: v1::AutomaticCheckpoints) -> Result<Automatic, Refusal> {
+    let bad =
+        || Refusal::invalid("checkpoints", format!("needs `every`, and `keep` up to {}", Automatic::MOST));
+    Automatic::parse(asked).ok_or_else(bad)
+}
+
+fn check_automatic(spec: &Spec) -> Result<(), Refusal> {
+    if spec.checkpoints.is_some() && matches!(spec.workspace, Workspace::Bind { .. }) {
+        let message = "a directory of the host that is used in place (workspace.bind) has no checkpoints: use workspace.overlay";
+        return Err(Refusal::invalid("checkpoints", message));
+    }
+    Ok(())
 }
 
 /// Returns the role that the request names, or else the profile's.

@@ -24,7 +24,7 @@ pub(crate) fn explain(run: RunId, used: &Workspace, own: &[(PathBuf, Place)]) ->
     let next = match used {
         Workspace::Managed | Workspace::Clone { .. } => continued(run),
         Workspace::Kept { workspace } => continued(*workspace),
-        Workspace::Overlay { .. } => {
+        Workspace::Overlay { .. } | Workspace::Checkpoint { .. } => {
             format!(
                 "apply its changes with `coffer run accept {run}`, or drop them with `coffer run discard {run}`"
             )

@@ -112,13 +112,13 @@ impl Runs {
     }
 
     fn shown(&self, kept: &Kept) -> v1::KeptWorkspace {
-        let (kind, repository) = match &kept.workspace {
-            Workspace::Clone { repository, .. } => ("clone", repository.to_string_lossy().into_owned()),
-            _ => ("managed", String::new()),
+        let repository = match &kept.workspace {
+            Workspace::Clone { repository, .. } => repository.to_string_lossy().into_owned(),
+            _ => String::new(),
         };
         v1::KeptWorkspace {
             workspace_id: kept.id.to_string(),
-            kind: kind.to_owned(),
+            kind: kept.workspace.kind().to_owned(),
             principal: kept.principal.clone(),
             created_at: Some(kept.created_at.to_wire()),
             path: self.launcher.directories.workspace(&kept.id.to_string()).to_string_lossy().into_owned(),
@@ -129,14 +129,15 @@ impl Runs {
     }
 
     fn overlay(&self, record: &Record) -> v1::KeptWorkspace {
-        let (kind, path) = match &record.spec.workspace {
-            Workspace::Base { base } => ("base", self.launcher.directories.base(*base)),
-            Workspace::Overlay { path } => ("overlay", path.clone()),
-            _ => ("overlay", PathBuf::new()),
+        let workspace = &record.spec.workspace;
+        let path = match (workspace, workspace.beneath()) {
+            (_, Some(tree)) => self.launcher.directories.beneath(tree),
+            (Workspace::Overlay { path }, None) => path.clone(),
+            _ => PathBuf::new(),
         };
         v1::KeptWorkspace {
             workspace_id: record.id.to_string(),
-            kind: kind.to_owned(),
+            kind: workspace.kind().to_owned(),
             principal: record.spec.principal.clone(),
             created_at: Some(record.created_at.to_wire()),
             path: path.to_string_lossy().into_owned(),
@@ -151,7 +152,7 @@ impl Runs {
         let _turn = self.looks.acquire().await;
         let directories = &self.launcher.directories;
         let path = match kind {
-            "overlay" | "base" => directories.layer(&id.to_string()).join("upper"),
+            "overlay" | "base" | "checkpoint" => directories.layer(&id.to_string()).join("upper"),
             _ => directories.workspace(&id.to_string()),
         };
         let directory = block_in_place(|| workspace::open_own(&path)).ok()?;

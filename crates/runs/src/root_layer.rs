@@ -171,7 +171,7 @@ impl RootLayer {
 }
 
 /// Returns the directories of the root that is mounted below `slots`, by their paths in the container. Empty if there is none.
-pub(crate) fn shown(slots: &Path) -> Vec<String> {
+pub fn shown(slots: &Path) -> Vec<String> {
     let root = containers::root_slot(slots);
     let Ok(handle) = rustix::fs::open(&root, DIRECTORY, Mode::empty()) else { return Vec::new() };
     let names = directories(&handle).unwrap_or_default();

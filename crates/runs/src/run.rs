@@ -38,7 +38,7 @@ pub struct Run {
     /// The run's space on the state disk.
     pub disk: Arc<Account>,
     /// True while the watch of the disk has frozen the run's commands.
-    pub(crate) stands_still: AtomicBool,
+    pub stands_still: AtomicBool,
     /// Output of processes, sessions and terminals that may be kept.
     pub allowance: Arc<Allowance>,
     /// The run's connections, if it has a way out.
@@ -79,6 +79,8 @@ pub(crate) enum Change {
     Hold(Held),
     /// Ends all holds for which this returns true.
     Release(Box<dyn Fn(&Hold) -> bool + Send + Sync>),
+    /// Ends all commands, also frozen ones.
+    EndCommands,
 }
 
 /// Command to change a run's `ttl`.
@@ -269,7 +271,7 @@ impl Run {
     pub fn awaited_approvals(&self) -> Vec<String> {
         let ids = self.record().holds.into_iter().filter_map(|held| match held.hold {
             Hold::Approval(id) => Some(id),
-            Hold::Operator | Hold::Alert(_) | Hold::Terminal(_) | Hold::Checkpoint(_) => None,
+            _ => None,
         });
         ids.collect()
     }
@@ -296,7 +298,7 @@ impl Run {
     }
 
     /// Returns true if the run was used since this moment.
-    pub(crate) fn was_used_since(&self, at: Instant) -> bool {
+    pub fn was_used_since(&self, at: Instant) -> bool {
         let activity = self.activity.lock();
         activity.under_way > 0 || activity.last >= at
     }
@@ -307,13 +309,13 @@ impl Run {
     }
 
     /// Asks the run's task to end all commands, without waiting for it.
-    pub(crate) fn end_commands(&self) {
+    pub fn end_commands(&self) {
         // If the queue is full, the run is ending or the watch will ask again.
         let _ = self.commands.try_send(Command::EndCommands);
     }
 
     /// Lets commands continue that were frozen for a measure, unless a hold freezes them.
-    pub(crate) async fn settle_commands(&self) {
+    pub async fn settle_commands(&self) {
         // An error means that the run is over and has no commands.
         let _ = self.commands.send(Command::Settle).await;
     }
@@ -378,7 +380,8 @@ pub(crate) fn is_held_totally(record: &Record) -> bool {
     is_resuming(record) || record.holds.iter().any(|held| held.hold.is_total())
 }
 
-/// Returns true if the run continues by itself in a moment: only a checkpoint holds it, or the last hold has ended.
+/// Returns true if the run continues by itself in a moment: only a checkpoint or a restore holds it, or the last hold has ended.
 pub(crate) fn is_resuming(record: &Record) -> bool {
-    is_held(record) && record.holds.iter().all(|held| matches!(held.hold, Hold::Checkpoint(_)))
+    is_held(record)
+        && record.holds.iter().all(|held| matches!(held.hold, Hold::Checkpoint(_) | Hold::Restore { .. }))
 }

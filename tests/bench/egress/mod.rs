@@ -3,7 +3,6 @@
 //! A program in the run takes the times (`caller/main.rs`), and the same program on the host takes those of the direct way.
 
 mod starts;
-mod table;
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,12 +19,12 @@ use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-use self::table::{Most, Row, Table};
 use crate::args::Args;
 use crate::host::Host;
 use crate::report::mib;
 use crate::sample::Sample;
 use crate::stage::{INSIDE, install};
+use crate::table::{Most, Row, Table};
 use crate::{program, usage, verdict};
 
 const NAME: &str = "files.example.org";
@@ -56,7 +55,8 @@ pub(crate) async fn run(args: &Args) -> ExitCode {
     let began = Host::look();
     let mut rows = Place::make().await.measure(args.rounds).await;
     rows.extend(starts::measure(args.rounds).await);
-    let table = Table { began, ended: Host::look(), rows };
+    let columns = ["direct", "egress"];
+    let table = Table { lane: "egress", columns, began, ended: Host::look(), rows };
     print!("{table}");
     if let Some(path) = &args.json {
         verdict::write(path, &table.json());
@@ -156,8 +156,8 @@ impl Place {
         let share = 100.0 * egress / direct;
         Row {
             what: format!("download of {MEBIBYTES} MiB, {piece} KiB a write, p50"),
-            direct: format!("{direct:.0} MiB/s"),
-            egress: format!("{egress:.0} MiB/s"),
+            other: format!("{direct:.0} MiB/s"),
+            ours: format!("{egress:.0} MiB/s"),
             difference: format!("{share:.0} %"),
             target: format!("≥ {SHARE:.0} %"),
             met: Some(share >= SHARE),
@@ -177,7 +177,7 @@ impl Place {
         Row::of_times("first query for a name", None, &sample, Most::All(QUERY))
     }
 
-    /// Measures the memory of `coffer-egress` with many idle connections. `direct` is the memory before.
+    /// Measures the memory of `coffer-egress` with many idle connections. `other` is the memory before.
     async fn idle(&mut self) -> Row {
         let before = self.memory();
         let (caller, port) = (format!("{INSIDE}/caller"), self.echo.port.to_string());
@@ -191,8 +191,8 @@ impl Place {
         eprintln!("idle connections: done");
         Row {
             what: format!("memory, {IDLE_CONNECTIONS} idle connections"),
-            direct: mib(before),
-            egress: mib(after),
+            other: mib(before),
+            ours: mib(after),
             difference: format!("+{}", mib(after.saturating_sub(before))),
             target: format!("≤ {}", mib(MEMORY)),
             met: Some(after <= MEMORY),
@@ -206,15 +206,15 @@ impl Place {
         pids.iter().map(|pid| usage::mapped(*pid, "Rss").unwrap()).sum()
     }
 
-    /// Returns the rows of the parts of a way out. `direct` is a run without one.
+    /// Returns the rows of the parts of a way out. `other` is a run without one.
     fn without(&self) -> Vec<Row> {
         let [without, with] = self.parts;
         let names = ["processes", "sockets in the namespace", "BPF handles of the daemon"];
         let rows = names.into_iter().zip(without.into_iter().zip(with));
         rows.map(|(what, (without, with))| Row {
             what: format!("{what}, without and with"),
-            direct: without.to_string(),
-            egress: with.to_string(),
+            other: without.to_string(),
+            ours: with.to_string(),
             target: "0 without".to_owned(),
             met: Some(without == 0),
             ..Row::default()

@@ -6,10 +6,10 @@ use harness::v1::run::StartKind;
 use harness::v1::{DeleteRunRequest, StopRunRequest};
 use harness::{Clients, Daemon, requests};
 
-use super::table::{Most, Row};
 use super::{WARM_UP, daemon};
 use crate::engine::Engine;
 use crate::sample::Sample;
+use crate::table::{Most, Row};
 
 const RULES: &str = "{ rules: [{ host: files.example.org, ports: [443], decision: allow }] }";
 const POOL: &str = "pool: [{ profile: out, min: 1, max: 1 }, { profile: none, min: 1, max: 1 }]\n";

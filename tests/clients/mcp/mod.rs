@@ -19,5 +19,5 @@ async fn run_with_token(daemon: &Daemon, profile: &str, workspace: &Path) -> (Ru
     let request = v1::CreateRunRequest { issue_token: true, ..requests::bind(profile, workspace) };
     let mut clients = daemon.connect().await;
     let created = clients.runs.create_run(request).await.unwrap().into_inner();
-    (RunHandle { run: created.run.unwrap(), clients }, created.token)
+    (RunHandle { run: Box::new(created.run.unwrap()), clients }, created.token)
 }

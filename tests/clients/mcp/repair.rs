@@ -64,7 +64,7 @@ async fn start(profile: &str) -> (Daemon, RunHandle, Client) {
     let mut clients = daemon.connect().await;
     let created = clients.runs.create_run(request).await.unwrap().into_inner();
     let client = Client::connect(stdio(&daemon, &created.token, &[])).await;
-    (daemon, RunHandle { run: created.run.unwrap(), clients }, client)
+    (daemon, RunHandle { run: Box::new(created.run.unwrap()), clients }, client)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,14 @@
 """The messages of the API, `cofferdam.v1`. Generated from `proto/`, which says what each field means."""
 
+from cofferdam._proto.agent_checkpoint_pb2 import (
+    AgentCheckpoint,
+    CheckpointCreate,
+    CheckpointList,
+    CheckpointRequest,
+    CheckpointRestore,
+    CheckpointResult,
+)
+
 from cofferdam._proto.alert_pb2 import (
     AcknowledgeAlertRequest,
     AcknowledgeAlertResponse,
@@ -342,6 +351,7 @@ __all__ = [
     "AcceptRunResponse",
     "AcknowledgeAlertRequest",
     "AcknowledgeAlertResponse",
+    "AgentCheckpoint",
     "Alert",
     "AlertDelivery",
     "AlertMeasure",
@@ -371,7 +381,12 @@ __all__ = [
     "CancelCallRequest",
     "CancelCallResponse",
     "Checkpoint",
+    "CheckpointCreate",
+    "CheckpointList",
     "CheckpointPart",
+    "CheckpointRequest",
+    "CheckpointRestore",
+    "CheckpointResult",
     "CheckpointRunRequest",
     "CheckpointRunResponse",
     "CheckpointWorkspace",

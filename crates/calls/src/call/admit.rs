@@ -64,6 +64,10 @@ impl CallTask {
             operation,
         );
         times.decided();
+        if !matches!(admission, Admission::Refuse(_)) {
+            self.keep_before(&run, &parsed.task_id).await;
+            times.queued();
+        }
         match admission {
             Admission::Refuse(refused) => {
                 journal.refused(&refused);

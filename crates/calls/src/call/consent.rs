@@ -273,7 +273,7 @@ impl CallTask {
     ///
     /// A frozen run stays frozen until the call is over, so that nothing in the run changes the reviewed files while they are used.
     /// A call to an upstream server freezes nothing: it uses no reviewed files, and a server of the run's tools is frozen with the
-    /// rest.
+    /// rest. Neither does one that makes or restores a checkpoint: it holds the run itself, and a checkpoint does not change.
     async fn slot_for(
         &self,
         run: &Run,
@@ -282,7 +282,7 @@ impl CallTask {
         times: &mut Times,
     ) -> Result<Slot, Refusal> {
         let (caller, operation) = (ticket.caller(), ticket.operation());
-        if operation.lane() == Lane::Upstream {
+        if matches!(operation.lane(), Lane::Upstream | Lane::Daemon) {
             still.end().await;
         }
         while let Some(hold) = still.hold().cloned() {

@@ -10,6 +10,7 @@ use processes::LeftBy;
 use runs::{OnStop, Run};
 use worker_protocol::client::{Finished, OutputSink, Usage};
 
+use super::checkpoint::writes;
 use super::end::CallEnd;
 use super::record::{Journal, Times};
 use super::respond::ResponseFormat;
@@ -26,6 +27,7 @@ pub(super) fn finished(outcome: Outcome) -> Finished {
 
 impl CallTask {
     /// Executes the permit in its lane. Then it releases the run if it was frozen for this call.
+    #[allow(clippy::too_many_lines)] // the order of these steps is what it is about
     pub(super) async fn execute(
         &self,
         admitted: Admitted,
@@ -34,6 +36,7 @@ impl CallTask {
         times: &mut Times,
     ) -> CallEnd {
         let Admitted { run, mut permit, slot, mut still } = admitted;
+        let (writes, writes_if_failed) = writes(permit.operation());
         if form.is_dialect() {
             permit.read_at_most(MAX_SHOWN);
         }
@@ -56,26 +59,35 @@ impl CallTask {
             began,
             offers_processes: self.has_processes(&run),
         };
-        let mut finished = match (permit.operation().delivery(), permit.operation().lane(), &intent) {
-            (Delivery::Upstream, ..) => {
-                self.calls.workers.upstreams.execute(&run, &slot.lanes, permit, limit, &cancel).await
-            }
-            (Delivery::Process, ..) => {
-                finished(self.calls.workers.processes.start(&run, &slot.lanes, permit).await)
-            }
-            (Delivery::Session, ..) => {
-                finished(self.calls.workers.processes.perform(&run, permit, &cancel).await)
-            }
-            (_, Lane::Host, Some(intent)) => {
-                let go = intent.clone().map(|recorded| recorded.is_ok()).boxed();
-                slot.lanes.execute_after(permit, limit, go, cancel).await
-            }
-            _ => match self.output(permit.operation()) {
-                Ok(output) => slot.lanes.execute(permit, limit, output, cancel, &surroundings).await,
-                Err(failure) => finished(Err(failure)),
-            },
+        let delivery = permit.operation().delivery();
+        let mut finished = if delivery == Delivery::Checkpoint {
+            // It holds the run itself, and waits for those that use it.
+            drop(slot);
+            still.end().await;
+            finished(self.checkpoint(permit.into_parts().operation).await)
+        } else {
+            let done = match (delivery, permit.operation().lane(), &intent) {
+                (Delivery::Upstream, ..) => {
+                    self.calls.workers.upstreams.execute(&run, &slot.lanes, permit, limit, &cancel).await
+                }
+                (Delivery::Process, ..) => {
+                    finished(self.calls.workers.processes.start(&run, &slot.lanes, permit).await)
+                }
+                (Delivery::Session, ..) => {
+                    finished(self.calls.workers.processes.perform(&run, permit, &cancel).await)
+                }
+                (_, Lane::Host, Some(intent)) => {
+                    let go = intent.clone().map(|recorded| recorded.is_ok()).boxed();
+                    slot.lanes.execute_after(permit, limit, go, cancel).await
+                }
+                _ => match self.output(permit.operation()) {
+                    Ok(output) => slot.lanes.execute(permit, limit, output, cancel, &surroundings).await,
+                    Err(failure) => finished(Err(failure)),
+                },
+            };
+            drop(slot);
+            done
         };
-        drop(slot);
         times.executed();
         still.end().await;
         if let Some(intent) = intent
@@ -103,6 +115,7 @@ impl CallTask {
             // No process may continue unseen. If a command's processes cannot be ended, the run fails and its container is ended.
             run.fail(format!("{left} processes of a command could not be ended")).await;
         }
+        self.keep_after(&run, if finished.outcome.is_ok() { writes } else { writes_if_failed }).await;
         CallEnd::Executed(Box::new(finished))
     }
 

@@ -43,7 +43,7 @@ pub(super) async fn of(lanes: &Lanes, ticket: &Ticket, redactor: &Redactor) -> R
     let operation = ticket.operation();
     let (bound, result) = look(lanes, ticket).await.map_err(|failure| match operation.lane() {
         Lane::Host => would_fail(failure),
-        Lane::Container | Lane::Upstream => failure,
+        Lane::Container | Lane::Upstream | Lane::Daemon => failure,
     })?;
     let hidden = |text: &str| redactor.whole(text).0;
     let preview = match result {

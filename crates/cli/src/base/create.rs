@@ -28,6 +28,9 @@ pub(crate) struct Create {
     /// Take a base that you have of the same repository at the same commit, if there is one.
     #[arg(long, conflicts_with = "directory")]
     reuse: bool,
+    /// Makes the command repeatable: the same id with the same content gives the same base.
+    #[arg(long, value_name = "ID")]
+    request_id: Option<String>,
 }
 
 impl Create {
@@ -55,7 +58,8 @@ impl Create {
             })),
             (None, None) => None,
         };
-        Ok(CreateBaseRequest { source: Some(BaseSource { source }), reuse: self.reuse })
+        let request_id = self.request_id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
+        Ok(CreateBaseRequest { source: Some(BaseSource { source }), reuse: self.reuse, request_id })
     }
 }
 
@@ -81,7 +85,9 @@ mod tests {
         let made = request("create --clone /nonexistent/r --revision v1 --reuse");
         let clone = CloneWorkspace { repository: "/nonexistent/r".into(), revision: "v1".into() };
         assert_eq!((made.source.unwrap().source, made.reuse), (Some(Source::Clone(clone)), true));
-        let made = request("create --directory /nonexistent/d");
+        assert_eq!(made.request_id.len(), 36, "an id of its own");
+        let made = request("create --directory /nonexistent/d --request-id r1");
+        assert_eq!(made.request_id, "r1");
         let directory = DirectorySource { path: "/nonexistent/d".into() };
         assert_eq!((made.source.unwrap().source, made.reuse), (Some(Source::Directory(directory)), false));
         for (line, kind) in [

@@ -57,10 +57,11 @@ fn render(bases: &[Base], now: &wire::Timestamp, page: &mut Output) {
             base.files.to_string(),
             base.used_by.len().to_string(),
             time::span(base.used_at.as_ref(), Some(now)),
+            super::state(base).to_owned(),
             super::source(base),
         ]
     });
-    page.table(&["BASE", "MADE BY", "SIZE", "FILES", "RUNS", "LAST USED", "SOURCE"], rows);
+    page.table(&["BASE", "MADE BY", "SIZE", "FILES", "RUNS", "LAST USED", "STATE", "SOURCE"], rows);
 }
 
 #[cfg(test)]
@@ -80,6 +81,7 @@ mod tests {
             source: Some(BaseSource { source: Some(Source::Clone(clone)) }),
             size_bytes: 2048,
             files: 7,
+            changed: true,
             used_by: vec!["0198a1b2-0000-7000-8000-00000000bbbb".into()],
             ..Default::default()
         };
@@ -88,6 +90,7 @@ mod tests {
         let line = page.as_str().lines().nth(1).unwrap();
         let cells: Vec<&str> = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
         assert_eq!((cells[0], cells[1], cells[3], cells[4]), ("0000aaaa", "uid:0", "7", "1"));
+        assert_eq!(cells[6], "CHANGED");
         assert_eq!(cells.last(), Some(&"clone of /srv/r at main"));
         let mut empty = Output::new(Look::PIPE);
         render(&[], &wire::Timestamp::default(), &mut empty);

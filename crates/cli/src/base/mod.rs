@@ -32,6 +32,11 @@ pub(crate) async fn resolve(client: &Client, text: &str) -> Result<String, Failu
     .await
 }
 
+/// Returns `CHANGED` if the host has changed its files, so that no run begins on it.
+fn state(base: &Base) -> &'static str {
+    if base.changed { "CHANGED" } else { "ok" }
+}
+
 /// Describes the source of a base in a few words.
 fn source(base: &Base) -> String {
     match base.source.as_ref().and_then(|source| source.source.as_ref()) {

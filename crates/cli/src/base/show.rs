@@ -35,6 +35,7 @@ impl Show {
                 ("size", quantity::bytes(base.size_bytes)),
                 ("files", base.files.to_string()),
                 ("left out", base.left_out.to_string()),
+                ("state", super::state(&base).to_owned()),
                 ("runs", ids::or_dash(&users.join(", "))),
             ]);
         })

@@ -28,7 +28,7 @@ impl Verify {
                 page.own("intact\n");
                 return;
             }
-            page.own("CHANGED on the host; make a new base and delete this one\n");
+            page.own("CHANGED on the host: no run begins on it; make a new base and delete this one\n");
             let digest = verdict.base.unwrap_or_default().digest;
             page.facts(&[("recorded", digest), ("now", verdict.digest), ("failure", verdict.failure)]);
         })?;

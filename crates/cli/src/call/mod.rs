@@ -1,6 +1,7 @@
 //! `coffer call`: one file for each operation, with its arguments, its request, and the output of its result. [`outcome`] prints the
 //! outcome of a call and determines the exit code.
 
+mod checkpoint;
 mod delete;
 mod dialect;
 mod edit;

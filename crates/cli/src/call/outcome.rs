@@ -4,7 +4,7 @@ use wire::v1::call_response::Status;
 use wire::v1::result::Kind as CallResult;
 use wire::v1::{CallResponse, ToolFailure};
 
-use super::{delete, edit, exec_result, git, glob, grep, list, mcp, patch, read, write};
+use super::{checkpoint, delete, edit, exec_result, git, glob, grep, list, mcp, patch, read, write};
 use crate::exit::Exit;
 use crate::failure::Ended;
 use crate::output::{Output, Style};
@@ -69,6 +69,7 @@ fn render(call: &CallResponse, data: &mut Output, talk: &mut Output) {
         Some(CallResult::Process(result)) => {
             data.word(&result.process_id).end_line();
         }
+        Some(CallResult::Checkpoint(result)) => checkpoint::render(result, data, talk),
         Some(CallResult::Session(result)) => {
             data.raw(&result.output);
         }

@@ -3,17 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use wire::v1::automatic_checkpoints::Every;
 use wire::v1::workspace::Source;
 use wire::v1::{
-    BaseWorkspace, BindWorkspace, CheckpointWorkspace, CloneWorkspace, CreateRunRequest, Limits,
-    ManagedWorkspace, OverlayWorkspace, Run, Workspace, run::StartKind,
+    AutomaticCheckpoints, BaseWorkspace, BindWorkspace, CheckpointWorkspace, CloneWorkspace,
+    CreateRunRequest, Limits, ManagedWorkspace, OverlayWorkspace, Run, Workspace, run::StartKind,
 };
 
-use super::variables::Variables;
 use crate::client::Context;
 use crate::failure::{Ended, Failure};
 use crate::host_path::absolute;
+use crate::variables::Variables;
 use crate::{base, checkpoint, quantity, time, workspace};
 
 /// Launch a container for a run; prints the run's id when it is ready.
@@ -30,6 +31,12 @@ pub(crate) struct Create {
     /// Branch, tag or commit to check out of the clone.
     #[arg(long, value_name = "REVISION", conflicts_with_all = ["bind", "managed", "workspace", "overlay", "base", "checkpoint"])]
     revision: Option<String>,
+    /// Make a checkpoint before the first call of each task (turn), or after each call that wrote (write).
+    #[arg(long, value_name = "MOMENT")]
+    checkpoint_every: Option<Moment>,
+    /// Number of these checkpoints that are kept, at most 100. Default: 10.
+    #[arg(long, value_name = "N", requires = "checkpoint_every", value_parser = clap::value_parser!(u32).range(1..=100))]
+    keep_checkpoints: Option<u32>,
     /// Name of the agent that the run is for.
     #[arg(long, value_name = "NAME", default_value = "cli")]
     agent: String,
@@ -108,6 +115,22 @@ struct SourceArgs {
     checkpoint: Option<String>,
 }
 
+/// Moment of an automatic checkpoint.
+#[derive(ValueEnum, Debug, Clone, Copy)]
+enum Moment {
+    Turn,
+    Write,
+}
+
+impl Moment {
+    fn every(self) -> Every {
+        match self {
+            Self::Turn => Every::Turn,
+            Self::Write => Every::Write,
+        }
+    }
+}
+
 impl Create {
     pub(crate) async fn run(mut self, context: &Context) -> Ended {
         let ui = context.ui;
@@ -169,6 +192,10 @@ impl Create {
             ..Default::default()
         };
         let (env, secret_env) = self.variables.read()?;
+        let checkpoints = self.checkpoint_every.map(|moment| AutomaticCheckpoints {
+            every: moment.every().into(),
+            keep: self.keep_checkpoints.unwrap_or_default(),
+        });
         Ok(CreateRunRequest {
             request_id: self.request_id.unwrap_or_default(),
             run_id: String::new(),
@@ -188,6 +215,7 @@ impl Create {
             lease: self.lease.map(wire::duration),
             writable_paths: self.writable_paths,
             egress_json: self.egress.unwrap_or_default(),
+            checkpoints,
         })
     }
 }
@@ -267,6 +295,7 @@ mod tests {
                 lease: Some(wire::duration(Duration::from_secs(120))),
                 writable_paths: vec!["/logs".into(), "/tests".into()],
                 egress_json: "{}".into(),
+                checkpoints: None,
             }
         );
     }

@@ -9,12 +9,12 @@ mod last;
 mod list;
 mod logs;
 mod pause;
+mod restore;
 mod shell;
 mod show;
 mod ssh;
 mod start;
 mod token;
-mod variables;
 mod watch;
 mod widen;
 
@@ -35,8 +35,13 @@ crate::verbs::verbs! {
     Diff(changes::Diff),
     Accept(changes::Accept),
     Discard(changes::Discard),
+    Fork(Box<run_families::Fork>),
+    Compare(run_families::Compare),
+    Tree(run_families::Tree),
+    Prune(run_families::Prune),
     Pause(pause::Pause),
     Resume(pause::Resume),
+    Restore(restore::Restore),
     Extend(last::Extend),
     KeepAlive(last::KeepAlive),
     Token(token::Token),

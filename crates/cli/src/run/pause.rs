@@ -71,6 +71,7 @@ pub(super) fn holds(run: &Run) -> String {
         Kind::Approval => format!("approval {}", hold.cause_id),
         Kind::Alert => format!("alert {}", hold.cause_id),
         Kind::Checkpoint => format!("checkpoint {} of {}", hold.cause_id, hold.principal),
+        Kind::Restore => format!("restore of checkpoint {} by {}", hold.cause_id, hold.principal),
         Kind::Terminal => format!("terminal {} of {}", hold.cause_id, hold.principal),
     });
     holds.collect::<Vec<_>>().join(", ")

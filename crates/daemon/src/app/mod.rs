@@ -4,6 +4,7 @@
 //!  Opened ──recover──► Recovered ──serve──► Serving ──signal──► stopped
 //! ```
 
+mod agent_checkpoints;
 mod opened;
 mod parts;
 mod recovered;

@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::agent_checkpoints::OfAgents;
 use super::broken_store;
 use super::opened::{Log, Opened};
 use super::parts::Parts;
@@ -91,7 +92,12 @@ impl Opened {
         let checkpoints = Arc::new(checkpoints.map_err(broken_store)?);
         let parts = Parts {
             control: Control { gateway, limits, approvals, quotas },
-            workers: Workers { runs, processes, upstreams: Arc::new(Upstreams::new(audit.clone())) },
+            workers: Workers {
+                checkpoints: Arc::new(OfAgents { checkpoints: checkpoints.clone() }),
+                runs,
+                processes,
+                upstreams: Arc::new(Upstreams::new(audit.clone())),
+            },
             records: Records {
                 escalations: Arc::new(Escalations::new(audit.clone())),
                 audit,
@@ -105,6 +111,7 @@ impl Opened {
         };
         let calls = Arc::new(parts.calls());
         parts.workers.processes.reattach(leftover_processes).await;
+        parts.checkpoints.resume_restores().await;
         // The lanes of the runs work by now. A client that asks for a waiting call finds it.
         calls::resume(&calls, waiting).await;
         Ok(Recovered {

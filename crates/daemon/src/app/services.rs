@@ -9,6 +9,7 @@ use audit_service::Index;
 use bundles::Bundles;
 use calls::grants::Grants;
 use calls::{Calls, Control, Life, Replays, Transcripts};
+use comparisons::Comparisons;
 use listener::{Certificates, Tokens};
 use oidc::Issuers;
 use port_forwarding::PortForwarding;
@@ -28,7 +29,7 @@ pub(super) fn services(
     (index, alerts, grants, loader): (Arc<Index>, Arc<Alerts>, Arc<Grants>, Arc<Loader>),
 ) -> anyhow::Result<Services> {
     let Parts { control, workers, records, bases, checkpoints, life, store } = parts;
-    let Control { gateway, limits, approvals, quotas } = control;
+    let Control { gateway, limits, approvals, .. } = control;
     let (audit, table, processes) = (&records.audit, &records.table, &workers.processes);
     let (runs, Life { tasks, stop, .. }) = (&workers.runs, life);
     let (audit, gateway, runs) = (|| audit.clone(), || gateway.clone(), || runs.clone());
@@ -51,21 +52,17 @@ pub(super) fn services(
         (tasks(), stop()),
     );
     let images = Images::new(runs().launcher.clone(), audit(), gateway(), config.images);
+    let run = run_service(parts, &alerts);
     Ok(Services {
         image: rpc::image::Service { images: Arc::new(images), tasks: tasks(), stop: stop() },
-        run: rpc::run::Service {
-            runs: runs(),
-            processes: processes.clone(),
-            table: table.clone(),
-            audit: audit(),
-            gateway: gateway(),
-            alerts: alerts.clone(),
-            quotas: quotas.clone(),
-            tasks: tasks(),
-            stop: stop(),
-        },
+        run: run.clone(),
         base: rpc::base::Service { bases: bases.clone(), tasks: tasks() },
-        checkpoint: rpc::checkpoint::Service { checkpoints: checkpoints.clone(), tasks: tasks() },
+        checkpoint: rpc::checkpoint::Service {
+            checkpoints: checkpoints.clone(),
+            comparisons: Arc::new(Comparisons::new(runs(), audit(), index.clone())),
+            runs: run,
+            tasks: tasks(),
+        },
         tool: tools(calls, parts),
         process: rpc::process::Service {
             calls: calls.clone(),
@@ -139,5 +136,20 @@ pub(super) fn tools(calls: &Arc<Calls>, parts: &Parts) -> rpc::tool::Service {
         runs: parts.workers.runs.clone(),
         spool: parts.records.spool.clone(),
         upstreams: parts.workers.upstreams.clone(),
+    }
+}
+
+fn run_service(parts: &Parts, alerts: &Arc<Alerts>) -> rpc::run::Service {
+    let Parts { control, workers, records, life, .. } = parts;
+    rpc::run::Service {
+        runs: workers.runs.clone(),
+        processes: workers.processes.clone(),
+        table: records.table.clone(),
+        audit: records.audit.clone(),
+        gateway: control.gateway.clone(),
+        alerts: alerts.clone(),
+        quotas: control.quotas.clone(),
+        tasks: life.tasks.clone(),
+        stop: life.stop.clone(),
     }
 }

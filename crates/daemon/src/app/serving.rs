@@ -10,10 +10,10 @@ use audit::{Event, Kind};
 use audit_service::{AuditLog, LAST_WAIT, Maintenance};
 use calls::Control;
 use calls::grants::Grants;
+use disk_watch::DiskWatch;
 use identity::Access;
 use listener::{Certificates, GuardLayer, Socket, Tokens};
 use oidc::Issuers;
-use runs::DiskWatch;
 use serde_json::json;
 use store::StateDisk;
 use store::spool::Spool;
@@ -192,7 +192,7 @@ fn watches(parts: &Parts, grants: Arc<Grants>, disk: StateDisk, workers: usize) 
     let Parts { control, records, bases, checkpoints, life, store, .. } = parts;
     let Control { limits, approvals, quotas, .. } = control;
     let (runs, audit, spool, stop) = (&parts.workers.runs, &records.audit, &records.spool, &life.stop);
-    let disk_watch = DiskWatch { quotas: quotas.clone(), runs: runs.clone(), audit: audit.clone() };
+    let space = DiskWatch { quotas: quotas.clone(), runs: runs.clone(), audit: audit.clone() };
     let swept = (bases.clone(), stop.clone());
     let kept = (checkpoints.clone(), stop.clone());
     let (owed, counters) = (stop.clone(), (limits.clone(), stop.clone()));
@@ -202,7 +202,7 @@ fn watches(parts: &Parts, grants: Arc<Grants>, disk: StateDisk, workers: usize) 
         tokio::spawn(memory::give_back(runs.clone(), workers, stop.clone())),
         tokio::spawn(watch_spool(spool.clone(), audit.clone(), stop.clone())),
         tokio::spawn(store.clone().keep_bounds(stop.clone())),
-        tokio::spawn(disk_watch.run(stop.clone())),
+        tokio::spawn(space.run(stop.clone())),
         tokio::spawn(async move { swept.0.keep(swept.1).await }),
         tokio::spawn(async move { kept.0.keep(kept.1).await }),
         tokio::spawn(async move { grants.keep_owed(owed).await }),

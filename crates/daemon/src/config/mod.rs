@@ -203,6 +203,7 @@ impl Config {
             },
             "bases": {
                 "max_count": self.bases.max_count,
+                "max_per_principal": self.bases.max_per_principal,
                 "max_bytes": document::show_size(self.bases.max_bytes),
                 "max_age": seconds(self.bases.max_age),
             },

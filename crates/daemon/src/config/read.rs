@@ -262,9 +262,10 @@ fn disk(top: &Fields<'_>) -> Thresholds {
 }
 
 fn bases(top: &Fields<'_>) -> BaseBounds {
-    let fields = top.section("bases", &["max_count", "max_bytes", "max_age"]);
+    let fields = top.section("bases", &["max_count", "max_per_principal", "max_bytes", "max_age"]);
     BaseBounds {
         max_count: number_or(&fields, "max_count", 1..=10_000, 64) as usize,
+        max_per_principal: number_or(&fields, "max_per_principal", 1..=10_000, 32) as usize,
         max_bytes: size_or(&fields, "max_bytes", 1 << 20, 16 << 30),
         max_age: time_or(&fields, "max_age", (60, 3_660 * DAY), 30 * DAY),
     }
@@ -349,7 +350,7 @@ mod tests {
         let outcomes = OutcomeBounds { max_total: 512 << 20, max_age: days, request_ids: hour };
         assert_eq!(config.outcomes, outcomes);
         assert_eq!((config.disk.warn_free, config.disk.min_free), (1 << 30, 128 << 20));
-        let bases = BaseBounds { max_count: 64, max_bytes: 16 << 30, max_age: days };
+        let bases = BaseBounds { max_count: 64, max_per_principal: 32, max_bytes: 16 << 30, max_age: days };
         assert_eq!(config.bases, bases);
         let checkpoints =
             CheckpointBounds { max_count: 1_000, max_per_run: 50, max_bytes: 16 << 30, max_age: days };

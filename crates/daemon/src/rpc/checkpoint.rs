@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use checkpoints::Checkpoints;
+use comparisons::Comparisons;
 use identity::{CheckpointId, RunId};
 use refusal::Refusal;
 use tokio_util::task::TaskTracker;
@@ -10,7 +11,7 @@ use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::checkpoint_service_server::CheckpointService;
 
-use super::portion::{cut, page};
+use super::portion::{answer, cut, page};
 use super::principal;
 
 /// Maximum number of checkpoints on a page.
@@ -19,6 +20,9 @@ const MAX_PAGE: u32 = 500;
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) checkpoints: Arc<Checkpoints>,
+    /// Makes the runs of forks.
+    pub(crate) runs: super::run::Service,
+    pub(crate) comparisons: Arc<Comparisons>,
     pub(crate) tasks: TaskTracker,
 }
 
@@ -74,5 +78,45 @@ impl CheckpointService for Service {
         let deleted = tokio::spawn(async move { checkpoints.delete(id, &principal).await }).await;
         deleted.map_err(|error| Refusal::internal("deleting the checkpoint", &error))??;
         Ok(Response::new(v1::DeleteCheckpointResponse {}))
+    }
+
+    async fn fork_run(
+        &self,
+        request: Request<v1::ForkRunRequest>,
+    ) -> Result<Response<v1::ForkRunResponse>, Status> {
+        let (checkpoints, runs, principal) =
+            (self.checkpoints.clone(), self.runs.clone(), principal(&request)?);
+        let request = request.into_inner();
+        let forks = async move {
+            let by = principal.clone();
+            let create = move |fork| {
+                let (runs, principal) = (runs.clone(), by.clone());
+                async move { runs.fork(principal, fork).await }
+            };
+            checkpoints.fork(request, &principal, create).await
+        };
+        // Goes on if the client leaves, so that nothing is half made, and a stop of the daemon waits for it.
+        let made = self.tasks.spawn(forks).await;
+        Ok(Response::new(made.map_err(|error| Refusal::internal("forking the run", &error))??))
+    }
+
+    async fn restore_run(
+        &self,
+        request: Request<v1::RestoreRunRequest>,
+    ) -> Result<Response<v1::RestoreRunResponse>, Status> {
+        let (checkpoints, principal) = (self.checkpoints.clone(), principal(&request)?);
+        let request = request.into_inner();
+        // Goes on if the client leaves, so that the run does not stay held, and a stop of the daemon waits for it.
+        let done = self.tasks.spawn(async move { checkpoints.restore(request, &principal).await }).await;
+        let restored = done.map_err(|error| Refusal::internal("restoring the run", &error))??;
+        Ok(Response::new(restored))
+    }
+
+    async fn compare_runs(
+        &self,
+        request: Request<v1::CompareRunsRequest>,
+    ) -> Result<Response<v1::CompareRunsResponse>, Status> {
+        let principal = principal(&request)?;
+        answer(self.comparisons.compare(request.get_ref(), &principal).await?)
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anomaly::Alerts;
 use audit_service::AuditLog;
 use calls::CallTable;
+use checkpoints::NewFork;
 use futures_util::{Stream, StreamExt as _, stream};
 use gateway::Gateway;
 use identity::{AlertId, Principal, Role, RunId, check_client_name, issue_token};
@@ -47,13 +48,20 @@ pub(crate) struct Service {
 }
 
 impl Service {
+    /// Makes a run for ForkRun, as CreateRun does.
+    pub(super) async fn fork(&self, principal: Arc<Principal>, fork: NewFork) -> Result<v1::Fork, Refusal> {
+        let (record, token) = self.create(principal, fork).await?;
+        let run = v1::Run { env: record.spec.env.clone(), ..record.to_wire() };
+        Ok(v1::Fork { run: Some(run), token: token.unwrap_or_default() })
+    }
+
     /// Makes a run, or finds the one that the same request made before.
     ///
     /// Returns the run, and its token if the request asks for one and the run is new.
     async fn create(
         &self,
         principal: Arc<Principal>,
-        mut request: CreateRunRequest,
+        NewFork { mut request, narrowed, must_exist }: NewFork,
     ) -> Result<(Record, Option<String>), Refusal> {
         self.audit.check()?;
         if !principal.may_make(&request.profile) {
@@ -77,11 +85,15 @@ impl Service {
         if let Some(record) = self.made_before(&request_id, &digest).await? {
             return Ok((record, None));
         }
+        if must_exist {
+            return Err(Refusal::new(Reason::NotFound, "there is no such run").with("resource", "run"));
+        }
         let wants_token = request.issue_token;
         let policy = self.gateway.policy();
         let mut parsed: Parsed<'_> = parse_request(request, &policy, &principal)?;
         let (token, hash) = wants_token.then(|| issue_token(id)).unzip();
         parsed.spec.token = hash;
+        parsed.egress.extend(narrowed);
         let key = Some((request_id.clone(), digest.clone())).filter(|(id, _)| !id.is_empty());
         let created = self.runs.create(id, parsed, &principal, key).await;
         match created {
@@ -186,8 +198,9 @@ impl RunService for Service {
     ) -> Result<Response<v1::CreateRunResponse>, Status> {
         let principal = principal(&request)?;
         let service = self.clone();
+        let new = NewFork { request: request.into_inner(), narrowed: Vec::new(), must_exist: false };
         // In a separate task that goes on if the client leaves: a half-made run would keep its slot for ever.
-        let created = tokio::spawn(async move { service.create(principal, request.into_inner()).await });
+        let created = tokio::spawn(async move { service.create(principal, new).await });
         let (record, token) =
             created.await.map_err(|error| Refusal::internal("making the run", &error))??;
         let token = token.unwrap_or_default();

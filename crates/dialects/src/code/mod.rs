@@ -5,6 +5,7 @@
 //! is a `shell` script. Descriptions say which calls the profile asks about or refuses ([`consent`]).
 
 mod bash;
+mod checkpoint;
 mod consent;
 mod files;
 mod process;
@@ -66,7 +67,7 @@ impl Dialect for Code {
     }
 }
 
-static TOOLS: LazyLock<[Tool; 9]> = LazyLock::new(|| {
+static TOOLS: LazyLock<[Tool; 10]> = LazyLock::new(|| {
     [
         Tool::of::<bash::Bash>("bash", &["shell", "exec", "exec.read_only", "process"], Effect::Changes),
         Tool::of::<files::Read>("read", &["read", "list"], Effect::Reads),
@@ -81,6 +82,11 @@ static TOOLS: LazyLock<[Tool; 9]> = LazyLock::new(|| {
             Effect::Adds,
         ),
         Tool::of::<process::Process>("process", &["process"], Effect::Changes),
+        Tool::of::<checkpoint::Checkpoint>(
+            "checkpoint",
+            &["checkpoint.create", "checkpoint.list", "checkpoint.restore"],
+            Effect::Changes,
+        ),
     ]
 });
 

@@ -8,7 +8,7 @@ use operations::{
 };
 use text::one_line;
 
-use super::{in_container, snippet};
+use super::{checkpoint, in_container, snippet};
 use crate::canonical::{PENDING, render_canonical};
 use crate::entries::entries;
 use crate::limits::grouped;
@@ -28,6 +28,7 @@ pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String
         Ok(OpResult::Edit(result)) => edit(result),
         Ok(OpResult::Patch(result)) => patch(result),
         Ok(OpResult::Process(result)) => process(result),
+        Ok(OpResult::Checkpoint(result)) => checkpoint::render(result),
         Ok(OpResult::Git(_) | OpResult::Mcp(_)) => native::render_outcome(operation, outcome),
         Ok(OpResult::Delete(_) | OpResult::Session(_)) => render_canonical(outcome),
         Err(failure) => format!("Error: {}", failure.message),

@@ -335,9 +335,12 @@ fn a_description_lists_the_operations_that_ask_or_are_refused() {
         "git.show",
         "git.add",
         "git.commit",
+        "checkpoint.create",
+        "checkpoint.list",
+        "checkpoint.restore",
     ];
     let free = listed(&all, &[], &Denied::default());
-    assert_eq!(free.len(), 9);
+    assert_eq!(free.len(), 10);
     for tool in &free {
         let description = tool["description"].as_str().unwrap();
         for word in ["approve", "Refused", "never run"] {

@@ -7,6 +7,8 @@
 //!
 //! Files with a filter are checked out in their stored form, so that a Git LFS file is its pointer. Files with a
 //! `working-tree-encoding` are encoded ([`encoding`](super::encoding)).
+//!
+//! A clone that exceeds its bounds is refused before it is written ([`excess`](super::excess)).
 
 use std::fs;
 use std::io;
@@ -15,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use git2::build::{CheckoutBuilder, CloneLocal, RepoBuilder};
 use git2::{Branch, BranchType, Config, ErrorCode, IndexEntry, ObjectType, Repository};
+use host_launch::TreeBounds;
 use operations::Digest;
 use rustix::process::geteuid;
 use thiserror::Error;
@@ -22,6 +25,7 @@ use thiserror::Error;
 use super::conversion;
 use super::encoding::Encoding;
 use super::error::{GitError, shown};
+use super::excess::{EXCESS, Excess, Size, SizeError};
 use super::index::as_path;
 use super::quote::quoted;
 use super::repository::{self, WORKSPACE, read};
@@ -65,6 +69,8 @@ pub(crate) enum CloneFailure {
     Encoding(String, String),
     #[error("the source's shallow file cannot be read; `git fetch --unshallow` in the source may help")]
     Shallow,
+    #[error(transparent)]
+    Excess(#[from] Excess),
     #[error("the source cannot be cloned: {0}")]
     Format(String),
     #[error("cannot clone: {0}")]
@@ -83,11 +89,21 @@ impl From<git2::Error> for CloneFailure {
     }
 }
 
-/// Clones and checks out `revision`.
+impl From<SizeError> for CloneFailure {
+    fn from(error: SizeError) -> Self {
+        match error {
+            SizeError::Excess(excess) => Self::Excess(excess),
+            SizeError::Git(error) => error.into(),
+            SizeError::Io(error) => Self::Library(error.to_string()),
+        }
+    }
+}
+
+/// Clones and checks out `revision`, within `most`.
 ///
 /// An empty revision is HEAD of the source. If the source is the repository of the linked work tree `work_tree`, it is HEAD of that
 /// work tree.
-pub(crate) fn clone(revision: &str, work_tree: &str) -> Result<(), CloneFailure> {
+pub(crate) fn clone(revision: &str, work_tree: &str, most: TreeBounds) -> Result<(), CloneFailure> {
     sys::restrict_libgit2()?;
     let empty = fs::read_dir(WORKSPACE).is_ok_and(|mut entries| entries.next().is_none());
     if !empty {
@@ -96,6 +112,8 @@ pub(crate) fn clone(revision: &str, work_tree: &str) -> Result<(), CloneFailure>
     let source = source()?;
     check_source(&source)?;
     trust(work_tree, &source)?;
+    let mut size = Size::within(most);
+    size.add_source(&Repository::open(SOURCE)?)?;
     let mut checkout = CheckoutBuilder::new();
     checkout.dry_run();
     // Objects are copied, not hard-linked: the agent must not reach the source's own files.
@@ -105,11 +123,11 @@ pub(crate) fn clone(revision: &str, work_tree: &str) -> Result<(), CloneFailure>
         .clone(SOURCE, Path::new(WORKSPACE))?;
     copy_shallow(&source, &repository)?;
     if revision.is_empty() && !work_tree.is_empty() {
-        check_out(&repository, &head_of(&source, work_tree)?)?;
+        check_out(&repository, &head_of(&source, work_tree)?, &mut size)?;
     } else {
-        check_out(&repository, revision)?;
+        check_out(&repository, revision, &mut size)?;
     }
-    encode(&repository)?;
+    encode(&repository, &mut size)?;
     forget_source(&repository)
 }
 
@@ -220,7 +238,7 @@ fn head_of(source: &Path, work_tree: &str) -> Result<String, CloneFailure> {
 }
 
 /// Encodes the files that have a `working-tree-encoding`.
-fn encode(repository: &Repository) -> Result<(), CloneFailure> {
+fn encode(repository: &Repository, size: &mut Size) -> Result<(), CloneFailure> {
     let mut index = repository.index()?;
     let entries: Vec<IndexEntry> = index.iter().filter(|entry| entry.mode & 0o170_000 == 0o100_000).collect();
     let mut changed = false;
@@ -234,6 +252,7 @@ fn encode(repository: &Repository) -> Result<(), CloneFailure> {
         // As with git, a file that is not valid text of the encoding is checked out in its stored form.
         let Ok(text) = String::from_utf8(fs::read(&path).map_err(failed)?) else { continue };
         let Some(bytes) = encoding.encode(&text).filter(|_| !text.is_empty()) else { continue };
+        size.add(bytes.len().saturating_sub(text.len()) as u64, 0)?;
         fs::write(&path, bytes).map_err(failed)?;
         let metadata = fs::symlink_metadata(&path).map_err(failed)?;
         conversion::note(&mut entry, &metadata);
@@ -246,7 +265,7 @@ fn encode(repository: &Repository) -> Result<(), CloneFailure> {
     Ok(())
 }
 
-fn check_out(repository: &Repository, revision: &str) -> Result<(), CloneFailure> {
+fn check_out(repository: &Repository, revision: &str, size: &mut Size) -> Result<(), CloneFailure> {
     let none = || CloneFailure::NoRevision(shown(revision));
     if revision.is_empty() {
         if repository.is_empty()? {
@@ -262,9 +281,7 @@ fn check_out(repository: &Repository, revision: &str) -> Result<(), CloneFailure
         let found = repository.revparse_single(revision).map_err(|_| none())?;
         repository.set_head_detached(found.peel(ObjectType::Commit).map_err(|_| none())?.id())?;
     }
-    let mut checkout = CheckoutBuilder::new();
-    checkout.force();
-    repository.checkout_head(Some(&mut checkout))?;
+    write_files(repository, size)?;
     // The branch that the clone began with, if another one was asked for.
     let head = repository.head()?;
     for branch in repository.branches(Some(BranchType::Local))? {
@@ -274,6 +291,23 @@ fn check_out(repository: &Repository, revision: &str) -> Result<(), CloneFailure
         }
     }
     Ok(())
+}
+
+/// Writes the files of HEAD, within the bounds. Their size is added to that of the clone.
+fn write_files(repository: &Repository, size: &mut Size) -> Result<(), CloneFailure> {
+    let mut expected = *size;
+    expected.add_tree(repository, repository.head()?.peel_to_tree()?.id())?;
+    let mut checkout = CheckoutBuilder::new();
+    checkout.force();
+    // A checkout of libgit2 cannot be ended between two files, so the process ends.
+    checkout.progress(|path, _, _| {
+        let Some(path) = path else { return };
+        if let Err(excess) = size.add_written(Path::new(WORKSPACE), path) {
+            eprintln!("{excess}");
+            sys::exit_now(i32::from(EXCESS));
+        }
+    });
+    Ok(repository.checkout_head(Some(&mut checkout))?)
 }
 
 /// Deletes the remote with its references, and the record of the fetch.

@@ -22,6 +22,7 @@ mod conversion;
 mod diff;
 mod encoding;
 mod error;
+mod excess;
 mod formats;
 mod gitlink;
 mod history;
@@ -46,6 +47,7 @@ use operations::{Bound, Bounds, Git, GitResult, OpResult, Outcome, Preview, Tool
 use crate::sys;
 
 pub(crate) use clone::{CloneFailure, clone, identity};
+pub(crate) use excess::EXCESS;
 pub(crate) use quote::quoted;
 
 use diff::FIRST;

@@ -21,11 +21,12 @@ const PACK_SIZE: u64 = 64 * GIB;
 /// Sets no limit on processes: the kernel counts those per user, and the owner may have many elsewhere.
 pub(super) fn restrict_host_worker(task: &Task) -> Result<(), SetupError> {
     let file_size = match task {
-        Task::Clone { .. }
-        | Task::Accept(..)
+        Task::Clone { most, .. } => PACK_SIZE.min(most.bytes),
+        Task::Accept(..)
         | Task::Copy(_)
         | Task::Save(..)
         | Task::Fill
+        | Task::Restore { .. }
         | Task::Serve { .. } => PACK_SIZE,
         _ => FILE_SIZE,
     };

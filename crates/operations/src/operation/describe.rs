@@ -18,6 +18,8 @@ pub enum Lane {
     Host,
     /// An MCP server that the operator has configured.
     Upstream,
+    /// The daemon itself.
+    Daemon,
 }
 
 /// Kind of effect of an operation. It determines risk, protection of paths, quotas and the durability of receipts.
@@ -35,6 +37,8 @@ pub enum Effect {
     Deletes,
     /// Adds to the repository of the workspace.
     Commits,
+    /// Keeps a copy of the run's state, and changes none of its files.
+    Keeps,
     /// Has an effect that only an upstream server knows.
     Foreign,
 }
@@ -56,6 +60,8 @@ pub enum Delivery {
     Session,
     /// A request to an upstream server.
     Upstream,
+    /// A look at the checkpoints of the run, or their use.
+    Checkpoint,
 }
 
 impl Delivery {
@@ -156,6 +162,7 @@ properties! {
                 Effect::Runs => Delivery::Command,
                 Effect::Writes | Effect::Deletes | Effect::Commits => Delivery::Effect,
                 Effect::Foreign => Delivery::Upstream,
+                Effect::Keeps => Delivery::Checkpoint,
             }
         }
 

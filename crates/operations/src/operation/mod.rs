@@ -9,6 +9,7 @@
 //! Errors name a field by its canonical path, such as `grep.max_matches`.
 
 mod check;
+mod checkpoint;
 mod delete;
 mod describe;
 mod edit;
@@ -37,6 +38,7 @@ use crate::{CommandLimits, Malformed, OpResult, Patch};
 use describe::{Answer, Class, Describe, Request, Sketch};
 use record::stands_for;
 
+pub use checkpoint::Checkpoint;
 pub use delete::Delete;
 pub use describe::{Delivery, Effect, Encoding, Lane, Part};
 pub use edit::{Edit, EditChange};
@@ -186,6 +188,8 @@ operations! {
     process::Process(ProcessRequest)[CLASS],
     /// Give a session something to do.
     session::Session(SessionRequest)[CLASS],
+    /// Keep the state of the run, or go back to one that is kept.
+    checkpoint::Checkpoint(CheckpointRequest)[CREATE, LIST, RESTORE],
     /// Call a tool of an upstream MCP server.
     mcp::Mcp(McpRequest)[],
 }

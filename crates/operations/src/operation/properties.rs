@@ -102,7 +102,12 @@ impl Operation {
         match self.effect() {
             Effect::Writes => self.paths().iter().any(|path| is_one(path.mount())),
             Effect::Commits => is_one(Mount::Project),
-            Effect::Looks | Effect::Reads | Effect::Runs | Effect::Deletes | Effect::Foreign => false,
+            Effect::Looks
+            | Effect::Reads
+            | Effect::Runs
+            | Effect::Deletes
+            | Effect::Keeps
+            | Effect::Foreign => false,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd as _;
 use std::path::Path;
 
-use crate::record::Record;
+use crate::record::{Beneath, Record};
 use containers::{HostUser, IdMap, MountSlot};
 use executor::{Directory, layer};
 use host_launch::Owner;
@@ -20,7 +20,7 @@ use crate::workspace;
 
 impl Launcher {
     /// Puts the workspace and the state of the checkpoint into the run's directories.
-    pub(super) async fn fill(
+    pub(super) async fn fill_directories(
         &self,
         record: &Record,
         opened: &Opened,
@@ -30,7 +30,10 @@ impl Launcher {
         let slots = self.directories.slots(&record.id.to_string());
         resources.make_slots(&slots)?;
         let parts = self.directories.checkpoint(from.checkpoint);
-        fill_part(&slots, &parts.join("workspace"), &opened.workspace).await?;
+        // A copy of a whole workspace is beneath the layer already.
+        if record.spec.workspace.beneath() != Some(Beneath::Checkpoint(from.checkpoint)) {
+            fill_part(&slots, &parts.join("workspace"), &opened.workspace).await?;
+        }
         fill_part(&slots, &parts.join("state"), &opened.state).await
     }
 

@@ -151,7 +151,7 @@ impl Launcher {
         users::can_be_had(&wanted.hardening, &self.host)?;
         let (image, busybox) = self.image(wanted.image.as_ref()).await?;
         let (opened, layer) = self.open(record, wanted, principal, resources).await?;
-        self.fill(record, &opened, resources).await?;
+        self.fill_directories(record, &opened, resources).await?;
         // By now the run's directories have their project, or have none.
         let wanted = &wanted.under(self.projects.quota_of(record.id));
         let shown = opened.shown(wanted.workspace_access);

@@ -6,10 +6,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use crate::record::{Changes, Layer, Record, Workspace};
+use crate::record::{Beneath, Changes, Layer, Record, Workspace};
 use containers::{Amount, HostUser, IdMap, MountError, OverlayError, UserMap};
-use executor::{Directory, LinkedRepository};
-use host_launch::Owner;
+use executor::{CloneBounds, Directory, LinkedRepository};
+use host_launch::{Owner, TreeBounds};
 use identity::Principal;
 use operations::Reason;
 use refusal::{Refusal, chain};
@@ -24,6 +24,9 @@ use crate::workspace::{self, Purpose, Roots};
 
 /// Name, within an overlay's layer, of the layer for the repository whose linked work tree the workspace is.
 const REPOSITORY: &str = "repository";
+
+/// Settings that bound a clone.
+const DISK_QUOTA: &str = "limits.disk_mib, limits.disk_files";
 
 /// The workspace's directory, and the layer if it is an overlay.
 pub(crate) struct Source {
@@ -72,9 +75,15 @@ impl Launcher {
                 resources.made.push(path.clone());
                 let make = |owner| self.make(record.id, &path, owner);
                 let field = "workspace.clone.repository";
-                let clone =
-                    self.clone_into(make, (field, repository), revision.as_deref(), principal).await?;
-                block_in_place(|| within(&clone, record.spec.limits.disk()))?;
+                let most = record.spec.limits.disk();
+                let bounds = CloneBounds {
+                    most: TreeBounds { bytes: most.bytes, files: most.files },
+                    limit: "disk-quota",
+                    settings: DISK_QUOTA,
+                };
+                let from = (field, repository.as_path());
+                let clone = self.clone_into(make, from, revision.as_deref(), bounds, principal).await?;
+                block_in_place(|| within(&clone, most))?;
                 clone.into()
             }
             Workspace::Overlay { path } => {
@@ -83,11 +92,9 @@ impl Launcher {
                 let found = in_place(&self.roots, &beneath, principal).await;
                 block_in_place(|| self.overlay(record, &beneath, found, seen, resources))?
             }
-            Workspace::Base { base } => {
-                let path = self.directories.base(*base);
-                let beneath = block_in_place(|| workspace::open_own(&path))
-                    .map_err(|error| Refusal::internal("opening a base", &error))?;
-                block_in_place(|| self.overlay(record, &beneath, None, seen, resources))?
+            Workspace::Base { base } => self.on_tree((*base).into(), record, seen, resources)?,
+            Workspace::Checkpoint { checkpoint, .. } => {
+                self.on_tree((*checkpoint).into(), record, seen, resources)?
             }
         };
         if let Some(linked) = &source.linked {
@@ -96,12 +103,15 @@ impl Launcher {
         Ok(source)
     }
 
-    /// Clones a local repository into the directory that `make` makes for its owner. A refusal of its path names the field `field`.
+    /// Clones a local repository into the directory that `make` makes for its owner, within `bounds`.
+    ///
+    /// A refusal of its path or its size names the field `field`.
     pub async fn clone_into(
         &self,
         make: impl FnOnce(Owner) -> io::Result<Directory> + Send,
         (field, repository): (&'static str, &Path),
         revision: Option<&str>,
+        bounds: CloneBounds,
         principal: &Principal,
     ) -> Result<Directory, Refusal> {
         let source = self.roots.open(field, repository, Purpose::Own, principal)?;
@@ -111,8 +121,27 @@ impl Launcher {
             Some(linked) => (&linked.directory, Some(linked.work_tree.as_str())),
             None => (&source, None),
         };
-        executor::clone_repository(from, &clone, revision, work_tree).await?;
+        let cloned = executor::clone_repository(from, &clone, revision, work_tree, bounds).await;
+        cloned.map_err(|refusal| match refusal.reason {
+            Reason::WriteLimit => Refusal { message: format!("{field}: {}", refusal.message), ..refusal },
+            _ => refusal,
+        })?;
         Ok(clone)
+    }
+
+    /// Makes an overlay on a tree of the daemon, which never changes.
+    fn on_tree(
+        &self,
+        tree: Beneath,
+        record: &Record,
+        seen: HostUser,
+        resources: &mut RunResources,
+    ) -> Result<Source, Refusal> {
+        block_in_place(|| {
+            let beneath = workspace::open_own(&self.directories.beneath(tree))
+                .map_err(|error| Refusal::internal("opening a base or a checkpoint", &error))?;
+            self.overlay(record, &beneath, None, seen, resources)
+        })
     }
 
     /// Makes an overlay on `beneath` with a new layer. It shows the owner's files as files of the user `seen`.
@@ -143,9 +172,13 @@ impl Launcher {
         // The time comes from the clock of a file system, like the times that it is compared with later. A change in the same tick counts
         // as later.
         let fresh = rustix::fs::fstat(&upper).map_err(failed("looking at the layer of an overlay"))?;
+        let fresh = (fresh.st_ctime, u32::try_from(fresh.st_ctime_nsec).unwrap_or(0));
+        // Changes that come from a checkpoint are as old as its run. A tree of the daemon never changes.
+        let inherited = record.spec.forked_from.as_ref().and_then(|from| from.since);
+        let inherited = inherited.filter(|_| record.spec.workspace.beneath().is_none());
         let layer = Layer {
             changes: Changes::Pending,
-            since: (fresh.st_ctime, u32::try_from(fresh.st_ctime_nsec).unwrap_or(0)),
+            since: inherited.unwrap_or(fresh),
             inode: stat.st_ino,
             owner: beneath.owner,
             begun: false,
@@ -238,7 +271,7 @@ fn within(made: &Directory, most: Amount) -> Result<(), Refusal> {
         Reason::WriteLimit,
         format!(
             "workspace.clone.repository: the clone takes more than the {} MiB in {} files that a run of this profile may have \
-             on the daemon's disk (limits.disk_mib, limits.disk_files)",
+             on the daemon's disk ({DISK_QUOTA})",
             most.bytes >> 20,
             most.files
         ),
@@ -274,11 +307,9 @@ pub(crate) fn beneath_again(
     directories: &Directories,
     roots: &Roots,
 ) -> Result<OwnedFd, String> {
-    let handle = if path.starts_with(directories.bases()) {
-        workspace::open_own(path).ok().map(|base| base.handle)
-    } else {
-        roots.reopen(path)
-    };
+    let is_own = path.starts_with(directories.bases()) || path.starts_with(directories.checkpoints());
+    let handle =
+        if is_own { workspace::open_own(path).ok().map(|tree| tree.handle) } else { roots.reopen(path) };
     let handle = handle.ok_or("the lower directory of its overlay no longer exists")?;
     let stat = rustix::fs::fstat(&handle).map_err(|error| chain(&error))?;
     if (stat.st_ino, stat.st_uid) != (layer.inode, layer.owner.uid) {

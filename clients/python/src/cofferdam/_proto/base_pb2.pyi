@@ -30,6 +30,7 @@ class Base(google.protobuf.message.Message):
     FILES_FIELD_NUMBER: builtins.int
     LEFT_OUT_FIELD_NUMBER: builtins.int
     USED_BY_FIELD_NUMBER: builtins.int
+    CHANGED_FIELD_NUMBER: builtins.int
     base_id: builtins.str
     """UUIDv7."""
     principal: builtins.str
@@ -37,11 +38,13 @@ class Base(google.protobuf.message.Message):
     digest: builtins.str
     """SHA-256 of the tree, hexadecimal: names, kinds, modes, contents and the targets of links."""
     size_bytes: builtins.int
-    """Length of all its files, bytes."""
+    """Length of all its files, bytes. In the limits of the daemon each file, directory and link counts as 4 KiB more."""
     files: builtins.int
     """Files, directories and links, with the topmost directory."""
     left_out: builtins.int
     """FIFOs, sockets and devices of the source, which a base does not have."""
+    changed: builtins.bool
+    """The host has changed its files, as the last VerifyBase found. No run begins on it."""
     @property
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When it was made."""
@@ -71,9 +74,10 @@ class Base(google.protobuf.message.Message):
         files: builtins.int = ...,
         left_out: builtins.int = ...,
         used_by: collections.abc.Iterable[builtins.str] | None = ...,
+        changed: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["created_at", b"created_at", "source", b"source", "used_at", b"used_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["base_id", b"base_id", "created_at", b"created_at", "digest", b"digest", "files", b"files", "left_out", b"left_out", "principal", b"principal", "size_bytes", b"size_bytes", "source", b"source", "used_at", b"used_at", "used_by", b"used_by"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["base_id", b"base_id", "changed", b"changed", "created_at", b"created_at", "digest", b"digest", "files", b"files", "left_out", b"left_out", "principal", b"principal", "size_bytes", b"size_bytes", "source", b"source", "used_at", b"used_at", "used_by", b"used_by"]) -> None: ...
 
 global___Base = Base
 
@@ -133,9 +137,14 @@ class CreateBaseRequest(google.protobuf.message.Message):
 
     SOURCE_FIELD_NUMBER: builtins.int
     REUSE_FIELD_NUMBER: builtins.int
+    REQUEST_ID_FIELD_NUMBER: builtins.int
     reuse: builtins.bool
     """Only for a clone: answer at once with a base of the caller that is a clone of the same repository with the same
     branch or commit and the same tags, if there is one. Default false.
+    """
+    request_id: builtins.str
+    """Makes the request idempotent: the same id from the same principal with the same content returns the base of the
+    first answer, with other content it fails with ALREADY_EXISTS. Lasts as long as the base. At most 128 characters.
     """
     @property
     def source(self) -> global___BaseSource:
@@ -146,9 +155,10 @@ class CreateBaseRequest(google.protobuf.message.Message):
         *,
         source: global___BaseSource | None = ...,
         reuse: builtins.bool = ...,
+        request_id: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["source", b"source"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["reuse", b"reuse", "source", b"source"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["request_id", b"request_id", "reuse", b"reuse", "source", b"source"]) -> None: ...
 
 global___CreateBaseRequest = CreateBaseRequest
 
@@ -161,7 +171,7 @@ class CreateBaseResponse(google.protobuf.message.Message):
     BASE_FIELD_NUMBER: builtins.int
     REUSED_FIELD_NUMBER: builtins.int
     reused: builtins.bool
-    """It was there already."""
+    """It was there already: found by `reuse`, or made by the same request before."""
     @property
     def base(self) -> global___Base:
         """The base."""

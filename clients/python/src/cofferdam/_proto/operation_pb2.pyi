@@ -6,6 +6,7 @@ limits named here are the defaults of the shipped profiles.
 """
 
 import builtins
+import cofferdam._proto.agent_checkpoint_pb2
 import cofferdam._proto.mcp_pb2
 import cofferdam._proto.terminal_pb2
 import collections.abc
@@ -95,6 +96,7 @@ class Operation(google.protobuf.message.Message):
     MCP_FIELD_NUMBER: builtins.int
     PROCESS_FIELD_NUMBER: builtins.int
     SESSION_FIELD_NUMBER: builtins.int
+    CHECKPOINT_FIELD_NUMBER: builtins.int
     @property
     def read(self) -> global___ReadRequest:
         """Read one regular file."""
@@ -151,6 +153,10 @@ class Operation(google.protobuf.message.Message):
     def session(self) -> global___SessionRequest:
         """Give a session a command or input."""
 
+    @property
+    def checkpoint(self) -> cofferdam._proto.agent_checkpoint_pb2.CheckpointRequest:
+        """Keep the state of the run, or go back to one that is kept."""
+
     def __init__(
         self,
         *,
@@ -168,10 +174,11 @@ class Operation(google.protobuf.message.Message):
         mcp: cofferdam._proto.mcp_pb2.McpRequest | None = ...,
         process: global___ProcessRequest | None = ...,
         session: global___SessionRequest | None = ...,
+        checkpoint: cofferdam._proto.agent_checkpoint_pb2.CheckpointRequest | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["delete", b"delete", "edit", b"edit", "exec", b"exec", "git", b"git", "glob", b"glob", "grep", b"grep", "kind", b"kind", "list", b"list", "mcp", b"mcp", "patch", b"patch", "process", b"process", "read", b"read", "session", b"session", "shell", b"shell", "write", b"write"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["delete", b"delete", "edit", b"edit", "exec", b"exec", "git", b"git", "glob", b"glob", "grep", b"grep", "kind", b"kind", "list", b"list", "mcp", b"mcp", "patch", b"patch", "process", b"process", "read", b"read", "session", b"session", "shell", b"shell", "write", b"write"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["read", "list", "glob", "grep", "exec", "shell", "write", "edit", "patch", "delete", "git", "mcp", "process", "session"] | None: ...
+    def HasField(self, field_name: typing.Literal["checkpoint", b"checkpoint", "delete", b"delete", "edit", b"edit", "exec", b"exec", "git", b"git", "glob", b"glob", "grep", b"grep", "kind", b"kind", "list", b"list", "mcp", b"mcp", "patch", b"patch", "process", b"process", "read", b"read", "session", b"session", "shell", b"shell", "write", b"write"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint", b"checkpoint", "delete", b"delete", "edit", b"edit", "exec", b"exec", "git", b"git", "glob", b"glob", "grep", b"grep", "kind", b"kind", "list", b"list", "mcp", b"mcp", "patch", b"patch", "process", b"process", "read", b"read", "session", b"session", "shell", b"shell", "write", b"write"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["read", "list", "glob", "grep", "exec", "shell", "write", "edit", "patch", "delete", "git", "mcp", "process", "session", "checkpoint"] | None: ...
 
 global___Operation = Operation
 
@@ -195,6 +202,7 @@ class Result(google.protobuf.message.Message):
     MCP_FIELD_NUMBER: builtins.int
     PROCESS_FIELD_NUMBER: builtins.int
     SESSION_FIELD_NUMBER: builtins.int
+    CHECKPOINT_FIELD_NUMBER: builtins.int
     @property
     def read(self) -> global___ReadResult:
         """Result of `read`."""
@@ -251,6 +259,10 @@ class Result(google.protobuf.message.Message):
     def session(self) -> global___SessionResult:
         """Result of `session`."""
 
+    @property
+    def checkpoint(self) -> cofferdam._proto.agent_checkpoint_pb2.CheckpointResult:
+        """Result of `checkpoint`."""
+
     def __init__(
         self,
         *,
@@ -268,10 +280,11 @@ class Result(google.protobuf.message.Message):
         mcp: cofferdam._proto.mcp_pb2.McpResult | None = ...,
         process: global___ProcessResult | None = ...,
         session: global___SessionResult | None = ...,
+        checkpoint: cofferdam._proto.agent_checkpoint_pb2.CheckpointResult | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["delete", b"delete", "edit", b"edit", "exec", b"exec", "git", b"git", "glob", b"glob", "grep", b"grep", "kind", b"kind", "list", b"list", "mcp", b"mcp", "patch", b"patch", "process", b"process", "read", b"read", "session", b"session", "shell", b"shell", "write", b"write"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["delete", b"delete", "edit", b"edit", "exec", b"exec", "git", b"git", "glob", b"glob", "grep", b"grep", "kind", b"kind", "list", b"list", "mcp", b"mcp", "patch", b"patch", "process", b"process", "read", b"read", "session", b"session", "shell", b"shell", "write", b"write"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["read", "list", "glob", "grep", "exec", "shell", "write", "edit", "patch", "delete", "git", "mcp", "process", "session"] | None: ...
+    def HasField(self, field_name: typing.Literal["checkpoint", b"checkpoint", "delete", b"delete", "edit", b"edit", "exec", b"exec", "git", b"git", "glob", b"glob", "grep", b"grep", "kind", b"kind", "list", b"list", "mcp", b"mcp", "patch", b"patch", "process", b"process", "read", b"read", "session", b"session", "shell", b"shell", "write", b"write"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint", b"checkpoint", "delete", b"delete", "edit", b"edit", "exec", b"exec", "git", b"git", "glob", b"glob", "grep", b"grep", "kind", b"kind", "list", b"list", "mcp", b"mcp", "patch", b"patch", "process", b"process", "read", b"read", "session", b"session", "shell", b"shell", "write", b"write"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["read", "list", "glob", "grep", "exec", "shell", "write", "edit", "patch", "delete", "git", "mcp", "process", "session", "checkpoint"] | None: ...
 
 global___Result = Result
 

@@ -39,6 +39,7 @@ class RunCheckpoint(google.protobuf.message.Message):
     SIZE_BYTES_FIELD_NUMBER: builtins.int
     PARTS_FIELD_NUMBER: builtins.int
     PROCESSES_FIELD_NUMBER: builtins.int
+    AUTOMATIC_FIELD_NUMBER: builtins.int
     checkpoint_id: builtins.str
     """UUIDv7."""
     run_id: builtins.str
@@ -55,6 +56,8 @@ class RunCheckpoint(google.protobuf.message.Message):
     """SHA-256 over the digests of all parts, hexadecimal."""
     size_bytes: builtins.int
     """Length of all its files, bytes."""
+    automatic: builtins.bool
+    """The daemon made it by itself, or the agent of the run did. The oldest of these are deleted first."""
     @property
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """Time at which the commands of the run were frozen."""
@@ -81,9 +84,10 @@ class RunCheckpoint(google.protobuf.message.Message):
         size_bytes: builtins.int = ...,
         parts: collections.abc.Iterable[global___CheckpointPart] | None = ...,
         processes: collections.abc.Iterable[builtins.str] | None = ...,
+        automatic: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["created_at", b"created_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["checkpoint_id", b"checkpoint_id", "created_at", b"created_at", "digest", b"digest", "frozen_us", b"frozen_us", "label", b"label", "made_by", b"made_by", "parts", b"parts", "principal", b"principal", "processes", b"processes", "run_id", b"run_id", "size_bytes", b"size_bytes"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["automatic", b"automatic", "checkpoint_id", b"checkpoint_id", "created_at", b"created_at", "digest", b"digest", "frozen_us", b"frozen_us", "label", b"label", "made_by", b"made_by", "parts", b"parts", "principal", b"principal", "processes", b"processes", "run_id", b"run_id", "size_bytes", b"size_bytes"]) -> None: ...
 
 global___RunCheckpoint = RunCheckpoint
 

@@ -175,7 +175,7 @@ class Run(google.protobuf.message.Message):
     class _ChangesEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[Run._Changes.ValueType], builtins.type):
         DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         CHANGES_UNSPECIFIED: Run._Changes.ValueType  # 0
-        """The workspace is no overlay, and not on a base."""
+        """The workspace is no overlay, and not on a base or a checkpoint."""
         PENDING: Run._Changes.ValueType  # 1
         """Kept by the daemon; the directory beneath is as it was."""
         ACCEPTED: Run._Changes.ValueType  # 2
@@ -187,7 +187,7 @@ class Run(google.protobuf.message.Message):
         """State of the changes of an `overlay`."""
 
     CHANGES_UNSPECIFIED: Run.Changes.ValueType  # 0
-    """The workspace is no overlay, and not on a base."""
+    """The workspace is no overlay, and not on a base or a checkpoint."""
     PENDING: Run.Changes.ValueType  # 1
     """Kept by the daemon; the directory beneath is as it was."""
     ACCEPTED: Run.Changes.ValueType  # 2
@@ -707,7 +707,8 @@ global___BaseWorkspace = BaseWorkspace
 class CheckpointWorkspace(google.protobuf.message.Message):
     """A copy of what a checkpoint of CheckpointService has: the workspace, `/state` and the changes of a writable root. The
     run of the checkpoint goes on, or not, without effect on this one. Over the directory or the base of that run if it had
-    an overlay, and a managed workspace otherwise: GetRun shows which. Changes of a writable root need the image of that run.
+    an overlay, and otherwise over the copy in the checkpoint: GetRun shows which. AcceptRun puts the changes into that
+    directory, or into the managed or cloned workspace of that run. Changes of a writable root need the image of that run.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -1810,11 +1811,11 @@ class KeptWorkspace(google.protobuf.message.Message):
     workspace_id: builtins.str
     """Id of the run that it was made for."""
     kind: builtins.str
-    """`managed`, `clone`, `overlay` or `base`."""
+    """`managed`, `clone`, `overlay`, `base` or `checkpoint`."""
     principal: builtins.str
     """Principal that made the run."""
     path: builtins.str
-    """Host path of the directory, or of the one beneath an overlay or of the base."""
+    """Host path of the directory, or of the one beneath an overlay, of the base, or of the copy in the checkpoint."""
     used_by: builtins.str
     """The living run that uses it; empty: none."""
     size_bytes: builtins.int

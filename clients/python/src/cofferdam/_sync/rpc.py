@@ -287,7 +287,8 @@ class BaseService:
 
     def verify_base(self, request: v1.VerifyBaseRequest, *, timeout: float | None = None) -> v1.VerifyBaseResponse:
         """Computes the digest of a base's files anew, which reads all of them, and compares it with the recorded
-        one.
+        one. If it differs, the change goes on record, and no run begins on the base until its files are as they
+        were.
         """
         return self._transport.unary(
             _BASE_SERVICE_VERIFY_BASE,

@@ -1,6 +1,7 @@
 """Bases that the samples of an evaluation or the trials of a job begin on."""
 
 import asyncio
+import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
@@ -43,11 +44,13 @@ class Origin:
         return self.repository is not None or self.directory is not None
 
     def _request(self) -> v1.CreateBaseRequest:
+        # The client repeats a request with an id if its answer was lost.
+        request_id = uuid.uuid4().hex
         if self.repository is not None:
             clone = v1.CloneWorkspace(repository=self.repository, revision=self.revision or "")
-            return v1.CreateBaseRequest(source=v1.BaseSource(clone=clone), reuse=True)
+            return v1.CreateBaseRequest(source=v1.BaseSource(clone=clone), reuse=True, request_id=request_id)
         directory = v1.DirectorySource(path=self.directory or "")
-        return v1.CreateBaseRequest(source=v1.BaseSource(directory=directory))
+        return v1.CreateBaseRequest(source=v1.BaseSource(directory=directory), request_id=request_id)
 
     async def base_id(self) -> str | None:
         """Returns the id of its base, which the daemon may have to make first."""

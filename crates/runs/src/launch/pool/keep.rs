@@ -15,8 +15,8 @@ use policy::{InForce, Policy, has_own_kernel};
 use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
+use warm_pool::{Bounds, Configured, Fill, PAUSE};
 
-use super::table::{Bounds, Configured, Fill, PAUSE};
 use super::warm::{Warm, never_warm};
 use super::{Make, Pool, PoolEntry, memory, named};
 use crate::launch::root::NewRoot;

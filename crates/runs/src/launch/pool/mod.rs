@@ -13,24 +13,20 @@
 //! limits and everything else in the digest of the specification are equal. Otherwise, or if none waits, the run gets a new container, and
 //! its record says why.
 
-mod demand;
 mod keep;
 mod memory;
-mod owner_maps;
-mod table;
 mod warm;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use containers::{ImageReference, UsableImage};
+use containers::{ImageReference, OwnerMaps, UsableImage};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use warm_pool::{NoneWaits, Table};
 
 use crate::launch::Wanted;
 use crate::launch::root::NewRoot;
-use owner_maps::OwnerMaps;
-use table::{NoneWaits, Table};
 
 use warm::Warm;
 pub(crate) use warm::{goes_with_another, mounts, reattach_slot};

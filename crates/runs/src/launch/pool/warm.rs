@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::record::{ColdBecause, Ownership, Record};
 use containers::{
     Boundary, ContainerId, ContainerSpec, ContainerState, HostUser, IdMap, Inspection, MountError, MountSlot,
-    MountSpec, Propagation, RunAs, RunUser, UsableImage,
+    MountSpec, OwnerMaps, Propagation, RunAs, RunUser, UsableImage,
 };
 use executor::{GuestLane, engine_refusal};
 use identity::{Principal, RunId};
@@ -16,9 +16,8 @@ use jail::{Mount, MountMode};
 use operations::{Environment, Reason};
 use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
+use warm_pool::NoneWaits;
 
-use super::owner_maps::OwnerMaps;
-use super::table::NoneWaits;
 use super::{Make, named};
 use crate::boundary::has_no_network;
 use crate::launch::root::NewRoot;

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cofferdam/v1/base.proto.
  */
 export const file_cofferdam_v1_base: GenFile = /*@__PURE__*/
-  fileDesc("Chdjb2ZmZXJkYW0vdjEvYmFzZS5wcm90bxIMY29mZmVyZGFtLnYxIocCCgRCYXNlEg8KB2Jhc2VfaWQYASABKAkSEQoJcHJpbmNpcGFsGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB3VzZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEigKBnNvdXJjZRgFIAEoCzIYLmNvZmZlcmRhbS52MS5CYXNlU291cmNlEg4KBmRpZ2VzdBgGIAEoCRISCgpzaXplX2J5dGVzGAcgASgEEg0KBWZpbGVzGAggASgEEhAKCGxlZnRfb3V0GAkgASgEEg8KB3VzZWRfYnkYCiADKAkieQoKQmFzZVNvdXJjZRIyCglkaXJlY3RvcnkYASABKAsyHS5jb2ZmZXJkYW0udjEuRGlyZWN0b3J5U291cmNlSAASLQoFY2xvbmUYAiABKAsyHC5jb2ZmZXJkYW0udjEuQ2xvbmVXb3Jrc3BhY2VIAEIICgZzb3VyY2UiHwoPRGlyZWN0b3J5U291cmNlEgwKBHBhdGgYASABKAkiTAoRQ3JlYXRlQmFzZVJlcXVlc3QSKAoGc291cmNlGAEgASgLMhguY29mZmVyZGFtLnYxLkJhc2VTb3VyY2USDQoFcmV1c2UYAiABKAgiRgoSQ3JlYXRlQmFzZVJlc3BvbnNlEiAKBGJhc2UYASABKAsyEi5jb2ZmZXJkYW0udjEuQmFzZRIOCgZyZXVzZWQYAiABKAgiOQoQTGlzdEJhc2VzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCSJPChFMaXN0QmFzZXNSZXNwb25zZRIhCgViYXNlcxgBIAMoCzISLmNvZmZlcmRhbS52MS5CYXNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIhCg5HZXRCYXNlUmVxdWVzdBIPCgdiYXNlX2lkGAEgASgJIjMKD0dldEJhc2VSZXNwb25zZRIgCgRiYXNlGAEgASgLMhIuY29mZmVyZGFtLnYxLkJhc2UiJAoRVmVyaWZ5QmFzZVJlcXVlc3QSDwoHYmFzZV9pZBgBIAEoCSJnChJWZXJpZnlCYXNlUmVzcG9uc2USIAoEYmFzZRgBIAEoCzISLmNvZmZlcmRhbS52MS5CYXNlEg4KBmludGFjdBgCIAEoCBIOCgZkaWdlc3QYAyABKAkSDwoHZmFpbHVyZRgEIAEoCSIkChFEZWxldGVCYXNlUmVxdWVzdBIPCgdiYXNlX2lkGAEgASgJIhQKEkRlbGV0ZUJhc2VSZXNwb25zZTKlAwoLQmFzZVNlcnZpY2USTwoKQ3JlYXRlQmFzZRIfLmNvZmZlcmRhbS52MS5DcmVhdGVCYXNlUmVxdWVzdBogLmNvZmZlcmRhbS52MS5DcmVhdGVCYXNlUmVzcG9uc2USUQoJTGlzdEJhc2VzEh4uY29mZmVyZGFtLnYxLkxpc3RCYXNlc1JlcXVlc3QaHy5jb2ZmZXJkYW0udjEuTGlzdEJhc2VzUmVzcG9uc2UiA5ACARJLCgdHZXRCYXNlEhwuY29mZmVyZGFtLnYxLkdldEJhc2VSZXF1ZXN0Gh0uY29mZmVyZGFtLnYxLkdldEJhc2VSZXNwb25zZSIDkAIBElQKClZlcmlmeUJhc2USHy5jb2ZmZXJkYW0udjEuVmVyaWZ5QmFzZVJlcXVlc3QaIC5jb2ZmZXJkYW0udjEuVmVyaWZ5QmFzZVJlc3BvbnNlIgOQAgESTwoKRGVsZXRlQmFzZRIfLmNvZmZlcmRhbS52MS5EZWxldGVCYXNlUmVxdWVzdBogLmNvZmZlcmRhbS52MS5EZWxldGVCYXNlUmVzcG9uc2ViBnByb3RvMw", [file_cofferdam_v1_run, file_google_protobuf_timestamp]);
+  fileDesc("Chdjb2ZmZXJkYW0vdjEvYmFzZS5wcm90bxIMY29mZmVyZGFtLnYxIpgCCgRCYXNlEg8KB2Jhc2VfaWQYASABKAkSEQoJcHJpbmNpcGFsGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB3VzZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEigKBnNvdXJjZRgFIAEoCzIYLmNvZmZlcmRhbS52MS5CYXNlU291cmNlEg4KBmRpZ2VzdBgGIAEoCRISCgpzaXplX2J5dGVzGAcgASgEEg0KBWZpbGVzGAggASgEEhAKCGxlZnRfb3V0GAkgASgEEg8KB3VzZWRfYnkYCiADKAkSDwoHY2hhbmdlZBgLIAEoCCJ5CgpCYXNlU291cmNlEjIKCWRpcmVjdG9yeRgBIAEoCzIdLmNvZmZlcmRhbS52MS5EaXJlY3RvcnlTb3VyY2VIABItCgVjbG9uZRgCIAEoCzIcLmNvZmZlcmRhbS52MS5DbG9uZVdvcmtzcGFjZUgAQggKBnNvdXJjZSIfCg9EaXJlY3RvcnlTb3VyY2USDAoEcGF0aBgBIAEoCSJgChFDcmVhdGVCYXNlUmVxdWVzdBIoCgZzb3VyY2UYASABKAsyGC5jb2ZmZXJkYW0udjEuQmFzZVNvdXJjZRINCgVyZXVzZRgCIAEoCBISCgpyZXF1ZXN0X2lkGAMgASgJIkYKEkNyZWF0ZUJhc2VSZXNwb25zZRIgCgRiYXNlGAEgASgLMhIuY29mZmVyZGFtLnYxLkJhc2USDgoGcmV1c2VkGAIgASgIIjkKEExpc3RCYXNlc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkiTwoRTGlzdEJhc2VzUmVzcG9uc2USIQoFYmFzZXMYASADKAsyEi5jb2ZmZXJkYW0udjEuQmFzZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiIQoOR2V0QmFzZVJlcXVlc3QSDwoHYmFzZV9pZBgBIAEoCSIzCg9HZXRCYXNlUmVzcG9uc2USIAoEYmFzZRgBIAEoCzISLmNvZmZlcmRhbS52MS5CYXNlIiQKEVZlcmlmeUJhc2VSZXF1ZXN0Eg8KB2Jhc2VfaWQYASABKAkiZwoSVmVyaWZ5QmFzZVJlc3BvbnNlEiAKBGJhc2UYASABKAsyEi5jb2ZmZXJkYW0udjEuQmFzZRIOCgZpbnRhY3QYAiABKAgSDgoGZGlnZXN0GAMgASgJEg8KB2ZhaWx1cmUYBCABKAkiJAoRRGVsZXRlQmFzZVJlcXVlc3QSDwoHYmFzZV9pZBgBIAEoCSIUChJEZWxldGVCYXNlUmVzcG9uc2UypQMKC0Jhc2VTZXJ2aWNlEk8KCkNyZWF0ZUJhc2USHy5jb2ZmZXJkYW0udjEuQ3JlYXRlQmFzZVJlcXVlc3QaIC5jb2ZmZXJkYW0udjEuQ3JlYXRlQmFzZVJlc3BvbnNlElEKCUxpc3RCYXNlcxIeLmNvZmZlcmRhbS52MS5MaXN0QmFzZXNSZXF1ZXN0Gh8uY29mZmVyZGFtLnYxLkxpc3RCYXNlc1Jlc3BvbnNlIgOQAgESSwoHR2V0QmFzZRIcLmNvZmZlcmRhbS52MS5HZXRCYXNlUmVxdWVzdBodLmNvZmZlcmRhbS52MS5HZXRCYXNlUmVzcG9uc2UiA5ACARJUCgpWZXJpZnlCYXNlEh8uY29mZmVyZGFtLnYxLlZlcmlmeUJhc2VSZXF1ZXN0GiAuY29mZmVyZGFtLnYxLlZlcmlmeUJhc2VSZXNwb25zZSIDkAICEk8KCkRlbGV0ZUJhc2USHy5jb2ZmZXJkYW0udjEuRGVsZXRlQmFzZVJlcXVlc3QaIC5jb2ZmZXJkYW0udjEuRGVsZXRlQmFzZVJlc3BvbnNlYgZwcm90bzM", [file_cofferdam_v1_run, file_google_protobuf_timestamp]);
 
 /**
  * A tree of files that never changes.
@@ -67,7 +67,7 @@ export type Base = Message<"cofferdam.v1.Base"> & {
   digest: string;
 
   /**
-   * Length of all its files, bytes.
+   * Length of all its files, bytes. In the limits of the daemon each file, directory and link counts as 4 KiB more.
    *
    * @generated from field: uint64 size_bytes = 7;
    */
@@ -93,6 +93,13 @@ export type Base = Message<"cofferdam.v1.Base"> & {
    * @generated from field: repeated string used_by = 10;
    */
   usedBy: string[];
+
+  /**
+   * The host has changed its files, as the last VerifyBase found. No run begins on it.
+   *
+   * @generated from field: bool changed = 11;
+   */
+  changed: boolean;
 };
 
 /**
@@ -181,6 +188,14 @@ export type CreateBaseRequest = Message<"cofferdam.v1.CreateBaseRequest"> & {
    * @generated from field: bool reuse = 2;
    */
   reuse: boolean;
+
+  /**
+   * Makes the request idempotent: the same id from the same principal with the same content returns the base of the
+   * first answer, with other content it fails with ALREADY_EXISTS. Lasts as long as the base. At most 128 characters.
+   *
+   * @generated from field: string request_id = 3;
+   */
+  requestId: string;
 };
 
 /**
@@ -204,7 +219,7 @@ export type CreateBaseResponse = Message<"cofferdam.v1.CreateBaseResponse"> & {
   base?: Base | undefined;
 
   /**
-   * It was there already.
+   * It was there already: found by `reuse`, or made by the same request before.
    *
    * @generated from field: bool reused = 2;
    */
@@ -456,7 +471,8 @@ export const BaseService: GenService<{
     output: typeof GetBaseResponseSchema;
   },
   /**
-   * Computes the digest of a base's files anew, which reads all of them, and compares it with the recorded one.
+   * Computes the digest of a base's files anew, which reads all of them, and compares it with the recorded one. If it
+   * differs, the change goes on record, and no run begins on the base until its files are as they were.
    *
    * @generated from rpc cofferdam.v1.BaseService.VerifyBase
    */

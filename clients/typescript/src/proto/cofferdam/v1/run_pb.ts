@@ -522,7 +522,7 @@ export const Run_EndCauseSchema: GenEnum<Run_EndCause> = /*@__PURE__*/
  */
 export enum Run_Changes {
   /**
-   * The workspace is no overlay, and not on a base.
+   * The workspace is no overlay, and not on a base or a checkpoint.
    *
    * @generated from enum value: CHANGES_UNSPECIFIED = 0;
    */
@@ -909,7 +909,8 @@ export const BaseWorkspaceSchema: GenMessage<BaseWorkspace> = /*@__PURE__*/
 /**
  * A copy of what a checkpoint of CheckpointService has: the workspace, `/state` and the changes of a writable root. The
  * run of the checkpoint goes on, or not, without effect on this one. Over the directory or the base of that run if it had
- * an overlay, and a managed workspace otherwise: GetRun shows which. Changes of a writable root need the image of that run.
+ * an overlay, and otherwise over the copy in the checkpoint: GetRun shows which. AcceptRun puts the changes into that
+ * directory, or into the managed or cloned workspace of that run. Changes of a writable root need the image of that run.
  *
  * @generated from message cofferdam.v1.CheckpointWorkspace
  */
@@ -2189,7 +2190,7 @@ export type KeptWorkspace = Message<"cofferdam.v1.KeptWorkspace"> & {
   workspaceId: string;
 
   /**
-   * `managed`, `clone`, `overlay` or `base`.
+   * `managed`, `clone`, `overlay`, `base` or `checkpoint`.
    *
    * @generated from field: string kind = 2;
    */
@@ -2210,7 +2211,7 @@ export type KeptWorkspace = Message<"cofferdam.v1.KeptWorkspace"> & {
   createdAt?: Timestamp | undefined;
 
   /**
-   * Host path of the directory, or of the one beneath an overlay or of the base.
+   * Host path of the directory, or of the one beneath an overlay, of the base, or of the copy in the checkpoint.
    *
    * @generated from field: string path = 5;
    */

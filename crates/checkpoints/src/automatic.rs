@@ -1,0 +1,146 @@
+//! Checkpoints that the daemon makes by itself, and those of agents: their number is bounded by their run, and they give place
+//! to those that the owner asks for.
+
+use audit::{Event, Kind};
+use identity::{CheckpointId, Principal, RunId};
+use operations::{AgentCheckpoint, Reason};
+use refusal::Refusal;
+use runs::record::{Automatic, Record};
+use serde_json::json;
+
+use crate::record::{self, Checkpoint};
+use crate::{Cause, Checkpoints, limits};
+
+impl Checkpoints {
+    /// Makes a checkpoint that counts among the automatic ones of the run. The caller has judged the request, and lets it run to
+    /// its end.
+    pub async fn create_automatic(
+        &self,
+        run: RunId,
+        label: String,
+        by: &Principal,
+    ) -> Result<AgentCheckpoint, Refusal> {
+        let label = record::label(label, self.audit.redactor())?;
+        let run = self.runs.get(run)?;
+        let made = self.create_of(&run, (label, true), by, None).await?;
+        self.keep_newest(&run).await;
+        Ok(made.for_agent())
+    }
+
+    /// Makes an automatic checkpoint without a caller. A failure goes on record, once for each cause.
+    pub async fn create_unasked(&self, run: RunId, label: String, by: &Principal) {
+        // A label that cannot be shown is no reason to have no checkpoint.
+        let label = record::label(label, self.audit.redactor()).unwrap_or_else(|_| "auto".to_owned());
+        match self.create_automatic(run, label, by).await {
+            Ok(_) => {
+                self.failing.lock().remove(&run);
+            }
+            // The run has ended.
+            Err(refusal) if matches!(refusal.reason, Reason::RunNotReady | Reason::NotFound) => {
+                self.failing.lock().remove(&run);
+            }
+            Err(refusal) => self.tell_failure(run, &refusal).await,
+        }
+    }
+
+    async fn tell_failure(&self, run: RunId, refusal: &Refusal) {
+        let known = self.failing.lock().insert(run, refusal.message.clone());
+        if known.as_ref() == Some(&refusal.message) {
+            return;
+        }
+        tracing::warn!(%run, why = refusal.message, "no automatic checkpoint was made");
+        let details = json!({
+            "action": "checkpoint", "phase": "skipped", "reason": refusal.reason.as_str(), "failure": refusal.message,
+        });
+        let event = Event::new(Kind::WorkspaceChange).run(run.to_string()).details(details);
+        if self.audit.enqueue(event).await.is_err() {
+            tracing::error!(%run, "a missing checkpoint is not on record: the audit log cannot be written");
+        }
+    }
+
+    /// Returns at most `most` checkpoints of the run, newest first, and whether there are more.
+    pub fn of_run(&self, run: RunId, most: usize) -> (Vec<AgentCheckpoint>, bool) {
+        let table = self.table.lock();
+        let mut of_run = table.values().rev().filter(|checkpoint| checkpoint.run == run);
+        let found = of_run.by_ref().take(most).map(Checkpoint::for_agent).collect();
+        (found, of_run.next().is_some())
+    }
+
+    /// Deletes the oldest automatic checkpoints of the run beyond the number that is kept.
+    pub(crate) async fn keep_newest(&self, run: &Record) {
+        let keep = run.spec.checkpoints.map_or(Automatic::USUAL, |automatic| automatic.keep);
+        let beyond: Vec<CheckpointId> = {
+            let table = self.table.lock();
+            beyond(table.values().rev(), run.id, keep as usize).collect()
+        };
+        for id in beyond {
+            if let Err(refusal) = self.remove(id, Cause::Newer).await {
+                // The next one deletes it.
+                tracing::warn!(checkpoint = %id, why = refusal.message, "an old automatic checkpoint was not deleted");
+            }
+        }
+    }
+
+    /// Returns the length of all files that one more checkpoint of the run may have, or refuses it with less than `least`.
+    ///
+    /// For a checkpoint that the owner asked for, automatic ones of the same owner are deleted, oldest first.
+    pub(crate) async fn room(&self, run: &Record, automatic: bool, least: u64) -> Result<u64, Refusal> {
+        loop {
+            let (left, oldest) = {
+                let table = self.table.lock();
+                let left = limits::left(&table, run.id, automatic, &self.bounds);
+                let mut displaced = table
+                    .values()
+                    .filter(|found| found.automatic && found.principal == run.spec.principal)
+                    .map(|found| found.id);
+                (left, displaced.next().filter(|_| !automatic))
+            };
+            let refused = match left {
+                Ok(left) if left >= least => return Ok(left),
+                Ok(_) => limits::no_room(),
+                // The limit of the run counts no automatic ones, so their end makes no room.
+                Err(refused) if !limits::is_no_room(&refused) => return Err(refused),
+                Err(refused) => refused,
+            };
+            let Some(oldest) = oldest else { return Err(refused) };
+            self.remove(oldest, Cause::Newer).await.map_err(|_| refused)?;
+        }
+    }
+}
+
+/// Returns the ids of the automatic checkpoints of a run beyond the newest `keep`. `all` begins with the newest.
+fn beyond<'c>(
+    all: impl Iterator<Item = &'c Checkpoint>,
+    run: RunId,
+    keep: usize,
+) -> impl Iterator<Item = CheckpointId> {
+    all.filter(move |found| found.run == run && found.automatic).skip(keep).map(|found| found.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use timestamp::Timestamp;
+
+    use super::*;
+    use crate::table::tests::checkpoint;
+
+    #[test]
+    fn the_newest_automatic_ones_of_a_run_are_kept_and_those_of_its_owner_do_not_count() {
+        let (run, other) = (RunId::new(), RunId::new());
+        let of = |run, automatic| Checkpoint { automatic, ..checkpoint(run, Timestamp::now(), 1) };
+        let newest_first =
+            [of(run, true), of(run, false), of(other, true), of(run, true), of(run, false), of(run, true)];
+        let ids: Vec<_> = beyond(newest_first.iter(), run, 2).collect();
+        assert_eq!(ids, [newest_first[5].id]);
+        assert_eq!(beyond(newest_first.iter(), run, 3).count(), 0);
+        assert_eq!(beyond(newest_first.iter(), other, 0).count(), 1);
+    }
+
+    #[test]
+    fn an_agent_sees_neither_principals_nor_digests() {
+        let made = checkpoint(RunId::new(), Timestamp::now(), 7);
+        let shown = format!("{:?}", made.for_agent());
+        assert!(shown.contains(&made.id.to_string()));
+        assert!(!shown.contains("uid:") && !shown.contains(&made.digest()), "{shown}");
+    }
+}

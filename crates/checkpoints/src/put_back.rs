@@ -1,0 +1,182 @@
+//! Makes the directories of a run what they were at a checkpoint. No process of the run uses them meanwhile.
+//!
+//! A host worker does it, as the owner of the files. The one of an overlay sees them as files of the run's user, through the mount that
+//! the run has. So the checkpoints and the directory beneath are mounted read-only for it, with the same owner.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use containers::{IdMap, MountSlot};
+use executor::{Directory, layer};
+use host_launch::Owner;
+use jail::{Mount, MountMode};
+use operations::Reason;
+use refusal::{Refusal, chain};
+use runs::record::Record;
+use runs::{Runs, open_directory};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
+use tokio::task::{block_in_place, spawn_blocking};
+
+use crate::changed::changed;
+use crate::record::{Checkpoint, Part};
+
+/// A directory that a host worker reads as files of another owner, while the value lives.
+struct Seen {
+    directory: Directory,
+    _slot: Option<MountSlot>,
+}
+
+/// Checks that the checkpoints differ only in parts that can be put back.
+pub(crate) fn check(to: &Checkpoint, before: &Checkpoint) -> Result<(), Refusal> {
+    for fixed in [Part::Root, Part::Repository] {
+        let digest = |checkpoint: &Checkpoint| {
+            let part = checkpoint.parts.iter().find(|part| part.part == fixed);
+            part.map(|part| part.digest.clone())
+        };
+        if digest(to) != digest(before) {
+            let what = match fixed {
+                Part::Root => "its writable root",
+                _ => "the repository of its linked work tree",
+            };
+            let message = format!(
+                "the run has changed {what} since the checkpoint, which cannot be put back, so nothing was restored: \
+                 create a run with workspace.checkpoint, or copy what you need out of the checkpoint"
+            );
+            return Err(Refusal::new(Reason::PreconditionFailed, message));
+        }
+    }
+    Ok(())
+}
+
+/// Makes the workspace and `/state` of a run what they were at `to`. `now` names what is changed at present.
+pub(crate) async fn put_back(
+    runs: &Runs,
+    run: &Record,
+    to: &Checkpoint,
+    now: &Checkpoint,
+) -> Result<(), Refusal> {
+    let directories = &runs.launcher.directories;
+    // No run has this id, so a daemon that starts removes what is mounted here.
+    let slots = directories.slots(&now.id.to_string());
+    make_slots(&slots).map_err(failed)?;
+    let mut done = Ok(());
+    for into in changed(directories, run)? {
+        let part = |checkpoint: &Checkpoint| directories.checkpoint(checkpoint.id).join(into.part.name());
+        done = match into.part {
+            Part::Workspace if into.is_layer => layered(runs, run, &slots, (part(to), part(now))).await,
+            Part::Workspace | Part::State => plain(&slots, &part(to), &into.directory).await,
+            Part::Root | Part::Repository => Ok(()),
+        };
+        if done.is_err() {
+            break;
+        }
+    }
+    // Not empty if a mount could not be removed. The next start tries again.
+    let _ = rustix::fs::unlinkat(CWD, &slots, AtFlags::REMOVEDIR);
+    done
+}
+
+async fn plain(slots: &Path, part: &Path, into: &Directory) -> Result<(), Refusal> {
+    let saved = block_in_place(|| seen(open(part)?, &slots.join("saved"), into.owner))?;
+    layer::restore(&saved.directory, into, None).await?;
+    sync(&into.path).await
+}
+
+async fn layered(
+    runs: &Runs,
+    run: &Record,
+    slots: &Path,
+    (to, now): (PathBuf, PathBuf),
+) -> Result<(), Refusal> {
+    let made_as = run.made_as().unwrap_or(run.id).to_string();
+    let workspace = runs.launcher.directories.slots(&made_as).join(&Mount::Project.container_path()[1..]);
+    let into = open(&workspace)?;
+    let spec = runs.layer_of(run)?;
+    let owner = Owner { uid: spec.owner_uid, gid: spec.owner_gid };
+    let beneath = Directory { handle: spec.beneath, path: PathBuf::new(), owner, is_mapped: false };
+    let (saved, now, beneath) = block_in_place(|| {
+        Ok::<_, Refusal>((
+            seen(open(&to)?, &slots.join("saved"), into.owner)?,
+            seen(open(&now)?, &slots.join("now"), into.owner)?,
+            seen(beneath, &slots.join("beneath"), into.owner)?,
+        ))
+    })?;
+    layer::restore(&saved.directory, &into, Some((&beneath.directory, &now.directory))).await?;
+    sync(&into.path).await
+}
+
+fn open(path: &Path) -> Result<Directory, Refusal> {
+    open_directory(path).map_err(|error| Refusal::internal("opening a directory to restore", &error))
+}
+
+/// Shows the files of the directory's owner as those of `owner`.
+fn seen(directory: Directory, slot: &Path, owner: Owner) -> Result<Seen, Refusal> {
+    let disk = directory.owner;
+    if (disk.uid, disk.gid) == (owner.uid, owner.gid) {
+        return Ok(Seen { directory, _slot: None });
+    }
+    let map = IdMap { disk_uid: disk.uid, disk_gid: disk.gid, seen_uid: owner.uid, seen_gid: owner.gid };
+    let slot = MountSlot::prepare(directory.handle.as_fd(), slot, Some(map), MountMode::ReadOnly)
+        .map_err(|error| Refusal::internal("mounting a checkpoint", &chain(&error)))?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle: OwnedFd = rustix::fs::open(slot.path(), flags, Mode::empty()).map_err(failed)?;
+    let path = slot.path().to_owned();
+    Ok(Seen { directory: Directory { handle, path, owner, is_mapped: true }, _slot: Some(slot) })
+}
+
+/// Makes the restored files durable.
+async fn sync(directory: &Path) -> Result<(), Refusal> {
+    let path = directory.to_owned();
+    let synced = spawn_blocking(move || -> Result<(), Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::syncfs(rustix::fs::open(&path, flags, Mode::empty())?)
+    });
+    let synced = synced.await.map_err(|error| Refusal::internal("restoring files", &error))?;
+    synced.map_err(failed)
+}
+
+fn make_slots(slots: &Path) -> Result<(), Errno> {
+    for directory in [slots.parent().ok_or(Errno::INVAL)?, slots] {
+        match rustix::fs::mkdir(directory, Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+fn failed(errno: Errno) -> Refusal {
+    Refusal::internal("restoring files", &errno)
+}
+
+#[cfg(test)]
+mod tests {
+    use identity::RunId;
+    use timestamp::Timestamp;
+
+    use super::*;
+    use crate::record::PartCopy;
+    use crate::table::tests::checkpoint;
+
+    #[test]
+    fn checkpoints_that_differ_in_a_root_or_a_repository_are_refused() {
+        let before = checkpoint(RunId::new(), Timestamp::now(), 1);
+        let with = |part, digest: &str| {
+            let mut other = before.clone();
+            other.parts.push(PartCopy { part, digest: digest.to_owned(), bytes: 0, files: 1, left_out: 0 });
+            other
+        };
+        let mut other = before.clone();
+        other.parts[0].digest = "cd".repeat(32);
+        check(&other, &before).unwrap();
+        for (part, what) in [(Part::Root, "root"), (Part::Repository, "repository")] {
+            check(&with(part, "a"), &with(part, "a")).unwrap();
+            for refused in [check(&with(part, "a"), &with(part, "b")), check(&before, &with(part, "a"))] {
+                let refused = refused.unwrap_err();
+                assert!(refused.reason == Reason::PreconditionFailed && refused.message.contains(what));
+            }
+        }
+        check(&with(Part::State, "a"), &before).unwrap();
+    }
+}

@@ -1,0 +1,132 @@
+//! Measures the disk space of runs, both live and ended.
+
+use std::collections::BTreeSet;
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use containers::{Amount, Commands, Group, Measured};
+use disk_quotas::Found;
+use identity::RunId;
+use runs::record::{Record, Workspace};
+use runs::{Run, open_directory, shown_of_root};
+
+use super::DiskWatch;
+
+/// Longest time for one batch of measuring ended runs, and most runs in it.
+const LEFT: Duration = Duration::from_millis(20);
+const AT_ONCE: usize = 16;
+
+/// Measures some of the runs that have ended. Their files no longer grow.
+pub(super) async fn left(watch: &DiskWatch) {
+    let projects = &watch.runs.launcher.projects;
+    let known: BTreeSet<RunId> = projects.left().keys().copied().collect();
+    let began = Instant::now();
+    for record in watch.runs.ended_but(&known, AT_ONCE) {
+        if began.elapsed() > LEFT {
+            return;
+        }
+        let id = record.id;
+        let paths = watch.runs.launcher.directories.counted_of(&without_kept(record));
+        let all = Amount { bytes: u64::MAX, files: u64::MAX };
+        // A run that cannot be counted is recorded as empty, so that it is not measured again.
+        let found = measured(paths, None, all, Unnamed::default()).await.unwrap_or_default();
+        projects.left().insert(id, found);
+    }
+}
+
+/// Leaves out the workspace of another run, which is counted for that run.
+fn without_kept(mut record: Record) -> Record {
+    if let Workspace::Kept { .. } = record.spec.workspace {
+        record.spec.workspace = Workspace::Bind { path: PathBuf::new() };
+    }
+    record
+}
+
+/// Places to search for files that only a run's commands still have.
+#[derive(Default)]
+pub(super) struct Unnamed {
+    pub(super) commands: Vec<Commands>,
+    places: &'static [&'static str],
+    /// Directory in which a writable root may be mounted.
+    slots: Option<PathBuf>,
+}
+
+impl Unnamed {
+    /// Returns the directories, as the commands see them, whose files count. Blocks.
+    pub(super) fn places(&self) -> Vec<String> {
+        let root = self.slots.as_deref().map_or_else(Vec::new, shown_of_root);
+        let root = root.into_iter().map(|directory| directory + "/");
+        self.places.iter().map(|&place| place.to_owned()).chain(root).collect()
+    }
+
+    pub(super) fn pids(&self) -> Vec<u32> {
+        self.commands.iter().filter_map(|commands| commands.pids().ok()).flatten().collect()
+    }
+}
+
+pub(super) fn unnamed(watch: &DiskWatch, id: RunId, run: &Run) -> Unnamed {
+    let Ok(lanes) = run.lanes_for_review() else { return Unnamed::default() };
+    let places: &[_] = if run.disk.has_workspace() { &["/state/", "/workspace/"] } else { &["/state/"] };
+    let made_as = run.record().made_as().unwrap_or(id);
+    let slots = Some(watch.runs.launcher.directories.slots(&made_as.to_string()));
+    Unnamed {
+        commands: Group::ALL.into_iter().filter_map(|group| lanes.commands(group)).collect(),
+        places,
+        slots,
+    }
+}
+
+/// Measures the disk space of a live run.
+pub(super) fn of_run(
+    watch: &DiskWatch,
+    id: RunId,
+    run: &Run,
+) -> impl Future<Output = std::io::Result<Found>> + Send + 'static {
+    let paths = watch.runs.launcher.directories.counted_of(&run.record());
+    let uploads = watch.runs.launcher.directories.uploads(&id.to_string());
+    measured(paths, Some(uploads), run.disk.worth_counting(), unnamed(watch, id, run))
+}
+
+/// Adds up the files in all of these directories, the files without a name that commands have open, and the uploads.
+///
+/// A directory that does not exist counts as empty.
+async fn measured(
+    paths: Vec<PathBuf>,
+    uploads: Option<PathBuf>,
+    most: Amount,
+    unnamed: Unnamed,
+) -> std::io::Result<Found> {
+    let measured = tokio::task::spawn_blocking(move || {
+        let places = unnamed.places();
+        let places: Vec<&str> = places.iter().map(String::as_str).collect();
+        let amount = containers::unnamed(&unnamed.pids(), &places);
+        let is_more = amount.bytes > most.bytes || amount.files > most.files;
+        let mut found = Found { amount, is_more, ..Found::default() };
+        let counted = |path: &Path, most: Amount| match open_directory(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Measured::default()),
+            directory => containers::measure(directory?.handle.as_fd(), most),
+        };
+        if let Some(uploads) = uploads {
+            let more = counted(&uploads, most)?;
+            (found.uploads, found.is_too_deep) = (more.amount, more.is_too_deep);
+            found.is_more |= more.is_more;
+        }
+        for path in paths {
+            let most = Amount {
+                bytes: most.bytes.saturating_sub(found.amount.bytes),
+                files: most.files.saturating_sub(found.amount.files),
+            };
+            let more = counted(&path, most)?;
+            found.amount.bytes += more.amount.bytes;
+            found.amount.files += more.amount.files;
+            found.is_more |= more.is_more;
+            found.is_too_deep |= more.is_too_deep;
+            if found.is_more {
+                break;
+            }
+        }
+        Ok(found)
+    });
+    measured.await.map_err(std::io::Error::other)?
+}
