@@ -184,6 +184,13 @@ async def test_a_snapshot_is_a_checkpoint_that_the_run_or_another_one_gets(
         await session.write(Path("kept.txt"), io.BytesIO(b"changed"))
         await session.hydrate_workspace(io.BytesIO(stored))
         assert (await session.read(Path("kept.txt"))).read() == b"kept"
+        # A run whose root has changed cannot have them: another one begins on them.
+        before = inner.sandbox.run_id
+        assert (await session.exec("echo changed > /usr/local/changed")).ok()
+        await session.hydrate_workspace(io.BytesIO(stored))
+        assert inner.state.run_id == inner.sandbox.run_id != before
+        assert not (await session.exec("cat /usr/local/changed")).ok()
+        assert (await session.read(Path("kept.txt"))).read() == b"kept"
         state = client.serialize_session_state(session.state)
     first = inner.sandbox.run_id
     async with await AsyncSandbox.connect(first) as ended:
