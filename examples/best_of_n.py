@@ -1,37 +1,22 @@
-"""Makes several attempts at one repair, each in a run on the same base, and exports the change of the best one.
+"""Makes several attempts at one repair, each in a fork of one sandbox, and brings the change of the best one home.
 
-    best_of_n.py REPOSITORY [NUMBER]     4 unless given
+    best_of_n.py REPOSITORY [NUMBER]     4 unless given, 2 at least
 
-REPOSITORY is on the daemon's host and has a test, `test.sh`. Prints a line for each attempt, and writes best.diff. The model
-is a script, `model()`: put yours in its place.
+REPOSITORY is on the daemon's host and has a test, `test.sh`. Prints a line for each attempt. The change of the best one is
+made in REPOSITORY itself. The model is a script, `model()`: put yours in its place.
 """
 
 import asyncio
 import sys
-from dataclasses import dataclass
-from pathlib import Path
 
-from cofferdam import AsyncClient, AsyncSandbox, Base, v1
+from cofferdam import AsyncSandbox, ComparedRun, Overlay
 
 PROGRAMS = [
     "area() { echo $(($1 - $2)); }\n",
+    "area() { echo $(($1 *)); }\n",
     "area() {\n    sum=0\n    for row in $(seq $1); do sum=$((sum + $2)); done\n    echo $sum\n}\n",
     "area() { echo $(($1 * $2)); }\n",
-    "area() { echo $(($1 *)); }\n",
 ]
-
-
-@dataclass
-class Attempt:
-    number: int
-    passed: bool
-    change: str
-
-    @property
-    def lines(self) -> int:
-        """Lines that it adds or takes away."""
-        lines = self.change.splitlines()
-        return sum(line.startswith(("+", "-")) and not line.startswith(("+++", "---")) for line in lines)
 
 
 def model(number: int) -> str:
@@ -39,41 +24,41 @@ def model(number: int) -> str:
     return PROGRAMS[number % len(PROGRAMS)]
 
 
-async def base_of(client: AsyncClient, repository: str) -> str:
-    """The base of the repository's commit. The daemon makes it once, and finds it the next time."""
-    source = v1.BaseSource(clone=v1.CloneWorkspace(repository=repository))
-    made = await client.bases.create_base(v1.CreateBaseRequest(source=source, reuse=True), timeout=600)
-    return made.base.base_id
+def lines(attempt: ComparedRun) -> int:
+    """Lines that it adds or takes away."""
+    return attempt.lines_added + attempt.lines_removed
 
 
-async def attempt(client: AsyncClient, base_id: str, number: int) -> Attempt:
-    async with await AsyncSandbox.create(
-        profile="open", workspace=Base(base_id), client=client, agent_id=f"attempt-{number}", timeout=300
-    ) as sandbox:
-        await sandbox.files.write("area.sh", model(number))
-        test = await sandbox.commands.run(["sh", "test.sh"], timeout=60)
-        return Attempt(number, test.ok, (await sandbox.diff()).unified)
+def passed(attempt: ComparedRun) -> bool:
+    return attempt.check is not None and attempt.check.ok
 
 
-async def attempts(repository: str, count: int) -> list[Attempt]:
-    async with AsyncClient() as client:
-        base_id = await base_of(client, repository)
-        return await asyncio.gather(*(attempt(client, base_id, number) for number in range(count)))
+async def repair(origin: AsyncSandbox, count: int) -> bool:
+    async with await origin.fork(count) as forks:
+        if forks.failures:
+            print(f"{count - len(forks)} attempts could not be made: {forks.failures[0].message}", file=sys.stderr)
+        await asyncio.gather(*(fork.files.write("area.sh", model(number)) for number, fork in enumerate(forks)))
+        attempts = (await forks.compare(["sh", "test.sh"], timeout=60)).runs
+        for number, attempt in enumerate(attempts):
+            print(f"attempt {number}: {'passed' if passed(attempt) else 'failed'}, {lines(attempt)} lines")
+        winners = [number for number, attempt in enumerate(attempts) if passed(attempt)]
+        if not winners:
+            print("no attempt passed")
+            return False
+        best = min(winners, key=lambda number: lines(attempts[number]))
+        changed = await forks[best].accept()
+        print(f"best: attempt {best}, {changed} file changed")
+        return True
 
 
-def main(repository: str, count: int) -> int:
-    made = asyncio.run(attempts(repository, count))
-    for one in made:
-        print(f"attempt {one.number}: {'passed' if one.passed else 'failed'}, {one.lines} lines")
-    passed = [one for one in made if one.passed]
-    if not passed:
-        print("no attempt passed")
-        return 1
-    best = min(passed, key=lambda one: one.lines)
-    Path("best.diff").write_text(best.change)
-    print(f"best: attempt {best.number}")
-    return 0
+async def main(repository: str, count: int) -> int:
+    origin = await AsyncSandbox.create(profile="open", workspace=Overlay(repository), timeout=300)
+    try:
+        return 0 if await repair(origin, count) else 1
+    finally:
+        # It has no changes of its own.
+        await origin.kill(delete_workspace=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else len(PROGRAMS)))
+    sys.exit(asyncio.run(main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else len(PROGRAMS))))

@@ -111,6 +111,11 @@ async fn bases_of_samples_are_made_once_and_shared() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn forks_are_compared_kept_or_accepted_and_the_others_end() {
+    pass("forks").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn sessions_outlive_daemons_watches_end_and_leases_are_kept() {
     pass("sessions").await;
 }
@@ -167,6 +172,7 @@ fn no_file_of_tests_is_left_out() {
         "endpoints",
         "errors",
         "examples",
+        "forks",
         "forward",
         "hostile",
         "integrations",

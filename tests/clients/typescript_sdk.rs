@@ -131,6 +131,11 @@ async fn files_and_directories_of_any_size_outlive_connections_and_daemons() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn forks_are_compared_kept_or_accepted_and_the_others_end() {
+    pass("forks").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_false_archive_from_a_run_leads_nowhere() {
     pass("archive").await;
 }
@@ -196,6 +201,7 @@ fn no_file_of_tests_is_left_out() {
         "claude",
         "connections",
         "endpoints",
+        "forks",
         "forward",
         "hostile",
         "methods",

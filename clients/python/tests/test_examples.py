@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from repositories import bases, commit, deleted_bases, git, repository_of
+from repositories import commit, deleted_bases, repository_of
 
-from cofferdam import ApprovalDenied, Client, Sandbox, v1
+from cofferdam import ApprovalDenied, Client, Sandbox
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 BOOK = EXAMPLES.parent / "docs" / "examples"
@@ -66,27 +66,35 @@ def test_rollouts_run_side_by_side() -> None:
     assert not list(Sandbox.list(metadata={"seed": "0"}))
 
 
-def test_the_smallest_change_that_passes_is_the_best(client: Client, roots: Path, tmp_path: Path) -> None:
+def test_the_smallest_change_that_passes_is_the_best(roots: Path, tmp_path: Path) -> None:
     place = repository_of(roots / tmp_path.name, "given\n")
     (place / "area.sh").write_text("area() { echo $(($1 + $2)); }\n")
     (place / "test.sh").write_text('. ./area.sh\n[ "$(area 6 7)" = 42 ]\n')
     commit(place, "changed\n")
-    before = bases(client)
-    assert ran("best_of_n.py", str(place), "6", cwd=tmp_path).splitlines() == [
+    before = {run.run_id for run in Sandbox.list(None)}
+    assert ran("best_of_n.py", str(place), "2", code=1).endswith("no attempt passed\n")
+    assert {run.run_id for run in Sandbox.list(None)} == before
+    assert "$1 + $2" in (place / "area.sh").read_text()
+    assert ran("best_of_n.py", str(place), "6").splitlines() == [
         "attempt 0: failed, 2 lines",
-        "attempt 1: passed, 6 lines",
-        "attempt 2: passed, 2 lines",
-        "attempt 3: failed, 2 lines",
+        "attempt 1: failed, 2 lines",
+        "attempt 2: passed, 6 lines",
+        "attempt 3: passed, 2 lines",
         "attempt 4: failed, 2 lines",
-        "attempt 5: passed, 6 lines",
-        "best: attempt 2",
+        "attempt 5: failed, 2 lines",
+        "best: attempt 3, 1 file changed",
     ]
-    git(place, "apply", "--index", str(tmp_path / "best.diff"))
     assert (place / "area.sh").read_text() == "area() { echo $(($1 * $2)); }\n"
-    (base_id,) = bases(client) - before
-    assert not client.bases.get_base(v1.GetBaseRequest(base_id=base_id)).base.used_by
-    assert ran("best_of_n.py", str(place), "1", cwd=tmp_path, code=1).endswith("no attempt passed\n")
-    assert bases(client) - before == {base_id}
+    # The run of the best attempt stays on record.
+    assert [run.state for run in Sandbox.list(None) if run.run_id not in before] == ["stopped"]
+
+
+def test_the_best_path_of_a_tree_of_episodes_is_found() -> None:
+    *episodes, best = ran("episode_tree.py", "2").splitlines()
+    assert len(episodes) == 9
+    assert episodes[1] == "+ 3, * 2: 0.14"
+    assert best == "best of 9: + 3, * 2, reward 0.14"
+    assert not [run for run in Sandbox.list() if run.agent_id == "episodes"]
 
 
 def test_a_chat_decides() -> None:

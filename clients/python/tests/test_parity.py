@@ -29,6 +29,9 @@ NAMES = {
     "Sandbox.edit.new": "replacement",
 }
 
+#: What a sequence has by itself, in Python and in TypeScript.
+SEQUENCE = ({"count", "index"}, {"at", "length"})
+
 #: Errors that TypeScript lacks: only the Harbor integration has the daemon build images.
 ONLY_PYTHON = ("BuildFailed",)
 
@@ -155,6 +158,9 @@ def both(asynchronous: bool) -> Iterator[tuple[str, Surface]]:
     )
     yield "Sandbox", python(type(sandbox), sandbox)
     yield "Client", {**python(type(client), client), "constructor": set(inspect.signature(type(client)).parameters)}
+    forks = getattr(cofferdam, f"{prefix}Forks")(client, (), (), "", owns_checkpoint=False)
+    surface = python(type(forks), forks)
+    yield "Forks", {name: given for name, given in surface.items() if name not in SEQUENCE[0]}
     for name in ("CommandHandle", "Session"):
         yield name, python(getattr(cofferdam, prefix + name))
     for name in PARTS:
@@ -175,6 +181,8 @@ def test_methods_and_arguments_are_the_same(typescript: TypeScript, asynchronous
         if "constructor" not in surface:
             # A program has these from other methods.
             members.pop("constructor", None)
+        if name == "Forks":
+            members = {member: given for member, given in members.items() if member not in SEQUENCE[1]}
         ours |= named(surface, name)
         theirs |= named(members, name)
     assert len(theirs) > 250, "the sources of the TypeScript SDK have another form than this test knows"

@@ -27,8 +27,8 @@ def repository(mortal: Daemon) -> Path:
     return place
 
 
-def test_readme_has_five_examples() -> None:
-    assert len(EXAMPLES) == 5
+def test_readme_has_six_examples() -> None:
+    assert len(EXAMPLES) == 6
 
 
 def test_the_first_example(
@@ -105,3 +105,12 @@ def test_readme_lists_each_failing_framework_check() -> None:
     }
     listed = re.findall(r"^\| [^|]+ \| `(test_\w+)` \| (.+?)(?:; not run)? \|$", README, flags=re.M)
     assert set(listed) == checks
+
+
+def test_forks_and_checkpoints(roots: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = roots / "answers"
+    place.mkdir()
+    names = {"Sandbox": cofferdam.Sandbox, "Overlay": cofferdam.Overlay}
+    exec(compile(EXAMPLES[5].replace("/srv/workspaces/answers", str(place)), "README.md", "exec"), names)
+    assert capsys.readouterr().out == "1 file changed\n"
+    assert (place / "answer.txt").read_text() == "42\n"

@@ -29,7 +29,7 @@ NAMES = {
     "_async": "_sync",
 }
 DROPPED = {"async", "await"}
-OURS = re.compile(r"\bAsync(?=(Client|Sandbox|CommandHandle|Session|Watch)\b)")
+OURS = re.compile(r"\bAsync(?=(Client|Sandbox|CommandHandle|Forks|Session|Watch)\b)")
 # In docstrings: examples and names.
 WORDS = re.compile(r"\b(async|await) (?=\w)")
 NOTICE = "# Generated from the asynchronous half by tools/unasync.py: change that half.\n"

@@ -2,10 +2,14 @@
 
 import type { DescMessage, DescMethod, DescService, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import type { Requests } from "./feed.js";
+import { type CompareOptions, compare, type ForkOptions, type Forks, fork } from "./forks.js";
+import { initial } from "./options.js";
+import type { Sandbox } from "./sandbox.js";
 import { type ClientOptions, Settings } from "./settings.js";
 import { Stdins } from "./stdin.js";
 import { Stream } from "./stream.js";
 import { type RequestOptions, Transport } from "./transport.js";
+import type { Comparison } from "./types.js";
 import * as v1 from "./v1.js";
 
 type Unary<I extends DescMessage, O extends DescMessage> = (
@@ -141,6 +145,32 @@ export class Client implements AsyncDisposable {
   /** Where the daemon is. */
   get endpoint(): string {
     return this.transport.settings.endpoint;
+  }
+
+  /**
+   * Makes sandboxes that begin with the files of a checkpoint, under the profile of its run; see `Sandbox.fork`.
+   *
+   * Its run may have ended, but not been deleted: the checkpoint ends with it. Throws `NotFound`.
+   */
+  async fork(checkpoint: string, count: number, options: ForkOptions = {}): Promise<Forks> {
+    return await fork(this, { case: "checkpointId", value: checkpoint }, count, options, initial({}), false);
+  }
+
+  /**
+   * What runs have changed and took for it, and the outcome of a check in each, in the order of `runs`.
+   *
+   * `runs`: 2 to 100 sandboxes, or their ids, each on an `Overlay` or a `Base`, or a fork.
+   * `check`: a command as in `commands.run`, in all of them at once, when the changes were compared. It goes through policy
+   * and is on record; what it writes stays. None of its outcomes is an error, also if it is ended early.
+   *
+   * Throws `NotFound`, `InvalidArgument`, and what policy says to the check, such as `CommandNotAllowed`.
+   */
+  async compare(
+    runs: readonly (Sandbox | string)[],
+    check?: string | readonly string[],
+    options: CompareOptions = {},
+  ): Promise<Comparison> {
+    return await compare(this, runs, check, options);
   }
 
   /** Closes the connection, and ends all that is under way on it. A later call opens another one. */

@@ -19,6 +19,7 @@ export type {
   WatchOptions,
   WriteOptions,
 } from "./files.js";
+export type { CompareOptions, ForkOptions, Forks } from "./forks.js";
 export type { ForwardOptions, PortForward } from "./forward.js";
 export type { Git, GitOptions } from "./git.js";
 export type { CommandHandle, WaitOptions } from "./handle.js";

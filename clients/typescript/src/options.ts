@@ -14,3 +14,9 @@ export interface Options {
   env: Readonly<Record<string, string>>;
   signal?: AbortSignal;
 }
+
+/** Those of an object that nothing else was said about. */
+export function initial(options: Partial<Options>): Options {
+  const { waitForApproval = false, onAwaitingApproval = "wait", env = {} } = options;
+  return { waitForApproval, onAwaitingApproval, taskId: "", correlationId: "", requestId: "", env };
+}

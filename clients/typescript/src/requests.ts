@@ -4,8 +4,15 @@ import { randomBytes } from "node:crypto";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type Duration, durationFromMs } from "@bufbuild/protobuf/wkt";
 import { InvalidArgument } from "./errors.js";
-import type { Limits, PtySize, Workspace } from "./types.js";
-import type { LimitsSchema, OperationSchema, TerminalSizeSchema, WorkspaceSchema } from "./v1.js";
+import type { Every, Limits, PtySize, Workspace } from "./types.js";
+import {
+  AutomaticCheckpoints_Every,
+  type AutomaticCheckpointsSchema,
+  type LimitsSchema,
+  type OperationSchema,
+  type TerminalSizeSchema,
+  type WorkspaceSchema,
+} from "./v1.js";
 
 export type OperationInit = MessageInitShape<typeof OperationSchema>;
 type Kind = NonNullable<OperationInit["kind"]>;
@@ -156,6 +163,27 @@ export function terminalSize(size: PtySize): MessageInitShape<typeof TerminalSiz
     }
   }
   return { rows: size.rows, columns: size.cols };
+}
+
+/** When the daemon makes checkpoints by itself. */
+export function automatic(
+  every: Every | undefined,
+  keep: number | undefined,
+): MessageInitShape<typeof AutomaticCheckpointsSchema> | undefined {
+  if (every === undefined) {
+    if (keep !== undefined) {
+      throw new InvalidArgument("keepCheckpoints: is for a sandbox with checkpoints");
+    }
+    return undefined;
+  }
+  if (every !== "turn" && every !== "write") {
+    throw new InvalidArgument(`checkpoints: must be "turn" or "write", not ${every}`);
+  }
+  if (keep !== undefined && !(Number.isInteger(keep) && keep >= 1 && keep <= 100)) {
+    throw new InvalidArgument(`keepCheckpoints: must be 1 to 100, not ${keep}`);
+  }
+  const moments = { turn: AutomaticCheckpoints_Every.TURN, write: AutomaticCheckpoints_Every.WRITE };
+  return { every: moments[every], keep };
 }
 
 export function raw(data: string | Uint8Array): Uint8Array {

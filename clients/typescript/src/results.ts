@@ -59,6 +59,8 @@ export function runInfo(run: v1.Run | undefined): types.RunInfo {
     secretEnv: it.secretEnv,
     writablePaths: it.writablePaths,
     workspacePath: it.workspacePath,
+    forkedFrom:
+      it.forkedFrom === undefined ? null : { checkpointId: it.forkedFrom.checkpointId, runId: it.forkedFrom.runId },
   };
 }
 
@@ -335,15 +337,41 @@ export function event(message: v1.AuditEvent): types.AuditEvent {
 }
 
 export function diff(response: v1.DiffRunResponse): types.Diff {
-  const files = response.changes.map((change) => ({
+  return { files: response.changes.map(changed), unified: response.unifiedDiff, truncated: response.truncated };
+}
+
+function changed(change: v1.FileChange): types.ChangedFile {
+  return {
     path: change.path,
-    change: word<types.ChangedFile["change"]>(v1.FileChange_Kind, change.kind),
+    change: word(v1.FileChange_Kind, change.kind),
     type: change.fileType,
     size: Number(change.sizeBytes),
     objection: change.objection,
     obstacle: change.obstacle,
+  };
+}
+
+/** The daemon's comparison, with the outcome of the check in each run. */
+export function comparison(
+  response: v1.CompareRunsResponse,
+  checks: readonly (types.CommandResult | null)[],
+): types.Comparison {
+  const runs = response.runs.map((one, at) => ({
+    run: runInfo(one.run),
+    files: one.changes.map(changed),
+    total: Number(one.total),
+    linesAdded: Number(one.linesAdded),
+    linesRemoved: Number(one.linesRemoved),
+    linesIncomplete: one.linesIncomplete,
+    unavailable: one.unavailable,
+    calls: Number(one.calls),
+    refused: Number(one.refused),
+    approvals: Number(one.approvals),
+    cpuTime: Number(one.cpuUs) / 1e6,
+    check: checks[at] ?? null,
   }));
-  return { files, unified: response.unifiedDiff, truncated: response.truncated };
+  const conflicts = response.conflicts.map(({ path, runIds }) => ({ path, runIds }));
+  return { runs, conflicts, truncated: response.truncated };
 }
 
 /** A field that every daemon sets. */

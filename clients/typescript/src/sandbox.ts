@@ -8,10 +8,11 @@ import { Client } from "./client.js";
 import { Commands } from "./commands.js";
 import { CofferdamError, DaemonUnreachable, Denied, InvalidArgument, NotFound } from "./errors.js";
 import { Files } from "./files.js";
+import { type ForkOptions, type Forks, fork } from "./forks.js";
 import { type ForwardOptions, PortForward } from "./forward.js";
 import { Git } from "./git.js";
 import { Keeping } from "./lease.js";
-import type { OnAwaitingApproval, Options } from "./options.js";
+import { initial, type OnAwaitingApproval, type Options } from "./options.js";
 import { Pty } from "./pty.js";
 import * as requests from "./requests.js";
 import * as results from "./results.js";
@@ -23,6 +24,7 @@ import { sleep } from "./transport.js";
 import {
   type Diff,
   type EditInfo,
+  type Every,
   type Limits,
   Managed,
   type PatchInfo,
@@ -111,6 +113,10 @@ export interface CreateOptions extends ConnectOptions {
   limits?: Limits;
   /** A directory of the host to show as `/pkg`. */
   pkgPath?: string;
+  /** When the daemon makes checkpoints by itself. Default: never. */
+  checkpoints?: Every;
+  /** So many of these checkpoints are kept, 1 to 100; the oldest is deleted first. Default: 10. */
+  keepCheckpoints?: number;
   /** Have the daemon make a `token` for an agent that may do this run's calls and nothing else. */
   issueToken?: boolean;
   /** Aborting it ends the making; no run is left behind. */
@@ -153,6 +159,8 @@ interface Origin {
   deleteWorkspace: boolean;
   token: string | null;
   keeping: Keeping | null;
+  /** The family that ends it, if there is one. */
+  forks?: Forks;
   /** Resolves when the last of those who end the sandbox has done so. */
   ending?: Promise<void>;
 }
@@ -233,6 +241,7 @@ export class Sandbox implements AsyncDisposable {
       lease: requests.duration("lease", lease),
       secretEnv: { ...options.secretEnv },
       writablePaths: [...(options.writablePaths ?? [])],
+      checkpoints: requests.automatic(options.checkpoints, options.keepCheckpoints),
       egressJson: options.egress === undefined ? "" : JSON.stringify(options.egress),
       labels: { ...options.metadata },
       issueToken,
@@ -286,6 +295,25 @@ export class Sandbox implements AsyncDisposable {
       throw error;
     }
     return sandbox;
+  }
+
+  /**
+   * A run of which no more than the id is known, on a client that stays open.
+   *
+   * @internal
+   */
+  static ofClient(
+    client: Client,
+    runId: string,
+    facts: Partial<Options> & { token?: string | null; keeping?: Keeping | null } = {},
+  ): Sandbox {
+    const { token = null, keeping = null } = facts;
+    return new Sandbox(client, runId, initial(facts), { ownsClient: false, deleteWorkspace: true, token, keeping });
+  }
+
+  /** @internal */
+  join(forks: Forks): void {
+    this.#origin.forks = forks;
   }
 
   /** The runs that the caller may see, newest first: in this state (default: `ready`; null: any), with this metadata. */
@@ -466,19 +494,25 @@ export class Sandbox implements AsyncDisposable {
     return results.runInfo((await this.client.runs.resumeRun({ runId: this.runId })).run);
   }
 
-  /** The changes in an `Overlay` or on a `Base`, against the files beneath as they are now. */
+  /** The changes in an `Overlay`, on a `Base` or of a fork, against the files beneath as they are now. */
   async diff(): Promise<Diff> {
     return results.diff(await this.client.runs.diffRun({ runId: this.runId }));
   }
 
   /**
-   * Applies the changes of an `Overlay`, and returns how many paths changed. The run must have ended: `stop` it.
+   * Ends the run, applies its changes to what it began on, and returns how many paths changed.
    *
-   * Throws `PreconditionFailed`, and does nothing, where a change has an `objection`; `force` applies these, too.
+   * For an `Overlay`, and for a fork: then to the directory, workspace or clone of the run that the family came from. Throws
+   * `PreconditionFailed`, and applies nothing, where a change has an `objection`; `force` applies these, too. A fork whose
+   * changes could not be applied is kept as by `Forks.keep`.
    */
   async accept(options: { force?: boolean } = {}): Promise<number> {
+    this.#origin.forks?.beginAccept(this);
+    await this.stop();
     const request = { runId: this.runId, force: options.force };
-    return Number((await this.client.runs.acceptRun(request, { timeout: CREATE_TIMEOUT })).applied);
+    const { applied } = await this.client.runs.acceptRun(request, { timeout: CREATE_TIMEOUT });
+    this.#origin.forks?.endAccept(this);
+    return Number(applied);
   }
 
   /**
@@ -490,6 +524,37 @@ export class Sandbox implements AsyncDisposable {
     const request = { runId: this.runId, label: options.label };
     const made = await this.client.checkpoints.checkpointRun(request, { timeout: CREATE_TIMEOUT });
     return made.checkpoint?.checkpointId ?? "";
+  }
+
+  /**
+   * Gives the run the files of one of its checkpoints, or of the one on which it began.
+   *
+   * Its commands, processes and sessions are ended first. Returns the id of a checkpoint of the state before, with which this
+   * is undone. Throws `NotFound` for another run's, and `RunNotReady` where the run has ended.
+   */
+  async restore(checkpoint: string): Promise<string> {
+    const request = { runId: this.runId, checkpointId: checkpoint };
+    const made = await this.client.checkpoints.restoreRun(request, { timeout: CREATE_TIMEOUT });
+    return results.present(made.before).checkpointId;
+  }
+
+  /**
+   * Makes 1 to 100 sandboxes that begin with the state of this one, and returns when each is ready or has failed.
+   *
+   * ```ts
+   * await using forks = await sandbox.fork(8);
+   * await forks.at(0)?.commands.run("make");
+   * ```
+   *
+   * Leaving the block ends and deletes the forks that were neither kept (`forks.keep(fork)`) nor accepted. Each has its own
+   * id, record, approvals, limits and changes. Processes, consents and secrets are not inherited. Those that could not be made
+   * are in `forks.failures`.
+   *
+   * Throws `PreconditionFailed` for a `Bind`, `Denied`, `Overloaded`, and others.
+   */
+  async fork(count: number, options: ForkOptions = {}): Promise<Forks> {
+    const origin = { case: "runId", value: this.runId } as const;
+    return await fork(this.client, origin, count, options, this.#caller.options, this.#origin.keeping !== null);
   }
 
   /** Deletes the changes of an `Overlay` or on a `Base`. The run must have ended: `stop` it. */
@@ -580,11 +645,6 @@ async function abandon(client: Client, runId: string): Promise<void> {
       await sleep(ABANDONING_PAUSE);
     }
   }
-}
-
-function initial(options: ConnectOptions): Options {
-  const { waitForApproval = false, onAwaitingApproval = "wait", env = {} } = options;
-  return { waitForApproval, onAwaitingApproval, taskId: "", correlationId: "", requestId: "", env };
 }
 
 /** False for a thing that is not there; any other error is thrown. */

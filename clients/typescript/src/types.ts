@@ -63,6 +63,12 @@ export function Checkpoint(checkpointId: string, options: { keep?: boolean } = {
   return { kind: "checkpoint", checkpointId, ...options };
 }
 
+/**
+ * When the daemon makes a checkpoint by itself: before the first call of each new `taskId`, or after each call that has
+ * written to files.
+ */
+export type Every = "turn" | "write";
+
 /** Lower limits than the profile's; one that is missing is the profile's value. */
 export interface Limits {
   memoryBytes?: number;
@@ -89,6 +95,14 @@ export type ColdBecause =
   | "first-of-its-kind"
   | "none-waits"
   | "not-usable";
+
+/** The checkpoint with whose files a run began. */
+export interface ForkedFrom {
+  /** It may have been deleted. */
+  checkpointId: string;
+  /** The run of which it was made. */
+  runId: string;
+}
 
 /** A run, as the daemon knows it. */
 export interface RunInfo {
@@ -128,6 +142,8 @@ export interface RunInfo {
   writablePaths: readonly string[];
   /** On the daemon's host; empty for those who may not create runs. */
   workspacePath: string;
+  /** Where it began; null: not on a checkpoint. */
+  forkedFrom: ForkedFrom | null;
 }
 
 /** The facts of a `CommandResult`. */
@@ -563,6 +579,59 @@ export interface Diff {
   files: readonly ChangedFile[];
   /** As `patch -p1` takes it. */
   unified: string;
+  truncated: boolean;
+}
+
+/** Forks that could not be made. */
+export interface ForkFailure {
+  /** Stable, such as `OVERLOADED`. */
+  reason: string;
+  message: string;
+  /** How many failed in this way. */
+  count: number;
+}
+
+/** What a run has changed, and what it took for that. */
+export interface ComparedRun {
+  run: RunInfo;
+  /** At most 1,000, by path. */
+  files: readonly ChangedFile[];
+  /** Number of all changes. */
+  total: number;
+  /** Lines that text files have more. */
+  linesAdded: number;
+  /** Lines that text files have less. */
+  linesRemoved: number;
+  /** Not all lines were counted: a file was large, or there were too many. */
+  linesIncomplete: boolean;
+  /** Why the changes cannot be shown; empty: they are. */
+  unavailable: string;
+  /** Calls so far. */
+  calls: number;
+  /** Calls that policy, limits or people refused. */
+  refused: number;
+  /** Approvals that were asked for. */
+  approvals: number;
+  /** Seconds of processor time of its commands so far. */
+  cpuTime: number;
+  /** How the check ended in it; null: there was none, or the run has ended. */
+  check: CommandResult | null;
+}
+
+/** A path that several runs have changed in different ways. */
+export interface Conflict {
+  path: string;
+  /** Ids of these runs. */
+  runIds: readonly string[];
+}
+
+/** What several runs have changed. */
+export interface Comparison {
+  /** In the order of the request. */
+  runs: readonly ComparedRun[];
+  /** At most 1,000, by path. */
+  conflicts: readonly Conflict[];
+  /** There are more conflicts. */
   truncated: boolean;
 }
 

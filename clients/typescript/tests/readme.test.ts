@@ -46,8 +46,8 @@ async function said(name: string, text: string, ...args: string[]): Promise<stri
   return (await run(process.execPath, [join(directory, "example.js"), ...args], { cwd: directory, env })).stdout;
 }
 
-test("there are five", () => {
-  assert.equal(EXAMPLES.length, 5);
+test("there are six", () => {
+  assert.equal(EXAMPLES.length, 6);
 });
 
 test("the first example", async () => {
@@ -123,6 +123,16 @@ test("sessions and transfers", async () => {
   assert.match(told, /bytes\nfast yes\n\ncreated \/workspace\/data\/made.txt\n$/);
   assert.deepEqual(namesIn(join(directory, "result")), ["a.txt", "made.txt"]);
   assert.equal(readFileSync(join(directory, "result", "made.txt"), "utf8"), "fast yes\n");
+});
+
+test("forks and checkpoints", async () => {
+  const answers = join(daemon.roots, "answers");
+  mkdirSync(answers);
+  assert.equal(
+    await said("forks", (EXAMPLES[5] ?? "").replace("/srv/workspaces/answers", answers)),
+    "1 file changed\n",
+  );
+  assert.equal(readFileSync(join(answers, "answer.txt"), "utf8"), "42\n");
 });
 
 test("the loop of the book", async () => {

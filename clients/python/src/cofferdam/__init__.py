@@ -5,11 +5,13 @@ whole API, with the messages of `cofferdam.v1`.
 """
 
 from cofferdam._async.client import AsyncClient
+from cofferdam._async.forks import AsyncForks
 from cofferdam._async.handle import AsyncCommandHandle
 from cofferdam._async.sandbox import AsyncSandbox
 from cofferdam._async.sessions import AsyncSession
 from cofferdam._async.watch import AsyncWatch
 from cofferdam._sync.client import Client
+from cofferdam._sync.forks import Forks
 from cofferdam._sync.handle import CommandHandle
 from cofferdam._sync.sandbox import Sandbox
 from cofferdam._sync.sessions import Session
@@ -57,10 +59,16 @@ from cofferdam.types import (
     Clone,
     CommandOutput,
     CommandResult,
+    ComparedRun,
+    Comparison,
+    Conflict,
     Diff,
     EditInfo,
+    Every,
     FileEvent,
     FileInfo,
+    ForkedFrom,
+    ForkFailure,
     Found,
     GitOutput,
     Limits,
@@ -88,6 +96,7 @@ __all__ = [
     "ApprovalRequired",
     "AsyncClient",
     "AsyncCommandHandle",
+    "AsyncForks",
     "AsyncSandbox",
     "AsyncSession",
     "AsyncWatch",
@@ -113,13 +122,20 @@ __all__ = [
     "CommandResult",
     "CommandStopped",
     "CommandTimedOut",
+    "ComparedRun",
+    "Comparison",
+    "Conflict",
     "DaemonUnreachable",
     "Denied",
     "Diff",
     "EditInfo",
+    "Every",
     "FileEvent",
     "FileInfo",
     "FileNotFound",
+    "ForkFailure",
+    "ForkedFrom",
+    "Forks",
     "Found",
     "GitOutput",
     "InternalError",

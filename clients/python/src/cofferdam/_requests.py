@@ -12,7 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from cofferdam import v1
 from cofferdam.errors import InvalidArgument
-from cofferdam.types import Base, Bind, Checkpoint, Clone, Limits, Managed, Overlay, PtySize, Workspace
+from cofferdam.types import Base, Bind, Checkpoint, Clone, Every, Limits, Managed, Overlay, PtySize, Workspace
 
 
 def new_id() -> str:
@@ -40,6 +40,27 @@ def positive(name: str, seconds: float) -> float:
     if not 0 < seconds < 10**9:
         raise InvalidArgument(f"{name}: must be a positive number of seconds, not {seconds}", reason="INVALID_ARGUMENT")
     return seconds
+
+
+def count(number: int) -> int:
+    """How many there are to be; the daemon knows how many there may be."""
+    if not 0 < number < 2**32:
+        raise InvalidArgument(f"count: must be a positive number, not {number}", reason="INVALID_ARGUMENT")
+    return number
+
+
+def automatic(every: Every | None, keep: int | None) -> v1.AutomaticCheckpoints | None:
+    """When the daemon makes checkpoints by itself."""
+    if every is None:
+        if keep is not None:
+            raise InvalidArgument("keep_checkpoints: is for a sandbox with checkpoints", reason="INVALID_ARGUMENT")
+        return None
+    if every not in ("turn", "write"):
+        raise InvalidArgument(f'checkpoints: must be "turn" or "write", not {every!r}', reason="INVALID_ARGUMENT")
+    if keep is not None and not 1 <= keep <= 100:
+        raise InvalidArgument(f"keep_checkpoints: must be 1 to 100, not {keep}", reason="INVALID_ARGUMENT")
+    moment = v1.AutomaticCheckpoints.Every.Value(every.upper())
+    return v1.AutomaticCheckpoints(every=moment, keep=keep or 0)
 
 
 def raw(data: str | bytes | None) -> bytes:

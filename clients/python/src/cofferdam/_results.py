@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal, cast
 
@@ -57,7 +58,13 @@ def run_info(run: v1.Run) -> types.RunInfo:
         secret_env=tuple(run.secret_env),
         writable_paths=tuple(run.writable_paths),
         workspace_path=run.workspace_path,
+        forked_from=_forked_from(run),
     )
+
+
+def _forked_from(run: v1.Run) -> types.ForkedFrom | None:
+    origin = run.forked_from
+    return types.ForkedFrom(origin.checkpoint_id, origin.run_id) if run.HasField("forked_from") else None
 
 
 def _cold_because(because: v1.Run.ColdBecause.ValueType) -> types.ColdBecause:
@@ -335,16 +342,39 @@ def event(message: v1.AuditEvent) -> types.AuditEvent:
     )
 
 
-def diff(response: v1.DiffRunResponse) -> types.Diff:
-    files = (
-        types.ChangedFile(
-            path=change.path,
-            change=cast(Literal["added", "modified", "deleted"], v1.FileChange.Kind.Name(change.kind).lower()),
-            type=change.file_type,
-            size=change.size_bytes,
-            objection=change.objection,
-            obstacle=change.obstacle,
-        )
-        for change in response.changes
+def _changed(change: v1.FileChange) -> types.ChangedFile:
+    return types.ChangedFile(
+        path=change.path,
+        change=cast(Literal["added", "modified", "deleted"], v1.FileChange.Kind.Name(change.kind).lower()),
+        type=change.file_type,
+        size=change.size_bytes,
+        objection=change.objection,
+        obstacle=change.obstacle,
     )
-    return types.Diff(tuple(files), response.unified_diff, response.truncated)
+
+
+def diff(response: v1.DiffRunResponse) -> types.Diff:
+    return types.Diff(tuple(map(_changed, response.changes)), response.unified_diff, response.truncated)
+
+
+def comparison(response: v1.CompareRunsResponse, checks: Sequence[CommandResult | None]) -> types.Comparison:
+    """The daemon's comparison, with the outcome of the check in each run."""
+    runs = (
+        types.ComparedRun(
+            run=run_info(one.run),
+            files=tuple(map(_changed, one.changes)),
+            total=one.total,
+            lines_added=one.lines_added,
+            lines_removed=one.lines_removed,
+            lines_incomplete=one.lines_incomplete,
+            unavailable=one.unavailable,
+            calls=one.calls,
+            refused=one.refused,
+            approvals=one.approvals,
+            cpu_time=one.cpu_us / 1e6,
+            check=check,
+        )
+        for one, check in zip(response.runs, checks, strict=True)
+    )
+    conflicts = (types.Conflict(one.path, tuple(one.run_ids)) for one in response.conflicts)
+    return types.Comparison(tuple(runs), tuple(conflicts), response.truncated)

@@ -78,6 +78,11 @@ class Checkpoint:
     keep: bool = False
 
 
+#: When the daemon makes a checkpoint by itself: before the first call of each new `task_id`, or after each call that has
+#: written to files.
+Every: TypeAlias = Literal["turn", "write"]
+
+
 Workspace: TypeAlias = Managed | Bind | Clone | Overlay | Base | Checkpoint
 
 
@@ -111,6 +116,16 @@ ColdBecause: TypeAlias = Literal[
     "none-waits",
     "not-usable",
 ]
+
+
+@dataclass(frozen=True)
+class ForkedFrom:
+    """The checkpoint with whose files a run began."""
+
+    #: It may have been deleted.
+    checkpoint_id: str
+    #: The run of which it was made.
+    run_id: str
 
 
 @dataclass(frozen=True)
@@ -153,6 +168,8 @@ class RunInfo:
     writable_paths: tuple[str, ...]
     #: On the daemon's host; empty for those who may not create runs.
     workspace_path: str
+    #: Where it began; None: not on a checkpoint.
+    forked_from: ForkedFrom | None
 
 
 #: Cause of an early end; empty: it ended by itself, or the cause is not known.
@@ -593,4 +610,65 @@ class Diff:
     files: tuple[ChangedFile, ...]
     #: As `patch -p1` takes it.
     unified: str
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class ForkFailure:
+    """Forks that could not be made."""
+
+    #: Stable, such as `OVERLOADED`.
+    reason: str
+    message: str
+    #: How many failed in this way.
+    count: int
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """What a run has changed, and what it took for that."""
+
+    run: RunInfo
+    #: At most 1,000, by path.
+    files: tuple[ChangedFile, ...]
+    #: Number of all changes.
+    total: int
+    #: Lines that text files have more.
+    lines_added: int
+    #: Lines that text files have less.
+    lines_removed: int
+    #: Not all lines were counted: a file was large, or there were too many.
+    lines_incomplete: bool
+    #: Why the changes cannot be shown; empty: they are.
+    unavailable: str
+    #: Calls so far.
+    calls: int
+    #: Calls that policy, limits or people refused.
+    refused: int
+    #: Approvals that were asked for.
+    approvals: int
+    #: Seconds of processor time of its commands so far.
+    cpu_time: float
+    #: How the check ended in it; None: there was none, or the run has ended.
+    check: CommandResult | None
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A path that several runs have changed in different ways."""
+
+    path: str
+    #: Ids of these runs.
+    run_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What several runs have changed."""
+
+    #: In the order of the request.
+    runs: tuple[ComparedRun, ...]
+    #: At most 1,000, by path.
+    conflicts: tuple[Conflict, ...]
+    #: There are more conflicts.
     truncated: bool

@@ -8,7 +8,6 @@ from cofferdam._proto.agent_checkpoint_pb2 import (
     CheckpointRestore,
     CheckpointResult,
 )
-
 from cofferdam._proto.alert_pb2 import (
     AcknowledgeAlertRequest,
     AcknowledgeAlertResponse,

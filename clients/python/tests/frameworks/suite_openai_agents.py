@@ -18,9 +18,11 @@ from agents.sandbox.errors import (
     ExecTransportError,
     InvalidManifestPathError,
     PtySessionNotFoundError,
+    WorkspaceArchiveWriteError,
     WorkspaceReadNotFoundError,
 )
 from agents.sandbox.session import SandboxSession
+from agents.sandbox.snapshot import LocalSnapshotSpec
 from agents.sandbox.types import User
 from agents.testing import ModelCall, ModelStep, ScriptedModel, assistant_message, function_call
 from book import program
@@ -47,6 +49,12 @@ async def sandbox(image: str, profile: str) -> AsyncIterator[AsyncSandbox]:
 @pytest.fixture
 def options(image: str, profile: str) -> CofferdamSandboxClientOptions:
     return CofferdamSandboxClientOptions(profile=profile, image=image)
+
+
+def only_file(directory: Path) -> bytes:
+    """What the one file beneath a directory has."""
+    (file,) = (path for path in directory.rglob("*") if path.is_file())
+    return file.read_bytes()
 
 
 def asked(*commands: str, timeout_ms: int | None = None) -> Any:
@@ -154,6 +162,53 @@ async def test_a_session_executes_reads_and_writes(options: CofferdamSandboxClie
         await session.mkdir("e/f", parents=True)
     await client.delete(session)
     assert not await cast(CofferdamSandboxSession, session._inner).sandbox.is_running()
+
+
+async def test_a_snapshot_is_a_checkpoint_that_the_run_or_another_one_gets(
+    options: CofferdamSandboxClientOptions, tmp_path: Path
+) -> None:
+    client = CofferdamSandboxClient()
+    snapshot = LocalSnapshotSpec(base_path=tmp_path)
+    wanted = options.model_copy(update={"snapshots": "checkpoint"})
+    session = await client.create(options=wanted, snapshot=snapshot, manifest=Manifest())
+    inner = session._inner
+    assert isinstance(inner, CofferdamSandboxSession)
+    async with session:
+        for text in (b"first", b"second", b"kept"):
+            await session.write(Path("kept.txt"), io.BytesIO(text))
+            await session.stop()
+        stored = only_file(tmp_path)
+        assert len(stored) < 100
+        assert len(inner.state.checkpoints) == 2
+        # The same run gets the files of the last one.
+        await session.write(Path("kept.txt"), io.BytesIO(b"changed"))
+        await session.hydrate_workspace(io.BytesIO(stored))
+        assert (await session.read(Path("kept.txt"))).read() == b"kept"
+        # A run whose root has changed cannot have them: another one begins on them.
+        before = inner.sandbox.run_id
+        assert (await session.exec("echo changed > /usr/local/changed")).ok()
+        await session.hydrate_workspace(io.BytesIO(stored))
+        assert inner.state.run_id == inner.sandbox.run_id != before
+        assert not (await session.exec("cat /usr/local/changed")).ok()
+        assert (await session.read(Path("kept.txt"))).read() == b"kept"
+        state = client.serialize_session_state(session.state)
+    first = inner.sandbox.run_id
+    async with await AsyncSandbox.connect(first) as ended:
+        await ended.stop()
+    # It has ended: another one begins on them.
+    resumed = await client.resume(client.deserialize_session_state(state))
+    async with resumed:
+        assert (await resumed.read(Path("kept.txt"))).read() == b"kept"
+        other = resumed._inner
+        assert isinstance(other, CofferdamSandboxSession)
+        forked_from = (await other.sandbox.info()).forked_from
+        assert forked_from is not None
+        assert forked_from.run_id == first
+        assert other.state.run_id == other.sandbox.run_id != first
+        with pytest.raises(WorkspaceArchiveWriteError):
+            await resumed.hydrate_workspace(io.BytesIO(stored[:-4] + b"0000"))
+    await client.delete(resumed)
+    await client.delete(session)
 
 
 async def test_a_session_is_resumed_by_its_state(options: CofferdamSandboxClientOptions) -> None:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from typing_extensions import Self
 
 from cofferdam._async import rpc
+from cofferdam._async.forks import AsyncForks, compare, fork
 from cofferdam._async.stdin import Stdins
 from cofferdam._async.transport import Transport
+from cofferdam._options import Options
 from cofferdam._settings import settings
-from cofferdam.types import Tls
+from cofferdam.types import Comparison, Limits, Tls
+
+if TYPE_CHECKING:
+    from cofferdam._async.sandbox import AsyncSandbox
 
 
 class AsyncClient:
@@ -70,6 +77,57 @@ class AsyncClient:
     def endpoint(self) -> str:
         """Where the daemon is."""
         return self._transport.settings.endpoint
+
+    async def fork(
+        self,
+        checkpoint: str,
+        count: int,
+        *,
+        env: Mapping[str, str] | None = None,
+        secret_env: Mapping[str, str] | None = None,
+        metadata: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        timeout: float | None = None,
+        lease: float | None = None,
+        keep_alive: bool = False,
+        issue_tokens: bool = False,
+    ) -> AsyncForks:
+        """Makes sandboxes that begin with the files of a checkpoint, under the profile of its run; see `AsyncSandbox.fork`.
+
+        Its run may have ended, but not been deleted: the checkpoint ends with it. Raises `NotFound`.
+        """
+        return await fork(
+            self,
+            checkpoint,
+            count,
+            env=env,
+            secret_env=secret_env,
+            metadata=metadata,
+            limits=limits,
+            timeout=timeout,
+            lease=lease,
+            keep_alive=keep_alive,
+            issue_tokens=issue_tokens,
+            options=Options(),
+        )
+
+    async def compare(
+        self,
+        runs: Sequence[AsyncSandbox | str],
+        check: str | Sequence[str] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Comparison:
+        """What runs have changed and took for it, and the outcome of a check in each, in the order of `runs`.
+
+        `runs`: 2 to 100 sandboxes, or their ids, each on an `Overlay` or a `Base`, or a fork.
+        `check`: a command as in `commands.run`, in all of them at once, when the changes were compared. It goes through
+        policy and is on record; what it writes stays. None of its outcomes is an error, also if it is ended early.
+        `timeout`: seconds for it in each; default: the profile's.
+
+        Raises `NotFound`, `InvalidArgument`, and what policy says to the check, such as `CommandNotAllowed`.
+        """
+        return await compare(self, runs, check, timeout=timeout)
 
     async def close(self) -> None:
         """Closes the connection. A later call opens another one."""

@@ -22,6 +22,11 @@ class Keeping:
     def begin(self, client: AsyncClient, run_id: str, lease: float) -> None:
         self._work = client._transport.background(lambda: keep(client, run_id, lease))
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether it is being renewed."""
+        return self._work is not None
+
     async def end(self) -> None:
         work, self._work = self._work, None
         if work is not None:

@@ -20,6 +20,7 @@ from cofferdam._async.calls import Calls
 from cofferdam._async.client import AsyncClient
 from cofferdam._async.commands import Commands
 from cofferdam._async.files import Files
+from cofferdam._async.forks import AsyncForks, fork
 from cofferdam._async.forward import ErrorCallback, PortForward
 from cofferdam._async.git import Git
 from cofferdam._async.lease import Keeping
@@ -35,6 +36,7 @@ from cofferdam.types import (
     Clone,
     Diff,
     EditInfo,
+    Every,
     Limits,
     Managed,
     PatchInfo,
@@ -87,6 +89,8 @@ class AsyncSandbox:
         self._delete_workspace = delete_workspace
         self._token: str | None = None
         self._keeping = Keeping()
+        # The family that ends it, if there is one.
+        self._forks: AsyncForks | None = None
         self._caller = Caller(client, run_id, options)
         self.approvals = Approvals(self._caller)
         self.audit = Audit(self._caller)
@@ -118,6 +122,8 @@ class AsyncSandbox:
         pkg_path: str | None = None,
         writable_paths: Sequence[str] = (),
         egress: Mapping[str, object] | None = None,
+        checkpoints: Every | None = None,
+        keep_checkpoints: int | None = None,
         issue_token: bool = False,
         wait_for_approval: bool = False,
         on_awaiting_approval: OnAwaitingApproval = "wait",
@@ -147,6 +153,9 @@ class AsyncSandbox:
         with a writable root, as `harness` has it.
         `egress`: rules that its connections have to pass beside those of the profile, in the same form; `{}` for none, and
         `{"only": ["files.example.org"]}` for those of the profile for these hosts. `InvalidArgument` if it allows less.
+        `checkpoints`: have the daemon make checkpoints by itself: "turn": before the first call of each new `task_id`;
+        "write": after each call that has written to files. `keep_checkpoints`: so many of these, 1 to 100; the oldest is
+        deleted first. Default: 10.
         `issue_token`: have the daemon make a `token` for an agent that may do this run's calls and nothing else.
         `wait_for_approval`: wait for a person where one has to consent, instead of `ApprovalRequired`.
         `on_awaiting_approval`: of a call that finds the run frozen for a reviewer of another call: "wait" in the order of
@@ -180,6 +189,7 @@ class AsyncSandbox:
             labels=metadata,
             issue_token=issue_token,
             writable_paths=writable_paths,
+            checkpoints=_requests.automatic(checkpoints, keep_checkpoints),
             egress_json="" if egress is None else json.dumps(egress),
         )
         owns_client = client is None
@@ -325,6 +335,7 @@ class AsyncSandbox:
         )
         same._token = self._token
         same._keeping = self._keeping
+        same._forks = self._forks
         return same
 
     async def edit(
@@ -433,16 +444,24 @@ class AsyncSandbox:
         return self._token
 
     async def diff(self) -> Diff:
-        """The changes in an `Overlay` or on a `Base`, against the files beneath as they are now."""
+        """The changes in an `Overlay`, on a `Base` or of a fork, against the files beneath as they are now."""
         return _results.diff(await self._client.runs.diff_run(v1.DiffRunRequest(run_id=self._run_id)))
 
     async def accept(self, *, force: bool = False) -> int:
-        """Applies the changes of an `Overlay`, and returns how many paths changed. The run must have ended: `stop` it.
+        """Ends the run, applies its changes to what it began on, and returns how many paths changed.
 
-        Raises `PreconditionFailed`, and does nothing, where a change has an `objection`; `force` applies these, too.
+        For an `Overlay`, and for a fork: then to the directory, workspace or clone of the run that the family came from.
+        Raises `PreconditionFailed`, and applies nothing, where a change has an `objection`; `force` applies these, too.
+        A fork whose changes could not be applied is kept as by `Forks.keep`.
         """
+        if self._forks is not None:
+            self._forks._begin_accept(self)
+        await self.stop()
         request = v1.AcceptRunRequest(run_id=self._run_id, force=force)
-        return (await self._client.runs.accept_run(request, timeout=CREATE_TIMEOUT)).applied
+        applied = (await self._client.runs.accept_run(request, timeout=CREATE_TIMEOUT)).applied
+        if self._forks is not None:
+            self._forks._end_accept(self)
+        return applied
 
     async def discard(self) -> None:
         """Deletes the changes of an `Overlay` or on a `Base`. The run must have ended: `stop` it."""
@@ -456,6 +475,62 @@ class AsyncSandbox:
         request = v1.CheckpointRunRequest(run_id=self._run_id, label=label)
         made = await self._client.checkpoints.checkpoint_run(request, timeout=CREATE_TIMEOUT)
         return made.checkpoint.checkpoint_id
+
+    async def restore(self, checkpoint: str) -> str:
+        """Gives the run the files of one of its checkpoints, or of the one on which it began.
+
+        Its commands, processes and sessions are ended first. Returns the id of a checkpoint of the state before, with
+        which this is undone. Raises `NotFound` for another run's, and `RunNotReady` where the run has ended.
+        """
+        request = v1.RestoreRunRequest(run_id=self._run_id, checkpoint_id=checkpoint)
+        made = await self._client.checkpoints.restore_run(request, timeout=CREATE_TIMEOUT)
+        return made.before.checkpoint_id
+
+    async def fork(
+        self,
+        count: int,
+        *,
+        env: Mapping[str, str] | None = None,
+        secret_env: Mapping[str, str] | None = None,
+        metadata: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        timeout: float | None = None,
+        lease: float | None = None,
+        keep_alive: bool | None = None,
+        issue_tokens: bool = False,
+    ) -> AsyncForks:
+        """Makes sandboxes that begin with the state of this one, and returns when each is ready or has failed.
+
+        ```python
+        async with await sandbox.fork(8) as forks:
+            await forks[0].commands.run("make")
+        ```
+
+        Leaving the block ends and deletes the forks that were neither kept (`forks.keep(fork)`) nor accepted. Each has its
+        own id, record, approvals, limits and changes. Processes, consents and secrets are not inherited.
+
+        `count`: 1 to 100. Those that could not be made are in `forks.failures`.
+        `env`: for all commands of the forks, by any client, instead of a variable of the same name. `secret_env`: likewise.
+        `metadata`: in addition to that of this sandbox. `limits`: lower ones.
+        `timeout`, `lease`: default: those of this sandbox. `keep_alive`: default: as this object does.
+        `issue_tokens`: have the daemon make a `token` for each of them.
+
+        Raises `PreconditionFailed` for a `Bind`, `Denied`, `Overloaded`, and others. Cancelled, it leaves no run behind.
+        """
+        return await fork(
+            self._client,
+            self,
+            count,
+            env=env,
+            secret_env=secret_env,
+            metadata=metadata,
+            limits=limits,
+            timeout=timeout,
+            lease=lease,
+            keep_alive=self._keeping.goes_on if keep_alive is None else keep_alive,
+            issue_tokens=issue_tokens,
+            options=self._options,
+        )
 
     async def stop(self) -> bool:
         """Ends the run: its calls are cancelled and its container is removed. The workspace stays.

@@ -5,7 +5,7 @@ Written by hand, like its twin in `_sync`; everything above it is the same in bo
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import grpc
@@ -44,6 +44,18 @@ async def tell(callback: Callable[Told, Awaitable[None] | None], *args: Told.arg
 async def aside(work: Callable[Told, Result], *args: Told.args, **kwargs: Told.kwargs) -> Result:
     """Does work that waits for the disk, without holding up the event loop."""
     return await asyncio.to_thread(work, *args, **kwargs)
+
+
+async def together(works: Sequence[Callable[[], Coroutine[Any, Any, Result]]]) -> list[Result]:
+    """Does works side by side, and returns their results in this order. An error of one ends the others."""
+    tasks = [asyncio.ensure_future(work()) for work in works]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
 
 class Background:

@@ -3,16 +3,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from typing_extensions import Self
 
+from cofferdam._options import Options
 from cofferdam._settings import settings
 from cofferdam._sync import rpc
+from cofferdam._sync.forks import Forks, compare, fork
 from cofferdam._sync.stdin import Stdins
 from cofferdam._sync.transport import Transport
-from cofferdam.types import Tls
+from cofferdam.types import Comparison, Limits, Tls
+
+if TYPE_CHECKING:
+    from cofferdam._sync.sandbox import Sandbox
 
 
 class Client:
@@ -71,6 +78,57 @@ class Client:
     def endpoint(self) -> str:
         """Where the daemon is."""
         return self._transport.settings.endpoint
+
+    def fork(
+        self,
+        checkpoint: str,
+        count: int,
+        *,
+        env: Mapping[str, str] | None = None,
+        secret_env: Mapping[str, str] | None = None,
+        metadata: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        timeout: float | None = None,
+        lease: float | None = None,
+        keep_alive: bool = False,
+        issue_tokens: bool = False,
+    ) -> Forks:
+        """Makes sandboxes that begin with the files of a checkpoint, under the profile of its run; see `Sandbox.fork`.
+
+        Its run may have ended, but not been deleted: the checkpoint ends with it. Raises `NotFound`.
+        """
+        return fork(
+            self,
+            checkpoint,
+            count,
+            env=env,
+            secret_env=secret_env,
+            metadata=metadata,
+            limits=limits,
+            timeout=timeout,
+            lease=lease,
+            keep_alive=keep_alive,
+            issue_tokens=issue_tokens,
+            options=Options(),
+        )
+
+    def compare(
+        self,
+        runs: Sequence[Sandbox | str],
+        check: str | Sequence[str] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Comparison:
+        """What runs have changed and took for it, and the outcome of a check in each, in the order of `runs`.
+
+        `runs`: 2 to 100 sandboxes, or their ids, each on an `Overlay` or a `Base`, or a fork.
+        `check`: a command as in `commands.run`, in all of them at once, when the changes were compared. It goes through
+        policy and is on record; what it writes stays. None of its outcomes is an error, also if it is ended early.
+        `timeout`: seconds for it in each; default: the profile's.
+
+        Raises `NotFound`, `InvalidArgument`, and what policy says to the check, such as `CommandNotAllowed`.
+        """
+        return compare(self, runs, check, timeout=timeout)
 
     def close(self) -> None:
         """Closes the connection. A later call opens another one."""

@@ -23,6 +23,11 @@ class Keeping:
     def begin(self, client: Client, run_id: str, lease: float) -> None:
         self._work = client._transport.background(lambda: keep(client, run_id, lease))
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether it is being renewed."""
+        return self._work is not None
+
     def end(self) -> None:
         work, self._work = self._work, None
         if work is not None:

@@ -13,10 +13,14 @@ A call that needs a person's consent raises `ApprovalRequired`, which says how t
 Where the profile allows `process`, as `harness` does, a command that takes longer than its tool waits runs on, with a
 terminal if the model asks for one, and `write_stdin` goes on with it. Elsewhere it is ended. A run has one user: `user=` and
 `run_as` are refused.
+
+With the option `snapshots="checkpoint"` a snapshot of the workspace is the id of a checkpoint, which the daemon keeps, and
+not an archive of all files.
 """
 
 import io
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NoReturn
 from uuid import uuid4
@@ -48,7 +52,7 @@ from agents.sandbox.session.sandbox_session_state import SandboxSessionState
 from agents.sandbox.snapshot import SnapshotBase, SnapshotSpec, resolve_snapshot
 from agents.sandbox.types import ExecResult, User
 
-from cofferdam import AsyncSandbox
+from cofferdam import AsyncSandbox, v1
 from cofferdam._async.posix import Posix
 from cofferdam.errors import (
     ApprovalDenied,
@@ -61,10 +65,16 @@ from cofferdam.errors import (
     DaemonUnreachable,
     Denied,
     NotFound,
+    PreconditionFailed,
 )
 from cofferdam.integrations._terminals import Terminals
+from cofferdam.types import Checkpoint, Managed
 
 BACKEND = "cofferdam"
+# Before the id of a checkpoint that stands for an archive. No archive of tar begins so: its first bytes are a name.
+REFERENCE = b"\0cofferdam checkpoint "
+# The directory that a checkpoint has.
+WHOLE = Path("/workspace")
 
 
 class CofferdamShellExecutor:
@@ -140,6 +150,10 @@ class CofferdamSandboxClientOptions(BaseSandboxClientOptions):
     timeout: int | None = None
     #: Wait for a person where one has to consent, instead of `ApprovalRequired`.
     wait_for_approval: bool = False
+    #: Form of the workspace's snapshots: an archive, or the id of a checkpoint. That one also has `/state` and changes of a
+    #: writable root, and lasts as long as the run of the session, until `delete`. Of a session's checkpoints the last two
+    #: are kept. An archive is made all the same of a workspace with ephemeral entries, or with another root.
+    snapshots: Literal["archive", "checkpoint"] = "archive"
 
 
 class CofferdamSandboxSessionState(SandboxSessionState):
@@ -151,6 +165,9 @@ class CofferdamSandboxSessionState(SandboxSessionState):
     timeout: int | None = None
     wait_for_approval: bool = False
     run_id: str = ""
+    snapshots: Literal["archive", "checkpoint"] = "archive"
+    #: Those of this session that the daemon keeps, the oldest first.
+    checkpoints: tuple[str, ...] = ()
 
 
 class CofferdamSandboxSession(BaseSandboxSession):
@@ -160,9 +177,13 @@ class CofferdamSandboxSession(BaseSandboxSession):
 
     def __init__(self, *, state: CofferdamSandboxSessionState, sandbox: AsyncSandbox) -> None:
         self.state = state
+        self._use(sandbox)
+
+    def _use(self, sandbox: AsyncSandbox) -> None:
         self.sandbox = sandbox
         self._posix = Posix(sandbox)
         self._terminals = Terminals(sandbox)
+        self.state.run_id = sandbox.run_id
 
     def _prepare_exec_command(self, *command: str | Path, shell: bool | list[str], user: str | User | None) -> list[str]:
         _check_user(user, "exec")
@@ -267,6 +288,9 @@ class CofferdamSandboxSession(BaseSandboxSession):
 
     async def persist_workspace(self) -> io.IOBase:
         root = self._workspace_root_path()
+        whole = root == WHOLE and not self._persist_workspace_skip_relpaths()
+        if self.state.snapshots == "checkpoint" and whole:
+            return io.BytesIO(REFERENCE + (await self._checkpoint(root)).encode())
         skipped = [f"--exclude=./{path.as_posix()}" for path in sorted(self._persist_workspace_skip_relpaths())]
         packed = await self._exec_internal("tar", "-C", root, *skipped, "-cf", "-", ".")
         if not packed.ok():
@@ -275,15 +299,56 @@ class CofferdamSandboxSession(BaseSandboxSession):
 
     async def hydrate_workspace(self, data: io.IOBase) -> None:
         root = self._workspace_root_path()
-        packed = data.read()
+        packed = bytes(data.read())
+        if packed.startswith(REFERENCE):
+            try:
+                await self._restore(packed.removeprefix(REFERENCE).decode("utf-8", "replace"))
+            except CofferdamError as error:
+                raise WorkspaceArchiveWriteError(path=root, message=error.message, cause=error) from error
+            return
         try:
-            result = await self._posix.run(["tar", "-C", str(root), "-xf", "-"], stdin=bytes(packed))
+            result = await self._posix.run(["tar", "-C", str(root), "-xf", "-"], stdin=packed)
         except ApprovalRequired:
             raise
         except CofferdamError as error:
             raise WorkspaceArchiveWriteError(path=root, cause=error) from error
         if not result.ok:
             raise WorkspaceArchiveWriteError(path=root, message=result.stderr)
+
+    async def _checkpoint(self, root: Path) -> str:
+        try:
+            checkpoint = await self.sandbox.checkpoint("snapshot")
+            # The newest one before it stays: this one may never be stored.
+            for old in self.state.checkpoints[:-1]:
+                await self._delete(old)
+        except CofferdamError as error:
+            raise WorkspaceArchiveReadError(path=root, context={"stderr": error.message}, cause=error) from error
+        self.state.checkpoints = (*self.state.checkpoints[-1:], checkpoint)
+        return checkpoint
+
+    async def _delete(self, checkpoint: str) -> None:
+        # It may be needed by another session that began on it, or be gone.
+        with suppress(NotFound, PreconditionFailed):
+            request = v1.DeleteCheckpointRequest(checkpoint_id=checkpoint)
+            await self.sandbox.client.checkpoints.delete_checkpoint(request)
+
+    async def _restore(self, checkpoint: str) -> None:
+        """Gives the run the files of a checkpoint; a run that cannot have them is replaced by another one."""
+        request = v1.GetRunCheckpointRequest(checkpoint_id=checkpoint)
+        origin = (await self.sandbox.client.checkpoints.get_run_checkpoint(request)).checkpoint.run_id
+        own = origin == self.sandbox.run_id
+        if own:
+            # Refused where a written root has changed since.
+            with suppress(PreconditionFailed):
+                await self._delete(await self.sandbox.restore(checkpoint))
+                return
+        await self._terminals.end_all()
+        before, new = self.sandbox, await made(self.state, Checkpoint(checkpoint))
+        self._use(new)
+        # A run that is deleted takes its checkpoints with it.
+        await (before.stop() if own else before.kill(delete_workspace=True))
+        if own:
+            await before.close()
 
     async def _after_shutdown(self) -> None:
         await self.sandbox.close()
@@ -335,6 +400,7 @@ class CofferdamSandboxClient(BaseSandboxClient[CofferdamSandboxClientOptions]):
             image=wanted.image,
             timeout=wanted.timeout,
             wait_for_approval=wanted.wait_for_approval,
+            snapshots=wanted.snapshots,
         )
         return self._wrap_session(await self._made(state))
 
@@ -369,12 +435,16 @@ class CofferdamSandboxClient(BaseSandboxClient[CofferdamSandboxClientOptions]):
         root = Path(state.manifest.root)
         if not root.is_relative_to("/workspace"):
             raise WorkspaceStartError(path=root, message="the workspace of a sandbox is /workspace")
-        sandbox = await AsyncSandbox.create(
-            profile=state.profile,
-            image=state.image,
-            timeout=state.timeout,
-            agent_id="openai-agents",
-            wait_for_approval=state.wait_for_approval,
-        )
-        state.run_id = sandbox.run_id
-        return CofferdamSandboxSession(state=state, sandbox=sandbox)
+        return CofferdamSandboxSession(state=state, sandbox=await made(state, Managed()))
+
+
+async def made(state: CofferdamSandboxSessionState, workspace: Managed | Checkpoint) -> AsyncSandbox:
+    """A sandbox for a session, on this workspace."""
+    return await AsyncSandbox.create(
+        profile=state.profile,
+        image=state.image,
+        workspace=workspace,
+        timeout=state.timeout,
+        agent_id="openai-agents",
+        wait_for_approval=state.wait_for_approval,
+    )
