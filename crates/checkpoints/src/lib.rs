@@ -295,7 +295,11 @@ impl Checkpoints {
     async fn most(&self, run: &Record, automatic: bool) -> Result<TreeBounds, Refusal> {
         let free = self.quotas.free().map_err(|error| Refusal::internal("looking at the disk", &error))?;
         let bytes = self.room(run, automatic, 1).await?;
-        Ok(limits::most(bytes, free, self.warn_free))
+        let most = limits::most(bytes, free, self.warn_free);
+        if most.files == 0 {
+            return Err(limits::no_space());
+        }
+        Ok(most)
     }
 
     /// Returns a page of the checkpoints that `principal` may use, newest first, after `after`. Also returns whether there are more.

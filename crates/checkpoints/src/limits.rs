@@ -67,6 +67,12 @@ pub(crate) fn no_room() -> Refusal {
     Refusal::new(Reason::WriteLimit, message).with("limit", "checkpoints")
 }
 
+pub(crate) fn no_space() -> Refusal {
+    let message = "the daemon's disk has no space for a checkpoint (disk.warn_free of the daemon's configuration): \
+                   delete checkpoints, workspaces or ended runs that are no longer needed";
+    Refusal::new(Reason::WriteLimit, message).with("limit", "state-disk")
+}
+
 /// Returns the bounds of a checkpoint of at most `bytes` on a disk with this space. It leaves the space of which the daemon warns.
 pub(crate) fn most(bytes: u64, free: Free, warn_free: u64) -> TreeBounds {
     let room = free.bytes.saturating_sub(warn_free.min(free.total_bytes / 10));

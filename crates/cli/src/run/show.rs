@@ -49,7 +49,7 @@ fn render(run: &Run, page: &mut Output) {
         ("made by", run.principal.clone()),
         ("workspace", workspace(run)),
         ("begun on", begun_on(run)),
-        ("checkpoints", checkpoints(run)),
+        ("saved", checkpoints(run)),
         ("on host", run.workspace_path.clone()),
         ("changes", changes(run).into()),
         ("/pkg", run.pkg_path.clone()),

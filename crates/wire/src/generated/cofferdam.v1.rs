@@ -19561,7 +19561,7 @@ pub mod process_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
-/// What a run had changed at one moment.
+/// The changes of a run at one moment.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RunCheckpoint {
     /// UUIDv7.
@@ -19956,7 +19956,7 @@ pub struct ForkRunResponse {
     /// The forks that are READY, in the order in which they were made.
     #[prost(message, repeated, tag = "2")]
     pub forks: ::prost::alloc::vec::Vec<Fork>,
-    /// Those that could not be made.
+    /// Forks that could not be made.
     #[prost(message, repeated, tag = "3")]
     pub failures: ::prost::alloc::vec::Vec<ForkFailure>,
 }
@@ -19996,7 +19996,7 @@ pub struct ForkFailure {
     /// Reason, as in the error of a CreateRun, such as `OVERLOADED`.
     #[prost(string, tag = "1")]
     pub reason: ::prost::alloc::string::String,
-    /// What happened.
+    /// Description for a person.
     #[prost(string, tag = "2")]
     pub message: ::prost::alloc::string::String,
     /// Number of forks that failed in this way.
@@ -20016,7 +20016,8 @@ impl ::prost::Name for ForkFailure {
 /// See CheckpointService.CompareRuns.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CompareRunsRequest {
-    /// 2 to 100 runs on workspaces that can be compared with what is beneath: an `overlay`, a base, or a fork.
+    /// 2 to 100 different runs that the caller may use, on workspaces that can be compared with the files beneath: an
+    /// `overlay`, a base, or a fork of such a run. Others have the reason in `unavailable`.
     #[prost(string, repeated, tag = "1")]
     pub run_ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -20030,16 +20031,18 @@ impl ::prost::Name for CompareRunsRequest {
         "/cofferdam.v1.CompareRunsRequest".into()
     }
 }
-/// What each run has changed.
+/// The changes of each run, and the conflicts between them.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CompareRunsResponse {
     /// In the order of the request.
     #[prost(message, repeated, tag = "1")]
     pub runs: ::prost::alloc::vec::Vec<ComparedRun>,
-    /// Paths that at least two runs have changed in different ways, at most 1,000.
+    /// Paths that at least two runs have changed to different states, at most 1,000 and 1 MiB, by path. States differ in kind,
+    /// type, mode, target or content. A content that DiffRun only names, as of a binary or large file, counts as different.
+    /// If a run has deleted or replaced a directory in which others have changed paths, the directory is such a path.
     #[prost(message, repeated, tag = "2")]
     pub conflicts: ::prost::alloc::vec::Vec<ComparedPath>,
-    /// More paths than `conflicts` has.
+    /// There may be more: `conflicts` is full, or not all paths of the runs were compared.
     #[prost(bool, tag = "3")]
     pub truncated: bool,
 }
@@ -20059,25 +20062,25 @@ pub struct ComparedRun {
     /// The run.
     #[prost(message, optional, tag = "1")]
     pub run: ::core::option::Option<Run>,
-    /// Changed files, directories and links, at most 1,000 of them, by path.
+    /// Changed files, directories and links, by path: at most 1,000 of them, and fewer if those of all runs exceed 1.5 MiB.
     #[prost(message, repeated, tag = "2")]
     pub changes: ::prost::alloc::vec::Vec<FileChange>,
     /// Number of all changes.
     #[prost(uint64, tag = "3")]
     pub total: u64,
-    /// Lines that text files have more.
+    /// Lines that were added to text files.
     #[prost(uint64, tag = "4")]
     pub lines_added: u64,
-    /// Lines that text files have less.
+    /// Lines that were removed from text files.
     #[prost(uint64, tag = "5")]
     pub lines_removed: u64,
-    /// Lines of large files, and of changes beyond a bound, were not counted.
+    /// Lines of large files, of deleted directories, and of changes beyond a bound, were not counted.
     #[prost(bool, tag = "6")]
     pub lines_incomplete: bool,
     /// Reason why the changes cannot be shown; empty: they are.
     #[prost(string, tag = "7")]
     pub unavailable: ::prost::alloc::string::String,
-    /// Calls of the run so far.
+    /// Calls of the run that have ended, of the newest 20,000.
     #[prost(uint64, tag = "8")]
     pub calls: u64,
     /// Calls that policy, limits or people refused.
@@ -20086,7 +20089,7 @@ pub struct ComparedRun {
     /// Approvals that were asked for.
     #[prost(uint64, tag = "10")]
     pub approvals: u64,
-    /// Processor time of its commands so far, microseconds.
+    /// Processor time of these calls and of the processes that have ended, microseconds.
     #[prost(uint64, tag = "11")]
     pub cpu_us: u64,
 }
@@ -20380,7 +20383,8 @@ pub mod checkpoint_service_client {
                 .insert(GrpcMethod::new("cofferdam.v1.CheckpointService", "ForkRun"));
             self.inner.unary(req, path, codec).await
         }
-        /// Compares what runs have changed, and what they took for it.
+        /// Compares what runs have changed, and what they took for it. The runs may live; then the answer can be out of date at
+        /// once. Takes the time of a DiffRun for each run; runs that are not reached in two minutes have no changes in the answer.
         pub async fn compare_runs(
             &mut self,
             request: impl tonic::IntoRequest<super::CompareRunsRequest>,
@@ -20475,7 +20479,8 @@ pub mod checkpoint_service_server {
             &self,
             request: tonic::Request<super::ForkRunRequest>,
         ) -> std::result::Result<tonic::Response<super::ForkRunResponse>, tonic::Status>;
-        /// Compares what runs have changed, and what they took for it.
+        /// Compares what runs have changed, and what they took for it. The runs may live; then the answer can be out of date at
+        /// once. Takes the time of a DiffRun for each run; runs that are not reached in two minutes have no changes in the answer.
         async fn compare_runs(
             &self,
             request: tonic::Request<super::CompareRunsRequest>,

@@ -1127,7 +1127,10 @@ class CheckpointService:
         )
 
     async def compare_runs(self, request: v1.CompareRunsRequest, *, timeout: float | None = None) -> v1.CompareRunsResponse:
-        """Compares what runs have changed, and what they took for it."""
+        """Compares what runs have changed, and what they took for it. The runs may live; then the answer can be out
+        of date at once. Takes the time of a DiffRun for each run; runs that are not reached in two minutes have no
+        changes in the answer.
+        """
         return await self._transport.unary(
             _CHECKPOINT_SERVICE_COMPARE_RUNS,
             request,

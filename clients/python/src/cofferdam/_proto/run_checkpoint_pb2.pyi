@@ -24,7 +24,7 @@ DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
 @typing.final
 class RunCheckpoint(google.protobuf.message.Message):
-    """What a run had changed at one moment."""
+    """The changes of a run at one moment."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -510,7 +510,7 @@ class ForkRunResponse(google.protobuf.message.Message):
 
     @property
     def failures(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ForkFailure]:
-        """Those that could not be made."""
+        """Forks that could not be made."""
 
     def __init__(
         self,
@@ -561,7 +561,7 @@ class ForkFailure(google.protobuf.message.Message):
     reason: builtins.str
     """Reason, as in the error of a CreateRun, such as `OVERLOADED`."""
     message: builtins.str
-    """What happened."""
+    """Description for a person."""
     count: builtins.int
     """Number of forks that failed in this way."""
     def __init__(
@@ -584,7 +584,9 @@ class CompareRunsRequest(google.protobuf.message.Message):
     RUN_IDS_FIELD_NUMBER: builtins.int
     @property
     def run_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """2 to 100 runs on workspaces that can be compared with what is beneath: an `overlay`, a base, or a fork."""
+        """2 to 100 different runs that the caller may use, on workspaces that can be compared with the files beneath: an
+        `overlay`, a base, or a fork of such a run. Others have the reason in `unavailable`.
+        """
 
     def __init__(
         self,
@@ -597,7 +599,7 @@ global___CompareRunsRequest = CompareRunsRequest
 
 @typing.final
 class CompareRunsResponse(google.protobuf.message.Message):
-    """What each run has changed."""
+    """The changes of each run, and the conflicts between them."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -605,14 +607,17 @@ class CompareRunsResponse(google.protobuf.message.Message):
     CONFLICTS_FIELD_NUMBER: builtins.int
     TRUNCATED_FIELD_NUMBER: builtins.int
     truncated: builtins.bool
-    """More paths than `conflicts` has."""
+    """There may be more: `conflicts` is full, or not all paths of the runs were compared."""
     @property
     def runs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ComparedRun]:
         """In the order of the request."""
 
     @property
     def conflicts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ComparedPath]:
-        """Paths that at least two runs have changed in different ways, at most 1,000."""
+        """Paths that at least two runs have changed to different states, at most 1,000 and 1 MiB, by path. States differ in kind,
+        type, mode, target or content. A content that DiffRun only names, as of a binary or large file, counts as different.
+        If a run has deleted or replaced a directory in which others have changed paths, the directory is such a path.
+        """
 
     def __init__(
         self,
@@ -645,28 +650,28 @@ class ComparedRun(google.protobuf.message.Message):
     total: builtins.int
     """Number of all changes."""
     lines_added: builtins.int
-    """Lines that text files have more."""
+    """Lines that were added to text files."""
     lines_removed: builtins.int
-    """Lines that text files have less."""
+    """Lines that were removed from text files."""
     lines_incomplete: builtins.bool
-    """Lines of large files, and of changes beyond a bound, were not counted."""
+    """Lines of large files, of deleted directories, and of changes beyond a bound, were not counted."""
     unavailable: builtins.str
     """Reason why the changes cannot be shown; empty: they are."""
     calls: builtins.int
-    """Calls of the run so far."""
+    """Calls of the run that have ended, of the newest 20,000."""
     refused: builtins.int
     """Calls that policy, limits or people refused."""
     approvals: builtins.int
     """Approvals that were asked for."""
     cpu_us: builtins.int
-    """Processor time of its commands so far, microseconds."""
+    """Processor time of these calls and of the processes that have ended, microseconds."""
     @property
     def run(self) -> cofferdam._proto.run_pb2.Run:
         """The run."""
 
     @property
     def changes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[cofferdam._proto.run_pb2.FileChange]:
-        """Changed files, directories and links, at most 1,000 of them, by path."""
+        """Changed files, directories and links, by path: at most 1,000 of them, and fewer if those of all runs exceed 1.5 MiB."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ export const file_cofferdam_v1_run_checkpoint: GenFile = /*@__PURE__*/
   fileDesc("CiFjb2ZmZXJkYW0vdjEvcnVuX2NoZWNrcG9pbnQucHJvdG8SDGNvZmZlcmRhbS52MSKjAgoNUnVuQ2hlY2twb2ludBIVCg1jaGVja3BvaW50X2lkGAEgASgJEg4KBnJ1bl9pZBgCIAEoCRIRCglwcmluY2lwYWwYAyABKAkSDwoHbWFkZV9ieRgEIAEoCRIuCgpjcmVhdGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglmcm96ZW5fdXMYBiABKAQSDQoFbGFiZWwYByABKAkSDgoGZGlnZXN0GAggASgJEhIKCnNpemVfYnl0ZXMYCSABKAQSKwoFcGFydHMYCiADKAsyHC5jb2ZmZXJkYW0udjEuQ2hlY2twb2ludFBhcnQSEQoJcHJvY2Vzc2VzGAsgAygJEhEKCWF1dG9tYXRpYxgMIAEoCCLYAQoOQ2hlY2twb2ludFBhcnQSLwoEa2luZBgBIAEoDjIhLmNvZmZlcmRhbS52MS5DaGVja3BvaW50UGFydC5LaW5kEg4KBmRpZ2VzdBgCIAEoCRISCgpzaXplX2J5dGVzGAMgASgEEg0KBWZpbGVzGAQgASgEEhAKCGxlZnRfb3V0GAUgASgEIlAKBEtpbmQSFAoQS0lORF9VTlNQRUNJRklFRBAAEg0KCVdPUktTUEFDRRABEgkKBVNUQVRFEAISCAoEUk9PVBADEg4KClJFUE9TSVRPUlkQBCI1ChRDaGVja3BvaW50UnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSDQoFbGFiZWwYAiABKAkiSAoVQ2hlY2twb2ludFJ1blJlc3BvbnNlEi8KCmNoZWNrcG9pbnQYASABKAsyGy5jb2ZmZXJkYW0udjEuUnVuQ2hlY2twb2ludCJPChZMaXN0Q2hlY2twb2ludHNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoDRISCgpwYWdlX3Rva2VuGAIgASgJEg4KBnJ1bl9pZBgDIAEoCSJkChdMaXN0Q2hlY2twb2ludHNSZXNwb25zZRIwCgtjaGVja3BvaW50cxgBIAMoCzIbLmNvZmZlcmRhbS52MS5SdW5DaGVja3BvaW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIwChdHZXRSdW5DaGVja3BvaW50UmVxdWVzdBIVCg1jaGVja3BvaW50X2lkGAEgASgJIksKGEdldFJ1bkNoZWNrcG9pbnRSZXNwb25zZRIvCgpjaGVja3BvaW50GAEgASgLMhsuY29mZmVyZGFtLnYxLlJ1bkNoZWNrcG9pbnQiMAoXRGVsZXRlQ2hlY2twb2ludFJlcXVlc3QSFQoNY2hlY2twb2ludF9pZBgBIAEoCSIaChhEZWxldGVDaGVja3BvaW50UmVzcG9uc2UiOgoRUmVzdG9yZVJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhUKDWNoZWNrcG9pbnRfaWQYAiABKAkiegoSUmVzdG9yZVJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4SKwoGYmVmb3JlGAIgASgLMhsuY29mZmVyZGFtLnYxLlJ1bkNoZWNrcG9pbnQSFwoPZW5kZWRfcHJvY2Vzc2VzGAMgASgNIrIECg5Gb3JrUnVuUmVxdWVzdBISCgpyZXF1ZXN0X2lkGAEgASgJEhAKBnJ1bl9pZBgCIAEoCUgAEhcKDWNoZWNrcG9pbnRfaWQYAyABKAlIABINCgVjb3VudBgEIAEoDRIyCgNlbnYYBSADKAsyJS5jb2ZmZXJkYW0udjEuRm9ya1J1blJlcXVlc3QuRW52RW50cnkSPwoKc2VjcmV0X2VudhgGIAMoCzIrLmNvZmZlcmRhbS52MS5Gb3JrUnVuUmVxdWVzdC5TZWNyZXRFbnZFbnRyeRI4CgZsYWJlbHMYByADKAsyKC5jb2ZmZXJkYW0udjEuRm9ya1J1blJlcXVlc3QuTGFiZWxzRW50cnkSJAoGbGltaXRzGAggASgLMhQuY29mZmVyZGFtLnYxLkxpbWl0cxImCgN0dGwYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKAoFbGVhc2UYCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFAoMaXNzdWVfdG9rZW5zGAsgASgIGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaMAoOU2VjcmV0RW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQggKBm9yaWdpbiKSAQoPRm9ya1J1blJlc3BvbnNlEi8KCmNoZWNrcG9pbnQYASABKAsyGy5jb2ZmZXJkYW0udjEuUnVuQ2hlY2twb2ludBIhCgVmb3JrcxgCIAMoCzISLmNvZmZlcmRhbS52MS5Gb3JrEisKCGZhaWx1cmVzGAMgAygLMhkuY29mZmVyZGFtLnYxLkZvcmtGYWlsdXJlIjUKBEZvcmsSHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1bhINCgV0b2tlbhgCIAEoCSI9CgtGb3JrRmFpbHVyZRIOCgZyZWFzb24YASABKAkSDwoHbWVzc2FnZRgCIAEoCRINCgVjb3VudBgDIAEoDSIlChJDb21wYXJlUnVuc1JlcXVlc3QSDwoHcnVuX2lkcxgBIAMoCSKAAQoTQ29tcGFyZVJ1bnNSZXNwb25zZRInCgRydW5zGAEgAygLMhkuY29mZmVyZGFtLnYxLkNvbXBhcmVkUnVuEi0KCWNvbmZsaWN0cxgCIAMoCzIaLmNvZmZlcmRhbS52MS5Db21wYXJlZFBhdGgSEQoJdHJ1bmNhdGVkGAMgASgIIoUCCgtDb21wYXJlZFJ1bhIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuEikKB2NoYW5nZXMYAiADKAsyGC5jb2ZmZXJkYW0udjEuRmlsZUNoYW5nZRINCgV0b3RhbBgDIAEoBBITCgtsaW5lc19hZGRlZBgEIAEoBBIVCg1saW5lc19yZW1vdmVkGAUgASgEEhgKEGxpbmVzX2luY29tcGxldGUYBiABKAgSEwoLdW5hdmFpbGFibGUYByABKAkSDQoFY2FsbHMYCCABKAQSDwoHcmVmdXNlZBgJIAEoBBIRCglhcHByb3ZhbHMYCiABKAQSDgoGY3B1X3VzGAsgASgEIi0KDENvbXBhcmVkUGF0aBIMCgRwYXRoGAEgASgJEg8KB3J1bl9pZHMYAiADKAkyjwUKEUNoZWNrcG9pbnRTZXJ2aWNlElgKDUNoZWNrcG9pbnRSdW4SIi5jb2ZmZXJkYW0udjEuQ2hlY2twb2ludFJ1blJlcXVlc3QaIy5jb2ZmZXJkYW0udjEuQ2hlY2twb2ludFJ1blJlc3BvbnNlEmMKD0xpc3RDaGVja3BvaW50cxIkLmNvZmZlcmRhbS52MS5MaXN0Q2hlY2twb2ludHNSZXF1ZXN0GiUuY29mZmVyZGFtLnYxLkxpc3RDaGVja3BvaW50c1Jlc3BvbnNlIgOQAgESZgoQR2V0UnVuQ2hlY2twb2ludBIlLmNvZmZlcmRhbS52MS5HZXRSdW5DaGVja3BvaW50UmVxdWVzdBomLmNvZmZlcmRhbS52MS5HZXRSdW5DaGVja3BvaW50UmVzcG9uc2UiA5ACARJhChBEZWxldGVDaGVja3BvaW50EiUuY29mZmVyZGFtLnYxLkRlbGV0ZUNoZWNrcG9pbnRSZXF1ZXN0GiYuY29mZmVyZGFtLnYxLkRlbGV0ZUNoZWNrcG9pbnRSZXNwb25zZRJPCgpSZXN0b3JlUnVuEh8uY29mZmVyZGFtLnYxLlJlc3RvcmVSdW5SZXF1ZXN0GiAuY29mZmVyZGFtLnYxLlJlc3RvcmVSdW5SZXNwb25zZRJGCgdGb3JrUnVuEhwuY29mZmVyZGFtLnYxLkZvcmtSdW5SZXF1ZXN0Gh0uY29mZmVyZGFtLnYxLkZvcmtSdW5SZXNwb25zZRJXCgtDb21wYXJlUnVucxIgLmNvZmZlcmRhbS52MS5Db21wYXJlUnVuc1JlcXVlc3QaIS5jb2ZmZXJkYW0udjEuQ29tcGFyZVJ1bnNSZXNwb25zZSIDkAIBYgZwcm90bzM", [file_cofferdam_v1_run, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
- * What a run had changed at one moment.
+ * The changes of a run at one moment.
  *
  * @generated from message cofferdam.v1.RunCheckpoint
  */
@@ -587,7 +587,7 @@ export type ForkRunResponse = Message<"cofferdam.v1.ForkRunResponse"> & {
   forks: Fork[];
 
   /**
-   * Those that could not be made.
+   * Forks that could not be made.
    *
    * @generated from field: repeated cofferdam.v1.ForkFailure failures = 3;
    */
@@ -643,7 +643,7 @@ export type ForkFailure = Message<"cofferdam.v1.ForkFailure"> & {
   reason: string;
 
   /**
-   * What happened.
+   * Description for a person.
    *
    * @generated from field: string message = 2;
    */
@@ -671,7 +671,8 @@ export const ForkFailureSchema: GenMessage<ForkFailure> = /*@__PURE__*/
  */
 export type CompareRunsRequest = Message<"cofferdam.v1.CompareRunsRequest"> & {
   /**
-   * 2 to 100 runs on workspaces that can be compared with what is beneath: an `overlay`, a base, or a fork.
+   * 2 to 100 different runs that the caller may use, on workspaces that can be compared with the files beneath: an
+   * `overlay`, a base, or a fork of such a run. Others have the reason in `unavailable`.
    *
    * @generated from field: repeated string run_ids = 1;
    */
@@ -686,7 +687,7 @@ export const CompareRunsRequestSchema: GenMessage<CompareRunsRequest> = /*@__PUR
   messageDesc(file_cofferdam_v1_run_checkpoint, 16);
 
 /**
- * What each run has changed.
+ * The changes of each run, and the conflicts between them.
  *
  * @generated from message cofferdam.v1.CompareRunsResponse
  */
@@ -699,14 +700,16 @@ export type CompareRunsResponse = Message<"cofferdam.v1.CompareRunsResponse"> & 
   runs: ComparedRun[];
 
   /**
-   * Paths that at least two runs have changed in different ways, at most 1,000.
+   * Paths that at least two runs have changed to different states, at most 1,000 and 1 MiB, by path. States differ in kind,
+   * type, mode, target or content. A content that DiffRun only names, as of a binary or large file, counts as different.
+   * If a run has deleted or replaced a directory in which others have changed paths, the directory is such a path.
    *
    * @generated from field: repeated cofferdam.v1.ComparedPath conflicts = 2;
    */
   conflicts: ComparedPath[];
 
   /**
-   * More paths than `conflicts` has.
+   * There may be more: `conflicts` is full, or not all paths of the runs were compared.
    *
    * @generated from field: bool truncated = 3;
    */
@@ -734,7 +737,7 @@ export type ComparedRun = Message<"cofferdam.v1.ComparedRun"> & {
   run?: Run | undefined;
 
   /**
-   * Changed files, directories and links, at most 1,000 of them, by path.
+   * Changed files, directories and links, by path: at most 1,000 of them, and fewer if those of all runs exceed 1.5 MiB.
    *
    * @generated from field: repeated cofferdam.v1.FileChange changes = 2;
    */
@@ -748,21 +751,21 @@ export type ComparedRun = Message<"cofferdam.v1.ComparedRun"> & {
   total: bigint;
 
   /**
-   * Lines that text files have more.
+   * Lines that were added to text files.
    *
    * @generated from field: uint64 lines_added = 4;
    */
   linesAdded: bigint;
 
   /**
-   * Lines that text files have less.
+   * Lines that were removed from text files.
    *
    * @generated from field: uint64 lines_removed = 5;
    */
   linesRemoved: bigint;
 
   /**
-   * Lines of large files, and of changes beyond a bound, were not counted.
+   * Lines of large files, of deleted directories, and of changes beyond a bound, were not counted.
    *
    * @generated from field: bool lines_incomplete = 6;
    */
@@ -776,7 +779,7 @@ export type ComparedRun = Message<"cofferdam.v1.ComparedRun"> & {
   unavailable: string;
 
   /**
-   * Calls of the run so far.
+   * Calls of the run that have ended, of the newest 20,000.
    *
    * @generated from field: uint64 calls = 8;
    */
@@ -797,7 +800,7 @@ export type ComparedRun = Message<"cofferdam.v1.ComparedRun"> & {
   approvals: bigint;
 
   /**
-   * Processor time of its commands so far, microseconds.
+   * Processor time of these calls and of the processes that have ended, microseconds.
    *
    * @generated from field: uint64 cpu_us = 11;
    */
@@ -915,7 +918,8 @@ export const CheckpointService: GenService<{
     output: typeof ForkRunResponseSchema;
   },
   /**
-   * Compares what runs have changed, and what they took for it.
+   * Compares what runs have changed, and what they took for it. The runs may live; then the answer can be out of date at
+   * once. Takes the time of a DiffRun for each run; runs that are not reached in two minutes have no changes in the answer.
    *
    * @generated from rpc cofferdam.v1.CheckpointService.CompareRuns
    */
