@@ -170,7 +170,8 @@ async fn forks_and_restores_beside_20_writers_have_one_moment_of_the_run() {
     let all: Vec<String> = (0..WRITERS).map(|name| format!("({}) &", writer(name))).collect();
     let counts = "for i in $(seq 0 19); do echo $(cat a$i) $(cat z$i); done";
     for _ in 0..3 {
-        origin.start(script(&format!("rm -f a* z*; {} wait", all.join(" ")))).await;
+        run(&mut origin, &["sh", "-c", "rm -f a* z*"]).await;
+        origin.start(script(&format!("{} wait", all.join(" ")))).await;
         until("the writers have not begun", async || {
             origin.exec(&["sh", "-c", "ls | grep -c '^z'"]).await.stdout.trim() == WRITERS.to_string()
         })

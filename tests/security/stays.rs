@@ -337,7 +337,7 @@ async fn end(daemon: &mut Daemon, run: &mut RunHandle, id: &str, is_session: boo
         // By its own timeout.
         2 => {}
         0 if is_session => drop(run.close(id).await),
-        1 if round / 16 % 2 == 0 => forked::restored(daemon, run).await,
+        1 if (round / 16).is_multiple_of(2) => forked::restored(daemon, run).await,
         // While jobs are stopped a shell warns, and takes only the second of two.
         6 if is_session => drop(run.try_in_session(session::command(id, "exit 3; exit 3")).await),
         3 | 6 => run.send(id, Signal::Kill).await.unwrap(),
