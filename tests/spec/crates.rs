@@ -40,7 +40,7 @@ const ARROWS: [(&str, &str); 66] = [
     ("cofferdam-client", "wire"),
     ("command-context", "cofferdam-client presentation wire"),
     ("command-rules", "jail operations text"),
-    ("comparisons", "audit audit-service identity operations refusal runs wire"),
+    ("comparisons", "admission audit audit-service identity operations refusal runs wire"),
     ("confinement", ""),
     ("containers", "busybox jail leftovers text"),
     (

@@ -13,6 +13,7 @@ use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use admission::Turns;
 use audit_service::{AuditLog, Index};
 use identity::{Principal, RunId};
 use operations::Reason;
@@ -21,7 +22,6 @@ use runs::Runs;
 use runs::record::Record;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::timeout;
 use wire::v1;
 
 use changes::Changes;
@@ -32,8 +32,6 @@ use figures::Figures;
 const MOST_RUNS: usize = 100;
 /// Comparisons that are made at the same time. Each holds the paths of its runs in memory.
 const AT_ONCE: usize = 2;
-/// Time for which a request waits for its turn.
-const TURN: Duration = Duration::from_secs(60);
 /// Runs of one comparison that are looked at together.
 const LOOKS: usize = 4;
 /// Runs of all comparisons whose records are read together, so that queries of other clients have a turn.
@@ -56,7 +54,7 @@ pub struct Comparisons {
     runs: Arc<Runs>,
     audit: Arc<AuditLog>,
     index: Arc<Index>,
-    turns: Semaphore,
+    turns: Turns,
     queries: Arc<Semaphore>,
 }
 
@@ -83,7 +81,7 @@ struct Looked {
 impl Comparisons {
     pub fn new(runs: Arc<Runs>, audit: Arc<AuditLog>, index: Arc<Index>) -> Self {
         let queries = Arc::new(Semaphore::new(QUERIES));
-        Self { runs, audit, index, turns: Semaphore::new(AT_ONCE), queries }
+        Self { runs, audit, index, turns: Turns::new(AT_ONCE), queries }
     }
 
     /// Compares runs that `principal` may use.
@@ -95,8 +93,7 @@ impl Comparisons {
         let ids = distinct(&request.run_ids)?;
         let records: Vec<Record> =
             ids.iter().map(|id| self.runs.of(*id, principal)).collect::<Result<_, _>>()?;
-        let turn = timeout(TURN, self.turns.acquire()).await;
-        let Ok(Ok(_turn)) = turn else {
+        let Some(_turn) = self.turns.wait(&principal.name).await else {
             return Err(Refusal::new(
                 Reason::Overloaded,
                 "too many runs are being compared; try again later",
