@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod tree;
+
 use std::fs::File;
 use std::io;
 use std::path::Path;

@@ -1,17 +1,15 @@
 //! Makes the tree of a base: in a staging directory first, which becomes the base by one rename.
 
 use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use atomic_file::tree as complete;
 use executor::{CloneBounds, Directory, layer};
 use host_launch::TreeBounds;
 use identity::{BaseId, Principal};
 use operations::Reason;
 use refusal::Refusal;
 use runs::{Launcher, Purpose, linked_repository, make_directory, open_directory, remove_tree};
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
 use tokio::task::{block_in_place, spawn_blocking};
 use wire::v1;
 
@@ -25,15 +23,10 @@ pub(crate) struct Tree {
     pub(crate) left_out: u64,
 }
 
-impl Tree {
-    /// Checks the answer of a host worker. Its process has read files of an agent.
-    pub(crate) fn of(answer: v1::Base) -> Result<Self, Refusal> {
-        let v1::Base { digest, size_bytes: bytes, files, left_out, .. } = answer;
-        let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if !is_digest {
-            return Err(Refusal::internal("reading a tree", &"the host worker answered without a digest"));
-        }
-        Ok(Self { digest, bytes, files, left_out })
+impl From<v1::Base> for Tree {
+    fn from(found: v1::Base) -> Self {
+        let v1::Base { digest, size_bytes: bytes, files, left_out, .. } = found;
+        Self { digest, bytes, files, left_out }
     }
 }
 
@@ -46,7 +39,7 @@ pub(crate) async fn tree(
     most: TreeBounds,
 ) -> Result<Tree, Refusal> {
     let path = launcher.directories.base(id);
-    let staging = staging(&path);
+    let staging = complete::staging(&path);
     let made = staged(launcher, (&staging, &path), source, principal, most).await;
     if made.is_err() {
         remove_tree(staging).await;
@@ -63,8 +56,8 @@ async fn staged(
     most: TreeBounds,
 ) -> Result<Tree, Refusal> {
     let tree = fill(launcher, staging, source, principal, most).await?;
-    let (from, to) = (staging.to_owned(), path.to_owned());
-    let placed = spawn_blocking(move || place(&from, &to)).await;
+    let path = path.to_owned();
+    let placed = spawn_blocking(move || complete::place(&path)).await;
     let placed = placed.map_err(|error| Refusal::internal("placing a base", &error))?;
     placed.map_err(|error| Refusal::internal("placing a base", &error))?;
     Ok(tree)
@@ -95,7 +88,7 @@ async fn fill(
             layer::digest(&tree, most).await.map_err(|refusal| at(field, refusal))?
         }
     };
-    Tree::of(answer)
+    Ok(answer.into())
 }
 
 /// Returns the identity of a clone: the repository by device and inode, and a digest of what it is cloned at. `None` for a directory.
@@ -138,26 +131,7 @@ pub(crate) async fn digest(launcher: &Launcher, id: BaseId) -> Result<Tree, Refu
     let tree: Directory = block_in_place(|| open_directory(&path)).map_err(|_| {
         Refusal::new(Reason::PreconditionFailed, "the directory of the base no longer exists")
     })?;
-    Tree::of(layer::digest(&tree, TreeBounds { bytes: u64::MAX, files: u64::MAX }).await?)
-}
-
-/// Returns the path of the tree while it is made. No id of a base has such a form.
-fn staging(path: &Path) -> PathBuf {
-    path.with_extension("part")
-}
-
-/// Gives a tree its final name after all of it is on disk.
-fn place(from: &Path, to: &Path) -> Result<(), Errno> {
-    let parent = to.parent().ok_or(Errno::INVAL)?;
-    let parent = open(parent)?;
-    rustix::fs::syncfs(&parent)?;
-    rustix::fs::rename(from, to)?;
-    rustix::fs::fsync(&parent)
-}
-
-fn open(directory: &Path) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::open(directory, flags, Mode::empty())
+    Ok(layer::digest(&tree, TreeBounds { bytes: u64::MAX, files: u64::MAX }).await?.into())
 }
 
 /// Removes the directories among the bases whose names `is_known` does not know.
@@ -174,7 +148,7 @@ pub(crate) async fn remove_others(bases: &Path, is_known: impl Fn(&str) -> bool)
 
 /// Returns the id of the base whose tree, complete or not, has this name.
 pub(crate) fn id_of(name: &str) -> Option<BaseId> {
-    BaseId::parse(name.strip_suffix(".part").unwrap_or(name)).ok()
+    BaseId::parse(complete::final_name(name)).ok()
 }
 
 #[cfg(test)]
@@ -187,10 +161,10 @@ mod tests {
     fn a_tree_has_its_final_name_alone_when_it_is_placed() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join(BaseId::new().to_string());
-        let staging = staging(&path);
+        let staging = complete::staging(&path);
         fs::create_dir(&staging).unwrap();
         fs::write(staging.join("file"), "x").unwrap();
-        super::place(&staging, &path).unwrap();
+        complete::place(&path).unwrap();
         assert!(!staging.exists());
         assert_eq!(fs::read(path.join("file")).unwrap(), b"x");
     }
@@ -214,13 +188,5 @@ mod tests {
         let id = BaseId::new();
         assert_eq!((id_of(&id.to_string()), id_of(&format!("{id}.part"))), (Some(id), Some(id)));
         assert_eq!((id_of("x"), id_of(".part"), id_of("")), (None, None, None));
-    }
-
-    #[test]
-    fn an_answer_without_a_digest_is_no_tree() {
-        for digest in ["", "ab", &"g".repeat(64), &"ab".repeat(33)] {
-            assert!(Tree::of(v1::Base { digest: digest.to_owned(), ..v1::Base::default() }).is_err());
-        }
-        assert!(Tree::of(v1::Base { digest: "ab".repeat(32), ..v1::Base::default() }).is_ok());
     }
 }

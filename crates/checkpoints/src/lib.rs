@@ -47,7 +47,7 @@ use table::{Table, no_such_checkpoint};
 
 /// Checkpoints that are made at the same time. Each needs a process and reads many files.
 const AT_ONCE: usize = 2;
-/// Runs that wait at the same time with a checkpoint that nobody but their agents asks for.
+/// Runs whose agents or settings may wait for a checkpoint at the same time.
 const UNASKED_AT_ONCE: usize = 10_000;
 /// Time for which a frozen run waits for calls that write files on the host.
 const WRITES: Duration = Duration::from_secs(10);

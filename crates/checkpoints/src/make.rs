@@ -3,17 +3,17 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use atomic_file::tree as complete;
+pub(crate) use atomic_file::tree::staging;
 use executor::layer;
 use host_launch::{Marks, Owner, TreeBounds};
 use identity::CheckpointId;
 use operations::{Digest, Reason};
 use refusal::Refusal;
-use runs::{make_directory, remove_tree};
-use rustix::fs::{Dir, Mode, OFlags};
+use runs::make_directory;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use tokio::task::{block_in_place, spawn_blocking};
 use wire::v1;
@@ -35,7 +35,8 @@ pub(crate) fn begin(staging: &Path) -> Result<(), Refusal> {
 /// Returns the present time by the clock of the file system that has the staging directory.
 pub(crate) fn clock(staging: &Path) -> Result<(i64, u32), Refusal> {
     let changed = || -> Result<_, Errno> {
-        let directory = open(staging)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(staging, flags, Mode::empty())?;
         // Even the same mode is a change, which gets a time.
         rustix::fs::fchmod(&directory, Mode::RWXU)?;
         rustix::fs::fstat(&directory)
@@ -53,7 +54,7 @@ pub(crate) async fn part(staging: &Path, from: &Changed, most: TreeBounds) -> Re
         .map_err(|error| Refusal::internal("making the directory of a checkpoint", &error))?;
     let marks = if from.is_layer { Marks::Listed } else { Marks::Ignored };
     let saved = layer::save(&from.directory, &into, most, marks).await;
-    let mut copy = copied(part, saved.map_err(|refusal| at(part, refusal))?)?;
+    let mut copy = copied(part, saved.map_err(|refusal| at(part, refusal))?);
     if part == Part::Root {
         let listed = block_in_place(|| list_opaque(&path, from, most.files));
         let listed = listed.map_err(|error| Refusal::internal("reading the layer of a root", &error))?;
@@ -65,13 +66,9 @@ pub(crate) async fn part(staging: &Path, from: &Changed, most: TreeBounds) -> Re
     Ok(copy)
 }
 
-/// Checks the answer of a host worker. Its process has read files of an agent.
-fn copied(part: Part, answer: v1::Base) -> Result<PartCopy, Refusal> {
+fn copied(part: Part, answer: v1::Base) -> PartCopy {
     let v1::Base { digest, size_bytes: bytes, files, left_out, .. } = answer;
-    if digest.len() != 64 || !digest.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(Refusal::internal("copying a run", &"the host worker answered without a digest"));
-    }
-    Ok(PartCopy { part, digest, bytes, files, left_out })
+    PartCopy { part, digest, bytes, files, left_out }
 }
 
 fn list_opaque(part: &Path, from: &Changed, most: u64) -> io::Result<Vec<u8>> {
@@ -95,60 +92,30 @@ fn at(part: Part, refusal: Refusal) -> Refusal {
     }
 }
 
-/// Returns the path of the tree while it is made. No id of a checkpoint has such a form.
-pub(crate) fn staging(path: &Path) -> PathBuf {
-    path.with_extension("part")
-}
-
 /// Gives a tree its final name after all of it is on disk.
 pub(crate) async fn place(path: &Path) -> Result<(), Refusal> {
-    let (from, to) = (staging(path), path.to_owned());
-    let placed = spawn_blocking(move || rename(&from, &to)).await;
+    let path = path.to_owned();
+    let placed = spawn_blocking(move || complete::place(&path)).await;
     placed
         .map_err(|error| Refusal::internal("placing a checkpoint", &error))?
         .map_err(|error| Refusal::internal("placing a checkpoint", &error))
 }
 
-fn rename(from: &Path, to: &Path) -> Result<(), Errno> {
-    let parent = open(to.parent().ok_or(Errno::INVAL)?)?;
-    rustix::fs::syncfs(&parent)?;
-    rustix::fs::rename(from, to)?;
-    rustix::fs::fsync(&parent)
-}
-
-fn open(directory: &Path) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::open(directory, flags, Mode::empty())
-}
-
 /// Removes the directories among the checkpoints whose names `is_known` does not know.
 pub(crate) async fn remove_others(checkpoints: &Path, is_known: impl Fn(&str) -> bool) {
-    let names = block_in_place(|| names(checkpoints));
-    for name in names.unwrap_or_default() {
-        if !is_known(&name) {
+    let is_kept = |name: &OsStr| {
+        let unknown = name.to_str().filter(|name| !is_known(name));
+        if let Some(name) = unknown {
             tracing::warn!(name, "removing a checkpoint that was not made completely, or was deleted");
-            remove_tree(checkpoints.join(name)).await;
         }
-    }
-}
-
-fn names(directory: &Path) -> Result<Vec<String>, Errno> {
-    let directory = match open(directory) {
-        Err(Errno::NOENT) => return Ok(Vec::new()),
-        opened => opened?,
+        unknown.is_none()
     };
-    let mut names = Vec::new();
-    for entry in Dir::read_from(&directory)? {
-        let entry = entry?;
-        let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        names.extend(name.to_str().filter(|name| !matches!(*name, "." | "..")).map(str::to_owned));
-    }
-    Ok(names)
+    runs::remove_others(checkpoints, is_kept).await;
 }
 
 /// Returns the id of the checkpoint whose tree, complete or not, has this name.
 pub(crate) fn id_of(name: &str) -> Option<CheckpointId> {
-    CheckpointId::parse(name.strip_suffix(".part").unwrap_or(name)).ok()
+    CheckpointId::parse(complete::final_name(name)).ok()
 }
 
 #[cfg(test)]
@@ -202,14 +169,5 @@ mod tests {
         assert_eq!(left, [kept.to_string().as_str()]);
         remove_others(&place.path().join("none"), |_| false).await;
         assert_eq!((id_of(&format!("{kept}.part")), id_of("x"), id_of(".part")), (Some(kept), None, None));
-    }
-
-    #[test]
-    fn an_answer_without_a_digest_is_no_copy() {
-        for digest in ["", "ab", &"g".repeat(64), &"ab".repeat(33)] {
-            let answer = v1::Base { digest: digest.to_owned(), ..v1::Base::default() };
-            assert!(copied(Part::State, answer).is_err());
-        }
-        assert!(copied(Part::State, v1::Base { digest: "ab".repeat(32), ..v1::Base::default() }).is_ok());
     }
 }

@@ -44,7 +44,7 @@ impl Checkpoints {
         })
     }
 
-    /// Does the same for an agent, with a checkpoint of its own run. The caller has judged the request.
+    /// Does the same for an agent, with a checkpoint of the run in which it is. The caller has judged the request.
     ///
     /// The checkpoint of the state before counts among the automatic ones. Also returns the number of processes that were ended.
     pub async fn restore_own(

@@ -34,8 +34,7 @@ pub async fn accept(layer: LayerSpec, force: bool) -> Result<AcceptRunResponse, 
 /// Returns the total length of all files in a directory, in bytes.
 pub async fn measure(directory: &Directory) -> Result<u64, Refusal> {
     let owner = (directory.owner.uid, directory.owner.gid);
-    let handle: OwnedFd =
-        directory.handle.try_clone().map_err(|error| Refusal::internal("measuring a workspace", &error))?;
+    let handle = handle(directory, "measuring a workspace")?;
     blocking("measuring a workspace", move || launcher().measure(handle.as_fd(), owner, MEASURE)).await
 }
 
@@ -43,8 +42,7 @@ pub async fn measure(directory: &Directory) -> Result<u64, Refusal> {
 pub async fn identify(source: &Directory, revision: &str, work_tree: &str) -> Result<String, Refusal> {
     let owner = (source.owner.uid, source.owner.gid);
     let (revision, work_tree) = (revision.to_owned(), work_tree.to_owned());
-    let handle: OwnedFd =
-        source.handle.try_clone().map_err(|error| Refusal::internal("reading a repository", &error))?;
+    let handle = handle(source, "reading a repository")?;
     blocking("reading a repository", move || {
         launcher().identify(handle.as_fd(), (&revision, &work_tree), owner, DIFF)
     })
@@ -53,13 +51,12 @@ pub async fn identify(source: &Directory, revision: &str, work_tree: &str) -> Re
 
 /// Copies a directory into an empty one of the same owner. Returns the copy's digest and size.
 pub async fn copy(from: &Directory, into: &Directory, most: TreeBounds) -> Result<Base, Refusal> {
+    const WHAT: &str = "copying a directory";
     let owner = (into.owner.uid, into.owner.gid);
-    let handle = |directory: &Directory| {
-        directory.handle.try_clone().map_err(|error| Refusal::internal("copying a directory", &error))
-    };
-    let (from, into): (OwnedFd, OwnedFd) = (handle(from)?, handle(into)?);
-    blocking("copying a directory", move || launcher().copy(from.as_fd(), into.as_fd(), owner, most, TREE))
+    let (from, into) = (handle(from, WHAT)?, handle(into, WHAT)?);
+    blocking(WHAT, move || launcher().copy(from.as_fd(), into.as_fd(), owner, most, TREE))
         .await
+        .and_then(|found| with_digest(WHAT, found))
 }
 
 /// Copies a directory into `files` of an empty one of the same owner, and lists an overlay's marks. Returns the copy's digest and size.
@@ -69,25 +66,20 @@ pub async fn save(
     most: TreeBounds,
     marks: Marks,
 ) -> Result<Base, Refusal> {
+    const WHAT: &str = "saving a directory";
     let owner = (into.owner.uid, into.owner.gid);
-    let handle = |directory: &Directory| {
-        directory.handle.try_clone().map_err(|error| Refusal::internal("saving a directory", &error))
-    };
-    let (from, into): (OwnedFd, OwnedFd) = (handle(from)?, handle(into)?);
-    blocking("saving a directory", move || {
-        launcher().save((from.as_fd(), into.as_fd()), owner, (most, marks), TREE)
-    })
-    .await
+    let (from, into) = (handle(from, WHAT)?, handle(into, WHAT)?);
+    blocking(WHAT, move || launcher().save((from.as_fd(), into.as_fd()), owner, (most, marks), TREE))
+        .await
+        .and_then(|found| with_digest(WHAT, found))
 }
 
 /// Puts a tree that [`save`] made into a directory that no process uses. Both appear as files of the directory's owner.
 pub async fn fill(from: &Directory, into: &Directory) -> Result<(), Refusal> {
+    const WHAT: &str = "filling a directory";
     let owner = (into.owner.uid, into.owner.gid);
-    let handle = |directory: &Directory| {
-        directory.handle.try_clone().map_err(|error| Refusal::internal("filling a directory", &error))
-    };
-    let (from, into): (OwnedFd, OwnedFd) = (handle(from)?, handle(into)?);
-    blocking("filling a directory", move || launcher().fill(from.as_fd(), into.as_fd(), owner, TREE)).await
+    let (from, into) = (handle(from, WHAT)?, handle(into, WHAT)?);
+    blocking(WHAT, move || launcher().fill(from.as_fd(), into.as_fd(), owner, TREE)).await
 }
 
 /// Returns true if [`fill`] would change nothing: the tree has no names and no marks, and the directory has its mode.
@@ -128,12 +120,10 @@ pub async fn restore(
 ) -> Result<(), Refusal> {
     const WHAT: &str = "putting files back";
     let owner = (into.owner.uid, into.owner.gid);
-    let handle = |directory: &Directory| -> Result<OwnedFd, Refusal> {
-        directory.handle.try_clone().map_err(|error| Refusal::internal(WHAT, &error))
-    };
-    let both = (handle(from)?, handle(into)?);
-    let changed =
-        changed.map(|(beneath, before)| Ok::<_, Refusal>((handle(beneath)?, handle(before)?))).transpose()?;
+    let both = (handle(from, WHAT)?, handle(into, WHAT)?);
+    let changed = changed
+        .map(|(beneath, before)| Ok::<_, Refusal>((handle(beneath, WHAT)?, handle(before, WHAT)?)))
+        .transpose()?;
     blocking(WHAT, move || {
         let changed = changed.as_ref().map(|(beneath, before)| (beneath.as_fd(), before.as_fd()));
         launcher().restore((both.0.as_fd(), both.1.as_fd()), changed, owner, TREE)
@@ -143,31 +133,41 @@ pub async fn restore(
 
 /// Returns the digest and the size of a tree, read as its owner.
 pub async fn digest(tree: &Directory, most: TreeBounds) -> Result<Base, Refusal> {
+    const WHAT: &str = "reading a tree";
     let owner = (tree.owner.uid, tree.owner.gid);
-    let handle: OwnedFd =
-        tree.handle.try_clone().map_err(|error| Refusal::internal("reading a tree", &error))?;
-    blocking("reading a tree", move || launcher().digest(handle.as_fd(), owner, most, TREE)).await
+    let handle = handle(tree, WHAT)?;
+    let found = blocking(WHAT, move || launcher().digest(handle.as_fd(), owner, most, TREE)).await?;
+    with_digest(WHAT, found)
 }
 
 /// Returns the content of a small file beneath a directory. It is read as the directory's owner, and no link is followed.
 pub async fn read(directory: &Directory, path: &str) -> Result<Vec<u8>, Refusal> {
     let (owner, path) = ((directory.owner.uid, directory.owner.gid), path.to_owned());
-    let handle: OwnedFd =
-        directory.handle.try_clone().map_err(|error| Refusal::internal("reading a file", &error))?;
+    let handle = handle(directory, "reading a file")?;
     blocking("reading a file", move || launcher().read(handle.as_fd(), &path, owner, MEASURE)).await
 }
 
 /// Makes the directory for reflogs in a git directory if it is missing, as the git directory's owner.
 pub async fn make_logs(directory: &Directory) -> Result<(), Refusal> {
     let owner = (directory.owner.uid, directory.owner.gid);
-    let handle: OwnedFd = directory
-        .handle
-        .try_clone()
-        .map_err(|error| Refusal::internal("preparing a repository for reflogs", &error))?;
+    let handle = handle(directory, "preparing a repository for reflogs")?;
     blocking("preparing a repository for reflogs", move || {
         launcher().make_logs(handle.as_fd(), owner, MEASURE)
     })
     .await
+}
+
+/// Returns a handle for the thread that waits for the host worker.
+fn handle(directory: &Directory, what: &'static str) -> Result<OwnedFd, Refusal> {
+    directory.handle.try_clone().map_err(|error| Refusal::internal(what, &error))
+}
+
+/// Checks the answer of a host worker, whose process has read files of an agent.
+fn with_digest(what: &'static str, found: Base) -> Result<Base, Refusal> {
+    if found.digest.len() == 64 && found.digest.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Ok(found);
+    }
+    Err(Refusal::internal(what, &"the host worker answered without a digest"))
 }
 
 async fn blocking<T: Send + 'static>(
@@ -218,5 +218,16 @@ mod tests {
         fs::rename(from.join("files"), from.join("other")).unwrap();
         std::os::unix::fs::symlink("other", from.join("files")).unwrap();
         assert!(adds_nothing().is_err(), "no link is followed");
+    }
+
+    #[test]
+    fn an_answer_without_a_digest_is_no_tree() {
+        let answer = |digest: &str| {
+            with_digest("reading a tree", Base { digest: digest.to_owned(), ..Base::default() })
+        };
+        for digest in ["", "ab", &"g".repeat(64), &"ab".repeat(33)] {
+            assert!(answer(digest).is_err(), "{digest}");
+        }
+        assert!(answer(&"ab".repeat(32)).is_ok());
     }
 }
