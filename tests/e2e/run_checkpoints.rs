@@ -2,36 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use harness::forks::{checkpoint as make, delete, list, trees};
 use harness::process::script;
 use harness::v1::checkpoint_part::Kind;
 use harness::v1::run::{Changes, State};
-use harness::{
-    Clients, Daemon, RunHandle, Setup, as_user, calls, debian, reason, record, requests, until, v1,
-};
-use tonic::Status;
+use harness::{Daemon, RunHandle, Setup, as_user, calls, debian, reason, record, requests, until, v1};
 
 use crate::cli::{json, out};
-
-async fn make(clients: &mut Clients, run: &str) -> Result<v1::RunCheckpoint, Status> {
-    let request = v1::CheckpointRunRequest { run_id: run.to_owned(), label: String::new() };
-    Ok(clients.checkpoints.checkpoint_run(request).await?.into_inner().checkpoint.unwrap())
-}
-
-async fn list(clients: &mut Clients) -> Vec<v1::RunCheckpoint> {
-    let request = v1::ListCheckpointsRequest::default();
-    clients.checkpoints.list_checkpoints(request).await.unwrap().into_inner().checkpoints
-}
-
-async fn delete(clients: &mut Clients, id: &str) -> Result<(), Status> {
-    let request = v1::DeleteCheckpointRequest { checkpoint_id: id.to_owned() };
-    clients.checkpoints.delete_checkpoint(request).await.map(drop)
-}
-
-/// Names of the directories that the daemon has.
-fn trees(daemon: &Daemon) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(daemon.state_dir().join("checkpoints")) else { return Vec::new() };
-    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
-}
 
 fn at(daemon: &Daemon, checkpoint: &v1::RunCheckpoint, name: &str) -> PathBuf {
     daemon.state_dir().join("checkpoints").join(&checkpoint.checkpoint_id).join(name)

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use harness::v1::run::State;
-use harness::{Clients, Daemon, RunHandle, Setup, as_user, calls, reason, requests, v1};
+use harness::{Clients, Daemon, RunHandle, Setup, as_user, calls, forks, reason, requests, v1};
 use tonic::Status;
 
 use crate::cli::{json, out};
@@ -120,8 +120,7 @@ async fn forks_are_compared_with_a_check_shown_as_a_tree_and_pruned() {
     let mut origin = daemon.run_on(requests::base("harness", &base)).await;
     origin.ok(calls::write("a.txt", "begun\n")).await;
     let mut clients = daemon.connect().await;
-    let request = v1::CheckpointRunRequest { run_id: origin.id().to_owned(), label: String::new() };
-    let made = clients.checkpoints.checkpoint_run(request).await.unwrap().into_inner().checkpoint.unwrap();
+    let made = forks::checkpoint(&mut clients, origin.id()).await.unwrap();
     let mut forks = Vec::new();
     for text in ["good\n", "bad\n", "good\n"] {
         let mut fork = daemon.run_on(requests::checkpoint("harness", &made.checkpoint_id)).await;
@@ -209,7 +208,6 @@ async fn forks_of_a_managed_run_are_made_compared_accepted_and_pruned_by_command
     let tree = out(&daemon, &["run", "tree"]).await;
     assert_eq!(tree.lines().count(), 3, "{tree}");
     // Neither the accepted changes nor the deleted ones need the checkpoint.
-    let checkpoint_id = made["checkpoint"]["checkpointId"].as_str().unwrap().to_owned();
-    let request = v1::DeleteCheckpointRequest { checkpoint_id };
-    clients.checkpoints.delete_checkpoint(request).await.unwrap();
+    let checkpoint = made["checkpoint"]["checkpointId"].as_str().unwrap();
+    forks::delete(&mut clients, checkpoint).await.unwrap();
 }

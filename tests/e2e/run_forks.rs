@@ -3,29 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use harness::forks::{delete, fork as ask, list, of_checkpoint, of_run};
 use harness::process::script;
-use harness::v1::fork_run_request::Origin;
 use harness::v1::run::State;
 use harness::v1::workspace::Source;
 use harness::{Clients, Daemon, RunHandle, Setup, as_user, calls, reason, record, requests, v1};
-use tonic::Status;
-
-/// A request to fork a live run.
-fn of_run(run: &str, count: u32) -> v1::ForkRunRequest {
-    v1::ForkRunRequest { origin: Some(Origin::RunId(run.to_owned())), count, ..Default::default() }
-}
-
-fn of_checkpoint(checkpoint: &str, count: u32) -> v1::ForkRunRequest {
-    v1::ForkRunRequest {
-        origin: Some(Origin::CheckpointId(checkpoint.to_owned())),
-        count,
-        ..Default::default()
-    }
-}
-
-async fn ask(clients: &mut Clients, request: v1::ForkRunRequest) -> Result<v1::ForkRunResponse, Status> {
-    clients.checkpoints.fork_run(request).await.map(tonic::Response::into_inner)
-}
 
 /// Makes forks, all of which must succeed. Returns them and the checkpoint.
 async fn fork(daemon: &Daemon, request: v1::ForkRunRequest) -> (Vec<RunHandle>, v1::RunCheckpoint) {
@@ -41,14 +23,8 @@ fn handles(clients: &Clients, forks: Vec<v1::Fork>) -> Vec<RunHandle> {
     forks.into_iter().map(handle).collect()
 }
 
-async fn delete(clients: &mut Clients, checkpoint: &str) -> Result<(), Status> {
-    let request = v1::DeleteCheckpointRequest { checkpoint_id: checkpoint.to_owned() };
-    clients.checkpoints.delete_checkpoint(request).await.map(drop)
-}
-
 async fn checkpoints(clients: &mut Clients) -> usize {
-    let request = v1::ListCheckpointsRequest::default();
-    clients.checkpoints.list_checkpoints(request).await.unwrap().into_inner().checkpoints.len()
+    list(clients).await.len()
 }
 
 /// Runs a script, which must succeed. Returns its output.

@@ -2,25 +2,15 @@
 
 use std::time::Duration;
 
+use harness::forks::{checkpoint, restore};
 use harness::process::script;
 use harness::v1::run::State;
 use harness::{Clients, Daemon, RunHandle, calls, reason, record, requests, until, v1};
-use tonic::Status;
 
 use crate::cli::out;
 
 async fn make(clients: &mut Clients, run: &str) -> v1::RunCheckpoint {
-    let request = v1::CheckpointRunRequest { run_id: run.to_owned(), label: String::new() };
-    clients.checkpoints.checkpoint_run(request).await.unwrap().into_inner().checkpoint.unwrap()
-}
-
-async fn restore(
-    clients: &mut Clients,
-    run: &str,
-    checkpoint: &str,
-) -> Result<v1::RestoreRunResponse, Status> {
-    let request = v1::RestoreRunRequest { run_id: run.to_owned(), checkpoint_id: checkpoint.to_owned() };
-    Ok(clients.checkpoints.restore_run(request).await?.into_inner())
+    checkpoint(clients, run).await.unwrap()
 }
 
 /// Returns all names in the workspace and in `/state`, with modes and contents.
