@@ -30,7 +30,7 @@ const ARROWS: [(&str, &str); 66] = [
     ("certificates", "atomic-file cofferdam-client"),
     (
         "checkpoints",
-        "admission atomic-file audit audit-service containers disk-quotas executor host-launch identity jail operations processes redact refusal runs store timestamp wire",
+        "admission atomic-file audit audit-service disk-quotas executor host-launch identity jail operations processes redact refusal runs store timestamp wire",
     ),
     ("checkup", "cofferdam-client command-context doctor mcp presentation wire"),
     (

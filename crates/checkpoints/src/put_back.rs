@@ -3,29 +3,21 @@
 //! A host worker does it, as the owner of the files. The one of an overlay sees them as files of the run's user, through the mount that
 //! the run has. So the checkpoints and the directory beneath are mounted read-only for it, with the same owner.
 
-use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use containers::{IdMap, MountSlot};
 use executor::{Directory, layer};
 use host_launch::Owner;
-use jail::{Mount, MountMode};
+use jail::Mount;
 use operations::Reason;
-use refusal::{Refusal, chain};
+use refusal::Refusal;
 use runs::record::Record;
-use runs::{Runs, open_directory};
+use runs::{Runs, Seen, open_directory};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use tokio::task::{block_in_place, spawn_blocking};
 
 use crate::changed::changed;
 use crate::record::{Checkpoint, Part};
-
-/// A directory that a host worker reads as files of another owner, while the value lives.
-struct Seen {
-    directory: Directory,
-    _slot: Option<MountSlot>,
-}
 
 /// Checks that the checkpoints differ only in parts that can be put back.
 pub(crate) fn check(to: &Checkpoint, before: &Checkpoint) -> Result<(), Refusal> {
@@ -78,8 +70,8 @@ pub(crate) async fn put_back(
 }
 
 async fn plain(slots: &Path, part: &Path, into: &Directory) -> Result<(), Refusal> {
-    let saved = block_in_place(|| seen(open(part)?, &slots.join("saved"), into.owner))?;
-    layer::restore(&saved.directory, into, None).await?;
+    let saved = block_in_place(|| Seen::of(open(part)?, &slots.join("saved"), into.owner))?;
+    layer::restore(saved.directory(), into, None).await?;
     sync(&into.path).await
 }
 
@@ -97,32 +89,17 @@ async fn layered(
     let beneath = Directory { handle: spec.beneath, path: PathBuf::new(), owner, is_mapped: false };
     let (saved, now, beneath) = block_in_place(|| {
         Ok::<_, Refusal>((
-            seen(open(&to)?, &slots.join("saved"), into.owner)?,
-            seen(open(&now)?, &slots.join("now"), into.owner)?,
-            seen(beneath, &slots.join("beneath"), into.owner)?,
+            Seen::of(open(&to)?, &slots.join("saved"), into.owner)?,
+            Seen::of(open(&now)?, &slots.join("now"), into.owner)?,
+            Seen::of(beneath, &slots.join("beneath"), into.owner)?,
         ))
     })?;
-    layer::restore(&saved.directory, &into, Some((&beneath.directory, &now.directory))).await?;
+    layer::restore(saved.directory(), &into, Some((beneath.directory(), now.directory()))).await?;
     sync(&into.path).await
 }
 
 fn open(path: &Path) -> Result<Directory, Refusal> {
     open_directory(path).map_err(|error| Refusal::internal("opening a directory to restore", &error))
-}
-
-/// Shows the files of the directory's owner as those of `owner`.
-fn seen(directory: Directory, slot: &Path, owner: Owner) -> Result<Seen, Refusal> {
-    let disk = directory.owner;
-    if (disk.uid, disk.gid) == (owner.uid, owner.gid) {
-        return Ok(Seen { directory, _slot: None });
-    }
-    let map = IdMap { disk_uid: disk.uid, disk_gid: disk.gid, seen_uid: owner.uid, seen_gid: owner.gid };
-    let slot = MountSlot::prepare(directory.handle.as_fd(), slot, Some(map), MountMode::ReadOnly)
-        .map_err(|error| Refusal::internal("mounting a checkpoint", &chain(&error)))?;
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let handle: OwnedFd = rustix::fs::open(slot.path(), flags, Mode::empty()).map_err(failed)?;
-    let path = slot.path().to_owned();
-    Ok(Seen { directory: Directory { handle, path, owner, is_mapped: true }, _slot: Some(slot) })
 }
 
 /// Makes the restored files durable.

@@ -1,21 +1,19 @@
 //! Fills the directories of a run that begins on a checkpoint. Nothing of the run executes yet.
 
-use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use crate::record::{Beneath, Record};
-use containers::{HostUser, IdMap, MountSlot};
+use containers::HostUser;
 use executor::{Directory, layer};
 use host_launch::Owner;
-use jail::MountMode;
 use operations::Reason;
-use refusal::{Refusal, chain};
-use rustix::fs::{Mode, OFlags};
+use refusal::Refusal;
 use tokio::task::block_in_place;
 
 use super::Launcher;
 use crate::mounting::Opened;
 use crate::resources::RunResources;
+use crate::seen::Seen;
 use crate::workspace;
 
 impl Launcher {
@@ -74,23 +72,7 @@ async fn fill_part(slots: &Path, path: &Path, into: &Directory) -> Result<(), Re
     if block_in_place(|| layer::adds_nothing(&part, into)) {
         return Ok(());
     }
-    let (disk, seen) = (part.owner, into.owner);
-    if (disk.uid, disk.gid) == (seen.uid, seen.gid) {
-        return layer::fill(&part, into).await;
-    }
-    let map = IdMap { disk_uid: disk.uid, disk_gid: disk.gid, seen_uid: seen.uid, seen_gid: seen.gid };
-    let slot = block_in_place(|| {
-        MountSlot::prepare(part.handle.as_fd(), &slots.join("checkpoint"), Some(map), MountMode::ReadOnly)
-    });
-    let slot = slot.map_err(|error| Refusal::internal("mounting a checkpoint", &chain(&error)))?;
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let filled = match rustix::fs::open(slot.path(), flags, Mode::empty()) {
-        Ok(handle) => {
-            let mapped = Directory { handle, path: path.to_owned(), owner: seen, is_mapped: true };
-            layer::fill(&mapped, into).await
-        }
-        Err(errno) => Err(Refusal::internal("opening a checkpoint", &errno)),
-    };
-    let released = block_in_place(|| slot.release());
-    filled.and(released.map_err(|error| Refusal::internal("unmounting a checkpoint", &chain(&error))))
+    let seen = block_in_place(|| Seen::of(part, &slots.join("checkpoint"), into.owner))?;
+    let filled = layer::fill(seen.directory(), into).await;
+    filled.and(block_in_place(|| seen.release()))
 }
