@@ -3,10 +3,13 @@
 //! A problem in the files makes the check fail. Something that this host lacks may come later, for example an engine
 //! that has not started yet. The check then prints a note and succeeds.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use oidc::Issuers;
 use refusal::chain;
+use rustix::fs::Access;
+use secrets::{Secrets, Source};
 use webhook::{Sender, Tls};
 
 use crate::config::Config;
@@ -23,6 +26,9 @@ pub(crate) fn check(file: &Path, config: &Config) -> anyhow::Result<()> {
     if let Err(error) = jail::supported() {
         eprintln!("note: {}; the daemon does not start on this host", chain(&error));
     }
+    for note in runtime.block_on(secrets(config)) {
+        eprintln!("note: {note}");
+    }
     for note in runtime.block_on(issuers(config)) {
         eprintln!("note: {note}");
     }
@@ -34,6 +40,26 @@ pub(crate) fn check(file: &Path, config: &Config) -> anyhow::Result<()> {
         eprintln!("note: {error}");
     }
     Ok(())
+}
+
+/// Returns a note for each secret that has no value now. No command is run, but its program has to be there.
+///
+/// These are no errors, because a file may come later, and a check by hand has neither the variables nor the credentials of the service.
+async fn secrets(config: &Config) -> Vec<String> {
+    let (commands, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        config.secrets.clone().into_iter().partition(|(_, source)| matches!(source, Source::Command { .. }));
+    let mut notes: Vec<String> =
+        Secrets::new(others).unreadable().await.iter().map(ToString::to_string).collect();
+    for (name, source) in commands {
+        if let Source::Command { argv, .. } = source
+            && let Some(program) = argv.first()
+            && let Err(error) = rustix::fs::access(program.as_str(), Access::EXEC_OK)
+        {
+            let error = std::io::Error::from(error);
+            notes.push(format!("the secret {name} cannot be read: {program} cannot be executed: {error}"));
+        }
+    }
+    notes.iter().map(|note| format!("{note}; requests that need it are refused until then")).collect()
 }
 
 /// Returns a note for each issuer whose keys cannot be loaded.
