@@ -215,7 +215,7 @@ async fn no_core_is_dumped() {
     let config = format!("secrets: {{ one: {{ command: [/bin/sh, -c, '{script}'] }} }}\n");
     let daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
     harness::until("the command of a secret is not run", async || told.exists()).await;
-    for limits in [Path::new(&format!("/proc/{}/limits", daemon.pid())), &told] {
+    for limits in [Path::new(&format!("/proc/{}/limits", daemon.pid())), told.as_path()] {
         let limits = std::fs::read_to_string(limits).unwrap();
         let core = limits.lines().find_map(|line| line.strip_prefix("Max core file size")).unwrap();
         // A byte is too little for a file, and the kernel gives nothing to a program either.

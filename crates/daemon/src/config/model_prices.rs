@@ -51,7 +51,7 @@ fn price(at: &At<'_>) -> Option<Price> {
 
 /// Reads an amount in US dollars, such as `"3.75"`.
 fn dollars(at: &At<'_>) -> Option<MicroUsd> {
-    MicroUsd::parse(&at.argument()?).map_err(|error| at.problem(error.to_string())).ok()
+    MicroUsd::parse(&at.decimal()?).map_err(|error| at.problem(error.to_string())).ok()
 }
 
 /// Returns the section in the form of the configuration file.
@@ -75,7 +75,8 @@ mod tests {
     #[test]
     fn prices_are_read_and_printed_as_they_are() {
         assert!(!parse("{}").unwrap().to_string().contains("model_prices"));
-        let text = "model_prices: { large-3: { input: '3.00', output: 15, cached_input: '0.30', cache_write: '3.75' },
+        let text =
+            "model_prices: { large-3: { input: '3.00', output: 15, cached_input: 0.3, cache_write: '3.75' },
             'small*': { input: 0, output: '0.000001' } }";
         let config = parse(text).unwrap();
         let large = Price {
@@ -92,7 +93,7 @@ mod tests {
 
     #[test]
     fn every_problem_has_its_key() {
-        let text = "model_prices: { a: { input: '1' }, b: { input: -1, output: 0.5 }, c: { input: '1e3', output: '$2' },
+        let text = "model_prices: { a: { input: '1' }, b: { input: -1, output: -0.5 }, c: { input: '1e3', output: '$2' },
             'd*e': { input: 1, output: 1 }, 'f g': { input: 1, output: 1 }, h: 5, i: { input: 1, output: 1, cached: 1 } }";
         assert_eq!(
             keys(text),
