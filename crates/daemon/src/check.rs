@@ -9,7 +9,7 @@ use std::path::Path;
 use oidc::Issuers;
 use refusal::chain;
 use rustix::fs::Access;
-use secrets::{Secrets, Source};
+use secrets::{SecretError, Secrets, Source};
 use webhook::{Sender, Tls};
 
 use crate::config::Config;
@@ -48,8 +48,8 @@ pub(crate) fn check(file: &Path, config: &Config) -> anyhow::Result<()> {
 async fn secrets(config: &Config) -> Vec<String> {
     let (commands, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
         config.secrets.clone().into_iter().partition(|(_, source)| matches!(source, Source::Command { .. }));
-    let mut notes: Vec<String> =
-        Secrets::new(others).unreadable().await.iter().map(ToString::to_string).collect();
+    let unreadable = Secrets::new(others).unreadable().await;
+    let mut notes: Vec<String> = unreadable.iter().map(SecretError::for_operator).collect();
     for (name, source) in commands {
         if let Source::Command { argv, .. } = source
             && let Some(program) = argv.first()
@@ -59,7 +59,7 @@ async fn secrets(config: &Config) -> Vec<String> {
             notes.push(format!("the secret {name} cannot be read: {program} cannot be executed: {error}"));
         }
     }
-    notes.iter().map(|note| format!("{note}; requests that need it are refused until then")).collect()
+    notes.iter().map(|note| format!("{note}. Requests that need it are refused until then")).collect()
 }
 
 /// Returns a note for each issuer whose keys cannot be loaded.

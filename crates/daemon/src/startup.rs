@@ -51,7 +51,7 @@ pub(crate) fn policy(config: &Config) -> anyhow::Result<Policy> {
 /// Logs each secret that has no value now. Requests that need one are refused until it has.
 pub(crate) async fn report_secrets(secrets: Arc<Secrets>) {
     for error in secrets.unreadable().await {
-        tracing::warn!("{error}; requests that need it are refused until then");
+        tracing::warn!("{}. Requests that need it are refused until then", error.for_operator());
     }
 }
 
