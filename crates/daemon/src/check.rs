@@ -12,12 +12,12 @@ use rustix::fs::Access;
 use secrets::{SecretError, Secrets, Source};
 use webhook::{Sender, Tls};
 
-use crate::config::Config;
+use crate::config::{Config, unpriced};
 use crate::startup;
 
 /// Checks the configuration in `file`, and the files that it names.
 pub(crate) fn check(file: &Path, config: &Config) -> anyhow::Result<()> {
-    startup::policy(config)?;
+    let policy = startup::policy(config)?;
     if !config.webhooks.is_empty() || config.audit.hooks.webhook.is_some() {
         Sender::new().map_err(|why| anyhow::anyhow!("webhooks: {why}"))?;
     }
@@ -25,6 +25,9 @@ pub(crate) fn check(file: &Path, config: &Config) -> anyhow::Result<()> {
     println!("{}: configuration and policy are in order", file.display());
     if let Err(error) = jail::supported() {
         eprintln!("note: {}; the daemon does not start on this host", chain(&error));
+    }
+    for note in unpriced(&config.model_prices, &policy) {
+        eprintln!("note: {note}");
     }
     for note in runtime.block_on(secrets(config)) {
         eprintln!("note: {note}");

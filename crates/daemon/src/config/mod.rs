@@ -47,6 +47,7 @@ pub(crate) use self::secrets::check as check_secrets;
 pub(crate) use alerts::Webhook;
 pub(crate) use changed::tell_what_waits;
 pub(crate) use mcp::Http;
+pub(crate) use model_prices::unpriced;
 pub(crate) use parse::load;
 pub(crate) use pool::check as check_pool;
 pub(crate) use tcp::{DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};

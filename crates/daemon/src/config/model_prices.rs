@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use document::{At, Fields};
 use egress_rules::MicroUsd;
 use model_usage::Price;
+use policy::Policy;
 use serde_json::{Value, json};
 
 /// Maximum number of prices.
@@ -67,6 +68,23 @@ pub(super) fn shown(prices: &BTreeMap<String, Price>) -> Value {
     prices.iter().map(|(name, price)| (name.as_str(), one(price))).collect()
 }
 
+/// Returns a note for each profile with a budget in US dollars, if there is no price at all.
+pub(crate) fn unpriced(prices: &BTreeMap<String, Price>, policy: &Policy) -> Vec<String> {
+    if !prices.is_empty() {
+        return Vec::new();
+    }
+    let has_dollars = |name: &&str| {
+        let budget = policy.profile(name).map(|profile| profile.egress.settings().budget).unwrap_or_default();
+        [budget.run, budget.principal_day, budget.day].iter().any(|bound| bound.usd.is_some())
+    };
+    let note = |name| {
+        format!(
+            "profiles.{name}.egress.budget has `usd`, and `model_prices` is empty: requests are refused after the first answer"
+        )
+    };
+    policy.profile_names().filter(has_dollars).map(note).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{keys, parse};
@@ -89,6 +107,20 @@ mod tests {
         let expected = BTreeMap::from([("large-3".to_owned(), large), ("small*".to_owned(), small)]);
         assert_eq!(config.model_prices, expected);
         assert_eq!(parse(&config.to_string()).unwrap().model_prices, expected);
+    }
+
+    #[test]
+    fn a_budget_in_dollars_without_prices_is_noted() {
+        let text = "profiles:
+  p: { operations: {}, egress: { budget: { day: { usd: 5 } } } }
+  q: { operations: {}, egress: { budget: { day: { tokens: 5 } } } }
+roles: { r: { allow: '*' } }
+";
+        let policy = Policy::from_files([("p.yaml", text)]).unwrap();
+        let notes = unpriced(&BTreeMap::new(), &policy);
+        assert!(notes.len() == 1 && notes[0].starts_with("profiles.p.egress.budget has `usd`"), "{notes:?}");
+        let priced = parse("model_prices: { '*': { input: 1, output: 1 } }").unwrap().model_prices;
+        assert!(unpriced(&priced, &policy).is_empty());
     }
 
     #[test]
