@@ -36,7 +36,7 @@ pub(crate) struct Command {
 /// Results of earlier attempts.
 #[derive(Default)]
 struct Known {
-    /// The last value, and the start of the command that printed it.
+    /// The last value, and the end of the command that printed it. All who waited for a slow command use it.
     last: Option<(Instant, Arc<Secret>)>,
     /// The last failure, if no value came after it.
     failed: Option<(Instant, Why)>,
@@ -76,11 +76,10 @@ impl Command {
         let why = if let Some((_, why)) = recent {
             why
         } else {
-            let begun = Instant::now();
             match run(&self.argv, self.timeout).await {
                 Ok(secret) => {
                     let secret = Arc::new(secret);
-                    *known = Known { last: Some((begun, Arc::clone(&secret))), failed: None };
+                    *known = Known { last: Some((Instant::now(), Arc::clone(&secret))), failed: None };
                     return Ok(secret);
                 }
                 Err(why) => {
