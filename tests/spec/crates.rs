@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 66] = [
+const ARROWS: [(&str, &str); 67] = [
     ("admission", ""),
     (
         "anomaly",
@@ -45,7 +45,7 @@ const ARROWS: [(&str, &str); 66] = [
     ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp oidc operations policy port-forwarding processes redact refusal runs store terminals timestamp uploads webhook wire worker-protocol",
+        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp model-usage oidc operations policy port-forwarding processes redact refusal runs secrets store terminals timestamp uploads webhook wire worker-protocol",
     ),
     ("dialects", "jail operations text wire"),
     ("disk-quotas", "containers identity jail operations refusal wire"),
@@ -90,6 +90,7 @@ const ARROWS: [(&str, &str); 66] = [
         "atomic-file audit audit-service containers disk-quotas egress egress-rules executor host-launch identity jail leftovers operations policy redact refusal run-record store timestamp warm-pool wire",
     ),
     ("seal", "atomic-file"),
+    ("secrets", "egress-rules"),
     ("steering", ""),
     ("store", "identity refusal seal timestamp"),
     (

@@ -77,8 +77,8 @@ impl Recovered {
         );
         mcp::start(access, config.mcp.as_ref(), (&parts.life.tasks, parts.life.stop.clone())).await?;
         let judges = (parts.control.gateway.clone(), parts.control.approvals.clone());
-        let loader =
-            Loader::new(config.policy_dir.clone(), judges, parts.records.audit.clone(), parts.store.clone());
+        let files = (config.policy_dir.clone(), config.secrets.keys().cloned().collect());
+        let loader = Loader::new(files, judges, parts.records.audit.clone(), parts.store.clone());
         let loader = Arc::new(loader);
         let services = services(
             (&calls, &parts),
