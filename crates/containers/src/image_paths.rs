@@ -7,6 +7,7 @@
 
 use std::path::Path;
 
+use crate::bundle::{BUNDLE_PATH, image_bundles};
 use crate::docker::Engine;
 use crate::engine::{EngineError, FileKind, ImageRefused};
 use crate::hardening::GUEST_PATH;
@@ -15,14 +16,14 @@ use crate::ids::ContainerId;
 /// Paths that must be directories. The engine or the runtime makes those that are missing.
 const DIRECTORIES: [&str; 9] =
     ["/etc", "/proc", "/sys", "/dev", "/tmp", "/workspace", "/state", "/pkg", "/.cofferdam"];
-const FILES: [&str; 6] =
-    ["/etc/passwd", "/etc/group", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", GUEST_PATH];
+const FILES: [&str; 7] =
+    ["/etc/passwd", "/etc/group", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", GUEST_PATH, BUNDLE_PATH];
 
-/// Checks the image of a container that was made without mounts and never started.
+/// Checks the image of a container that was made without mounts and never started. Returns the bundles of certificates that it has.
 pub async fn check_image_paths(
     engine: &Engine,
     container: &ContainerId,
-) -> Result<Result<(), ImageRefused>, EngineError> {
+) -> Result<Result<Vec<&'static str>, ImageRefused>, EngineError> {
     for path in DIRECTORIES {
         if let Some(found) = engine.look(container, path).await?
             && found.kind != FileKind::Directory
@@ -41,17 +42,17 @@ pub async fn check_image_paths(
             return Ok(refused(path, found.kind, FileKind::File));
         }
     }
-    Ok(Ok(()))
+    image_bundles(engine, container).await.map(Ok)
 }
 
 /// Returns true if an account file may be there.
 ///
 /// In other directories something else is mounted once the container runs, and the runtime would make the file in that mount.
-fn leads_on(target: &str) -> bool {
+pub(crate) fn leads_on(target: &str) -> bool {
     target.starts_with('/') && DIRECTORIES.iter().skip(1).all(|other| !Path::new(target).starts_with(other))
 }
 
-fn refused(path: &'static str, found: FileKind, wanted: FileKind) -> Result<(), ImageRefused> {
+fn refused<T>(path: &'static str, found: FileKind, wanted: FileKind) -> Result<T, ImageRefused> {
     Err(ImageRefused::WrongKind { path, found, wanted })
 }
 

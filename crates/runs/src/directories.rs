@@ -6,6 +6,7 @@ use crate::record::{Beneath, Record, Workspace};
 use identity::{BaseId, CheckpointId, RunId};
 use jail::Keeps;
 
+use crate::bundle::BUNDLE;
 use ::leftovers::remove_tree;
 
 /// Paths of the daemon's directories.
@@ -122,6 +123,11 @@ impl Directories {
     /// Returns the directory of a run's mount points, which the engine binds.
     pub fn slots(&self, run: &str) -> PathBuf {
         self.mounts().join(run)
+    }
+
+    /// Returns the bundle of certificates of the container that was made as `made_as`. It is beside its mount points.
+    pub(crate) fn bundle(&self, made_as: &str) -> PathBuf {
+        self.slots(made_as).join(BUNDLE)
     }
 
     /// Returns the directories whose contents count against quotas. Each has one subdirectory for each run, named by the run's id.

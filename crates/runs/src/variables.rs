@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::placeholders::Placeholder;
 use crate::record::Spec;
+use containers::{BUNDLE_PATH, BUNDLE_VARIABLES};
 use operations::{Environment, Reason};
 use policy::Profile;
 use refusal::Refusal;
@@ -20,6 +22,14 @@ pub(crate) fn parse(
         return Err(Refusal::invalid("secret_env", format!("has {name}, which is in env, too")));
     }
     let all = Environment::parse("env and secret_env", together(env, secret_env))?;
+    let placeholders = &profile.egress.settings().placeholders;
+    for (field, variables) in [("env", env), ("secret_env", secret_env)] {
+        if let Some(name) = variables.keys().find(|name| placeholders.contains_key(*name)) {
+            let why =
+                format!("has {name}, in which this profile gives the placeholder of a secret: leave it out");
+            return Err(Refusal::invalid(field, why));
+        }
+    }
     match refused(profile, &all) {
         None => Ok(()),
         Some(why) => {
@@ -31,6 +41,22 @@ pub(crate) fn parse(
 /// Returns the environment of every command of the run.
 pub(crate) fn environment(spec: &Spec, secrets: &BTreeMap<String, String>) -> Environment {
     Environment::from_daemon(together(&spec.env, secrets))
+}
+
+/// Returns the environment with the variables that connections of the run need.
+///
+/// The run's own variables replace those that name its bundle of certificates. Placeholders replace all others.
+pub(crate) fn for_connections(
+    own: &Environment,
+    has_bundle: bool,
+    placeholders: &[Placeholder],
+) -> Result<Environment, Refusal> {
+    let bundle = BUNDLE_VARIABLES.iter().filter(|_| has_bundle).map(|name| (*name, BUNDLE_PATH));
+    let own = own.variables().iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let placeholders = placeholders.iter().map(|held| (held.variable.as_str(), held.value.as_str()));
+    let all = bundle.chain(own).chain(placeholders);
+    let all = all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    Ok(Environment::parse("env, with the variables of the profile", all)?)
 }
 
 /// Returns the reason that the profile does not allow these variables.
