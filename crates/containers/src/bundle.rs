@@ -6,11 +6,6 @@
 
 use std::path::Path;
 
-use crate::docker::Engine;
-use crate::engine::{EngineError, FileKind};
-use crate::ids::ContainerId;
-use crate::image_paths::leads_on;
-
 /// Path of the bundle in every container that has one.
 pub const BUNDLE_PATH: &str = "/.cofferdam/ca-bundle.pem";
 
@@ -29,60 +24,15 @@ pub const BUNDLE_VARIABLES: [&str; 10] = [
 ];
 
 /// Paths of the bundles of distributions: Debian and Alpine, then Fedora, then Alpine.
-const PLACES: [&str; 4] = [
+pub(crate) const PLACES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
     "/etc/ssl/cert.pem",
 ];
 
-/// Returns the bundles that an image has, in a container that was never started. `/etc` of the image is a directory.
-///
-/// A bundle beneath a link is left out: the link could lead to a place where something else is mounted once the container runs, and the
-/// runtime would make the file there. A link to another bundle of the list is that bundle.
-pub(crate) async fn image_bundles(
-    engine: &Engine,
-    container: &ContainerId,
-) -> Result<Vec<&'static str>, EngineError> {
-    let mut found = Vec::new();
-    for place in PLACES {
-        if is_beneath_directories(engine, container, place).await?
-            && is_bundle(engine, container, place).await?
-        {
-            found.push(place);
-        }
-    }
-    Ok(found)
-}
-
-async fn is_beneath_directories(
-    engine: &Engine,
-    container: &ContainerId,
-    place: &str,
-) -> Result<bool, EngineError> {
-    for parent in parents(place) {
-        let found = engine.look(container, parent).await?;
-        if found.is_none_or(|found| found.kind != FileKind::Directory) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-async fn is_bundle(engine: &Engine, container: &ContainerId, place: &str) -> Result<bool, EngineError> {
-    let Some(found) = engine.look(container, place).await? else { return Ok(false) };
-    match found.kind {
-        FileKind::File => Ok(true),
-        FileKind::Link if leads_on(&found.leads_to) && !PLACES.contains(&found.leads_to.as_str()) => {
-            let last = engine.look(container, &found.leads_to).await?;
-            Ok(last.is_some_and(|last| last.kind == FileKind::File))
-        }
-        _ => Ok(false),
-    }
-}
-
 /// Returns the directories of a place below `/etc`, outermost first.
-fn parents(place: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn parents(place: &str) -> impl Iterator<Item = &str> {
     let etc = "/etc".len();
     place.match_indices('/').map(move |(at, _)| &place[..at]).filter(move |parent| parent.len() > etc)
 }

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use crate::bundle::{BUNDLE_PATH, image_bundles};
+use crate::bundle::{BUNDLE_PATH, PLACES, parents};
 use crate::docker::Engine;
 use crate::engine::{EngineError, FileKind, ImageRefused};
 use crate::hardening::GUEST_PATH;
@@ -45,10 +45,52 @@ pub async fn check_image_paths(
     image_bundles(engine, container).await.map(Ok)
 }
 
-/// Returns true if an account file may be there.
+/// Returns the bundles that an image has, in a container that was never started. `/etc` of the image is a directory.
+///
+/// A bundle beneath a link is left out: the link could lead to a place where something else is mounted once the container runs, and the
+/// runtime would make the file there. A link to another bundle of the list is that bundle.
+async fn image_bundles(engine: &Engine, container: &ContainerId) -> Result<Vec<&'static str>, EngineError> {
+    let mut found = Vec::new();
+    for place in PLACES {
+        if is_beneath_directories(engine, container, place).await?
+            && is_bundle(engine, container, place).await?
+        {
+            found.push(place);
+        }
+    }
+    Ok(found)
+}
+
+async fn is_beneath_directories(
+    engine: &Engine,
+    container: &ContainerId,
+    place: &str,
+) -> Result<bool, EngineError> {
+    for parent in parents(place) {
+        let found = engine.look(container, parent).await?;
+        if found.is_none_or(|found| found.kind != FileKind::Directory) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+async fn is_bundle(engine: &Engine, container: &ContainerId, place: &str) -> Result<bool, EngineError> {
+    let Some(found) = engine.look(container, place).await? else { return Ok(false) };
+    match found.kind {
+        FileKind::File => Ok(true),
+        FileKind::Link if leads_on(&found.leads_to) && !PLACES.contains(&found.leads_to.as_str()) => {
+            let last = engine.look(container, &found.leads_to).await?;
+            Ok(last.is_some_and(|last| last.kind == FileKind::File))
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Returns true if a file that is mounted may be there.
 ///
 /// In other directories something else is mounted once the container runs, and the runtime would make the file in that mount.
-pub(crate) fn leads_on(target: &str) -> bool {
+fn leads_on(target: &str) -> bool {
     target.starts_with('/') && DIRECTORIES.iter().skip(1).all(|other| !Path::new(target).starts_with(other))
 }
 

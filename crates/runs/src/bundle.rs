@@ -20,8 +20,6 @@ use tokio::task::block_in_place;
 
 use crate::launch::Launcher;
 
-/// Name of the file beside the mount points.
-pub(crate) const BUNDLE: &str = "ca-bundle.pem";
 /// Readable for every user of the container.
 const MODE: u32 = 0o644;
 
@@ -50,6 +48,7 @@ fn make(path: &Path, roots: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::directories::BUNDLE;
     use crate::resources::RunResources;
 
     #[test]

@@ -6,8 +6,10 @@ use crate::record::{Beneath, Record, Workspace};
 use identity::{BaseId, CheckpointId, RunId};
 use jail::Keeps;
 
-use crate::bundle::BUNDLE;
 use ::leftovers::remove_tree;
+
+/// Name of a run's bundle of certificates, beside the mount points of its container.
+pub(crate) const BUNDLE: &str = "ca-bundle.pem";
 
 /// Paths of the daemon's directories.
 #[derive(Debug, Clone)]

@@ -12,7 +12,7 @@ use refusal::chain;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::bundle::BUNDLE;
+use crate::directories::BUNDLE;
 use crate::freeze::end_leftover;
 use crate::reattach::{AT_ONCE, PROGRESS};
 use crate::registry::Runs;

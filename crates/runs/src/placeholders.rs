@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     fn opened(directory: &Path) -> Store {
-        Store::open(&directory.join("store.db"), OutcomeBounds::default()).unwrap()
+        Store::open(&directory.join("store.db"), OutcomeBounds::WIDE).unwrap()
     }
 
     fn rules() -> Narrowed {

@@ -10,7 +10,7 @@ use containers::{ContainerId, Engine, MountSlot};
 use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
 
-use crate::bundle::BUNDLE;
+use crate::directories::BUNDLE;
 use crate::root_layer::RootLayer;
 use ::leftovers::remove_tree;
 

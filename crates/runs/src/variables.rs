@@ -67,3 +67,49 @@ pub(crate) fn refused(profile: &Profile, environment: &Environment) -> Option<St
 fn together(env: &BTreeMap<String, String>, secrets: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     env.iter().chain(secrets).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use egress_rules::SecretName;
+
+    use super::*;
+
+    fn placeholder(variable: &str, value: &str) -> Placeholder {
+        let secret = SecretName::parse("model").unwrap();
+        Placeholder { variable: variable.to_owned(), secret, value: value.to_owned() }
+    }
+
+    fn environment(variables: &[(&str, &str)]) -> Environment {
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Environment::from_daemon(variables.collect())
+    }
+
+    #[test]
+    fn a_run_replaces_the_path_of_its_bundle_and_no_placeholder() {
+        let own = environment(&[("PIP_CERT", "/workspace/mine.pem"), ("KEY", "own"), ("MODE", "x")]);
+        let found = for_connections(&own, true, &[placeholder("KEY", "key-0123")]).unwrap();
+        let of = |name| found.get(name).unwrap();
+        assert_eq!((of("PIP_CERT"), of("KEY"), of("MODE")), ("/workspace/mine.pem", "key-0123", "x"));
+        for name in BUNDLE_VARIABLES.into_iter().filter(|name| *name != "PIP_CERT") {
+            assert_eq!(of(name), BUNDLE_PATH, "{name}");
+        }
+        assert_eq!(found.variables().len(), BUNDLE_VARIABLES.len() + 2);
+    }
+
+    #[test]
+    fn a_run_without_opened_connections_keeps_its_variables() {
+        let own = environment(&[("MODE", "x")]);
+        assert_eq!(for_connections(&own, false, &[]).unwrap(), own);
+    }
+
+    #[test]
+    fn variables_of_the_run_and_its_profile_are_bounded_together() {
+        let many: Vec<String> = (0..250).map(|number| format!("V{number}")).collect();
+        let own: Vec<(&str, &str)> = many.iter().map(|name| (name.as_str(), "x")).collect();
+        let own = environment(&own);
+        assert!(for_connections(&own, false, &[]).is_ok());
+        let refused = for_connections(&own, true, &[]).unwrap_err();
+        assert_eq!(refused.reason, Reason::InvalidArgument);
+        assert!(refused.message.contains("variables of the profile"), "{}", refused.message);
+    }
+}
