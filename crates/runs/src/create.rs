@@ -183,8 +183,7 @@ fn created(record: &Record, profile: &Profile) -> Event {
     }
     let placeholders = &profile.egress.settings().placeholders;
     if !placeholders.is_empty() {
-        let secrets = placeholders.iter().map(|(variable, held)| (variable, held.secret.as_str()));
-        details["placeholders"] = serde_json::json!(secrets.collect::<BTreeMap<_, _>>());
+        details["placeholders"] = serde_json::json!(placeholders.keys().collect::<Vec<_>>());
     }
     if !profile.exec.deny_list.is_on() {
         details["deny_list"] = "off".into();
