@@ -41,7 +41,7 @@ impl Runs {
         spec.limits.cpu_millis = containers::cpu_limit(spec.limits.cpu_millis, self.launcher.host.cpus);
         let record = Record { narrowed: egress, ..Record::new(id, spec) };
         let rules = narrowed(profile, &record.narrowed);
-        self.launcher.way_out.has_secrets(&rules)?;
+        self.launcher.way_out.check_secrets(&rules)?;
         let outward = self.launcher.way_out.outward(&rules);
         let own = variables::environment(&record.spec, &secrets);
         let placeholders = placeholders::of_run(&self.store, id, &rules);

@@ -69,7 +69,7 @@ impl WayOut {
     }
 
     /// Refuses rules that something is open to, with a secret that the daemon's configuration lacks.
-    pub(crate) fn has_secrets(&self, rules: &Narrowed) -> Result<(), Refusal> {
+    pub(crate) fn check_secrets(&self, rules: &Narrowed) -> Result<(), Refusal> {
         if rules.is_nothing() {
             return Ok(());
         }

@@ -1,11 +1,14 @@
 //! What a run needs for connections that are opened: a bundle of certificates, variables that name it, and placeholders.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
 
 use harness::process::script;
 use harness::v1::run::StartKind;
-use harness::{Certificates, Daemon, RunHandle, Setup, dev_image, forks, reason, record, requests, v1};
+use harness::{
+    Certificates, Daemon, Image, RunHandle, Setup, dev_image, forks, reason, record, requests, v1,
+};
 use tempfile::TempDir;
 
 use super::shell;
@@ -220,4 +223,56 @@ async fn n204_a_bundle_leaves_nothing_in_a_writable_root_and_ends_with_its_run()
     assert_eq!(std::fs::read_dir(&mounts).unwrap().count(), 0);
     run.delete().await;
     assert!(host.daemon.roots_are_gone());
+}
+
+/// An image of busybox with these files, and with links by place and target.
+fn image(name: &str, files: &[&str], links: &[(&str, &str)]) -> Image {
+    let make = |root: &Path| {
+        let made = |path: &str| {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            path
+        };
+        std::fs::copy("/bin/busybox", made("bin/busybox")).unwrap();
+        for applet in ["sh", "cat", "cmp", "ls"] {
+            symlink("busybox", made(&format!("bin/{applet}"))).unwrap();
+        }
+        for file in files {
+            std::fs::write(made(file), "of the image\n").unwrap();
+        }
+        for (path, target) in links {
+            symlink(target, made(path)).unwrap();
+        }
+    };
+    Image::of_tree(name, make, &[])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn n205_a_bundle_covers_those_of_the_image_and_follows_no_link_out_of_etc() {
+    let host = Host::start("").await;
+    let fedora = "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem";
+    let both = image(
+        "bundles",
+        &[&OF_IMAGE[1..], &fedora[1..]],
+        &[
+            ("etc/ssl/cert.pem", "certs/ca-certificates.crt"),
+            ("etc/pki/tls/certs/ca-bundle.crt", "../../ca-trust/extracted/pem/tls-ca-bundle.pem"),
+        ],
+    );
+    let beneath_workspace = "workspace/pki/tls/certs/ca-bundle.crt";
+    let hostile = image(
+        "bundles-elsewhere",
+        &[beneath_workspace, "workspace/cert.pem"],
+        &[("etc/pki", "/workspace/pki"), ("etc/ssl/cert.pem", "/workspace/cert.pem")],
+    );
+    let request = |image: &Image| v1::CreateRunRequest { image: image.0.clone(), ..requests::managed("out") };
+    let mut run = host.daemon.run_on(request(&both)).await;
+    for place in [OF_IMAGE, fedora, "/etc/ssl/cert.pem", "/etc/pki/tls/certs/ca-bundle.crt"] {
+        says(&mut run, &format!("cmp {BUNDLE} {place}")).await;
+    }
+    let mut run = host.daemon.run_on(request(&hostile)).await;
+    authority(&mut run, &host.root).await;
+    assert_eq!(says(&mut run, "ls -A /workspace").await, "");
+    let mounts = run.run.hardening.iter().find(|fact| fact.name == "mounts").unwrap();
+    assert!(!mounts.value.contains("/etc/pki") && !mounts.value.contains("/etc/ssl"), "{}", mounts.value);
 }
