@@ -262,7 +262,7 @@ async fn n205_a_bundle_covers_those_of_the_image_and_follows_no_link_out_of_etc(
     let beneath_workspace = "workspace/pki/tls/certs/ca-bundle.crt";
     let hostile = image(
         "bundles-elsewhere",
-        &[beneath_workspace, "workspace/cert.pem"],
+        &[beneath_workspace, "workspace/cert.pem", "etc/ssl/certs/ca-certificates.crt/a-directory"],
         &[("etc/pki", "/workspace/pki"), ("etc/ssl/cert.pem", "/workspace/cert.pem")],
     );
     let request = |image: &Image| v1::CreateRunRequest { image: image.0.clone(), ..requests::managed("out") };
