@@ -14,7 +14,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use containers::Hardening;
+use containers::{BUNDLE_PATH, EtcFiles, Hardening, RunUser};
 use refusal::Refusal;
 use tokio::task::block_in_place;
 
@@ -35,6 +35,21 @@ impl Launcher {
     /// Returns the bundle of a container, if it has one.
     pub(crate) fn bundle_of(&self, made_as: &str, hardening: &Hardening) -> Option<PathBuf> {
         hardening.has_bundle.then(|| self.directories.bundle(made_as))
+    }
+
+    /// Returns the daemon's files that are mounted in the container that was made as `made_as`. `bundles` are those of its image.
+    pub(crate) fn own_files(
+        &self,
+        made_as: &str,
+        user: RunUser,
+        hardening: &Hardening,
+        bundles: &[&'static str],
+    ) -> Result<EtcFiles, Refusal> {
+        let mut files = if hardening.has_own_etc() { self.etc(user, hardening)? } else { EtcFiles::new() };
+        if let Some(bundle) = self.bundle_of(made_as, hardening) {
+            files.extend([BUNDLE_PATH].iter().chain(bundles).map(|path| (*path, bundle.clone())));
+        }
+        Ok(files)
     }
 }
 

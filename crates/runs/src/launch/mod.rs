@@ -22,9 +22,8 @@ use crate::record::{
     ColdBecause, LaunchFingerprint, Layer, Limits, Ownership, Place, Record, Started, Workspace,
 };
 use containers::{
-    BUNDLE_PATH, Boundary, ContainerId, ContainerName, ContainerSpec, Engine, EngineFacts, EtcFiles,
-    Hardening, ImageReference, ImageRefused, Inspection, MountSpec, Quota, RunAs, RunFacts, RunUser,
-    UsableImage,
+    Boundary, ContainerId, ContainerName, ContainerSpec, Engine, EngineFacts, EtcFiles, Hardening,
+    ImageReference, ImageRefused, Inspection, MountSpec, Quota, RunAs, RunFacts, RunUser, UsableImage,
 };
 use disk_quotas::Projects;
 use executor::{Directory, GuestLane, HostWorkerLane, Lanes, engine_refusal};
@@ -397,24 +396,9 @@ impl Launcher {
     }
 
     /// Returns the daemon's files for the `/etc` of a container that runs as `user`.
-    fn etc(&self, user: RunUser, hardening: &Hardening) -> Result<EtcFiles, Refusal> {
+    pub(crate) fn etc(&self, user: RunUser, hardening: &Hardening) -> Result<EtcFiles, Refusal> {
         block_in_place(|| placed::place_etc(&self.directories.bin(), user, hardening))
             .map_err(|error| Refusal::internal("writing the container's files in /etc", &error))
-    }
-
-    /// Returns the daemon's files that are mounted in the container that was made as `made_as`. `bundles` are those of its image.
-    pub(crate) fn own_files(
-        &self,
-        made_as: &str,
-        user: RunUser,
-        hardening: &Hardening,
-        bundles: &[&'static str],
-    ) -> Result<EtcFiles, Refusal> {
-        let mut files = if hardening.has_own_etc() { self.etc(user, hardening)? } else { EtcFiles::new() };
-        if let Some(bundle) = self.bundle_of(made_as, hardening) {
-            files.extend([BUNDLE_PATH].iter().chain(bundles).map(|path| (*path, bundle.clone())));
-        }
-        Ok(files)
     }
 
     /// Returns the image, and for the default image also the digest of its busybox.
