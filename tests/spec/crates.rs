@@ -87,7 +87,7 @@ const ARROWS: [(&str, &str); 67] = [
     ("run-record", "audit containers egress-rules host-launch identity policy timestamp wire"),
     (
         "runs",
-        "atomic-file audit audit-service containers disk-quotas egress egress-rules executor host-launch identity jail leftovers operations policy redact refusal run-record store timestamp warm-pool wire",
+        "atomic-file audit audit-service containers disk-quotas egress egress-rules executor host-launch identity jail leftovers model-usage operations policy redact refusal run-record store timestamp warm-pool wire",
     ),
     ("seal", "atomic-file"),
     ("secrets", "egress-rules"),
