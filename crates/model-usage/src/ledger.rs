@@ -4,7 +4,6 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use egress_rules::Budget;
@@ -35,8 +34,6 @@ pub struct Admitted(());
 pub struct Ledger {
     prices: Prices,
     shared: Arc<Shared>,
-    /// The thread that writes; `None` if there is no database.
-    writer: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
@@ -84,20 +81,19 @@ impl Ledger {
                 None
             }
         };
-        let is_writable = database.is_some();
+        let has_database = database.is_some();
         let shared = Arc::new(Shared {
             accounts: Mutex::new(accounts),
             database: Mutex::new(database),
             changed: Condvar::new(),
             stopped: Condvar::new(),
         });
-        let work = {
+        if has_database {
             let shared = Arc::clone(&shared);
-            move || shared.write_until_stopped()
-        };
-        let writer = std::thread::Builder::new().name("model-usage".to_owned());
-        let writer = is_writable.then(|| writer.spawn(work)).transpose()?;
-        Ok(Self { prices, shared, writer })
+            let writer = std::thread::Builder::new().name("model-usage".to_owned());
+            writer.spawn(move || shared.write_until_stopped())?;
+        }
+        Ok(Self { prices, shared })
     }
 
     /// Counts a request that goes out, or returns the bound that is used up.
@@ -178,22 +174,18 @@ impl Ledger {
         self.shared.changed.notify_one();
     }
 
-    /// Writes what has changed. Blocks on the disk.
+    /// Writes what has changed, as the daemon does at its end. Blocks on the disk.
     pub fn write(&self) {
         self.shared.write();
     }
 }
 
-/// Writes the last changes.
+/// Ends the writer, which writes the last changes before. It is not waited for, because a disk may hang: see [`Ledger::write`].
 impl Drop for Ledger {
     fn drop(&mut self) {
         self.shared.accounts.lock().stops = true;
         self.shared.changed.notify_one();
         self.shared.stopped.notify_one();
-        if let Some(writer) = self.writer.take() {
-            // A writer that has panicked has written what it could.
-            let _ = writer.join();
-        }
     }
 }
 

@@ -16,6 +16,11 @@ fn open(directory: &Path, prices: Prices) -> Ledger {
     Ledger::open_at(directory, prices, noon()).unwrap()
 }
 
+fn close(ledger: Ledger) {
+    ledger.write();
+    drop(ledger);
+}
+
 fn who(run: &str) -> Who {
     Who { run: run.to_owned(), principal: "uid:1000".to_owned() }
 }
@@ -137,16 +142,17 @@ fn a_model_without_a_price_ends_requests_under_a_bound_in_dollars_until_it_has_o
     assert_eq!(refused, Exceeded::Unpriced { scope: Scope::Run, model: "new".to_owned() });
     assert_eq!(ledger.of_run("r").unpriced, tokens(1_000_000, 1_000_000));
     assert!(ledger.admit(&who("r"), &of_run(of_tokens(u64::MAX)), noon()).is_ok());
-    drop(ledger);
+    close(ledger);
 
     let ledger = open(directory.path(), priced("other*"));
     assert_eq!(ledger.admit(&who("r"), &budget, noon()), Err(refused));
-    drop(ledger);
+    close(ledger);
     for _ in 0..2 {
         let ledger = open(directory.path(), priced("new*"));
         assert_eq!(ledger.of_run("r").micro_usd, 2_000_000, "earlier tokens have the price");
         assert_eq!(ledger.of_run("r").unpriced, Tokens::default());
         assert!(ledger.admit(&who("r"), &budget, noon()).is_ok());
+        close(ledger);
     }
 }
 
@@ -172,7 +178,7 @@ fn counts_outlive_the_daemon_and_a_run_its_days() {
     let (of_run, report) = (ledger.of_run("r"), ledger.report_of_run("r"));
     assert_eq!((of_run.requests, of_run.micro_usd > 0), (1, true));
     ledger.forget("s");
-    drop(ledger);
+    close(ledger);
 
     let later = noon().after(Duration::from_secs(3 * 86_400));
     let ledger = Ledger::open_at(directory.path(), priced("m"), later).unwrap();
@@ -243,10 +249,10 @@ fn days_are_removed_after_four_hundred() {
     let directory = tempfile::tempdir().unwrap();
     let ledger = open(directory.path(), Prices::default());
     ledger.admit(&who("r"), &Budget::default(), noon()).unwrap();
-    drop(ledger);
+    close(ledger);
     let first_day_after = |days: u64| {
         let later = noon().after(Duration::from_secs(days * 86_400));
-        drop(Ledger::open_at(directory.path(), Prices::default(), later).unwrap());
+        close(Ledger::open_at(directory.path(), Prices::default(), later).unwrap());
         Database::open(&directory.path().join("usage.db")).unwrap().first_day()
     };
     assert_eq!(first_day_after(399), Some(Day::of(noon())));
@@ -290,7 +296,7 @@ fn a_damaged_file_stays_and_requests_under_a_budget_are_refused() {
     assert_eq!(ledger.of_run("r").requests, 1);
     let day = Day::of(noon());
     assert!(matches!(ledger.report_of_days((day, day), None, By::Model), Err(Unreadable::AtStart)));
-    drop(ledger);
+    close(ledger);
     assert_eq!(std::fs::read(&file).unwrap(), before);
 
     std::fs::remove_file(&file).unwrap();
@@ -302,7 +308,7 @@ fn a_damaged_file_stays_and_requests_under_a_budget_are_refused() {
 #[test]
 fn a_row_that_cannot_be_read_is_a_damaged_file() {
     let directory = tempfile::tempdir().unwrap();
-    drop(open(directory.path(), Prices::default()));
+    close(open(directory.path(), Prices::default()));
     let connection = rusqlite::Connection::open(directory.path().join("usage.db")).unwrap();
     let row = "INSERT INTO runs (run, model, counts) VALUES ('r', 'm', '{\"requests\":-1}')";
     connection.execute(row, []).unwrap();

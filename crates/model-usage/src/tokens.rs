@@ -46,7 +46,7 @@ pub struct Usage {
     /// Tokens that have no price.
     pub unpriced: Tokens,
     /// True if some tokens without a price were used under a bound in US dollars.
-    pub(crate) blocks: bool,
+    pub blocks: bool,
 }
 
 impl Usage {
