@@ -8,6 +8,7 @@ mod programs;
 mod seen;
 mod share;
 mod site;
+mod spent;
 mod upstream;
 mod witness;
 mod world;
