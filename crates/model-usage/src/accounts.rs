@@ -88,6 +88,7 @@ impl Accounts {
             usage.blocks = false;
             self.changes.set(owner, model, usage);
         }
+        // Rows were bounded when they were made.
         let counts_requests = model.is_empty();
         let add = |account: &mut Account, most| {
             if counts_requests {
@@ -97,9 +98,9 @@ impl Accounts {
             }
         };
         match owner {
-            Owner::Run(run) => add(&mut self.runs.entry(run.clone()).or_default().account, MOST_MODELS),
+            Owner::Run(run) => add(&mut self.runs.entry(run.clone()).or_default().account, usize::MAX),
             Owner::Day(day, principal) if *day == self.today => {
-                add(self.principals.entry(principal.clone()).or_default(), MOST_MODELS);
+                add(self.principals.entry(principal.clone()).or_default(), usize::MAX);
                 add(&mut self.of_day, MOST_MODELS_OF_DAY);
             }
             Owner::Day(..) => {}
@@ -217,14 +218,6 @@ impl Accounts {
         for run in gone {
             self.forget(&run);
         }
-    }
-
-    pub(crate) fn today(&self) -> Day {
-        self.today
-    }
-
-    pub(crate) fn is_unreadable(&self) -> bool {
-        self.health == Health::Unreadable
     }
 
     pub(crate) fn set_unreadable(&mut self) {
