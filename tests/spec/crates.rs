@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 67] = [
+const ARROWS: [(&str, &str); 69] = [
     ("admission", ""),
     (
         "anomaly",
@@ -35,7 +35,7 @@ const ARROWS: [(&str, &str); 67] = [
     ("checkup", "cofferdam-client command-context doctor mcp presentation wire"),
     (
         "cli",
-        "audit capacity certificates checkup cofferdam-client command-context document egress-rules egress-sources file-ops jail mcp operations policy presentation run-families text timestamp tryout wire",
+        "audit capacity certificates checkup cofferdam-client command-context document egress-rules egress-sources file-ops jail mcp operations policy presentation run-families text timestamp tryout usage-report wire",
     ),
     ("cofferdam-client", "wire"),
     ("command-context", "cofferdam-client presentation wire"),
@@ -72,6 +72,7 @@ const ARROWS: [(&str, &str); 67] = [
     ("listener", "admission audit audit-service identity oidc operations refusal runs store timestamp wire"),
     ("mcp", "admission text wire"),
     ("mcp-upstream", "operations policy text wire"),
+    ("model-usage", "egress-rules timestamp"),
     ("oidc", "identity webhook"),
     ("operations", "jail wire"),
     ("policy", "document egress-rules jail operations text"),
@@ -101,6 +102,7 @@ const ARROWS: [(&str, &str); 67] = [
     ("timestamp", ""),
     ("tryout", "atomic-file doctor leftovers policy text"),
     ("uploads", "disk-quotas identity jail operations refusal"),
+    ("usage-report", "command-context presentation wire"),
     ("warm-pool", ""),
     ("webhook", ""),
     ("wire", ""),

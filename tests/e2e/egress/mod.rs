@@ -9,6 +9,7 @@ mod seen;
 mod share;
 mod site;
 mod trust;
+mod spent;
 mod upstream;
 mod witness;
 mod world;

@@ -259,6 +259,9 @@ async fn stop(parts: &Parts, cursor: &RecoveryCursor) {
     parts.workers.runs.shutdown(parts.life.on_stop).await;
     parts.life.tasks.close();
     parts.life.tasks.wait().await;
+    let ledger = parts.workers.runs.launcher.way_out.outside.shared().ledger.clone();
+    // The ledger logs its errors. Without this write, the use of the last second would be lost.
+    let _ = tokio::task::spawn_blocking(move || ledger.write()).await;
     if parts.records.audit.record(Event::new(Kind::DaemonStopped)).await.is_err() {
         tracing::error!(
             "the audit log cannot be written: the stop is not in it unless the disk recovers now"
