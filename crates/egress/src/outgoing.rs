@@ -1,0 +1,36 @@
+//! Messages on their way to the process. They may hold secrets, which are wiped once they are written or dropped.
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::unix::OwnedWriteHalf;
+use tokio::sync::mpsc;
+use wire::worker::v1::ToEgress;
+use wire::worker::v1::request_answer::Decision;
+use wire::worker::v1::to_egress::Body;
+use worker_protocol::frame::encode;
+use zeroize::{Zeroize as _, Zeroizing};
+
+use crate::session::Broken;
+
+/// A message that waits to be written.
+pub(crate) struct Outgoing(pub(crate) ToEgress);
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        let Some(Body::Answer(answer)) = &mut self.0.body else { return };
+        let Some(Decision::Grant(grant)) = &mut answer.decision else { return };
+        grant.headers.iter_mut().for_each(|header| header.value.zeroize());
+        grant.hide.iter_mut().for_each(|text| text.zeroize());
+    }
+}
+
+/// Writes messages until the process is lost.
+pub(crate) async fn write(mut output: OwnedWriteHalf, mut messages: mpsc::Receiver<Outgoing>) -> Broken {
+    while let Some(message) = messages.recv().await {
+        let Ok(frame) = encode(&message.0).map(Zeroizing::new) else { continue };
+        drop(message);
+        if let Err(error) = output.write_all(&frame).await {
+            return Broken::new(error.to_string());
+        }
+    }
+    Broken::new("the channel was closed")
+}
