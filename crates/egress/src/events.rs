@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use audit::{Event, Kind};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use wire::worker::v1::ConnectionEnded;
 
 use crate::cause::cause_name;
@@ -55,7 +55,8 @@ pub(crate) fn refused(run: &str, due: &Due, calls: &[String]) -> Event {
     }
     if let Some(placeholder) = &due.key.placeholder {
         details["placeholder"] = placeholder.variable.as_str().into();
-        details["secret"] = placeholder.secret.as_str().into();
+        // The redactor of the log would hide the value of a key `secret`.
+        details["secret_name"] = placeholder.secret.as_str().into();
     }
     if !calls.is_empty() {
         details["calls"] = calls.into();
@@ -134,8 +135,7 @@ fn with_grants(live: &Live, mut details: Value) -> Value {
     if !live.injected.is_empty() {
         details["injected"] = live.injected.iter().map(String::as_str).collect();
     }
-    let usage: Map<String, Value> =
-        live.usage().map(|tokens| (tokens.model.clone(), of_model(tokens))).collect();
+    let usage: Vec<Value> = live.usage().map(of_model).collect();
     if !usage.is_empty() {
         details["usage"] = usage.into();
     }
@@ -144,6 +144,7 @@ fn with_grants(live: &Live, mut details: Value) -> Value {
 
 fn of_model(tokens: &ModelTokens) -> Value {
     let mut counts = json!({
+        "model": tokens.model,
         "requests": tokens.requests,
         "input_tokens": tokens.input,
         "output_tokens": tokens.output,

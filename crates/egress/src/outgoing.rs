@@ -18,8 +18,12 @@ impl Drop for Outgoing {
     fn drop(&mut self) {
         let Some(Body::Answer(answer)) = &mut self.0.body else { return };
         let Some(Decision::Grant(grant)) = &mut answer.decision else { return };
-        grant.headers.iter_mut().for_each(|header| header.value.zeroize());
-        grant.hide.iter_mut().for_each(|text| text.zeroize());
+        for header in &mut grant.headers {
+            header.value.zeroize();
+        }
+        for text in &mut grant.hide {
+            text.zeroize();
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -65,7 +65,7 @@ impl Roots {
 }
 
 /// Reads the certificates of a file of the configuration.
-fn read(path: &PathBuf) -> Result<Vec<Vec<u8>>, String> {
+fn read(path: &Path) -> Result<Vec<Vec<u8>>, String> {
     let file = File::open(path).and_then(|file| file.metadata());
     let file = file.map_err(|error| format!("cannot be read: {error}"))?;
     if !file.is_file() || file.len() > LONGEST_FILE {

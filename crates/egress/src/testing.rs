@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use audit::{Event, Kind};
 use egress_rules::{HostName, Narrowed, Pool, Rules, SecretName};
@@ -13,6 +13,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, ready};
 use model_usage::{Ledger, Prices, Who};
 use parking_lot::Mutex;
+use redact::Redactor;
 use secrets::{Secrets, Source};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -36,6 +37,9 @@ pub(crate) const ADDRESS: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 7);
 /// Value of the secret `model`.
 pub(crate) const VALUE: &str = "hunter2-hunter2";
 
+/// The log hides texts that look like secrets.
+static REDACTOR: LazyLock<Redactor> = LazyLock::new(Redactor::default);
+
 /// A daemon with rules and a log.
 pub(crate) struct Daemon {
     pub(crate) rules: Mutex<Arc<Narrowed>>,
@@ -47,7 +51,8 @@ impl Control for Daemon {
         Arc::clone(&self.rules.lock())
     }
 
-    fn record(&self, event: Event) -> BoxFuture<'_, bool> {
+    fn record(&self, mut event: Event) -> BoxFuture<'_, bool> {
+        event.redact(&REDACTOR);
         self.events.lock().push(event);
         ready(true).boxed()
     }
