@@ -49,13 +49,14 @@ pub(crate) fn refusal(cause: Cause) -> Option<&'static str> {
         }
         Cause::Unverified => "the server's certificate is not valid for its name",
         Cause::Tls => UNTRUSTED,
-        // Refused, and on record, before the connection ended.
-        Cause::Placeholder | Cause::RequestRefused => return None,
+        // The last two were refused, and put on record, before the connection ended.
         Cause::Closed
         | Cause::Reset
         | Cause::Ended
         | Cause::Unreachable
         | Cause::Idle
-        | Cause::Unspecified => return None,
+        | Cause::Unspecified
+        | Cause::Placeholder
+        | Cause::RequestRefused => return None,
     })
 }

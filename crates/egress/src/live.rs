@@ -132,11 +132,11 @@ impl Live {
     }
 
     /// Adds the tokens of one response.
-    pub(crate) fn add_tokens(&mut self, tokens: ModelTokens) {
+    pub(crate) fn add_tokens(&mut self, tokens: &ModelTokens) {
         let is_known = self.usage.contains_key(&tokens.model);
         let name = if is_known || self.usage.len() < MODELS { tokens.model.as_str() } else { OTHERS };
         let sum = self.usage.entry(name.to_owned());
-        sum.or_insert_with(|| ModelTokens { model: name.to_owned(), ..ModelTokens::default() }).add(&tokens);
+        sum.or_insert_with(|| ModelTokens { model: name.to_owned(), ..ModelTokens::default() }).add(tokens);
     }
 
     /// Returns the tokens that its responses said, by model.
@@ -235,9 +235,9 @@ mod tests {
         let tokens =
             |model: String, input| ModelTokens { model, input, requests: 1, ..ModelTokens::default() };
         for number in 0..1000 {
-            live.add_tokens(tokens(format!("m{number}"), 1));
+            live.add_tokens(&tokens(format!("m{number}"), 1));
         }
-        live.add_tokens(tokens("m0".to_owned(), u64::MAX));
+        live.add_tokens(&tokens("m0".to_owned(), u64::MAX));
         let sums: BTreeMap<_, _> =
             live.usage().map(|sum| (sum.model.as_str(), (sum.requests, sum.input))).collect();
         assert_eq!(sums.len(), MODELS + 1);

@@ -86,7 +86,7 @@ impl State {
         let budget = self.control.rules().budget();
         let ledger = &self.outside.shared().ledger;
         let warnings = ledger.report(&self.own.who, &budget, &model, &tokens, is_reported, Timestamp::now());
-        live.add_tokens(ModelTokens {
+        live.add_tokens(&ModelTokens {
             model: shown_name(model),
             requests: 1,
             unreported: u64::from(!is_reported),
