@@ -9,3 +9,21 @@ impl Narrowed {
         rules.any(|rule| rule.upstream.as_ref().is_some_and(|upstream| upstream.tls))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Narrowed, Rules};
+
+    #[test]
+    fn only_an_upstream_over_tls_needs_authorities() {
+        for (upstream, needs) in [("https://api.example.org", true), ("http://api.example.org", false)] {
+            let rules = format!(
+                r#"{{"rules": [{{"host": "model.internal", "ports": [80], "scheme": "http", "upstream": "{upstream}",
+                    "decision": "allow"}}]}}"#
+            );
+            let rules = Narrowed::new(Rules::from_json(&rules).unwrap());
+            assert_eq!(rules.has_tls_upstream(), needs, "{upstream}");
+        }
+        assert!(!Narrowed::new(Rules::none()).has_tls_upstream());
+    }
+}

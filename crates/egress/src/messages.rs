@@ -41,7 +41,12 @@ pub(crate) fn inspect(destination: &Destination, verdict: &Verdict) -> Option<Bo
 
 fn upstream(upstream: &Upstream) -> WireUpstream {
     let Upstream { tls, host, port, path } = upstream;
-    WireUpstream { tls: *tls, host: host.to_string(), port: (*port).into(), path: path.clone() }
+    let host = match host {
+        Destination::Name(name) => name.to_string(),
+        // Without the brackets of a URL.
+        Destination::Address(address) => address.to_string(),
+    };
+    WireUpstream { tls: *tls, host, port: (*port).into(), path: path.clone() }
 }
 
 /// Orders to read a request over HTTP, which gets a refusal as its response.

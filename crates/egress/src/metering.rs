@@ -44,7 +44,8 @@ impl Session {
             _ => return Err(Broken::sent("a placeholder in no part of a request")),
         };
         let mut all = self.live.lock();
-        let live = all.get_mut(&connection).ok_or_else(|| Broken::sent("a placeholder of no connection"))?;
+        // The connection may have ended meanwhile, with a body that was cut off.
+        let Some(live) = all.get_mut(&connection) else { return Ok(()) };
         let why = format!(
             "the {part} of a request had the placeholder ${variable}, which is worth nothing there: it stands for the \
              secret {secret}, which a rule sets in its own header and for its own hosts"
