@@ -11,7 +11,6 @@ use tokio_util::sync::CancellationToken;
 use crate::decide::State;
 use crate::live::{Live, Step};
 use crate::messages::{end, message, words};
-use crate::route::go_out;
 use crate::session::Session;
 use crate::waiting::{Answer, Answers, Joined, Number, Question, Waiter};
 
@@ -126,7 +125,7 @@ impl Session {
     fn go_on(self: &Arc<Self>, number: u64, live: &mut Live, verdict: Verdict) {
         live.verdict = Verdict { decision: Decision::Allow, ..verdict };
         live.step = Step::Out;
-        self.tasks.spawn(go_out(Arc::clone(self), number));
+        self.tasks.spawn(Arc::clone(self).go_out(number));
         self.state.view.show(live.shown(None));
     }
 

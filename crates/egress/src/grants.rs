@@ -23,9 +23,10 @@ use wire::worker::v1::to_egress::Body;
 use wire::worker::v1::{InjectedHeader, RequestAnswer, RequestAsked, RequestGrant, RequestRefusal};
 use zeroize::Zeroizing;
 
+use crate::broken::Broken;
 use crate::live::Step;
 use crate::messages::message;
-use crate::session::{Broken, Session};
+use crate::session::Session;
 
 /// Requests of a connection that may be decided about at the same time. A connection over HTTP/2 has as many.
 const UNDER_WAY: usize = 128;

@@ -3,6 +3,7 @@
 #![allow(missing_docs)] // only the daemon calls it
 
 mod ask;
+mod broken;
 mod cause;
 mod decide;
 mod events;

@@ -4,11 +4,12 @@ use model_usage::Tokens;
 use timestamp::Timestamp;
 use wire::worker::v1::{ModelUsage, PlaceholderSeen};
 
+use crate::broken::Broken;
 use crate::decide::State;
 use crate::events;
 use crate::live::Live;
 use crate::refused::Placeholder;
-use crate::session::{Broken, Session};
+use crate::session::Session;
 use crate::view::ModelTokens;
 
 /// Longest name of a model, bytes.

@@ -9,7 +9,7 @@ use wire::worker::v1::to_egress::Body;
 use worker_protocol::frame::encode;
 use zeroize::{Zeroize as _, Zeroizing};
 
-use crate::session::Broken;
+use crate::broken::Broken;
 
 /// A message that waits to be written.
 pub(crate) struct Outgoing(pub(crate) ToEgress);

@@ -13,36 +13,38 @@ use crate::messages::{dial, message};
 use crate::session::Session;
 use crate::upstream::UpstreamProxy;
 
-/// Lets a connection go out, after the process has looked at it if its rule wants that.
-///
-/// Its intent is on disk before its name is looked up outside.
-pub(crate) async fn go_out(session: Arc<Session>, number: u64) {
-    let state = &session.state;
-    let (event, host, port, server, proxy) = {
-        let mut live = session.live.lock();
-        let Some(live) = live.get_mut(&number) else { return };
-        let upstream = live.verdict.opening.upstream.as_ref();
-        let server = upstream.map_or_else(
-            || (live.destination.clone(), live.port),
-            |upstream| (upstream.host.clone(), upstream.port),
-        );
-        let proxy = state.outside.proxy(&server.0);
-        live.is_proxied = proxy.is_some();
-        (events::intent(&state.run, live), live.host(), live.port, server, proxy)
-    };
-    let why = if state.control.record(event).await {
-        match state.route(&server.0, server.1, proxy).await {
-            Ok(order) => {
-                session.send(message(number, order)).await;
-                return;
+impl Session {
+    /// Lets a connection go out, after the process has looked at it if its rule wants that.
+    ///
+    /// Its intent is on disk before its name is looked up outside.
+    pub(crate) async fn go_out(self: Arc<Self>, number: u64) {
+        let state = &self.state;
+        let (event, host, port, server, proxy) = {
+            let mut live = self.live.lock();
+            let Some(live) = live.get_mut(&number) else { return };
+            let upstream = live.verdict.opening.upstream.as_ref();
+            let server = upstream.map_or_else(
+                || (live.destination.clone(), live.port),
+                |upstream| (upstream.host.clone(), upstream.port),
+            );
+            let proxy = state.outside.proxy(&server.0);
+            live.is_proxied = proxy.is_some();
+            (events::intent(&state.run, live), live.host(), live.port, server, proxy)
+        };
+        let why = if state.control.record(event).await {
+            match state.route(&server.0, server.1, proxy).await {
+                Ok(order) => {
+                    self.send(message(number, order)).await;
+                    return;
+                }
+                Err(why) => why,
             }
-            Err(why) => why,
-        }
-    } else {
-        "the audit log takes no records".to_owned()
-    };
-    state.refuse(&host, port, "egress: address", &why);
-    session.end_for(number, why).await;
+        } else {
+            "the audit log takes no records".to_owned()
+        };
+        state.refuse(&host, port, "egress: address", &why);
+        self.end_for(number, why).await;
+    }
 }
 
 impl State {

@@ -23,13 +23,13 @@ use wire::worker::v1::{
 };
 use worker_protocol::frame::FrameBuffer;
 
+use crate::broken::Broken;
 use crate::cause::{cause_name, refusal};
 use crate::decide::State;
 use crate::events;
 use crate::live::{Live, Step, cut};
 use crate::messages::{address, end, inspect, inspect_to_refuse, message, octets, speaks_http, words};
 use crate::outgoing::{Outgoing, write};
-use crate::route::go_out;
 use crate::waiting::Question;
 
 /// Messages that wait to be written.
@@ -47,22 +47,6 @@ pub(crate) struct Session {
     most: usize,
     /// True if the process has the authorities that servers have to be signed by.
     has_roots: bool,
-}
-
-/// Reason that a process is not trusted any longer.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Broken(String);
-
-impl Broken {
-    pub(crate) fn new(why: impl Into<String>) -> Self {
-        Self(why.into())
-    }
-
-    /// Returns the reason for a message that cannot be.
-    pub(crate) fn sent(what: &str) -> Self {
-        Self(format!("it sent {what}"))
-    }
 }
 
 /// A process that has greeted.
@@ -142,7 +126,9 @@ impl Session {
     ) -> Result<Infallible, Broken> {
         let (mut since, mut count) = (Instant::now(), 0);
         loop {
-            while let Some(message) = buffer.pop::<FromEgress>().map_err(|error| Broken(error.to_string()))? {
+            while let Some(message) =
+                buffer.pop::<FromEgress>().map_err(|error| Broken::new(error.to_string()))?
+            {
                 count += 1;
                 if count > PER_SECOND {
                     tokio::time::sleep(SECOND.saturating_sub(since.elapsed())).await;
@@ -154,9 +140,9 @@ impl Session {
             }
             buffer.rest();
             match input.read_buf(buffer.read_buffer()).await {
-                Ok(0) => return Err(Broken("it has ended".to_owned())),
+                Ok(0) => return Err(Broken::new("it has ended")),
                 Ok(_) => {}
-                Err(error) => return Err(Broken(error.to_string())),
+                Err(error) => return Err(Broken::new(error.to_string())),
             }
         }
     }
@@ -227,7 +213,7 @@ impl Session {
                 self.wait(id, waits);
             }
             Next::Look(order) => self.send(message(id, order)).await,
-            Next::GoOut => drop(self.tasks.spawn(go_out(Arc::clone(self), id))),
+            Next::GoOut => drop(self.tasks.spawn(Arc::clone(self).go_out(id))),
         }
         Ok(())
     }
@@ -278,7 +264,7 @@ impl Session {
             }
         };
         match looked {
-            Looked::GoesOut => drop(self.tasks.spawn(go_out(Arc::clone(self), id))),
+            Looked::GoesOut => drop(self.tasks.spawn(Arc::clone(self).go_out(id))),
             Looked::Waits(waits) => self.wait(id, waits),
             Looked::Ends(text) => self.send(message(id, end(text))).await,
         }

@@ -27,8 +27,9 @@ use wire::worker::v1::{
 };
 use worker_protocol::frame::{FrameBuffer, encode};
 
+use crate::broken::Broken;
 use crate::decide::{Own, State};
-use crate::session::{Broken, Greeted, Session};
+use crate::session::{Greeted, Session};
 use crate::table::Table;
 use crate::{Answer, Control, Outside, Question, Roots, Shared};
 
