@@ -20,12 +20,13 @@ use serde_json::json;
 use timestamp::Timestamp;
 use wire::worker::v1::request_answer::Decision;
 use wire::worker::v1::to_egress::Body;
-use wire::worker::v1::{InjectedHeader, RequestAnswer, RequestAsked, RequestGrant, RequestRefusal};
+use wire::worker::v1::{InjectedHeader, RequestAnswer, RequestAsked, RequestRefusal};
 use zeroize::Zeroizing;
 
 use crate::broken::Broken;
 use crate::live::Step;
 use crate::messages::message;
+use crate::outgoing::Grant;
 use crate::session::Session;
 
 /// Requests of a connection that may be decided about at the same time. A connection over HTTP/2 has as many.
@@ -98,7 +99,7 @@ impl Session {
         let decision = match self.decision(asked, &facts).await {
             Ok(grant) => {
                 self.granted(asked, &facts);
-                Decision::Grant(grant)
+                Decision::Grant(grant.take())
             }
             Err(refused) => self.refused(asked, &facts, refused),
         };
@@ -114,7 +115,7 @@ impl Session {
         Some(Facts { host: live.host(), port: live.port, inject, is_metered })
     }
 
-    async fn decision(&self, asked: Asked, facts: &Facts) -> Result<RequestGrant, NotGranted> {
+    async fn decision(&self, asked: Asked, facts: &Facts) -> Result<Grant, NotGranted> {
         let state = &self.state;
         let shared = state.outside.shared();
         let grant = granting(&shared.secrets, &facts.inject).await;
@@ -206,14 +207,15 @@ impl Session {
 }
 
 /// Returns the headers with the values of their secrets, and the texts that a response must not show.
-async fn granting(secrets: &Secrets, inject: &[Injection]) -> Result<RequestGrant, SecretError> {
+async fn granting(secrets: &Secrets, inject: &[Injection]) -> Result<Grant, SecretError> {
     let names: BTreeSet<&SecretName> = inject.iter().flat_map(Injection::secrets).collect();
     let mut values: BTreeMap<&SecretName, Arc<Secret>> = BTreeMap::new();
     for name in names {
         values.insert(name, secrets.get(name).await?);
     }
     let value = |name: &SecretName| values.get(name).map(|secret| secret.expose());
-    let mut grant = RequestGrant::default();
+    let mut granted = Grant::default();
+    let grant = &mut granted.0;
     grant.hide.extend(values.values().map(|secret| secret.expose().as_bytes().to_vec()));
     for injection in inject {
         // Each secret of a template is among the values.
@@ -230,7 +232,7 @@ async fn granting(secrets: &Secrets, inject: &[Injection]) -> Result<RequestGran
             value: filled.as_bytes().to_vec(),
         }));
     }
-    Ok(grant)
+    Ok(granted)
 }
 
 /// Returns the credentials of basic authentication (RFC 7617), encoded.
