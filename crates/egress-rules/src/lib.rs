@@ -11,6 +11,7 @@ mod range;
 mod rule;
 mod rules;
 mod settings;
+mod tls_upstream;
 mod widened;
 mod words;
 
