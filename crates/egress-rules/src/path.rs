@@ -138,6 +138,8 @@ pub enum BadPath {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -228,5 +230,35 @@ mod tests {
     fn many_stars_take_bounded_time() {
         let pattern = PathPattern::parse(&format!("/{}b", "*a".repeat(127))).unwrap();
         assert!(!pattern.matches(&format!("/{}", "a".repeat(100_000))));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(5_000))]
+
+        #[test]
+        fn a_path_matches_only_if_all_servers_read_it_in_one_way(
+            pattern in "/[a-c*/]{0,8}", path in "/[a-c/.%2eEfF5;\\\\]{0,10}",
+        ) {
+            let is_plain = is_plain_path(&path);
+            let decoded = path.to_ascii_lowercase().replace("%2e", ".").replace("%2f", "/").replace("%5c", "\\");
+            let is_read_otherwise = decoded.contains("//")
+                || decoded.contains(['\\', ';'])
+                || decoded.split('/').any(|segment| segment == "." || segment == "..");
+            prop_assert!(!is_plain || !is_read_otherwise, "{}", path);
+            if let Ok(parsed) = PathPattern::parse(&pattern) {
+                prop_assert!(is_plain || !parsed.matches(&path));
+                prop_assert_eq!(parsed.matches(&path), is_plain && is_of_form(&pattern, &path), "{} {}", pattern, path);
+                prop_assert_eq!(PathPattern::parse(parsed.as_str()), Ok(parsed));
+            }
+        }
+    }
+
+    /// Compares a text with a pattern in the plainest way.
+    fn is_of_form(pattern: &str, text: &str) -> bool {
+        match pattern.split_at_checked(1) {
+            None => text.is_empty(),
+            Some(("*", rest)) => (0..=text.len()).any(|skipped| is_of_form(rest, &text[skipped..])),
+            Some((first, rest)) => text.strip_prefix(first).is_some_and(|text| is_of_form(rest, text)),
+        }
     }
 }

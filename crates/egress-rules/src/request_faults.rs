@@ -105,3 +105,7 @@ impl Rule {
         is_set_otherwise.then_some(("inject", "both set the same header"))
     }
 }
+
+#[cfg(test)]
+#[path = "request_faults_tests.rs"]
+mod tests;
