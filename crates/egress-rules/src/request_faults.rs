@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use crate::inject::Injection;
 use crate::pattern::HostPattern;
 use crate::rule::{Decision, Rule, Scheme};
-use crate::settings::Settings;
 
 /// Problem of a key in a rule that denies: it would look as if other requests were open.
 pub(crate) const NOT_OF_A_DENIAL: &str = "is not possible in a rule that denies, which closes the whole connection; name what is open in the rule that allows";
@@ -28,9 +27,9 @@ impl Rule {
             });
         }
         if let Some(paths) = &self.paths
-            && !(1..=Settings::MOST_PATHS).contains(&paths.len())
+            && !(1..=Self::MOST_PATHS).contains(&paths.len())
         {
-            let most = Settings::MOST_PATHS;
+            let most = Self::MOST_PATHS;
             fault("paths", format!("must have 1 to {most} paths; leave it out for every path"));
         }
         if self.upstream.is_some() {
@@ -56,8 +55,8 @@ impl Rule {
         if self.inject.is_empty() {
             return;
         }
-        if self.inject.len() > Settings::MOST_INJECTED {
-            fault("inject", format!("must have 1 to {} entries", Settings::MOST_INJECTED));
+        if self.inject.len() > Self::MOST_INJECTED {
+            fault("inject", format!("must have 1 to {} entries", Self::MOST_INJECTED));
         }
         for problem in self.inject.iter().filter_map(|injection| injection.check().err()) {
             fault("inject", problem.to_string());

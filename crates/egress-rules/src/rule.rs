@@ -113,6 +113,10 @@ pub struct Rule {
 }
 
 impl Rule {
+    pub const MOST_PATHS: usize = 64;
+    /// Most headers that a rule sets.
+    pub const MOST_INJECTED: usize = 8;
+
     /// Makes a rule that allows connections, and says nothing about requests but their methods.
     pub fn allowing(
         host: HostPattern,

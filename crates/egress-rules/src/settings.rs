@@ -49,11 +49,8 @@ impl Settings {
     pub const MOST_RULES: usize = 256;
     pub const MOST_PORTS: usize = 64;
     pub const MOST_METHODS: usize = 32;
-    pub const MOST_PATHS: usize = 64;
     /// Most bytes of all patterns for paths together. An order to look at a connection has those of all rules that match it.
     pub const MOST_PATH_BYTES: usize = 64 * 1024;
-    /// Most headers that a rule sets.
-    pub const MOST_INJECTED: usize = 8;
     pub const MOST_PLACEHOLDERS: usize = 16;
     pub const MOST_NETWORKS: usize = 256;
     pub const MOST_CONNECTIONS: u32 = 16_384;

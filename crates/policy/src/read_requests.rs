@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 
 use document::{At, Fields};
 use egress_rules::{
-    BadPath, BadTemplate, BadUpstream, Injection, Meter, PathPattern, Settings, Template, Upstream,
+    BadPath, BadTemplate, BadUpstream, Injection, Meter, PathPattern, Rule, Template, Upstream,
 };
 
 pub(super) const METERS: [(&str, Meter); 1] = [("tokens", Meter::Tokens)];
 
 /// Reads patterns for paths. `None` if one of them has a problem.
 pub(super) fn paths(at: &At<'_>) -> Option<BTreeSet<PathPattern>> {
-    let read: Vec<_> = at.items().iter().take(Settings::MOST_PATHS + 1).map(path).collect();
+    let read: Vec<_> = at.items().iter().take(Rule::MOST_PATHS + 1).map(path).collect();
     read.into_iter().collect()
 }
 
@@ -36,7 +36,7 @@ pub(super) fn inject(at: &At<'_>) -> Option<Vec<Injection>> {
         at.problem("is empty; leave it out to set no header");
         return None;
     }
-    let read: Vec<_> = items.iter().take(Settings::MOST_INJECTED + 1).map(injection).collect();
+    let read: Vec<_> = items.iter().take(Rule::MOST_INJECTED + 1).map(injection).collect();
     read.into_iter().collect()
 }
 
