@@ -230,7 +230,7 @@ fn an_agent_hears_of_paths_and_of_headers_that_are_set_and_of_no_secret() {
     let profile = Narrowed::new(rules(json!({ "rules": [
         { "host": "api.example.org", "ports": [443], "methods": ["GET", "POST"], "paths": ["/v1/*", "/v2/*"],
           "inject": { "header": "Authorization", "value": "Bearer ${secret:model}" }, "decision": "allow" },
-        { "host": "model.internal", "ports": [80], "scheme": "http", "upstream": "https://behind.example.org",
+        { "host": "model.internal", "ports": [80], "scheme": "http", "upstream": "https://api.example.net",
           "inject": { "header": "x-api-key", "value": "${secret:model}" }, "decision": "ask" },
     ] })));
     let words = "You can reach: api.example.org over HTTPS (GET, POST alone, the paths /v1/*, /v2/*, authorization set outside of \

@@ -13,7 +13,7 @@ const MOST: usize = 128;
 const RANDOM: RangeInclusive<u16> = 16..=128;
 const LETTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
-/// A variable of a run that stands for a secret.
+/// A variable of a run that has a text in place of a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Placeholder {

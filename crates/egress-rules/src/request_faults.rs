@@ -18,13 +18,15 @@ impl Rule {
             ("upstream", self.upstream.is_some()),
             ("meter", self.meter.is_some()),
         ];
-        let present = keys.into_iter().filter(|(_, is_there)| *is_there).map(|(key, _)| key);
-        if self.decision == Decision::Deny {
-            present.for_each(|key| fault(key, NOT_OF_A_DENIAL.to_owned()));
-        } else if self.scheme == Scheme::Tcp {
-            present.for_each(|key| {
-                fault(key, "is not possible with `scheme: tcp`, which shows no requests".to_owned())
-            });
+        let problem = match (self.decision, self.scheme) {
+            (Decision::Deny, _) => Some(NOT_OF_A_DENIAL),
+            (_, Scheme::Tcp) => Some("is not possible with `scheme: tcp`, which shows no requests"),
+            _ => None,
+        };
+        for (key, _) in keys.into_iter().filter(|(_, is_there)| *is_there) {
+            if let Some(problem) = problem {
+                fault(key, problem.to_owned());
+            }
         }
         if let Some(paths) = &self.paths
             && !(1..=Self::MOST_PATHS).contains(&paths.len())

@@ -73,7 +73,9 @@ impl Template {
         let pieces = pieces?;
         // A string that grows leaves copies of its beginning in freed memory.
         let mut filled = Zeroizing::new(String::with_capacity(pieces.iter().map(|piece| piece.len()).sum()));
-        pieces.into_iter().for_each(|piece| filled.push_str(piece));
+        for piece in pieces {
+            filled.push_str(piece);
+        }
         Some(filled)
     }
 }
