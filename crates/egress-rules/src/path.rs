@@ -56,13 +56,13 @@ pub fn is_plain_path(path: &str) -> bool {
     if !path.starts_with('/') || bytes.iter().any(is_refused) || path.contains("//") {
         return false;
     }
-    let escapes = path.split('%').skip(1);
+    let mut escapes = path.split('%').skip(1);
     let is_escape = |after: &str| {
         let code = after.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
         // A sign would be read as a part of the number.
         !after.starts_with('+') && code.is_some_and(|code| !matches!(code, 0 | b'/' | b'\\'))
     };
-    escapes.into_iter().all(is_escape) && !path.split('/').any(is_dots)
+    escapes.all(is_escape) && !path.split('/').any(is_dots)
 }
 
 /// Returns true for a segment that some server reads as this directory or the one above.
