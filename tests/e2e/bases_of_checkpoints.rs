@@ -2,7 +2,7 @@
 
 use harness::forks::{checkpoint, delete};
 use harness::v1::base_source::Source;
-use harness::{Clients, Daemon, Setup, as_user, calls, reason, requests, v1};
+use harness::{Clients, Daemon, as_user, calls, reason, requests, v1};
 use tonic::Status;
 
 async fn make(clients: &mut Clients, checkpoint: &str) -> Result<v1::Base, Status> {
@@ -24,7 +24,8 @@ async fn files(daemon: &Daemon, base: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_base_of_a_checkpoint_has_the_files_of_that_moment() {
-    const CHANGE: &str = "echo new >new.txt; echo changed >a.txt; rm gone.txt; rm -r d; mkdir d; echo y >d/y.txt";
+    const CHANGE: &str =
+        "echo new >new.txt; echo changed >a.txt; rm gone.txt; rm -r d; mkdir d; echo y >d/y.txt";
     const CHANGED: &str = "./a.txt changed\n./d/y.txt y\n./new.txt new\n";
     let daemon = Daemon::start().await;
     let source = daemon.workspace("w", &[("a.txt", "one\n"), ("gone.txt", "bye\n"), ("d/x.txt", "x\n")]);
@@ -43,7 +44,9 @@ async fn a_base_of_a_checkpoint_has_the_files_of_that_moment() {
         run.ok(calls::write("later.txt", "later\n")).await;
         let base = make(&mut clients, &kept).await.unwrap();
         assert_eq!((base.files, base.size_bytes), (5, 14), "{base:?}");
-        assert!(matches!(base.source.unwrap().source, Some(Source::Checkpoint(of)) if of.checkpoint_id == kept));
+        assert!(
+            matches!(base.source.unwrap().source, Some(Source::Checkpoint(of)) if of.checkpoint_id == kept)
+        );
         assert_eq!(files(&daemon, &base.base_id).await, CHANGED);
 
         // It needs neither the checkpoint nor the run.
@@ -57,13 +60,15 @@ async fn a_base_of_a_checkpoint_has_the_files_of_that_moment() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checkpoint_that_a_principal_may_not_use_or_that_is_gone_makes_no_base() {
-    let daemon = Daemon::with(Setup::default()).await;
+    let daemon = Daemon::start().await;
     let mut clients = daemon.connect().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     run.ok(calls::write("a.txt", "x")).await;
     let kept = checkpoint(&mut clients, run.id()).await.unwrap().checkpoint_id;
-    let mut stranger = as_user(&daemon, 4321).await;
-    assert_eq!(reason(&make(&mut stranger, &kept).await.unwrap_err()), "NOT_FOUND");
+    let id = kept.clone();
+    let refused =
+        as_user(4321, &daemon.socket(), async move |mut clients| make(&mut clients, &id).await.unwrap_err());
+    assert_eq!(reason(&refused.await), "NOT_FOUND");
     delete(&mut clients, &kept).await.unwrap();
     assert_eq!(reason(&make(&mut clients, &kept).await.unwrap_err()), "NOT_FOUND");
     assert_eq!(reason(&make(&mut clients, "../x").await.unwrap_err()), "INVALID_ARGUMENT");

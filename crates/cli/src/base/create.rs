@@ -41,7 +41,8 @@ impl Create {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let mut request = self.request()?;
         let client = context.connect().await?;
-        if let Some(Source::Checkpoint(of)) = request.source.as_mut().and_then(|source| source.source.as_mut())
+        if let Some(Source::Checkpoint(of)) =
+            request.source.as_mut().and_then(|source| source.source.as_mut())
         {
             of.checkpoint_id = checkpoint::resolve(&client, &of.checkpoint_id).await?;
         }
@@ -64,9 +65,9 @@ impl Create {
                 repository: absolute(&repository)?,
                 revision: self.revision.unwrap_or_default(),
             })),
-            (None, None) => self
-                .checkpoint
-                .map(|checkpoint_id| Source::Checkpoint(CheckpointWorkspace { checkpoint_id })),
+            (None, None) => {
+                self.checkpoint.map(|checkpoint_id| Source::Checkpoint(CheckpointWorkspace { checkpoint_id }))
+            }
         };
         let request_id = self.request_id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
         Ok(CreateBaseRequest { source: Some(BaseSource { source }), reuse: self.reuse, request_id })
