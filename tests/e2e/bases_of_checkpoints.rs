@@ -2,7 +2,7 @@
 
 use harness::forks::{checkpoint, delete};
 use harness::v1::base_source::Source;
-use harness::{Clients, Daemon, as_user, calls, reason, requests, v1};
+use harness::{Clients, Daemon, Setup, as_user, calls, reason, requests, v1};
 use tonic::Status;
 
 async fn make(clients: &mut Clients, checkpoint: &str) -> Result<v1::Base, Status> {
@@ -60,7 +60,9 @@ async fn a_base_of_a_checkpoint_has_the_files_of_that_moment() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checkpoint_that_a_principal_may_not_use_or_that_is_gone_makes_no_base() {
-    let daemon = Daemon::start().await;
+    let access = "access: [{ uid: 4321, roles: [orchestrator] }]\n";
+    let daemon = Daemon::start_with(Setup { config: access.to_owned(), ..Setup::default() }).await;
+    daemon.expose();
     let mut clients = daemon.connect().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     run.ok(calls::write("a.txt", "x")).await;
