@@ -45,6 +45,7 @@ use crate::way_out::{Outward, WayOut};
 use crate::workspace::{self, Purpose, Roots};
 use crate::{boundary, execution_log, way_out};
 
+pub(crate) use fork::fill_part;
 pub use images::ColdStarts;
 use pool::Pool;
 use root::NewRoot;
