@@ -42,8 +42,7 @@ impl Process {
         let authority = start.make_authority.then(Authority::new).transpose()?;
         let servers = tls::servers(std::mem::take(&mut start.roots))?;
         let placeholders = std::mem::take(&mut start.placeholders);
-        let placeholders =
-            (!placeholders.is_empty()).then(|| Arc::new(Placeholders::new(&placeholders)));
+        let placeholders = (!placeholders.is_empty()).then(|| Arc::new(Placeholders::new(&placeholders)));
         Ok(Self { authority, servers: Arc::new(servers), placeholders })
     }
 

@@ -187,7 +187,8 @@ fn malformed() -> Refused {
 
 /// Returns the value of `Host` for an upstream.
 fn host(upstream: &Upstream) -> Result<HeaderValue, hyper::header::InvalidHeaderValue> {
-    let host = if upstream.host.contains(':') { format!("[{}]", upstream.host) } else { upstream.host.clone() };
+    let host =
+        if upstream.host.contains(':') { format!("[{}]", upstream.host) } else { upstream.host.clone() };
     let is_usual = upstream.port == if upstream.tls { 443 } else { 80 };
     HeaderValue::try_from(if is_usual { host } else { format!("{host}:{}", upstream.port) })
 }

@@ -176,9 +176,7 @@ impl Rule {
         match (hosts.next(), hosts.next()) {
             (Some(host), None) => self.is_host(host.as_bytes()) && self.is_target(target),
             (None, _) => {
-                request.version() == Version::HTTP_2
-                    && target.authority().is_some()
-                    && self.is_target(target)
+                request.version() == Version::HTTP_2 && target.authority().is_some() && self.is_target(target)
             }
             (Some(_), Some(_)) => false,
         }

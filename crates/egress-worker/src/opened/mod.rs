@@ -16,9 +16,9 @@ use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::server::Acceptor;
+use wire::worker::v1::ConnectionReady;
 use wire::worker::v1::connection_ended::Cause;
 use wire::worker::v1::from_egress::Body;
-use wire::worker::v1::ConnectionReady;
 
 use crate::connection::{Connection, SLOW};
 use crate::fault::Fault;
@@ -44,7 +44,8 @@ pub(crate) async fn serve(connection: Rc<Connection>, inspect: Inspect) -> Resul
         cause = fault.wait() => return Err(cause),
         begun = begin(&connection, &inspect.name, &fault) => begun?,
     };
-    let Begun { program, server, protocol } = begun;
+    // The program may leave before.
+    let Some(Begun { program, server, protocol }) = begun else { return Ok(()) };
     let mut requests = Requests::new(connection, fault, inspect);
     let server = match server {
         Ok(server) => Some(server),
@@ -60,8 +61,8 @@ pub(crate) async fn serve(connection: Rc<Connection>, inspect: Inspect) -> Resul
     }
 }
 
-/// Reads the ClientHello, asks the daemon, and begins TLS with the server and then with the program.
-async fn begin(connection: &Rc<Connection>, name: &str, fault: &Rc<Fault>) -> Result<Begun, Cause> {
+/// Reads the ClientHello, asks the daemon, and begins TLS with the server and then with the program. `None` if the program leaves.
+async fn begin(connection: &Rc<Connection>, name: &str, fault: &Rc<Fault>) -> Result<Option<Begun>, Cause> {
     let looked = timeout(SLOW, connection.client_hello(name)).await;
     let (hello, bytes) = looked.map_err(|_| Cause::Slow)??;
     connection
@@ -81,7 +82,7 @@ async fn begin(connection: &Rc<Connection>, name: &str, fault: &Rc<Fault>) -> Re
     let shown = if name.is_empty() { address.to_string() } else { name.to_owned() };
     let certificate = certificate.leaf(&shown).map_err(|_| Cause::Tls)?;
 
-    let server = connection.connect_or_leave().await?;
+    let Some(server) = connection.connect_for_program().await? else { return Ok(None) };
     connection.meter.touch();
     let counted = Counted::new(server, Rc::clone(connection), Rc::clone(fault));
     let server_name = ServerName::try_from(shown.clone()).map_err(|_| Cause::Unverified)?;
@@ -104,7 +105,7 @@ async fn begin(connection: &Rc<Connection>, name: &str, fault: &Rc<Fault>) -> Re
     let program = timeout(SLOW, accept).await.map_err(|_| Cause::Slow)?;
     // A program that does not trust the authority says so, or just leaves.
     let program = program.map_err(|_| unaccepted(&server))?;
-    Ok(Begun { program: Stream::Tls(Box::new(program)), server, protocol })
+    Ok(Some(Begun { program: Stream::Tls(Box::new(program)), server, protocol }))
 }
 
 /// Returns the cause of a program's end in the handshake. That of its server goes before it.

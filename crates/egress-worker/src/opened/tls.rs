@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::client::Resumption;
 use tokio_rustls::rustls::crypto::ring::default_provider;
@@ -11,7 +12,6 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{CertificateError, ClientConfig, Error, RootCertStore, ServerConfig};
-use tokio_rustls::TlsConnector;
 
 use crate::connection::SLOW;
 use crate::stream::Counted;
