@@ -120,10 +120,10 @@ impl Drop for Tally {
         let mut usage = ModelUsage { request: self.request, ..ModelUsage::default() };
         if let Some(reported) = self.usage.take().map(Usage::finish) {
             usage.model = reported.model;
-            usage.input_tokens = reported.input;
-            usage.output_tokens = reported.output;
-            usage.cached_input_tokens = reported.cached_input;
-            usage.cache_write_tokens = reported.cache_write;
+            usage.input_tokens = reported.input_tokens;
+            usage.output_tokens = reported.output_tokens;
+            usage.cached_input_tokens = reported.cached_input_tokens;
+            usage.cache_write_tokens = reported.cache_write_tokens;
             usage.is_reported = reported.is_reported;
         }
         self.connection.post(Message::Usage(usage));

@@ -38,7 +38,6 @@ use tokio::time::timeout;
 use wire::worker::v1::connection_ended::Cause;
 
 use crate::connection::Connection;
-use crate::fault::Fault;
 use crate::orders::{End, Inspect};
 use crate::splice::{Early, splice, with_buffer};
 use crate::stream::{ProgramStream, Raw, ServerStream, Stream};
