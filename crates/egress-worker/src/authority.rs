@@ -197,7 +197,7 @@ mod tests {
     fn a_client_that_trusts_the_authority_accepts_its_certificates() {
         let authority = Authority::new().unwrap();
         let long = format!("{0}.{0}.{0}.example.org", "a".repeat(63));
-        for name in ["api.example.org", "my_host.example.org", "127.0.0.1", "2001:db8::1", &long] {
+        for name in ["api.example.org", "my_host.example.org", "127.0.0.1", "2001:db8::1", long.as_str()] {
             let leaf = authority.leaf(name).unwrap();
             leaf.keys_match().unwrap();
             verify(&authority, &leaf, name, now()).unwrap();

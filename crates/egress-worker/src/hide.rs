@@ -67,9 +67,9 @@ impl Hide {
         });
         let hold = self.position.longest();
         if masked.is_none() && before == 0 {
-            let ready = piece.len().saturating_sub(hold);
-            self.held.extend_from_slice(&piece[ready..]);
-            return piece.slice(..ready);
+            let mut ready = piece;
+            self.held = ready.split_off(ready.len().saturating_sub(hold)).to_vec();
+            return ready;
         }
         let mut all = masked.unwrap_or_else(|| [held, &piece[..]].concat());
         self.held = all.split_off(all.len().saturating_sub(hold));

@@ -1,5 +1,7 @@
 use proptest::prelude::*;
+use serde_json::{Map, Value};
 
+use super::counts::Field;
 use super::*;
 
 const JSON: &str = "application/json";
@@ -170,7 +172,6 @@ fn responses_without_a_report_say_so() {
         r#"{"usage":{"input_tokens":5}"#.trim_end_matches('}'),
         r#"[{"usage":{"input_tokens":5}}]"#,
         r#"{"message":"no such model","response":"text"}"#,
-        "data: {\"usage\":{\"input_tokens\":5}}\n\n",
     ] {
         assert_eq!(read(JSON, body), unreported(""), "{body}");
     }
@@ -213,6 +214,7 @@ fn only_plain_bodies_of_known_types_are_read() {
 #[test]
 fn a_model_has_a_short_visible_name() {
     let long = "m".repeat(200);
+    let quoted = format!("\"{long}\"");
     for (name, expected) in [
         (r#""m/1.5:x@y""#, "m/1.5:x@y"),
         (r#""m\u002d1""#, "m-1"),
@@ -222,7 +224,7 @@ fn a_model_has_a_short_visible_name() {
         ("7", ""),
         ("null", ""),
         ("{}", ""),
-        (&format!("\"{long}\""), &long[..128]),
+        (quoted.as_str(), &long[..128]),
     ] {
         assert_eq!(read(JSON, &format!("{{\"model\":{name}}}")), unreported(expected), "{name}");
     }
@@ -230,18 +232,19 @@ fn a_model_has_a_short_visible_name() {
     assert_eq!(read(JSON, first), unreported("first"));
 }
 
-/// A JSON value, and where it has the fields that are read.
+/// A JSON value, often with the fields that are read.
 fn value() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),
-        any::<i64>().prop_map(|number| number.to_string()),
+        (-1_i64..50).prop_map(|number| number.to_string()),
         "[a-z{}\\[\\],:\" \\\\]{0,12}".prop_map(|text| serde_json::to_string(&text).unwrap()),
     ];
     leaf.prop_recursive(4, 40, 4, |inner| {
-        let name = prop::sample::select(vec!["usage", "model", "message", "response", "input_tokens", "a"]);
+        let names = ["usage", "model", "message", "response", "input_tokens", "output_tokens", "a"];
+        let name = prop::sample::select(names.to_vec());
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(|values| format!("[{}]", values.join(","))),
-            prop::collection::vec((name, inner), 0..4).prop_map(|fields| {
+            prop::collection::btree_map(name, inner, 0..5).prop_map(|fields| {
                 let fields: Vec<_> =
                     fields.iter().map(|(name, value)| format!("\"{name}\" : {value}")).collect();
                 format!("{{{}}}", fields.join(", "))
@@ -250,7 +253,35 @@ fn value() -> impl Strategy<Value = String> {
     })
 }
 
+/// Reads a JSON text with a parser that keeps all of it.
+fn read_whole(body: &str) -> Reported {
+    let mut counts = Counts::default();
+    if let Ok(Value::Object(fields)) = serde_json::from_str(body) {
+        add_fields(&fields, true, &mut counts);
+    }
+    counts.reported()
+}
+
+fn add_fields(fields: &Map<String, Value>, is_outermost: bool, counts: &mut Counts) {
+    for (name, value) in fields {
+        let text = value.to_string();
+        match (name.as_str(), value) {
+            ("usage", _) => counts.add(Field::Usage, Some(text.as_bytes())),
+            ("model", _) => counts.add(Field::Model, Some(text.as_bytes())),
+            ("message" | "response", Value::Object(inner)) if is_outermost => {
+                add_fields(inner, false, counts)
+            }
+            _ => {}
+        }
+    }
+}
+
 proptest! {
+    #[test]
+    fn the_report_is_the_same_as_of_a_parser_that_keeps_all(body in value()) {
+        prop_assert_eq!(read(JSON, &body), read_whole(&body), "{}", body);
+    }
+
     #[test]
     fn any_division_reports_the_same(
         body in prop::collection::vec(value(), 1..4),
@@ -258,7 +289,7 @@ proptest! {
         size in 1_usize..9,
     ) {
         let (content_type, body) = if is_stream {
-            (EVENTS, body.iter().map(|value| format!("data: {value}\r\n\r\n")).collect::<String>())
+            (EVENTS, body.iter().map(|value| format!("data: {value}\r\n\r\n")).collect::<Vec<_>>().concat())
         } else {
             (JSON, body.concat())
         };
@@ -278,7 +309,8 @@ proptest! {
         input in 0_u64..=1 << 40,
         output in 0_u64..=1 << 40,
     ) {
-        let others: String = others.iter().map(|value| format!("\"content\": {value},")).collect();
+        let others: Vec<_> = others.iter().map(|value| format!("\"content\": {value},")).collect();
+        let others = others.concat();
         let body = format!(r#"{{{others}"usage":{{"input_tokens":{input},"output_tokens":{output}}}}}"#);
         prop_assert_eq!(read(JSON, &body), reported("", [input, output, 0, 0]));
     }
