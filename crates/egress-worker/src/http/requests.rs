@@ -78,8 +78,9 @@ impl Requests {
         request: &mut Request<Incoming>,
         record: &HttpRequest,
     ) -> Result<Released, Refused> {
-        let grant = if self.asks { self.ask(record).await? } else { Grant::default() };
+        // Before the answer: a request that its program takes back may have been granted.
         let tally = self.meters.then(|| Tally::new(&self.connection, record.number));
+        let grant = if self.asks { self.ask(record).await? } else { Grant::default() };
         let headers = request.headers_mut();
         // Answered here, and without a use for the server, which gets the body at once.
         headers.remove(EXPECT);

@@ -88,7 +88,8 @@ fn http_requests_are_compared_with_the_rule_each() {
             _ => None,
         })
         .collect();
-    let expected = [request("/a?b", 0, 1), request("/a?b", 200, 1), request("/c", 0, 2), request("/c", 200, 2)];
+    let expected =
+        [request("/a?b", 0, 1), request("/a?b", 200, 1), request("/c", 0, 2), request("/c", 200, 2)];
     assert_eq!(seen, expected);
 }
 
