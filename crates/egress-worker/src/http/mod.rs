@@ -198,7 +198,7 @@ impl Exchange {
         let response = tokio::select! {
             biased;
             response = self.forward(request) => response,
-            end = self.requests.connection.orders.ended() => Err(self.ended(end)),
+            end = self.requests.connection.orders.ended() => Err(self.ended(&end)),
         };
         let response = match response {
             Ok(response) => response,
@@ -248,11 +248,11 @@ impl Exchange {
         }
         self.upgraded.set(is_upgrade);
         self.sender.replace(Some(sender));
-        Ok(self.requests.shown(response, released).map(Either::Left))
+        Ok(Requests::shown(response, released).map(Either::Left))
     }
 
     /// Returns the daemon's words for a request that it ends.
-    fn ended(&self, end: End) -> Option<Refused> {
+    fn ended(&self, end: &End) -> Option<Refused> {
         if end.http_body.is_empty() || self.responded.get() {
             return self.failed(Cause::Ended);
         }

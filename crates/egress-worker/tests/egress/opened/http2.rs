@@ -34,31 +34,25 @@ fn full(bytes: impl Into<Bytes>) -> Payload {
 /// Answers a request as its path says.
 async fn answer(request: Request<Incoming>) -> Result<Response<Payload>, hyper::Error> {
     let (parts, mut body) = request.into_parts();
-    Ok(match parts.uri.path() {
-        // Sends each piece back as it comes, and trailers at the end.
-        "/echo" => {
-            let (sender, mut frames) = mpsc::channel(1);
-            tokio::spawn(async move {
-                while let Some(Ok(frame)) = body.frame().await {
-                    let _ = sender.send(frame).await;
-                }
-                let mut trailers = HeaderMap::new();
-                trailers.insert("grpc-status", "0".parse().unwrap());
-                trailers.insert("x-echo", SECRET.parse().unwrap());
-                let _ = sender.send(Frame::trailers(trailers)).await;
-            });
-            let frames =
-                futures_util::stream::poll_fn(move |cx| frames.poll_recv(cx).map(|frame| frame.map(Ok)));
-            Response::new(StreamBody::new(frames).boxed())
+    if parts.uri.path() != "/echo" {
+        let words =
+            parts.headers.iter().map(|(name, value)| format!("{name}: {}\n", value.to_str().unwrap()));
+        let words: String = [format!("{} {}\n", parts.method, parts.uri)].into_iter().chain(words).collect();
+        return Ok(Response::new(full(words)));
+    }
+    // Sends each piece back as it comes, and trailers at the end.
+    let (sender, mut frames) = mpsc::channel(1);
+    tokio::spawn(async move {
+        while let Some(Ok(frame)) = body.frame().await {
+            let _ = sender.send(frame).await;
         }
-        _ => {
-            let mut words = format!("{} {}\n", parts.method, parts.uri);
-            for (name, value) in &parts.headers {
-                words.push_str(&format!("{name}: {}\n", value.to_str().unwrap()));
-            }
-            Response::new(full(words))
-        }
-    })
+        let mut trailers = HeaderMap::new();
+        trailers.insert("grpc-status", "0".parse().unwrap());
+        trailers.insert("x-echo", SECRET.parse().unwrap());
+        let _ = sender.send(Frame::trailers(trailers)).await;
+    });
+    let frames = futures_util::stream::poll_fn(move |cx| frames.poll_recv(cx).map(|frame| frame.map(Ok)));
+    Ok(Response::new(StreamBody::new(frames).boxed()))
 }
 
 /// A server over HTTP/2. Counts its connections.
