@@ -145,7 +145,7 @@ impl Requests {
     }
 
     /// Addresses a request over HTTP/2 to its server, by `:authority` alone.
-    pub(super) fn address_http2(&self, request: &mut Request<Incoming>) -> Result<(), Refused> {
+    pub(super) fn address_http2(request: &mut Request<Incoming>) -> Result<(), Refused> {
         let host = request.headers_mut().remove(HOST);
         if request.uri().authority().is_some() {
             return Ok(());
@@ -164,7 +164,7 @@ impl Requests {
     }
 
     /// Returns a response without the texts that the program must not see.
-    pub(super) fn shown(&self, response: Response<Incoming>, released: Released) -> Response<Shown> {
+    pub(super) fn shown(response: Response<Incoming>, released: Released) -> Response<Shown> {
         let Released { hide, mut tally } = released;
         let (mut parts, body) = response.into_parts();
         if let Some(tally) = &mut tally {
