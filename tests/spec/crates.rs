@@ -55,7 +55,7 @@ const ARROWS: [(&str, &str); 69] = [
     ("egress", "audit egress-rules host-launch model-usage secrets steering timestamp wire worker-protocol"),
     ("egress-rules", ""),
     ("egress-sources", "egress-rules text timestamp"),
-    ("egress-worker", "confinement host-launch wire worker-protocol"),
+    ("egress-worker", "confinement egress-rules host-launch wire worker-protocol"),
     ("execution-log", "audit audit-service identity refusal runs"),
     (
         "executor",

@@ -12,7 +12,7 @@ use wire::worker::v1 as proto;
 use wire::worker::v1::request_answer::Decision;
 use zeroize::Zeroizing;
 
-use crate::orders::Broken;
+use crate::broken::Broken;
 
 /// Headers that belong to the connection or to the form of a request. No answer sets them.
 const OF_THE_CONNECTION: [&str; 11] = [

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::net::IpAddr;
 
+use egress_rules::PathPattern;
 use tokio::sync::Notify;
 use wire::worker::v1 as proto;
 use wire::worker::v1::connection_ended::Cause;
@@ -10,6 +11,7 @@ use wire::worker::v1::inspect::Scheme as ProtoScheme;
 use worker_protocol::address::{MAX_ADDRESSES, address};
 
 use crate::answer::Answers;
+use crate::broken::Broken;
 
 /// Most bytes of each text for a proxy.
 const TUNNEL: usize = 1024;
@@ -30,7 +32,7 @@ pub(crate) struct Inspect {
     /// Methods that a request may have; empty: all.
     pub(crate) methods: Vec<String>,
     /// Lists of patterns of paths. A request has to match one of each list.
-    pub(crate) paths: Vec<Vec<String>>,
+    pub(crate) paths: Vec<Vec<PathPattern>>,
     /// Server that requests go to in place of the host.
     pub(crate) upstream: Option<Upstream>,
     /// True if the connection's TLS is ended here.
@@ -61,9 +63,9 @@ pub(crate) struct Dial {
     pub(crate) tunnel: Option<proto::Tunnel>,
 }
 
-/// A message that breaks the protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Broken;
+fn patterns(of: &[String]) -> Result<Vec<PathPattern>, Broken> {
+    of.iter().map(|pattern| PathPattern::parse(pattern).map_err(|_| Broken)).collect()
+}
 
 impl TryFrom<proto::Inspect> for Inspect {
     type Error = Broken;
@@ -82,7 +84,7 @@ impl TryFrom<proto::Inspect> for Inspect {
             scheme,
             name: inspect.name,
             methods: inspect.methods,
-            paths: inspect.paths.into_iter().map(|list| list.patterns).collect(),
+            paths: inspect.paths.iter().map(|list| patterns(&list.patterns)).collect::<Result<_, _>>()?,
             upstream,
             is_opened: inspect.open,
             asks: inspect.ask,

@@ -1,6 +1,6 @@
 //! HTTP/2 on the way out: each request of a connection whose TLS is ended here.
 //!
-//! One connection of the program has one connection to the server. Nothing is pushed, no request changes the protocol, and hyper bounds
+//! One connection of the program has one connection to the server. Servers push nothing, requests keep the protocol, and hyper bounds
 //! what both sides can ask of this process: streams, heads, windows, and streams that are reset.
 
 use std::cell::Cell;

@@ -128,7 +128,7 @@ impl Exchange {
             Box::pin(async move { exchange.handle(request).await })
         });
         let mut builder = ServerBuilder::new();
-        // A program may close its side after its request and wait for the answer. One that ends TLS has left, and the server is told.
+        // A program may close its side after its request and wait for the answer. One that ends TLS has left, and the server gets that end, too.
         builder.half_close(matches!(program, Stream::Plain(_)));
         builder.auto_date_header(false).preserve_header_case(true).max_buf_size(BUFFER);
         let io = Program::new(program, Rc::clone(fault));
@@ -293,7 +293,7 @@ impl Exchange {
                         copy_bidirectional_with_sizes(&mut program, &mut server, WEBSOCKET, WEBSOCKET).await
                     };
                     match passed.await {
-                        // Many programs end TLS without a word. A WebSocket has an end of its own.
+                        // Many programs end TLS without a word. A WebSocket says its end itself.
                         Err(error) if error.kind() != ErrorKind::UnexpectedEof => {
                             Err(self.requests.fault.get().unwrap_or(Cause::Reset))
                         }

@@ -174,7 +174,7 @@ impl Requests {
         }
         if let Some(hide) = &hide {
             hide_in(&mut parts.headers, hide);
-            // Nobody needs it, and it could be an echo.
+            // It could be an echo, and programs do without it.
             parts.extensions.remove::<ReasonPhrase>();
         }
         Response::from_parts(parts, Shown::new(body, hide, tally))
