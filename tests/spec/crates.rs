@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 66] = [
+const ARROWS: [(&str, &str); 67] = [
     ("admission", ""),
     (
         "anomaly",
@@ -63,6 +63,7 @@ const ARROWS: [(&str, &str); 66] = [
     ),
     ("file-ops", "jail operations text"),
     ("gateway", "command-rules document jail operations policy refusal text timestamp"),
+    ("git-wire", ""),
     ("guest", "file-ops jail operations text wire worker-protocol"),
     ("host-launch", "wire"),
     ("host-worker", "confinement file-ops host-launch jail operations text wire worker-protocol"),
