@@ -55,7 +55,7 @@ impl fmt::Display for Reason {
             Self::Delete => "no rule allows to delete this ref",
             Self::Force => "no rule allows a forced update; push to a new ref, or merge the old commit first",
             Self::Ancestry => {
-                "it is not known if this update is forced, which no rule allows; fetch this ref, then push again"
+                "it is not known if this update is forced; fetch this ref into the workspace's repository and push from there"
             }
             Self::Options => "no rule allows push options; push without `-o`",
             Self::Other => "not pushed, because another ref of this push is refused",

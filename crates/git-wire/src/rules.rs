@@ -146,7 +146,8 @@ impl Rules {
         Ok(Self { repositories, fetch, push })
     }
 
-    fn has(&self, repository: &Repository) -> bool {
+    /// Returns true if the rules are for a repository. Of several rules for one host, those that are for it judge a request.
+    pub fn covers(&self, repository: &Repository) -> bool {
         self.repositories.iter().any(|pattern| pattern.matches(repository))
     }
 
@@ -165,7 +166,7 @@ impl Rules {
 
     /// Judges a fetch.
     pub fn judge_fetch(&self, repository: &Repository) -> (Decision, Option<Reason>) {
-        if !self.has(repository) {
+        if !self.covers(repository) {
             return (Decision::Deny, Some(Reason::Repository));
         }
         (self.fetch, (self.fetch == Decision::Deny).then_some(Reason::Fetch))
@@ -191,7 +192,7 @@ impl Rules {
 
     /// Returns the reason for which no push to a repository is possible.
     fn whole(&self, repository: &Repository) -> Option<Reason> {
-        if !self.has(repository) {
+        if !self.covers(repository) {
             return Some(Reason::Repository);
         }
         (self.push.decision == Decision::Deny).then_some(Reason::Push)

@@ -56,14 +56,14 @@ impl Scene {
     }
 
     fn push(&self, arguments: &[&str]) -> CommandList {
-        run(&self.work, &[&["push", &self.server.url], arguments].concat());
+        run(&self.work, &[&["push", self.server.url.as_str()][..], arguments].concat());
         self.last()
     }
 
     /// Pushes in vain, and returns the words of git.
     fn refused(&self, arguments: &[&str]) -> String {
         let before = self.refs();
-        let words = fail(&self.work, &[&["push", &self.server.url], arguments].concat());
+        let words = fail(&self.work, &[&["push", self.server.url.as_str()][..], arguments].concat());
         assert_eq!(self.refs(), before);
         words
     }
@@ -146,7 +146,8 @@ fn git_shows_why_options_are_refused() {
 #[test]
 fn a_large_push_begins_with_a_probe_and_is_refused_in_words() {
     let scene = Scene::new(STRICT);
-    let noise: Vec<u8> = (0..200_000_u64).flat_map(|n| (n * n * 2_654_435_761).to_le_bytes()).collect();
+    let noise: Vec<u8> =
+        (0..200_000_u64).flat_map(|n| n.wrapping_mul(n).wrapping_mul(2_654_435_761).to_le_bytes()).collect();
     std::fs::write(scene.work.join("noise"), noise).unwrap();
     run(&scene.work, &["add", "noise"]);
     scene.commit("large");
@@ -192,8 +193,8 @@ fn git_shows_why_another_repository_is_refused_in_every_version() {
     let scene = Scene::new(STRICT);
     let other = scene.server.url.replace("org/app", "org/other");
     for version in ["protocol.version=0", "protocol.version=1", "protocol.version=2"] {
-        for arguments in [["ls-remote", &other, "main"], ["push", &other, "main"]] {
-            let words = fail(&scene.work, &[&["-c", version], &arguments[..]].concat());
+        for arguments in [["ls-remote", other.as_str(), "main"], ["push", other.as_str(), "main"]] {
+            let words = fail(&scene.work, &[&["-c", version][..], &arguments].concat());
             has(&words, &["fatal: remote error: no rule allows this repository"]);
         }
         run(&scene.work, &["-c", version, "ls-remote", &scene.server.url]);

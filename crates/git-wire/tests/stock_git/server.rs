@@ -114,12 +114,12 @@ fn read_body(reader: &mut impl BufRead, mut stream: &TcpStream, asked: &Asked) -
     let mut body = Vec::new();
     if asked.header("transfer-encoding").is_none() {
         let length = asked.header("content-length").map_or(0, |length| length.parse().unwrap());
-        reader.take(length).read_to_end(&mut body).unwrap();
+        reader.by_ref().take(length).read_to_end(&mut body).unwrap();
         return body;
     }
     loop {
         let length = u64::from_str_radix(&read_line(reader), 16).unwrap();
-        reader.take(length).read_to_end(&mut body).unwrap();
+        reader.by_ref().take(length).read_to_end(&mut body).unwrap();
         read_line(reader);
         if length == 0 {
             return body;
