@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The client is hostile. A list that servers could read in another way than this one is a fault: capabilities after a later
-//! command, a ref that is there twice, a push certificate with commands of its own.
+//! command, a ref that is there twice, a push certificate, which has its own commands.
 
 use std::collections::BTreeSet;
 

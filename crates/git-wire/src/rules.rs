@@ -146,7 +146,7 @@ impl Rules {
         Ok(Self { repositories, fetch, push })
     }
 
-    /// Returns true if the rules are for a repository. Of several rules for one host, those that are for it judge a request.
+    /// Returns true if the rules are for a repository. A request is judged by the rules of its host that cover it.
     pub fn covers(&self, repository: &Repository) -> bool {
         self.repositories.iter().any(|pattern| pattern.matches(repository))
     }
