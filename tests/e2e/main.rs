@@ -13,6 +13,7 @@ mod audit_load;
 mod bad_input;
 mod bad_runs;
 mod bases;
+mod bases_of_checkpoints;
 mod beside_approval;
 mod bundles;
 mod bypass;

@@ -130,6 +130,99 @@ async fn a_bad_policy_keeps_the_daemon_from_starting_and_fails_the_check() {
     }
 }
 
+/// A policy whose rules and placeholders name the secret `model`.
+const NEEDS_MODEL: &str = "\
+profiles:
+  p:
+    operations: { read: allow }
+    egress:
+      rules:
+        - host: model.internal
+          ports: [80]
+          scheme: http
+          upstream: \"https://api.example.org\"
+          inject: { header: x-api-key, value: \"${secret:model}\" }
+          decision: allow
+      placeholders: { MODEL_API_KEY: { secret: model, shape: \"key-{40}\" } }
+roles: { worker: { allow: \"*\" } }
+";
+
+#[tokio::test]
+async fn secrets_that_are_missing_or_cannot_be_read_are_reported_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().display();
+    std::fs::create_dir(directory.path().join("policy")).unwrap();
+    std::fs::write(directory.path().join("policy/a.yaml"), NEEDS_MODEL).unwrap();
+    let text = format!(
+        "listen: {{ unix: {{ path: {root}/cofferd.sock }} }}\nstate_dir: {root}/state\npolicy_dir: {root}/policy\n"
+    );
+    let config = written(directory.path(), &text);
+    for arguments in [&["--check-config"][..], &[]] {
+        let output = cofferd(arguments, &config).await;
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let said = said(&output);
+        assert!(said.contains("profiles.p.egress: needs the secret model: add it to `secrets`"), "{said}");
+    }
+
+    let file = directory.path().join("model");
+    let command = "[/no/such/program, --name, model]";
+    let secrets =
+        format!("secrets: {{ model: {{ file: {root}/model }}, other: {{ command: {command} }} }}\n");
+    let config = written(directory.path(), &(text + &secrets));
+    for (mode, note) in [
+        (None, Some("note: the secret model cannot be read: its file cannot be read (entity not found)")),
+        (Some(0o644), Some("note: the secret model cannot be read: its file is open to other users")),
+        (Some(0o600), None),
+    ] {
+        if let Some(mode) = mode {
+            std::fs::write(&file, "hunter2\n").unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let output = cofferd(&["--check-config"], &config).await;
+        let said = said(&output);
+        assert!(output.status.success() && !said.contains("hunter2"), "{said}");
+        assert!(
+            note.map_or_else(|| !said.contains("the secret model"), |note| said.contains(note)),
+            "{said}"
+        );
+        assert!(said.contains("note: the secret other cannot be read: /no/such/program"), "{said}");
+    }
+    let printed = String::from_utf8(cofferd(&["--print-config"], &config).await.stdout).unwrap();
+    assert!(printed.contains("/model") && !printed.contains("hunter2"), "{printed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_that_needs_a_missing_secret_keeps_the_old_policy() {
+    let policy = "profiles: { p: { operations: { read: allow } } }\nroles: { worker: { allow: \"*\" } }\n";
+    let policy = vec![("a.yaml", policy.to_owned())];
+    let daemon = Daemon::start_with(Setup { policy, ..Default::default() }).await;
+    let mut clients = daemon.connect().await;
+    let old = clients.policy.get_policy(v1::GetPolicyRequest {}).await.unwrap().into_inner();
+    std::fs::write(daemon.policy_dir().join("a.yaml"), NEEDS_MODEL).unwrap();
+    let refused = clients.policy.reload_policy(v1::ReloadPolicyRequest {}).await.unwrap_err();
+    let needed = ["the old one stays in force", "profiles.p.egress: needs the secret model"];
+    assert!(needed.iter().all(|words| refused.message().contains(words)), "{refused:?}");
+    let policy = clients.policy.get_policy(v1::GetPolicyRequest {}).await.unwrap().into_inner();
+    assert_eq!(policy.digest, old.digest);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_core_is_dumped() {
+    let place = tempfile::tempdir().unwrap();
+    let told = place.path().join("told");
+    // The daemon reads each secret when it starts.
+    let script = format!("cat /proc/self/limits >{0}.new && mv {0}.new {0} && echo value", told.display());
+    let config = format!("secrets: {{ one: {{ command: [/bin/sh, -c, '{script}'] }} }}\n");
+    let daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
+    harness::until("the command of a secret is not run", async || told.exists()).await;
+    for limits in [Path::new(&format!("/proc/{}/limits", daemon.pid())), told.as_path()] {
+        let limits = std::fs::read_to_string(limits).unwrap();
+        let core = limits.lines().find_map(|line| line.strip_prefix("Max core file size")).unwrap();
+        // A byte is too little for a file, and the kernel gives nothing to a program either.
+        assert_eq!(core.split_whitespace().collect::<Vec<_>>(), ["1", "1", "bytes"]);
+    }
+}
+
 #[tokio::test]
 async fn a_usage_error_shows_no_option_that_a_variable_has_set() {
     let refused = async |file: Option<&str>| {

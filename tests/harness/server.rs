@@ -25,7 +25,16 @@ impl Server {
         Self::start(answer).await
     }
 
-    /// The same over TLS.
+    /// Answers each request over HTTP as a model called `small-1` does, which read 20 tokens and wrote 10.
+    pub async fn model() -> Self {
+        Self::start(|stream| async move {
+            let body = r#"{"model":"small-1","usage":{"prompt_tokens":20,"completion_tokens":10}}"#;
+            answer_with(stream, "Content-Type: application/json\r\n", |_| body.to_owned()).await;
+        })
+        .await
+    }
+
+    /// The same as [`Self::http`] over TLS.
     pub async fn https(certificates: &Certificates) -> Self {
         let acceptor = certificates.acceptor();
         Self::start(move |stream| {
@@ -129,7 +138,16 @@ impl Server {
 }
 
 /// Answers a request over HTTP with its first line.
-async fn answer<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
+async fn answer<S: AsyncRead + AsyncWrite + Unpin>(stream: S) {
+    answer_with(stream, "", |line| format!("{line}\n")).await;
+}
+
+/// Answers a request over HTTP with these further headers, and a body that is made of its first line.
+async fn answer_with<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+    headers: &str,
+    body: impl FnOnce(&str) -> String,
+) {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
         if stream.read_buf(&mut head).await.unwrap_or(0) == 0 {
@@ -137,9 +155,11 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
         }
     }
     let head = String::from_utf8_lossy(&head).into_owned();
-    let body = format!("{}\n", head.lines().next().unwrap_or_default());
-    let answer =
-        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
+    let body = body(head.lines().next().unwrap_or_default());
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
     let _ = stream.write_all(answer.as_bytes()).await;
     let _ = stream.shutdown().await;
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 67] = [
+const ARROWS: [(&str, &str); 70] = [
     ("admission", ""),
     (
         "anomaly",
@@ -35,7 +35,7 @@ const ARROWS: [(&str, &str); 67] = [
     ("checkup", "cofferdam-client command-context doctor mcp presentation wire"),
     (
         "cli",
-        "audit capacity certificates checkup cofferdam-client command-context document egress-rules egress-sources file-ops jail mcp operations policy presentation run-families text timestamp tryout wire",
+        "audit capacity certificates checkup cofferdam-client command-context document egress-rules egress-sources file-ops jail mcp operations policy presentation run-families text timestamp tryout usage-report wire",
     ),
     ("cofferdam-client", "wire"),
     ("command-context", "cofferdam-client presentation wire"),
@@ -45,14 +45,17 @@ const ARROWS: [(&str, &str); 67] = [
     ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp oidc operations policy port-forwarding processes redact refusal runs store terminals timestamp uploads webhook wire worker-protocol",
+        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp model-usage oidc operations policy port-forwarding processes redact refusal runs secrets store terminals timestamp uploads webhook wire worker-protocol",
     ),
     ("dialects", "jail operations text wire"),
     ("disk-quotas", "containers identity jail operations refusal wire"),
     ("disk-watch", "audit audit-service containers disk-quotas identity refusal runs"),
     ("doctor", "busybox steering"),
     ("document", ""),
-    ("egress", "audit egress-rules host-launch steering timestamp wire worker-protocol"),
+    (
+        "egress",
+        "audit egress-rules host-launch model-usage secrets steering timestamp wire worker-protocol",
+    ),
     ("egress-rules", ""),
     ("egress-sources", "egress-rules text timestamp"),
     ("egress-worker", "confinement host-launch wire worker-protocol"),
@@ -73,6 +76,7 @@ const ARROWS: [(&str, &str); 67] = [
     ("listener", "admission audit audit-service identity oidc operations refusal runs store timestamp wire"),
     ("mcp", "admission text wire"),
     ("mcp-upstream", "operations policy text wire"),
+    ("model-usage", "egress-rules timestamp"),
     ("oidc", "identity webhook"),
     ("operations", "jail wire"),
     ("policy", "document egress-rules jail operations text"),
@@ -88,9 +92,10 @@ const ARROWS: [(&str, &str); 67] = [
     ("run-record", "audit containers egress-rules host-launch identity policy timestamp wire"),
     (
         "runs",
-        "atomic-file audit audit-service containers disk-quotas egress egress-rules executor host-launch identity jail leftovers operations policy redact refusal run-record store timestamp warm-pool wire",
+        "atomic-file audit audit-service containers disk-quotas egress egress-rules executor host-launch identity jail leftovers model-usage operations policy redact refusal run-record store timestamp warm-pool wire",
     ),
     ("seal", "atomic-file"),
+    ("secrets", "egress-rules"),
     ("steering", ""),
     ("store", "identity refusal seal timestamp"),
     (
@@ -101,6 +106,7 @@ const ARROWS: [(&str, &str); 67] = [
     ("timestamp", ""),
     ("tryout", "atomic-file doctor leftovers policy text"),
     ("uploads", "disk-quotas identity jail operations refusal"),
+    ("usage-report", "command-context presentation wire"),
     ("warm-pool", ""),
     ("webhook", ""),
     ("wire", ""),

@@ -22,6 +22,7 @@ use wire::v1::terminal_service_client::TerminalServiceClient;
 use wire::v1::token_service_client::TokenServiceClient;
 use wire::v1::tool_service_client::ToolServiceClient;
 use wire::v1::trash_service_client::TrashServiceClient;
+use wire::v1::usage_service_client::UsageServiceClient;
 
 use crate::token::{Credentials, Token};
 
@@ -77,4 +78,5 @@ services! {
     images: ImageServiceClient,
     egress: EgressServiceClient,
     forward: ForwardServiceClient,
+    usage: UsageServiceClient,
 }

@@ -99,6 +99,7 @@ export class Client implements AsyncDisposable {
   readonly bases: Service<typeof v1.BaseService>;
   readonly checkpoints: Service<typeof v1.CheckpointService>;
   readonly trash: Service<typeof v1.TrashService>;
+  readonly usage: Service<typeof v1.UsageService>;
   /** @internal */
   readonly transport: Transport;
   /** @internal */
@@ -140,6 +141,7 @@ export class Client implements AsyncDisposable {
     this.bases = service(v1.BaseService, this.transport);
     this.checkpoints = service(v1.CheckpointService, this.transport);
     this.trash = service(v1.TrashService, this.transport);
+    this.usage = service(v1.UsageService, this.transport);
   }
 
   /** Where the daemon is. */

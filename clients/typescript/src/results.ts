@@ -64,6 +64,38 @@ export function runInfo(run: v1.Run | undefined): types.RunInfo {
   };
 }
 
+export function modelUsage(response: v1.GetUsageResponse): types.ModelUsage {
+  return {
+    total: modelUse(response.total),
+    models: Object.fromEntries(response.groups.map((group) => [group.name, modelUse(group.counts)])),
+    budget: response.bounds.map((bound) => {
+      const isUsd = bound.unit === v1.BudgetBound_Unit.MICRO_USD;
+      const scale = isUsd ? 1e6 : 1;
+      return {
+        scope: word(v1.BudgetBound_Scope, bound.scope),
+        unit: isUsd ? "usd" : word(v1.BudgetBound_Unit, bound.unit),
+        used: Number(bound.used) / scale,
+        limit: Number(bound.limit) / scale,
+        renewsAt: when(bound.renewsAt),
+      };
+    }),
+  };
+}
+
+function modelUse(counts: v1.ModelCounts | undefined): types.ModelUse {
+  const it = present(counts);
+  return {
+    requests: Number(it.requests),
+    unreportedRequests: Number(it.unreportedRequests),
+    inputTokens: Number(it.inputTokens),
+    outputTokens: Number(it.outputTokens),
+    cachedInputTokens: Number(it.cachedInputTokens),
+    cacheWriteTokens: Number(it.cacheWriteTokens),
+    costUsd: Number(it.costMicroUsd) / 1e6,
+    unpricedTokens: Number(it.unpricedTokens),
+  };
+}
+
 /** The daemon's account of a command, with all of its output. */
 export function command(response: v1.CallResponse, stdout: Uint8Array, stderr: Uint8Array): types.CommandResult {
   const kind = response.result?.kind;

@@ -27,6 +27,7 @@ import {
   type Every,
   type Limits,
   Managed,
+  type ModelUsage,
   type PatchInfo,
   type RunInfo,
   type RunState,
@@ -446,6 +447,11 @@ export class Sandbox implements AsyncDisposable {
   /** The run as it is now. Throws `NotFound`. */
   async info(): Promise<RunInfo> {
     return results.runInfo((await this.client.runs.getRun({ runId: this.runId })).run);
+  }
+
+  /** What it has used of models, where its profile counts that. Throws `NotFound`. */
+  async usage(): Promise<ModelUsage> {
+    return results.modelUsage(await this.client.usage.getUsage({ runId: this.runId }));
   }
 
   /** Whether it takes calls, or will after a pause. */

@@ -146,6 +146,42 @@ export interface RunInfo {
   forkedFrom: ForkedFrom | null;
 }
 
+/** Requests to models and what they took, as the answers of models say it. */
+export interface ModelUse {
+  requests: number;
+  /** Answers that said no tokens, which are therefore not counted. */
+  unreportedRequests: number;
+  /** Tokens of requests that were not read from a cache. */
+  inputTokens: number;
+  outputTokens: number;
+  cachedInputTokens: number;
+  cacheWriteTokens: number;
+  /** Cost of the tokens that have a price on the daemon. */
+  costUsd: number;
+  /** Tokens of models without a price. */
+  unpricedTokens: number;
+}
+
+/** A bound of a run's budget, and what of it is used. */
+export interface BudgetBound {
+  /** Requests that count: those of the run, of all runs of its principal today, or of all runs today. */
+  scope: "run" | "principal_day" | "day";
+  unit: "tokens" | "requests" | "usd";
+  used: number;
+  limit: number;
+  /** When it begins anew; null: never. */
+  renewsAt: Date | null;
+}
+
+/** What a run has used of models in its whole life. */
+export interface ModelUsage {
+  total: ModelUse;
+  /** By the name of the model. The requests are those that were answered. */
+  models: Readonly<Record<string, ModelUse>>;
+  /** Empty where the profile has no budget, and after the run's end. */
+  budget: readonly BudgetBound[];
+}
+
 /** The facts of a `CommandResult`. */
 export interface CommandFacts {
   callId: string;

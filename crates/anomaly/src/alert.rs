@@ -174,6 +174,10 @@ impl Alert {
                 "first connections to a host directly after a read of something that looks like a secret"
             }
             Some(AnomalyRule::EgressRefusals) => "different hosts to which the run was refused",
+            Some(AnomalyRule::PlaceholderElsewhere) => {
+                "requests with the placeholder of a secret where it is worth nothing"
+            }
+            Some(AnomalyRule::ModelBudget) => "bounds of a budget for models were used up to 80 %",
             None => "events",
         };
         format!("{} {what} within {} s", self.count, self.window_s)

@@ -94,7 +94,9 @@ impl Intake {
             Kept::DiskSpace => disk_space(event)?,
             Kept::EgressIntent => What::Connected(host(event)?),
             Kept::EgressReceipt => What::Sent(detail(event, "bytes_out")?.as_u64()?),
+            Kept::EgressRefused if detail(event, "placeholder").is_some() => What::Misplaced,
             Kept::EgressRefused => What::Unreached(host(event)?),
+            Kept::ModelBudget => What::Spending,
             _ => return None,
         };
         let agent = named(event)
@@ -292,6 +294,9 @@ mod tests {
         let of_host = || json!({ "host": "files.example.org", "port": 443, "count": 7 });
         assert_eq!(seen(Kept::EgressIntent, of_host()), Some(("r".into(), What::Connected(host))));
         assert_eq!(seen(Kept::EgressRefused, of_host()), Some(("r".into(), What::Unreached(host))));
+        let misplaced = json!({ "host": "files.example.org", "placeholder": "API_KEY", "secret_name": "model" });
+        assert_eq!(seen(Kept::EgressRefused, misplaced), Some(("r".into(), What::Misplaced)));
+        assert_eq!(seen(Kept::ModelBudget, json!({ "why": "" })), Some(("r".into(), What::Spending)));
         let receipt = |bytes| json!({ "host": "files.example.org", "bytes_out": bytes });
         assert_eq!(seen(Kept::EgressReceipt, receipt(json!(9))), Some(("r".into(), What::Sent(9))));
         // A receipt of a lost process has no number, and the log may have been written by another version.

@@ -94,6 +94,10 @@ pub(super) enum What {
     Sent(u64),
     /// A lookup of, or connections to, this host were refused.
     Unreached(Mark),
+    /// A request of its run had a placeholder of a secret where it is worth nothing.
+    Misplaced,
+    /// A budget for models is used up to 80 %.
+    Spending,
     /// An operator has acknowledged the alert of this rule: earlier events no longer count.
     Acknowledged(AnomalyRule, Subject),
 }

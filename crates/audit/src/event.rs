@@ -52,6 +52,8 @@ pub enum Kind {
     EgressReceipt,
     /// Names or connections were refused, as often as `count` in `details` says.
     EgressRefused,
+    /// A budget for models is used up to 80 %.
+    ModelBudget,
     /// A client connects to a server in a run. The record is on disk before the first byte.
     ForwardIntent,
     /// End of such a connection. There is one for each intent.
@@ -134,6 +136,7 @@ impl Kind {
             Self::EgressIntent => "egress_intent",
             Self::EgressReceipt => "egress_receipt",
             Self::EgressRefused => "egress_refused",
+            Self::ModelBudget => "model_budget",
             Self::ForwardIntent => "forward_intent",
             Self::ForwardReceipt => "forward_receipt",
             Self::ProcessesLeft => "processes_left",

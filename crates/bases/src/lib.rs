@@ -106,8 +106,8 @@ impl Bases {
     ) -> Result<v1::CreateBaseResponse, Refusal> {
         self.audit.check()?;
         let source = Source::parse(request.source, self.audit.redactor())?;
-        if request.reuse && matches!(source, Source::Directory { .. }) {
-            return Err(Refusal::invalid("reuse", "is only for a clone: a directory has no revision"));
+        if request.reuse && !matches!(source, Source::Clone { .. }) {
+            return Err(Refusal::invalid("reuse", "is only for a clone: nothing else has a revision"));
         }
         let asked = Asked::of(request.request_id, &(&source, request.reuse))?;
         if let Some(base) = self.table.made_before(principal, asked.as_ref())? {
@@ -119,7 +119,7 @@ impl Bases {
         }
         let launcher = &self.runs.launcher;
         let before = match source {
-            Source::Directory { .. } => None,
+            Source::Directory { .. } | Source::Checkpoint { .. } => None,
             Source::Clone { .. } => {
                 let _look = self.looks.wait(&principal.name).await.ok_or_else(too_many)?;
                 make::identity(launcher, &source, principal).await?
@@ -140,7 +140,7 @@ impl Bases {
         let id = BaseId::new();
         self.busy.lock().insert(id);
         let _busy = Busy(self, id);
-        let tree = make::tree(launcher, id, &source, principal, most).await?;
+        let tree = make::tree(&self.runs, id, &source, principal, most).await?;
         // A repository that changed meanwhile may have given another clone.
         let after = make::identity(launcher, &source, principal).await.unwrap_or_default();
         let clone_of = before.filter(|before| after.as_ref() == Some(before));

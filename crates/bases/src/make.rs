@@ -9,7 +9,7 @@ use host_launch::TreeBounds;
 use identity::{BaseId, Principal};
 use operations::Reason;
 use refusal::Refusal;
-use runs::{Launcher, Purpose, linked_repository, make_directory, open_directory, remove_tree};
+use runs::{Launcher, Purpose, Runs, linked_repository, make_directory, open_directory, remove_tree};
 use tokio::task::{block_in_place, spawn_blocking};
 use wire::v1;
 
@@ -32,15 +32,15 @@ impl From<v1::Base> for Tree {
 
 /// Makes the tree of the base `id` within `most`, durably. After an error nothing of it is left.
 pub(crate) async fn tree(
-    launcher: &Launcher,
+    runs: &Runs,
     id: BaseId,
     source: &Source,
     principal: &Principal,
     most: TreeBounds,
 ) -> Result<Tree, Refusal> {
-    let path = launcher.directories.base(id);
+    let path = runs.launcher.directories.base(id);
     let staging = complete::staging(&path);
-    let made = staged(launcher, (&staging, &path), source, principal, most).await;
+    let made = staged(runs, (&staging, &path), source, principal, most).await;
     if made.is_err() {
         remove_tree(staging).await;
         remove_tree(path).await;
@@ -49,13 +49,13 @@ pub(crate) async fn tree(
 }
 
 async fn staged(
-    launcher: &Launcher,
+    runs: &Runs,
     (staging, path): (&Path, &Path),
     source: &Source,
     principal: &Principal,
     most: TreeBounds,
 ) -> Result<Tree, Refusal> {
-    let tree = fill(launcher, staging, source, principal, most).await?;
+    let tree = fill(runs, staging, source, principal, most).await?;
     let path = path.to_owned();
     let placed = spawn_blocking(move || complete::place(&path)).await;
     let placed = placed.map_err(|error| Refusal::internal("placing a base", &error))?;
@@ -64,12 +64,13 @@ async fn staged(
 }
 
 async fn fill(
-    launcher: &Launcher,
+    runs: &Runs,
     staging: &Path,
     source: &Source,
     principal: &Principal,
     most: TreeBounds,
 ) -> Result<Tree, Refusal> {
+    let launcher = &runs.launcher;
     let answer = match source {
         Source::Directory { path } => {
             let field = "source.directory.path";
@@ -86,6 +87,11 @@ async fn fill(
             let from = (field, repository.as_path());
             let tree = launcher.clone_into(make, from, revision.as_deref(), bounds, principal).await?;
             layer::digest(&tree, most).await.map_err(|refusal| at(field, refusal))?
+        }
+        Source::Checkpoint { checkpoint } => {
+            let make = |owner| make_directory(staging, owner);
+            let tree = runs.copy_checkpoint(make, *checkpoint, most, principal).await;
+            tree.map_err(|refusal| at("source.checkpoint.checkpoint_id", refusal))?
         }
     };
     Ok(answer.into())

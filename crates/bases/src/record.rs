@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use identity::{BaseId, RunId};
+use identity::{BaseId, CheckpointId, RunId};
 use redact::Redactor;
 use refusal::Refusal;
 use serde::{Deserialize, Serialize};
@@ -47,13 +47,14 @@ pub(crate) struct Base {
 pub(crate) enum Source {
     Directory { path: PathBuf },
     Clone { repository: PathBuf, revision: Option<String> },
+    Checkpoint { checkpoint: CheckpointId },
 }
 
 impl Source {
     /// Parses the source of a request.
     pub(crate) fn parse(source: Option<v1::BaseSource>, redactor: &Redactor) -> Result<Self, Refusal> {
         use v1::base_source::Source as Asked;
-        let missing = || Refusal::invalid("source", "is missing: a directory or a clone");
+        let missing = || Refusal::invalid("source", "is missing: a directory, a clone or a checkpoint");
         let source = match source.and_then(|source| source.source).ok_or_else(missing)? {
             Asked::Directory(directory) => {
                 runs::has_no_password("source.directory.path", &directory.path, redactor)?;
@@ -66,6 +67,11 @@ impl Source {
                     repository: runs::absolute("source.clone.repository", clone.repository)?,
                     revision: runs::revision("source.clone.revision", clone.revision)?,
                 }
+            }
+            Asked::Checkpoint(checkpoint) => {
+                let field = "source.checkpoint.checkpoint_id";
+                let id = CheckpointId::parse(&checkpoint.checkpoint_id);
+                Self::Checkpoint { checkpoint: id.map_err(|_| Refusal::invalid(field, "is not a UUID"))? }
             }
         };
         Ok(source)
@@ -81,6 +87,9 @@ impl Source {
                 repository: repository.to_string_lossy().into_owned(),
                 revision: revision.clone().unwrap_or_default(),
             }),
+            Self::Checkpoint { checkpoint } => {
+                Shown::Checkpoint(v1::CheckpointWorkspace { checkpoint_id: checkpoint.to_string() })
+            }
         };
         v1::BaseSource { source: Some(source) }
     }
@@ -138,6 +147,13 @@ mod tests {
         assert_eq!(clone("/srv/r", "").unwrap(), head);
         for revision in ["-q", "a b", "a\n"] {
             assert!(clone("/srv/r", revision).is_err(), "{revision:?}");
+        }
+        let id = CheckpointId::new();
+        for (text, parsed) in
+            [(id.to_string(), Some(Source::Checkpoint { checkpoint: id })), ("../x".to_owned(), None)]
+        {
+            let checkpoint = v1::CheckpointWorkspace { checkpoint_id: text };
+            assert_eq!(parse(v1::base_source::Source::Checkpoint(checkpoint)).ok(), parsed);
         }
     }
 

@@ -136,6 +136,7 @@ enum Command {
     #[command(subcommand)]
     Tls(tls::Command),
     Limits(limits::Limits),
+    Usage(usage_report::Usage),
     Throttle(limits::Throttle),
     Mcp(mcp::Mcp),
     Plan(plan::Plan),
@@ -208,6 +209,7 @@ impl Cli {
             Command::Token(command) => command.run(&context).await,
             Command::Tls(command) => command.run(&context).await,
             Command::Limits(limits) => limits.run(&context).await,
+            Command::Usage(usage) => usage.run(&context).await,
             Command::Throttle(throttle) => throttle.run(&context).await,
             Command::Mcp(mcp) => mcp.run(&context, token.as_deref()).await,
             Command::Plan(plan) => plan.run(&context).await,

@@ -181,6 +181,7 @@ pub enum ImageRefused {
 pub struct UsableImage {
     id: ImageId,
     directories: Vec<PathBuf>,
+    bundles: Vec<&'static str>,
 }
 
 impl UsableImage {
@@ -193,13 +194,28 @@ impl UsableImage {
     pub fn directories(&self) -> &[PathBuf] {
         &self.directories
     }
+
+    /// Returns the bundles of certificates that are known to be in the image, by their paths.
+    pub fn bundles(&self) -> &[&'static str] {
+        &self.bundles
+    }
+
+    /// Returns the image with the bundles that were found in it.
+    #[must_use]
+    pub fn with_bundles(self, bundles: Vec<&'static str>) -> Self {
+        Self { bundles, ..self }
+    }
 }
 
 impl ImageFacts {
     /// Refuses an image whose declarations would weaken a container's hardening.
     pub fn usable(&self) -> Result<UsableImage, ImageRefused> {
         if self.volumes.is_empty() {
-            Ok(UsableImage { id: self.id.clone(), directories: self.directories.clone() })
+            Ok(UsableImage {
+                id: self.id.clone(),
+                directories: self.directories.clone(),
+                bundles: Vec::new(),
+            })
         } else {
             Err(ImageRefused::DeclaresVolumes(self.volumes.clone()))
         }

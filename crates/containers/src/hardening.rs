@@ -15,6 +15,7 @@ use jail::{RootMode, TmpMode};
 use leftovers::LABEL_INSTANCE;
 
 use crate::boundary::Boundary;
+use crate::bundle;
 use crate::engine::UsableImage;
 use crate::etc::{EtcFiles, HOSTNAME};
 use crate::ids::RunUser;
@@ -57,6 +58,8 @@ pub struct Hardening {
     pub boundary: Boundary,
     /// Name server in `/etc/resolv.conf`, for a run whose queries are steered to it; `None` for a run without names.
     pub resolver: Option<Ipv4Addr>,
+    /// True for a run with a bundle of certificates of its own.
+    pub has_bundle: bool,
 }
 
 impl Default for Hardening {
@@ -76,6 +79,7 @@ impl Default for Hardening {
             runtime: None,
             boundary: Boundary::HostKernel,
             resolver: None,
+            has_bundle: false,
         }
     }
 }
@@ -117,6 +121,8 @@ pub struct RunFacts {
     pub guest: PathBuf,
     /// The daemon's files for `/etc`, made for the same user.
     pub etc: EtcFiles,
+    /// The daemon's bundle of certificates for this container, if the profile has one.
+    pub bundle: Option<PathBuf>,
     /// Further labels. They cannot replace the daemon's labels.
     pub labels: BTreeMap<String, String>,
 }
@@ -138,7 +144,10 @@ pub enum HardeningError {
 pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<ContainerSpec, HardeningError> {
     let mut mounts = facts.mounts.clone();
     let etc = facts.etc.iter().filter(|_| profile.has_own_etc()).map(|(target, source)| (source, *target));
-    for (source, target) in [(&facts.guest, GUEST_PATH)].into_iter().chain(etc) {
+    let own = [(&facts.guest, GUEST_PATH)].into_iter().chain(etc);
+    let own = own.map(|(source, target)| (source.as_path(), target));
+    let bundle = facts.bundle.as_deref().filter(|_| profile.has_bundle);
+    for (source, target) in own.chain(bundle::targets(bundle, facts.image.bundles())) {
         mounts.push(MountSpec::own(source, target).map_err(|source| HardeningError::Own { target, source })?);
     }
     mounts.sort_by(|a, b| a.target.cmp(&b.target));
@@ -263,6 +272,7 @@ pub(crate) mod tests {
                 .into_iter()
                 .map(|(path, _)| (path, Path::new("/var/lib").join(path.trim_start_matches("/etc/"))))
                 .collect(),
+            bundle: None,
             labels: strings([("team", "red"), (LABEL_RUN, "forged")]),
         }
     }
@@ -295,6 +305,33 @@ pub(crate) mod tests {
         own.user.clone_from(&one.user);
         own.pids = one.pids;
         assert_eq!(own.digest(), one.digest());
+    }
+
+    #[test]
+    fn a_bundle_is_mounted_read_only_at_its_path_and_over_the_bundles_of_the_image() {
+        let plain = container_spec(&Hardening::default(), &facts()).unwrap();
+        let image = facts().image.with_bundles(vec!["/etc/ssl/certs/ca-certificates.crt"]);
+        let with = |run: &str| {
+            let bundle = Some(Path::new("/var/lib/mounts").join(run).join("ca-bundle.pem"));
+            RunFacts { image: image.clone(), bundle, ..facts() }
+        };
+        let profile = Hardening { has_bundle: true, ..Hardening::default() };
+        let mut spec = container_spec(&profile, &with("run-1")).unwrap();
+        // The containers of two runs are interchangeable.
+        assert_eq!(spec.digest(), container_spec(&profile, &with("run-2")).unwrap().digest());
+        let (bundles, others): (Vec<_>, Vec<_>) =
+            spec.mounts.drain(..).partition(|mount| mount.source.ends_with("/run-1/ca-bundle.pem"));
+        let targets: Vec<_> = bundles.iter().map(|mount| (mount.target.as_str(), mount.read_only)).collect();
+        assert_eq!(
+            targets,
+            [("/.cofferdam/ca-bundle.pem", true), ("/etc/ssl/certs/ca-certificates.crt", true)]
+        );
+        spec.mounts = others;
+        spec.labels.clone_from(&plain.labels);
+        assert_eq!(spec, plain, "nothing else differs");
+        // A profile without connections that are opened has none.
+        let closed = container_spec(&Hardening::default(), &with("run-1")).unwrap();
+        assert_eq!(closed, plain);
     }
 
     #[test]

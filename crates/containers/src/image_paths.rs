@@ -7,6 +7,7 @@
 
 use std::path::Path;
 
+use crate::bundle::{BUNDLE_PATH, PLACES, parents};
 use crate::docker::Engine;
 use crate::engine::{EngineError, FileKind, ImageRefused};
 use crate::hardening::GUEST_PATH;
@@ -15,14 +16,14 @@ use crate::ids::ContainerId;
 /// Paths that must be directories. The engine or the runtime makes those that are missing.
 const DIRECTORIES: [&str; 9] =
     ["/etc", "/proc", "/sys", "/dev", "/tmp", "/workspace", "/state", "/pkg", "/.cofferdam"];
-const FILES: [&str; 6] =
-    ["/etc/passwd", "/etc/group", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", GUEST_PATH];
+const FILES: [&str; 7] =
+    ["/etc/passwd", "/etc/group", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", GUEST_PATH, BUNDLE_PATH];
 
-/// Checks the image of a container that was made without mounts and never started.
+/// Checks the image of a container that was made without mounts and never started. Returns the bundles of certificates that it has.
 pub async fn check_image_paths(
     engine: &Engine,
     container: &ContainerId,
-) -> Result<Result<(), ImageRefused>, EngineError> {
+) -> Result<Result<Vec<&'static str>, ImageRefused>, EngineError> {
     for path in DIRECTORIES {
         if let Some(found) = engine.look(container, path).await?
             && found.kind != FileKind::Directory
@@ -41,17 +42,59 @@ pub async fn check_image_paths(
             return Ok(refused(path, found.kind, FileKind::File));
         }
     }
-    Ok(Ok(()))
+    image_bundles(engine, container).await.map(Ok)
 }
 
-/// Returns true if an account file may be there.
+/// Returns the bundles that an image has, in a container that was never started. `/etc` of the image is a directory.
+///
+/// A bundle beneath a link is left out: the link could lead to a place where something else is mounted once the container runs, and the
+/// runtime would make the file there. A link to another bundle of the list is that bundle.
+async fn image_bundles(engine: &Engine, container: &ContainerId) -> Result<Vec<&'static str>, EngineError> {
+    let mut found = Vec::new();
+    for place in PLACES {
+        if is_beneath_directories(engine, container, place).await?
+            && is_bundle(engine, container, place).await?
+        {
+            found.push(place);
+        }
+    }
+    Ok(found)
+}
+
+async fn is_beneath_directories(
+    engine: &Engine,
+    container: &ContainerId,
+    place: &str,
+) -> Result<bool, EngineError> {
+    for parent in parents(place) {
+        let found = engine.look(container, parent).await?;
+        if found.is_none_or(|found| found.kind != FileKind::Directory) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+async fn is_bundle(engine: &Engine, container: &ContainerId, place: &str) -> Result<bool, EngineError> {
+    let Some(found) = engine.look(container, place).await? else { return Ok(false) };
+    match found.kind {
+        FileKind::File => Ok(true),
+        FileKind::Link if leads_on(&found.leads_to) && !PLACES.contains(&found.leads_to.as_str()) => {
+            let last = engine.look(container, &found.leads_to).await?;
+            Ok(last.is_some_and(|last| last.kind == FileKind::File))
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Returns true if a file that is mounted may be there.
 ///
 /// In other directories something else is mounted once the container runs, and the runtime would make the file in that mount.
 fn leads_on(target: &str) -> bool {
     target.starts_with('/') && DIRECTORIES.iter().skip(1).all(|other| !Path::new(target).starts_with(other))
 }
 
-fn refused(path: &'static str, found: FileKind, wanted: FileKind) -> Result<(), ImageRefused> {
+fn refused<T>(path: &'static str, found: FileKind, wanted: FileKind) -> Result<T, ImageRefused> {
     Err(ImageRefused::WrongKind { path, found, wanted })
 }
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use runs::Runs;
-use rustix::process::DumpableBehavior;
+use rustix::process::{DumpableBehavior, Resource, Rlimit};
 use tokio_util::sync::CancellationToken;
 
 /// Options of mimalloc. It reads them when the program is loaded, and only from the environment. An operator's values
@@ -37,8 +37,14 @@ pub(crate) fn small_pages() {
 }
 
 /// Prevents core dumps, because the daemon's memory holds the secrets of its runs.
+///
+/// The limit is for the programs that the daemon starts, because a new program can be dumped again. The kernel does not apply a limit of 0
+/// to dumps that go to a program (core(5)). A limit of 1 byte prevents these as well, and is too small for a file.
 pub(crate) fn no_core_dumps() {
-    if let Err(error) = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+    let behavior = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    let limit = Rlimit { current: Some(1), maximum: Some(1) };
+    let limited = rustix::process::setrlimit(Resource::Core, limit);
+    if let Err(error) = behavior.and(limited) {
         eprintln!("cofferd: a crash may leave a core dump with secrets in it: {error}");
     }
 }

@@ -1,17 +1,21 @@
 //! Loads the policy at the start and on request, as a whole or not at all.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use audit::{Event, Kind};
 use audit_service::AuditLog;
 use calls::Approvals;
+use egress_rules::SecretName;
 use gateway::Gateway;
 use operations::Reason;
 use policy::{Policy, Problems};
 use refusal::{Refusal, chain};
 use store::Store;
 use tokio::sync::Mutex;
+
+use crate::config::check_secrets;
 
 /// Reads the policy in the directory, or returns the built-in policy.
 pub(crate) fn load(directory: Option<&PathBuf>) -> Result<Policy, Problems> {
@@ -24,6 +28,8 @@ pub(crate) fn load(directory: Option<&PathBuf>) -> Result<Policy, Problems> {
 /// Loader that replaces the policy while the daemon runs.
 pub(crate) struct Loader {
     directory: Option<PathBuf>,
+    /// Names of the secrets of the configuration.
+    secrets: BTreeSet<SecretName>,
     gateway: Arc<Gateway>,
     approvals: Arc<Approvals>,
     audit: Arc<AuditLog>,
@@ -34,12 +40,12 @@ pub(crate) struct Loader {
 
 impl Loader {
     pub(crate) fn new(
-        directory: Option<PathBuf>,
+        (directory, secrets): (Option<PathBuf>, BTreeSet<SecretName>),
         (gateway, approvals): (Arc<Gateway>, Arc<Approvals>),
         audit: Arc<AuditLog>,
         store: Store,
     ) -> Self {
-        Self { directory, gateway, approvals, audit, store, turn: Mutex::default() }
+        Self { directory, secrets, gateway, approvals, audit, store, turn: Mutex::default() }
     }
 
     /// Loads the policy on behalf of `principal`. Returns its digest, and true if it differs from the previous policy.
@@ -55,14 +61,18 @@ impl Loader {
         let _turn = self.turn.lock().await;
         let directory = self.directory.clone();
         let loaded = tokio::task::spawn_blocking(move || load(directory.as_ref())).await;
-        let policy =
-            loaded.map_err(|error| Refusal::internal("loading the policy", &error))?.map_err(|problems| {
-                tracing::warn!("the policy was not loaded, the old one stays in force:\n{problems}");
-                Refusal::new(
-                    Reason::InvalidArgument,
-                    format!("the policy was not loaded, the old one stays in force:\n{problems}"),
-                )
-            })?;
+        let loaded = loaded.map_err(|error| Refusal::internal("loading the policy", &error))?;
+        let checked = loaded.map_err(|problems| problems.to_string()).and_then(|policy| {
+            check_secrets(&self.secrets, &policy)?;
+            Ok(policy)
+        });
+        let policy = checked.map_err(|problems| {
+            tracing::warn!("the policy was not loaded, the old one stays in force:\n{problems}");
+            Refusal::new(
+                Reason::InvalidArgument,
+                format!("the policy was not loaded, the old one stays in force:\n{problems}"),
+            )
+        })?;
         let digest = policy.digest().to_owned();
         keep(&self.store, &policy).await;
         // The policy is recorded before it decides anything.

@@ -17,11 +17,12 @@ use refusal::chain;
 use runs::DefaultImageSource;
 use rustix::fs::FlockOperation;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use secrets::Secrets;
 use store::spool::{Bounds, Spool};
 use store::{StateDisk, Store};
 use tracing_subscriber::EnvFilter;
 
-use crate::config::{Config, check_pool};
+use crate::config::{Config, check_pool, check_secrets};
 use crate::programs::Programs;
 use crate::{policy, programs};
 
@@ -38,11 +39,20 @@ pub(crate) fn log(config: &Config) {
     }
 }
 
-/// Loads the policy, and checks that it permits the pool of the configuration.
+/// Loads the policy, and checks that the configuration has its secrets, and that it permits the pool of the configuration.
 pub(crate) fn policy(config: &Config) -> anyhow::Result<Policy> {
     let policy = policy::load(config.policy_dir.as_ref()).context("the policy")?;
+    let known = config.secrets.keys().cloned().collect();
+    check_secrets(&known, &policy).map_err(anyhow::Error::msg).context("the policy")?;
     check_pool(&config.pool, &policy)?;
     Ok(policy)
+}
+
+/// Logs each secret that has no value now. Requests that need one are refused until it has.
+pub(crate) async fn report_secrets(secrets: Arc<Secrets>) {
+    for error in secrets.unreadable().await {
+        tracing::warn!("{}. Requests that need it are refused until then", error.for_operator());
+    }
 }
 
 /// Raises the limit of open files to its maximum: each run needs about a dozen, and the usual limit is 1,024.
@@ -109,6 +119,7 @@ fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
         ("spool", 0o700),
         ("processes", 0o700),
         ("host-worker", 0o700),
+        ("usage", 0o700),
     ] {
         let directory = path.join(name);
         if !directory.exists() {

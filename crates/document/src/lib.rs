@@ -38,6 +38,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_decimal_number_is_text_or_a_number() {
+        let read = |text: &str| {
+            read("f.yaml", &format!("usd: {text}\n"), |top| {
+                top.fields(&["usd"]).get("usd").and_then(At::decimal)
+            })
+        };
+        for (text, decimal) in
+            [("5", "5"), ("0.25", "0.25"), ("\"5.00\"", "5.00"), ("0.0000001", "0.0000001")]
+        {
+            assert_eq!(read(text), Ok(Some(decimal.to_owned())), "{text}");
+        }
+        for text in ["-5", "true", "[5]", "\" \""] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn every_problem_has_its_line_and_a_missing_key_that_of_its_section() {
         let text = "# a file\nlamp:\n  colour: gren\n  colour: red\n  wats: 5\n";
         let problems = read("f.yaml", text, |top| {

@@ -29,6 +29,8 @@ pub enum Node {
     Flag(bool),
     /// A whole number that is not negative.
     Number(u64),
+    /// A number with a fraction, or with an exponent.
+    Fraction(f64),
     /// Any other number. No setting has such a value.
     OtherNumber,
     Text(String),
@@ -43,7 +45,7 @@ impl Node {
             Self::Null => "nothing",
             Self::Flag(_) => "true or false",
             Self::Number(_) => "a number",
-            Self::OtherNumber => "a negative, fractional or huge number",
+            Self::Fraction(_) | Self::OtherNumber => "a negative, fractional or huge number",
             Self::Text(_) => "text",
             Self::List(_) => "a list",
             Self::Map(_) => "a mapping",
@@ -140,8 +142,8 @@ impl<'de> Visitor<'de> for Seed<'_> {
         Ok(Node::OtherNumber)
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Node, E> {
-        Ok(Node::OtherNumber)
+    fn visit_f64<E>(self, value: f64) -> Result<Node, E> {
+        Ok(Node::Fraction(value))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Node, E> {

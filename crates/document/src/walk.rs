@@ -168,7 +168,7 @@ impl<'t> At<'t> {
 
     /// Returns true if it is a number of any kind.
     pub fn is_number(&self) -> bool {
-        matches!(self.node, Node::Number(_) | Node::OtherNumber)
+        matches!(self.node, Node::Number(_) | Node::Fraction(_) | Node::OtherNumber)
     }
 
     /// Returns true if it is a list.
@@ -203,6 +203,15 @@ impl<'t> At<'t> {
         }
     }
 
+    /// Returns the text of a decimal number: like [`Self::text`], but numbers count as the shortest text that means them.
+    pub fn decimal(&self) -> Option<String> {
+        match self.node {
+            Node::Number(number) => Some(number.to_string()),
+            Node::Fraction(number) => Some(number.to_string()),
+            _ => self.text().map(str::to_owned),
+        }
+    }
+
     /// Returns `true` or `false`.
     pub fn flag(&self) -> Option<bool> {
         let Node::Flag(flag) = self.node else {
@@ -226,7 +235,7 @@ impl<'t> At<'t> {
     ) -> Option<u64> {
         match self.node {
             Node::Number(number) if range.contains(number) => Some(*number),
-            Node::Number(_) | Node::OtherNumber => {
+            Node::Number(_) | Node::Fraction(_) | Node::OtherNumber => {
                 let given = if let Node::Number(number) = self.node { Some(*number) } else { None };
                 let message = format!("must be a whole number from {} to {}", range.start(), range.end());
                 self.problem_hint(message, hint(given));

@@ -1,17 +1,22 @@
 //! Several lists of rules at the same time.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::budget::Budget;
 use crate::destination::Destination;
+use crate::inject::Injection;
 use crate::name::HostName;
 use crate::pattern::HostPattern;
+use crate::placeholder::Placeholder;
 use crate::range::Range;
 use crate::rule::{Decision, Rule, Verdict};
 use crate::rules::{Rules, Ruling, Source};
+use crate::secret_name::SecretName;
 use crate::settings::Settings;
 use crate::widened::{NotWider, Widened, further};
 
@@ -37,9 +42,17 @@ impl Narrowed {
 
     /// Returns these rules with another list that a connection has to pass.
     ///
-    /// Refuses a list that asks for more, so that its author hears of it: a rule for hosts that are not open, or an exception for
-    /// addresses that are not allowed.
+    /// Refuses a list that asks for more, so that its author hears of it: a rule for hosts that are not open, an exception for
+    /// addresses that are not allowed, or a key that only a profile may have, such as `inject`.
     pub fn narrow(&self, by: &Rules) -> Result<Self, Widening> {
+        for (number, rule) in by.settings().rules.iter().enumerate() {
+            if let Some(key) = rule.key_of_a_profile() {
+                return Err(Widening::Profile { number: number + 1, key });
+            }
+        }
+        if !by.settings().placeholders.is_empty() {
+            return Err(Widening::Placeholders);
+        }
         // A list that was widened after it was given may close something again.
         let is_in_force = |(place, list): (usize, &Rules)| list == by && self.opened(place).next().is_none();
         if self.lists().enumerate().any(is_in_force) {
@@ -88,6 +101,11 @@ impl Narrowed {
         let denies = |rule: &Rule| rule.decision != Decision::Allow;
         if let Some(number) = settings.rules.iter().position(denies) {
             return Err(NotWider::Decision { number: number + 1 });
+        }
+        for (number, rule) in settings.rules.iter().enumerate() {
+            if let Some(key) = rule.key_of_a_profile() {
+                return Err(NotWider::Profile { number: number + 1, key });
+            }
         }
         if let Some(network) = settings.networks.iter().find(|network| !self.has_network(network)) {
             return Err(NotWider::Network(*network));
@@ -188,11 +206,42 @@ impl Narrowed {
         self.lists().filter_map(|list| list.settings().idle_timeout).min()
     }
 
+    /// Returns true if some rule of the profile opens the TLS of connections. No other list can.
+    pub fn opens_tls(&self) -> bool {
+        self.rules_of_profile().any(Rule::opens_tls)
+    }
+
+    /// Returns true if some rule of the profile counts tokens. No other list can.
+    pub fn is_metered(&self) -> bool {
+        self.rules_of_profile().any(|rule| rule.meter.is_some())
+    }
+
+    /// Returns the secrets that the profile injects, and those that it has placeholders of.
+    pub fn secrets(&self) -> BTreeSet<SecretName> {
+        let injected = self.rules_of_profile().flat_map(|rule| &rule.inject).flat_map(Injection::secrets);
+        let replaced = self.placeholders().values().map(|placeholder| &placeholder.secret);
+        injected.chain(replaced).cloned().collect()
+    }
+
+    /// Returns the placeholders of the run, by environment variable.
+    pub fn placeholders(&self) -> &BTreeMap<String, Placeholder> {
+        &self.profile.settings().placeholders
+    }
+
+    /// Returns the least of the budgets of all lists.
+    pub fn budget(&self) -> Budget {
+        self.lists().fold(Budget::default(), |least, list| least.least(&list.settings().budget))
+    }
+
     /// Returns the SHA-256 over the canonical form, lower-case hex.
     pub fn digest(&self) -> Result<String, serde_json::Error> {
         let canonical = serde_json::to_vec(self)?;
         let digest = Sha256::new().chain_update(b"cofferdam egress 1\0").chain_update(&canonical).finalize();
         Ok(hex::encode(digest))
+    }
+
+    fn rules_of_profile(&self) -> impl Iterator<Item = &Rule> {
+        self.profile.settings().rules.iter()
     }
 
     /// Returns the lists that a connection has to pass, the profile's first.
@@ -260,6 +309,10 @@ pub enum Widening {
     Default,
     #[error("`networks` has {0}, which the profile does not allow")]
     Network(IpNet),
+    #[error("egress rule {number} has `{key}`, which only the rules of a profile may have; leave it out")]
+    Profile { number: usize, key: &'static str },
+    #[error("`placeholders` are those of the profile; leave them out")]
+    Placeholders,
     #[error("the rules of this run have been narrowed {} times, which is the most", Narrowed::MOST)]
     Lists,
 }

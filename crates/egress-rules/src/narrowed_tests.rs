@@ -92,6 +92,82 @@ fn the_number_of_lists_is_bounded_and_a_repeated_one_counts_once() {
 }
 
 #[test]
+fn a_list_that_narrows_has_no_key_of_a_profile() {
+    let inject = json!({ "header": "x", "value": "${secret:a}" });
+    let refused = |value| profile().narrow(&rules(value)).unwrap_err().to_string();
+    for (key, value, scheme) in [
+        ("inject", inject.clone(), "https"),
+        ("meter", json!("tokens"), "https"),
+        ("methods", json!(["GET"]), "https"),
+        ("paths", json!(["/v1/*"]), "https"),
+        ("meter", json!("tokens"), "http"),
+        ("upstream", json!("https://evil.example.net"), "http"),
+    ] {
+        let mut rule =
+            json!({ "host": "files.example.org", "ports": [443], "scheme": scheme, "decision": "allow" });
+        rule[key] = value;
+        let first = json!({ "host": "files.example.org", "ports": [8443], "decision": "allow" });
+        assert_eq!(
+            refused(json!({ "rules": [first, rule] })),
+            format!("egress rule 2 has `{key}`, which only the rules of a profile may have; leave it out")
+        );
+    }
+    let placeholders = json!({ "placeholders": { "KEY": { "secret": "a", "shape": "{40}" } } });
+    assert_eq!(refused(placeholders), "`placeholders` are those of the profile; leave them out");
+    // The profile's own list is no exception.
+    let own = rules(
+        json!({ "rules": [{ "host": "files.example.org", "ports": [443], "inject": inject, "decision": "allow" }] }),
+    );
+    assert!(Narrowed::new(own.clone()).narrow(&own).is_err());
+}
+
+#[test]
+fn a_list_that_narrows_adds_paths_over_http_and_keeps_what_the_profile_sets() {
+    let door = Narrowed::new(rules(json!({ "rules": [{
+        "host": "model.internal", "ports": [80], "scheme": "http", "upstream": "https://api.example.org",
+        "inject": { "header": "x-api-key", "value": "${secret:model}" }, "paths": ["/v1/*"], "meter": "tokens", "decision": "allow",
+    }] })));
+    let by = rules(json!({ "rules": [
+        { "host": "model.internal", "ports": [80], "scheme": "http", "paths": ["/v1/models"], "decision": "allow" },
+    ] }));
+    let (host, port) = Destination::parse_with_port("model.internal:80").unwrap();
+    let before = door.decide(&host, port).opening;
+    let after = door.narrow(&by).unwrap().decide(&host, port).opening;
+    assert_eq!(after.paths.len(), 2);
+    assert_eq!((after.inject, after.upstream, after.is_metered), (before.inject, before.upstream, true));
+    let only = door.requested(r#"{"only": ["model.internal"]}"#).unwrap();
+    let kept = door.narrow(&only).unwrap().decide(&host, port);
+    assert_eq!(kept.opening, door.decide(&host, port).opening);
+}
+
+#[test]
+fn the_profile_says_what_is_opened_counted_and_replaced_and_the_least_budget_counts() {
+    let plain = profile();
+    assert!(!plain.opens_tls() && !plain.is_metered());
+    assert!(plain.secrets().is_empty() && plain.placeholders().is_empty() && plain.budget().is_unbounded());
+    let profile = Narrowed::new(rules(json!({
+        "rules": [
+            { "host": "files.example.org", "ports": [443], "inject": { "header": "x", "value": "${secret:b} ${secret:a}" }, "decision": "allow" },
+            { "host": "model.internal", "ports": [80], "scheme": "http", "upstream": "https://api.example.org", "meter": "tokens", "decision": "allow" },
+        ],
+        "placeholders": { "KEY": { "secret": "c", "shape": "key-{40}" } },
+        "budget": { "run": { "tokens": 10, "requests": 3 }, "day": { "usd": "2" } },
+    })));
+    assert!(profile.opens_tls() && profile.is_metered());
+    let secrets: Vec<String> = profile.secrets().iter().map(ToString::to_string).collect();
+    assert_eq!(secrets, ["a", "b", "c"]);
+    assert_eq!(profile.placeholders().keys().collect::<Vec<_>>(), ["KEY"]);
+    let by = rules(
+        json!({ "budget": { "run": { "tokens": 99, "requests": 2 }, "principal_day": { "usd": "1" } } }),
+    );
+    let least: Budget = serde_json::from_value(json!({
+        "run": { "tokens": 10, "requests": 2 }, "principal_day": { "usd": "1" }, "day": { "usd": "2" },
+    }))
+    .unwrap();
+    assert_eq!(profile.narrow(&by).unwrap().budget(), least);
+}
+
+#[test]
 fn contradicting_lists_let_nothing_pass() {
     let by = rules(json!({ "rules": [
         { "host": "mirror.example.org", "ports": [80], "scheme": "http", "methods": ["PUT"], "decision": "allow" },
@@ -147,6 +223,24 @@ fn the_rules_are_said_in_plain_english() {
         Narrowed::new(Rules::none()).words(),
         "There is no network: no host name resolves, and no address outside can be reached."
     );
+}
+
+#[test]
+fn an_agent_hears_of_paths_and_of_headers_that_are_set_and_of_no_secret() {
+    let profile = Narrowed::new(rules(json!({ "rules": [
+        { "host": "api.example.org", "ports": [443], "methods": ["GET", "POST"], "paths": ["/v1/*", "/v2/*"],
+          "inject": { "header": "Authorization", "value": "Bearer ${secret:model}" }, "decision": "allow" },
+        { "host": "model.internal", "ports": [80], "scheme": "http", "upstream": "https://api.example.net",
+          "inject": { "header": "x-api-key", "value": "${secret:model}" }, "decision": "ask" },
+    ] })));
+    let words = "You can reach: api.example.org over HTTPS (GET, POST alone, the paths /v1/*, /v2/*, authorization set outside of \
+                 the run). A reviewer decides about connections to: model.internal over HTTP (x-api-key set outside of the run). \
+                 Everything else does not resolve. ";
+    assert_eq!(profile.words(), format!("{words}{END}"));
+    let paths: Vec<String> = (0..64).map(|number| format!("/{number}/{}", "a".repeat(250))).collect();
+    let many = json!({ "rules": [{ "host": "api.example.org", "ports": [443], "paths": paths, "decision": "allow" }] });
+    let words = Narrowed::new(rules(many)).words();
+    assert!(words.contains(", 63 more)") && words.len() < 600, "{words}");
 }
 
 #[test]

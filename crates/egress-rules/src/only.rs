@@ -49,13 +49,10 @@ impl Narrowed {
                 let part = if matches!(host, HostPattern::Name(_)) { "" } else { " as a whole" };
                 return Err(format!("`{KEY}` has {host}, which the profile does not allow{part}"));
             }
-            rules.extend(ports.chunks(Settings::MOST_PORTS).map(|ports| Rule {
-                host: host.clone(),
-                ports: Some(ports.iter().copied().collect()),
-                scheme: Scheme::Tcp,
-                methods: None,
-                decision: Decision::Allow,
-            }));
+            let rule = |ports: &[u16]| {
+                Rule::allowing(host.clone(), ports.iter().copied().collect(), Scheme::Tcp, None)
+            };
+            rules.extend(ports.chunks(Settings::MOST_PORTS).map(rule));
         }
         // A list without these exceptions and bounds would be stricter.
         let networks = self.lists().flat_map(|list| &list.settings().networks);

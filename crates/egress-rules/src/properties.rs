@@ -10,7 +10,10 @@ use proptest::sample::select;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
-use crate::{Decision, Destination, HostName, HostPattern, Narrowed, Rule, Rules, Scheme, Settings, Verdict};
+use crate::{
+    Decision, Destination, HostName, HostPattern, Injection, Meter, Narrowed, Opening, PathPattern, Rule,
+    Rules, Scheme, Settings, Template, Upstream, Verdict,
+};
 
 const HOSTS: [&str; 12] = [
     "*",
@@ -46,28 +49,83 @@ fn a_decision() -> impl Strategy<Value = Decision> {
     select(vec![Decision::Allow, Decision::Ask, Decision::Deny])
 }
 
+/// Keys about requests: paths, a header and its secret, a server, and whether tokens are counted.
+type Requests =
+    (Option<BTreeSet<&'static str>>, Option<(&'static str, &'static str)>, Option<&'static str>, bool);
+
+fn requests() -> impl Strategy<Value = Requests> {
+    (
+        option::weighted(0.4, btree_set(select(vec!["/*", "/v1/*", "/v1/a"]), 1..3)),
+        option::weighted(
+            0.3,
+            select(vec![("x-a", "${secret:a}"), ("x-a", "${secret:b}"), ("x-b", "${secret:a}")]),
+        ),
+        option::weighted(0.3, select(vec!["https://a.example.org", "https://b.example.org/v1"])),
+        any::<bool>(),
+    )
+}
+
 fn a_rule() -> impl Strategy<Value = Rule> {
     let scheme = select(vec![Scheme::Https, Scheme::Http, Scheme::Tcp]);
     let methods = option::of(btree_set(select(vec!["GET", "HEAD", "PUT"]), 1..3));
     let ports = option::weighted(0.9, btree_set(select(&PORTS[..]), 1..4));
     (select(&HOSTS[..]), ports, scheme, methods, a_decision()).prop_map(
-        |(host, ports, scheme, methods, decision)| Rule {
-            host: HostPattern::parse(host).unwrap(),
-            decision: if ports.is_none() { Decision::Deny } else { decision },
-            ports,
-            scheme,
-            methods: methods
+        |(host, ports, scheme, methods, decision)| {
+            let decision = if ports.is_none() { Decision::Deny } else { decision };
+            let methods = methods
                 .filter(|_| scheme == Scheme::Http)
-                .map(|methods| methods.into_iter().map(str::to_owned).collect()),
+                .map(|methods| methods.into_iter().map(str::to_owned).collect());
+            let host = HostPattern::parse(host).unwrap();
+            Rule { ports, decision, ..Rule::allowing(host, BTreeSet::new(), scheme, methods) }
         },
     )
 }
 
-/// Rules without contradictions: those that contradict earlier ones are left out.
+/// A rule that a list that narrows may have, and in a profile perhaps more.
+fn a_rule_about_requests(is_of_profile: bool) -> impl Strategy<Value = Rule> {
+    let methods = option::weighted(0.2, btree_set(select(vec!["GET", "POST"]), 1..3));
+    (a_rule(), requests(), methods).prop_map(
+        move |(mut rule, (paths, inject, upstream, is_metered), methods)| {
+            if rule.decision == Decision::Deny || rule.scheme == Scheme::Tcp {
+                return rule;
+            }
+            if is_of_profile || rule.scheme == Scheme::Http {
+                let paths = paths.into_iter().flatten().map(|path| PathPattern::parse(path).unwrap());
+                rule.paths = Some(paths.collect::<BTreeSet<_>>()).filter(|paths| !paths.is_empty());
+            }
+            if !is_of_profile {
+                return rule;
+            }
+            if rule.scheme == Scheme::Https {
+                rule.methods = methods.map(|methods| methods.into_iter().map(str::to_owned).collect());
+            }
+            if let Some((header, value)) = inject.filter(|_| rule.host != HostPattern::EveryName) {
+                rule.inject = vec![Injection::of_header(header, Template::parse(value).unwrap()).unwrap()];
+                rule.inject_over_http = rule.scheme == Scheme::Http;
+            }
+            let is_door = rule.scheme == Scheme::Http && matches!(rule.host, HostPattern::Name(_));
+            rule.upstream = upstream.filter(|_| is_door).map(|upstream| Upstream::parse(upstream).unwrap());
+            rule.meter = is_metered.then_some(Meter::Tokens);
+            rule
+        },
+    )
+}
+
+/// Rules that a list that narrows may have.
 fn any_rules() -> impl Strategy<Value = Rules> {
+    rules_of(false)
+}
+
+fn any_profile() -> impl Strategy<Value = Rules> {
+    rules_of(true)
+}
+
+/// Rules without contradictions: those that contradict earlier ones are left out.
+fn rules_of(a_profile: bool) -> impl Strategy<Value = Rules> {
     let default = select(vec![Decision::Deny, Decision::Ask]);
     let ask_ports = btree_set(select(&PORTS[..]), 0..3);
-    (default, ask_ports, vec(a_rule(), 0..8), any::<bool>()).prop_map(|(default, ask_ports, rules, open)| {
+    let rules = vec(a_rule_about_requests(a_profile), 0..8);
+    (default, ask_ports, rules, any::<bool>()).prop_map(|(default, ask_ports, rules, open)| {
         let networks = open.then(|| "10.20.0.0/16".parse().unwrap()).into_iter().collect();
         let mut settings = Settings { default, ask_ports, networks, ..Settings::default() };
         for rule in rules {
@@ -80,6 +138,14 @@ fn any_rules() -> impl Strategy<Value = Rules> {
     })
 }
 
+/// Returns true if each demand and each change of the second is also one of the first.
+fn has_all_of(opening: &Opening, other: &Opening) -> bool {
+    other.paths.iter().all(|list| opening.paths.contains(list))
+        && other.inject.iter().all(|injection| opening.inject.contains(injection))
+        && (other.upstream.is_none() || opening.upstream == other.upstream)
+        && (opening.is_metered || !other.is_metered)
+}
+
 fn is_at_least_as_strict(verdict: &Verdict, as_this: &Verdict) -> bool {
     let methods = match (&verdict.methods, &as_this.methods) {
         (_, None) => true,
@@ -90,6 +156,7 @@ fn is_at_least_as_strict(verdict: &Verdict, as_this: &Verdict) -> bool {
         || verdict.decision >= as_this.decision
             && (verdict.scheme == as_this.scheme || as_this.scheme == Scheme::Tcp)
             && methods
+            && has_all_of(&verdict.opening, &as_this.opening)
 }
 
 fn destinations() -> impl Iterator<Item = (Destination, u16)> {
@@ -149,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn narrowing_never_opens_anything(profile in any_rules(), lists in vec(any_rules(), 1..4)) {
+    fn narrowing_never_opens_anything(profile in any_profile(), lists in vec(any_rules(), 1..4)) {
         let profile = Narrowed::new(profile);
         let mut narrowed = profile.clone();
         for list in &lists {
@@ -158,6 +225,8 @@ proptest! {
             for (destination, port) in destinations() {
                 let (verdict, old) = (narrowed.decide(&destination, port), before.decide(&destination, port));
                 prop_assert!(is_at_least_as_strict(&verdict, &old), "{destination} {port}: {verdict:?} {old:?}");
+                let set = |opening: Opening| (opening.inject, opening.upstream, opening.is_metered);
+                prop_assert!(verdict.decision == Decision::Deny || set(verdict.opening) == set(old.opening));
             }
         }
         for (destination, _) in destinations() {
@@ -174,7 +243,7 @@ proptest! {
 
     #[test]
     fn widening_opens_only_its_own_and_nothing_that_is_denied(
-        profile in any_rules(),
+        profile in any_profile(),
         narrower in any_rules(),
         wider in vec(any_rules(), 1..4),
     ) {
@@ -202,7 +271,7 @@ proptest! {
     }
 
     #[test]
-    fn another_list_is_only_accepted_if_each_of_its_rules_can_be_used(profile in any_rules(), list in any_rules()) {
+    fn another_list_is_only_accepted_if_each_of_its_rules_can_be_used(profile in any_profile(), list in any_rules()) {
         let profile = Narrowed::new(profile);
         let Ok(narrowed) = profile.narrow(&list) else { return Ok(()) };
         for rule in &list.settings().rules {
@@ -216,7 +285,7 @@ proptest! {
     }
 
     #[test]
-    fn the_strictest_rule_that_matches_wins(rules in any_rules()) {
+    fn the_strictest_rule_that_matches_wins(rules in any_profile()) {
         for (destination, port) in destinations() {
             let verdict = rules.decide(&destination, port);
             let matches = |rule: &&Rule| {
@@ -225,6 +294,8 @@ proptest! {
             let matched: Vec<&Rule> = rules.settings().rules.iter().filter(matches).collect();
             for rule in &matched {
                 prop_assert!(verdict.decision >= rule.decision, "{destination}:{port} {rule:?} {verdict:?}");
+                let alone = rule.verdict(String::new());
+                prop_assert!(is_at_least_as_strict(&verdict, &alone), "{destination}:{port} {rule:?} {verdict:?}");
             }
             let is_address = matches!(destination, Destination::Address(_));
             prop_assert!(!matched.is_empty() || verdict.decision != Decision::Allow);
@@ -234,7 +305,7 @@ proptest! {
     }
 
     #[test]
-    fn a_name_resolves_if_and_only_if_some_port_of_it_is_open(rules in any_rules()) {
+    fn a_name_resolves_if_and_only_if_some_port_of_it_is_open(rules in any_profile()) {
         for host in DESTINATIONS {
             let destination = Destination::parse(host).unwrap();
             let Destination::Name(name) = &destination else { continue };
@@ -257,7 +328,7 @@ proptest! {
     }
 
     #[test]
-    fn stored_rules_are_the_same(rules in any_rules()) {
+    fn stored_rules_are_the_same(rules in any_profile()) {
         let stored = serde_json::to_string(&rules).unwrap();
         prop_assert_eq!(serde_json::from_str::<Rules>(&stored).unwrap(), rules.clone());
         let words = Narrowed::new(rules).words();
@@ -265,13 +336,53 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn the_order_of_rules_does_not_matter(
+        one in a_rule_about_requests(true), two in a_rule_about_requests(true), three in a_rule_about_requests(true),
+    ) {
+        let verdict = |rule: &Rule| rule.verdict(String::new());
+        let seen = |Verdict { decision, scheme, methods, opening, .. }: Verdict| {
+            (decision != Decision::Deny).then_some((decision, scheme, methods, opening))
+        };
+        let together = |all: [&Rule; 3]| seen(all.into_iter().map(verdict).reduce(Verdict::meet).unwrap());
+        let all = together([&one, &two, &three]);
+        prop_assert_eq!(&all, &together([&three, &two, &one]));
+        prop_assert_eq!(&all, &together([&two, &three, &one]));
+        prop_assert_eq!(&all, &seen(verdict(&one).meet(verdict(&two).meet(verdict(&three)))));
+        prop_assert_eq!(seen(verdict(&one).meet(verdict(&one))), seen(verdict(&one)));
+    }
+
+    #[test]
+    fn a_list_that_narrows_sets_counts_and_opens_nothing(profile in any_profile(), list in any_profile()) {
+        let rules = &list.settings().rules;
+        let is_of_profile = rules.iter().any(|rule| {
+            let is_https = rule.scheme == Scheme::Https && (rule.methods.is_some() || rule.paths.is_some());
+            is_https || !rule.inject.is_empty() || rule.upstream.is_some() || rule.meter.is_some()
+        });
+        prop_assert!(!is_of_profile || Narrowed::new(profile.clone()).narrow(&list).is_err());
+        prop_assert!(!is_of_profile || Narrowed::new(profile).widen(&list).is_err());
+    }
+}
+
 #[test]
 fn the_generators_reach_every_verdict() {
     let mut runner = TestRunner::deterministic();
     let mut seen = BTreeSet::new();
-    for _ in 0..200 {
-        let rules = any_rules().new_tree(&mut runner).unwrap().current();
-        seen.extend(destinations().map(|(destination, port)| rules.decide(&destination, port).decision));
+    let mut openings = BTreeSet::new();
+    for _ in 0..500 {
+        let rules = any_profile().new_tree(&mut runner).unwrap().current();
+        for (destination, port) in destinations() {
+            let verdict = rules.decide(&destination, port);
+            seen.insert(verdict.decision);
+            openings.extend(verdict.opens_tls().then_some("opened"));
+            openings.extend(verdict.asks_each_request().then_some("asked"));
+            openings.extend(verdict.opening.upstream.map(|_| "door"));
+            openings.extend((verdict.opening.paths.len() > 1).then_some("paths of two rules"));
+        }
     }
     assert_eq!(seen, [Decision::Allow, Decision::Ask, Decision::Deny].into());
+    assert_eq!(openings, ["asked", "door", "opened", "paths of two rules"].into());
 }

@@ -5,7 +5,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::inject::{Injection, one_or_more};
+use crate::opening::Opening;
+use crate::path::PathPattern;
 use crate::pattern::HostPattern;
+use crate::upstream::Upstream;
 
 /// Answer of a rule. Ordered by strictness, so that the strictest of several is their maximum.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -70,6 +74,14 @@ impl fmt::Display for Scheme {
     }
 }
 
+/// Numbers of a response that are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Meter {
+    /// Tokens of a model, as its server reports them.
+    Tokens,
+}
+
 /// One rule, as a policy says it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -80,13 +92,89 @@ pub struct Rule {
     pub ports: Option<BTreeSet<u16>>,
     #[serde(default)]
     pub scheme: Scheme,
-    /// Methods that a request over HTTP may have; `None` is every method.
+    /// Methods that a request may have; `None` is every method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub methods: Option<BTreeSet<String>>,
+    /// Patterns of which the path of a request has to match one; `None` is every path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paths: Option<BTreeSet<PathPattern>>,
+    /// Headers that are set on each request.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_more")]
+    pub inject: Vec<Injection>,
+    /// The secrets of `inject` may go over a network in the clear.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub inject_over_http: bool,
+    /// Server that requests go to in place of the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<Upstream>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meter: Option<Meter>,
     pub decision: Decision,
 }
 
 impl Rule {
+    pub const MOST_PATHS: usize = 64;
+    /// Most headers that a rule sets.
+    pub const MOST_INJECTED: usize = 8;
+
+    /// Makes a rule that allows connections, and says nothing about requests but their methods.
+    pub fn allowing(
+        host: HostPattern,
+        ports: BTreeSet<u16>,
+        scheme: Scheme,
+        methods: Option<BTreeSet<String>>,
+    ) -> Self {
+        Self {
+            host,
+            ports: Some(ports),
+            scheme,
+            methods,
+            paths: None,
+            inject: Vec::new(),
+            inject_over_http: false,
+            upstream: None,
+            meter: None,
+            decision: Decision::Allow,
+        }
+    }
+
+    /// Returns true if the TLS of a connection is opened, to see its requests.
+    pub(crate) fn opens_tls(&self) -> bool {
+        self.decision != Decision::Deny && self.scheme == Scheme::Https && self.is_about_requests()
+    }
+
+    /// Returns the first key that only the rules of a profile may have.
+    pub(crate) fn key_of_a_profile(&self) -> Option<&'static str> {
+        let is_https = self.scheme == Scheme::Https;
+        let keys = [
+            ("inject", !self.inject.is_empty()),
+            ("inject_over_http", self.inject_over_http),
+            ("upstream", self.upstream.is_some()),
+            ("meter", self.meter.is_some()),
+            ("methods", is_https && self.methods.is_some()),
+            ("paths", is_https && self.paths.is_some()),
+        ];
+        keys.into_iter().find(|(_, is_there)| *is_there).map(|(key, _)| key)
+    }
+
+    fn is_about_requests(&self) -> bool {
+        self.methods.is_some() || !self.opening().is_nothing()
+    }
+
+    fn opening(&self) -> Opening {
+        if self.decision == Decision::Deny {
+            return Opening::default();
+        }
+        let mut inject = self.inject.clone();
+        inject.sort_unstable_by(|one, two| one.header().cmp(two.header()));
+        Opening {
+            paths: self.paths.iter().cloned().collect(),
+            inject,
+            upstream: self.upstream.clone(),
+            is_metered: self.meter == Some(Meter::Tokens),
+        }
+    }
+
     pub(crate) fn has_port(&self, port: u16) -> bool {
         self.ports.as_ref().is_none_or(|ports| ports.contains(&port))
     }
@@ -97,6 +185,7 @@ impl Rule {
             decision: self.decision,
             scheme: self.scheme,
             methods: self.methods.clone(),
+            opening: self.opening(),
             rule: name,
             words: match self.decision {
                 Decision::Allow => "A rule allows this connection.",
@@ -114,8 +203,10 @@ pub struct Verdict {
     pub decision: Decision,
     /// Protocol of the connection. It has no meaning if the connection is denied.
     pub scheme: Scheme,
-    /// Methods that a request over HTTP may have, never empty; `None` is every method.
+    /// Methods that a request may have, never empty; `None` is every method.
     pub methods: Option<BTreeSet<String>>,
+    /// Everything else about requests.
+    pub opening: Opening,
     /// The rule that decided, for the record: `egress rule 2: *.example.net`.
     pub rule: String,
     /// The reason in a sentence, for the agent.
@@ -123,6 +214,18 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// Returns true if the TLS of the connection is opened, to see its requests.
+    pub fn opens_tls(&self) -> bool {
+        self.decision != Decision::Deny
+            && self.scheme == Scheme::Https
+            && (self.methods.is_some() || !self.opening.is_nothing())
+    }
+
+    /// Returns true if the daemon has to be asked about each request: for the headers to set, or for the budget.
+    pub fn asks_each_request(&self) -> bool {
+        self.decision != Decision::Deny && (!self.opening.inject.is_empty() || self.opening.is_metered)
+    }
+
     /// Returns the verdict that passes no connection that one of the two does not pass.
     pub(crate) fn meet(self, other: Self) -> Self {
         // The rule that is named is the strictest, and the first of several.
@@ -136,10 +239,11 @@ impl Verdict {
             (Some(one), Some(two)) => Some(one.intersection(&two).cloned().collect::<BTreeSet<_>>()),
             (one, two) => one.or(two),
         };
-        match scheme {
+        let opening = std::mem::take(&mut stricter.opening).meet(other.opening);
+        match (scheme, opening) {
             // Without a method in common no request could pass, and an empty list could be read as every method.
-            Some(scheme) if methods.as_ref().is_none_or(|methods| !methods.is_empty()) => {
-                Self { scheme, methods, ..stricter }
+            (Some(scheme), Some(opening)) if methods.as_ref().is_none_or(|methods| !methods.is_empty()) => {
+                Self { scheme, methods, opening, ..stricter }
             }
             _ => Self {
                 decision: Decision::Deny,

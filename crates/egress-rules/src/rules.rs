@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::destination::Destination;
 use crate::name::HostName;
+use crate::opening::Opening;
 use crate::pattern::HostPattern;
 use crate::range::{Range, check};
 use crate::rule::{Decision, Rule, Scheme, Verdict};
@@ -148,6 +149,7 @@ impl Rules {
                 decision: Decision::Ask,
                 scheme: Scheme::usual(port),
                 methods: None,
+                opening: Opening::default(),
                 rule: "egress default: ask".to_owned(),
                 words: "No rule matches this connection, and a reviewer decides about it.".to_owned(),
             };
@@ -179,8 +181,14 @@ pub(crate) fn object(text: &str) -> Result<Map<String, Value>, String> {
 }
 
 fn denied(rule: &str, words: String) -> Verdict {
-    let rule = rule.to_owned();
-    Verdict { decision: Decision::Deny, scheme: Scheme::default(), methods: None, rule, words }
+    Verdict {
+        decision: Decision::Deny,
+        scheme: Scheme::default(),
+        methods: None,
+        opening: Opening::default(),
+        rule: rule.to_owned(),
+        words,
+    }
 }
 
 impl TryFrom<Settings> for Rules {

@@ -135,7 +135,7 @@ fn every_problem_is_reported_at_once() {
         faults(json!({ "rules": [
             { "host": "a.example.org", "decision": "allow" },
             { "host": "b.example.org", "ports": [0], "decision": "allow" },
-            { "host": "c.example.org", "ports": [443], "methods": ["GET"], "decision": "allow" },
+            { "host": "c.example.org", "ports": [443], "scheme": "tcp", "methods": ["GET"], "decision": "allow" },
             { "host": "d.example.org", "ports": [80], "scheme": "http", "methods": [], "decision": "allow" },
             { "host": "e.example.org", "ports": [80], "scheme": "http", "methods": ["get"], "decision": "allow" },
             { "host": "192.168.0.1", "ports": [80], "decision": "allow" },
@@ -143,7 +143,7 @@ fn every_problem_is_reported_at_once() {
         [
             "rule 1: ports: is missing; only a rule that denies is for every port",
             "rule 2: ports: must have 1 to 64 ports from 1 to 65535",
-            "rule 3: methods: are seen only with `scheme: http`",
+            "rule 3: methods: are not seen with `scheme: tcp`",
             "rule 4: methods: must have 1 to 32 methods; leave it out for every method",
             "rule 5: methods: must be in capitals, such as `GET`",
             "rule 6: host: 192.168.0.1 is a private address (192.168.0.0/16, RFC 1918); `networks` has to allow it",

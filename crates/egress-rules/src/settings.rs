@@ -1,13 +1,16 @@
 //! Rules as they are written, and every problem in them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::budget::Budget;
 use crate::pattern::HostPattern;
+use crate::placeholder::{Placeholder, is_variable};
 use crate::range::{check, problem_of_exception};
+use crate::request_faults::NOT_OF_A_DENIAL;
 use crate::rule::{Decision, Rule, Scheme};
 
 /// The `egress` section of a profile, or of a request that narrows one. [`Rules`](crate::Rules) are checked settings.
@@ -33,6 +36,12 @@ pub struct Settings {
     pub idle_timeout: Option<u64>,
     /// Most new names per minute that only a wildcard matches, or no rule.
     pub names_per_minute: u32,
+    /// Environment variables of the run that stand for secrets.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub placeholders: BTreeMap<String, Placeholder>,
+    /// Bounds on the requests of rules with `meter`.
+    #[serde(skip_serializing_if = "Budget::is_unbounded")]
+    pub budget: Budget,
 }
 
 impl Settings {
@@ -40,6 +49,9 @@ impl Settings {
     pub const MOST_RULES: usize = 256;
     pub const MOST_PORTS: usize = 64;
     pub const MOST_METHODS: usize = 32;
+    /// Most bytes of all patterns for paths together. An order to look at a connection has those of all rules that match it.
+    pub const MOST_PATH_BYTES: usize = 64 * 1024;
+    pub const MOST_PLACEHOLDERS: usize = 16;
     pub const MOST_NETWORKS: usize = 256;
     pub const MOST_CONNECTIONS: u32 = 16_384;
     pub const MOST_PER_MINUTE: u32 = 100_000;
@@ -60,6 +72,12 @@ impl Settings {
         for (key, count, most) in bounds.into_iter().filter(|(_, count, most)| count > most) {
             fault(key, format!("has {count} entries; at most {most} are possible"));
         }
+        let paths = self.rules.iter().filter_map(|rule| rule.paths.as_ref()).flatten();
+        let bytes: usize = paths.map(|path| path.as_str().len()).sum();
+        if bytes > Self::MOST_PATH_BYTES {
+            let most = Self::MOST_PATH_BYTES;
+            fault("rules", format!("have {bytes} bytes of `paths`; at most {most} are possible"));
+        }
         if self.ask_ports.contains(&0) {
             fault("ask_ports", "port 0 does not exist".to_owned());
         }
@@ -77,6 +95,19 @@ impl Settings {
         }
         for message in self.networks.iter().filter_map(|network| problem_of_exception(*network)) {
             fault("networks", message);
+        }
+        if self.placeholders.len() > Self::MOST_PLACEHOLDERS {
+            let most = Self::MOST_PLACEHOLDERS;
+            fault(
+                "placeholders",
+                format!("has {} entries; at most {most} are possible", self.placeholders.len()),
+            );
+        }
+        for name in self.placeholders.keys().filter(|name| !is_variable(name)) {
+            fault("placeholders", format!("{name:?} is no name of an environment variable"));
+        }
+        for message in self.budget.problems() {
+            fault("budget", message);
         }
         if faults.is_empty() {
             self.faults_of_rules(&mut faults);
@@ -98,8 +129,11 @@ impl Settings {
                 _ => {}
             }
             if let Some(methods) = &rule.methods {
-                if rule.scheme != Scheme::Http {
-                    fault("methods", "are seen only with `scheme: http`".to_owned());
+                if rule.scheme == Scheme::Tcp {
+                    fault("methods", "are not seen with `scheme: tcp`".to_owned());
+                }
+                if rule.scheme == Scheme::Https && rule.decision == Decision::Deny {
+                    fault("methods", NOT_OF_A_DENIAL.to_owned());
                 }
                 if methods.is_empty() || methods.len() > Self::MOST_METHODS {
                     let most = Self::MOST_METHODS;
@@ -113,6 +147,7 @@ impl Settings {
                     fault("methods", "must be in capitals, such as `GET`".to_owned());
                 }
             }
+            rule.faults_of_requests(&mut fault);
             if let HostPattern::Network(network) = rule.host
                 && rule.decision != Decision::Deny
             {
@@ -129,26 +164,11 @@ impl Settings {
     fn contradictions(&self, faults: &mut Vec<Fault>) {
         for (number, rule) in self.rules.iter().enumerate() {
             let before = self.rules.iter().take(number).enumerate();
-            let contradicts = |other: &Rule| {
-                let shared = match (&rule.ports, &other.ports) {
-                    (Some(mine), Some(other)) => !mine.is_disjoint(other),
-                    _ => true,
-                };
-                let methods = match (&rule.methods, &other.methods) {
-                    (Some(mine), Some(other)) => mine.is_disjoint(other),
-                    _ => false,
-                };
-                rule.decision.max(other.decision) != Decision::Deny
-                    && shared
-                    && rule.host.overlaps(&other.host)
-                    && (methods || rule.scheme.meet(other.scheme).is_none())
-            };
-            if let Some((other, _)) = before.into_iter().find(|(_, other)| contradicts(other)) {
-                let message = format!(
-                    "contradicts rule {}: both match a host and port, and no connection passes both",
-                    other + 1
-                );
-                faults.push(Fault { rule: Some(number), key: "scheme", message });
+            let mut found = before.filter_map(|(place, other)| Some((place, rule.contradiction(other)?)));
+            if let Some((other, (key, why))) = found.next() {
+                let message =
+                    format!("contradicts rule {}: both match a host and port, and {why}", other + 1);
+                faults.push(Fault { rule: Some(number), key, message });
             }
         }
     }
@@ -166,6 +186,8 @@ impl Default for Settings {
             connections_per_minute: 3_000,
             idle_timeout: None,
             names_per_minute: 60,
+            placeholders: BTreeMap::new(),
+            budget: Budget::default(),
         }
     }
 }

@@ -33,6 +33,10 @@ pub enum NotWider {
     Settings,
     #[error("`networks` has {0}, which the run does not allow; a policy alone can open it")]
     Network(IpNet),
+    #[error(
+        "egress rule {number} has `{key}`, which only the rules of a profile may have; a policy alone can add it"
+    )]
+    Profile { number: usize, key: &'static str },
     #[error("egress rule {number} would open nothing: {host} at port {port} stays closed by `{rule}`")]
     Closed { number: usize, host: HostPattern, port: u16, rule: String },
     #[error(
@@ -50,6 +54,8 @@ impl Widened {
 
 impl Rules {
     /// Returns the rules that allow one destination and nothing else.
+    ///
+    /// Methods within TLS are left out: only a profile has TLS opened, and its rule demands them by itself.
     pub fn one(
         destination: &Destination,
         port: u16,
@@ -62,13 +68,8 @@ impl Rules {
                 (HostPattern::Network((*address).into()), Some(IpNet::from(*address)))
             }
         };
-        let rule = Rule {
-            host,
-            ports: Some([port].into()),
-            scheme,
-            methods: methods.cloned(),
-            decision: Decision::Allow,
-        };
+        let methods = methods.filter(|_| scheme == Scheme::Http).cloned();
+        let rule = Rule::allowing(host, [port].into(), scheme, methods);
         let settings = Settings { rules: vec![rule], ..Settings::default() };
         // An address in a refused range needs its exception, which opens nothing by itself.
         Self::new(settings.clone()).or_else(|faults| match network {

@@ -81,6 +81,11 @@ fn a_widening_does_not_loosen_the_scheme_and_methods_of_the_rule_that_asks() {
 fn a_widening_that_opens_nothing_or_more_than_destinations_is_refused() {
     let refused = |value| profile().widen(&rules(value)).unwrap_err().to_string();
     let allow = |host: &str, port: u16| json!({ "host": host, "ports": [port], "decision": "allow" });
+    let with = |key: &str, value: serde_json::Value| {
+        let mut rule = allow("a.example.org", 443);
+        rule[key] = value;
+        json!({ "rules": [rule] })
+    };
     assert_eq!(
         refused(json!({ "rules": [allow("bad.example.net", 443)] })),
         "egress rule 1 would open nothing: bad.example.net at port 443 stays closed by `egress rule 4: bad.example.net`"
@@ -98,10 +103,39 @@ fn a_widening_that_opens_nothing_or_more_than_destinations_is_refused() {
             json!({ "rules": [allow("10.30.1.2", 443)], "networks": ["10.30.0.0/16"] }),
             "a policy alone can open it",
         ),
+        (
+            json!({ "placeholders": { "KEY": { "secret": "a", "shape": "{40}" } }, "rules": [allow("a.example.org", 443)] }),
+            "only `rules`",
+        ),
+        (
+            json!({ "budget": { "run": { "tokens": 9 } }, "rules": [allow("a.example.org", 443)] }),
+            "only `rules`",
+        ),
+        (
+            with("inject", json!({ "header": "x", "value": "${secret:a}" })),
+            "egress rule 1 has `inject`, which only",
+        ),
+        (with("methods", json!(["GET"])), "egress rule 1 has `methods`, which only"),
+        (with("paths", json!(["/v1/*"])), "egress rule 1 has `paths`, which only"),
+        (with("meter", json!("tokens")), "egress rule 1 has `meter`, which only"),
     ] {
         let said = refused(value);
         assert!(said.contains(word), "{said}");
     }
+}
+
+#[test]
+fn a_consent_leaves_what_the_profile_demands_of_requests_and_sets_in_them() {
+    let profile = Narrowed::new(rules(json!({ "rules": [{
+        "host": "*.example.org", "ports": [443], "methods": ["POST"], "paths": ["/v1/*"],
+        "inject": { "header": "x", "value": "${secret:a}" }, "decision": "ask",
+    }] })));
+    let (host, port) = Destination::parse_with_port("api.example.org:443").unwrap();
+    let asked = profile.decide(&host, port);
+    let consent = Rules::one(&host, port, asked.scheme, asked.methods.as_ref()).unwrap();
+    let allowed = profile.widen(&consent).unwrap().decide(&host, port);
+    assert_eq!(allowed.decision, Decision::Allow);
+    assert_eq!((allowed.methods, allowed.opening), (asked.methods, asked.opening));
 }
 
 #[test]

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use crate::narrowed::Narrowed;
+use crate::opening::Opening;
+use crate::path::PathPattern;
 use crate::pattern::HostPattern;
 use crate::rule::{Decision, Scheme};
 
@@ -16,8 +18,29 @@ const MOST_OF_HOST: usize = 8;
 /// Most pairs of a host and a port that are considered, because each is decided by all rules of all lists.
 const MOST_PAIRS: usize = 2_048;
 
-/// Hosts that are reached in the same way.
-type Ways = BTreeMap<(HostPattern, Scheme, Option<BTreeSet<String>>), BTreeSet<u16>>;
+/// Most bytes of the paths of a host that are listed, but for the first.
+const MOST_BYTES_OF_PATHS: usize = 200;
+
+/// Hosts that are reached in the same way, and their ports.
+type Ways = BTreeMap<Way, BTreeSet<u16>>;
+
+/// A way to reach a host, for a prompt. It has no secret's name.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Way {
+    host: HostPattern,
+    scheme: Scheme,
+    methods: Option<BTreeSet<String>>,
+    paths: Vec<BTreeSet<PathPattern>>,
+    /// Names of headers that are set outside of the run.
+    headers: BTreeSet<String>,
+}
+
+impl Way {
+    fn new(host: &HostPattern, scheme: Scheme, methods: Option<BTreeSet<String>>, opening: Opening) -> Self {
+        let headers = opening.inject.iter().map(|injection| injection.header().to_owned()).collect();
+        Self { host: host.clone(), scheme, methods, paths: opening.paths, headers }
+    }
+}
 
 impl Narrowed {
     /// Returns the rules in words: what is open, what a reviewer is asked for, and what exists not at all.
@@ -39,7 +62,8 @@ impl Narrowed {
                     Decision::Ask => &mut ask,
                     Decision::Deny => continue,
                 };
-                ways.entry((rule.host.clone(), verdict.scheme, verdict.methods)).or_default().insert(*port);
+                let way = Way::new(&rule.host, verdict.scheme, verdict.methods, verdict.opening);
+                ways.entry(way).or_default().insert(*port);
             }
         }
         let may_ask = self.lists().all(super::Rules::may_ask);
@@ -54,9 +78,8 @@ impl Narrowed {
             "A reviewer decides about connections to",
             ask.iter().map(|(way, ports)| one_way(way, ports)),
         );
-        let is_open = |host: &HostPattern| {
-            open.keys().chain(ask.keys()).any(|(pattern, ..)| pattern.contains(host)) || may_ask
-        };
+        let is_open =
+            |host: &HostPattern| open.keys().chain(ask.keys()).any(|way| way.host.contains(host)) || may_ask;
         let except = denied.into_iter().filter(|(host, _)| is_open(host)).map(|(host, ports)| match ports {
             Some(ports) => format!("{} on {}", a_host(host), list_of_ports(ports)),
             None => a_host(host),
@@ -103,19 +126,41 @@ fn sentence(text: &mut String, begin: &str, items: impl Iterator<Item = String>)
     let _ = write!(text, "{begin}: {}. ", items.join("; "));
 }
 
-fn one_way(
-    (host, scheme, methods): &(HostPattern, Scheme, Option<BTreeSet<String>>),
-    ports: &BTreeSet<u16>,
-) -> String {
-    let mut text = format!("{} over {scheme}", a_host(host));
-    if !(ports.len() == 1 && ports.first().copied() == scheme.usual_port()) {
+fn one_way(way: &Way, ports: &BTreeSet<u16>) -> String {
+    let mut text = format!("{} over {}", a_host(&way.host), way.scheme);
+    if !(ports.len() == 1 && ports.first().copied() == way.scheme.usual_port()) {
         let _ = write!(text, " on {}", list_of_ports(ports));
     }
-    if let Some(methods) = methods {
-        let methods = bounded(methods.iter().cloned());
-        let _ = write!(text, " ({} alone)", methods.join(", "));
+    let mut demands: Vec<String> = Vec::new();
+    demands.extend(
+        way.methods.as_ref().map(|methods| format!("{} alone", bounded(methods.iter().cloned()).join(", "))),
+    );
+    if let [paths, further @ ..] = way.paths.as_slice() {
+        let and = if further.is_empty() { "" } else { " and of further lists" };
+        demands.push(format!("the paths {}{and}", list_of_paths(paths)));
+    }
+    if !way.headers.is_empty() {
+        let headers = bounded(way.headers.iter().cloned());
+        demands.push(format!("{} set outside of the run", headers.join(", ")));
+    }
+    if !demands.is_empty() {
+        let _ = write!(text, " ({})", demands.join(", "));
     }
     text
+}
+
+/// Returns the first paths, and the number of the others.
+fn list_of_paths(paths: &BTreeSet<PathPattern>) -> String {
+    let mut bytes = 0;
+    let fit = paths.iter().take(MOST_OF_HOST).take_while(|path| {
+        let is_first = bytes == 0;
+        bytes += path.as_str().len();
+        is_first || bytes <= MOST_BYTES_OF_PATHS
+    });
+    let mut items: Vec<String> = fit.map(ToString::to_string).collect();
+    let more = paths.len() - items.len();
+    items.extend((more > 0).then(|| format!("{more} more")));
+    items.join(", ")
 }
 
 fn a_host(host: &HostPattern) -> String {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use egress_rules::{Decision, Destination, HostName, HostPattern, Rule, Rules, Scheme, Settings};
+use egress_rules::{Destination, HostName, HostPattern, Rule, Rules, Scheme, Settings};
 use serde::Serialize;
 use text::{Shape, excerpt_of};
 
@@ -175,8 +175,7 @@ impl Proposal {
         }
         for (scheme, ports) in by_scheme {
             let methods = (scheme == Scheme::Http).then(methods_of_readers);
-            let rule =
-                Rule { host: host.clone(), ports: Some(ports), scheme, methods, decision: Decision::Allow };
+            let rule = Rule::allowing(host.clone(), ports, scheme, methods);
             let rules = vec![rule.clone()];
             if let Err(faults) = Rules::new(Settings { rules, ..Settings::default() }) {
                 let problems: Vec<&str> = faults.iter().map(|fault| fault.message.as_str()).collect();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use egress_rules::{Decision, Destination, HostPattern, Rule, Rules, Scheme, Settings};
+use egress_rules::{Destination, HostPattern, Rule, Rules, Scheme, Settings};
 use serde::Serialize;
 
 use crate::form::{comment, methods_of_readers, write_rule};
@@ -74,7 +74,7 @@ fn rule(remote: &Remote) -> Option<Rule> {
         Protocol::Http => (Scheme::Http, Some(methods_of_readers())),
         Protocol::Tcp => (Scheme::Tcp, None),
     };
-    Some(Rule { host, ports: Some([remote.port].into()), scheme, methods, decision: Decision::Allow })
+    Some(Rule::allowing(host, [remote.port].into(), scheme, methods))
 }
 
 const GIT_OVER_HTTP: &str = "git also needs POST to fetch over HTTP; POST would open pushes as well";

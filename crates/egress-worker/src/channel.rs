@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use wire::worker::v1::{FromEgress, LookUpAddress, ResolveName, ToEgress, from_egress, to_egress};
 use worker_protocol::frame::{FrameBuffer, FrameError, encode};
 
+use crate::answer;
 use crate::orders::{Broken, Dial, End, Inspect, Orders};
 
 /// Messages that wait to be written. Connections wait when there are more.
@@ -166,6 +167,12 @@ impl Channel {
                 connection(&|orders| orders.dial(dial.clone()));
             }
             Body::AwaitReview(_) => connection(&Orders::await_review),
+            Body::Answer(answer) => {
+                let (number, answer) = answer::parse(answer)?;
+                if let Some(orders) = self.connections.borrow().get(&id) {
+                    orders.answers.give(number, answer);
+                }
+            }
             Body::End(end) => connection(&|orders| orders.end(End { http_body: end.http_body.clone() })),
         }
         Ok(())

@@ -1,11 +1,15 @@
 //! One connection: looked at, connected, and its bytes passed.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::time::timeout;
 use wire::worker::v1::connection_ended::Cause;
 use wire::worker::v1::from_egress::Body;
@@ -17,6 +21,7 @@ use crate::client_hello::{Collector, Hello};
 use crate::dial::{Attempt, dial};
 use crate::meter::Meter;
 use crate::orders::{Inspect, Orders};
+use crate::process::Process;
 use crate::splice::{Early, splice, with_buffer};
 
 /// Time within which the beginning of a connection must be there.
@@ -25,6 +30,7 @@ pub(crate) const SLOW: Duration = Duration::from_secs(10);
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
+    pub(crate) process: Rc<Process>,
     pub(crate) channel: Rc<Channel>,
     pub(crate) id: u64,
     pub(crate) orders: Rc<Orders>,
@@ -34,6 +40,14 @@ pub(crate) struct Connection {
     pub(crate) destination: SocketAddr,
     pub(crate) meter: Meter,
     pub(crate) attempt: Attempt,
+    pub(crate) posts: Posts,
+}
+
+/// Messages about a connection from places that cannot wait.
+#[derive(Debug, Default)]
+pub(crate) struct Posts {
+    waiting: RefCell<VecDeque<Body>>,
+    posted: Notify,
 }
 
 impl Connection {
@@ -51,10 +65,16 @@ impl Connection {
             };
             self.say(Body::Connection(ready)).await;
         }
-        let server = tokio::select! {
-            server = self.connect() => server?,
-            () = self.left(), if inspect.is_some() => return Ok(()),
-            () = self.broken() => return Err(Cause::Reset),
+        let server = if inspect.is_some() {
+            match self.connect_for_program().await? {
+                Some(server) => server,
+                None => return Ok(()),
+            }
+        } else {
+            tokio::select! {
+                server = self.connect() => server?,
+                () = self.broken() => return Err(Cause::Reset),
+            }
         };
         self.meter.touch();
         tokio::select! {
@@ -69,8 +89,17 @@ impl Connection {
         dial(&addresses, &self.attempt).await
     }
 
+    /// Waits for the addresses, and connects. `None` if the program leaves before.
+    pub(crate) async fn connect_for_program(&self) -> Result<Option<TcpStream>, Cause> {
+        tokio::select! {
+            server = self.connect() => server.map(Some),
+            () = self.left() => Ok(None),
+            () = self.broken() => Err(Cause::Reset),
+        }
+    }
+
     /// Reads until the ClientHello is there. Returns its facts, and all bytes that were read. Its server name in the clear is `name`.
-    async fn client_hello(&self, name: &str) -> Result<(Hello, Vec<u8>), Cause> {
+    pub(crate) async fn client_hello(&self, name: &str) -> Result<(Hello, Vec<u8>), Cause> {
         let mut collector = Collector::default();
         loop {
             self.program.readable().await.map_err(|_| Cause::Reset)?;
@@ -116,8 +145,32 @@ impl Connection {
         self.channel.send(self.id, body).await;
     }
 
+    /// Notes a message about this connection, which [`Self::deliver`] or the end of the connection sends.
+    pub(crate) fn post(&self, body: Body) {
+        self.posts.waiting.borrow_mut().push_back(body);
+        self.posts.posted.notify_one();
+    }
+
+    /// Sends the messages that were noted, for as long as the connection is served.
+    pub(crate) async fn deliver(&self) -> Infallible {
+        loop {
+            self.deliver_waiting().await;
+            self.posts.posted.notified().await;
+        }
+    }
+
+    async fn deliver_waiting(&self) {
+        loop {
+            // It waits until it is sent, in case that this is interrupted.
+            let Some(body) = self.posts.waiting.borrow().front().cloned() else { return };
+            self.say(body).await;
+            self.posts.waiting.borrow_mut().pop_front();
+        }
+    }
+
     /// Closes the connection and reports its end.
     pub(crate) async fn finish(self: Rc<Self>, cause: Cause) {
+        self.deliver_waiting().await;
         let ended = ConnectionEnded {
             cause: cause.into(),
             bytes_out: self.meter.sent(),

@@ -26,9 +26,9 @@ const NEW: UnshareFlags = UnshareFlags::NEWNS
     .union(UnshareFlags::NEWCGROUP);
 
 const MIB: u64 = 1024 * 1024;
-/// Address space of the process, and more for each connection.
+/// Address space of the process, and more for each connection. One whose TLS is ended here has buffers of TLS and HTTP.
 const MEMORY: u64 = 256 * MIB;
-const MEMORY_PER_CONNECTION: u64 = MIB / 4;
+const MEMORY_PER_CONNECTION: u64 = MIB;
 /// Descriptors of the process, and more for each connection.
 const FILES: u64 = 64;
 const FILES_PER_CONNECTION: u64 = 2;

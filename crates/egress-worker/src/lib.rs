@@ -1,15 +1,26 @@
 #![doc = include_str!("../README.md")]
 
+mod answer;
+mod authority;
 mod channel;
 pub mod client_hello;
 mod connection;
 mod dial;
 pub mod dns;
+mod fault;
+pub mod hide;
 pub mod http;
 pub mod jail;
 mod life;
 mod meter;
+mod needles;
+mod opened;
 mod orders;
+mod path;
+mod process;
+mod seek;
 pub mod serve;
 mod splice;
+mod stream;
 mod tunnel;
+pub mod usage;

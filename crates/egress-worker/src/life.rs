@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A rule for TCP has nothing to look at, so that its addresses come at once. A program that closes its side early may still wait for
-//! the server's first words. Only while a reviewer decides does it count as gone.
+//! the server's first words. On a connection whose TLS is ended here, and on one over HTTP, the daemon can be asked about each request
+//! (`RequestAsked`). Only while a reviewer decides does it count as gone.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -19,14 +20,16 @@ use wire::worker::v1::from_egress::Body;
 use worker_protocol::address::octets;
 
 use crate::channel::Channel;
-use crate::connection::Connection;
+use crate::connection::{Connection, Posts};
 use crate::dial::Attempt;
-use crate::http;
 use crate::meter::{Bounds, Meter};
 use crate::orders::{End, Scheme};
+use crate::process::Process;
+use crate::{http, opened};
 
 /// Serves a connection that was accepted, to its end.
 pub(crate) async fn serve(
+    process: Rc<Process>,
     channel: Rc<Channel>,
     bounds: Rc<Bounds>,
     program: TcpStream,
@@ -35,7 +38,8 @@ pub(crate) async fn serve(
     let (id, orders) = channel.open();
     let meter = Meter::new(&bounds);
     let attempt = Attempt::default();
-    let connection = Connection { channel, id, orders, program, destination, meter, attempt };
+    let posts = Posts::default();
+    let connection = Connection { process, channel, id, orders, program, destination, meter, attempt, posts };
     let connection = Rc::new(connection);
     let cause = match run(&connection).await {
         Ok(()) => Cause::Closed,
@@ -62,6 +66,7 @@ async fn run(connection: &Rc<Connection>) -> Result<(), Cause> {
         Some(inspect) if inspect.scheme == Scheme::Http => {
             return http::serve(Rc::clone(connection), inspect).await;
         }
+        Some(inspect) if inspect.is_opened => return opened::serve(Rc::clone(connection), inspect).await,
         inspect => inspect,
     };
     tokio::select! {

@@ -9,6 +9,8 @@ use wire::worker::v1::connection_ended::Cause;
 use wire::worker::v1::inspect::Scheme as ProtoScheme;
 use worker_protocol::address::{MAX_ADDRESSES, address};
 
+use crate::answer::Answers;
+
 /// Most bytes of each text for a proxy.
 const TUNNEL: usize = 1024;
 
@@ -27,6 +29,27 @@ pub(crate) struct Inspect {
     pub(crate) name: String,
     /// Methods that a request may have; empty: all.
     pub(crate) methods: Vec<String>,
+    /// Lists of patterns of paths. A request has to match one of each list.
+    pub(crate) paths: Vec<Vec<String>>,
+    /// Server that requests go to in place of the host.
+    pub(crate) upstream: Option<Upstream>,
+    /// True if the connection's TLS is ended here.
+    pub(crate) is_opened: bool,
+    /// True if the daemon decides about each request.
+    pub(crate) asks: bool,
+    /// True if the tokens that responses say are reported.
+    pub(crate) meters: bool,
+}
+
+/// A server that requests are sent to in place of the host that the program names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Upstream {
+    pub(crate) tls: bool,
+    /// Name or address.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// Path that goes before the path of a request, without a slash at its end.
+    pub(crate) path: String,
 }
 
 /// Addresses to connect to.
@@ -51,8 +74,39 @@ impl TryFrom<proto::Inspect> for Inspect {
             ProtoScheme::Http => Scheme::Http,
             ProtoScheme::Unspecified => return Err(Broken),
         };
-        Ok(Self { scheme, name: inspect.name, methods: inspect.methods })
+        let upstream = inspect.upstream.map(Upstream::try_from).transpose()?;
+        if upstream.is_some() && scheme != Scheme::Http || inspect.open && scheme != Scheme::Https {
+            return Err(Broken);
+        }
+        Ok(Self {
+            scheme,
+            name: inspect.name,
+            methods: inspect.methods,
+            paths: inspect.paths.into_iter().map(|list| list.patterns).collect(),
+            upstream,
+            is_opened: inspect.open,
+            asks: inspect.ask,
+            meters: inspect.meter,
+        })
     }
+}
+
+impl TryFrom<proto::Upstream> for Upstream {
+    type Error = Broken;
+
+    fn try_from(upstream: proto::Upstream) -> Result<Self, Broken> {
+        let port = u16::try_from(upstream.port).ok().filter(|port| *port > 0).ok_or(Broken)?;
+        let path = upstream.path;
+        let is_path = path.is_empty() || path.starts_with('/') && !path.ends_with('/');
+        if !is_path || !is_visible(&path) || upstream.host.is_empty() || !is_visible(&upstream.host) {
+            return Err(Broken);
+        }
+        Ok(Self { tls: upstream.tls, host: upstream.host, port, path })
+    }
+}
+
+fn is_visible(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 impl TryFrom<proto::Dial> for Dial {
@@ -90,6 +144,8 @@ impl From<End> for Cause {
 /// The orders for one connection. The first order of each kind counts.
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
+    /// The answers about single requests.
+    pub(crate) answers: Answers,
     given: RefCell<Given>,
     changed: Notify,
 }

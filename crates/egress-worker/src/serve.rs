@@ -19,6 +19,8 @@ pub use crate::channel::ChannelError;
 use crate::channel::{Channel, write};
 use crate::dns::{DOMAIN, Names, Sockets};
 use crate::meter::Bounds;
+use crate::process::Process;
+pub use crate::process::ProcessError;
 use crate::{dns, life};
 
 /// Most connections that the daemon can ask for.
@@ -31,6 +33,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub enum ServeError {
     #[error(transparent)]
     Channel(#[from] ChannelError),
+    #[error(transparent)]
+    Process(#[from] ProcessError),
     #[error("{0}")]
     Io(#[from] io::Error),
 }
@@ -55,7 +59,8 @@ impl Started {
     /// Waits for the first frame of the channel.
     pub fn read(mut channel: StdStream) -> Result<Self, ServeError> {
         let mut buffer = FrameBuffer::new();
-        let mut bytes = [0; 1024];
+        // It may have a few hundred certificates.
+        let mut bytes = [0; 16 * 1024];
         loop {
             if let Some(message) = buffer.pop::<ToEgress>().map_err(ChannelError::from)? {
                 return match message.body {
@@ -99,24 +104,28 @@ pub fn serve(
 }
 
 async fn run(started: Started, heard: Heard, missing: Vec<String>) -> Result<(), ServeError> {
-    let Started { channel: stream, buffer, start } = started;
+    let Started { channel: stream, buffer, mut start } = started;
+    // Here, in the only process that needs its key.
+    let process = Rc::new(Process::new(&mut start)?);
     let (reading, writing) = UnixStream::from_std(stream)?.into_split();
     let listener = TcpListener::from_std(StdListener::from(heard.tcp))?;
     let sockets = Sockets::new(heard.dns, heard.answers)?;
     let (channel, messages) = Channel::new();
     let names = Names::new(Rc::clone(&channel));
     let bounds = Bounds::new(start.max_bytes, start.idle_timeout_ms);
-    channel.send(0, from_egress::Body::Ready(EgressReady { missing })).await;
+    let ready = EgressReady { missing, authority: process.certificate() };
+    channel.send(0, from_egress::Body::Ready(ready)).await;
     tokio::select! {
         ended = channel.read(reading, buffer) => Ok(ended?),
         ended = write(writing, messages) => Ok(ended?),
         ended = sockets.serve(Rc::clone(&names)) => Ok(ended?),
-        never = accept(&listener, &channel, &bounds, &names, start.max_connections) => never,
+        never = accept(&listener, &process, &channel, &bounds, &names, start.max_connections) => never,
     }
 }
 
 async fn accept(
     listener: &TcpListener,
+    process: &Rc<Process>,
     channel: &Rc<Channel>,
     bounds: &Rc<Bounds>,
     names: &Rc<Names>,
@@ -129,7 +138,8 @@ async fn accept(
             continue;
         };
         let slots = Rc::clone(&slots);
-        let (channel, bounds, names) = (Rc::clone(channel), Rc::clone(bounds), Rc::clone(names));
+        let (process, channel) = (Rc::clone(process), Rc::clone(channel));
+        let (bounds, names) = (Rc::clone(bounds), Rc::clone(names));
         let Ok(slot) = slots.try_acquire() else {
             // Reset, so that the program knows at once.
             let _ = stream.set_zero_linger();
@@ -140,7 +150,7 @@ async fn accept(
             if destination.port() == DOMAIN {
                 dns::serve_connection(stream, names).await;
             } else {
-                life::serve(channel, bounds, stream, destination).await;
+                life::serve(process, channel, bounds, stream, destination).await;
             }
             slots.add_permits(1);
         });

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::decide::State;
 use crate::live::{Live, Step};
 use crate::messages::{end, message, words};
-use crate::session::{Session, go_out};
+use crate::session::Session;
 use crate::waiting::{Answer, Answers, Joined, Number, Question, Waiter};
 
 /// Time for which a question stays open without a connection that waits, so that a program that tries again finds it.
@@ -125,7 +125,7 @@ impl Session {
     fn go_on(self: &Arc<Self>, number: u64, live: &mut Live, verdict: Verdict) {
         live.verdict = Verdict { decision: Decision::Allow, ..verdict };
         live.step = Step::Out;
-        self.tasks.spawn(go_out(Arc::clone(self), number));
+        self.tasks.spawn(Arc::clone(self).go_out(number));
         self.state.view.show(live.shown(None));
     }
 
@@ -139,12 +139,12 @@ impl Session {
             let changed = decided.filter_map(|(id, live)| {
                 let verdict = rules.decide(&live.destination, live.port);
                 let stays = match verdict.decision {
-                    Decision::Allow => !live.is_waiting(),
+                    Decision::Allow => !live.is_waiting() && live.passes(&verdict),
                     // A reviewer has decided about it, or is going to.
                     Decision::Ask if live.verdict.decision == Decision::Ask => {
                         live.was_looked_at_for(&verdict)
                     }
-                    Decision::Ask => live.approval.is_some(),
+                    Decision::Ask => live.approval.is_some() && live.passes(&verdict),
                     Decision::Deny => false,
                 };
                 (!stays).then_some((*id, verdict))
@@ -184,7 +184,18 @@ impl Live {
 
     /// Returns true if the process has looked at it in the way that this verdict wants.
     pub(crate) fn was_looked_at_for(&self, verdict: &Verdict) -> bool {
-        (self.verdict.scheme, &self.verdict.methods) == (verdict.scheme, &verdict.methods)
+        let Verdict { scheme, methods, opening, .. } = &self.verdict;
+        (scheme, methods, opening) == (&verdict.scheme, &verdict.methods, &verdict.opening)
+    }
+
+    /// Returns true if this verdict wants nothing that the connection lacks, and takes nothing of its opening away.
+    pub(crate) fn passes(&self, verdict: &Verdict) -> bool {
+        let has_methods = match (&self.verdict.methods, &verdict.methods) {
+            (_, None) => true,
+            (Some(mine), Some(methods)) => mine.is_subset(methods),
+            (None, Some(_)) => false,
+        };
+        has_methods && self.verdict.opening == verdict.opening
     }
 
     fn question(&self) -> Question {

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::table::Table;
+use crate::testing::{own, shared};
 use crate::{Control, Outside};
 
 /// Reviewers that answer when the test says so.
@@ -67,8 +68,8 @@ impl Scene {
             asked: AtomicUsize::new(0),
             withdrawn: AtomicUsize::new(0),
         });
-        let outside = Arc::new(Outside::new(BTreeMap::new(), None));
-        let state = State::new("run".to_owned(), reviewers.clone(), outside, table);
+        let outside = Arc::new(Outside::new(BTreeMap::new(), None, shared(&names)));
+        let state = State::new("run".to_owned(), own(None), reviewers.clone(), outside, table);
         Self { state: Arc::new(state), reviewers, answer, _names: names }
     }
 

@@ -1,35 +1,43 @@
 //! The state of a run's egress, and the decisions that need no waiting.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use audit::Event;
-use egress_rules::{Decision, Destination, HostName, Verdict};
+use egress_rules::{Decision, Destination, HostName, Narrowed, SecretName, Verdict};
+use model_usage::Who;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use wire::worker::v1::Tunnel;
-use wire::worker::v1::to_egress::Body;
 
 use crate::limits::PerMinute;
-use crate::messages::dial;
 use crate::outside::Outside;
-use crate::refused::{Key, Refusals};
+use crate::refused::{Key, Placeholder, Refusals};
 use crate::table::Table;
-use crate::upstream::UpstreamProxy;
 use crate::view::View;
 use crate::waiting::Waiting;
 use crate::{Control, events};
 
+/// The parts of a run that its rules refer to.
+pub(crate) struct Own {
+    pub(crate) who: Who,
+    /// File of the authorities that its programs trust; `None` if they do not trust that of its process.
+    pub(crate) trust: Option<PathBuf>,
+    /// Variables, the names of their secrets, and their placeholders.
+    pub(crate) placeholders: Vec<(String, SecretName, String)>,
+}
+
 /// State of a run's egress. It outlives the process.
 pub(crate) struct State {
     pub(crate) run: String,
+    pub(crate) own: Own,
     pub(crate) control: Arc<dyn Control>,
     pub(crate) outside: Arc<Outside>,
     pub(crate) view: View,
     began: Instant,
-    table: Mutex<Table>,
+    pub(crate) table: Mutex<Table>,
     rate: Mutex<PerMinute>,
     refusals: Mutex<Refusals>,
     /// Events that are being recorded.
@@ -43,9 +51,16 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(run: String, control: Arc<dyn Control>, outside: Arc<Outside>, table: Table) -> Self {
+    pub(crate) fn new(
+        run: String,
+        own: Own,
+        control: Arc<dyn Control>,
+        outside: Arc<Outside>,
+        table: Table,
+    ) -> Self {
         Self {
             run,
+            own,
             control,
             outside,
             view: View::new(),
@@ -97,6 +112,16 @@ impl State {
         let rules = self.control.rules();
         let verdict = rules.decide(destination, port);
         let is_open = verdict.decision != Decision::Deny;
+        if is_open && verdict.opens_tls() && self.own.trust.is_none() {
+            let words = "A rule looks at each request of this connection, and the run began before the policy had such a \
+                         rule, so its programs do not trust the certificate. Create a new run.";
+            return Verdict {
+                decision: Decision::Deny,
+                rule: "egress: authority".to_owned(),
+                words: words.to_owned(),
+                ..verdict
+            };
+        }
         if is_open && !self.rate.lock().take(rules.connections_per_minute(), Instant::now()) {
             let words = "The run has opened too many connections in a minute. Try again in a minute.";
             return Verdict {
@@ -109,58 +134,9 @@ impl State {
         verdict
     }
 
-    /// Returns the order to connect to a destination, or the reason that it cannot be reached.
-    pub(crate) async fn route(
-        &self,
-        destination: &Destination,
-        port: u16,
-        proxy: Option<&UpstreamProxy>,
-    ) -> Result<Body, String> {
-        let Some(proxy) = proxy else {
-            let found = self.look_up(destination).await?;
-            return Ok(dial(&self.checked(found)?, port, None));
-        };
-        // The proxy resolves names, and so has to check their addresses.
-        if let Destination::Address(address) = destination {
-            self.checked(vec![*address])?;
-        }
-        let tunnel = Tunnel {
-            authority: format!("{destination}:{port}"),
-            authorization: proxy.authorization().to_owned(),
-        };
-        let addresses = self.look_up(&proxy.host).await;
-        let addresses =
-            addresses.map_err(|why| format!("the daemon's upstream proxy is not found: {why}"))?;
-        Ok(dial(&addresses, proxy.port, Some(tunnel)))
-    }
-
-    /// Returns the addresses of a destination. They are not checked.
-    async fn look_up(&self, destination: &Destination) -> Result<Vec<IpAddr>, String> {
-        match destination {
-            Destination::Address(address) => Ok(vec![*address]),
-            Destination::Name(name) => self.outside.resolve(name).await.map_err(|error| {
-                tracing::debug!(run = self.run, %name, %error, "a name was not resolved");
-                format!("the name server has no address of {name}, or did not answer")
-            }),
-        }
-    }
-
-    /// Returns those of the addresses to which a connection may go, or the reason that there is none.
-    fn checked(&self, found: Vec<IpAddr>) -> Result<Vec<IpAddr>, String> {
-        let (rules, block) = (self.control.rules(), self.table.lock().pool().block());
-        let mut refused = None;
-        let mut open: Vec<IpAddr> = Vec::new();
-        for address in found {
-            match rules.check(address, Some(block)) {
-                Ok(()) if open.contains(&address) => {}
-                Ok(()) => open.push(address),
-                Err(range) => refused = refused.or(Some(format!("its address {address} is {range}"))),
-            }
-        }
-        if open.is_empty() {
-            return Err(refused.unwrap_or_else(|| "it has no address".to_owned()));
-        }
-        Ok(open)
+    /// Returns true if the process has to check the certificates of servers.
+    pub(crate) fn needs_roots(&self, rules: &Narrowed) -> bool {
+        self.own.trust.is_some() || rules.has_tls_upstream()
     }
 
     /// Returns the bytes that the run may still move; `None` without a bound.
@@ -175,8 +151,17 @@ impl State {
 
     /// Counts a refusal, and puts it on record if it is the first of its minute.
     pub(crate) fn refuse(&self, host: &str, port: u16, rule: &str, why: &str) {
-        self.view.refuse(host, port, rule, why);
-        let key = Key { host: host.to_owned(), port, rule: rule.to_owned() };
+        self.note_refusal(Key { host: host.to_owned(), port, rule: rule.to_owned(), placeholder: None }, why);
+    }
+
+    /// Counts a refusal for a placeholder like any other.
+    pub(crate) fn refuse_placeholder(&self, host: &str, port: u16, placeholder: Placeholder, why: &str) {
+        let (host, rule) = (host.to_owned(), "egress: placeholder".to_owned());
+        self.note_refusal(Key { host, port, rule, placeholder: Some(placeholder) }, why);
+    }
+
+    fn note_refusal(&self, key: Key, why: &str) {
+        self.view.refuse(&key.host, key.port, &key.rule, why);
         let due = self.refusals.lock().note(key, why, Instant::now());
         if let Some(due) = due {
             self.record(events::refused(&self.run, &due, &self.control.calls()));

@@ -6,8 +6,10 @@ use audit::{Event, Kind};
 use serde_json::{Value, json};
 use wire::worker::v1::ConnectionEnded;
 
-use crate::live::{Live, cause_name};
+use crate::cause::cause_name;
+use crate::live::Live;
 use crate::refused::Due;
+use crate::view::ModelTokens;
 
 /// Returns the record of a connection that is about to go out.
 pub(crate) fn intent(run: &str, live: &Live) -> Event {
@@ -16,7 +18,7 @@ pub(crate) fn intent(run: &str, live: &Live) -> Event {
 
 /// Returns the record of the end of a connection that had an intent.
 pub(crate) fn receipt(run: &str, live: &Live, ended: &ConnectionEnded, address: Option<IpAddr>) -> Event {
-    let mut details = details(live);
+    let mut details = with_grants(live, details(live));
     details["cause"] = cause_name(ended.cause()).into();
     details["bytes_out"] = ended.bytes_out.into();
     details["bytes_in"] = ended.bytes_in.into();
@@ -38,7 +40,7 @@ pub(crate) fn receipt(run: &str, live: &Live, ended: &ConnectionEnded, address: 
 
 /// Returns the receipt of a connection that was lost with its process.
 pub(crate) fn lost(run: &str, live: &Live) -> Event {
-    let mut details = details(live);
+    let mut details = with_grants(live, details(live));
     details["cause"] = "process_lost".into();
     of(Kind::EgressReceipt, run, live, details)
 }
@@ -51,10 +53,28 @@ pub(crate) fn refused(run: &str, due: &Due, calls: &[String]) -> Event {
     if due.key.port != 0 {
         details["port"] = due.key.port.into();
     }
+    if let Some(placeholder) = &due.key.placeholder {
+        details["placeholder"] = placeholder.variable.as_str().into();
+        // The redactor of the log would hide the value of a key `secret`.
+        details["secret_name"] = placeholder.secret.as_str().into();
+    }
     if !calls.is_empty() {
         details["calls"] = calls.into();
     }
     Event::new(Kind::EgressRefused).run(run.to_owned()).details(details)
+}
+
+/// Returns the record of a budget of which 80 % are used up.
+pub(crate) fn budget(run: &str, warning: &str, live: Option<&Live>) -> Event {
+    let mut details = json!({ "why": warning });
+    if let Some(live) = live {
+        details["connection"] = live.id.as_str().into();
+        details["host"] = live.host().into();
+        if !live.calls.is_empty() {
+            details["calls"] = live.calls.as_slice().into();
+        }
+    }
+    Event::new(Kind::ModelBudget).run(run.to_owned()).details(details)
 }
 
 /// Returns the record of a process that was started or lost.
@@ -94,10 +114,45 @@ fn details(live: &Live) -> Value {
         details["calls"] = live.calls.as_slice().into();
     }
     if !live.requests.is_empty() {
-        let requests = live.requests.iter().map(
-            |request| json!({ "method": request.method, "path": request.path, "status": request.status }),
-        );
+        let requests = live.requests.iter().map(|request| {
+            json!({
+                "number": request.number, "method": request.method, "path": request.path, "status": request.status,
+            })
+        });
         details["requests"] = requests.collect();
     }
     details
+}
+
+/// Adds what a rule did for a connection, and the tokens that its responses said.
+fn with_grants(live: &Live, mut details: Value) -> Value {
+    if live.is_opened() {
+        details["opened"] = true.into();
+    }
+    if let Some(upstream) = live.upstream() {
+        details["upstream"] = upstream.into();
+    }
+    if !live.injected.is_empty() {
+        details["injected"] = live.injected.iter().map(String::as_str).collect();
+    }
+    let usage: Vec<Value> = live.usage().map(of_model).collect();
+    if !usage.is_empty() {
+        details["usage"] = usage.into();
+    }
+    details
+}
+
+fn of_model(tokens: &ModelTokens) -> Value {
+    let mut counts = json!({
+        "model": tokens.model,
+        "requests": tokens.requests,
+        "input_tokens": tokens.input,
+        "output_tokens": tokens.output,
+        "cached_input_tokens": tokens.cached_input,
+        "cache_write_tokens": tokens.cache_write,
+    });
+    if tokens.unreported > 0 {
+        counts["unreported"] = tokens.unreported.into();
+    }
+    counts
 }

@@ -3,25 +3,37 @@
 #![allow(missing_docs)] // only the daemon calls it
 
 mod ask;
+mod broken;
+mod cause;
 mod decide;
 mod events;
+mod grants;
 mod hosts_file;
 mod limits;
 mod live;
 mod messages;
+mod metering;
+mod outgoing;
 mod outside;
 mod refused;
+mod roots;
+mod route;
 mod session;
 mod start;
 mod table;
+mod trust;
 mod upstream;
 mod view;
 mod waiting;
 
-pub use outside::Outside;
+#[cfg(test)]
+mod testing;
+
+pub use outside::{Outside, Shared};
+pub use roots::Roots;
 pub use start::{Egress, Program, Setup, StartError};
 pub use upstream::UpstreamProxy;
-pub use view::{Connection, Counts, Phase, Refused, Request, Update, View};
+pub use view::{Connection, Counts, ModelTokens, Phase, Refused, Request, Update, View};
 pub use waiting::{Answer, Question};
 
 use std::sync::Arc;

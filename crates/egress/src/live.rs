@@ -1,20 +1,27 @@
 //! One connection of the present process.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Instant;
 
 use egress_rules::{Decision, Destination, Verdict};
 use timestamp::Timestamp;
 use tokio_util::sync::DropGuard;
+use uuid::Uuid;
 use wire::worker::v1::HttpRequest;
-use wire::worker::v1::connection_ended::Cause;
 
-use crate::view::{Connection, Phase, Request};
+use crate::view::{Connection, ModelTokens, Phase, Request};
 
 /// Requests of a connection that are on record one by one.
 const REQUESTS: usize = 64;
 /// Longest text that is kept of what the process reports, bytes.
 const TEXT: usize = 2048;
+/// Calls of a connection that are on record.
+const CALLS: usize = 64;
+/// Models of a connection that are counted one by one.
+const MODELS: usize = 16;
+/// Name under which all other models are counted.
+const OTHERS: &str = "(others)";
 
 #[derive(Debug)]
 pub(crate) struct Live {
@@ -38,6 +45,14 @@ pub(crate) struct Live {
     pub(crate) approval: Option<String>,
     /// True if it goes out through the daemon's upstream proxy.
     pub(crate) is_proxied: bool,
+    /// Numbers of the requests that are being decided about.
+    pub(crate) deciding: BTreeSet<u64>,
+    /// Numbers of the requests that went out, and whose tokens are not known yet.
+    pub(crate) unmetered: BTreeSet<u64>,
+    /// Names of the secrets that its requests had.
+    pub(crate) injected: BTreeSet<String>,
+    /// Tokens that its responses said, by model.
+    usage: BTreeMap<String, ModelTokens>,
 }
 
 /// How far a connection has come.
@@ -56,22 +71,88 @@ pub(crate) enum Step {
 }
 
 impl Live {
+    /// Returns a connection that a program has opened just now.
+    pub(crate) fn new(destination: Destination, port: u16, verdict: Verdict, calls: Vec<String>) -> Self {
+        Self {
+            id: Uuid::now_v7().to_string(),
+            destination,
+            port,
+            verdict,
+            opened: Instant::now(),
+            opened_at: Timestamp::now(),
+            calls,
+            step: Step::LookedAt,
+            server_name: String::new(),
+            has_encrypted_hello: false,
+            requests: Vec::new(),
+            request_count: 0,
+            ended_for: None,
+            approval: None,
+            is_proxied: false,
+            deciding: BTreeSet::new(),
+            unmetered: BTreeSet::new(),
+            injected: BTreeSet::new(),
+            usage: BTreeMap::new(),
+        }
+    }
+
     /// Returns the host as people write it.
     pub(crate) fn host(&self) -> String {
         self.destination.to_string()
     }
 
-    /// Adds a request, or the status of the last one.
+    /// Adds a request, or the status of a known one. Both have the same number, and may come several times.
     pub(crate) fn request(&mut self, request: HttpRequest) {
-        if request.status == 0 {
-            self.request_count += 1;
-            if self.requests.len() < REQUESTS {
-                let path = cut(request.path);
-                self.requests.push(Request { method: cut(request.method), path, status: 0 });
+        let HttpRequest { method, path, status, number } = request;
+        // Numbers begin at 1, and requests over HTTP/2 may be reported in another order.
+        self.request_count = self.request_count.max(number);
+        if let Some(known) = self.requests.iter_mut().find(|known| known.number == number) {
+            if known.status == 0 {
+                known.status = status;
             }
-        } else if let Some(open) = self.requests.iter_mut().find(|known| known.status == 0) {
-            open.status = request.status;
+        } else if status == 0 && self.requests.len() < REQUESTS {
+            self.requests.push(Request { number, method: cut(method), path: cut(path), status });
         }
+    }
+
+    /// Shows the status with which a request was answered in place of its server.
+    pub(crate) fn answered(&mut self, number: u64, status: u32) {
+        if let Some(known) = self.requests.iter_mut().find(|known| known.number == number) {
+            known.status = status;
+        }
+    }
+
+    /// Adds calls whose commands are running.
+    pub(crate) fn add_calls(&mut self, calls: Vec<String>) {
+        for call in calls {
+            if self.calls.len() < CALLS && !self.calls.contains(&call) {
+                self.calls.push(call);
+            }
+        }
+    }
+
+    /// Adds the tokens of one response.
+    pub(crate) fn add_tokens(&mut self, tokens: &ModelTokens) {
+        let is_known = self.usage.contains_key(&tokens.model);
+        let name = if is_known || self.usage.len() < MODELS { tokens.model.as_str() } else { OTHERS };
+        let sum = self.usage.entry(name.to_owned());
+        sum.or_insert_with(|| ModelTokens { model: name.to_owned(), ..ModelTokens::default() }).add(tokens);
+    }
+
+    /// Returns the tokens that its responses said, by model.
+    pub(crate) fn usage(&self) -> impl Iterator<Item = &ModelTokens> {
+        self.usage.values()
+    }
+
+    /// Returns true if its TLS is ended in the process.
+    pub(crate) fn is_opened(&self) -> bool {
+        self.verdict.decision != Decision::Deny && self.verdict.opens_tls()
+    }
+
+    /// Returns the server that its requests go to in place of its host.
+    pub(crate) fn upstream(&self) -> Option<String> {
+        let upstream = self.verdict.opening.upstream.as_ref();
+        upstream.filter(|_| self.verdict.decision != Decision::Deny).map(ToString::to_string)
     }
 
     /// Returns the connection for people.
@@ -98,6 +179,10 @@ impl Live {
             requests: self.requests.clone(),
             opened_at: self.opened_at,
             calls: self.calls.clone(),
+            opened: self.is_opened(),
+            upstream: self.upstream().unwrap_or_default(),
+            injected: self.injected.iter().cloned().collect(),
+            usage: self.usage().cloned().collect(),
         }
     }
 }
@@ -112,42 +197,51 @@ pub(crate) fn cut(mut text: String) -> String {
     text
 }
 
-/// Returns the name of an end on record.
-pub(crate) fn cause_name(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Unspecified => "unknown",
-        Cause::Closed => "closed",
-        Cause::Reset => "reset",
-        Cause::Ended => "ended",
-        Cause::WrongScheme => "wrong_scheme",
-        Cause::WrongServerName => "wrong_server_name",
-        Cause::WrongHost => "wrong_host",
-        Cause::WrongMethod => "wrong_method",
-        Cause::Malformed => "malformed",
-        Cause::Slow => "slow",
-        Cause::Unreachable => "unreachable",
-        Cause::Idle => "idle",
-        Cause::Bytes => "max_bytes",
-        Cause::Proxy => "upstream_proxy",
-    }
-}
+#[cfg(test)]
+mod tests {
+    use egress_rules::{Narrowed, Rules};
 
-/// Returns the reason of an end for people, if it is a refusal of what the program sent.
-pub(crate) fn refusal(cause: Cause) -> Option<&'static str> {
-    Some(match cause {
-        Cause::WrongScheme => "what it sent is not of the rule's scheme",
-        Cause::WrongServerName => "the TLS server name is missing, or not the name that was connected to",
-        Cause::WrongHost => "a request's host is not the name that was connected to",
-        Cause::WrongMethod => "the rule does not have the request's method",
-        Cause::Malformed => "a request is malformed, ambiguous or too large",
-        Cause::Slow => "it sent nothing in time",
-        Cause::Bytes => "the run has used its bytes (max_bytes)",
-        Cause::Proxy => "the daemon's upstream proxy did not connect to the server",
-        Cause::Closed
-        | Cause::Reset
-        | Cause::Ended
-        | Cause::Unreachable
-        | Cause::Idle
-        | Cause::Unspecified => return None,
-    })
+    use super::*;
+
+    fn live() -> Live {
+        let destination = Destination::parse("files.example.org").unwrap();
+        let verdict = Narrowed::new(Rules::none()).decide(&destination, 443);
+        Live::new(destination, 443, verdict, Vec::new())
+    }
+
+    fn request(number: u64, status: u32) -> HttpRequest {
+        HttpRequest { method: "GET".to_owned(), path: format!("/{number}"), status, number }
+    }
+
+    #[test]
+    fn statuses_are_paired_by_number_in_any_order() {
+        let mut live = live();
+        for (number, status) in [(1, 0), (2, 0), (2, 0), (3, 0), (3, 204), (1, 200), (1, 500), (9, 200)] {
+            live.request(request(number, status));
+        }
+        let shown = live.requests.iter().map(|request| (request.number, request.status));
+        assert_eq!(shown.collect::<Vec<_>>(), [(1, 200), (2, 0), (3, 204)]);
+        live.answered(2, 403);
+        assert_eq!(live.requests[1].status, 403);
+        for number in 10..1000 {
+            live.request(request(number, 0));
+        }
+        assert_eq!((live.requests.len(), live.request_count), (REQUESTS, 999));
+    }
+
+    #[test]
+    fn many_models_are_counted_together_and_sums_stop_at_the_largest_number() {
+        let mut live = live();
+        let tokens =
+            |model: String, input| ModelTokens { model, input, requests: 1, ..ModelTokens::default() };
+        for number in 0..1000 {
+            live.add_tokens(&tokens(format!("m{number}"), 1));
+        }
+        live.add_tokens(&tokens("m0".to_owned(), u64::MAX));
+        let sums: BTreeMap<_, _> =
+            live.usage().map(|sum| (sum.model.as_str(), (sum.requests, sum.input))).collect();
+        assert_eq!(sums.len(), MODELS + 1);
+        assert_eq!(sums["(others)"], (1000 - MODELS as u64, 1000 - MODELS as u64));
+        assert_eq!(sums["m0"], (2, u64::MAX));
+    }
 }

@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use egress_rules::{Destination, Scheme, Verdict};
+use egress_rules::{Destination, PathPattern, Scheme, Upstream, Verdict};
 use wire::worker::v1::inspect::Scheme as WireScheme;
 use wire::worker::v1::to_egress::Body;
-use wire::worker::v1::{Dial, EndConnection, Inspect, ToEgress, Tunnel};
+use wire::worker::v1::{Dial, EndConnection, Inspect, PathList, ToEgress, Tunnel, Upstream as WireUpstream};
 use worker_protocol::address::MAX_ADDRESSES;
 pub(crate) use worker_protocol::address::{address, octets};
 
@@ -23,14 +23,36 @@ pub(crate) fn inspect(destination: &Destination, verdict: &Verdict) -> Option<Bo
         Scheme::Http => WireScheme::Http,
         Scheme::Tcp => return None,
     };
-    let methods = verdict.methods.iter().flatten().cloned().collect();
-    Some(Body::Inspect(Inspect { scheme: scheme.into(), name: name(destination), methods }))
+    let lists =
+        verdict.opening.paths.iter().map(|list| PathList {
+            patterns: list.iter().map(PathPattern::as_str).map(str::to_owned).collect(),
+        });
+    Some(Body::Inspect(Inspect {
+        scheme: scheme.into(),
+        name: name(destination),
+        methods: verdict.methods.iter().flatten().cloned().collect(),
+        paths: lists.collect(),
+        open: verdict.opens_tls(),
+        upstream: verdict.opening.upstream.as_ref().map(upstream),
+        ask: verdict.asks_each_request(),
+        meter: verdict.opening.is_metered,
+    }))
+}
+
+fn upstream(upstream: &Upstream) -> WireUpstream {
+    let Upstream { tls, host, port, path } = upstream;
+    let host = match host {
+        Destination::Name(name) => name.to_string(),
+        // Without the brackets of a URL.
+        Destination::Address(address) => address.to_string(),
+    };
+    WireUpstream { tls: *tls, host, port: (*port).into(), path: path.clone() }
 }
 
 /// Orders to read a request over HTTP, which gets a refusal as its response.
 pub(crate) fn inspect_to_refuse(destination: &Destination) -> Body {
     let name = name(destination);
-    Body::Inspect(Inspect { scheme: WireScheme::Http.into(), name, methods: Vec::new() })
+    Body::Inspect(Inspect { scheme: WireScheme::Http.into(), name, ..Inspect::default() })
 }
 
 /// Orders to connect, through the tunnel of a proxy at the addresses if there is one.

@@ -1,17 +1,21 @@
 //! Names, resolved outside of the run.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use egress_rules::{Destination, HostName};
+use model_usage::Ledger;
+use secrets::Secrets;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::hosts_file::HostsFile;
+use crate::roots::Roots;
 use crate::upstream::UpstreamProxy;
 
 /// Queries at the same time, of all runs.
@@ -22,6 +26,20 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// Names that this host knows itself, hosts(5).
 const HOSTS: &str = "/etc/hosts";
 
+/// The parts of the daemon that all runs share.
+#[derive(Clone)]
+pub struct Shared {
+    pub secrets: Arc<Secrets>,
+    pub roots: Arc<Roots>,
+    pub ledger: Arc<Ledger>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shared")
+    }
+}
+
 /// Resolves names with the host's resolver.
 #[derive(Debug)]
 pub struct Outside {
@@ -29,12 +47,18 @@ pub struct Outside {
     own: Arc<HostsFile>,
     proxy: Option<UpstreamProxy>,
     queries: Semaphore,
+    shared: Shared,
 }
 
 impl Outside {
     /// `hosts` has the addresses of names that are not looked up. Connections to all others go through `proxy`.
-    pub fn new(hosts: BTreeMap<HostName, Vec<IpAddr>>, proxy: Option<UpstreamProxy>) -> Self {
-        Self { hosts, own: Arc::new(HostsFile::new(HOSTS)), proxy, queries: Semaphore::new(QUERIES) }
+    pub fn new(hosts: BTreeMap<HostName, Vec<IpAddr>>, proxy: Option<UpstreamProxy>, shared: Shared) -> Self {
+        Self { hosts, own: Arc::new(HostsFile::new(HOSTS)), proxy, queries: Semaphore::new(QUERIES), shared }
+    }
+
+    /// Returns the secrets, authorities and counts that all runs share.
+    pub fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// Returns the proxy through which a destination is reached.

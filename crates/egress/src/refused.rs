@@ -16,6 +16,17 @@ pub(crate) struct Key {
     /// Port; 0 for a name that was not found.
     pub(crate) port: u16,
     pub(crate) rule: String,
+    /// The placeholder for which a request was refused.
+    pub(crate) placeholder: Option<Placeholder>,
+}
+
+/// A placeholder where it is worth nothing.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Placeholder {
+    /// Environment variable that has it.
+    pub(crate) variable: String,
+    /// Name of the secret that it stands for.
+    pub(crate) secret: String,
 }
 
 /// The refusals of the last minute.
@@ -43,7 +54,7 @@ impl Refusals {
     pub(crate) fn note(&mut self, key: Key, why: &str, now: Instant) -> Option<Due> {
         let is_new = !self.0.contains_key(&key);
         let key = if is_new && self.0.len() >= DIFFERENT {
-            Key { host: OTHERS.to_owned(), port: 0, rule: key.rule }
+            Key { host: OTHERS.to_owned(), port: 0, ..key }
         } else {
             key
         };
@@ -71,7 +82,7 @@ mod tests {
     use super::*;
 
     fn key(host: &str) -> Key {
-        Key { host: host.to_owned(), port: 443, rule: "default".to_owned() }
+        Key { host: host.to_owned(), port: 443, rule: "default".to_owned(), placeholder: None }
     }
 
     #[test]
@@ -86,6 +97,17 @@ mod tests {
         let due = refusals.due(now + MINUTE, false);
         assert_eq!(due, [Due { key: key("a"), why: "why".to_owned(), count: 5 }]);
         assert!(refusals.note(key("a"), "why", now + MINUTE).is_some());
+    }
+
+    #[test]
+    fn a_placeholder_has_a_record_however_many_refusals_there_are() {
+        let (mut refusals, now) = (Refusals::default(), Instant::now());
+        for number in 0..1_000 {
+            refusals.note(key(&number.to_string()), "", now);
+        }
+        let placeholder = Placeholder { variable: "API_KEY".to_owned(), secret: "model".to_owned() };
+        let key = Key { placeholder: Some(placeholder), ..key("a") };
+        assert_eq!(refusals.note(key.clone(), "", now).map(|due| due.key.placeholder), Some(key.placeholder));
     }
 
     #[test]

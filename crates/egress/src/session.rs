@@ -8,27 +8,28 @@ use std::time::{Duration, Instant};
 
 use egress_rules::{Decision, Verdict};
 use parking_lot::Mutex;
-use timestamp::Timestamp;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncReadExt as _;
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::unix::OwnedReadHalf;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use uuid::Uuid;
 use wire::worker::v1::from_egress::Body as From;
 use wire::worker::v1::to_egress::Body as To;
 use wire::worker::v1::{
     AddressLookedUp, AwaitReview, ConnectionEnded, ConnectionOpened, ConnectionReady, FromEgress,
     NameResolved, ToEgress,
 };
-use worker_protocol::frame::{FrameBuffer, encode};
+use worker_protocol::frame::FrameBuffer;
 
+use crate::broken::Broken;
+use crate::cause::{cause_name, refusal};
 use crate::decide::State;
 use crate::events;
-use crate::live::{Live, Step, cause_name, cut, refusal};
+use crate::live::{Live, Step, cut};
 use crate::messages::{address, end, inspect, inspect_to_refuse, message, octets, speaks_http, words};
+use crate::outgoing::{Outgoing, write};
 use crate::waiting::Question;
 
 /// Messages that wait to be written.
@@ -40,26 +41,28 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The conversation with one process.
 pub(crate) struct Session {
     pub(crate) state: Arc<State>,
-    pub(crate) out: mpsc::Sender<ToEgress>,
+    pub(crate) out: mpsc::Sender<Outgoing>,
     pub(crate) live: Mutex<HashMap<u64, Live>>,
     pub(crate) tasks: TaskTracker,
     most: usize,
+    /// True if the process has the authorities that servers have to be signed by.
+    has_roots: bool,
 }
 
-/// Reason that a process is not trusted any longer.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Broken(String);
+/// A process that has greeted.
+pub(crate) struct Greeted {
+    pub(crate) channel: UnixStream,
+    pub(crate) buffer: FrameBuffer,
+    /// Connections that it may have.
+    pub(crate) most: u32,
+    /// True if it has the authorities that servers have to be signed by.
+    pub(crate) has_roots: bool,
+}
 
 impl Session {
-    /// Talks to the process until it is lost, or until all is over. `most` are the connections that it may have.
-    pub(crate) async fn run(
-        state: &Arc<State>,
-        channel: UnixStream,
-        mut buffer: FrameBuffer,
-        most: u32,
-        stop: &CancellationToken,
-    ) -> Broken {
+    /// Talks to the process until it is lost, or until all is over.
+    pub(crate) async fn run(state: &Arc<State>, greeted: Greeted, stop: &CancellationToken) -> Broken {
+        let Greeted { channel, mut buffer, most, has_roots } = greeted;
         let (mut input, output) = channel.into_split();
         let (out, messages) = mpsc::channel(WAITING);
         let session = Arc::new(Self {
@@ -68,6 +71,7 @@ impl Session {
             live: Mutex::default(),
             tasks: TaskTracker::new(),
             most: usize::try_from(most).unwrap_or(usize::MAX),
+            has_roots,
         });
         let mut talking = pin!(async {
             tokio::select! {
@@ -77,17 +81,18 @@ impl Session {
         });
         let why = tokio::select! {
             why = &mut talking => why,
-            never = session.watch() => match never {},
+            why = session.watch() => why,
             () = stop.cancelled() => {
                 let last = session.end_all();
                 tokio::select! {
                     why = talking => why,
-                    _ = timeout(SECOND, last) => Broken("the run has ended".to_owned()),
+                    _ = timeout(SECOND, last) => Broken::new("the run has ended"),
                 }
             }
         };
         session.tasks.close();
         for (_, live) in session.live.lock().drain() {
+            let live = state.count_unreported(live);
             if matches!(live.step, Step::Out) {
                 state.record(events::lost(&state.run, &live));
             }
@@ -121,7 +126,9 @@ impl Session {
     ) -> Result<Infallible, Broken> {
         let (mut since, mut count) = (Instant::now(), 0);
         loop {
-            while let Some(message) = buffer.pop::<FromEgress>().map_err(|error| Broken(error.to_string()))? {
+            while let Some(message) =
+                buffer.pop::<FromEgress>().map_err(|error| Broken::new(error.to_string()))?
+            {
                 count += 1;
                 if count > PER_SECOND {
                     tokio::time::sleep(SECOND.saturating_sub(since.elapsed())).await;
@@ -133,18 +140,17 @@ impl Session {
             }
             buffer.rest();
             match input.read_buf(buffer.read_buffer()).await {
-                Ok(0) => return Err(Broken("it has ended".to_owned())),
+                Ok(0) => return Err(Broken::new("it has ended")),
                 Ok(_) => {}
-                Err(error) => return Err(Broken(error.to_string())),
+                Err(error) => return Err(Broken::new(error.to_string())),
             }
         }
     }
 
     async fn take(self: &Arc<Self>, received: FromEgress) -> Result<(), Broken> {
-        let broken = |what: &str| Broken(format!("it sent {what}"));
         let id = received.id;
-        match received.body.ok_or_else(|| broken("an empty message"))? {
-            From::Ready(_) => return Err(broken("a second greeting")),
+        match received.body.ok_or_else(|| Broken::sent("an empty message"))? {
+            From::Ready(_) => return Err(Broken::sent("a second greeting")),
             From::Resolve(query) => {
                 let address = self.state.resolve(&query.name).map(octets).unwrap_or_default();
                 self.send(message(id, To::Resolved(NameResolved { address }))).await;
@@ -159,40 +165,28 @@ impl Session {
             From::Request(request) => {
                 let shown = {
                     let mut live = self.live.lock();
-                    let live = live.get_mut(&id).ok_or_else(|| broken("a request of no connection"))?;
+                    let live = live.get_mut(&id).ok_or_else(|| Broken::sent("a request of no connection"))?;
                     live.request(request);
                     live.shown(None)
                 };
                 self.state.view.show(shown);
             }
             From::Ended(ended) => self.ended(id, &ended),
+            From::Asked(asked) => self.asked(id, asked).await?,
+            From::Usage(usage) => self.used(id, usage),
+            From::Placeholder(seen) => self.placeholder_seen(id, &seen)?,
         }
         Ok(())
     }
 
     async fn opened(self: &Arc<Self>, id: u64, opened: &ConnectionOpened) -> Result<(), Broken> {
-        let broken = || Broken("it sent a connection that cannot be".to_owned());
+        let broken = || Broken::sent("a connection that cannot be");
         let address = address(&opened.address).ok_or_else(broken)?;
         let port = u16::try_from(opened.port).map_err(|_| broken())?;
         let destination = self.state.destination(address);
         let verdict = self.state.decide(&destination, port);
-        let mut live = Live {
-            id: Uuid::now_v7().to_string(),
-            destination,
-            port,
-            verdict: verdict.clone(),
-            opened: Instant::now(),
-            opened_at: Timestamp::now(),
-            calls: self.state.control.calls(),
-            step: Step::LookedAt,
-            server_name: String::new(),
-            has_encrypted_hello: false,
-            requests: Vec::new(),
-            request_count: 0,
-            ended_for: None,
-            approval: None,
-            is_proxied: false,
-        };
+        let calls = self.state.control.calls();
+        let mut live = Live::new(destination, port, verdict.clone(), calls);
         let next = match (verdict.decision, inspect(&live.destination, &verdict)) {
             (Decision::Deny, _) => Next::TurnAway,
             (Decision::Ask | Decision::Allow, Some(order)) => Next::Look(order),
@@ -219,7 +213,7 @@ impl Session {
                 self.wait(id, waits);
             }
             Next::Look(order) => self.send(message(id, order)).await,
-            Next::GoOut => drop(self.tasks.spawn(go_out(Arc::clone(self), id))),
+            Next::GoOut => drop(self.tasks.spawn(Arc::clone(self).go_out(id))),
         }
         Ok(())
     }
@@ -265,12 +259,12 @@ impl Session {
                 Step::Turned(text) => Looked::Ends(text.clone()),
                 Step::Refused => Looked::Ends(String::new()),
                 Step::Out | Step::Waits { .. } => {
-                    return Err(Broken("it sent a connection out of turn".to_owned()));
+                    return Err(Broken::sent("a connection out of turn"));
                 }
             }
         };
         match looked {
-            Looked::GoesOut => drop(self.tasks.spawn(go_out(Arc::clone(self), id))),
+            Looked::GoesOut => drop(self.tasks.spawn(Arc::clone(self).go_out(id))),
             Looked::Waits(waits) => self.wait(id, waits),
             Looked::Ends(text) => self.send(message(id, end(text))).await,
         }
@@ -280,6 +274,7 @@ impl Session {
     fn ended(&self, id: u64, ended: &ConnectionEnded) {
         let Some(live) = self.live.lock().remove(&id) else { return };
         let state = &self.state;
+        let live = state.count_unreported(live);
         let address = address(&ended.address);
         let why = refusal(ended.cause());
         let was_out = matches!(live.step, Step::Out);
@@ -319,17 +314,24 @@ impl Session {
 
     /// Sends a message. The process may be gone.
     pub(crate) async fn send(&self, message: ToEgress) {
-        let _ = self.out.send(message).await;
+        let _ = self.out.send(Outgoing(message)).await;
     }
 
-    /// Ends connections that changed rules no longer allow, and puts refusals on record. Never ends.
-    async fn watch(self: &Arc<Self>) -> Infallible {
+    /// Ends connections that changed rules no longer allow, and puts refusals on record.
+    ///
+    /// Ends itself when the rules need a process that was started in another way.
+    async fn watch(self: &Arc<Self>) -> Broken {
         let mut rules = self.state.control.rules();
         loop {
             tokio::time::sleep(SECOND).await;
             self.state.record_refusals(false);
             let now = self.state.control.rules();
             if !Arc::ptr_eq(&rules, &now) {
+                if self.state.needs_roots(&now) && !self.has_roots {
+                    return Broken::new(
+                        "the rules have changed, and it lacks the authorities that they need",
+                    );
+                }
                 self.apply(&now).await;
                 rules = now;
             }
@@ -350,41 +352,4 @@ enum Looked {
     GoesOut,
     Waits((Question, CancellationToken)),
     Ends(String),
-}
-
-/// Lets a connection go out, after the process has looked at it if its rule wants that.
-///
-/// Its intent is on disk before its name is looked up outside.
-pub(crate) async fn go_out(session: Arc<Session>, number: u64) {
-    let state = &session.state;
-    let (event, destination, port, proxy) = {
-        let mut live = session.live.lock();
-        let Some(live) = live.get_mut(&number) else { return };
-        let proxy = state.outside.proxy(&live.destination);
-        live.is_proxied = proxy.is_some();
-        (events::intent(&state.run, live), live.destination.clone(), live.port, proxy)
-    };
-    let why = if state.control.record(event).await {
-        match state.route(&destination, port, proxy).await {
-            Ok(order) => {
-                session.send(message(number, order)).await;
-                return;
-            }
-            Err(why) => why,
-        }
-    } else {
-        "the audit log takes no records".to_owned()
-    };
-    state.refuse(&destination.to_string(), port, "egress: address", &why);
-    session.end_for(number, why).await;
-}
-
-async fn write(mut output: OwnedWriteHalf, mut messages: mpsc::Receiver<ToEgress>) -> Broken {
-    while let Some(message) = messages.recv().await {
-        let Ok(frame) = encode(&message) else { continue };
-        if let Err(error) = output.write_all(&frame).await {
-            return Broken(error.to_string());
-        }
-    }
-    Broken("the channel was closed".to_owned())
 }

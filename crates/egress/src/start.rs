@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use egress_rules::Narrowed;
+use egress_rules::{Narrowed, SecretName};
 use host_launch::{WorkerProcess, start_egress};
 use ipnet::Ipv4Net;
+use model_usage::Who;
 use parking_lot::Mutex;
 use steering::{Steered, SteeringError, steer};
 use tokio::io::unix::AsyncFd;
@@ -18,14 +19,16 @@ use tokio::net::UnixStream;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use wire::worker::v1::{EgressStart, FromEgress, from_egress, to_egress};
+use wire::worker::v1::{EgressReady, EgressStart, FromEgress, from_egress, to_egress};
 use worker_protocol::frame::{FrameBuffer, encode};
 
-use crate::decide::State;
+use crate::decide::{Own, State};
 use crate::messages::{message, octets};
 use crate::outside::Outside;
-use crate::session::Session;
+use crate::roots::{Roots, is_certificate};
+use crate::session::{Greeted, Session};
 use crate::table::Table;
+use crate::trust::write;
 use crate::view::View;
 use crate::{Control, events};
 
@@ -35,6 +38,8 @@ const ID: u32 = 61_000;
 const GREETING: Duration = Duration::from_secs(10);
 /// Time in which it has to end.
 const GOODBYE: Duration = Duration::from_secs(5);
+/// Longest certificate of a process's authority, bytes.
+const MOST_AUTHORITY: usize = 4 * 1024;
 /// First and longest wait before another process is started.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
 
@@ -50,6 +55,12 @@ pub struct Setup {
     pub program: Arc<Program>,
     pub outside: Arc<Outside>,
     pub control: Arc<dyn Control>,
+    /// File of the authorities that its programs trust, if its rules open TLS. It is written in place.
+    pub trust: Option<PathBuf>,
+    /// Variables, the names of their secrets, and the placeholders that programs see.
+    pub placeholders: Vec<(String, SecretName, String)>,
+    /// The run, for budgets.
+    pub who: Who,
 }
 
 /// The program `coffer-egress`, open for execution.
@@ -89,9 +100,7 @@ pub enum StartError {
 /// A process in its jail.
 struct Started {
     process: WorkerProcess,
-    channel: UnixStream,
-    buffer: FrameBuffer,
-    most: u32,
+    greeted: Greeted,
 }
 
 /// Starts processes for one run.
@@ -105,10 +114,11 @@ struct Starter {
 impl Egress {
     /// Steers the run's network namespace and starts the process.
     ///
-    /// It waits only for the first process of the daemon, so that a host that cannot start one refuses the run. The sockets of others are
-    /// there when it returns, and keep connections and queries until their process serves them.
+    /// It waits for the first process of the daemon, so that a host that cannot start one refuses the run, and for a process whose
+    /// authority the programs trust. The sockets of others are there when it returns, and keep connections and queries until their process
+    /// serves them.
     pub async fn start(setup: Setup) -> Result<Self, StartError> {
-        let Setup { run, process, names, block, program, outside, control } = setup;
+        let Setup { run, process, names, block, program, outside, control, trust, placeholders, who } = setup;
         let opened = spawn_blocking(move || {
             let table = Table::open(&names, block).map_err(StartError::Table)?;
             let steered = steer(process.as_fd(), table.pool().resolver())?;
@@ -117,10 +127,12 @@ impl Egress {
         let (table, steered, process) =
             opened.await.map_err(|error| StartError::Process(io::Error::other(error)))??;
         let resolver = octets(table.pool().resolver().into());
-        let state = Arc::new(State::new(run, control, outside, table));
+        let own = Own { who, trust, placeholders };
+        let state = Arc::new(State::new(run, own, control, outside, table));
         let starter = Starter { program, steered: Arc::new(steered), state: Arc::clone(&state), resolver };
         let has_served = starter.program.has_served.load(Ordering::Relaxed);
-        let first = if has_served { None } else { Some(starter.start().await?) };
+        let waits = !has_served || starter.state.own.trust.is_some();
+        let first = if waits { Some(starter.start().await?) } else { None };
         let stop = CancellationToken::new();
         tokio::spawn(end_with(process, stop.clone()));
         let task = tokio::spawn(starter.keep(first, stop.clone()));
@@ -156,12 +168,17 @@ impl Drop for Egress {
 impl Starter {
     async fn start(&self) -> Result<Started, StartError> {
         let rules = self.state.control.rules();
+        let (own, has_roots) = (&self.state.own, self.state.needs_roots(&rules));
+        let roots = &self.state.outside.shared().roots;
         let start = EgressStart {
             max_connections: rules.max_connections().max(1),
             // 0 would be no bound.
             max_bytes: self.state.bytes_left().map_or(0, |left| left.max(1)),
             idle_timeout_ms: rules.idle_timeout().unwrap_or_default().saturating_mul(1000),
             resolver: self.resolver.clone(),
+            make_authority: own.trust.is_some(),
+            roots: if has_roots { roots.der().to_vec() } else { Vec::new() },
+            placeholders: own.placeholders.iter().map(|(.., value)| value.clone().into_bytes()).collect(),
         };
         let most = start.max_connections;
         let (program, steered) = (Arc::clone(&self.program), Arc::clone(&self.steered));
@@ -175,11 +192,14 @@ impl Starter {
             .map_err(io::Error::other)
             .and_then(|started| started)
             .map_err(StartError::Process)?;
-        match timeout(GREETING, greet(&mut process, start))
-            .await
-            .map_err(io::Error::from)
-            .and_then(|greeted| greeted)
-        {
+        let greeting = async {
+            let (channel, buffer, ready) = greet(&mut process, start).await?;
+            if let Some(path) = &own.trust {
+                trust(path.clone(), Arc::clone(roots), ready.authority).await?;
+            }
+            Ok::<_, io::Error>((channel, buffer, ready.missing))
+        };
+        match timeout(GREETING, greeting).await.map_err(io::Error::from).and_then(|greeted| greeted) {
             Ok((channel, buffer, missing)) => {
                 // Its one child is there by now.
                 self.state.control.share_limits(process.pid());
@@ -191,7 +211,7 @@ impl Starter {
                         "the jail of coffer-egress is weaker on this kernel"
                     );
                 }
-                Ok(Started { process, channel, buffer, most })
+                Ok(Started { process, greeted: Greeted { channel, buffer, most, has_roots } })
             }
             Err(error) => {
                 let words = spawn_blocking(move || process.end()).await;
@@ -205,8 +225,8 @@ impl Starter {
     async fn keep(self, mut started: Option<Started>, stop: CancellationToken) {
         let mut wait = Duration::ZERO;
         loop {
-            if let Some(Started { process, channel, buffer, most }) = started.take() {
-                let why = Session::run(&self.state, channel, buffer, most, &stop).await;
+            if let Some(Started { process, greeted }) = started.take() {
+                let why = Session::run(&self.state, greeted, &stop).await;
                 let words = spawn_blocking(move || process.wait(GOODBYE)).await;
                 if stop.is_cancelled() {
                     break;
@@ -252,11 +272,23 @@ async fn end_with(process: OwnedFd, stop: CancellationToken) {
     }
 }
 
+/// Has the programs of the run trust a process.
+async fn trust(path: PathBuf, roots: Arc<Roots>, authority: Vec<u8>) -> io::Result<()> {
+    if authority.len() > MOST_AUTHORITY || !is_certificate(&authority) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the certificate of its authority is not valid",
+        ));
+    }
+    let written = spawn_blocking(move || write(&path, roots.pem(), &authority));
+    written.await.map_err(io::Error::other)?
+}
+
 /// Sends the first message, and waits for the answer.
 async fn greet(
     process: &mut WorkerProcess,
     start: EgressStart,
-) -> io::Result<(UnixStream, FrameBuffer, Vec<String>)> {
+) -> io::Result<(UnixStream, FrameBuffer, EgressReady)> {
     let channel = process.channel.try_clone()?;
     channel.set_nonblocking(true)?;
     let mut channel = UnixStream::from_std(channel)?;
@@ -268,7 +300,7 @@ async fn greet(
             let Some(from_egress::Body::Ready(ready)) = body else {
                 return Err(io::ErrorKind::InvalidData.into());
             };
-            return Ok((channel, buffer, ready.missing));
+            return Ok((channel, buffer, ready));
         }
         if channel.read_buf(buffer.read_buffer()).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());

@@ -38,8 +38,16 @@ pub struct Connection {
     pub requests: Vec<Request>,
     pub opened_at: Timestamp,
     pub ended_at: Option<Timestamp>,
-    /// Calls whose commands were running when it was opened.
+    /// Calls whose commands were running when it was opened, or when a request of it was decided about.
     pub calls: Vec<String>,
+    /// True if its TLS ends in the process, which looks at each request.
+    pub opened: bool,
+    /// Server that its requests go to in place of the host; empty for none.
+    pub upstream: String,
+    /// Names of the secrets that its requests had.
+    pub injected: Vec<String>,
+    /// Tokens that its responses said, by model.
+    pub usage: Vec<ModelTokens>,
 }
 
 /// Phase of a connection.
@@ -56,11 +64,48 @@ pub enum Phase {
 /// A request over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
+    /// Number on its connection, from 1.
+    pub number: u64,
     pub method: String,
     /// Path and query.
     pub path: String,
     /// Status of the response; 0 if there was none.
     pub status: u32,
+}
+
+/// Tokens of requests to one model, as its server counted them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ModelTokens {
+    /// Name of the model; empty if responses had none.
+    pub model: String,
+    pub requests: u64,
+    /// Requests whose responses said no tokens that could be read.
+    pub unreported: u64,
+    /// Tokens of requests that were not read from a cache.
+    pub input: u64,
+    /// Tokens of answers.
+    pub output: u64,
+    /// Tokens of requests that were read from a cache.
+    pub cached_input: u64,
+    /// Tokens of requests that were written to a cache.
+    pub cache_write: u64,
+}
+
+impl ModelTokens {
+    /// Adds the numbers of others. The largest number is not exceeded.
+    pub(crate) fn add(&mut self, more: &Self) {
+        let numbers = [
+            (&mut self.requests, more.requests),
+            (&mut self.unreported, more.unreported),
+            (&mut self.input, more.input),
+            (&mut self.output, more.output),
+            (&mut self.cached_input, more.cached_input),
+            (&mut self.cache_write, more.cache_write),
+        ];
+        for (sum, more) in numbers {
+            *sum = sum.saturating_add(more);
+        }
+    }
 }
 
 /// A host that was refused.
@@ -238,6 +283,10 @@ mod tests {
             opened_at: Timestamp::now(),
             ended_at: None,
             calls: Vec::new(),
+            opened: false,
+            upstream: String::new(),
+            injected: Vec::new(),
+            usage: Vec::new(),
         }
     }
 

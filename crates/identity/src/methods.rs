@@ -158,6 +158,8 @@ pub const METHODS: &[Method] = &[
     row("/cofferdam.v1.ToolService/StepTranscript", MAKERS, TOOLS),
     row("/cofferdam.v1.TrashService/ListTrash", MAKERS, RUNS),
     row("/cofferdam.v1.TrashService/ReadTrash", MAKERS, RUNS),
+    // Use beyond that of its own runs is shown to operators and auditors only.
+    row("/cofferdam.v1.UsageService/GetUsage", EVERYBODY, RUNS),
     steers("/grpc.health.v1.Health/Check", EVERYBODY, RUNS),
     row("/grpc.health.v1.Health/Watch", EVERYBODY, RUNS),
     row("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", EVERYBODY, RUNS),

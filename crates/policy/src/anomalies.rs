@@ -43,11 +43,15 @@ pub enum AnomalyRule {
     EgressAfterSecret,
     /// Connections of a run to many different hosts were refused.
     EgressRefusals,
+    /// A request had a placeholder of a secret where it is worth nothing.
+    PlaceholderElsewhere,
+    /// A budget for models is used up to 80 %.
+    ModelBudget,
 }
 
 impl AnomalyRule {
     /// All rules, in the order of the documentation.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Spike,
         Self::RepeatedFailures,
         Self::ReadWriteDelete,
@@ -65,6 +69,8 @@ impl AnomalyRule {
         Self::EgressVolume,
         Self::EgressAfterSecret,
         Self::EgressRefusals,
+        Self::PlaceholderElsewhere,
+        Self::ModelBudget,
     ];
 
     /// Returns the id, which policy, record and API use.
@@ -87,6 +93,8 @@ impl AnomalyRule {
             Self::EgressVolume => "egress_volume",
             Self::EgressAfterSecret => "egress_after_secret",
             Self::EgressRefusals => "egress_refusals",
+            Self::PlaceholderElsewhere => "placeholder_elsewhere",
+            Self::ModelBudget => "model_budget",
         }
     }
 
@@ -116,6 +124,8 @@ impl AnomalyRule {
             Self::EgressVolume => (256, 600, Severity::Medium),
             Self::EgressAfterSecret => (1, 120, Severity::Medium),
             Self::EgressRefusals => (30, 60, Severity::Medium),
+            Self::PlaceholderElsewhere => (1, 600, Severity::High),
+            Self::ModelBudget => (1, 600, Severity::Low),
         };
         AnomalySetting {
             threshold,

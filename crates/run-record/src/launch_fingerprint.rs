@@ -39,6 +39,9 @@ pub struct LaunchFingerprint {
     /// Name server of a run whose connections were steered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolver: Option<Ipv4Addr>,
+    /// Bundles of certificates in the image over which the run's own is mounted. `None` for a run without a bundle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundles: Option<Vec<String>>,
     /// Repository of a workspace that is a linked work tree, if git operations use it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub linked: Option<Linked>,

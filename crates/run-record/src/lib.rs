@@ -403,6 +403,7 @@ impl Record {
             // Only the daemon's measurement knows it; the caller adds it.
             disk: None,
             egress: None,
+            model_use: None,
             // Left out of lists and streams, because the variables can be large.
             env: BTreeMap::new(),
             secret_env: spec.secret_env.clone(),

@@ -16,13 +16,14 @@ use std::time::Duration;
 use crate::record::{LaunchFingerprint, Layer, Linked, Ownership, Place, Record, Spec, Started};
 use containers::{
     Boundary, ContainerCgroup, ContainerId, ContainerState, Hardening, HostProcess, ImageReference,
-    Inspection, LeftoversEnded, MountSlot, RunUser, UsableImage,
+    Inspection, LeftoversEnded, MountSlot, RunUser, UsableImage, known_bundles,
 };
 use executor::{Directory, GuestLane, HostWorkerLane, Lanes, sweep};
 use host_launch::Owner;
 use jail::Mount;
 use policy::{Policy, Profile};
 use refusal::chain;
+use store::Store;
 use tokio::task::block_in_place;
 
 use crate::boundary;
@@ -30,7 +31,8 @@ use crate::launch::{Launcher, Wanted, differs, pool, source, wanted};
 use crate::linked::InPlace;
 use crate::mounting::{Opened, Shown, are_restricted, arrived, bind};
 use crate::resources::RunResources;
-use crate::{linked, restored, variables, workspace};
+use crate::way_out::{Outward, narrowed};
+use crate::{linked, placeholders, restored, variables, workspace};
 
 /// Time in which each command of the previous daemon has to end.
 const WITHIN: Duration = Duration::from_secs(2);
@@ -46,8 +48,11 @@ pub(crate) struct Adopted {
 pub(crate) type Mismatch = String;
 
 /// Checks a run that was made under an earlier policy against the policy of today.
+///
+/// `secrets` has the values of its secret variables.
 pub(crate) fn terms(
     policy: &Policy,
+    store: &Store,
     record: &Record,
     secrets: &BTreeMap<String, String>,
 ) -> Result<Wanted, Mismatch> {
@@ -72,8 +77,12 @@ pub(crate) fn terms(
         return Err(format!("profile {} no longer allows its environment variables", spec.profile));
     }
     // As at its launch: what it may reach is decided at each connection.
-    let resolver = record.started.as_ref().and_then(|started| started.fingerprint.as_ref()?.resolver);
-    wanted(profile, &spec.image, &spec.limits, environment, resolver).map_err(|refusal| refusal.message)
+    let fingerprint = record.started.as_ref().and_then(|started| started.fingerprint.as_ref());
+    let outward = fingerprint.map_or(Outward { resolver: None, has_bundle: false }, Outward::of);
+    let placeholders = placeholders::of_run(store, record.id, &narrowed(profile, &record.narrowed));
+    variables::for_connections(&environment, outward.has_bundle, &placeholders)
+        .and_then(|environment| wanted(profile, &spec.image, &spec.limits, environment, outward))
+        .map_err(|refusal| refusal.message)
 }
 
 /// Returns true if the profile still allows the image.
@@ -134,7 +143,7 @@ impl Launcher {
         if let Some(root) = root {
             mounts.extend(block_in_place(|| root.mounts()).map_err(|refusal| refusal.message)?);
         }
-        let image = self.image_again(started).await?;
+        let image = self.image_again(started, fingerprint).await?;
         let made_as = fingerprint.made_as(record.id).to_string();
         let spec = self
             .describe(&made_as, hardening, image, user, mounts, fingerprint.guest.clone())
@@ -157,10 +166,11 @@ impl Launcher {
             Boundary::OwnKernel => block_in_place(|| boundary::file_server(&inspection, &container))
                 .map_err(|refusal| refusal.message)?,
         };
-        let etc = self.own_etc(user, hardening).map_err(|refusal| refusal.message)?;
+        // Files of a checkpoint may have come in place of a bundle of the image. The run's own is at its path nevertheless.
+        let own = self.own_files(&made_as, user, hardening, &[]).map_err(|refusal| refusal.message)?;
         let arrived = |pid| {
             let arrived = block_in_place(|| {
-                arrived(pid, &directories, &etc, root)?;
+                arrived(pid, &directories, &own, root)?;
                 if fingerprint.warm.is_some() { are_restricted(pid, &directories) } else { Ok(()) }
             });
             arrived.map_err(|refusal| refusal.message)
@@ -322,12 +332,17 @@ impl Launcher {
         same(directory, fingerprint.workspace, "workspace")
     }
 
-    /// Returns the image that runs, by its digest.
-    async fn image_again(&self, started: &Started) -> Result<UsableImage, Mismatch> {
+    /// Returns the image that runs, by its digest, with the bundles that were found in it at the launch.
+    async fn image_again(
+        &self,
+        started: &Started,
+        fingerprint: &LaunchFingerprint,
+    ) -> Result<UsableImage, Mismatch> {
         let reference = ImageReference::parse(&started.image_id).map_err(|error| chain(&error))?;
         let image = self.engine.image(&reference).await.map_err(|error| chain(&error))?;
         let image = image.ok_or("the engine no longer has its image")?;
-        image.usable().map_err(|error| chain(&error))
+        let bundles = known_bundles(fingerprint.bundles.iter().flatten().map(String::as_str));
+        Ok(image.usable().map_err(|error| chain(&error))?.with_bundles(bundles))
     }
 }
 

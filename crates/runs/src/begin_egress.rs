@@ -10,6 +10,7 @@ use egress_rules::{Narrowed, Rules};
 use executor::Lanes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use model_usage::Who;
 use operations::Reason;
 use parking_lot::Mutex;
 use policy::Policy;
@@ -17,6 +18,7 @@ use refusal::{Refusal, chain};
 use tokio_util::sync::CancellationToken;
 
 use crate::launch::Launcher;
+use crate::placeholders::{self, Placeholder};
 use crate::record::Record;
 use crate::run::Run;
 use crate::shared::Shared;
@@ -95,10 +97,12 @@ impl Shared {
     /// Starts the egress of a run that was launched with a name server.
     pub(crate) async fn begin_egress(&self, lanes: &Arc<Lanes>) -> Result<(), Refusal> {
         let record = self.record.borrow().clone();
-        let resolver = record.started.and_then(|started| started.fingerprint?.resolver);
-        if resolver.is_none() {
+        let fingerprint = record.started.as_ref().and_then(|started| started.fingerprint.as_ref());
+        let Some(fingerprint) = fingerprint.filter(|fingerprint| fingerprint.resolver.is_some()) else {
             return Ok(());
-        }
+        };
+        let directories = &self.runs.launcher.directories;
+        let made_as = fingerprint.made_as(record.id).to_string();
         let out = &self.runs.launcher.way_out;
         let process = network_of(lanes, "`egress` needs an engine of this host")?;
         let control = Office {
@@ -108,14 +112,19 @@ impl Shared {
             lanes: lanes.clone(),
             rules: Mutex::default(),
         };
+        let rules = rules_of(&out.policy.policy(), &record);
+        let placeholders = placeholders::of_run(&self.runs.store, record.id, &rules);
         let setup = Setup {
             run: record.id.to_string(),
             process,
-            names: self.runs.launcher.directories.egress(&record.id.to_string()).join("names"),
+            names: directories.egress(&record.id.to_string()).join("names"),
             block: out.block,
             program: out.program.clone(),
             outside: out.outside.clone(),
             control: Arc::new(control),
+            trust: fingerprint.bundles.as_ref().map(|_| directories.bundle(&made_as)),
+            placeholders: placeholders.into_iter().map(Placeholder::into_parts).collect(),
+            who: Who { run: record.id.to_string(), principal: record.spec.principal.clone() },
         };
         let egress = Egress::start(setup).await.map_err(|error| {
             tracing::error!(run = %record.id, error = %chain(&error), "the egress of a run cannot be started");

@@ -20,7 +20,7 @@ use crate::run::Run;
 use crate::shared::Shared;
 use crate::stored;
 use crate::way_out::narrowed;
-use crate::{task, variables};
+use crate::{placeholders, task, variables};
 
 impl Runs {
     /// Makes a run and waits until it is READY. The launch continues if the caller goes away.
@@ -40,9 +40,13 @@ impl Runs {
         // Show the limit that will be in force.
         spec.limits.cpu_millis = containers::cpu_limit(spec.limits.cpu_millis, self.launcher.host.cpus);
         let record = Record { narrowed: egress, ..Record::new(id, spec) };
-        let environment = variables::environment(&record.spec, &secrets);
-        let resolver = self.launcher.way_out.resolver(&narrowed(profile, &record.narrowed));
-        let wanted = wanted(profile, &record.spec.image, &record.spec.limits, environment, resolver)?;
+        let rules = narrowed(profile, &record.narrowed);
+        self.launcher.way_out.check_secrets(&rules)?;
+        let outward = self.launcher.way_out.outward(&rules);
+        let own = variables::environment(&record.spec, &secrets);
+        let placeholders = placeholders::of_run(&self.store, id, &rules);
+        let environment = variables::for_connections(&own, outward.has_bundle, &placeholders)?;
+        let wanted = wanted(profile, &record.spec.image, &record.spec.limits, environment, outward)?;
         let (record_sender, record_receiver) = watch::channel(record.clone());
         let (commands, command_receiver) = mpsc::channel(8);
         let run = Arc::new(Run::new(record_receiver, commands, Duration::ZERO));
@@ -176,6 +180,10 @@ fn created(record: &Record, profile: &Profile) -> Event {
     }
     if !spec.secret_env.is_empty() {
         details["sealed_variables"] = serde_json::json!(spec.secret_env);
+    }
+    let placeholders = &profile.egress.settings().placeholders;
+    if !placeholders.is_empty() {
+        details["placeholders"] = serde_json::json!(placeholders.keys().collect::<Vec<_>>());
     }
     if !profile.exec.deny_list.is_on() {
         details["deny_list"] = "off".into();

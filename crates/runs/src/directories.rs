@@ -8,6 +8,9 @@ use jail::Keeps;
 
 use ::leftovers::remove_tree;
 
+/// Name of a run's bundle of certificates, beside the mount points of its container.
+pub(crate) const BUNDLE: &str = "ca-bundle.pem";
+
 /// Paths of the daemon's directories.
 #[derive(Debug, Clone)]
 pub struct Directories {
@@ -122,6 +125,11 @@ impl Directories {
     /// Returns the directory of a run's mount points, which the engine binds.
     pub fn slots(&self, run: &str) -> PathBuf {
         self.mounts().join(run)
+    }
+
+    /// Returns the bundle of certificates of the container that was made as `made_as`. It is beside its mount points.
+    pub(crate) fn bundle(&self, made_as: &str) -> PathBuf {
+        self.slots(made_as).join(BUNDLE)
     }
 
     /// Returns the directories whose contents count against quotas. Each has one subdirectory for each run, named by the run's id.

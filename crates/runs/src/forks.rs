@@ -1,14 +1,22 @@
 //! Runs that begin on checkpoints.
 
+use std::io;
 use std::sync::Arc;
 
-use identity::{CheckpointId, Principal};
+use executor::{Directory, layer};
+use host_launch::{Owner, TreeBounds};
+use identity::{CheckpointId, Principal, RunId};
 use operations::Reason;
 use refusal::Refusal;
+use tokio::task::block_in_place;
+use wire::v1;
 
 use crate::checkpoints::{Checkpoints, Origin};
-use crate::record::Spec;
+use crate::launch::fill_part;
+use crate::record::{Beneath, Spec, Workspace};
 use crate::registry::Runs;
+use crate::resources::RunResources;
+use crate::workspace::{self, Purpose};
 
 impl Runs {
     /// Sets the checkpoints, once.
@@ -24,11 +32,52 @@ impl Runs {
         principal: &Principal,
     ) -> Result<Option<Origin>, Refusal> {
         let Some(id) = checkpoint else { return Ok(None) };
-        let none =
-            || Refusal::new(Reason::NotFound, "there is no such checkpoint").with("resource", "checkpoint");
-        let origin = self.checkpoints.get().ok_or_else(none)?.begin(id, principal)?;
+        let origin = self.origin(id, principal)?;
         spec.workspace = origin.workspace.forked(id, origin.forked_from.run);
         spec.forked_from = Some(origin.forked_from.clone());
         Ok(Some(origin))
+    }
+
+    fn origin(&self, id: CheckpointId, principal: &Principal) -> Result<Origin, Refusal> {
+        let none =
+            || Refusal::new(Reason::NotFound, "there is no such checkpoint").with("resource", "checkpoint");
+        self.checkpoints.get().ok_or_else(none)?.begin(id, principal)
+    }
+
+    /// Copies the workspace of a checkpoint into the directory that `make` makes for its owner: the copy of a whole workspace, or the files
+    /// beneath a layer with the layer's changes. Returns the digest and the size of the copy.
+    pub async fn copy_checkpoint(
+        &self,
+        make: impl FnOnce(Owner) -> io::Result<Directory> + Send,
+        id: CheckpointId,
+        most: TreeBounds,
+        principal: &Principal,
+    ) -> Result<v1::Base, Refusal> {
+        let origin = self.origin(id, principal)?;
+        let directories = &self.launcher.directories;
+        let workspace = origin.workspace.forked(id, origin.forked_from.run);
+        let from = block_in_place(|| match (&workspace, workspace.beneath()) {
+            (Workspace::Overlay { path }, _) => {
+                self.launcher.roots.open("source.checkpoint.checkpoint_id", path, Purpose::Own, principal)
+            }
+            (_, Some(tree)) => workspace::open_own(&directories.beneath(tree))
+                .map_err(|error| Refusal::internal("opening a base or a checkpoint", &error)),
+            (_, None) => Err(Refusal::new(Reason::PreconditionFailed, "its workspace is not copied by it")),
+        })?;
+        let into = block_in_place(|| make(from.owner))
+            .map_err(|error| Refusal::internal("making a directory", &error))?;
+        let copied = layer::copy(&from, &into, most).await?;
+        if workspace.beneath() == Some(Beneath::Checkpoint(id)) {
+            return Ok(copied);
+        }
+        // Mounts of runs that do not exist are removed at the start of the daemon.
+        let slots = directories.slots(&RunId::new().to_string());
+        let mut resources = RunResources::default();
+        resources.make_slots(&slots)?;
+        let filled = fill_part(&slots, &directories.checkpoint(id).join("workspace"), &into).await;
+        resources.remove_slots();
+        filled?;
+        let found = layer::digest(&into, most).await?;
+        Ok(v1::Base { left_out: copied.left_out, ..found })
     }
 }

@@ -210,11 +210,11 @@ fn open_tmp(root: &OwnedFd) -> Result<(), Errno> {
 /// The engine binds by path, in its own view of the host's mounts. That view can differ from the daemon's, as for a daemon in a container
 /// whose state directory is not shared with the host. The bind then shows an empty directory, without an error.
 ///
-/// `host_pid` is a process that has the container's root. `etc` has the daemon's files that are mounted there.
+/// `host_pid` is a process that has the container's root. `own` has the daemon's files that are mounted there.
 pub(crate) fn arrived(
     host_pid: u32,
     directories: &[Shown<'_>],
-    etc: &EtcFiles,
+    own: &EtcFiles,
     writable: Option<&RootLayer>,
 ) -> Result<(), Refusal> {
     let failed = |error: Errno| Refusal::internal("looking at the container's mounts", &error);
@@ -245,7 +245,7 @@ pub(crate) fn arrived(
     if let Err(error) = open_tmp(&root) {
         tracing::warn!(%error, "the mode of a run's /tmp cannot be set");
     }
-    for (target, source) in etc {
+    for (target, source) in own {
         // An image may have links there. The engine has followed them within the container, and so does this. No process in the container
         // can remove or move a mount.
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;

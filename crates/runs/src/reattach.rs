@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use crate::record::{EndCause, Record, State};
 use containers::{KillMethod, LeftoversEnded};
+use futures_util::StreamExt as _;
 use identity::{CallId, RunId};
 use policy::Policy;
 use refusal::chain;
@@ -186,9 +187,10 @@ impl Runs {
         let taken = TakenOver(taken);
         let ended = self.ended().values().cloned().collect();
         recover(ended, &self.launcher.directories, &self.launcher.roots, |run| taken.has(run)).await;
-        for (record, idle, adopted) in living {
-            self.goes_on(record, idle, adopted).await;
-        }
+        // A run whose connections are opened waits for its process.
+        futures_util::stream::iter(living)
+            .for_each_concurrent(AT_ONCE, |(record, idle, adopted)| self.goes_on(record, idle, adopted))
+            .await;
         if count > 0 {
             tracing::info!(
                 adopted = taken.0.len(),
@@ -207,7 +209,7 @@ impl Runs {
             "the values of its secret variables cannot be opened".to_owned()
         })?;
         self.audit.redactor().learn(&id.to_string(), secrets.values().map(String::as_str));
-        terms(policy, record, &secrets)
+        terms(policy, &self.store, record, &secrets)
     }
 
     /// Records the end of a run that is not reattached and whose container and mounts are gone.

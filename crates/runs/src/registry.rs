@@ -344,6 +344,7 @@ impl Runs {
         // This order ensures that the token is always in at least one of the two tables.
         self.deleted_tokens.keep(record.token().cloned());
         self.audit.redactor().forget(&run);
+        self.launcher.way_out.outside.shared().ledger.forget(&run);
         self.ended().remove(&id);
         self.launcher.projects.settle(id);
         Ok(())

@@ -13,6 +13,7 @@ use policy::{InForce, Profile};
 use refusal::Refusal;
 use tokio_util::sync::CancellationToken;
 
+use crate::record::LaunchFingerprint;
 use crate::run::Run;
 
 /// The parts of the daemon that every run with egress uses.
@@ -43,11 +44,46 @@ pub struct Asked {
     pub given_up: CancellationToken,
 }
 
+/// The parts of a container that the rules for its connections need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Outward {
+    /// Name server. `None` if nothing is ever open to the run.
+    pub(crate) resolver: Option<Ipv4Addr>,
+    /// True for a bundle of certificates, because some of the connections are opened.
+    pub(crate) has_bundle: bool,
+}
+
+impl Outward {
+    /// Returns the parts that a container was made with.
+    pub(crate) fn of(fingerprint: &LaunchFingerprint) -> Self {
+        Self { resolver: fingerprint.resolver, has_bundle: fingerprint.bundles.is_some() }
+    }
+}
+
 impl WayOut {
-    /// Returns the name server of a run with these rules. `None` if nothing is ever open to it.
-    pub(crate) fn resolver(&self, rules: &Narrowed) -> Option<Ipv4Addr> {
-        let pool = Pool::new(self.block).ok()?;
-        (!rules.is_nothing()).then(|| pool.resolver())
+    /// Returns the parts of a container with these rules.
+    pub(crate) fn outward(&self, rules: &Narrowed) -> Outward {
+        let pool = Pool::new(self.block).ok().filter(|_| !rules.is_nothing());
+        let resolver = pool.map(|pool| pool.resolver());
+        Outward { resolver, has_bundle: resolver.is_some() && rules.opens_tls() }
+    }
+
+    /// Refuses rules that something is open to, with a secret that the daemon's configuration lacks.
+    pub(crate) fn check_secrets(&self, rules: &Narrowed) -> Result<(), Refusal> {
+        if rules.is_nothing() {
+            return Ok(());
+        }
+        let known = &self.outside.shared().secrets;
+        match rules.secrets().into_iter().find(|name| !known.has(name)) {
+            None => Ok(()),
+            Some(name) => Err(Refusal::new(
+                Reason::PreconditionFailed,
+                format!(
+                    "profile: its `egress` names the secret {name}, and the daemon's configuration has none of this name: an \
+                     operator adds it to `secrets` of the configuration and starts the daemon again"
+                ),
+            )),
+        }
     }
 }
 

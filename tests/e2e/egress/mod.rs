@@ -4,10 +4,13 @@ mod ask;
 mod encrypted_hello;
 mod hostile;
 mod incapable;
+mod opened;
 mod programs;
 mod seen;
 mod share;
 mod site;
+mod trust;
+mod spent;
 mod upstream;
 mod witness;
 mod world;
@@ -34,8 +37,15 @@ async fn daemon_with(config: &str, egress: &str) -> Daemon {
 
 /// The same with further lines of the policy.
 async fn daemon_of(config: &str, egress: &str, more: &str) -> Daemon {
-    let hosts = "egress: { hosts: { files.example.org: 127.0.0.1, git.example.org: 127.0.0.1, \
-                  inner.example.org: 10.1.2.3, mixed.example.org: [10.1.2.3, 127.0.0.1] } }\n";
+    daemon_trusting("", config, egress, more).await
+}
+
+/// The same with a file of authorities by which servers of opened connections are signed, or none.
+async fn daemon_trusting(authorities: &str, config: &str, egress: &str, more: &str) -> Daemon {
+    let hosts = format!(
+        "egress: {{ authorities: [{authorities}], hosts: {{ files.example.org: 127.0.0.1, git.example.org: 127.0.0.1, \
+         inner.example.org: 10.1.2.3, mixed.example.org: [10.1.2.3, 127.0.0.1] }} }}\n"
+    );
     let policy = format!(
         "profiles:\n  out:\n    workspace: read-write\n    operations: {{ shell: allow, read: allow, write: allow }}\n    \
          allowed_images: [\"*\"]\n    limits: {{ open_files: 8192 }}\n    exec: {{ default: allow, default_timeout_s: 240, max_timeout_s: 240 }}\n    \

@@ -78,6 +78,9 @@ fn check_narrowed(before: &Narrowed, narrowed: &Narrowed, by: &Rules, destinatio
     for other in [before.decide(destination, port), by.decide(destination, port)] {
         assert!(is_as_strict(&verdict, &other), "{destination}:{port}: {verdict:?}, {other:?}");
     }
+    // Another list neither sets a header nor takes one away.
+    let old = before.decide(destination, port);
+    assert!(verdict.decision == Decision::Deny || verdict.opening.inject == old.opening.inject);
     match destination {
         Destination::Name(name) => {
             assert!(narrowed.resolves(name).is_none() || before.resolves(name).is_some(), "{name}");
@@ -94,8 +97,10 @@ fn is_as_strict(verdict: &Verdict, other: &Verdict) -> bool {
         (Some(methods), Some(others)) => methods.is_subset(others),
         (None, Some(_)) => false,
     };
+    let paths = other.opening.paths.iter().all(|list| verdict.opening.paths.contains(list));
     verdict.decision == Decision::Deny
         || verdict.decision >= other.decision
             && (verdict.scheme == other.scheme || other.scheme == Scheme::Tcp)
             && methods
+            && paths
 }

@@ -67,6 +67,39 @@ def _forked_from(run: v1.Run) -> types.ForkedFrom | None:
     return types.ForkedFrom(origin.checkpoint_id, origin.run_id) if run.HasField("forked_from") else None
 
 
+def model_usage(response: v1.GetUsageResponse) -> types.ModelUsage:
+    return types.ModelUsage(
+        total=_model_use(response.total),
+        models={group.name: _model_use(group.counts) for group in response.groups},
+        budget=tuple(map(_budget_bound, response.bounds)),
+    )
+
+
+def _model_use(counts: v1.ModelCounts) -> types.ModelUse:
+    return types.ModelUse(
+        requests=counts.requests,
+        unreported_requests=counts.unreported_requests,
+        input_tokens=counts.input_tokens,
+        output_tokens=counts.output_tokens,
+        cached_input_tokens=counts.cached_input_tokens,
+        cache_write_tokens=counts.cache_write_tokens,
+        cost_usd=counts.cost_micro_usd / 1e6,
+        unpriced_tokens=counts.unpriced_tokens,
+    )
+
+
+def _budget_bound(bound: v1.BudgetBound) -> types.BudgetBound:
+    is_usd = bound.unit == v1.BudgetBound.Unit.MICRO_USD
+    scope, unit = v1.BudgetBound.Scope.Name(bound.scope).lower(), v1.BudgetBound.Unit.Name(bound.unit).lower()
+    return types.BudgetBound(
+        scope=cast(Literal["run", "principal_day", "day"], scope),
+        unit=cast(Literal["tokens", "requests", "usd"], "usd" if is_usd else unit),
+        used=bound.used / 1e6 if is_usd else bound.used,
+        limit=bound.limit / 1e6 if is_usd else bound.limit,
+        renews_at=when(bound.renews_at),
+    )
+
+
 def _cold_because(because: v1.Run.ColdBecause.ValueType) -> types.ColdBecause:
     """A reason in words of this package, `none-waits` for NONE_WAITS."""
     if because == v1.Run.ColdBecause.COLD_BECAUSE_UNSPECIFIED:

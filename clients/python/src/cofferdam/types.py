@@ -172,6 +172,48 @@ class RunInfo:
     forked_from: ForkedFrom | None
 
 
+@dataclass(frozen=True)
+class ModelUse:
+    """Requests to models and what they took, as the answers of models say it."""
+
+    requests: int
+    #: Answers that said no tokens, which are therefore not counted.
+    unreported_requests: int
+    #: Tokens of requests that were not read from a cache.
+    input_tokens: int
+    output_tokens: int
+    cached_input_tokens: int
+    cache_write_tokens: int
+    #: Cost of the tokens that have a price on the daemon.
+    cost_usd: float
+    #: Tokens of models without a price.
+    unpriced_tokens: int
+
+
+@dataclass(frozen=True)
+class BudgetBound:
+    """A bound of a run's budget, and what of it is used."""
+
+    #: Requests that count: those of the run, of all runs of its principal today, or of all runs today.
+    scope: Literal["run", "principal_day", "day"]
+    unit: Literal["tokens", "requests", "usd"]
+    used: float
+    limit: float
+    #: When it begins anew; None: never.
+    renews_at: datetime | None
+
+
+@dataclass(frozen=True)
+class ModelUsage:
+    """What a run has used of models in its whole life."""
+
+    total: ModelUse
+    #: By the name of the model. The requests are those that were answered.
+    models: Mapping[str, ModelUse]
+    #: Empty where the profile has no budget, and after the run's end.
+    budget: tuple[BudgetBound, ...]
+
+
 #: Cause of an early end; empty: it ended by itself, or the cause is not known.
 EndedBy: TypeAlias = Literal[
     "",

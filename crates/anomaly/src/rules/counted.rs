@@ -1,5 +1,5 @@
-//! `denials`, `denied_commands`, `escape_attempts`, `permission_escalation`, `rate_limit_abuse`, `disk_quota`, `disk_low`: a number
-//! of events of one kind within the window.
+//! `denials`, `denied_commands`, `escape_attempts`, `permission_escalation`, `rate_limit_abuse`, `disk_quota`, `disk_low`,
+//! `placeholder_elsewhere`, `model_budget`: a number of events of one kind within the window.
 
 use policy::AnomalySetting;
 

@@ -77,3 +77,17 @@ fn many_different_refused_hosts() {
     }
     assert_eq!(halves.fires(rule, &setting), [0; 0], "two runs, each for itself");
 }
+
+#[test]
+fn one_placeholder_elsewhere_and_one_budget_raise_an_alert() {
+    for (rule, what, other) in [
+        (AnomalyRule::PlaceholderElsewhere, What::Misplaced, What::Spending),
+        (AnomalyRule::ModelBudget, What::Spending, What::Misplaced),
+    ] {
+        let mut tape = Tape::default();
+        tape.add_in("alice", "1", other).add_in("alice", "1", What::Unreached(host("files.example.org")));
+        assert_eq!(tape.fires(rule, &shipped(rule)), [0; 0], "another event");
+        tape.add_in("alice", "1", what);
+        assert_eq!(tape.fires(rule, &shipped(rule)), [3]);
+    }
+}

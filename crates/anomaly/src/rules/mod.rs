@@ -61,7 +61,9 @@ pub(super) fn fresh(rule: AnomalyRule) -> Box<dyn Rule> {
         | AnomalyRule::PermissionEscalation
         | AnomalyRule::RateLimitAbuse
         | AnomalyRule::DiskQuota
-        | AnomalyRule::DiskLow => Box::new(counted::Counted::default()),
+        | AnomalyRule::DiskLow
+        | AnomalyRule::PlaceholderElsewhere
+        | AnomalyRule::ModelBudget => Box::new(counted::Counted::default()),
         AnomalyRule::Loop => Box::new(repeat::Repeat::default()),
         AnomalyRule::EgressVolume => Box::new(volume::Volume::default()),
         AnomalyRule::EgressAfterSecret => Box::new(first_contact::FirstContact::default()),
@@ -91,6 +93,8 @@ pub(super) fn concerns(rule: AnomalyRule, seen: &Seen) -> bool {
             followed::reads_secret(seen) || matches!(seen.what, What::Connected(_))
         }
         AnomalyRule::EgressRefusals => matches!(seen.what, What::Unreached(_)),
+        AnomalyRule::PlaceholderElsewhere => seen.what == What::Misplaced,
+        AnomalyRule::ModelBudget => seen.what == What::Spending,
     }
 }
 
@@ -104,7 +108,9 @@ pub(super) fn subject(rule: AnomalyRule, seen: &Seen) -> Subject {
         | AnomalyRule::DiskQuota
         | AnomalyRule::EgressVolume
         | AnomalyRule::EgressAfterSecret
-        | AnomalyRule::EgressRefusals => Subject::Run(seen.run.clone()),
+        | AnomalyRule::EgressRefusals
+        | AnomalyRule::PlaceholderElsewhere
+        | AnomalyRule::ModelBudget => Subject::Run(seen.run.clone()),
         // A grant names an agent and no principal.
         AnomalyRule::GrantThenExec => {
             Subject::Agent(Agent { principal: "".into(), id: seen.agent.id.clone() })

@@ -37,7 +37,9 @@ fn holds(all: &[&Seen], now: &Seen, rule: AnomalyRule, setting: &AnomalySetting)
         | AnomalyRule::PermissionEscalation
         | AnomalyRule::RateLimitAbuse
         | AnomalyRule::DiskQuota
-        | AnomalyRule::DiskLow => enough(all.to_vec()),
+        | AnomalyRule::DiskLow
+        | AnomalyRule::PlaceholderElsewhere
+        | AnomalyRule::ModelBudget => enough(all.to_vec()),
         AnomalyRule::RepeatedFailures => {
             let of = usize::try_from(setting.of.unwrap()).unwrap();
             let last = &all[all.len().saturating_sub(of)..];

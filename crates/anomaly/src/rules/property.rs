@@ -38,6 +38,8 @@ fn what() -> impl Strategy<Value = What> {
         1 => Just(What::Escalated),
         2 => host().prop_map(What::Connected),
         2 => host().prop_map(What::Unreached),
+        1 => Just(What::Misplaced),
+        1 => Just(What::Spending),
         // Around one MiB, the unit of the threshold.
         2 => prop::sample::select(vec![0, 1, (1 << 20) - 1, 1 << 20, 3 << 20]).prop_map(What::Sent),
     ]

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use wire::v1::{BaseSource, CloneWorkspace, CreateBaseRequest, DirectorySource, base_source::Source};
+use wire::v1::base_source::Source;
+use wire::v1::{BaseSource, CheckpointWorkspace, CloneWorkspace, CreateBaseRequest, DirectorySource};
 
 use crate::client::Context;
 use crate::failure::{Ended, Failure};
 use crate::host_path::absolute;
-use crate::quantity;
+use crate::{checkpoint, quantity};
 
 /// Make a base: a tree of files that never changes, on which many runs can begin. Prints its id.
 ///
@@ -17,16 +18,19 @@ use crate::quantity;
 #[command(before_help = "Example: BASE=$(coffer base create --clone . --revision main)")]
 pub(crate) struct Create {
     /// Copy this directory.
-    #[arg(long, value_name = "PATH", required_unless_present = "clone", conflicts_with = "clone")]
+    #[arg(long, value_name = "PATH", group = "source", required_unless_present_any = ["clone", "checkpoint"])]
     directory: Option<PathBuf>,
     /// Clone this local git repository.
-    #[arg(long, value_name = "REPO")]
+    #[arg(long, value_name = "REPO", group = "source")]
     clone: Option<PathBuf>,
+    /// Copy the workspace that this checkpoint has, with the files beneath its changes.
+    #[arg(long, value_name = "CHECKPOINT", group = "source")]
+    checkpoint: Option<String>,
     /// Branch, tag or commit to check out of the clone.
-    #[arg(long, value_name = "REVISION", conflicts_with = "directory")]
+    #[arg(long, value_name = "REVISION", conflicts_with_all = ["directory", "checkpoint"])]
     revision: Option<String>,
     /// Take a base that you have of the same repository at the same commit, if there is one.
-    #[arg(long, conflicts_with = "directory")]
+    #[arg(long, conflicts_with_all = ["directory", "checkpoint"])]
     reuse: bool,
     /// Makes the command repeatable: the same id with the same content gives the same base.
     #[arg(long, value_name = "ID")]
@@ -35,8 +39,13 @@ pub(crate) struct Create {
 
 impl Create {
     pub(crate) async fn run(self, context: &Context) -> Ended {
-        let request = self.request()?;
+        let mut request = self.request()?;
         let client = context.connect().await?;
+        if let Some(Source::Checkpoint(of)) =
+            request.source.as_mut().and_then(|source| source.source.as_mut())
+        {
+            of.checkpoint_id = checkpoint::resolve(&client, &of.checkpoint_id).await?;
+        }
         let made = context.ui.wait("making the base…", client.bases().create_base(request)).await?;
         context.ui.answer_and_talk(made, |made, page, talk| {
             let base = made.base.unwrap_or_default();
@@ -56,7 +65,9 @@ impl Create {
                 repository: absolute(&repository)?,
                 revision: self.revision.unwrap_or_default(),
             })),
-            (None, None) => None,
+            (None, None) => {
+                self.checkpoint.map(|checkpoint_id| Source::Checkpoint(CheckpointWorkspace { checkpoint_id }))
+            }
         };
         let request_id = self.request_id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
         Ok(CreateBaseRequest { source: Some(BaseSource { source }), reuse: self.reuse, request_id })
@@ -90,7 +101,12 @@ mod tests {
         assert_eq!(made.request_id, "r1");
         let directory = DirectorySource { path: "/nonexistent/d".into() };
         assert_eq!((made.source.unwrap().source, made.reuse), (Some(Source::Directory(directory)), false));
+        let of = CheckpointWorkspace { checkpoint_id: "00aa".into() };
+        let made = request("create --checkpoint 00aa").source.unwrap();
+        assert_eq!(made.source, Some(Source::Checkpoint(of)));
         for (line, kind) in [
+            ("create --checkpoint a --directory /b", ArgumentConflict),
+            ("create --checkpoint a --reuse", ArgumentConflict),
             ("create", MissingRequiredArgument),
             ("create --reuse", MissingRequiredArgument),
             ("create --clone /a --directory /b", ArgumentConflict),

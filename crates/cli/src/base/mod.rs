@@ -43,6 +43,7 @@ fn source(base: &Base) -> String {
         Some(Source::Directory(directory)) => directory.path.clone(),
         Some(Source::Clone(clone)) if clone.revision.is_empty() => format!("clone of {}", clone.repository),
         Some(Source::Clone(clone)) => format!("clone of {} at {}", clone.repository, clone.revision),
+        Some(Source::Checkpoint(of)) => format!("checkpoint {}", of.checkpoint_id),
         None => "-".to_owned(),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Args;
-use egress_rules::{Decision, Destination, Narrowed, Rules, Scheme, Verdict};
+use egress_rules::{Decision, Destination, Narrowed, PathPattern, Rules, Scheme, SecretName, Verdict};
 use policy::{Policy, Problems};
 use serde::Serialize;
 use wire::v1::GetPolicyRequest;
@@ -62,6 +62,9 @@ struct Open {
     /// Methods that a request may have; `None` is every method.
     #[serde(skip_serializing_if = "Option::is_none")]
     methods: Option<BTreeSet<String>>,
+    /// Demands on requests, and changes to them, in words. Secrets have their names alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    requests: Vec<String>,
     rule: String,
 }
 
@@ -155,8 +158,30 @@ fn explain(profile: &str, rules: &Rules, host: &Destination, port: Option<u16>) 
 }
 
 fn open(port: u16, verdict: Verdict) -> Option<Open> {
+    let requests = requests(&verdict);
     let Verdict { decision, scheme, methods, rule, .. } = verdict;
-    (decision != Decision::Deny).then_some(Open { port, decision, scheme, methods, rule })
+    (decision != Decision::Deny).then_some(Open { port, decision, scheme, methods, requests, rule })
+}
+
+/// Returns what a verdict says about requests, but for their methods.
+fn requests(verdict: &Verdict) -> Vec<String> {
+    let opening = &verdict.opening;
+    let mut all = Vec::new();
+    if verdict.opens_tls() {
+        all.push("TLS is opened; programs see a certificate of the run's own authority".to_owned());
+    }
+    for paths in &opening.paths {
+        let paths: Vec<&str> = paths.iter().map(PathPattern::as_str).collect();
+        all.push(format!("the path is one of {}", paths.join(" ")));
+    }
+    for injection in &opening.inject {
+        let secrets: BTreeSet<&SecretName> = injection.secrets().collect();
+        let secrets: Vec<&str> = secrets.into_iter().map(SecretName::as_str).collect();
+        all.push(format!("the header {} is set with the secret {}", injection.header(), secrets.join(", ")));
+    }
+    all.extend(opening.upstream.iter().map(|upstream| format!("it goes to {upstream}")));
+    all.extend(opening.is_metered.then(|| "its tokens are counted".to_owned()));
+    all
 }
 
 fn effect(rules: &Rules, host: &Destination, decision: Decision) -> &'static str {
@@ -219,6 +244,13 @@ fn render(all: &[Explained], page: &mut Output) {
             ]
         });
         page.own("\n").table(&["PORT", "SAYS", "SCHEME", "METHODS", "RULE"], rows);
+        let requests = explained.open.iter().flat_map(|open| {
+            open.requests.iter().map(move |request| vec![open.port.to_string(), request.clone()])
+        });
+        let requests: Vec<Vec<String>> = requests.collect();
+        if !requests.is_empty() {
+            page.own("\n").table(&["PORT", "EACH REQUEST"], requests);
+        }
     }
 }
 

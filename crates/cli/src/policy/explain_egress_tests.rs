@@ -12,6 +12,10 @@ const POLICY: &str = "profiles:
         - { host: \"mirror.example.org\", ports: [80], scheme: http, methods: [GET, HEAD], decision: allow }
         - { host: \"bad.example.net\", decision: deny }
         - { host: \"10.20.0.0/16\", ports: [22], scheme: tcp, decision: allow }
+        - { host: \"api.example.org\", ports: [443], methods: [POST], paths: [\"/v1/*\", \"/v2\"], decision: allow,
+            inject: { header: Authorization, value: \"Bearer ${secret:model}\" } }
+        - { host: \"model.internal\", ports: [80], scheme: http, upstream: \"https://api.example.org/base\", meter: tokens,
+            inject: { header: x-api-key, value: \"${secret:model}\" }, decision: allow }
       networks: [\"10.20.0.0/16\"]
 ";
 
@@ -130,4 +134,29 @@ fn an_explanation_is_shown_with_its_ports() {
         shown.contains("\n80    allow  http    GET HEAD  egress rule 3: mirror.example.org\n"),
         "{shown}"
     );
+}
+
+#[test]
+fn an_explanation_says_what_is_demanded_of_requests_and_set_in_them() {
+    let requests = |host: &str| one(host).open.remove(0).requests;
+    assert_eq!(
+        requests("api.example.org:443"),
+        [
+            "TLS is opened; programs see a certificate of the run's own authority",
+            "the path is one of /v1/* /v2",
+            "the header authorization is set with the secret model",
+        ]
+    );
+    assert_eq!(
+        requests("model.internal"),
+        [
+            "the header x-api-key is set with the secret model",
+            "it goes to https://api.example.org/base",
+            "its tokens are counted",
+        ]
+    );
+    assert!(requests("files.example.org:443").is_empty());
+    let mut page = Output::new(Look::PIPE);
+    render(&asked("model.internal:80", Some("work")).unwrap(), &mut page);
+    assert!(page.as_str().contains("\n80    it goes to https://api.example.org/base\n"), "{}", page.as_str());
 }

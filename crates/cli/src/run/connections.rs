@@ -4,7 +4,8 @@ use clap::Args;
 use wire::v1::connection::Phase;
 use wire::v1::watch_connections_response::Update;
 use wire::v1::{
-    Connection, NarrowEgressRequest, RefusedHost, WatchConnectionsRequest, WatchConnectionsResponse,
+    Connection, ConnectionUsage, NarrowEgressRequest, RefusedHost, WatchConnectionsRequest,
+    WatchConnectionsResponse,
 };
 
 use super::RunRef;
@@ -103,10 +104,29 @@ fn render_connection(connection: &Connection, page: &mut Output) {
             page.own(": ").word(&connection.end);
         }
     }
+    if connection.opened {
+        page.own(", TLS opened");
+    }
+    if !connection.upstream.is_empty() {
+        page.own(", to ").word(&connection.upstream);
+    }
+    if !connection.injected.is_empty() {
+        page.own(", with ").word(&connection.injected.join(", "));
+    }
+    for usage in &connection.usage {
+        page.own(", ").word(&tokens(usage));
+    }
     for request in &connection.requests {
         page.own(", ").word(&format!("{} {} {}", request.method, request.path, request.status));
     }
     page.own(" (").word(&connection.rule).own(")").end_line();
+}
+
+/// Returns the tokens of a model in words.
+fn tokens(usage: &ConnectionUsage) -> String {
+    let input = [usage.input_tokens, usage.cached_input_tokens, usage.cache_write_tokens];
+    let input = input.into_iter().fold(0_u64, u64::saturating_add);
+    format!("{}: {input} tokens in, {} out", usage.model, usage.output_tokens)
 }
 
 fn render_refused(refused: &RefusedHost, page: &mut Output) {
@@ -141,7 +161,7 @@ mod tests {
             end: "closed".into(),
             bytes_out: 100,
             bytes_in: 2048,
-            requests: vec![HttpRequest { method: "GET".into(), path: "/a".into(), status: 200 }],
+            requests: vec![HttpRequest { method: "GET".into(), path: "/a".into(), status: 200, number: 1 }],
             opened_at: Some(wire::Timestamp::default()),
             duration: Some(wire::duration(std::time::Duration::from_secs(2))),
             ..Default::default()
@@ -162,6 +182,38 @@ mod tests {
             page.as_str(),
             "1970-01-01T00:00:00.000Z closed files.example.org:8080 HTTP 100 B out, 2.0 KiB in, 2.0 s, GET /a 200 (egress rule 1: files.example.org)\n\
              1970-01-01T00:00:00.000Z refused other.example.org, 3 times: no rule has this name (egress: unknown name)\n"
+        );
+    }
+
+    #[test]
+    fn a_line_says_what_a_rule_did_for_a_connection() {
+        let usage = ConnectionUsage {
+            model: "large-3".into(),
+            requests: 2,
+            input_tokens: 100,
+            cached_input_tokens: 20,
+            output_tokens: 7,
+            ..Default::default()
+        };
+        let connection = Connection {
+            host: "api.example.org".into(),
+            port: 443,
+            scheme: "HTTPS".into(),
+            rule: "egress rule 1: api.example.org".into(),
+            phase: Phase::Open.into(),
+            opened_at: Some(wire::Timestamp::default()),
+            opened: true,
+            injected: vec!["model".into()],
+            upstream: "https://real.example.org".into(),
+            usage: vec![usage],
+            ..Default::default()
+        };
+        let mut page = Output::new(Look::PIPE);
+        render_connection(&connection, &mut page);
+        assert_eq!(
+            page.as_str(),
+            "1970-01-01T00:00:00.000Z open api.example.org:443 HTTPS, TLS opened, to https://real.example.org, with model, \
+             large-3: 120 tokens in, 7 out (egress rule 1: api.example.org)\n"
         );
     }
 }

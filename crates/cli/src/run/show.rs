@@ -63,6 +63,8 @@ fn render(run: &Run, page: &mut Output) {
         ("egress", run.egress.as_ref().map(connections).unwrap_or_default()),
         ("moved", run.egress.as_ref().map(moved).unwrap_or_default()),
         ("rules", run.egress.as_ref().map(|egress| egress.digest.clone()).unwrap_or_default()),
+        ("models", run.model_use.as_ref().map(usage_report::used).unwrap_or_default()),
+        ("budget", run.model_use.as_ref().map(usage_report::left).unwrap_or_default()),
         ("created", time::known(run.created_at.as_ref())),
         ("ready", time::known(run.ready_at.as_ref())),
         ("start", super::start::kind(run)),
@@ -207,8 +209,9 @@ fn moved(egress: &Egress) -> String {
 
 #[cfg(test)]
 mod tests {
+    use wire::v1::budget_bound::{Scope, Unit};
     use wire::v1::run::{ColdBecause, StartKind, State};
-    use wire::v1::{BindWorkspace, HardeningFact, Workspace};
+    use wire::v1::{BindWorkspace, BudgetBound, HardeningFact, ModelCounts, ModelUse, Workspace};
 
     use super::*;
     use crate::output::Look;
@@ -244,6 +247,16 @@ mod tests {
                 bytes_in: 2048,
                 ..Default::default()
             }),
+            model_use: Some(ModelUse {
+                total: Some(ModelCounts { requests: 2, output_tokens: 70, ..Default::default() }),
+                bounds: vec![BudgetBound {
+                    scope: Scope::Run.into(),
+                    unit: Unit::Requests.into(),
+                    used: 2,
+                    limit: 5,
+                    renews_at: None,
+                }],
+            }),
             start_kind: StartKind::Cold.into(),
             cold_because: ColdBecause::NoneWaits.into(),
             labels: [("b".into(), "2".into()), ("a".into(), "1".into())].into(),
@@ -262,6 +275,8 @@ mod tests {
              egress     2 open, 7 in all, 1 refused; 7 lookups of names refused\n\
              moved      100 B out, 2.0 KiB in, by connections that have ended\n\
              rules      5e2c\n\
+             models     2 requests, 70 tokens\n\
+             budget     3 of 5 requests for the run\n\
              start      cold: all that waited were taken\n\
              labels     a=1 b=2\n\
              \nHardening in force\n  network  none\n"

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use clap::Args;
-use egress_rules::{Decision, HostPattern, Rule, Scheme};
+use egress_rules::{HostPattern, Rule, Scheme};
 use serde_json::json;
 use wire::v1::WidenEgressRequest;
 
@@ -61,8 +61,7 @@ impl FromStr for Wanted {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let host = HostPattern::parse(host).map_err(|bad| bad.to_string())?;
         let port: u16 = port.parse().map_err(|_| "a port is a number from 1 to 65535")?;
-        let ports = Some([port].into());
-        Ok(Self(Rule { host, ports, scheme, methods: None, decision: Decision::Allow }))
+        Ok(Self(Rule::allowing(host, [port].into(), scheme, None)))
     }
 }
 

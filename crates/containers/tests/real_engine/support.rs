@@ -148,6 +148,7 @@ impl TestContainer {
             mounts: mounts(dir.path()),
             guest: guest(dir.path()),
             etc: etc(dir.path()),
+            bundle: None,
             labels: BTreeMap::new(),
         };
         let hardening = Hardening::default();

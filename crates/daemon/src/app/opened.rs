@@ -4,14 +4,16 @@ use disk_quotas::Projects;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use ::egress::{Outside, Program};
+use ::egress::{Outside, Program, Shared};
 use ::policy::InForce;
 use anyhow::Context as _;
 use audit::{Event, Kind};
 use audit_service::{AuditLog, Index};
 use containers::DefaultImage;
+use model_usage::{Ledger, Prices};
 use refusal::chain;
 use runs::{ColdStarts, Directories, Launcher, Pool, Roots, Turns, WayOut};
+use secrets::Secrets;
 use store::{StateDisk, Store};
 use tokio::task::JoinHandle;
 
@@ -75,7 +77,7 @@ impl Opened {
             way_out: WayOut {
                 program: Arc::new(Program::new(programs.egress)),
                 block: config.egress.block,
-                outside: Arc::new(Outside::new(config.egress.hosts.clone(), config.egress.proxy()?)),
+                outside: Arc::new(outside(&config)?),
                 policy: policy.clone(),
                 reviewers: OnceLock::new(),
             },
@@ -118,4 +120,15 @@ impl Opened {
         }
         Ok(())
     }
+}
+
+/// Opens the parts of the host that the connections of all runs share, and reports the secrets that have no value.
+fn outside(config: &Config) -> anyhow::Result<Outside> {
+    let secrets = Arc::new(Secrets::new(config.secrets.clone()));
+    tokio::spawn(startup::report_secrets(Arc::clone(&secrets)));
+    let directory = config.state_dir.join("usage");
+    let ledger = Ledger::open(&directory, Prices::new(config.model_prices.clone()))
+        .context("the record of the use of models in state_dir cannot be opened")?;
+    let shared = Shared { secrets, roots: Arc::new(config.egress.roots()?), ledger: Arc::new(ledger) };
+    Ok(Outside::new(config.egress.hosts.clone(), config.egress.proxy()?, shared))
 }

@@ -66,6 +66,8 @@ impl Opened {
         waiting_approvals.close_connections(&audit).await?;
         let cursor = Arc::new(RecoveryCursor::new(audit.clone(), store.clone()));
         terminals::remove_leftovers(&config.state_dir.join("sessions"), |run| runs.get(run).is_ok()).await;
+        let ledger = &runs.launcher.way_out.outside.shared().ledger;
+        ledger.retain(|run| RunId::parse(run).is_ok_and(|run| runs.get(run).is_ok()));
         let gateway = Arc::new(Gateway::new(policy, Arc::new(SystemClock)));
         let grants = Grants::open(store.clone(), audit.clone(), gateway.clone()).map_err(broken_store)?;
         let limits = Limits::open(gateway.clone(), audit.clone(), &config.state_dir, config.calls).await?;

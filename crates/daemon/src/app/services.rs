@@ -112,6 +112,7 @@ pub(super) fn services(
         limit: rpc::limit::Service { limits: limits.clone(), runs: runs() },
         terminal: rpc::terminal::Service(Arc::new(terminals)),
         trash: rpc::trash::Service { runs: runs() },
+        usage: rpc::usage::Service { runs: runs() },
         token: rpc::token::Service { tokens, gateway: gateway(), tasks: tasks() },
         host: rpc::host::Service {
             runs: runs(),

@@ -77,8 +77,8 @@ impl Recovered {
         );
         mcp::start(access, config.mcp.as_ref(), (&parts.life.tasks, parts.life.stop.clone())).await?;
         let judges = (parts.control.gateway.clone(), parts.control.approvals.clone());
-        let loader =
-            Loader::new(config.policy_dir.clone(), judges, parts.records.audit.clone(), parts.store.clone());
+        let files = (config.policy_dir.clone(), config.secrets.keys().cloned().collect());
+        let loader = Loader::new(files, judges, parts.records.audit.clone(), parts.store.clone());
         let loader = Arc::new(loader);
         let services = services(
             (&calls, &parts),
@@ -259,6 +259,9 @@ async fn stop(parts: &Parts, cursor: &RecoveryCursor) {
     parts.workers.runs.shutdown(parts.life.on_stop).await;
     parts.life.tasks.close();
     parts.life.tasks.wait().await;
+    let ledger = parts.workers.runs.launcher.way_out.outside.shared().ledger.clone();
+    // The ledger logs its errors. Without this write, the use of the last second would be lost.
+    let _ = tokio::task::spawn_blocking(move || ledger.write()).await;
     if parts.records.audit.record(Event::new(Kind::DaemonStopped)).await.is_err() {
         tracing::error!(
             "the audit log cannot be written: the stop is not in it unless the disk recovers now"

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use document::{At, Fields};
-use egress::UpstreamProxy;
+use egress::{Roots, UpstreamProxy};
 use egress_rules::{Destination, HostName, Pool};
 use ipnet::Ipv4Net;
 use serde_json::{Value, json};
@@ -17,6 +17,8 @@ use super::values::path;
 const MAX_HOSTS: usize = 1_000;
 /// Most addresses of such a name.
 const MAX_ADDRESSES: usize = 8;
+/// Most files of authorities.
+const MAX_AUTHORITIES: usize = 16;
 
 /// Settings of all runs with a way out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub(crate) struct Egress {
     upstream_proxy: Option<(Destination, u16)>,
     /// File with `user:password` for the proxy.
     credentials_file: Option<PathBuf>,
+    /// Files in PEM with authorities of servers, beside those that this host trusts.
+    authorities: Vec<PathBuf>,
 }
 
 impl Default for Egress {
@@ -38,6 +42,7 @@ impl Default for Egress {
             hosts: BTreeMap::new(),
             upstream_proxy: None,
             credentials_file: None,
+            authorities: Vec::new(),
         }
     }
 }
@@ -51,11 +56,17 @@ impl Egress {
         let proxy = UpstreamProxy::new(host.clone(), *port, credentials.as_deref());
         Ok(Some(proxy.map_err(anyhow::Error::msg)?))
     }
+
+    /// Reads the authorities that servers of opened connections have to be signed by.
+    pub(crate) fn roots(&self) -> anyhow::Result<Roots> {
+        Roots::load(&self.authorities).map_err(|why| anyhow::anyhow!("egress.authorities: {why}"))
+    }
 }
 
 /// Reads the section.
 pub(super) fn read(top: &Fields<'_>) -> Egress {
-    let fields = top.section("egress", &["pool", "hosts", "upstream_proxy", "upstream_proxy_credentials"]);
+    let keys = ["pool", "hosts", "upstream_proxy", "upstream_proxy_credentials", "authorities"];
+    let fields = top.section("egress", &keys);
     let block = fields.get("pool").and_then(|at| {
         let parsed = at.text()?.parse().map_err(|_| "must be a network such as 11.200.0.0/16".to_owned());
         let checked = parsed.and_then(|block| Pool::new(block).map_err(|error| error.to_string()));
@@ -75,7 +86,27 @@ pub(super) fn read(top: &Fields<'_>) -> Egress {
         };
         UpstreamProxy::new(host, port, Some(&text)).map_err(|why| at.problem(why)).is_ok().then_some(file)
     });
-    Egress { block: block.unwrap_or(Pool::DEFAULT_BLOCK), hosts, upstream_proxy, credentials_file }
+    Egress {
+        block: block.unwrap_or(Pool::DEFAULT_BLOCK),
+        hosts,
+        upstream_proxy,
+        credentials_file,
+        authorities: authorities(&fields),
+    }
+}
+
+/// Reads the paths of authorities, and checks that each file has certificates.
+fn authorities(fields: &Fields<'_>) -> Vec<PathBuf> {
+    let items = fields.items("authorities");
+    if items.len() > MAX_AUTHORITIES {
+        fields.at("authorities").problem(format!("has more than {MAX_AUTHORITIES} files"));
+        return Vec::new();
+    }
+    let read = |at: &At<'_>| {
+        let file = path(at)?;
+        Roots::load(std::slice::from_ref(&file)).map_err(|why| at.problem(why)).is_ok().then_some(file)
+    };
+    items.iter().filter_map(read).collect()
 }
 
 fn hosts(at: &At<'_>) -> BTreeMap<HostName, Vec<IpAddr>> {
@@ -113,6 +144,9 @@ pub(super) fn shown(egress: &Egress) -> Option<Value> {
     }
     if let Some(file) = &egress.credentials_file {
         shown["upstream_proxy_credentials"] = json!(file);
+    }
+    if !egress.authorities.is_empty() {
+        shown["authorities"] = json!(egress.authorities);
     }
     Some(shown)
 }
@@ -155,6 +189,28 @@ mod tests {
         mode(0o600);
         let alone = text.replace("upstream_proxy: 'proxy.example.org:3128', ", "");
         assert_eq!(keys(&alone), ["egress.upstream_proxy_credentials"]);
+    }
+
+    #[test]
+    fn authorities_are_read_and_a_file_without_a_certificate_is_reported_by_key() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("ca.pem");
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate =
+            rcgen::CertificateParams::new(vec!["ca".into()]).unwrap().self_signed(&key).unwrap();
+        std::fs::write(&file, certificate.pem()).unwrap();
+        let text = format!("egress: {{ authorities: ['{}'] }}", file.display());
+        let config = parse(&text).unwrap();
+        let host = parse("{}").unwrap().egress.roots().unwrap();
+        assert_eq!(config.egress.roots().unwrap().der().len(), host.der().len() + 1);
+        assert_eq!(parse(&config.to_string()).unwrap().egress, config.egress);
+        std::fs::write(&file, "no certificate").unwrap();
+        assert_eq!(keys(&text), ["egress.authorities[0]"]);
+        assert!(config.egress.roots().unwrap_err().to_string().starts_with("egress.authorities: "));
+        assert_eq!(keys("egress: { authorities: [ca.pem] }"), ["egress.authorities[0]"]);
+        assert_eq!(keys("egress: { authorities: /ca.pem }"), ["egress.authorities"]);
+        let many = "/ca.pem, ".repeat(17);
+        assert_eq!(keys(&format!("egress: {{ authorities: [{many}] }}")), ["egress.authorities"]);
     }
 
     #[test]

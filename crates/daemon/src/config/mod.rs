@@ -10,26 +10,32 @@ mod changed;
 mod egress;
 mod endpoint;
 mod mcp;
+mod model_prices;
 mod oidc;
 mod parse;
 mod pool;
 mod read;
 mod secret_file;
+mod secrets;
 mod tcp;
 mod values;
 
 use disk_quotas::Thresholds;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ::secrets::Source;
 use audit_service::Settings;
 use bases::BaseBounds;
 use checkpoints::CheckpointBounds;
 use document::{Problem, list};
+use egress_rules::SecretName;
 use gateway::limits::concurrency::Whole;
 use host_launch::WeakerForm;
 use identity::{Certified, Roles};
+use model_usage::Price;
 use runs::{HarnessOnBind, OnStop, PoolEntry, RunBounds};
 use serde_json::{Value, json};
 use store::OutcomeBounds;
@@ -37,9 +43,11 @@ use terminals::Limits;
 
 use crate::images::ImageBounds;
 
+pub(crate) use self::secrets::check as check_secrets;
 pub(crate) use alerts::Webhook;
 pub(crate) use changed::tell_what_waits;
 pub(crate) use mcp::Http;
+pub(crate) use model_prices::unpriced;
 pub(crate) use parse::load;
 pub(crate) use pool::check as check_pool;
 pub(crate) use tcp::{DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
@@ -95,6 +103,10 @@ pub(crate) struct Config {
     pub(crate) on_stop: OnStop,
     /// Settings of all runs with a way out.
     pub(crate) egress: egress::Egress,
+    /// Sources of the secrets that rules put into requests.
+    pub(crate) secrets: BTreeMap<SecretName, Source>,
+    /// Prices of models by name, or by the beginning of names and `*`.
+    pub(crate) model_prices: BTreeMap<String, Price>,
     /// Containers that wait for runs.
     pub(crate) pool: Vec<PoolEntry>,
     /// Maximum size of all stored command output, bytes.
@@ -233,6 +245,12 @@ impl Config {
         }
         if let Some(egress) = egress::shown(&self.egress) {
             shown["egress"] = egress;
+        }
+        if !self.secrets.is_empty() {
+            shown["secrets"] = secrets::shown(&self.secrets);
+        }
+        if !self.model_prices.is_empty() {
+            shown["model_prices"] = model_prices::shown(&self.model_prices);
         }
         // If absent, these mean the full jail, the built-in policy and the profile's timeout.
         if let Some(form) = self.accepted_jail {

@@ -22,7 +22,7 @@ use store::OutcomeBounds;
 use terminals::Limits;
 
 use super::values::{number_or, path, path_or};
-use super::{Config, access, alerts, audit, egress, mcp, oidc, pool, tcp};
+use super::{Config, access, alerts, audit, egress, mcp, model_prices, oidc, pool, secrets, tcp};
 use crate::images::ImageBounds;
 
 /// Longest path of a Unix socket, bytes: it has to fit into `sockaddr_un`, unix(7).
@@ -31,7 +31,7 @@ const MAX_SOCKET_PATH: usize = 107;
 /// Seconds of a day.
 const DAY: u64 = 86_400;
 
-const KEYS: [&str; 26] = [
+const KEYS: [&str; 28] = [
     "listen",
     "state_dir",
     "workspace_roots",
@@ -42,6 +42,8 @@ const KEYS: [&str; 26] = [
     "images",
     "host_lane",
     "egress",
+    "secrets",
+    "model_prices",
     "pool",
     "approvals",
     "alerts",
@@ -109,6 +111,8 @@ pub(super) fn config(top: &At<'_>) -> Config {
         max_connections: number_or(&limits, "connections", 1..=65_536, 256) as usize,
         on_stop: on_stop(&runs),
         egress: egress::read(&top),
+        secrets: secrets::read(&top),
+        model_prices: model_prices::read(&top),
         pool: pool::read(&top),
         spool_max_total: size_or(&spool, "max_total", 1 << 20, 4 << 30),
         spool_min_free: size_or(&spool, "min_free", 0, 256 << 20),
@@ -481,7 +485,7 @@ on_stop: leave
   cofferd.yaml:12: audit.segment_size: must be a size from 64KiB to 1024TiB, such as 512MiB or 4GiB (did you mean `1GiB`?)
   cofferd.yaml:12: audit.keep: must be at least twice audit.segment_size, or all
   cofferd.yaml:13: sessions: expected a mapping, found text
-  cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, harness_on_bind, docker, default_image, images, host_lane, egress, pool, approvals, alerts, access, oidc, limits, runs, spool, outcomes, disk, bases, checkpoints, sessions, mcp, audit, log)"
+  cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, harness_on_bind, docker, default_image, images, host_lane, egress, secrets, model_prices, pool, approvals, alerts, access, oidc, limits, runs, spool, outcomes, disk, bases, checkpoints, sessions, mcp, audit, log)"
         );
     }
 

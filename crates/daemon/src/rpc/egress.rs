@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use egress::{Connection, Phase, Refused, Update};
+use egress::{Connection, ModelTokens, Phase, Refused, Update};
 use futures_util::{Stream, StreamExt as _, stream};
 use identity::{Principal, RunId};
 use refusal::Refusal;
@@ -138,6 +138,7 @@ fn connection_to_wire(connection: Connection) -> v1::Connection {
         method: request.method,
         path: request.path,
         status: request.status,
+        number: request.number,
     });
     v1::Connection {
         connection_id: connection.id,
@@ -155,6 +156,22 @@ fn connection_to_wire(connection: Connection) -> v1::Connection {
         opened_at: Some(connection.opened_at.to_wire()),
         duration: took.and_then(|took| took.try_into().ok()),
         call_ids: connection.calls,
+        opened: connection.opened,
+        injected: connection.injected,
+        upstream: connection.upstream,
+        usage: connection.usage.into_iter().map(tokens_to_wire).collect(),
+    }
+}
+
+fn tokens_to_wire(tokens: ModelTokens) -> v1::ConnectionUsage {
+    v1::ConnectionUsage {
+        model: tokens.model,
+        requests: tokens.requests,
+        unreported_requests: tokens.unreported,
+        input_tokens: tokens.input,
+        output_tokens: tokens.output,
+        cached_input_tokens: tokens.cached_input,
+        cache_write_tokens: tokens.cache_write,
     }
 }
 

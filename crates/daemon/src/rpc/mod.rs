@@ -27,6 +27,7 @@ pub(crate) mod token;
 pub(crate) mod tool;
 pub(crate) mod trash;
 mod upstreams;
+pub(crate) mod usage;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -64,6 +65,7 @@ use wire::v1::terminal_service_server::TerminalServiceServer;
 use wire::v1::token_service_server::TokenServiceServer;
 use wire::v1::tool_service_server::ToolServiceServer;
 use wire::v1::trash_service_server::TrashServiceServer;
+use wire::v1::usage_service_server::UsageServiceServer;
 
 /// Largest request and answer, bytes.
 const MAX_MESSAGE: usize = operations::transport::MESSAGE;
@@ -130,6 +132,7 @@ pub(crate) struct Services {
     pub(crate) token: token::Service,
     pub(crate) egress: egress::Service,
     pub(crate) forward: forward::Service,
+    pub(crate) usage: usage::Service,
 }
 
 /// Serves the API until the daemon stops.
@@ -184,6 +187,7 @@ async fn try_serve(
     routes.add_service(capped!(ImageServiceServer, services.image));
     routes.add_service(capped!(EgressServiceServer, services.egress));
     routes.add_service(capped!(ForwardServiceServer, services.forward));
+    routes.add_service(capped!(UsageServiceServer, services.usage));
 
     // No call is admitted while the audit log cannot be written. The health service reports that, too.
     let mut serving = log.check().is_ok();
@@ -237,6 +241,7 @@ async fn say_health(reporter: &HealthReporter, serving: bool) {
         ImageServiceServer::<image::Service>::NAME,
         EgressServiceServer::<egress::Service>::NAME,
         ForwardServiceServer::<forward::Service>::NAME,
+        UsageServiceServer::<usage::Service>::NAME,
         // The daemon as a whole.
         "",
     ];

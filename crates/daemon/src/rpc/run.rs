@@ -26,7 +26,7 @@ use tonic::{Request, Response, Status};
 use wire::v1::run_service_server::RunService;
 use wire::v1::{self, CreateRunRequest};
 
-use super::{behind, egress, portion, principal};
+use super::{behind, egress, portion, principal, usage};
 
 const MAX_PAGE: u32 = 1_000;
 /// Default size of a diff, bytes.
@@ -122,13 +122,14 @@ impl Service {
         v1::Run { disk, ..record.to_wire() }
     }
 
-    /// Returns a single run with the values of its plain variables, the end of its lease and its connections.
+    /// Returns a single run with the values of its plain variables, the end of its lease, its connections and its use of models.
     fn whole(&self, record: &Record) -> Result<v1::Run, Refusal> {
         let living = self.runs.living_run(record.id).ok();
+        let model_use = usage::of_run(&self.runs, record);
         let egress = living.as_deref().and_then(egress::egress).transpose()?;
         let left = living.and_then(|run| run.lease_left());
         let lease_ends_at = left.map(|left| Timestamp::now().after(left).to_wire());
-        Ok(v1::Run { env: record.spec.env.clone(), lease_ends_at, egress, ..self.shown(record) })
+        Ok(v1::Run { env: record.spec.env.clone(), lease_ends_at, egress, model_use, ..self.shown(record) })
     }
 
     /// Returns a digest that tells a repetition of a request from a different request.

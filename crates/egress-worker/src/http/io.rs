@@ -1,65 +1,29 @@
-//! The two connections as hyper reads and writes them.
+//! The program's side as hyper reads it: only well-formed requests go through.
 
-use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
-use tokio::net::TcpStream;
-use tokio::sync::Notify;
+use tokio::io::{AsyncRead as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
 use tokio::time::{Sleep, sleep};
 use wire::worker::v1::connection_ended::Cause;
 
 use super::gate::Gate;
-use crate::connection::{Connection, SLOW};
-use crate::meter::From;
+use crate::connection::SLOW;
+use crate::fault::Fault;
 use crate::splice::with_buffer;
+use crate::stream::ProgramStream;
 
 /// Bytes that are no head. Hyper answers them with status 400, after the responses that are due.
 const NO_HEAD: &[u8] = b"\0\r\n\r\n";
+/// Most bytes that are read at once of a connection over HTTP.
+const READ: usize = 16 * 1024;
 
-/// The first cause for which a connection has to end at once.
-#[derive(Debug, Default)]
-pub(super) struct Fault {
-    cause: Cell<Option<Cause>>,
-    set: Notify,
-    /// Set after a malformed head, which hyper answers.
-    pub(super) malformed: Cell<bool>,
-}
-
-impl Fault {
-    pub(super) fn set(&self, cause: Cause) {
-        if self.cause.get().is_none() {
-            self.cause.set(Some(cause));
-            self.set.notify_waiters();
-        }
-    }
-
-    pub(super) fn get(&self) -> Option<Cause> {
-        self.cause.get()
-    }
-
-    pub(super) async fn wait(&self) -> Cause {
-        loop {
-            let set = self.set.notified();
-            if let Some(cause) = self.get() {
-                return cause;
-            }
-            set.await;
-        }
-    }
-
-    fn error(&self, cause: Cause) -> io::Error {
-        self.set(cause);
-        io::ErrorKind::InvalidData.into()
-    }
-}
-
-/// The side of the program: only well-formed requests go through.
+/// The side of the program.
 pub(super) struct Program {
-    connection: Rc<Connection>,
+    stream: ProgramStream,
     fault: Rc<Fault>,
     gate: Gate,
     through: Vec<u8>,
@@ -71,15 +35,23 @@ pub(super) struct Program {
 }
 
 impl Program {
-    pub(super) fn new(connection: Rc<Connection>, fault: Rc<Fault>) -> Self {
+    pub(super) fn new(stream: ProgramStream, fault: Rc<Fault>) -> Self {
         let slow = Some(Box::pin(sleep(SLOW)));
-        Self { connection, fault, gate: Gate::default(), through: Vec::new(), given: 0, is_over: false, slow }
+        Self { stream, fault, gate: Gate::default(), through: Vec::new(), given: 0, is_over: false, slow }
     }
 
-    /// Returns the bytes that hyper has not read.
-    pub(super) fn into_rest(self) -> Vec<u8> {
+    /// Returns the stream, and the bytes that hyper has not read.
+    pub(super) fn into_rest(self) -> (ProgramStream, Vec<u8>) {
         let through = self.through.get(self.given..).unwrap_or_default();
-        [through, &self.gate.into_held()].concat()
+        let rest = [through, &self.gate.into_held()].concat();
+        (self.stream, rest)
+    }
+
+    /// Writes the last bytes, and says in TLS that they are.
+    pub(super) async fn end(&mut self, bytes: &[u8]) {
+        // A program that has left reads nothing.
+        let _ = self.stream.write_all(bytes).await;
+        let _ = self.stream.shutdown().await;
     }
 
     /// Gives bytes to hyper. Returns false if there are none.
@@ -105,6 +77,28 @@ impl Program {
             Some(Poll::Pending) | None => Ok(()),
         }
     }
+
+    /// Reads from the program. Returns how many bytes there were, and the gate's opinion of them.
+    fn poll_through(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(usize, Result<(), Cause>)>> {
+        let (stream, gate, through) = (&mut self.stream, &mut self.gate, &mut self.through);
+        with_buffer(|buffer| {
+            // Not more than hyper takes at once, which waits for the server.
+            let most = buffer.len().min(READ);
+            let mut buffer = ReadBuf::new(buffer.get_mut(..most).unwrap_or_default());
+            match Pin::new(stream).poll_read(cx, &mut buffer) {
+                Poll::Ready(Ok(())) => {
+                    let read = buffer.filled();
+                    Poll::Ready(Ok((read.len(), gate.push(read, through))))
+                }
+                // Many programs end TLS without a word. Hyper knows whether a request is incomplete.
+                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    Poll::Ready(Ok((0, Ok(()))))
+                }
+                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+    }
 }
 
 impl Read for Program {
@@ -121,30 +115,20 @@ impl Read for Program {
             if this.give(&mut cursor) || cursor.remaining() == 0 || this.is_over {
                 return Poll::Ready(Ok(()));
             }
-            if this.connection.program.poll_read_ready(cx)?.is_pending() {
-                this.poll_slow(cx)?;
-                return Poll::Pending;
-            }
-            let (program, gate, through) = (&this.connection.program, &mut this.gate, &mut this.through);
-            let read = with_buffer(|buffer| {
-                // Not more than hyper takes at once, which waits for the server.
-                let most = buffer.len().min(READ);
-                let read = program.try_read(buffer.get_mut(..most).unwrap_or_default())?;
-                let checked = gate.push(buffer.get(..read).unwrap_or_default(), through);
-                Ok::<_, io::Error>((read, checked))
-            });
-            match read {
+            match this.poll_through(cx)? {
+                Poll::Pending => {
+                    this.poll_slow(cx)?;
+                    return Poll::Pending;
+                }
                 // The end. Hyper knows whether a request is incomplete.
-                Ok((0, _)) => return Poll::Ready(Ok(())),
-                Ok((_, Ok(()))) => {}
-                Ok((_, Err(Cause::Malformed))) if this.gate.is_within_head() => {
+                Poll::Ready((0, _)) => return Poll::Ready(Ok(())),
+                Poll::Ready((_, Ok(()))) => {}
+                Poll::Ready((_, Err(Cause::Malformed))) if this.gate.is_within_head() => {
                     this.fault.malformed.set(true);
                     this.through.extend_from_slice(NO_HEAD);
                     this.is_over = true;
                 }
-                Ok((_, Err(cause))) => return Poll::Ready(Err(this.fault.error(cause))),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
+                Poll::Ready((_, Err(cause))) => return Poll::Ready(Err(this.fault.error(cause))),
             }
             if !this.through.is_empty() {
                 this.slow = None;
@@ -153,118 +137,28 @@ impl Read for Program {
     }
 }
 
-/// Most bytes that are read at once of a connection over HTTP.
-const READ: usize = 16 * 1024;
-
 impl Write for Program {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        poll_write(&self.connection.program, cx, |stream| stream.try_write(bytes))
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        poll_write(&self.connection.program, cx, |stream| stream.try_write_vectored(parts))
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
     }
 
     fn is_write_vectored(&self) -> bool {
-        true
+        self.stream.is_write_vectored()
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
-    }
-}
-
-/// The side of the server. All of its bytes are counted, and none beyond the bound is sent.
-pub(super) struct Server {
-    pub(super) stream: TcpStream,
-    pub(super) connection: Rc<Connection>,
-    pub(super) fault: Rc<Fault>,
-}
-
-impl Server {
-    fn count(&self, from: From, bytes: usize) -> io::Result<()> {
-        self.connection.meter.count(from, bytes).map_err(|cause| self.fault.error(cause))
-    }
-
-    fn poll_send(
-        &self,
-        cx: &mut Context<'_>,
-        bytes: usize,
-        write: impl FnMut(&TcpStream) -> io::Result<usize>,
-    ) -> Poll<io::Result<usize>> {
-        self.connection.meter.check(bytes).map_err(|cause| self.fault.error(cause))?;
-        let written = ready!(poll_write(&self.stream, cx, write))?;
-        Poll::Ready(self.count(From::Program, written).map(|()| written))
-    }
-}
-
-impl Read for Server {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        mut cursor: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        loop {
-            ready!(self.stream.poll_read_ready(cx))?;
-            let read = with_buffer(|buffer| {
-                let most = buffer.len().min(cursor.remaining());
-                let read = self.stream.try_read(buffer.get_mut(..most).unwrap_or_default())?;
-                cursor.put_slice(buffer.get(..read).unwrap_or_default());
-                Ok::<_, io::Error>(read)
-            });
-            match read {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                read => return Poll::Ready(read.and_then(|read| self.count(From::Server, read))),
-            }
-        }
-    }
-}
-
-impl Write for Server {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_send(cx, bytes.len(), |stream| stream.try_write(bytes))
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let bytes = parts.iter().map(|part| part.len()).sum();
-        self.poll_send(cx, bytes, |stream| stream.try_write_vectored(parts))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Write).map_err(Into::into))
-    }
-}
-
-fn poll_write(
-    stream: &TcpStream,
-    cx: &mut Context<'_>,
-    mut write: impl FnMut(&TcpStream) -> io::Result<usize>,
-) -> Poll<io::Result<usize>> {
-    loop {
-        ready!(stream.poll_write_ready(cx))?;
-        match write(stream) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            written => return Poll::Ready(written),
-        }
     }
 }

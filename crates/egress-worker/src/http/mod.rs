@@ -1,14 +1,21 @@
-//! HTTP/1 on the way out: each request is compared with the rule, and bodies pass as they come.
+//! HTTP on the way out: each request is compared with the rule, and bodies pass as they come.
 //!
 //! ```text
 //! program ─► gate ─► hyper as a server ─► rule, daemon ─► hyper as a client ─► server
 //! ```
 //!
+//! The streams may be those of a connection whose TLS is ended here. HTTP/2, which has no gate, is in `http2.rs`.
+//!
 //! After a request for a WebSocket and a response with status 101 the bytes are only passed on.
 
+mod body;
 pub mod gate;
+mod http2;
 mod io;
+mod link;
+mod requests;
 mod rule;
+mod tasks;
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -19,43 +26,46 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{Builder as Client, Parts, SendRequest};
+use hyper::client::conn::http1::SendRequest;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1::Builder as ServerBuilder;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode, Uri};
+use hyper::{Request, Response, StatusCode};
 use rustix::net::{Shutdown, shutdown};
+use tokio::io::{AsyncWriteExt as _, copy_bidirectional_with_sizes};
 use tokio::sync::Notify;
-use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::timeout;
 use wire::worker::v1::connection_ended::Cause;
-use wire::worker::v1::from_egress::Body as Message;
-use wire::worker::v1::{ConnectionReady, HttpRequest};
 
 use crate::connection::Connection;
-use crate::dial::dial;
 use crate::orders::{End, Inspect};
-use crate::splice::{Early, splice, try_write, with_buffer};
-use io::{Fault, Program, Server};
-use rule::{Refused, Rule};
+use crate::splice::{Early, splice, with_buffer};
+use crate::stream::{ProgramStream, Raw, ServerStream, Stream};
+use body::{Outgoing, Shown};
+pub(crate) use http2::serve as serve_http2;
+use io::Program;
+use link::Link;
+pub(crate) use requests::Requests;
+pub(crate) use rule::Refused;
 
 /// Most bytes that hyper buffers of a connection, with space for a head.
 const BUFFER: usize = 2 * gate::HEAD;
 /// Time for a refused program to read the reason.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-type Body = Either<Incoming, Full<Bytes>>;
+/// Bytes of each direction of a WebSocket over TLS that are read at once.
+const WEBSOCKET: usize = 8 * 1024;
+
+type Body = Either<Shown, Full<Bytes>>;
 
 /// A connection over HTTP.
 struct Exchange {
-    connection: Rc<Connection>,
-    rule: Rule,
-    fault: Rc<Fault>,
+    requests: Requests,
     /// Cause of a response that this process gave, with which the connection ends.
     verdict: Cell<Option<Cause>>,
     /// The connection to the server, if no request is under way.
-    sender: RefCell<Option<SendRequest<Incoming>>>,
-    server: RefCell<Option<Upstream>>,
+    sender: RefCell<Option<SendRequest<Outgoing>>>,
+    server: RefCell<Option<Link>>,
     server_ended: Notify,
     has_ended: Cell<bool>,
     /// Set once the server has answered.
@@ -65,20 +75,21 @@ struct Exchange {
     waiting: Cell<bool>,
 }
 
-/// The task that drives the connection to the server. It ends with its parts, if there was no error.
-struct Upstream(JoinHandle<Option<Parts<Server>>>);
-
-impl Drop for Upstream {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+/// Serves a connection over HTTP, to its end. The server is connected to with the first request.
+pub(crate) async fn serve(connection: Rc<Connection>, inspect: Inspect) -> Result<(), Cause> {
+    let stream = Stream::Plain(Raw::new(Rc::clone(&connection), Vec::new()));
+    serve_http1(Requests::new(connection, Rc::default(), inspect), stream, None).await
 }
 
-/// Serves a connection over HTTP, to its end.
-pub(crate) async fn serve(connection: Rc<Connection>, inspect: Inspect) -> Result<(), Cause> {
+/// Serves the streams of a connection over HTTP/1, to their end.
+pub(crate) async fn serve_http1(
+    requests: Requests,
+    program: ProgramStream,
+    server: Option<ServerStream>,
+) -> Result<(), Cause> {
+    let connection = Rc::clone(&requests.connection);
     let exchange = Rc::new(Exchange {
-        rule: Rule::new(inspect, connection.destination),
-        fault: Rc::default(),
+        requests,
         verdict: Cell::new(None),
         sender: RefCell::default(),
         server: RefCell::default(),
@@ -87,9 +98,15 @@ pub(crate) async fn serve(connection: Rc<Connection>, inspect: Inspect) -> Resul
         responded: Cell::new(false),
         upgraded: Cell::new(false),
         waiting: Cell::new(false),
-        connection,
     });
-    let over = exchange.serve().await;
+    if let Some(server) = server {
+        let sender = exchange.link(server).await.map_err(|_| Cause::Reset)?;
+        exchange.sender.replace(Some(sender));
+    }
+    let over = tokio::select! {
+        over = exchange.serve(program) => over,
+        never = connection.deliver() => match never {},
+    };
     exchange.sender.take();
     let server = exchange.server.take();
     if let Some(mut server) = server {
@@ -101,8 +118,9 @@ pub(crate) async fn serve(connection: Rc<Connection>, inspect: Inspect) -> Resul
 }
 
 impl Exchange {
-    async fn serve(self: &Rc<Self>) -> Result<(), Cause> {
-        let io = Program::new(Rc::clone(&self.connection), Rc::clone(&self.fault));
+    async fn serve(self: &Rc<Self>, program: ProgramStream) -> Result<(), Cause> {
+        let fault = &self.requests.fault;
+        let io = Program::new(program, Rc::clone(fault));
         let exchange = Rc::clone(self);
         let service = service_fn(move |request| {
             let exchange = Rc::clone(&exchange);
@@ -117,34 +135,29 @@ impl Exchange {
         let result = loop {
             tokio::select! {
                 result = poll_fn(|cx| served.poll_without_shutdown(cx)) => break result,
-                cause = self.fault.wait() => {
-                    drop(served);
-                    return self.fail(cause).await;
-                }
+                cause = fault.wait() => return self.fail(cause, served.into_parts().io).await,
                 cause = self.cut_off() => return Err(cause),
                 () = self.server_ended.notified(), if !self.waiting.get() && !self.upgraded.get() => {
                     Pin::new(&mut served).graceful_shutdown();
                 }
             }
         };
-        if let Some(cause) = self.fault.get() {
-            drop(served);
-            return self.fail(cause).await;
+        let parts = served.into_parts();
+        if let Some(cause) = fault.get() {
+            return self.fail(cause, parts.io).await;
         }
         if result.is_ok() && self.upgraded.get() {
-            let parts = served.into_parts();
-            let held = parts.io.into_rest();
-            return self.pass_on([&parts.read_buf[..], &held].concat()).await;
+            let (stream, held) = parts.io.into_rest();
+            return self.pass_on(stream, [&parts.read_buf[..], &held].concat()).await;
         }
-        drop(served);
-        let malformed = self.fault.malformed.get().then_some(Cause::Malformed);
+        let malformed = fault.malformed.get().then_some(Cause::Malformed);
         match self.verdict.get().or(malformed) {
             Some(cause) => {
-                self.close().await;
+                close(&self.requests.connection, parts.io, b"").await;
                 Err(cause)
             }
             None if result.is_ok() => {
-                self.close().await;
+                close(&self.requests.connection, parts.io, b"").await;
                 Ok(())
             }
             None => Err(Cause::Reset),
@@ -156,7 +169,7 @@ impl Exchange {
     /// Until the server has answered, a request that is under way is answered with the daemon's words instead.
     async fn cut_off(&self) -> Cause {
         let ended = async {
-            let end = self.connection.orders.ended().await;
+            let end = self.requests.connection.orders.ended().await;
             if self.waiting.get() && !self.responded.get() && !end.http_body.is_empty() {
                 std::future::pending::<()>().await;
             }
@@ -164,12 +177,12 @@ impl Exchange {
         };
         let idle = async {
             loop {
-                self.connection.meter.idle().await;
+                self.requests.connection.meter.idle().await;
                 // The daemon may take its time.
-                if self.server.borrow().is_some() {
+                if self.server.borrow().is_some() && !self.requests.is_asking() {
                     return Cause::Idle;
                 }
-                self.connection.meter.touch();
+                self.requests.connection.meter.touch();
             }
         };
         tokio::select! {
@@ -184,13 +197,15 @@ impl Exchange {
         let response = tokio::select! {
             biased;
             response = self.forward(request) => response,
-            end = self.connection.orders.ended() => Err(self.ended(end)),
+            end = self.requests.connection.orders.ended() => Err(self.ended(end)),
         };
         let response = match response {
             Ok(response) => response,
             Err(Some(refused)) => {
                 self.verdict.set(Some(refused.cause));
-                refusal(refused)
+                let mut response = refusal(refused);
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                response
             }
             // The connection ends by the fault.
             Err(None) => std::future::pending().await,
@@ -207,64 +222,32 @@ impl Exchange {
         self: &Rc<Self>,
         mut request: Request<Incoming>,
     ) -> Result<Response<Body>, Option<Refused>> {
-        self.rule.check(&request).map_err(Some)?;
-        let may_upgrade = self.rule.upgrade(request.headers_mut()).map_err(Some)?;
-        let mut record = rule::record(&request);
+        let mut record = self.requests.check(&request).await.map_err(Some)?;
+        let may_upgrade = self.requests.rule.upgrade(request.headers_mut()).map_err(Some)?;
         let sender = self.sender.take();
         let mut sender = match sender {
             Some(sender) => {
-                self.connection.say(Message::Request(record.clone())).await;
+                self.requests.report(&record).await;
                 sender
             }
             None => self.connect(&record).await?,
         };
-        // The server is addressed directly, so it gets a target without a host.
-        if let Some(target) = request.uri().path_and_query() {
-            *request.uri_mut() = Uri::from(target.clone());
-        }
+        let released = self.requests.release(&mut request, &record).await.map_err(Some)?;
+        self.requests.address(&mut request).map_err(Some)?;
         sender.ready().await.map_err(|_| self.failed(Cause::Closed))?;
-        let response = sender.send_request(request).await.map_err(|_| self.failed(Cause::Reset))?;
+        let sent = sender.send_request(self.requests.outgoing(request)).await;
+        let response = sent.map_err(|_| self.failed(Cause::Reset))?;
         self.responded.set(true);
-        self.connection.meter.touch();
+        self.requests.connection.meter.touch();
         record.status = response.status().as_u16().into();
         let is_upgrade = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-        self.connection.say(Message::Request(record)).await;
+        self.requests.report(&record).await;
         if is_upgrade && !may_upgrade {
             return Err(self.failed(Cause::WrongScheme));
         }
         self.upgraded.set(is_upgrade);
         self.sender.replace(Some(sender));
-        Ok(response.map(Either::Left))
-    }
-
-    /// Asks the daemon with the first request, and connects.
-    async fn connect(
-        self: &Rc<Self>,
-        record: &HttpRequest,
-    ) -> Result<SendRequest<Incoming>, Option<Refused>> {
-        let request = Some(record.clone());
-        let ready = ConnectionReady { request, ..ConnectionReady::default() };
-        self.connection.say(Message::Connection(ready)).await;
-        let addresses = self.connection.orders.addresses().await.map_err(|end| self.ended(end))?;
-        let stream = dial(&addresses, &self.connection.attempt).await.map_err(|cause| {
-            let words = "No address of the server could be connected to.".to_owned();
-            Some(Refused { status: StatusCode::BAD_GATEWAY, cause, words })
-        })?;
-        self.connection.meter.touch();
-        let (connection, fault) = (Rc::clone(&self.connection), Rc::clone(&self.fault));
-        let mut builder = Client::new();
-        builder.preserve_header_case(true).max_buf_size(2 * BUFFER);
-        let io = Server { stream, connection, fault };
-        let (sender, mut driver) = builder.handshake(io).await.map_err(|_| self.failed(Cause::Reset))?;
-        let exchange = Rc::clone(self);
-        let driver = spawn_local(async move {
-            let result = poll_fn(|cx| driver.poll_without_shutdown(cx)).await;
-            exchange.has_ended.set(true);
-            exchange.server_ended.notify_one();
-            result.is_ok().then(|| driver.into_parts())
-        });
-        self.server.replace(Some(Upstream(driver)));
-        Ok(sender)
+        Ok(self.requests.shown(response, released).map(Either::Left))
     }
 
     /// Returns the daemon's words for a request that it ends.
@@ -272,57 +255,79 @@ impl Exchange {
         if end.http_body.is_empty() || self.responded.get() {
             return self.failed(Cause::Ended);
         }
-        Some(Refused::forbidden(Cause::Ended, end.http_body))
+        Some(Refused::forbidden(Cause::Ended, &end.http_body))
     }
 
     /// Ends the connection without a response.
     fn failed(&self, cause: Cause) -> Option<Refused> {
-        self.fault.set(cause);
+        self.requests.fault.set(cause);
         None
     }
 
     /// Ends a connection after a fault. A malformed body has a response, if none has begun.
-    async fn fail(&self, cause: Cause) -> Result<(), Cause> {
+    async fn fail(&self, cause: Cause, program: Program) -> Result<(), Cause> {
         if cause == Cause::Malformed && self.waiting.get() {
-            let _ = try_write(&self.connection.program, BAD_REQUEST);
-            self.close().await;
+            close(&self.requests.connection, program, BAD_REQUEST).await;
         }
         Err(cause)
     }
 
     /// Passes the bytes of a connection that was upgraded.
-    async fn pass_on(&self, to_server: Vec<u8>) -> Result<(), Cause> {
+    async fn pass_on(&self, mut program: ProgramStream, to_server: Vec<u8>) -> Result<(), Cause> {
         let server = self.server.take();
         let Some(mut server) = server else { return Err(Cause::Reset) };
         let parts = (&mut server.0).await.ok().flatten().ok_or(Cause::Reset)?;
-        let early = Early { to_server, to_program: parts.read_buf.to_vec() };
-        let connection = &self.connection;
+        let connection = &self.requests.connection;
+        let is_plain = matches!(program, Stream::Plain(_));
+        let passed = async {
+            match parts.io.stream {
+                Stream::Plain(server) if is_plain => {
+                    let early = Early { to_server, to_program: parts.read_buf.to_vec() };
+                    splice(&connection.program, &server.stream, &connection.meter, early).await
+                }
+                mut server => {
+                    let passed = async {
+                        server.write_all(&to_server).await?;
+                        program.write_all(&parts.read_buf).await?;
+                        copy_bidirectional_with_sizes(&mut program, &mut server, WEBSOCKET, WEBSOCKET).await
+                    };
+                    let reset = |_| self.requests.fault.get().unwrap_or(Cause::Reset);
+                    passed.await.map(drop).map_err(reset)
+                }
+            }
+        };
         tokio::select! {
-            passed = splice(&connection.program, &parts.io.stream, &connection.meter, early) => passed,
+            passed = passed => passed,
             end = connection.orders.ended() => Err(end.into()),
             () = connection.meter.idle() => Err(Cause::Idle),
         }
     }
+}
 
-    /// Closes the connection of the program so that it can read the last response.
-    ///
-    /// The kernel would reset a connection on which bytes arrive that are not read.
-    async fn close(&self) {
-        let program = &self.connection.program;
-        if shutdown(program, Shutdown::Write).is_err() {
-            return;
-        }
-        let drained = async {
-            while program.readable().await.is_ok() {
-                match with_buffer(|buffer| program.try_read(buffer)) {
-                    Ok(1..) => {}
-                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                    _ => return,
-                }
-            }
-        };
-        let _ = timeout(LAST_WORDS, drained).await;
+/// Sends the last bytes, and closes the connection of the program so that it can read them.
+async fn close(connection: &Connection, mut program: Program, bytes: &[u8]) {
+    let _ = timeout(LAST_WORDS, program.end(bytes)).await;
+    drain(connection).await;
+}
+
+/// Closes one side of the connection of the program, and waits for the other.
+///
+/// The kernel would reset a connection on which bytes arrive that are not read.
+async fn drain(connection: &Connection) {
+    let program = &connection.program;
+    if shutdown(program, Shutdown::Write).is_err() {
+        return;
     }
+    let drained = async {
+        while program.readable().await.is_ok() {
+            match with_buffer(|buffer| program.try_read(buffer)) {
+                Ok(1..) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                _ => return,
+            }
+        }
+    };
+    let _ = timeout(LAST_WORDS, drained).await;
 }
 
 /// Response to a malformed body.
@@ -330,11 +335,9 @@ const BAD_REQUEST: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nCo
 
 /// Returns the response that says why a request is refused.
 fn refusal(refused: Refused) -> Response<Body> {
-    let mut response = Response::new(Either::Right(Full::new(Bytes::from(refused.words + "\n"))));
+    let mut response = Response::new(Either::Right(Full::new(refused.body)));
     *response.status_mut() = refused.status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    response.headers_mut().insert(CONTENT_TYPE, refused.content_type);
     response
 }
 

@@ -2,36 +2,60 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use hyper::body::Incoming;
-use hyper::header::{CONNECTION, HOST, UPGRADE};
-use hyper::{HeaderMap, Method, Request, StatusCode, Uri};
+use bytes::Bytes;
+use hyper::header::{CONNECTION, HOST, HeaderValue, UPGRADE};
+use hyper::{HeaderMap, Method, Request, StatusCode, Uri, Version};
 use wire::worker::v1::HttpRequest;
 use wire::worker::v1::connection_ended::Cause;
 
-use crate::orders::Inspect;
+use crate::answer::Refusal;
+use crate::orders::{Inspect, Scheme, Upstream};
+use crate::path;
 
 /// Most bytes of a path on record.
 const PATH: usize = 2 * 1024;
+/// Most bytes of a method.
+const METHOD: usize = 32;
+/// Most patterns of paths that a refusal names.
+const NAMED: usize = 8;
 
-/// The host and the methods of a rule.
+/// The host, the methods and the paths of a rule.
 #[derive(Debug)]
 pub(super) struct Rule {
     host: String,
     port: u16,
+    scheme: &'static str,
     methods: Vec<String>,
+    paths: Vec<Vec<String>>,
+    pub(super) upstream: Option<Upstream>,
+    /// True if the tokens of responses count, which a WebSocket would not show.
+    meters: bool,
 }
 
-/// The reason against a request.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refused {
+/// The response to a request that does not go out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refused {
     pub(super) status: StatusCode,
-    pub(super) cause: Cause,
-    pub(super) words: String,
+    pub(crate) cause: Cause,
+    pub(super) content_type: HeaderValue,
+    pub(super) body: Bytes,
 }
 
 impl Refused {
-    pub(super) fn forbidden(cause: Cause, words: String) -> Self {
-        Self { status: StatusCode::FORBIDDEN, cause, words }
+    pub(crate) fn new(status: StatusCode, cause: Cause, words: &str) -> Self {
+        let content_type = HeaderValue::from_static("text/plain; charset=utf-8");
+        Self { status, cause, content_type, body: Bytes::from(format!("{words}\n")) }
+    }
+
+    pub(super) fn forbidden(cause: Cause, words: &str) -> Self {
+        Self::new(StatusCode::FORBIDDEN, cause, words)
+    }
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        let Refusal { status, content_type, body } = refusal;
+        Self { status, cause: Cause::RequestRefused, content_type, body }
     }
 }
 
@@ -42,37 +66,76 @@ impl Rule {
             (true, IpAddr::V4(address)) => address.to_string(),
             (true, IpAddr::V6(address)) => format!("[{address}]"),
         };
-        Self { host, port: destination.port(), methods: inspect.methods }
+        Self {
+            host,
+            port: destination.port(),
+            scheme: match inspect.scheme {
+                Scheme::Http => "http",
+                Scheme::Https => "https",
+            },
+            methods: inspect.methods,
+            paths: inspect.paths,
+            upstream: inspect.upstream,
+            meters: inspect.meters,
+        }
     }
 
     /// Compares a request with the rule.
     pub(super) fn check<B>(&self, request: &Request<B>) -> Result<(), Refused> {
         if request.method() == Method::CONNECT {
-            let words = "This connection goes to one server. It takes no CONNECT.".to_owned();
+            let words = "This connection goes to one server. It takes no CONNECT.";
             return Err(Refused::forbidden(Cause::WrongMethod, words));
         }
-        let mut hosts = request.headers().get_all(HOST).iter();
-        let is_ours = match (hosts.next(), hosts.next()) {
-            (Some(host), None) => self.is_host(host.as_bytes()) && self.is_target(request.uri()),
-            _ => false,
-        };
-        if !is_ours {
+        let method = request.method().as_str();
+        if method.len() > METHOD {
+            let words = "The method of the request is too long.";
+            return Err(Refused::new(StatusCode::BAD_REQUEST, Cause::Malformed, words));
+        }
+        if !self.has_host(request) {
             let words = format!(
                 "This connection is for {}. The request has no such Host, or more than one.",
                 self.host
             );
-            return Err(Refused::forbidden(Cause::WrongHost, words));
+            return Err(Refused::forbidden(Cause::WrongHost, &words));
         }
-        let method = request.method().as_str();
         if !self.methods.is_empty() && !self.methods.iter().any(|allowed| allowed == method) {
             let methods = self.methods.join(", ");
             let words = format!(
                 "The rule for {} allows {methods}, not {method}. Another method or another way to this server does not help.",
                 self.host
             );
-            return Err(Refused::forbidden(Cause::WrongMethod, words));
+            return Err(Refused::forbidden(Cause::WrongMethod, &words));
         }
-        Ok(())
+        self.check_path(request.uri().path())
+    }
+
+    /// Compares a path with the patterns of the rule, if it has any.
+    fn check_path(&self, given: &str) -> Result<(), Refused> {
+        if self.upstream.is_some() && !given.starts_with('/') {
+            let words = format!("A request to {} needs a path that begins with a slash.", self.host);
+            return Err(Refused::forbidden(Cause::WrongPath, &words));
+        }
+        if self.paths.is_empty() {
+            return Ok(());
+        }
+        if !path::is_plain(given) {
+            let words = format!(
+                "The rule for {} names paths, and servers may read the path of this request in different ways. \
+                 Send it without dot segments, empty segments, semicolons, and escapes of slashes.",
+                self.host
+            );
+            return Err(Refused::forbidden(Cause::WrongPath, &words));
+        }
+        let lacking = |list: &&Vec<String>| !list.iter().any(|pattern| path::matches(pattern, given));
+        let Some(list) = self.paths.iter().find(lacking) else { return Ok(()) };
+        let named: Vec<&str> = list.iter().take(NAMED).map(String::as_str).collect();
+        let more = if list.len() > NAMED { " and others" } else { "" };
+        let words = format!(
+            "The rule for {} allows the paths {}{more}, and not that of this request. Another way to this server does not help.",
+            self.host,
+            named.join(", ")
+        );
+        Err(Refused::forbidden(Cause::WrongPath, &words))
     }
 
     /// Returns true if a request may become a WebSocket. All other changes of the protocol are taken out of it, as if not understood.
@@ -83,15 +146,18 @@ impl Rule {
         match (asked.next(), asked.next()) {
             (None, _) => return Ok(false),
             (Some(one), None) if one.as_bytes().eq_ignore_ascii_case(b"websocket") => {
-                if self.methods.is_empty() {
+                if self.methods.is_empty() && !self.meters {
                     return Ok(true);
                 }
+                let allows = match &self.methods[..] {
+                    [] => "counts the tokens of responses".to_owned(),
+                    methods => format!("allows {} alone", methods.join(", ")),
+                };
                 let words = format!(
-                    "The rule for {} allows {} alone, and a WebSocket is more. Another attempt has the same result.",
-                    self.host,
-                    self.methods.join(", ")
+                    "The rule for {} {allows}, and a WebSocket is more. Another attempt has the same result.",
+                    self.host
                 );
-                return Err(Refused::forbidden(Cause::WrongMethod, words));
+                return Err(Refused::forbidden(Cause::WrongMethod, &words));
             }
             _ => {}
         }
@@ -99,6 +165,21 @@ impl Rule {
         fields.remove(UPGRADE);
         fields.remove(CONNECTION);
         Ok(false)
+    }
+
+    /// Returns true if a request has the host of the rule, in each place that can have one.
+    ///
+    /// HTTP/1 has it in one `Host`. HTTP/2 has it in `:authority`, and may have it in `host` as well.
+    fn has_host<B>(&self, request: &Request<B>) -> bool {
+        let mut hosts = request.headers().get_all(HOST).iter();
+        let target = request.uri();
+        match (hosts.next(), hosts.next()) {
+            (Some(host), None) => self.is_host(host.as_bytes()) && self.is_target(target),
+            (None, _) => {
+                request.version() == Version::HTTP_2 && target.authority().is_some() && self.is_target(target)
+            }
+            (Some(_), Some(_)) => false,
+        }
     }
 
     /// Returns true if this is the host of the rule, with or without its port.
@@ -111,19 +192,22 @@ impl Rule {
     fn is_target(&self, target: &Uri) -> bool {
         match (target.scheme_str(), target.authority()) {
             (None, None) => true,
-            (Some("http"), Some(authority)) => self.is_host(authority.as_str().as_bytes()),
+            (Some(scheme), Some(authority)) => {
+                scheme == self.scheme && self.is_host(authority.as_str().as_bytes())
+            }
             _ => false,
         }
     }
 }
 
 /// Returns the record of a request.
-pub(super) fn record(request: &Request<Incoming>) -> HttpRequest {
+pub(super) fn record<B>(request: &Request<B>, number: u64) -> HttpRequest {
     let path = request.uri().path_and_query().map_or_else(|| request.uri().path(), |path| path.as_str());
     let end = (0..=PATH.min(path.len())).rev().find(|end| path.is_char_boundary(*end)).unwrap_or(0);
     HttpRequest {
         method: request.method().as_str().to_owned(),
         path: path.get(..end).unwrap_or_default().to_owned(),
         status: 0,
+        number,
     }
 }

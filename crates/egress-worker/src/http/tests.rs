@@ -8,10 +8,22 @@ fn rule(name: &str, destination: &str) -> Rule {
     with_methods(name, destination, &["GET"])
 }
 
+fn inspect(name: &str) -> Inspect {
+    Inspect {
+        scheme: Scheme::Http,
+        name: name.to_owned(),
+        methods: Vec::new(),
+        paths: Vec::new(),
+        upstream: None,
+        is_opened: false,
+        asks: false,
+        meters: false,
+    }
+}
+
 fn with_methods(name: &str, destination: &str, methods: &[&str]) -> Rule {
     let methods = methods.iter().map(|method| (*method).to_owned()).collect();
-    let inspect = Inspect { scheme: Scheme::Http, name: name.to_owned(), methods };
-    Rule::new(inspect, destination.parse().unwrap())
+    Rule::new(Inspect { methods, ..inspect(name) }, destination.parse().unwrap())
 }
 
 fn check(rule: &Rule, method: &str, target: &str, hosts: &[&str]) -> Option<Cause> {
@@ -113,4 +125,51 @@ fn a_rule_with_methods_has_no_websocket() {
     let rule = rule("files.example.org", "11.0.0.7:8080");
     assert_eq!(upgrade(&rule, &["websocket"]), Err(Cause::WrongMethod));
     assert_eq!(upgrade(&rule, &["h2c"]), Ok((false, HeaderMap::new())));
+}
+
+#[test]
+fn a_path_matches_a_pattern_of_each_list() {
+    let list = |patterns: &[&str]| patterns.iter().map(|pattern| (*pattern).to_owned()).collect::<Vec<_>>();
+    let paths = vec![list(&["/v1/*", "/health"]), list(&["*", "/v1/models"])];
+    let rule = Rule::new(Inspect { paths, ..inspect("files.example.org") }, "11.0.0.7:80".parse().unwrap());
+    let host = ["files.example.org"];
+    for target in ["/v1/models", "/v1/a/b?x=../y", "/health", "http://files.example.org/v1/x"] {
+        assert_eq!(check(&rule, "GET", target, &host), None, "{target}");
+    }
+    for target in ["/", "/v2/models", "/v1/../v2", "/v1/%2e%2e/v2", "/v1//x", "/v1/a%2fb", "*", "/health/"] {
+        assert_eq!(check(&rule, "OPTIONS", target, &host), Some(Cause::WrongPath), "{target}");
+    }
+}
+
+#[test]
+fn a_rule_that_counts_tokens_has_no_websocket() {
+    let meters = Inspect { meters: true, ..inspect("files.example.org") };
+    let rule = Rule::new(meters, "11.0.0.7:80".parse().unwrap());
+    assert_eq!(upgrade(&rule, &["websocket"]), Err(Cause::WrongMethod));
+}
+
+#[test]
+fn a_request_over_http2_has_the_host_of_the_rule_wherever_it_has_one() {
+    let opened = Inspect { scheme: Scheme::Https, is_opened: true, ..inspect("files.example.org") };
+    let rule = Rule::new(opened, "11.0.0.7:443".parse().unwrap());
+    let check = |target: &str, hosts: &[&str]| {
+        let mut request = Request::builder().version(hyper::Version::HTTP_2).uri(target);
+        for host in hosts {
+            request = request.header("host", *host);
+        }
+        rule.check(&request.body(()).unwrap()).err().map(|refused| refused.cause)
+    };
+    let ours = "https://files.example.org/a";
+    assert_eq!(check(ours, &[]), None);
+    assert_eq!(check("https://files.example.org:443/a", &["Files.example.org"]), None);
+    assert_eq!(check("/a", &["files.example.org"]), None);
+    for (target, hosts) in [
+        ("/a", &[][..]),
+        ("https://other.example.org/a", &[]),
+        ("http://files.example.org/a", &[]),
+        (ours, &["other.example.org"]),
+        (ours, &["files.example.org", "files.example.org"]),
+    ] {
+        assert_eq!(check(target, hosts), Some(Cause::WrongHost), "{target} {hosts:?}");
+    }
 }

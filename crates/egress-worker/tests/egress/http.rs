@@ -73,8 +73,12 @@ fn http_requests_are_compared_with_the_rule_each() {
     assert!(body.contains("mirror.example.org"), "{body}");
     assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     assert_eq!(egress.cause(), Cause::WrongHost);
-    let request =
-        |path: &str, status| HttpRequest { method: "GET".to_owned(), path: path.to_owned(), status };
+    let request = |path: &str, status, number| HttpRequest {
+        method: "GET".to_owned(),
+        path: path.to_owned(),
+        status,
+        number,
+    };
     let seen: Vec<_> = egress
         .messages()
         .into_iter()
@@ -84,7 +88,9 @@ fn http_requests_are_compared_with_the_rule_each() {
             _ => None,
         })
         .collect();
-    assert_eq!(seen, [request("/a?b", 0), request("/a?b", 200), request("/c", 0), request("/c", 200)]);
+    let expected =
+        [request("/a?b", 0, 1), request("/a?b", 200, 1), request("/c", 0, 2), request("/c", 200, 2)];
+    assert_eq!(seen, expected);
 }
 
 #[test]

@@ -20,10 +20,11 @@ use tokio_rustls::rustls::{ClientConfig, ClientConnection};
 use wire::worker::v1::connection_ended::Cause;
 use wire::worker::v1::from_egress::Body as From;
 use wire::worker::v1::inspect::Scheme;
+use wire::worker::v1::request_answer::Decision;
 use wire::worker::v1::to_egress::Body as To;
 use wire::worker::v1::{
     AddressLookedUp, AwaitReview, ConnectionEnded, Dial, EgressStart, EndConnection, FromEgress, Inspect,
-    NameResolved, ToEgress,
+    NameResolved, RequestAnswer, ToEgress,
 };
 use worker_protocol::address::octets;
 use worker_protocol::frame::{FrameBuffer, encode};
@@ -44,7 +45,7 @@ pub(crate) struct Script {
     pub(crate) start: EgressStart,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Rule {
     /// `None` for TCP: the addresses come at once.
     pub(crate) inspect: Option<Inspect>,
@@ -54,6 +55,8 @@ pub(crate) struct Rule {
     pub(crate) words: String,
     /// True if a reviewer decides, who never does.
     pub(crate) is_reviewed: bool,
+    /// What is answered to each request that is asked about.
+    pub(crate) decision: Option<Decision>,
 }
 
 impl Rule {
@@ -85,18 +88,17 @@ impl Script {
 
     #[must_use]
     pub(crate) fn rule(mut self, port: u16, scheme: Scheme, name: &str, server: Option<SocketAddr>) -> Self {
-        let inspect = Inspect { scheme: scheme.into(), name: name.to_owned(), methods: Vec::new() };
-        self.ports.insert(
-            port,
-            Rule { inspect: Some(inspect), server, words: "no rule".to_owned(), is_reviewed: false },
-        );
+        let inspect = Inspect { scheme: scheme.into(), name: name.to_owned(), ..Inspect::default() };
+        let words = "no rule".to_owned();
+        let rule = Rule { inspect: Some(inspect), server, words, ..Rule::default() };
+        self.ports.insert(port, rule);
         self
     }
 
     /// Adds a rule for TCP.
     #[must_use]
     pub(crate) fn tcp(mut self, port: u16, server: SocketAddr) -> Self {
-        let rule = Rule { inspect: None, server: Some(server), words: String::new(), is_reviewed: false };
+        let rule = Rule { server: Some(server), ..Rule::default() };
         self.ports.insert(port, rule);
         self
     }
@@ -104,7 +106,7 @@ impl Script {
     /// Adds a rule for TCP that asks a reviewer.
     #[must_use]
     pub(crate) fn review(mut self, port: u16) -> Self {
-        let rule = Rule { inspect: None, server: None, words: String::new(), is_reviewed: true };
+        let rule = Rule { is_reviewed: true, ..Rule::default() };
         self.ports.insert(port, rule);
         self
     }
@@ -289,7 +291,15 @@ fn follow(script: &Script, mut reading: UnixStream, mut writing: UnixStream, log
                     None => To::End(EndConnection { http_body: String::new() }),
                 }),
                 From::Connection(_) => Some(rules[&id].go_out()),
-                From::Ready(_) | From::Request(_) | From::Ended(_) => None,
+                From::Asked(asked) => rules[&id].decision.clone().map(|decision| {
+                    let request = asked.request.as_ref().unwrap().number;
+                    To::Answer(RequestAnswer { request, decision: Some(decision) })
+                }),
+                From::Ready(_)
+                | From::Request(_)
+                | From::Usage(_)
+                | From::Placeholder(_)
+                | From::Ended(_) => None,
             };
             log.messages.lock().push(message);
             log.more.notify_all();

@@ -66,7 +66,7 @@ fn refused(why: &str) -> Refusal {
 }
 
 /// Puts one part into a directory. The part appears as files of the directory's owner meanwhile.
-async fn fill_part(slots: &Path, path: &Path, into: &Directory) -> Result<(), Refusal> {
+pub(crate) async fn fill_part(slots: &Path, path: &Path, into: &Directory) -> Result<(), Refusal> {
     let part = block_in_place(|| workspace::open_own(path))
         .map_err(|error| Refusal::internal("opening a checkpoint", &error))?;
     if block_in_place(|| layer::adds_nothing(&part, into)) {

@@ -42,7 +42,8 @@ pub struct ColdStarts {
 
 #[derive(Default)]
 struct Known {
-    paths: OnceCell<Result<(), ImageRefused>>,
+    /// Bundles of certificates of an image that runs may use.
+    paths: OnceCell<Result<Vec<&'static str>, ImageRefused>>,
     /// Held by the launch that starts the first container.
     first: Arc<AsyncMutex<()>>,
     has_started: AtomicBool,
@@ -95,13 +96,19 @@ impl First {
 
 impl Launcher {
     /// Checks the paths of an image that an engine opens by itself, or mounts on. Does so once for each image.
-    pub async fn check_image(&self, image: &UsableImage, reference: &ImageReference) -> Result<(), Refusal> {
+    ///
+    /// Returns the bundles of certificates that the image has.
+    pub async fn check_image(
+        &self,
+        image: &UsableImage,
+        reference: &ImageReference,
+    ) -> Result<Vec<&'static str>, Refusal> {
         let known = self.starting.of(image.id());
         let checked = known.paths.get_or_try_init(|| self.look_at(image)).await?;
-        checked.as_ref().map_err(|refused| unusable(reference, refused)).copied()
+        checked.clone().map_err(|refused| unusable(reference, &refused))
     }
 
-    async fn look_at(&self, image: &UsableImage) -> Result<Result<(), ImageRefused>, Refusal> {
+    async fn look_at(&self, image: &UsableImage) -> Result<Result<Vec<&'static str>, ImageRefused>, Refusal> {
         let made_as = RunId::new().to_string();
         let hardening = Hardening::default();
         let (user, guest) = (hardening.run_as.user(), self.guest.of(Boundary::HostKernel).to_owned());

@@ -14,7 +14,6 @@ mod turns;
 mod users;
 
 use std::io;
-use std::net::Ipv4Addr;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,10 +41,11 @@ use crate::mounting::{Opened, Shown, arrived, mount};
 use crate::placed::{self, GuestBinary};
 use crate::resources::RunResources;
 use crate::root_layer::RootLayer;
-use crate::way_out::WayOut;
+use crate::way_out::{Outward, WayOut};
 use crate::workspace::{self, Purpose, Roots};
 use crate::{boundary, execution_log, way_out};
 
+pub(crate) use fork::fill_part;
 pub use images::ColdStarts;
 use pool::Pool;
 use root::NewRoot;
@@ -188,6 +188,10 @@ impl Launcher {
             root: resources.root.as_ref().map(RootLayer::place).transpose()?,
             warm,
             resolver: wanted.hardening.resolver,
+            bundles: wanted
+                .hardening
+                .has_bundle
+                .then(|| image.bundles().iter().map(|path| (*path).to_owned()).collect()),
             linked: linked.as_ref().and_then(|found| found.kept.clone()),
         };
         let repository = linked.as_ref().map(|found| &found.repository);
@@ -290,6 +294,7 @@ impl Launcher {
         let slots = self.directories.slots(&run);
         let (mut mounts, user, ownership) =
             block_in_place(|| mount(&slots, &run, shown, hardening, users, resources))?;
+        self.make_bundle(&run, hardening)?;
         if let Some(new) = Self::new_root(record, wanted, principal) {
             let guest = self.guest.of(boundary).to_owned();
             let bare = self.describe(&run, hardening, image.clone(), user, Vec::new(), guest)?;
@@ -317,8 +322,8 @@ impl Launcher {
             GuestLane::connect(self.engine.clone(), container.clone(), user, Some(environment), boundary)
                 .await?;
         if let Some(pid) = file_server.or_else(|| guest.host_pid()) {
-            let etc = self.own_etc(user, hardening)?;
-            block_in_place(|| arrived(pid, shown, &etc, resources.root.as_ref()))?;
+            let own = self.own_files(&run, user, hardening, image.bundles())?;
+            block_in_place(|| arrived(pid, shown, &own, resources.root.as_ref()))?;
         }
         for pid in [inspection.host_pid, guest.host_pid()] {
             self.has_users(pid, hardening)?;
@@ -384,6 +389,7 @@ impl Launcher {
             mounts,
             guest,
             etc: self.etc(user, hardening)?,
+            bundle: self.bundle_of(run, hardening),
             labels: std::collections::BTreeMap::new(),
         };
         containers::container_spec(hardening, &facts)
@@ -391,14 +397,9 @@ impl Launcher {
     }
 
     /// Returns the daemon's files for the `/etc` of a container that runs as `user`.
-    fn etc(&self, user: RunUser, hardening: &Hardening) -> Result<EtcFiles, Refusal> {
+    pub(crate) fn etc(&self, user: RunUser, hardening: &Hardening) -> Result<EtcFiles, Refusal> {
         block_in_place(|| placed::place_etc(&self.directories.bin(), user, hardening))
             .map_err(|error| Refusal::internal("writing the container's files in /etc", &error))
-    }
-
-    /// Returns the `/etc` files that are mounted in the container.
-    pub(crate) fn own_etc(&self, user: RunUser, hardening: &Hardening) -> Result<EtcFiles, Refusal> {
-        if hardening.has_own_etc() { self.etc(user, hardening) } else { Ok(EtcFiles::new()) }
     }
 
     /// Returns the image, and for the default image also the digest of its busybox.
@@ -417,8 +418,8 @@ impl Launcher {
             return Err(refusal.with("image", reference.as_str()).with("hint", MISSING));
         };
         let usable = facts.usable().map_err(|refused| unusable(reference, &refused))?;
-        self.check_image(&usable, reference).await?;
-        Ok((usable, None))
+        let bundles = self.check_image(&usable, reference).await?;
+        Ok((usable.with_bundles(bundles), None))
     }
 }
 
@@ -453,9 +454,10 @@ pub(crate) fn wanted(
     image: &str,
     limits: &Limits,
     environment: Environment,
-    resolver: Option<Ipv4Addr>,
+    outward: Outward,
 ) -> Result<Wanted, Refusal> {
     let boundary = boundary::of(profile);
+    let Outward { resolver, has_bundle } = outward;
     way_out::can_be_had(resolver, boundary)?;
     let image = match image {
         "" => None,
@@ -477,6 +479,7 @@ pub(crate) fn wanted(
             runtime: profile.runtime.clone(),
             boundary,
             resolver,
+            has_bundle,
         },
         image,
         environment,

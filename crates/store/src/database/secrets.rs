@@ -46,6 +46,13 @@ impl Store {
     pub fn fingerprint(&self, content: &[u8]) -> Vec<u8> {
         self.0.seal.fingerprint("request", content).to_vec()
     }
+
+    /// Returns bytes that follow from a content and the installation's key (HMAC-SHA256), the same ones under each daemon.
+    ///
+    /// Contents of different purposes have independent bytes.
+    pub fn derived(&self, purpose: &str, content: &[u8]) -> [u8; 32] {
+        self.0.seal.fingerprint(purpose, content)
+    }
 }
 
 /// Deletes the variables of a run that has ended.

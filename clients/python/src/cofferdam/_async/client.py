@@ -72,6 +72,7 @@ class AsyncClient:
         self.bases = rpc.BaseService(self._transport)
         self.checkpoints = rpc.CheckpointService(self._transport)
         self.trash = rpc.TrashService(self._transport)
+        self.usage = rpc.UsageService(self._transport)
 
     @property
     def endpoint(self) -> str:

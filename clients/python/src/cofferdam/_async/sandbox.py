@@ -39,6 +39,7 @@ from cofferdam.types import (
     Every,
     Limits,
     Managed,
+    ModelUsage,
     PatchInfo,
     RunInfo,
     RunState,
@@ -404,6 +405,10 @@ class AsyncSandbox:
     async def info(self) -> RunInfo:
         """The run as it is now. Raises `NotFound`."""
         return _results.run_info((await self._client.runs.get_run(v1.GetRunRequest(run_id=self._run_id))).run)
+
+    async def usage(self) -> ModelUsage:
+        """What it has used of models, where its profile counts that. Raises `NotFound`."""
+        return _results.model_usage(await self._client.usage.get_usage(v1.GetUsageRequest(run_id=self._run_id)))
 
     async def is_running(self) -> bool:
         """Whether it takes calls, or will after a pause."""

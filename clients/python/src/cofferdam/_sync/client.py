@@ -73,6 +73,7 @@ class Client:
         self.bases = rpc.BaseService(self._transport)
         self.checkpoints = rpc.CheckpointService(self._transport)
         self.trash = rpc.TrashService(self._transport)
+        self.usage = rpc.UsageService(self._transport)
 
     @property
     def endpoint(self) -> str:

@@ -215,8 +215,8 @@ impl Launcher {
         let image = asked.or(profile.image.as_deref()).unwrap_or_default();
         let mut limits = request::limits(&wire::v1::Limits::default(), profile)?;
         limits.cpu_millis = containers::cpu_limit(limits.cpu_millis, self.host.cpus);
-        let resolver = self.way_out.resolver(&narrowed(profile, &[]));
-        let wanted = wanted(profile, image, &limits, Environment::default(), resolver)?;
+        let outward = self.way_out.outward(&narrowed(profile, &[]));
+        let wanted = wanted(profile, image, &limits, Environment::default(), outward)?;
         let wanted = wanted.under(self.projects.quota());
         if never_warm(&wanted).is_some() {
             return Err(refused(format!("profile {name} has a kernel of its own, or a root that is mapped")));

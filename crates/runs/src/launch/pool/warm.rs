@@ -120,6 +120,7 @@ impl Launcher {
             }
             Ok::<_, Refusal>(())
         })?;
+        self.make_bundle(&made_as, &wanted.hardening)?;
         let root = match root {
             Some(root) => self.waiting_root(id, root, make, resources).await?,
             None => Vec::new(),
@@ -229,7 +230,7 @@ impl Launcher {
             NoneWaits::Taken => ColdBecause::NoneWaits,
             NoneWaits::Unknown => or_no_pool(ColdBecause::FirstOfItsKind),
         })?;
-        match self.fill(record.id, &mut warm, wanted, shown).await {
+        match self.fill(record.id, &mut warm, wanted, image, shown).await {
             Ok(hardening) => {
                 // Slots of the run itself, in which an overlay was assembled.
                 resources.remove_slots();
@@ -266,6 +267,7 @@ impl Launcher {
         run: RunId,
         warm: &mut Warm,
         wanted: &Wanted,
+        image: &UsableImage,
         shown: &[Shown<'_>],
     ) -> Result<Vec<(String, String)>, Refusal> {
         // The engine answers while the directories are mounted.
@@ -284,9 +286,10 @@ impl Launcher {
             return Err(refused(format!("its container was changed after its creation ({fields})")));
         }
         let pid = warm.guest.host_pid().ok_or_else(|| refused("its guest was not found".to_owned()))?;
-        let etc = self.own_etc(RunUser::DEFAULT, &wanted.hardening)?;
+        let made_as = warm.id.to_string();
+        let own = self.own_files(&made_as, RunUser::DEFAULT, &wanted.hardening, image.bundles())?;
         block_in_place(|| {
-            arrived(pid, shown, &etc, warm.resources.root.as_ref())?;
+            arrived(pid, shown, &own, warm.resources.root.as_ref())?;
             are_restricted(pid, shown)?;
             has_no_network(pid).map_err(refused)
         })?;

@@ -1,0 +1,69 @@
+//! Reads the data of server-sent events, each of which is a JSON object.
+
+use super::counts::Counts;
+use super::object::Scanner;
+
+/// Name of the field that has the data, with its colon.
+const DATA: &[u8] = b"data:";
+
+/// The state of a stream of events.
+#[derive(Default)]
+pub(super) struct Events {
+    line: Line,
+    /// True if the last byte was a carriage return. A line feed after it ends no further line.
+    is_after_return: bool,
+    /// The data of the event so far.
+    data: Scanner,
+}
+
+/// The part of a line that was read.
+#[derive(Clone, Copy)]
+enum Line {
+    /// Only bytes of `data:`, this many.
+    Name(usize),
+    Data,
+    /// Of another field.
+    Other,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self::Name(0)
+    }
+}
+
+impl Events {
+    pub(super) fn push(&mut self, piece: &[u8], counts: &mut Counts) {
+        for byte in piece {
+            let is_second = *byte == b'\n' && self.is_after_return;
+            self.is_after_return = *byte == b'\r';
+            if is_second {
+                continue;
+            }
+            if matches!(byte, b'\r' | b'\n') {
+                self.end_line(counts);
+                continue;
+            }
+            self.line = match self.line {
+                Line::Name(count) if DATA.get(count) == Some(byte) && count + 1 == DATA.len() => Line::Data,
+                Line::Name(count) if DATA.get(count) == Some(byte) => Line::Name(count + 1),
+                Line::Name(_) | Line::Other => Line::Other,
+                Line::Data => {
+                    self.data.push(&[*byte], counts);
+                    Line::Data
+                }
+            };
+        }
+    }
+
+    fn end_line(&mut self, counts: &mut Counts) {
+        match self.line {
+            // An empty line ends the event.
+            Line::Name(0) => self.data = Scanner::default(),
+            // The data of an event may have several lines.
+            Line::Data => self.data.push(b"\n", counts),
+            Line::Name(_) | Line::Other => {}
+        }
+        self.line = Line::default();
+    }
+}

@@ -1,0 +1,246 @@
+//! Decides about the requests of connections whose rule injects secrets or counts tokens.
+//!
+//! ```text
+//!  asked ─► secrets read ─► rules in force ─► budget ─► granted: headers with secrets, texts to hide
+//!                │               │              └► 403, used up
+//!                │               └► 403, the rules have changed
+//!                └► 502, the secret cannot be read
+//! ```
+//!
+//! A decision never holds up the session. Its values are wiped once the process has them (`outgoing.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use egress_rules::{Decision as Rule, Injection, SecretName};
+use secrets::{Secret, SecretError, Secrets};
+use serde_json::json;
+use timestamp::Timestamp;
+use wire::worker::v1::request_answer::Decision;
+use wire::worker::v1::to_egress::Body;
+use wire::worker::v1::{InjectedHeader, RequestAnswer, RequestAsked, RequestRefusal};
+use zeroize::Zeroizing;
+
+use crate::broken::Broken;
+use crate::live::Step;
+use crate::messages::message;
+use crate::outgoing::Grant;
+use crate::session::Session;
+
+/// Requests of a connection that may be decided about at the same time. A connection over HTTP/2 has as many.
+const UNDER_WAY: usize = 128;
+/// Requests of a connection whose tokens may be unknown at the same time.
+const UNMETERED: usize = 1_024;
+
+/// A request that is decided about.
+#[derive(Clone, Copy)]
+struct Asked {
+    /// Number of its connection.
+    connection: u64,
+    /// Its own number.
+    request: u64,
+}
+
+/// The response to a request that does not go out.
+struct NotGranted {
+    status: u32,
+    /// Kind of the error, for programs.
+    kind: &'static str,
+    /// The rule, for the record.
+    rule: String,
+    why: String,
+}
+
+/// The facts of a connection that a decision needs.
+struct Facts {
+    host: String,
+    port: u16,
+    inject: Vec<Injection>,
+    is_metered: bool,
+}
+
+impl Session {
+    /// Begins to decide about a request.
+    pub(crate) async fn asked(self: &Arc<Self>, connection: u64, asked: RequestAsked) -> Result<(), Broken> {
+        let request = asked.request.filter(|request| request.number > 0);
+        let request = request.ok_or_else(|| Broken::sent("a question about no request"))?;
+        let asked = Asked { connection, request: request.number };
+        let calls = self.state.control.calls();
+        let (shown, has_room) = {
+            let mut all = self.live.lock();
+            let live = all.get_mut(&connection).ok_or_else(|| Broken::sent("a request of no connection"))?;
+            let is_out = matches!(live.step, Step::Out);
+            if !is_out || !live.verdict.asks_each_request() || live.deciding.contains(&asked.request) {
+                return Err(Broken::sent("a question out of turn"));
+            }
+            let has_room = live.deciding.len() < UNDER_WAY && live.unmetered.len() < UNMETERED;
+            if has_room {
+                live.deciding.insert(asked.request);
+                live.add_calls(calls);
+            }
+            live.request(request);
+            (live.shown(None), has_room)
+        };
+        self.state.view.show(shown);
+        if has_room {
+            let session = Arc::clone(self);
+            self.tasks.spawn(async move { session.decide(asked).await });
+        } else {
+            self.end_for(connection, "it has too many requests under way; connect again".to_owned()).await;
+        }
+        Ok(())
+    }
+
+    /// Decides about a request, and answers it.
+    async fn decide(&self, asked: Asked) {
+        let Some(facts) = self.facts(asked) else { return };
+        let decision = match self.decision(asked, &facts).await {
+            Ok(grant) => {
+                self.granted(asked, &facts);
+                Decision::Grant(grant.take())
+            }
+            Err(refused) => self.refused(asked, &facts, refused),
+        };
+        let answer = RequestAnswer { request: asked.request, decision: Some(decision) };
+        self.send(message(asked.connection, Body::Answer(answer))).await;
+    }
+
+    fn facts(&self, asked: Asked) -> Option<Facts> {
+        let all = self.live.lock();
+        let live = all.get(&asked.connection)?;
+        let opening = &live.verdict.opening;
+        let (inject, is_metered) = (opening.inject.clone(), opening.is_metered);
+        Some(Facts { host: live.host(), port: live.port, inject, is_metered })
+    }
+
+    async fn decision(&self, asked: Asked, facts: &Facts) -> Result<Grant, NotGranted> {
+        let state = &self.state;
+        let shared = state.outside.shared();
+        let grant = granting(&shared.secrets, &facts.inject).await;
+        // Reading a secret takes time. The rules that count are those of this moment.
+        self.check_rules(asked)?;
+        let grant = grant.map_err(|error| NotGranted {
+            status: 502,
+            kind: "secret_unavailable",
+            rule: "egress: secrets".to_owned(),
+            why: format!("{error}. Try again later, or ask an operator"),
+        })?;
+        if facts.is_metered {
+            let budget = state.control.rules().budget();
+            let admitted = shared.ledger.admit(&state.own.who, &budget, Timestamp::now());
+            admitted.map_err(|exceeded| NotGranted {
+                // Programs repeat a request that got 429, and so the refusal.
+                status: 403,
+                kind: "budget_exceeded",
+                rule: "egress: budget".to_owned(),
+                why: exceeded.to_string(),
+            })?;
+        }
+        Ok(grant)
+    }
+
+    /// Checks that the rules in force allow the connection as the process looks at it.
+    fn check_rules(&self, asked: Asked) -> Result<(), NotGranted> {
+        let rules = self.state.control.rules();
+        let all = self.live.lock();
+        let live = all.get(&asked.connection).filter(|live| live.ended_for.is_none());
+        let verdict = live.map(|live| (live, rules.decide(&live.destination, live.port)));
+        let refused =
+            |rule: String, why: &str| NotGranted { status: 403, kind: "refused", rule, why: why.to_owned() };
+        match verdict {
+            None => Err(refused("egress: connection".to_owned(), "the connection has ended")),
+            Some((_, verdict)) if verdict.decision == Rule::Deny => {
+                Err(refused(verdict.rule, &verdict.words))
+            }
+            Some((live, verdict))
+                if live.passes(&verdict) && (verdict.decision == Rule::Allow || live.approval.is_some()) =>
+            {
+                Ok(())
+            }
+            Some((_, verdict)) => Err(refused(verdict.rule, "the rules have changed; connect again")),
+        }
+    }
+
+    /// Notes a request that goes out.
+    fn granted(&self, asked: Asked, facts: &Facts) {
+        let names: BTreeSet<&SecretName> = facts.inject.iter().flat_map(Injection::secrets).collect();
+        let is_live = {
+            let mut all = self.live.lock();
+            all.get_mut(&asked.connection).is_some_and(|live| {
+                live.deciding.remove(&asked.request);
+                live.injected.extend(names.into_iter().map(SecretName::to_string));
+                if facts.is_metered {
+                    live.unmetered.insert(asked.request);
+                }
+                true
+            })
+        };
+        if !is_live && facts.is_metered {
+            // It was admitted, and its connection has ended meanwhile.
+            self.state.count_unknown();
+        }
+    }
+
+    /// Notes a request that does not go out, and returns its response.
+    fn refused(&self, asked: Asked, facts: &Facts, refused: NotGranted) -> Decision {
+        let NotGranted { status, kind, rule, why } = refused;
+        let (host, port) = (&facts.host, facts.port);
+        self.state.refuse(host, port, &rule, &why);
+        let shown = self.live.lock().get_mut(&asked.connection).map(|live| {
+            live.deciding.remove(&asked.request);
+            live.answered(asked.request, status);
+            live.shown(None)
+        });
+        if let Some(shown) = shown {
+            self.state.view.show(shown);
+        }
+        let words = format!("Cofferdam refused the request to {host}:{port}: {why} ({rule})");
+        let body = json!({ "error": { "type": kind, "message": words } });
+        Decision::Refusal(RequestRefusal {
+            status,
+            content_type: "application/json".to_owned(),
+            body: body.to_string().into_bytes(),
+        })
+    }
+}
+
+/// Returns the headers with the values of their secrets, and the texts that a response must not show.
+async fn granting(secrets: &Secrets, inject: &[Injection]) -> Result<Grant, SecretError> {
+    let names: BTreeSet<&SecretName> = inject.iter().flat_map(Injection::secrets).collect();
+    let mut values: BTreeMap<&SecretName, Arc<Secret>> = BTreeMap::new();
+    for name in names {
+        values.insert(name, secrets.get(name).await?);
+    }
+    let value = |name: &SecretName| values.get(name).map(|secret| secret.expose());
+    let mut granted = Grant::default();
+    let grant = &mut granted.0;
+    grant.hide.extend(values.values().map(|secret| secret.expose().as_bytes().to_vec()));
+    for injection in inject {
+        // Each secret of a template is among the values.
+        let filled = match injection {
+            Injection::Header { value: template, .. } => template.fill(value),
+            Injection::Basic { user, password } => password.fill(value).map(|password| {
+                let credentials = basic(user, &password);
+                grant.hide.push(credentials.as_bytes().to_vec());
+                Zeroizing::new(["Basic ", &credentials].concat())
+            }),
+        };
+        grant.headers.extend(filled.map(|filled| InjectedHeader {
+            name: injection.header().to_owned(),
+            value: filled.as_bytes().to_vec(),
+        }));
+    }
+    Ok(granted)
+}
+
+/// Returns the credentials of basic authentication (RFC 7617), encoded.
+fn basic(user: &str, password: &str) -> Zeroizing<String> {
+    let credentials = Zeroizing::new([user, ":", password].concat());
+    Zeroizing::new(BASE64_STANDARD.encode(credentials.as_bytes()))
+}
+
+#[cfg(test)]
+#[path = "grants_tests.rs"]
+mod tests;

@@ -1,0 +1,194 @@
+//! A daemon and a process that tests play.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock};
+
+use audit::{Event, Kind};
+use egress_rules::{HostName, Narrowed, Pool, Rules, SecretName};
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, ready};
+use model_usage::{Ledger, Prices, Who};
+use parking_lot::Mutex;
+use redact::Redactor;
+use secrets::{Secrets, Source};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use wire::worker::v1::from_egress::Body as From;
+use wire::worker::v1::to_egress::Body as To;
+use wire::worker::v1::{
+    ConnectionOpened, ConnectionReady, FromEgress, HttpRequest, Inspect, RequestAsked, ResolveName, ToEgress,
+};
+use worker_protocol::frame::{FrameBuffer, encode};
+
+use crate::broken::Broken;
+use crate::decide::{Own, State};
+use crate::session::{Greeted, Session};
+use crate::table::Table;
+use crate::{Answer, Control, Outside, Question, Roots, Shared};
+
+/// Address of every host.
+pub(crate) const ADDRESS: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 7);
+/// Value of the secret `model`.
+pub(crate) const VALUE: &str = "hunter2-hunter2";
+
+/// The log hides texts that look like secrets.
+static REDACTOR: LazyLock<Redactor> = LazyLock::new(Redactor::default);
+
+/// A daemon with rules and a log.
+pub(crate) struct Daemon {
+    pub(crate) rules: Mutex<Arc<Narrowed>>,
+    events: Mutex<Vec<Event>>,
+}
+
+impl Control for Daemon {
+    fn rules(&self) -> Arc<Narrowed> {
+        Arc::clone(&self.rules.lock())
+    }
+
+    fn record(&self, mut event: Event) -> BoxFuture<'_, bool> {
+        event.redact(&REDACTOR);
+        self.events.lock().push(event);
+        ready(true).boxed()
+    }
+
+    fn share_limits(&self, _: u32) {}
+
+    fn calls(&self) -> Vec<String> {
+        vec!["call".to_owned()]
+    }
+
+    fn ask(&self, _: Question, _: CancellationToken) -> BoxFuture<'_, Answer> {
+        ready(Answer::Cancelled).boxed()
+    }
+}
+
+/// Returns shared parts with the secret `model`, and with `lost`, whose file is missing.
+pub(crate) fn shared(directory: &tempfile::TempDir) -> Shared {
+    let path = |name: &str| directory.path().join(name);
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path("model")).unwrap();
+    file.write_all(VALUE.as_bytes()).unwrap();
+    let source = |name: &str| (SecretName::parse(name).unwrap(), Source::File(path(name)));
+    std::fs::create_dir(path("usage")).unwrap();
+    Shared {
+        secrets: Arc::new(Secrets::new([source("model"), source("lost")].into())),
+        roots: Arc::new(Roots::default()),
+        ledger: Arc::new(Ledger::open(&path("usage"), Prices::default()).unwrap()),
+    }
+}
+
+/// Returns a run with one placeholder.
+pub(crate) fn own(trust: Option<PathBuf>) -> Own {
+    let placeholder = ("API_KEY".to_owned(), SecretName::parse("model").unwrap(), "key-x".to_owned());
+    let who = Who { run: "run".to_owned(), principal: "uid:1".to_owned() };
+    Own { who, trust, placeholders: vec![placeholder] }
+}
+
+pub(crate) fn rules(text: &str) -> Arc<Narrowed> {
+    Arc::new(Narrowed::new(Rules::from_json(text).unwrap()))
+}
+
+/// A process that the test plays, and the session that it talks to.
+pub(crate) struct Played {
+    pub(crate) daemon: Arc<Daemon>,
+    pub(crate) state: Arc<State>,
+    channel: UnixStream,
+    buffer: FrameBuffer,
+    session: JoinHandle<Broken>,
+    _directory: tempfile::TempDir,
+}
+
+impl Played {
+    pub(crate) fn new(text: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let table = Table::open(&directory.path().join("names"), Pool::DEFAULT_BLOCK).unwrap();
+        let daemon = Arc::new(Daemon { rules: Mutex::new(rules(text)), events: Mutex::default() });
+        let address: Vec<IpAddr> = vec![ADDRESS.into()];
+        let hosts = ["api.example.org", "model.internal", "real.example.org"];
+        let hosts: BTreeMap<_, _> =
+            hosts.map(|host| (HostName::parse(host).unwrap(), address.clone())).into();
+        let outside = Arc::new(Outside::new(hosts, None, shared(&directory)));
+        let trust = Some(directory.path().join("bundle"));
+        let control: Arc<dyn Control> = daemon.clone();
+        let state = Arc::new(State::new("run".to_owned(), own(trust), control, outside, table));
+        let (ours, channel) = UnixStream::pair().unwrap();
+        let session = tokio::spawn({
+            let state = Arc::clone(&state);
+            let greeted = Greeted { channel: ours, buffer: FrameBuffer::new(), most: 16, has_roots: true };
+            async move { Session::run(&state, greeted, &CancellationToken::new()).await }
+        });
+        Self { daemon, state, channel, buffer: FrameBuffer::new(), session, _directory: directory }
+    }
+
+    pub(crate) async fn say(&mut self, id: u64, body: From) {
+        let frame = encode(&FromEgress { id, body: Some(body) }).unwrap();
+        self.channel.write_all(&frame).await.unwrap();
+    }
+
+    /// Returns the next message of the session.
+    pub(crate) async fn hear(&mut self) -> To {
+        loop {
+            if let Some(ToEgress { body, .. }) = self.buffer.pop().unwrap() {
+                return body.unwrap();
+            }
+            let read = self.channel.read_buf(self.buffer.read_buffer()).await.unwrap();
+            assert!(read > 0, "the session has ended");
+        }
+    }
+
+    /// Returns the reason for which the session has ended.
+    pub(crate) async fn broken(self) -> String {
+        self.session.await.unwrap().to_string()
+    }
+
+    /// Opens connection 2 to a host, and lets it go out. Returns the orders to look at it and to connect.
+    pub(crate) async fn connect(&mut self, host: &str, port: u32) -> (Inspect, To) {
+        self.say(1, From::Resolve(ResolveName { name: host.to_owned() })).await;
+        let To::Resolved(resolved) = self.hear().await else { panic!("no address") };
+        self.say(2, From::Opened(ConnectionOpened { address: resolved.address, port })).await;
+        let To::Inspect(inspect) = self.hear().await else { panic!("not looked at") };
+        self.say(2, From::Connection(ConnectionReady::default())).await;
+        (inspect, self.hear().await)
+    }
+
+    /// Asks about a request on connection 2, and returns the answer.
+    pub(crate) async fn ask(&mut self, number: u64) -> To {
+        self.say(2, asked(number)).await;
+        self.hear().await
+    }
+
+    /// Returns the details of the records of a kind.
+    pub(crate) fn records(&self, kind: Kind) -> Vec<Value> {
+        let events = self.daemon.events.lock();
+        let found = events.iter().filter(|event| event.kind == kind);
+        found.filter_map(|event| event.details.clone()).collect()
+    }
+
+    /// Returns the log as one text.
+    pub(crate) fn log(&self) -> String {
+        format!("{:?} {:?}", self.daemon.events.lock(), self.state.view.list())
+    }
+
+    /// Waits until the log has a record of a kind.
+    pub(crate) async fn recorded(&self, kind: Kind) -> Value {
+        loop {
+            if let Some(details) = self.records(kind).pop() {
+                return details;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+    }
+}
+
+pub(crate) fn asked(number: u64) -> From {
+    let request =
+        HttpRequest { method: "POST".to_owned(), path: "/v1/messages".to_owned(), status: 0, number };
+    From::Asked(RequestAsked { request: Some(request) })
+}
