@@ -52,10 +52,7 @@ const ARROWS: [(&str, &str); 70] = [
     ("disk-watch", "audit audit-service containers disk-quotas identity refusal runs"),
     ("doctor", "busybox steering"),
     ("document", ""),
-    (
-        "egress",
-        "audit egress-rules host-launch model-usage secrets steering timestamp wire worker-protocol",
-    ),
+    ("egress", "audit egress-rules host-launch model-usage secrets steering timestamp wire worker-protocol"),
     ("egress-rules", ""),
     ("egress-sources", "egress-rules text timestamp"),
     ("egress-worker", "confinement host-launch wire worker-protocol"),

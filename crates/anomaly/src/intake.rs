@@ -294,7 +294,8 @@ mod tests {
         let of_host = || json!({ "host": "files.example.org", "port": 443, "count": 7 });
         assert_eq!(seen(Kept::EgressIntent, of_host()), Some(("r".into(), What::Connected(host))));
         assert_eq!(seen(Kept::EgressRefused, of_host()), Some(("r".into(), What::Unreached(host))));
-        let misplaced = json!({ "host": "files.example.org", "placeholder": "API_KEY", "secret_name": "model" });
+        let misplaced =
+            json!({ "host": "files.example.org", "placeholder": "API_KEY", "secret_name": "model" });
         assert_eq!(seen(Kept::EgressRefused, misplaced), Some(("r".into(), What::Misplaced)));
         assert_eq!(seen(Kept::ModelBudget, json!({ "why": "" })), Some(("r".into(), What::Spending)));
         let receipt = |bytes| json!({ "host": "files.example.org", "bytes_out": bytes });

@@ -16,8 +16,8 @@ use crate::request::Service;
 
 /// Most patterns for repositories.
 const MOST_REPOSITORIES: usize = 256;
-/// Most patterns for refs.
-const MOST_REFS: usize = 64;
+/// Most repositories, and most refs, that a text shows.
+const MOST_SHOWN: usize = 8;
 
 /// Refs that a rule lets clients push to.
 ///
@@ -37,7 +37,11 @@ pub struct Push {
 }
 
 impl Push {
-    fn for_branches(decision: Decision) -> Self {
+    /// Most patterns for refs.
+    pub const MOST_REFS: usize = 64;
+
+    /// Returns the answer to pushes to all branches.
+    pub fn for_branches(decision: Decision) -> Self {
         let refs = if decision == Decision::Deny { Ok(BTreeSet::new()) } else { all_branches() };
         // `refs/heads/*` is a pattern; if it were none, nothing could be pushed.
         Self { decision, refs: refs.unwrap_or_default(), ..Self::default() }
@@ -112,7 +116,7 @@ impl<'de> Visitor<'de> for PushVisitor {
         if refs.is_empty() && decision != Decision::Deny {
             return Err(M::Error::custom("`refs` is missing: name the refs, such as `refs/heads/agent/*`"));
         }
-        if refs.len() > MOST_REFS {
+        if refs.len() > Push::MOST_REFS {
             return Err(M::Error::custom("there are more than 64 patterns in `refs`"));
         }
         Ok(Push { decision, refs, force, delete, options })
@@ -196,6 +200,34 @@ impl Rules {
             return Some(Reason::Repository);
         }
         (self.push.decision == Decision::Deny).then_some(Reason::Push)
+    }
+}
+
+/// Shows the first repositories and refs, for a prompt: `org/app: fetch, push to refs/heads/agent/*`.
+impl fmt::Display for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let and_more = |count: usize| {
+            if count > MOST_SHOWN { format!(" and {} more", count - MOST_SHOWN) } else { String::new() }
+        };
+        let repositories: Vec<&str> =
+            self.repositories.iter().take(MOST_SHOWN).map(RepositoryPattern::as_str).collect();
+        write!(f, "{}{}: ", repositories.join(" "), and_more(self.repositories.len()))?;
+        let is_fetched = self.fetch != Decision::Deny;
+        f.write_str(if is_fetched { "fetch" } else { "no fetch" })?;
+        if self.push.decision == Decision::Deny {
+            return f.write_str(" alone");
+        }
+        let refs: Vec<&str> = self.push.refs.iter().take(MOST_SHOWN).map(RefPattern::as_str).collect();
+        write!(f, ", push to {}{}", refs.join(" "), and_more(self.push.refs.len()))?;
+        let further = [
+            ("forced", self.push.force),
+            ("deletions", self.push.delete),
+            ("push options", self.push.options),
+        ];
+        for (word, _) in further.into_iter().filter(|(_, decision)| *decision != Decision::Deny) {
+            write!(f, ", {word}")?;
+        }
+        Ok(())
     }
 }
 
