@@ -3915,9 +3915,21 @@ pub struct Connection {
     /// Time that it was open; absent before its end.
     #[prost(message, optional, tag = "14")]
     pub duration: ::core::option::Option<::prost_types::Duration>,
-    /// Calls whose commands were running when it was opened.
+    /// Calls whose commands were running when it was opened, or when a request of it was decided about; at most 64.
     #[prost(string, repeated, tag = "15")]
     pub call_ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The daemon ends its TLS and looks at each request, because its rule has paths, methods or a header to set.
+    #[prost(bool, tag = "16")]
+    pub opened: bool,
+    /// Names of the secrets that its requests had in their headers.
+    #[prost(string, repeated, tag = "17")]
+    pub injected: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Server that its requests go to in place of the host, such as `<https://api.example.org`;> empty for none.
+    #[prost(string, tag = "18")]
+    pub upstream: ::prost::alloc::string::String,
+    /// Tokens that its responses said, by model; at most 17 entries.
+    #[prost(message, repeated, tag = "19")]
+    pub usage: ::prost::alloc::vec::Vec<ConnectionUsage>,
 }
 /// Nested message and enum types in `Connection`.
 pub mod connection {
@@ -3979,6 +3991,41 @@ impl ::prost::Name for Connection {
         "/cofferdam.v1.Connection".into()
     }
 }
+/// Tokens of the requests of a connection to one model, as the server counted them.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ConnectionUsage {
+    /// Name of the model; `unknown` if responses had none, and `(others)` for all beyond the first 16.
+    #[prost(string, tag = "1")]
+    pub model: ::prost::alloc::string::String,
+    /// Requests that went out.
+    #[prost(uint64, tag = "2")]
+    pub requests: u64,
+    /// Requests whose responses said no tokens that could be read.
+    #[prost(uint64, tag = "3")]
+    pub unreported_requests: u64,
+    /// Tokens of requests that were not read from a cache.
+    #[prost(uint64, tag = "4")]
+    pub input_tokens: u64,
+    /// Tokens of answers.
+    #[prost(uint64, tag = "5")]
+    pub output_tokens: u64,
+    /// Tokens of requests that were read from a cache.
+    #[prost(uint64, tag = "6")]
+    pub cached_input_tokens: u64,
+    /// Tokens of requests that were written to a cache.
+    #[prost(uint64, tag = "7")]
+    pub cache_write_tokens: u64,
+}
+impl ::prost::Name for ConnectionUsage {
+    const NAME: &'static str = "ConnectionUsage";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ConnectionUsage".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ConnectionUsage".into()
+    }
+}
 /// A request over HTTP.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HttpRequest {
@@ -3991,6 +4038,9 @@ pub struct HttpRequest {
     /// Status of the response; 0 if there was none.
     #[prost(uint32, tag = "3")]
     pub status: u32,
+    /// Number of the request on its connection, from 1. Requests over HTTP/2 may be in another order.
+    #[prost(uint64, tag = "4")]
+    pub number: u64,
 }
 impl ::prost::Name for HttpRequest {
     const NAME: &'static str = "HttpRequest";
@@ -4762,6 +4812,619 @@ pub mod egress_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// See UsageService.GetUsage.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetUsageRequest {
+    /// The run, for its whole life. Without the fields below, except MODEL.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Number of days, today's included, at most 400. Default 1.
+    #[prost(uint32, tag = "2")]
+    pub days: u32,
+    /// Default MODEL.
+    #[prost(enumeration = "get_usage_request::GroupBy", tag = "3")]
+    pub group_by: i32,
+    /// Only this principal, such as `uid:1000`. Default: all that the caller may see.
+    #[prost(string, tag = "4")]
+    pub principal: ::prost::alloc::string::String,
+}
+/// Nested message and enum types in `GetUsageRequest`.
+pub mod get_usage_request {
+    /// Property by which the use is divided.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum GroupBy {
+        /// MODEL.
+        Unspecified = 0,
+        /// Name of the model, as responses have it.
+        Model = 1,
+        /// Principal that made the runs.
+        Principal = 2,
+        /// Day, such as `2026-11-29`.
+        Day = 3,
+    }
+    impl GroupBy {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "GROUP_BY_UNSPECIFIED",
+                Self::Model => "MODEL",
+                Self::Principal => "PRINCIPAL",
+                Self::Day => "DAY",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "GROUP_BY_UNSPECIFIED" => Some(Self::Unspecified),
+                "MODEL" => Some(Self::Model),
+                "PRINCIPAL" => Some(Self::Principal),
+                "DAY" => Some(Self::Day),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for GetUsageRequest {
+    const NAME: &'static str = "GetUsageRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetUsageRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetUsageRequest".into()
+    }
+}
+/// The use of models.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetUsageResponse {
+    /// All of it.
+    #[prost(message, optional, tag = "1")]
+    pub total: ::core::option::Option<ModelCounts>,
+    /// Its parts, the most tokens first. At most 4,096; further ones are one part, `other`.
+    #[prost(message, repeated, tag = "2")]
+    pub groups: ::prost::alloc::vec::Vec<ModelUseGroup>,
+    /// Bounds of the run's budget; empty without a run, and for one that has ended.
+    #[prost(message, repeated, tag = "3")]
+    pub bounds: ::prost::alloc::vec::Vec<BudgetBound>,
+}
+impl ::prost::Name for GetUsageResponse {
+    const NAME: &'static str = "GetUsageResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetUsageResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetUsageResponse".into()
+    }
+}
+/// A part of the use of models.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ModelUseGroup {
+    /// Name of the model, principal or day. `unknown`: a model that responses do not name. `other`: all for which there is no
+    /// room, and names that are no names.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Its use.
+    #[prost(message, optional, tag = "2")]
+    pub counts: ::core::option::Option<ModelCounts>,
+}
+impl ::prost::Name for ModelUseGroup {
+    const NAME: &'static str = "ModelUseGroup";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ModelUseGroup".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ModelUseGroup".into()
+    }
+}
+/// The use of models by one run.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ModelUse {
+    /// All of it.
+    #[prost(message, optional, tag = "1")]
+    pub total: ::core::option::Option<ModelCounts>,
+    /// Bounds of its budget; empty if it has none or has ended.
+    #[prost(message, repeated, tag = "2")]
+    pub bounds: ::prost::alloc::vec::Vec<BudgetBound>,
+}
+impl ::prost::Name for ModelUse {
+    const NAME: &'static str = "ModelUse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ModelUse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ModelUse".into()
+    }
+}
+/// Numbers of the use of models. They end at the largest number that fits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ModelCounts {
+    /// Requests that were sent. Of a model: requests whose response is over.
+    #[prost(uint64, tag = "1")]
+    pub requests: u64,
+    /// Responses without usage that could be read. Their tokens are not counted.
+    #[prost(uint64, tag = "2")]
+    pub unreported_requests: u64,
+    /// Tokens of requests that were not read from a cache.
+    #[prost(uint64, tag = "3")]
+    pub input_tokens: u64,
+    /// Tokens of answers.
+    #[prost(uint64, tag = "4")]
+    pub output_tokens: u64,
+    /// Tokens of requests that were read from a cache.
+    #[prost(uint64, tag = "5")]
+    pub cached_input_tokens: u64,
+    /// Tokens of requests that were written to a cache.
+    #[prost(uint64, tag = "6")]
+    pub cache_write_tokens: u64,
+    /// Cost of the tokens that have a price, millionths of a US dollar.
+    #[prost(uint64, tag = "7")]
+    pub cost_micro_usd: u64,
+    /// Tokens of models without a price.
+    #[prost(uint64, tag = "8")]
+    pub unpriced_tokens: u64,
+}
+impl ::prost::Name for ModelCounts {
+    const NAME: &'static str = "ModelCounts";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ModelCounts".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ModelCounts".into()
+    }
+}
+/// A bound of a budget, and the part of it that is used.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BudgetBound {
+    /// Requests that count.
+    #[prost(enumeration = "budget_bound::Scope", tag = "1")]
+    pub scope: i32,
+    /// The thing that is counted.
+    #[prost(enumeration = "budget_bound::Unit", tag = "2")]
+    pub unit: i32,
+    /// The number that is used. Requests that were under way may take it beyond the limit.
+    #[prost(uint64, tag = "3")]
+    pub used: u64,
+    /// The number from which on requests are refused.
+    #[prost(uint64, tag = "4")]
+    pub limit: u64,
+    /// Time at which it begins anew; absent: never.
+    #[prost(message, optional, tag = "5")]
+    pub renews_at: ::core::option::Option<::prost_types::Timestamp>,
+}
+/// Nested message and enum types in `BudgetBound`.
+pub mod budget_bound {
+    /// Requests that count.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Scope {
+        /// Never sent.
+        Unspecified = 0,
+        /// Those of the run, in its whole life.
+        Run = 1,
+        /// Those of all runs of its principal, today.
+        PrincipalDay = 2,
+        /// Those of all runs, today.
+        Day = 3,
+    }
+    impl Scope {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "SCOPE_UNSPECIFIED",
+                Self::Run => "RUN",
+                Self::PrincipalDay => "PRINCIPAL_DAY",
+                Self::Day => "DAY",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "SCOPE_UNSPECIFIED" => Some(Self::Unspecified),
+                "RUN" => Some(Self::Run),
+                "PRINCIPAL_DAY" => Some(Self::PrincipalDay),
+                "DAY" => Some(Self::Day),
+                _ => None,
+            }
+        }
+    }
+    /// The thing that is counted.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Unit {
+        /// Never sent.
+        Unspecified = 0,
+        /// Tokens of all kinds.
+        Tokens = 1,
+        /// Requests.
+        Requests = 2,
+        /// Millionths of a US dollar.
+        MicroUsd = 3,
+    }
+    impl Unit {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "UNIT_UNSPECIFIED",
+                Self::Tokens => "TOKENS",
+                Self::Requests => "REQUESTS",
+                Self::MicroUsd => "MICRO_USD",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "UNIT_UNSPECIFIED" => Some(Self::Unspecified),
+                "TOKENS" => Some(Self::Tokens),
+                "REQUESTS" => Some(Self::Requests),
+                "MICRO_USD" => Some(Self::MicroUsd),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for BudgetBound {
+    const NAME: &'static str = "BudgetBound";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.BudgetBound".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.BudgetBound".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod usage_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Shows what runs have used of models, by rules with `meter`.
+    #[derive(Debug, Clone)]
+    pub struct UsageServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl UsageServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> UsageServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> UsageServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            UsageServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// The use of one run, or of the last days, UTC. Operators and auditors see that of all principals, all others their own.
+        /// Days are kept for 400 days, those of a run until it is deleted. Fails with INTERNAL if the daemon could not read its
+        /// counts when it started.
+        pub async fn get_usage(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetUsageRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetUsageResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.UsageService/GetUsage",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.UsageService", "GetUsage"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod usage_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with UsageServiceServer.
+    #[async_trait]
+    pub trait UsageService: std::marker::Send + std::marker::Sync + 'static {
+        /// The use of one run, or of the last days, UTC. Operators and auditors see that of all principals, all others their own.
+        /// Days are kept for 400 days, those of a run until it is deleted. Fails with INTERNAL if the daemon could not read its
+        /// counts when it started.
+        async fn get_usage(
+            &self,
+            request: tonic::Request<super::GetUsageRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetUsageResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Shows what runs have used of models, by rules with `meter`.
+    #[derive(Debug)]
+    pub struct UsageServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> UsageServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for UsageServiceServer<T>
+    where
+        T: UsageService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.UsageService/GetUsage" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetUsageSvc<T: UsageService>(pub Arc<T>);
+                    impl<
+                        T: UsageService,
+                    > tonic::server::UnaryService<super::GetUsageRequest>
+                    for GetUsageSvc<T> {
+                        type Response = super::GetUsageResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetUsageRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as UsageService>::get_usage(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetUsageSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for UsageServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.UsageService";
+    impl<T> tonic::server::NamedService for UsageServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 /// A run.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Run {
@@ -4888,6 +5551,10 @@ pub struct Run {
     /// Checkpoints that the daemon makes by itself; absent: none.
     #[prost(message, optional, tag = "38")]
     pub checkpoints: ::core::option::Option<AutomaticCheckpoints>,
+    /// Output only. Its use of models, and the bounds of its budget; absent if its requests to models are not counted, or it
+    /// has ended and made none. Only from GetRun.
+    #[prost(message, optional, tag = "39")]
+    pub model_use: ::core::option::Option<ModelUse>,
 }
 /// Nested message and enum types in `Run`.
 pub mod run {
@@ -8065,7 +8732,7 @@ impl ::prost::Name for Base {
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct BaseSource {
     /// Source of the files.
-    #[prost(oneof = "base_source::Source", tags = "1, 2")]
+    #[prost(oneof = "base_source::Source", tags = "1, 2, 3")]
     pub source: ::core::option::Option<base_source::Source>,
 }
 /// Nested message and enum types in `BaseSource`.
@@ -8079,6 +8746,9 @@ pub mod base_source {
         /// A clone of a local git repository.
         #[prost(message, tag = "2")]
         Clone(super::CloneWorkspace),
+        /// The workspace of a run as a checkpoint has it, with the files beneath a layer.
+        #[prost(message, tag = "3")]
+        Checkpoint(super::CheckpointWorkspace),
     }
 }
 impl ::prost::Name for BaseSource {
