@@ -420,6 +420,8 @@ pub fn own(path: &Path, uid: u32) {
 pub fn git(directory: &Path, arguments: &[&str]) -> String {
     let output = std::process::Command::new("git")
         .args(["-c", "safe.directory=*", "-c", "user.name=Test", "-c", "user.email=test@example.invalid"])
+        // Nothing is packed in the background, as another user than the owner.
+        .args(["-c", "gc.auto=0", "-c", "maintenance.auto=false"])
         .args(arguments)
         .current_dir(directory)
         .env_remove("GIT_DIR")

@@ -10,13 +10,11 @@ use harness::v1::{BaseSource, CloneWorkspace, CreateBaseRequest, Run};
 use harness::{Clients, own, requests};
 use tokio::process::Command;
 
-use super::place::Place;
+use super::place::{OWNER, Place};
 use super::{PROFILE, Size, WARM_UP, end, succeeds};
 use crate::sample::Sample;
 use crate::table::{Most, Row};
 
-/// User to whom the repository belongs.
-const OWNER: u32 = 4321;
 /// Largest part of the time of the clone.
 const MOST: f64 = 0.05;
 

@@ -4,12 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use harness::v1::CreateRunRequest;
-use harness::{Daemon, RunHandle, calls, requests};
+use harness::{Daemon, RunHandle, calls, git, own, requests};
 
 use super::{PROFILE, Size, daemon};
 
 /// Files in a directory.
 const WIDTH: usize = 50;
+/// User to whom the repository belongs.
+pub(super) const OWNER: u32 = 4321;
 /// Containers that are kept ready.
 const READY: usize = 4;
 
@@ -48,7 +50,11 @@ pub(super) fn repository(daemon: &Daemon, files: usize) -> PathBuf {
     let files: Vec<_> =
         (0..files).map(|number| (path(number), format!("the file of number {number}\n"))).collect();
     let files: Vec<_> = files.iter().map(|(path, content)| (path.as_str(), content.as_str())).collect();
-    daemon.repository("repository", &files)
+    let repository = daemon.repository("repository", &files);
+    // As a repository that was cloned from a server is.
+    git(&repository, &["repack", "-adq"]);
+    own(&repository, OWNER);
+    repository
 }
 
 /// Changes of a run: so many files of so many bytes.

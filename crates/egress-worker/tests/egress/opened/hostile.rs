@@ -163,7 +163,7 @@ fn an_opened_port_without_an_authority_is_refused() {
     script.start.make_authority = false;
     let mut egress = Egress::start(script);
     let hello = crate::support::first_bytes(
-        (*client_of(tokio_rustls::rustls::RootCertStore::empty(), &[])).clone(),
+        (*client_of(RootCertStore::empty(), &[])).clone(),
         NAME,
     );
     assert!(talk(egress.connect(TO), &hello).is_err());

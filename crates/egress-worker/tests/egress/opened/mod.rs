@@ -5,7 +5,7 @@ mod http1;
 mod http2;
 mod upstream;
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;

@@ -51,7 +51,7 @@ fn an_upstream_without_tls_gets_the_same() {
             if head.contains(SECRET) && head.starts_with("GET /base/x ") { "200 OK" } else { "500 No" };
         write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").unwrap();
     });
-    let mut egress = Egress::start(door(&ca, address, false));
+    let egress = Egress::start(door(&ca, address, false));
     let mut stream = egress.connect(DOOR);
     write!(stream, "GET /x HTTP/1.1\r\nHost: model.internal\r\n\r\n").unwrap();
     assert!(response(&mut stream).0.starts_with("HTTP/1.1 200 "));
