@@ -162,10 +162,7 @@ fn an_opened_port_without_an_authority_is_refused() {
     let mut script = opened(&ca, tls_server(ca.good(&[]), mirror));
     script.start.make_authority = false;
     let mut egress = Egress::start(script);
-    let hello = crate::support::first_bytes(
-        (*client_of(RootCertStore::empty(), &[])).clone(),
-        NAME,
-    );
+    let hello = crate::support::first_bytes((*client_of(RootCertStore::empty(), &[])).clone(), NAME);
     assert!(talk(egress.connect(TO), &hello).is_err());
     assert_eq!(egress.cause(), Cause::Tls);
 }
