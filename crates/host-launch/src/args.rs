@@ -109,6 +109,8 @@ pub enum Task {
         /// As for a clone.
         work_tree: String,
     },
+    /// Answer for each pair of commits, an old and a new one, if the first is an ancestor of the second.
+    Ancestry(Vec<(String, String)>),
     /// Copy the source into the workspace, and answer with the copy's digest.
     Copy(TreeBounds),
     /// Answer with the digest of the source.
@@ -222,6 +224,10 @@ impl Args {
             Task::Identify { revision, work_tree } => {
                 line.extend(["--identify".into(), revision.into(), work_tree.into()]);
             }
+            Task::Ancestry(pairs) => {
+                let pairs: Vec<String> = pairs.iter().map(|(old, new)| format!("{old}:{new}")).collect();
+                line.extend(["--ancestry".into(), pairs.join(",").into()]);
+            }
             Task::Copy(most) => {
                 line.push("--copy".into());
                 line.extend(most.to_command_line());
@@ -271,6 +277,9 @@ impl Args {
             Some("--identify") if jail_mounts == [JailMount::Source] => {
                 Task::Identify { revision: text(&mut line)?, work_tree: text(&mut line)? }
             }
+            Some("--ancestry") if jail_mounts == [JailMount::Source] => {
+                Task::Ancestry(pairs(&text(&mut line)?)?)
+            }
             Some("--copy") if jail_mounts == [JailMount::Source, JailMount::Workspace] => {
                 Task::Copy(TreeBounds::parse(&mut line)?)
             }
@@ -298,7 +307,12 @@ impl Args {
         if !jail_mounts.contains(&JailMount::Workspace)
             && !matches!(
                 task,
-                Task::Diff(..) | Task::Measure | Task::Digest(_) | Task::Read(_) | Task::Identify { .. }
+                Task::Diff(..)
+                    | Task::Measure
+                    | Task::Digest(_)
+                    | Task::Read(_)
+                    | Task::Identify { .. }
+                    | Task::Ancestry(_)
             )
         {
             return Err(BadArgs("no workspace"));
@@ -329,6 +343,39 @@ impl TreeBounds {
     fn parse(line: &mut impl Iterator<Item = OsString>) -> Result<Self, BadArgs> {
         Ok(Self { bytes: word(line)?, files: word(line)? })
     }
+}
+
+/// Most pairs of commits for one task.
+pub const MOST_PAIRS: usize = 256;
+
+fn pairs(text: &str) -> Result<Vec<(String, String)>, BadArgs> {
+    let is_id = |id: &str| id.len() == 40 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let pair = |text: &str| {
+        let (old, new) = text.split_once(':').filter(|(old, new)| is_id(old) && is_id(new))?;
+        Some((old.to_owned(), new.to_owned()))
+    };
+    let pairs: Option<Vec<_>> = text.split(',').map(pair).collect();
+    pairs.filter(|pairs| pairs.len() <= MOST_PAIRS).ok_or(BadArgs("no pairs of commits"))
+}
+
+/// Returns the answer to [`Task::Ancestry`], a byte for each pair.
+pub fn ancestry_to_bytes(answers: &[Option<bool>]) -> Vec<u8> {
+    let byte = |answer: Option<bool>| match answer {
+        Some(true) => b'y',
+        Some(false) => b'n',
+        None => b'?',
+    };
+    answers.iter().copied().map(byte).collect()
+}
+
+/// Reads the answer to [`Task::Ancestry`]. Unknown bytes are unknown answers.
+pub(crate) fn ancestry_of_bytes(bytes: &[u8]) -> Vec<Option<bool>> {
+    let answer = |byte: &u8| match byte {
+        b'y' => Some(true),
+        b'n' => Some(false),
+        _ => None,
+    };
+    bytes.iter().map(answer).collect()
 }
 
 fn word<T: std::str::FromStr>(line: &mut impl Iterator<Item = OsString>) -> Result<T, BadArgs> {
@@ -444,6 +491,28 @@ mod tests {
         for bad in bad.into_iter().chain(lacking) {
             assert!(Args::parse(bad.to_command_line()).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn pairs_of_commits_are_asked_about_in_one_directory() {
+        let pair = || ("1a".repeat(20), "2b".repeat(20));
+        let args = |pairs: Vec<(String, String)>| Args {
+            uid: Uid::from_raw(1),
+            gid: Gid::from_raw(1),
+            accepts: None,
+            jail_mounts: vec![JailMount::Source],
+            task: Task::Ancestry(pairs),
+        };
+        for count in [1, MOST_PAIRS] {
+            let good = args(vec![pair(); count]);
+            assert_eq!(Args::parse(good.to_command_line()), Ok(good));
+        }
+        let short = (pair().0, "2b".to_owned());
+        for bad in [vec![], vec![short], vec![("-".repeat(40), pair().1)], vec![pair(); MOST_PAIRS + 1]] {
+            assert!(Args::parse(args(bad.clone()).to_command_line()).is_err(), "{bad:?}");
+        }
+        let answers = [Some(true), Some(false), None];
+        assert_eq!(ancestry_of_bytes(&ancestry_to_bytes(&answers)), answers);
     }
 
     #[test]

@@ -33,7 +33,7 @@ use thiserror::Error;
 use confinement::SetupError;
 use confinement::sys::{Fork, close_from, fork};
 use host_launch::Report;
-use host_launch::args::{Args, BadArgs, Task};
+use host_launch::args::{self, Args, BadArgs, Task};
 use host_launch::handles;
 
 /// The error with which the host worker ends: one line on standard error, and an exit code.
@@ -128,6 +128,11 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
             let revision = git::identity(&revision, &work_tree).map_err(Failure::Clone)?;
             let found = wire::v1::CloneWorkspace { revision, ..Default::default() };
             layer::answer(&found.encode_to_vec())?;
+        }
+        Task::Ancestry(pairs) => {
+            setup::limit_memory()?;
+            setup::ChildFilter::new()?.forbid_processes()?;
+            layer::answer(&args::ancestry_to_bytes(&git::ancestry(&pairs)).encode_to_vec())?;
         }
         Task::Copy(most) | Task::Digest(most) => {
             setup::ChildFilter::new()?.forbid_processes()?;
