@@ -52,10 +52,13 @@ const ARROWS: [(&str, &str); 70] = [
     ("disk-watch", "audit audit-service containers disk-quotas identity refusal runs"),
     ("doctor", "busybox steering"),
     ("document", ""),
-    ("egress", "audit egress-rules host-launch model-usage secrets steering timestamp wire worker-protocol"),
-    ("egress-rules", ""),
+    (
+        "egress",
+        "audit egress-rules git-wire host-launch model-usage secrets steering timestamp wire worker-protocol",
+    ),
+    ("egress-rules", "git-wire"),
     ("egress-sources", "egress-rules text timestamp"),
-    ("egress-worker", "confinement host-launch wire worker-protocol"),
+    ("egress-worker", "confinement git-wire host-launch wire worker-protocol"),
     ("execution-log", "audit audit-service identity refusal runs"),
     (
         "executor",
