@@ -45,12 +45,13 @@ pub(crate) enum GitRequest {
 pub(crate) struct Push {
     pub(crate) repository: Repository,
     pub(crate) list: CommandList,
+    /// Its place among the pushes of the run that are decided about; `None` if none was free.
+    place: Option<OwnedSemaphorePermit>,
 }
 
-impl TryFrom<GitAsked> for GitRequest {
-    type Error = Broken;
-
-    fn try_from(asked: GitAsked) -> Result<Self, Broken> {
+impl GitRequest {
+    /// Parses a request. A push takes a place, until it is dropped.
+    pub(crate) fn parse(asked: &GitAsked, pushes: &Pushes) -> Result<Self, Broken> {
         let broken = || Broken::sent("a request of git that cannot be");
         let repository = Repository::parse(&asked.repository).map_err(|_| broken())?;
         let is_normal = repository.as_str() == asked.repository;
@@ -68,7 +69,7 @@ impl TryFrom<GitAsked> for GitRequest {
                     _ => return Err(broken()),
                 }
                 let (list, _) = reader.finish().map_err(|_| broken())?;
-                Self::Push(Box::new(Push { repository, list }))
+                Self::Push(Box::new(Push { repository, list, place: pushes.take() }))
             }
             Kind::Unspecified => return Err(broken()),
         })
@@ -84,7 +85,7 @@ impl Pushes {
         Self(Arc::new(Semaphore::new(PUSHES)))
     }
 
-    /// Takes a place, until it is dropped. `None` if none is free.
+    /// Takes a place. `None` if none is free.
     fn take(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0).try_acquire_owned().ok()
     }
@@ -119,7 +120,6 @@ impl Place<'_> {
 pub(crate) async fn decide(
     request: &GitRequest,
     place: &Place<'_>,
-    pushes: &Pushes,
     control: &dyn Control,
 ) -> Result<Option<Ruling>, Refused> {
     match request {
@@ -133,17 +133,20 @@ pub(crate) async fn decide(
         }
         GitRequest::Push(push) => {
             let words = place.words("this push to");
-            let Some(_place) = pushes.take() else {
+            if push.place.is_none() {
                 let why = "the run has too many pushes under way; push again".to_owned();
                 let fault = format!("{words}: {why}");
                 return Err(Refused {
                     why,
                     response: Refusal::of_fault(Some(&push.list.capabilities), &fault),
                 });
-            };
+            }
             let ruling = rule_on(push, place.lists, control).await;
             match ruling {
-                Some(ruling) if ruling.decision == Decision::Allow => Ok(Some(ruling)),
+                // A probe changes nothing, and has no record.
+                Some(ruling) if ruling.decision == Decision::Allow => {
+                    Ok(Some(ruling).filter(|_| !push.list.is_probe()))
+                }
                 ruling => Err(refuse_push(push, ruling, &words)),
             }
         }
@@ -182,7 +185,7 @@ fn read(
 
 /// Rules on a push. `None` if there are no rules.
 async fn rule_on(push: &Push, lists: &[Vec<GitRules>], control: &dyn Control) -> Option<Ruling> {
-    let Push { repository, list } = push;
+    let Push { repository, list, .. } = push;
     let mut judgements = Vec::new();
     for rules in lists {
         let before = judgements.len();
@@ -242,7 +245,7 @@ async fn ancestries(
 }
 
 fn refuse_push(push: &Push, ruling: Option<Ruling>, words: &str) -> Refused {
-    let Push { repository, list } = push;
+    let Push { repository, list, .. } = push;
     let whys = match ruling {
         Some(ruling) => ruling.whys(),
         None => vec![Reason::Repository.to_string(); list.commands.len()],

@@ -60,8 +60,8 @@ async fn a_push_gets_its_secret_and_is_on_record_before_it_goes_out() {
     let (inspect, _) = played.connect("git.example.org", 443).await;
     assert!(inspect.git && inspect.open && inspect.ask);
     let create = format!("{ZERO} {NEW} refs/heads/agent/x");
-    let grant = grant(push(&mut played, 1, &[&create]).await);
-    assert_eq!(grant.headers[0].name, "authorization");
+    let granted = grant(push(&mut played, 1, &[&create]).await);
+    assert_eq!(granted.headers[0].name, "authorization");
     let [record] = &played.records(Record::GitPush)[..] else { panic!("not one record") };
     let expected = json!([
         { "ref": "refs/heads/agent/x", "old": ZERO, "new": NEW, "change": "create", "forced": false },
@@ -71,6 +71,8 @@ async fn a_push_gets_its_secret_and_is_on_record_before_it_goes_out() {
     assert_eq!(record["injected"], json!(["model"]));
     assert!(!played.log().contains(VALUE));
     assert!(played.daemon.ancestry.lock().0.is_empty(), "a new ref replaces nothing");
+    grant(push(&mut played, 2, &[]).await);
+    assert_eq!(played.records(Record::GitPush).len(), 1, "a probe is no push");
 }
 
 #[tokio::test]

@@ -81,7 +81,7 @@ impl Session {
     pub(crate) async fn asked(self: &Arc<Self>, connection: u64, asked: RequestAsked) -> Result<(), Broken> {
         let request = asked.request.filter(|request| request.number > 0);
         let request = request.ok_or_else(|| Broken::sent("a question about no request"))?;
-        let git = asked.git.map(GitRequest::try_from).transpose()?;
+        let git = asked.git.map(|git| GitRequest::parse(&git, &self.state.pushes)).transpose()?;
         let asked = Asked { connection, request: request.number };
         let calls = self.state.control.calls();
         let (shown, has_room) = {
@@ -124,6 +124,8 @@ impl Session {
             }
             Err(refused) => self.refused(asked, &facts, refused),
         };
+        // The process may take its time to read the answer.
+        drop(git);
         let answer = RequestAnswer { request: asked.request, decision: Some(decision) };
         self.send(message(asked.connection, Body::Answer(answer))).await;
     }
@@ -176,7 +178,7 @@ impl Session {
     /// Decides about a request of git. Returns the ruling on a push.
     async fn rule_on(&self, request: &GitRequest, facts: &Facts) -> Result<Option<Ruling>, NotGranted> {
         let place = Place { host: &facts.host, port: facts.port, rule: &facts.rule, lists: &facts.git };
-        let ruled = git::decide(request, &place, &self.state.pushes, &*self.state.control).await;
+        let ruled = git::decide(request, &place, &*self.state.control).await;
         ruled.map_err(|refused| {
             // Git reads most refusals with the status of a success. The record shows that of a refusal.
             let not_granted = NotGranted::new(403, "refused", facts.rule.as_str(), refused.why);

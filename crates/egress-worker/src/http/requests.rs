@@ -127,7 +127,8 @@ impl Requests {
         self.connection.meter.touch();
         if let Err(refused) = &begun {
             self.connection.say(Message::Request(record.clone())).await;
-            let status = refused.status.as_u16().into();
+            // Git reads some refusals with the status of a success. The record shows that of a refusal.
+            let status = refused.status.as_u16().max(StatusCode::FORBIDDEN.as_u16()).into();
             self.connection.say(Message::Request(HttpRequest { status, ..record.clone() })).await;
         }
         begun

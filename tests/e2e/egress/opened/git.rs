@@ -41,7 +41,7 @@ const PUSHES: &[(&str, &str, &str)] = &[
     ),
     ("git push origin agent/x~1:refs/heads/agent/older", "refs/heads/agent/older", ""),
     (
-        "git symbolic-ref refs/heads/agent/sym refs/heads/agent/x; git push origin agent/sym",
+        "git symbolic-ref refs/heads/agent/sym refs/heads/agent/x; git push origin agent/sym:refs/heads/agent/sym",
         "refs/heads/agent/sym",
         "",
     ),
