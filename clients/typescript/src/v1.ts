@@ -28,3 +28,4 @@ export * from "./proto/cofferdam/v1/token_pb.js";
 export * from "./proto/cofferdam/v1/tool_pb.js";
 export * from "./proto/cofferdam/v1/transcript_pb.js";
 export * from "./proto/cofferdam/v1/trash_pb.js";
+export * from "./proto/cofferdam/v1/usage_pb.js";

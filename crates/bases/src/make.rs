@@ -70,7 +70,7 @@ async fn fill(
     principal: &Principal,
     most: TreeBounds,
 ) -> Result<Tree, Refusal> {
-    let launcher = &runs.launcher;
+    let launcher: &Launcher = &runs.launcher;
     let answer = match source {
         Source::Directory { path } => {
             let field = "source.directory.path";

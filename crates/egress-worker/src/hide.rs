@@ -65,14 +65,14 @@ impl Hide {
             let masked = masked.get_or_insert_with(|| [held, &piece[..]].concat());
             mask(masked, before + found.end, found.length);
         });
-        let hold = self.position.longest();
+        let kept = self.position.longest();
         if masked.is_none() && before == 0 {
             let mut ready = piece;
-            self.held = ready.split_off(ready.len().saturating_sub(hold)).to_vec();
+            self.held = ready.split_off(ready.len().saturating_sub(kept)).to_vec();
             return ready;
         }
         let mut all = masked.unwrap_or_else(|| [held, &piece[..]].concat());
-        self.held = all.split_off(all.len().saturating_sub(hold));
+        self.held = all.split_off(all.len().saturating_sub(kept));
         all.into()
     }
 

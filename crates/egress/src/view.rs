@@ -153,7 +153,7 @@ pub struct Counts {
 /// A change.
 #[derive(Debug, Clone)]
 pub enum Update {
-    Connection(Connection),
+    Connection(Box<Connection>),
     Refused(Refused),
 }
 
@@ -226,7 +226,7 @@ impl View {
             }
         }
         // An error means that there is no follower.
-        let _ = self.updates.send(Update::Connection(connection));
+        let _ = self.updates.send(Update::Connection(Box::new(connection)));
     }
 
     /// Shows that a host was refused once more.

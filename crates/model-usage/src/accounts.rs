@@ -153,7 +153,7 @@ impl Accounts {
         let counted = self.principals.entry(principal.clone()).or_default().count_request();
         self.changes.set(&Owner::Day(self.today, principal), "", counted);
         self.of_day.count_request();
-        let warnings = self.warnings(who, budget, before);
+        let warnings = self.warnings(who, budget, &before);
         if let Some(run) = self.runs.get_mut(&who.run) {
             let room = MOST_WAITING.saturating_sub(run.waiting.len());
             run.waiting.extend(warnings.into_iter().take(room));
@@ -191,7 +191,7 @@ impl Accounts {
         self.of_day.add(model, &usage, MOST_MODELS_OF_DAY);
         let mut warnings =
             self.runs.get_mut(&who.run).map(|run| std::mem::take(&mut run.waiting)).unwrap_or_default();
-        warnings.extend(self.warnings(who, budget, before));
+        warnings.extend(self.warnings(who, budget, &before));
         warnings
     }
 
@@ -262,8 +262,8 @@ impl Accounts {
         Scope::ALL.map(|scope| self.account(scope, who).map(Account::total).unwrap_or_default())
     }
 
-    fn warnings(&self, who: &Who, budget: &Budget, before: [Usage; 3]) -> Vec<Warning> {
-        let change = before.into_iter().zip(self.totals(who));
+    fn warnings(&self, who: &Who, budget: &Budget, before: &[Usage; 3]) -> Vec<Warning> {
+        let change = before.iter().copied().zip(self.totals(who));
         let scopes = Scope::ALL.into_iter().zip(change);
         scopes.flat_map(|(scope, change)| passed(scope, budget, change, self.today)).collect()
     }

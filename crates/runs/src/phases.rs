@@ -62,7 +62,7 @@ impl Run {
         let (done, answer) = oneshot::channel();
         let phase = Phase { change, rules, by: by.to_owned(), done };
         // A command that was not accepted comes back with `done`, and is dropped here.
-        let is_told = self.commands.send(Command::Phase(phase)).await.is_ok();
+        let is_told = self.commands.send(Command::Phase(Box::new(phase))).await.is_ok();
         match if is_told { answer.await.ok() } else { None } {
             Some(outcome) => outcome,
             None => Err(takes_no_calls(self.record.borrow().state)),

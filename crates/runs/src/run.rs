@@ -64,7 +64,7 @@ pub(crate) enum Command {
     /// Gives the run another token.
     Token(NewToken),
     /// Narrows or widens the rules for its connections.
-    Phase(Phase),
+    Phase(Box<Phase>),
     /// Leaves the run for the next daemon without ending it. Answered when no call uses it.
     Leave(oneshot::Sender<()>),
 }

@@ -144,7 +144,7 @@ impl Shared {
                     Some(Command::Settle) => self.freeze_again(lanes).await,
                     Some(Command::Extend(extend)) => self.extend(extend).await,
                     Some(Command::Token(token)) => self.take_token(token).await,
-                    Some(Command::Phase(phase)) => self.begin_phase(phase).await,
+                    Some(Command::Phase(phase)) => self.begin_phase(*phase).await,
                     None => return End::Stopped(None),
                 },
                 loss = lanes.guest().lost() => {

@@ -1,5 +1,7 @@
 """The messages of the API, `cofferdam.v1`. Generated from `proto/`, which says what each field means."""
 
+from cofferdam._proto.usage_pb2 import BudgetBound, GetUsageRequest, GetUsageResponse, ModelCounts, ModelUse, ModelUseGroup
+
 from cofferdam._proto.agent_checkpoint_pb2 import (
     AgentCheckpoint,
     CheckpointCreate,
@@ -65,6 +67,7 @@ from cofferdam._proto.checkpoint_pb2 import (
 )
 from cofferdam._proto.egress_pb2 import (
     Connection,
+    ConnectionUsage,
     Egress,
     GetEgressRequest,
     GetEgressResponse,
@@ -366,6 +369,7 @@ __all__ = [
     "BeginUpload",
     "BindWorkspace",
     "BoundFile",
+    "BudgetBound",
     "BuildImageHeader",
     "BuildImageRequest",
     "BuildImageResponse",
@@ -398,6 +402,7 @@ __all__ = [
     "ComparedRun",
     "ConcurrencyLimit",
     "Connection",
+    "ConnectionUsage",
     "Consent",
     "ConsideredRule",
     "ContentEncoding",
@@ -482,6 +487,8 @@ __all__ = [
     "GetRunResponse",
     "GetUploadRequest",
     "GetUploadResponse",
+    "GetUsageRequest",
+    "GetUsageResponse",
     "GitAdd",
     "GitCommit",
     "GitDiff",
@@ -550,6 +557,9 @@ __all__ = [
     "McpRequest",
     "McpResult",
     "McpServerStatus",
+    "ModelCounts",
+    "ModelUse",
+    "ModelUseGroup",
     "NarrowEgressRequest",
     "NarrowEgressResponse",
     "OpenSessionRequest",

@@ -75,7 +75,7 @@ impl EgressService for Service {
         let run = self.run(&*principal(&request)?, &request.get_ref().run_id)?;
         let egress = run.egress().ok_or_else(no_way_out)?;
         let (connections, refused, later) = egress.view().follow();
-        let connections = connections.into_iter().map(Update::Connection);
+        let connections = connections.into_iter().map(|connection| Update::Connection(Box::new(connection)));
         let now =
             connections.chain(refused.into_iter().map(Update::Refused)).map(|update| Ok(to_wire(update)));
         let now = stream::iter(now.collect::<Vec<_>>());
@@ -121,7 +121,7 @@ fn of(run: &Run) -> Result<v1::Egress, Refusal> {
 
 fn to_wire(update: Update) -> v1::WatchConnectionsResponse {
     let update = match update {
-        Update::Connection(connection) => WireUpdate::Connection(connection_to_wire(connection)),
+        Update::Connection(connection) => WireUpdate::Connection(connection_to_wire(*connection)),
         Update::Refused(refused) => WireUpdate::Refused(refused_to_wire(refused)),
     };
     v1::WatchConnectionsResponse { update: Some(update) }

@@ -219,13 +219,10 @@ impl Body for Shown {
             if this.is_over {
                 return Poll::Ready(None);
             }
-            let frame = match ready!(Pin::new(&mut this.inner).poll_frame(cx)?) {
-                Some(frame) => frame,
-                None => {
-                    this.is_over = true;
-                    this.tally = None;
-                    return Poll::Ready(this.rest().map(Ok));
-                }
+            let Some(frame) = ready!(Pin::new(&mut this.inner).poll_frame(cx)?) else {
+                this.is_over = true;
+                this.tally = None;
+                return Poll::Ready(this.rest().map(Ok));
             };
             match frame.into_data() {
                 Ok(data) => {

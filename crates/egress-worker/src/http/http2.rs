@@ -93,20 +93,20 @@ async fn run(
         .initial_stream_window_size(WINDOW_OF_PROGRAM.0)
         .initial_connection_window_size(WINDOW_OF_PROGRAM.1)
         .max_send_buf_size(WAITING);
-    let mut served = pin!(builder.serve_connection(Hyper::program(program), service));
+    let mut exchange = pin!(builder.serve_connection(Hyper::program(program), service));
     let (connection, fault) = (&streams.requests.connection, &streams.requests.fault);
     loop {
         tokio::select! {
-            result = &mut served => {
+            result = &mut exchange => {
                 let cause = fault.get().or(streams.verdict.get());
                 return cause.map_or_else(|| result.map_err(|_| Cause::Reset), Err);
             }
             cause = fault.wait() => return Err(cause),
             end = connection.orders.ended() => {
                 // The requests under way are answered with the daemon's words.
-                served.as_mut().graceful_shutdown();
+                exchange.as_mut().graceful_shutdown();
                 if !end.http_body.is_empty() {
-                    let _ = timeout(LAST_WORDS, served).await;
+                    let _ = timeout(LAST_WORDS, exchange).await;
                 }
                 return Err(end.into());
             }
@@ -117,7 +117,7 @@ async fn run(
                 }
                 connection.meter.touch();
             }
-            () = streams.closing.notified() => served.as_mut().graceful_shutdown(),
+            () = streams.closing.notified() => exchange.as_mut().graceful_shutdown(),
         }
     }
 }
@@ -182,7 +182,7 @@ impl Streams {
             Ok(released) => released,
             Err(refused) => return Ok(Err(refused)),
         };
-        if let Err(refused) = self.requests.address_http2(&mut request) {
+        if let Err(refused) = Requests::address_http2(&mut request) {
             return Ok(Err(refused));
         }
         let mut sender = self.sender.clone().ok_or("no connection to the server")?;

@@ -37,7 +37,7 @@ impl Exchange {
         let request = Some(record.clone());
         let ready = ConnectionReady { request, ..ConnectionReady::default() };
         connection.say(Message::Connection(ready)).await;
-        let addresses = connection.orders.addresses().await.map_err(|end| self.ended(end))?;
+        let addresses = connection.orders.addresses().await.map_err(|end| self.ended(&end))?;
         let stream = dial(&addresses, &connection.attempt).await.map_err(|cause| {
             let words = "No address of the server could be connected to.";
             Some(Refused::new(StatusCode::BAD_GATEWAY, cause, words))

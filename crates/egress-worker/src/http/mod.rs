@@ -21,6 +21,7 @@ mod tasks;
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::io::ErrorKind;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -121,7 +122,6 @@ pub(crate) async fn serve_http1(
 impl Exchange {
     async fn serve(self: &Rc<Self>, program: ProgramStream) -> Result<(), Cause> {
         let fault = &self.requests.fault;
-        let io = Program::new(program, Rc::clone(fault));
         let exchange = Rc::clone(self);
         let service = service_fn(move |request| {
             let exchange = Rc::clone(&exchange);
@@ -129,9 +129,10 @@ impl Exchange {
             Box::pin(async move { exchange.handle(request).await })
         });
         let mut builder = ServerBuilder::new();
-        // A program may close its side after its request and wait for the answer.
-        builder.half_close(true);
+        // A program may close its side after its request and wait for the answer. One that ends TLS has left, and the server is told.
+        builder.half_close(matches!(program, Stream::Plain(_)));
         builder.auto_date_header(false).preserve_header_case(true).max_buf_size(BUFFER);
+        let io = Program::new(program, Rc::clone(fault));
         let mut served = builder.serve_connection(io, service);
         let result = loop {
             tokio::select! {
@@ -198,7 +199,7 @@ impl Exchange {
         let response = tokio::select! {
             biased;
             response = self.forward(request) => response,
-            end = self.requests.connection.orders.ended() => Err(self.ended(end)),
+            end = self.requests.connection.orders.ended() => Err(self.ended(&end)),
         };
         let response = match response {
             Ok(response) => response,
@@ -252,7 +253,7 @@ impl Exchange {
     }
 
     /// Returns the daemon's words for a request that it ends.
-    fn ended(&self, end: End) -> Option<Refused> {
+    fn ended(&self, end: &End) -> Option<Refused> {
         if end.http_body.is_empty() || self.responded.get() {
             return self.failed(Cause::Ended);
         }
@@ -292,8 +293,13 @@ impl Exchange {
                         program.write_all(&parts.read_buf).await?;
                         copy_bidirectional_with_sizes(&mut program, &mut server, WEBSOCKET, WEBSOCKET).await
                     };
-                    let reset = |_| self.requests.fault.get().unwrap_or(Cause::Reset);
-                    passed.await.map(drop).map_err(reset)
+                    match passed.await {
+                        // Many programs end TLS without a word. A WebSocket has an end of its own.
+                        Err(error) if error.kind() != ErrorKind::UnexpectedEof => {
+                            Err(self.requests.fault.get().unwrap_or(Cause::Reset))
+                        }
+                        _ => Ok(()),
+                    }
                 }
             }
         };
@@ -323,7 +329,7 @@ async fn drain(connection: &Connection) {
         while program.readable().await.is_ok() {
             match with_buffer(|buffer| program.try_read(buffer)) {
                 Ok(1..) => {}
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 _ => return,
             }
         }

@@ -181,7 +181,7 @@ impl Requests {
     }
 
     /// Addresses a request over HTTP/2 to its server, by `:authority` alone.
-    pub(super) fn address_http2(&self, request: &mut Request<Incoming>) -> Result<(), Refused> {
+    pub(super) fn address_http2(request: &mut Request<Incoming>) -> Result<(), Refused> {
         let host = request.headers_mut().remove(HOST);
         if request.uri().authority().is_some() {
             return Ok(());

@@ -89,6 +89,7 @@ class BaseSource(google.protobuf.message.Message):
 
     DIRECTORY_FIELD_NUMBER: builtins.int
     CLONE_FIELD_NUMBER: builtins.int
+    CHECKPOINT_FIELD_NUMBER: builtins.int
     @property
     def directory(self) -> global___DirectorySource:
         """A copy of a directory."""
@@ -97,15 +98,20 @@ class BaseSource(google.protobuf.message.Message):
     def clone(self) -> cofferdam._proto.run_pb2.CloneWorkspace:
         """A clone of a local git repository."""
 
+    @property
+    def checkpoint(self) -> cofferdam._proto.run_pb2.CheckpointWorkspace:
+        """The workspace of a run as a checkpoint has it, with the files beneath a layer."""
+
     def __init__(
         self,
         *,
         directory: global___DirectorySource | None = ...,
         clone: cofferdam._proto.run_pb2.CloneWorkspace | None = ...,
+        checkpoint: cofferdam._proto.run_pb2.CheckpointWorkspace | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["clone", b"clone", "directory", b"directory", "source", b"source"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["clone", b"clone", "directory", b"directory", "source", b"source"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["source", b"source"]) -> typing.Literal["directory", "clone"] | None: ...
+    def HasField(self, field_name: typing.Literal["checkpoint", b"checkpoint", "clone", b"clone", "directory", b"directory", "source", b"source"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint", b"checkpoint", "clone", b"clone", "directory", b"directory", "source", b"source"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["source", b"source"]) -> typing.Literal["directory", "clone", "checkpoint"] | None: ...
 
 global___BaseSource = BaseSource
 

@@ -118,6 +118,10 @@ class Connection(google.protobuf.message.Message):
     OPENED_AT_FIELD_NUMBER: builtins.int
     DURATION_FIELD_NUMBER: builtins.int
     CALL_IDS_FIELD_NUMBER: builtins.int
+    OPENED_FIELD_NUMBER: builtins.int
+    INJECTED_FIELD_NUMBER: builtins.int
+    UPSTREAM_FIELD_NUMBER: builtins.int
+    USAGE_FIELD_NUMBER: builtins.int
     connection_id: builtins.str
     """UUIDv7."""
     host: builtins.str
@@ -125,7 +129,7 @@ class Connection(google.protobuf.message.Message):
     port: builtins.int
     """Port that the program connected to."""
     scheme: builtins.str
-    """Scheme of the rule: `HTTPS`, `HTTP` or `TCP`; empty for a connection that was refused."""
+    """Scheme of the rule: `HTTPS`, `HTTP`, `TCP` or `git`; empty for a connection that was refused."""
     rule: builtins.str
     """The rule that decided."""
     phase: global___Connection.Phase.ValueType
@@ -140,6 +144,10 @@ class Connection(google.protobuf.message.Message):
     """Bytes that the program sent, known at the end."""
     bytes_in: builtins.int
     """Bytes that the server sent, known at the end."""
+    opened: builtins.bool
+    """The daemon ends its TLS and looks at each request, because its rule has paths, methods or a header to set."""
+    upstream: builtins.str
+    """Server that its requests go to in place of the host, such as `https://api.example.org`; empty for none."""
     @property
     def requests(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___HttpRequest]:
         """Its first requests over HTTP, where they can be seen."""
@@ -154,7 +162,15 @@ class Connection(google.protobuf.message.Message):
 
     @property
     def call_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Calls whose commands were running when it was opened."""
+        """Calls whose commands were running when it was opened, or when a request of it was decided about; at most 64."""
+
+    @property
+    def injected(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Names of the secrets that its requests had in their headers."""
+
+    @property
+    def usage(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ConnectionUsage]:
+        """Tokens that its responses said, by model; at most 17 entries."""
 
     def __init__(
         self,
@@ -174,11 +190,57 @@ class Connection(google.protobuf.message.Message):
         opened_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         duration: google.protobuf.duration_pb2.Duration | None = ...,
         call_ids: collections.abc.Iterable[builtins.str] | None = ...,
+        opened: builtins.bool = ...,
+        injected: collections.abc.Iterable[builtins.str] | None = ...,
+        upstream: builtins.str = ...,
+        usage: collections.abc.Iterable[global___ConnectionUsage] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["duration", b"duration", "opened_at", b"opened_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["address", b"address", "bytes_in", b"bytes_in", "bytes_out", b"bytes_out", "call_ids", b"call_ids", "connection_id", b"connection_id", "duration", b"duration", "end", b"end", "host", b"host", "opened_at", b"opened_at", "phase", b"phase", "port", b"port", "requests", b"requests", "rule", b"rule", "scheme", b"scheme", "server_name", b"server_name"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["address", b"address", "bytes_in", b"bytes_in", "bytes_out", b"bytes_out", "call_ids", b"call_ids", "connection_id", b"connection_id", "duration", b"duration", "end", b"end", "host", b"host", "injected", b"injected", "opened", b"opened", "opened_at", b"opened_at", "phase", b"phase", "port", b"port", "requests", b"requests", "rule", b"rule", "scheme", b"scheme", "server_name", b"server_name", "upstream", b"upstream", "usage", b"usage"]) -> None: ...
 
 global___Connection = Connection
+
+@typing.final
+class ConnectionUsage(google.protobuf.message.Message):
+    """Tokens of the requests of a connection to one model, as the server counted them."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: builtins.int
+    REQUESTS_FIELD_NUMBER: builtins.int
+    UNREPORTED_REQUESTS_FIELD_NUMBER: builtins.int
+    INPUT_TOKENS_FIELD_NUMBER: builtins.int
+    OUTPUT_TOKENS_FIELD_NUMBER: builtins.int
+    CACHED_INPUT_TOKENS_FIELD_NUMBER: builtins.int
+    CACHE_WRITE_TOKENS_FIELD_NUMBER: builtins.int
+    model: builtins.str
+    """Name of the model; `unknown` if responses had none, and `(others)` for all beyond the first 16."""
+    requests: builtins.int
+    """Requests that went out."""
+    unreported_requests: builtins.int
+    """Requests whose responses said no tokens that could be read."""
+    input_tokens: builtins.int
+    """Tokens of requests that were not read from a cache."""
+    output_tokens: builtins.int
+    """Tokens of answers."""
+    cached_input_tokens: builtins.int
+    """Tokens of requests that were read from a cache."""
+    cache_write_tokens: builtins.int
+    """Tokens of requests that were written to a cache."""
+    def __init__(
+        self,
+        *,
+        model: builtins.str = ...,
+        requests: builtins.int = ...,
+        unreported_requests: builtins.int = ...,
+        input_tokens: builtins.int = ...,
+        output_tokens: builtins.int = ...,
+        cached_input_tokens: builtins.int = ...,
+        cache_write_tokens: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cache_write_tokens", b"cache_write_tokens", "cached_input_tokens", b"cached_input_tokens", "input_tokens", b"input_tokens", "model", b"model", "output_tokens", b"output_tokens", "requests", b"requests", "unreported_requests", b"unreported_requests"]) -> None: ...
+
+global___ConnectionUsage = ConnectionUsage
 
 @typing.final
 class HttpRequest(google.protobuf.message.Message):
@@ -189,20 +251,24 @@ class HttpRequest(google.protobuf.message.Message):
     METHOD_FIELD_NUMBER: builtins.int
     PATH_FIELD_NUMBER: builtins.int
     STATUS_FIELD_NUMBER: builtins.int
+    NUMBER_FIELD_NUMBER: builtins.int
     method: builtins.str
     """Method."""
     path: builtins.str
     """Path and query, redacted and at most 2 KiB."""
     status: builtins.int
     """Status of the response; 0 if there was none."""
+    number: builtins.int
+    """Number of the request on its connection, from 1. Requests over HTTP/2 may be in another order."""
     def __init__(
         self,
         *,
         method: builtins.str = ...,
         path: builtins.str = ...,
         status: builtins.int = ...,
+        number: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["method", b"method", "path", b"path", "status", b"status"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["method", b"method", "number", b"number", "path", b"path", "status", b"status"]) -> None: ...
 
 global___HttpRequest = HttpRequest
 

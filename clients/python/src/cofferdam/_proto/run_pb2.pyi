@@ -5,6 +5,7 @@ Runs: one hardened container each, with a workspace."""
 
 import builtins
 import cofferdam._proto.egress_pb2
+import cofferdam._proto.usage_pb2
 import collections.abc
 import google.protobuf.descriptor
 import google.protobuf.duration_pb2
@@ -265,6 +266,7 @@ class Run(google.protobuf.message.Message):
     COLD_BECAUSE_FIELD_NUMBER: builtins.int
     FORKED_FROM_FIELD_NUMBER: builtins.int
     CHECKPOINTS_FIELD_NUMBER: builtins.int
+    MODEL_USE_FIELD_NUMBER: builtins.int
     run_id: builtins.str
     """UUIDv7."""
     profile: builtins.str
@@ -387,6 +389,12 @@ class Run(google.protobuf.message.Message):
     def checkpoints(self) -> global___AutomaticCheckpoints:
         """Checkpoints that the daemon makes by itself; absent: none."""
 
+    @property
+    def model_use(self) -> cofferdam._proto.usage_pb2.ModelUse:
+        """Output only. Its use of models, and the bounds of its budget; absent if its requests to models are not counted, or it
+        has ended and made none. Only from GetRun.
+        """
+
     def __init__(
         self,
         *,
@@ -428,9 +436,10 @@ class Run(google.protobuf.message.Message):
         cold_because: global___Run.ColdBecause.ValueType = ...,
         forked_from: global___ForkedFrom | None = ...,
         checkpoints: global___AutomaticCheckpoints | None = ...,
+        model_use: cofferdam._proto.usage_pb2.ModelUse | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "checkpoints", b"checkpoints", "created_at", b"created_at", "disk", b"disk", "egress", b"egress", "ended_at", b"ended_at", "forked_from", b"forked_from", "idle_timeout", b"idle_timeout", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "ready_at", b"ready_at", "ttl", b"ttl", "workspace", b"workspace"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "agent_id", b"agent_id", "changes", b"changes", "checkpoints", b"checkpoints", "cold_because", b"cold_because", "container_id", b"container_id", "created_at", b"created_at", "disk", b"disk", "egress", b"egress", "end_cause", b"end_cause", "ended_at", b"ended_at", "env", b"env", "failure", b"failure", "forked_from", b"forked_from", "hardening", b"hardening", "holds", b"holds", "idle_timeout", b"idle_timeout", "image", b"image", "image_id", b"image_id", "labels", b"labels", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "ownership", b"ownership", "pkg_path", b"pkg_path", "principal", b"principal", "profile", b"profile", "ready_at", b"ready_at", "restarts", b"restarts", "role", b"role", "run_id", b"run_id", "secret_env", b"secret_env", "start_kind", b"start_kind", "state", b"state", "ttl", b"ttl", "workspace", b"workspace", "workspace_path", b"workspace_path", "writable_paths", b"writable_paths"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "checkpoints", b"checkpoints", "created_at", b"created_at", "disk", b"disk", "egress", b"egress", "ended_at", b"ended_at", "forked_from", b"forked_from", "idle_timeout", b"idle_timeout", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "model_use", b"model_use", "ready_at", b"ready_at", "ttl", b"ttl", "workspace", b"workspace"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "agent_id", b"agent_id", "changes", b"changes", "checkpoints", b"checkpoints", "cold_because", b"cold_because", "container_id", b"container_id", "created_at", b"created_at", "disk", b"disk", "egress", b"egress", "end_cause", b"end_cause", "ended_at", b"ended_at", "env", b"env", "failure", b"failure", "forked_from", b"forked_from", "hardening", b"hardening", "holds", b"holds", "idle_timeout", b"idle_timeout", "image", b"image", "image_id", b"image_id", "labels", b"labels", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "model_use", b"model_use", "ownership", b"ownership", "pkg_path", b"pkg_path", "principal", b"principal", "profile", b"profile", "ready_at", b"ready_at", "restarts", b"restarts", "role", b"role", "run_id", b"run_id", "secret_env", b"secret_env", "start_kind", b"start_kind", "state", b"state", "ttl", b"ttl", "workspace", b"workspace", "workspace_path", b"workspace_path", "writable_paths", b"writable_paths"]) -> None: ...
 
 global___Run = Run
 

@@ -1361,3 +1361,24 @@ class TrashService:
             request,
             timeout,
         )
+
+
+_USAGE_SERVICE_GET_USAGE = Method("/cofferdam.v1.UsageService/GetUsage", v1.GetUsageRequest, v1.GetUsageResponse, True)
+
+
+class UsageService:
+    """Shows what runs have used of models, by rules with `meter`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def get_usage(self, request: v1.GetUsageRequest, *, timeout: float | None = None) -> v1.GetUsageResponse:
+        """The use of one run, or of the last days, UTC. Operators and auditors see that of all principals, all
+        others their own. Days are kept for 400 days, those of a run until it is deleted. Fails with INTERNAL if the
+        daemon could not read its counts when it started.
+        """
+        return self._transport.unary(
+            _USAGE_SERVICE_GET_USAGE,
+            request,
+            timeout,
+        )

@@ -72,8 +72,8 @@ fn a_granted_header_replaces_those_of_the_program() {
 #[test]
 fn the_server_receives_the_secret_itself_and_its_echo_is_hidden_across_pieces() {
     let ca = Ca::new();
-    let heard = Arc::new(Mutex::new(String::new()));
-    let all = Arc::clone(&heard);
+    let arrived = Arc::new(Mutex::new(String::new()));
+    let all = Arc::clone(&arrived);
     let address = tls_server(ca.good(&["http/1.1"]), move |stream| {
         all.lock().push_str(&read_head(stream).unwrap());
         let head = format!("HTTP/1.1 200 {SECRET}\r\nLocation: /?k={SECRET}\r\nContent-Length: 44\r\n\r\n");
@@ -89,7 +89,7 @@ fn the_server_receives_the_secret_itself_and_its_echo_is_hidden_across_pieces() 
     let (head, body) = response(&mut stream);
     assert!(!head.contains("s3cret") && head.contains("/?k=*****************\r\n"), "{head}");
     assert_eq!(body, "begin ***************** s3cret-0123456 ends!");
-    assert!(heard.lock().contains(&format!("Bearer {SECRET}\r\n")));
+    assert!(arrived.lock().contains(&format!("Bearer {SECRET}\r\n")));
 }
 
 #[test]
@@ -143,8 +143,8 @@ fn another_host_path_or_method_is_refused_within_the_connection() {
 #[test]
 fn a_placeholder_elsewhere_is_refused_and_reported() {
     let ca = Ca::new();
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let all = Arc::clone(&heard);
+    let arrived = Arc::new(Mutex::new(Vec::new()));
+    let all = Arc::clone(&arrived);
     let address = tls_server(ca.good(&["http/1.1"]), move |stream| {
         let mut bytes = [0; 4096];
         while let Ok(read @ 1..) = stream.read(&mut bytes) {
@@ -165,7 +165,7 @@ fn a_placeholder_elsewhere_is_refused_and_reported() {
         let seen = placeholder(&mut egress);
         assert_eq!((seen.index, seen.place.as_str()), (0, place));
     }
-    assert!(heard.lock().is_empty());
+    assert!(arrived.lock().is_empty());
     let mut egress = Egress::start(granting(opened(&ca, address), 443));
     let mut stream = connect(&mut egress);
     write!(stream, "POST / HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: 100000\r\n\r\n").unwrap();
@@ -176,8 +176,8 @@ fn a_placeholder_elsewhere_is_refused_and_reported() {
     assert_eq!(egress.cause(), Cause::Placeholder);
     assert_eq!(placeholder(&mut egress).place, "body");
     assert!(stream.read(&mut [0]).is_err());
-    let heard = String::from_utf8(heard.lock().clone()).unwrap();
-    assert!(!heard.contains(PLACEHOLDER), "{heard}");
+    let arrived = String::from_utf8(arrived.lock().clone()).unwrap();
+    assert!(!arrived.contains(PLACEHOLDER), "{arrived}");
 }
 
 #[test]

@@ -44,8 +44,10 @@ impl Ca {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, "Test authority");
         let key = KeyPair::generate().unwrap();
+        // Each has a name of its own, as real authorities do.
+        let name = format!("Test authority {:?}", &key.public_key_raw()[1..9]);
+        params.distinguished_name.push(DnType::CommonName, name);
         let der = params.self_signed(&key).unwrap().der().to_vec();
         Self { issuer: Issuer::new(params, key), der }
     }

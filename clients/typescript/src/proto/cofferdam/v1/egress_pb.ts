@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cofferdam/v1/egress.proto.
  */
 export const file_cofferdam_v1_egress: GenFile = /*@__PURE__*/
-  fileDesc("Chljb2ZmZXJkYW0vdjEvZWdyZXNzLnByb3RvEgxjb2ZmZXJkYW0udjEitQEKBkVncmVzcxIOCgZkaWdlc3QYASABKAkSDQoFd29yZHMYAiABKAkSGAoQb3Blbl9jb25uZWN0aW9ucxgDIAEoBBIZChFlbmRlZF9jb25uZWN0aW9ucxgEIAEoBBIVCg1yZWZ1c2VkX25hbWVzGAUgASgEEhsKE3JlZnVzZWRfY29ubmVjdGlvbnMYBiABKAQSEQoJYnl0ZXNfb3V0GAcgASgEEhAKCGJ5dGVzX2luGAggASgEIsEDCgpDb25uZWN0aW9uEhUKDWNvbm5lY3Rpb25faWQYASABKAkSDAoEaG9zdBgCIAEoCRIMCgRwb3J0GAMgASgNEg4KBnNjaGVtZRgEIAEoCRIMCgRydWxlGAUgASgJEi0KBXBoYXNlGAYgASgOMh4uY29mZmVyZGFtLnYxLkNvbm5lY3Rpb24uUGhhc2USCwoDZW5kGAcgASgJEhMKC3NlcnZlcl9uYW1lGAggASgJEg8KB2FkZHJlc3MYCSABKAkSEQoJYnl0ZXNfb3V0GAogASgEEhAKCGJ5dGVzX2luGAsgASgEEisKCHJlcXVlc3RzGAwgAygLMhkuY29mZmVyZGFtLnYxLkh0dHBSZXF1ZXN0Ei0KCW9wZW5lZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoIZHVyYXRpb24YDiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEAoIY2FsbF9pZHMYDyADKAkiQAoFUGhhc2USFQoRUEhBU0VfVU5TUEVDSUZJRUQQABIICgRPUEVOEAESCQoFRU5ERUQQAhILCgdXQUlUSU5HEAMiOwoLSHR0cFJlcXVlc3QSDgoGbWV0aG9kGAEgASgJEgwKBHBhdGgYAiABKAkSDgoGc3RhdHVzGAMgASgNIoMBCgtSZWZ1c2VkSG9zdBIMCgRob3N0GAEgASgJEgwKBHBvcnQYAiABKA0SDAoEcnVsZRgDIAEoCRIOCgZyZWFzb24YBCABKAkSDQoFY291bnQYBSABKAQSKwoHbGFzdF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiIgoQR2V0RWdyZXNzUmVxdWVzdBIOCgZydW5faWQYASABKAkiOQoRR2V0RWdyZXNzUmVzcG9uc2USJAoGZWdyZXNzGAEgASgLMhQuY29mZmVyZGFtLnYxLkVncmVzcyI5ChdXYXRjaENvbm5lY3Rpb25zUmVxdWVzdBIOCgZydW5faWQYASABKAkSDgoGZm9sbG93GAIgASgIIoIBChhXYXRjaENvbm5lY3Rpb25zUmVzcG9uc2USLgoKY29ubmVjdGlvbhgBIAEoCzIYLmNvZmZlcmRhbS52MS5Db25uZWN0aW9uSAASLAoHcmVmdXNlZBgCIAEoCzIZLmNvZmZlcmRhbS52MS5SZWZ1c2VkSG9zdEgAQggKBnVwZGF0ZSI6ChNOYXJyb3dFZ3Jlc3NSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRITCgtlZ3Jlc3NfanNvbhgCIAEoCSI8ChROYXJyb3dFZ3Jlc3NSZXNwb25zZRIkCgZlZ3Jlc3MYASABKAsyFC5jb2ZmZXJkYW0udjEuRWdyZXNzIjkKEldpZGVuRWdyZXNzUmVxdWVzdBIOCgZydW5faWQYASABKAkSEwoLZWdyZXNzX2pzb24YAiABKAkiOwoTV2lkZW5FZ3Jlc3NSZXNwb25zZRIkCgZlZ3Jlc3MYASABKAsyFC5jb2ZmZXJkYW0udjEuRWdyZXNzMoEDCg1FZ3Jlc3NTZXJ2aWNlElEKCUdldEVncmVzcxIeLmNvZmZlcmRhbS52MS5HZXRFZ3Jlc3NSZXF1ZXN0Gh8uY29mZmVyZGFtLnYxLkdldEVncmVzc1Jlc3BvbnNlIgOQAgESaAoQV2F0Y2hDb25uZWN0aW9ucxIlLmNvZmZlcmRhbS52MS5XYXRjaENvbm5lY3Rpb25zUmVxdWVzdBomLmNvZmZlcmRhbS52MS5XYXRjaENvbm5lY3Rpb25zUmVzcG9uc2UiA5ACATABEloKDE5hcnJvd0VncmVzcxIhLmNvZmZlcmRhbS52MS5OYXJyb3dFZ3Jlc3NSZXF1ZXN0GiIuY29mZmVyZGFtLnYxLk5hcnJvd0VncmVzc1Jlc3BvbnNlIgOQAgISVwoLV2lkZW5FZ3Jlc3MSIC5jb2ZmZXJkYW0udjEuV2lkZW5FZ3Jlc3NSZXF1ZXN0GiEuY29mZmVyZGFtLnYxLldpZGVuRWdyZXNzUmVzcG9uc2UiA5ACAmIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Chljb2ZmZXJkYW0vdjEvZWdyZXNzLnByb3RvEgxjb2ZmZXJkYW0udjEitQEKBkVncmVzcxIOCgZkaWdlc3QYASABKAkSDQoFd29yZHMYAiABKAkSGAoQb3Blbl9jb25uZWN0aW9ucxgDIAEoBBIZChFlbmRlZF9jb25uZWN0aW9ucxgEIAEoBBIVCg1yZWZ1c2VkX25hbWVzGAUgASgEEhsKE3JlZnVzZWRfY29ubmVjdGlvbnMYBiABKAQSEQoJYnl0ZXNfb3V0GAcgASgEEhAKCGJ5dGVzX2luGAggASgEIqMECgpDb25uZWN0aW9uEhUKDWNvbm5lY3Rpb25faWQYASABKAkSDAoEaG9zdBgCIAEoCRIMCgRwb3J0GAMgASgNEg4KBnNjaGVtZRgEIAEoCRIMCgRydWxlGAUgASgJEi0KBXBoYXNlGAYgASgOMh4uY29mZmVyZGFtLnYxLkNvbm5lY3Rpb24uUGhhc2USCwoDZW5kGAcgASgJEhMKC3NlcnZlcl9uYW1lGAggASgJEg8KB2FkZHJlc3MYCSABKAkSEQoJYnl0ZXNfb3V0GAogASgEEhAKCGJ5dGVzX2luGAsgASgEEisKCHJlcXVlc3RzGAwgAygLMhkuY29mZmVyZGFtLnYxLkh0dHBSZXF1ZXN0Ei0KCW9wZW5lZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoIZHVyYXRpb24YDiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEAoIY2FsbF9pZHMYDyADKAkSDgoGb3BlbmVkGBAgASgIEhAKCGluamVjdGVkGBEgAygJEhAKCHVwc3RyZWFtGBIgASgJEiwKBXVzYWdlGBMgAygLMh0uY29mZmVyZGFtLnYxLkNvbm5lY3Rpb25Vc2FnZSJACgVQaGFzZRIVChFQSEFTRV9VTlNQRUNJRklFRBAAEggKBE9QRU4QARIJCgVFTkRFRBACEgsKB1dBSVRJTkcQAyK1AQoPQ29ubmVjdGlvblVzYWdlEg0KBW1vZGVsGAEgASgJEhAKCHJlcXVlc3RzGAIgASgEEhsKE3VucmVwb3J0ZWRfcmVxdWVzdHMYAyABKAQSFAoMaW5wdXRfdG9rZW5zGAQgASgEEhUKDW91dHB1dF90b2tlbnMYBSABKAQSGwoTY2FjaGVkX2lucHV0X3Rva2VucxgGIAEoBBIaChJjYWNoZV93cml0ZV90b2tlbnMYByABKAQiSwoLSHR0cFJlcXVlc3QSDgoGbWV0aG9kGAEgASgJEgwKBHBhdGgYAiABKAkSDgoGc3RhdHVzGAMgASgNEg4KBm51bWJlchgEIAEoBCKDAQoLUmVmdXNlZEhvc3QSDAoEaG9zdBgBIAEoCRIMCgRwb3J0GAIgASgNEgwKBHJ1bGUYAyABKAkSDgoGcmVhc29uGAQgASgJEg0KBWNvdW50GAUgASgEEisKB2xhc3RfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIiIKEEdldEVncmVzc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJIjkKEUdldEVncmVzc1Jlc3BvbnNlEiQKBmVncmVzcxgBIAEoCzIULmNvZmZlcmRhbS52MS5FZ3Jlc3MiOQoXV2F0Y2hDb25uZWN0aW9uc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJEg4KBmZvbGxvdxgCIAEoCCKCAQoYV2F0Y2hDb25uZWN0aW9uc1Jlc3BvbnNlEi4KCmNvbm5lY3Rpb24YASABKAsyGC5jb2ZmZXJkYW0udjEuQ29ubmVjdGlvbkgAEiwKB3JlZnVzZWQYAiABKAsyGS5jb2ZmZXJkYW0udjEuUmVmdXNlZEhvc3RIAEIICgZ1cGRhdGUiOgoTTmFycm93RWdyZXNzUmVxdWVzdBIOCgZydW5faWQYASABKAkSEwoLZWdyZXNzX2pzb24YAiABKAkiPAoUTmFycm93RWdyZXNzUmVzcG9uc2USJAoGZWdyZXNzGAEgASgLMhQuY29mZmVyZGFtLnYxLkVncmVzcyI5ChJXaWRlbkVncmVzc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhMKC2VncmVzc19qc29uGAIgASgJIjsKE1dpZGVuRWdyZXNzUmVzcG9uc2USJAoGZWdyZXNzGAEgASgLMhQuY29mZmVyZGFtLnYxLkVncmVzczKBAwoNRWdyZXNzU2VydmljZRJRCglHZXRFZ3Jlc3MSHi5jb2ZmZXJkYW0udjEuR2V0RWdyZXNzUmVxdWVzdBofLmNvZmZlcmRhbS52MS5HZXRFZ3Jlc3NSZXNwb25zZSIDkAIBEmgKEFdhdGNoQ29ubmVjdGlvbnMSJS5jb2ZmZXJkYW0udjEuV2F0Y2hDb25uZWN0aW9uc1JlcXVlc3QaJi5jb2ZmZXJkYW0udjEuV2F0Y2hDb25uZWN0aW9uc1Jlc3BvbnNlIgOQAgEwARJaCgxOYXJyb3dFZ3Jlc3MSIS5jb2ZmZXJkYW0udjEuTmFycm93RWdyZXNzUmVxdWVzdBoiLmNvZmZlcmRhbS52MS5OYXJyb3dFZ3Jlc3NSZXNwb25zZSIDkAICElcKC1dpZGVuRWdyZXNzEiAuY29mZmVyZGFtLnYxLldpZGVuRWdyZXNzUmVxdWVzdBohLmNvZmZlcmRhbS52MS5XaWRlbkVncmVzc1Jlc3BvbnNlIgOQAgJiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * The rules of a run's connections, and what it has used.
@@ -116,7 +116,7 @@ export type Connection = Message<"cofferdam.v1.Connection"> & {
   port: number;
 
   /**
-   * Scheme of the rule: `HTTPS`, `HTTP` or `TCP`; empty for a connection that was refused.
+   * Scheme of the rule: `HTTPS`, `HTTP`, `TCP` or `git`; empty for a connection that was refused.
    *
    * @generated from field: string scheme = 4;
    */
@@ -193,11 +193,39 @@ export type Connection = Message<"cofferdam.v1.Connection"> & {
   duration?: Duration | undefined;
 
   /**
-   * Calls whose commands were running when it was opened.
+   * Calls whose commands were running when it was opened, or when a request of it was decided about; at most 64.
    *
    * @generated from field: repeated string call_ids = 15;
    */
   callIds: string[];
+
+  /**
+   * The daemon ends its TLS and looks at each request, because its rule has paths, methods or a header to set.
+   *
+   * @generated from field: bool opened = 16;
+   */
+  opened: boolean;
+
+  /**
+   * Names of the secrets that its requests had in their headers.
+   *
+   * @generated from field: repeated string injected = 17;
+   */
+  injected: string[];
+
+  /**
+   * Server that its requests go to in place of the host, such as `https://api.example.org`; empty for none.
+   *
+   * @generated from field: string upstream = 18;
+   */
+  upstream: string;
+
+  /**
+   * Tokens that its responses said, by model; at most 17 entries.
+   *
+   * @generated from field: repeated cofferdam.v1.ConnectionUsage usage = 19;
+   */
+  usage: ConnectionUsage[];
 };
 
 /**
@@ -249,6 +277,69 @@ export const Connection_PhaseSchema: GenEnum<Connection_Phase> = /*@__PURE__*/
   enumDesc(file_cofferdam_v1_egress, 1, 0);
 
 /**
+ * Tokens of the requests of a connection to one model, as the server counted them.
+ *
+ * @generated from message cofferdam.v1.ConnectionUsage
+ */
+export type ConnectionUsage = Message<"cofferdam.v1.ConnectionUsage"> & {
+  /**
+   * Name of the model; `unknown` if responses had none, and `(others)` for all beyond the first 16.
+   *
+   * @generated from field: string model = 1;
+   */
+  model: string;
+
+  /**
+   * Requests that went out.
+   *
+   * @generated from field: uint64 requests = 2;
+   */
+  requests: bigint;
+
+  /**
+   * Requests whose responses said no tokens that could be read.
+   *
+   * @generated from field: uint64 unreported_requests = 3;
+   */
+  unreportedRequests: bigint;
+
+  /**
+   * Tokens of requests that were not read from a cache.
+   *
+   * @generated from field: uint64 input_tokens = 4;
+   */
+  inputTokens: bigint;
+
+  /**
+   * Tokens of answers.
+   *
+   * @generated from field: uint64 output_tokens = 5;
+   */
+  outputTokens: bigint;
+
+  /**
+   * Tokens of requests that were read from a cache.
+   *
+   * @generated from field: uint64 cached_input_tokens = 6;
+   */
+  cachedInputTokens: bigint;
+
+  /**
+   * Tokens of requests that were written to a cache.
+   *
+   * @generated from field: uint64 cache_write_tokens = 7;
+   */
+  cacheWriteTokens: bigint;
+};
+
+/**
+ * Describes the message cofferdam.v1.ConnectionUsage.
+ * Use `create(ConnectionUsageSchema)` to create a new message.
+ */
+export const ConnectionUsageSchema: GenMessage<ConnectionUsage> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_egress, 2);
+
+/**
  * A request over HTTP.
  *
  * @generated from message cofferdam.v1.HttpRequest
@@ -274,6 +365,13 @@ export type HttpRequest = Message<"cofferdam.v1.HttpRequest"> & {
    * @generated from field: uint32 status = 3;
    */
   status: number;
+
+  /**
+   * Number of the request on its connection, from 1. Requests over HTTP/2 may be in another order.
+   *
+   * @generated from field: uint64 number = 4;
+   */
+  number: bigint;
 };
 
 /**
@@ -281,7 +379,7 @@ export type HttpRequest = Message<"cofferdam.v1.HttpRequest"> & {
  * Use `create(HttpRequestSchema)` to create a new message.
  */
 export const HttpRequestSchema: GenMessage<HttpRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_egress, 2);
+  messageDesc(file_cofferdam_v1_egress, 3);
 
 /**
  * A host to which connections were refused.
@@ -337,7 +435,7 @@ export type RefusedHost = Message<"cofferdam.v1.RefusedHost"> & {
  * Use `create(RefusedHostSchema)` to create a new message.
  */
 export const RefusedHostSchema: GenMessage<RefusedHost> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_egress, 3);
+  messageDesc(file_cofferdam_v1_egress, 4);
 
 /**
  * The run.
@@ -358,7 +456,7 @@ export type GetEgressRequest = Message<"cofferdam.v1.GetEgressRequest"> & {
  * Use `create(GetEgressRequestSchema)` to create a new message.
  */
 export const GetEgressRequestSchema: GenMessage<GetEgressRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_egress, 4);
+  messageDesc(file_cofferdam_v1_egress, 5);
 
 /**
  * Its egress.
@@ -379,7 +477,7 @@ export type GetEgressResponse = Message<"cofferdam.v1.GetEgressResponse"> & {
  * Use `create(GetEgressResponseSchema)` to create a new message.
  */
 export const GetEgressResponseSchema: GenMessage<GetEgressResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_egress, 5);
+  messageDesc(file_cofferdam_v1_egress, 6);
 
 /**
  * The run.
@@ -407,7 +505,7 @@ export type WatchConnectionsRequest = Message<"cofferdam.v1.WatchConnectionsRequ
  * Use `create(WatchConnectionsRequestSchema)` to create a new message.
  */
 export const WatchConnectionsRequestSchema: GenMessage<WatchConnectionsRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_egress, 6);
+  messageDesc(file_cofferdam_v1_egress, 7);
 
 /**
  * A connection or refused host as it is now.
@@ -444,7 +542,7 @@ export type WatchConnectionsResponse = Message<"cofferdam.v1.WatchConnectionsRes
  * Use `create(WatchConnectionsResponseSchema)` to create a new message.
  */
 export const WatchConnectionsResponseSchema: GenMessage<WatchConnectionsResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_egress, 7);
+  messageDesc(file_cofferdam_v1_egress, 8);
 
 /**
  * The run, and the rules to add.
@@ -472,7 +570,7 @@ export type NarrowEgressRequest = Message<"cofferdam.v1.NarrowEgressRequest"> & 
  * Use `create(NarrowEgressRequestSchema)` to create a new message.
  */
 export const NarrowEgressRequestSchema: GenMessage<NarrowEgressRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_egress, 8);
+  messageDesc(file_cofferdam_v1_egress, 9);
 
 /**
  * The egress after that.
@@ -493,7 +591,7 @@ export type NarrowEgressResponse = Message<"cofferdam.v1.NarrowEgressResponse"> 
  * Use `create(NarrowEgressResponseSchema)` to create a new message.
  */
 export const NarrowEgressResponseSchema: GenMessage<NarrowEgressResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_egress, 9);
+  messageDesc(file_cofferdam_v1_egress, 10);
 
 /**
  * The run, and the rules to add.
@@ -522,7 +620,7 @@ export type WidenEgressRequest = Message<"cofferdam.v1.WidenEgressRequest"> & {
  * Use `create(WidenEgressRequestSchema)` to create a new message.
  */
 export const WidenEgressRequestSchema: GenMessage<WidenEgressRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_egress, 10);
+  messageDesc(file_cofferdam_v1_egress, 11);
 
 /**
  * The egress after that.
@@ -543,7 +641,7 @@ export type WidenEgressResponse = Message<"cofferdam.v1.WidenEgressResponse"> & 
  * Use `create(WidenEgressResponseSchema)` to create a new message.
  */
 export const WidenEgressResponseSchema: GenMessage<WidenEgressResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_egress, 11);
+  messageDesc(file_cofferdam_v1_egress, 12);
 
 /**
  * Shows the connections of runs, and narrows or widens their rules.
