@@ -135,8 +135,8 @@ async fn a_fetch_is_for_the_repositories_of_the_rule() {
     assert!(played.records(Record::GitPush).is_empty());
 }
 
-#[tokio::test]
-async fn each_list_has_to_pass_and_of_one_list_the_rules_that_cover_the_repository() {
+#[test]
+fn each_list_has_to_pass_and_of_one_list_the_rules_that_cover_the_repository() {
     let rule = |repos: &str, push: &str| {
         let text = json!({ "rules": [
             { "host": "git.example.org", "ports": [443], "scheme": "git", "repos": [repos], "push": push, "fetch": "allow",
