@@ -7,6 +7,8 @@ use std::ffi::{OsStr, OsString};
 use rustix::fs::{Gid, Uid};
 use thiserror::Error;
 
+use crate::ancestry;
+
 /// A directory that is mounted in the jail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JailMount {
@@ -225,8 +227,7 @@ impl Args {
                 line.extend(["--identify".into(), revision.into(), work_tree.into()]);
             }
             Task::Ancestry(pairs) => {
-                let pairs: Vec<String> = pairs.iter().map(|(old, new)| format!("{old}:{new}")).collect();
-                line.extend(["--ancestry".into(), pairs.join(",").into()]);
+                line.extend(["--ancestry".into(), ancestry::pairs_to_text(pairs).into()]);
             }
             Task::Copy(most) => {
                 line.push("--copy".into());
@@ -278,7 +279,7 @@ impl Args {
                 Task::Identify { revision: text(&mut line)?, work_tree: text(&mut line)? }
             }
             Some("--ancestry") if jail_mounts == [JailMount::Source] => {
-                Task::Ancestry(pairs(&text(&mut line)?)?)
+                Task::Ancestry(ancestry::pairs(&text(&mut line)?).ok_or(BadArgs("no pairs of commits"))?)
             }
             Some("--copy") if jail_mounts == [JailMount::Source, JailMount::Workspace] => {
                 Task::Copy(TreeBounds::parse(&mut line)?)
@@ -343,39 +344,6 @@ impl TreeBounds {
     fn parse(line: &mut impl Iterator<Item = OsString>) -> Result<Self, BadArgs> {
         Ok(Self { bytes: word(line)?, files: word(line)? })
     }
-}
-
-/// Most pairs of commits for one task.
-pub const MOST_PAIRS: usize = 256;
-
-fn pairs(text: &str) -> Result<Vec<(String, String)>, BadArgs> {
-    let is_id = |id: &str| id.len() == 40 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let pair = |text: &str| {
-        let (old, new) = text.split_once(':').filter(|(old, new)| is_id(old) && is_id(new))?;
-        Some((old.to_owned(), new.to_owned()))
-    };
-    let pairs: Option<Vec<_>> = text.split(',').map(pair).collect();
-    pairs.filter(|pairs| pairs.len() <= MOST_PAIRS).ok_or(BadArgs("no pairs of commits"))
-}
-
-/// Returns the answer to [`Task::Ancestry`], a byte for each pair.
-pub fn ancestry_to_bytes(answers: &[Option<bool>]) -> Vec<u8> {
-    let byte = |answer: Option<bool>| match answer {
-        Some(true) => b'y',
-        Some(false) => b'n',
-        None => b'?',
-    };
-    answers.iter().copied().map(byte).collect()
-}
-
-/// Reads the answer to [`Task::Ancestry`]. Unknown bytes are unknown answers.
-pub(crate) fn ancestry_of_bytes(bytes: &[u8]) -> Vec<Option<bool>> {
-    let answer = |byte: &u8| match byte {
-        b'y' => Some(true),
-        b'n' => Some(false),
-        _ => None,
-    };
-    bytes.iter().map(answer).collect()
 }
 
 fn word<T: std::str::FromStr>(line: &mut impl Iterator<Item = OsString>) -> Result<T, BadArgs> {
@@ -491,28 +459,6 @@ mod tests {
         for bad in bad.into_iter().chain(lacking) {
             assert!(Args::parse(bad.to_command_line()).is_err(), "{bad:?}");
         }
-    }
-
-    #[test]
-    fn pairs_of_commits_are_asked_about_in_one_directory() {
-        let pair = || ("1a".repeat(20), "2b".repeat(20));
-        let args = |pairs: Vec<(String, String)>| Args {
-            uid: Uid::from_raw(1),
-            gid: Gid::from_raw(1),
-            accepts: None,
-            jail_mounts: vec![JailMount::Source],
-            task: Task::Ancestry(pairs),
-        };
-        for count in [1, MOST_PAIRS] {
-            let good = args(vec![pair(); count]);
-            assert_eq!(Args::parse(good.to_command_line()), Ok(good));
-        }
-        let short = (pair().0, "2b".to_owned());
-        for bad in [vec![], vec![short], vec![("-".repeat(40), pair().1)], vec![pair(); MOST_PAIRS + 1]] {
-            assert!(Args::parse(args(bad.clone()).to_command_line()).is_err(), "{bad:?}");
-        }
-        let answers = [Some(true), Some(false), None];
-        assert_eq!(ancestry_of_bytes(&ancestry_to_bytes(&answers)), answers);
     }
 
     #[test]

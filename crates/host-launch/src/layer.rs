@@ -12,7 +12,8 @@ use prost::Message;
 use thiserror::Error;
 use wire::v1::{AcceptRunResponse, Base, CloneWorkspace, DiffRunResponse, KeptWorkspace};
 
-use crate::args::{JailMount, Marks, Since, Task, TreeBounds, ancestry_of_bytes};
+use crate::ancestry;
+use crate::args::{JailMount, Marks, Since, Task, TreeBounds};
 use crate::spawn::{Launcher, finish};
 
 /// Most bytes of an answer.
@@ -175,7 +176,7 @@ impl Launcher {
 
     /// Returns for each pair of commits, an old and a new one, if the first is an ancestor of the second; `None` if that is not known.
     ///
-    /// `repository` is a work tree or a git directory, which is read as `owner`. There may be [`crate::args::MOST_PAIRS`] pairs.
+    /// `repository` is a work tree or a git directory, which is read as `owner`. There may be [`ancestry::MOST_PAIRS`] pairs.
     pub fn ancestry(
         &self,
         repository: BorrowedFd<'_>,
@@ -185,7 +186,7 @@ impl Launcher {
     ) -> Result<Vec<Option<bool>>, LayerError> {
         let (count, task) = (pairs.len(), Task::Ancestry(pairs));
         let answer: Vec<u8> = self.ask(&[(JailMount::Source, repository)], owner, task, timeout)?;
-        let answers = ancestry_of_bytes(&answer);
+        let answers = ancestry::answers(&answer);
         if answers.len() == count { Ok(answers) } else { Err(LayerError::Answer) }
     }
 

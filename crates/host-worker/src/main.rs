@@ -33,7 +33,8 @@ use thiserror::Error;
 use confinement::SetupError;
 use confinement::sys::{Fork, close_from, fork};
 use host_launch::Report;
-use host_launch::args::{self, Args, BadArgs, Task};
+use host_launch::ancestry;
+use host_launch::args::{Args, BadArgs, Task};
 use host_launch::handles;
 
 /// The error with which the host worker ends: one line on standard error, and an exit code.
@@ -132,7 +133,7 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
         Task::Ancestry(pairs) => {
             setup::limit_memory()?;
             setup::ChildFilter::new()?.forbid_processes()?;
-            layer::answer(&args::ancestry_to_bytes(&git::ancestry(&pairs)).encode_to_vec())?;
+            layer::answer(&ancestry::answers_to_bytes(&git::ancestry(&pairs)).encode_to_vec())?;
         }
         Task::Copy(most) | Task::Digest(most) => {
             setup::ChildFilter::new()?.forbid_processes()?;
