@@ -92,7 +92,7 @@ const PUSHES: &[(&str, &str, &str)] = &[
     ("git push -f origin agent/orphan:agent/x", "", "no rule allows a forced update"),
     ("git push origin +agent/orphan:agent/x", "", "no rule allows a forced update"),
     (
-        "git push --force-with-lease origin agent/orphan:refs/heads/agent/x",
+        "git push --force-with-lease=agent/x:$(git rev-parse agent/x) origin agent/orphan:refs/heads/agent/x",
         "",
         "no rule allows a forced update",
     ),
