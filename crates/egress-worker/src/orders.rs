@@ -23,6 +23,7 @@ pub(crate) enum Scheme {
 
 /// The way in which a connection is looked at.
 #[derive(Debug, Clone)]
+#[allow(clippy::struct_excessive_bools)] // independent facts
 pub(crate) struct Inspect {
     pub(crate) scheme: Scheme,
     /// Canonical name; empty for an address that a rule names.
