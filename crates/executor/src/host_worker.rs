@@ -111,7 +111,7 @@ impl HostWorkerLane {
 
     /// Returns for each pair of commits of the run's repository, an old and a new one, if the first is an ancestor of the second.
     ///
-    /// `None` is an unknown answer, also of a repository that cannot be read. The walk is in a jail of its own.
+    /// `None` is an unknown answer, also of a repository that cannot be read. The walk has its own jail.
     pub async fn ancestry(&self, pairs: Vec<(String, String)>) -> Vec<Option<bool>> {
         let count = pairs.len();
         let _walk = self.walk.lock().await;
