@@ -15,7 +15,7 @@ use super::*;
 const COMMAND: &str = "1111111111111111111111111111111111111111 2222222222222222222222222222222222222222 refs/heads/x\0 report-status";
 
 /// Returns the commands of a push.
-fn commands() -> String {
+pub(super) fn commands() -> String {
     format!("{:04x}{COMMAND}0000", COMMAND.len() + 4)
 }
 
