@@ -25,6 +25,7 @@ pub(crate) enum Scheme {
 
 /// The way in which a connection is looked at.
 #[derive(Debug, Clone)]
+#[allow(clippy::struct_excessive_bools)] // independent facts
 pub(crate) struct Inspect {
     pub(crate) scheme: Scheme,
     /// Canonical name; empty for an address that a rule names.
@@ -41,6 +42,8 @@ pub(crate) struct Inspect {
     pub(crate) asks: bool,
     /// True if the tokens that responses say are reported.
     pub(crate) meters: bool,
+    /// True if each request has to be one of git.
+    pub(crate) is_git: bool,
 }
 
 /// A server that requests are sent to in place of the host that the program names.
@@ -77,6 +80,9 @@ impl TryFrom<proto::Inspect> for Inspect {
             ProtoScheme::Unspecified => return Err(Broken),
         };
         let upstream = inspect.upstream.map(Upstream::try_from).transpose()?;
+        if inspect.git && !(inspect.open && inspect.ask) {
+            return Err(Broken);
+        }
         if upstream.is_some() && scheme != Scheme::Http || inspect.open && scheme != Scheme::Https {
             return Err(Broken);
         }
@@ -89,6 +95,7 @@ impl TryFrom<proto::Inspect> for Inspect {
             is_opened: inspect.open,
             asks: inspect.ask,
             meters: inspect.meter,
+            is_git: inspect.git,
         })
     }
 }

@@ -10,6 +10,7 @@
 
 mod body;
 pub mod gate;
+mod git;
 mod http2;
 mod io;
 mod link;
@@ -233,10 +234,10 @@ impl Exchange {
             }
             None => self.connect(&record).await?,
         };
-        let released = self.requests.release(&mut request, &record).await.map_err(Some)?;
+        let mut released = self.requests.release(&mut request, &record).await.map_err(Some)?;
         self.requests.address(&mut request).map_err(Some)?;
         sender.ready().await.map_err(|_| self.failed(Cause::Closed))?;
-        let sent = sender.send_request(self.requests.outgoing(request)).await;
+        let sent = sender.send_request(self.requests.outgoing(request, &mut released)).await;
         let response = sent.map_err(|_| self.failed(Cause::Reset))?;
         self.responded.set(true);
         self.requests.connection.meter.touch();
@@ -248,7 +249,7 @@ impl Exchange {
         }
         self.upgraded.set(is_upgrade);
         self.sender.replace(Some(sender));
-        Ok(Requests::shown(response, released).map(Either::Left))
+        Ok(self.requests.shown(response, released).map(Either::Left))
     }
 
     /// Returns the daemon's words for a request that it ends.

@@ -30,6 +30,8 @@ pub(super) struct Rule {
     pub(super) upstream: Option<Upstream>,
     /// True if the tokens of responses count, which a WebSocket would not show.
     meters: bool,
+    /// True if requests have to be those of git, and a WebSocket is none.
+    pub(super) is_git: bool,
 }
 
 /// The response to a request that does not go out.
@@ -77,6 +79,7 @@ impl Rule {
             paths: inspect.paths,
             upstream: inspect.upstream,
             meters: inspect.meters,
+            is_git: inspect.is_git,
         }
     }
 
@@ -146,10 +149,11 @@ impl Rule {
         match (asked.next(), asked.next()) {
             (None, _) => return Ok(false),
             (Some(one), None) if one.as_bytes().eq_ignore_ascii_case(b"websocket") => {
-                if self.methods.is_empty() && !self.meters {
+                if self.methods.is_empty() && !self.meters && !self.is_git {
                     return Ok(true);
                 }
                 let allows = match &self.methods[..] {
+                    [] if self.is_git => "allows git alone".to_owned(),
                     [] => "counts the tokens of responses".to_owned(),
                     methods => format!("allows {} alone", methods.join(", ")),
                 };

@@ -19,6 +19,7 @@ fn inspect(name: &str) -> Inspect {
         is_opened: false,
         asks: false,
         meters: false,
+        is_git: false,
     }
 }
 
@@ -145,10 +146,13 @@ fn a_path_matches_a_pattern_of_each_list() {
 }
 
 #[test]
-fn a_rule_that_counts_tokens_has_no_websocket() {
+fn a_rule_that_counts_tokens_or_is_for_git_has_no_websocket() {
     let meters = Inspect { meters: true, ..inspect("files.example.org") };
-    let rule = Rule::new(meters, "11.0.0.7:80".parse().unwrap());
-    assert_eq!(upgrade(&rule, &["websocket"]), Err(Cause::WrongMethod));
+    let git = Inspect { is_git: true, ..inspect("files.example.org") };
+    for inspect in [meters, git] {
+        let rule = Rule::new(inspect, "11.0.0.7:80".parse().unwrap());
+        assert_eq!(upgrade(&rule, &["websocket"]), Err(Cause::WrongMethod));
+    }
 }
 
 #[test]

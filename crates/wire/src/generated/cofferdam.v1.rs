@@ -3882,7 +3882,7 @@ pub struct Connection {
     /// Port that the program connected to.
     #[prost(uint32, tag = "3")]
     pub port: u32,
-    /// Scheme of the rule: `HTTPS`, `HTTP` or `TCP`; empty for a connection that was refused.
+    /// Scheme of the rule: `HTTPS`, `HTTP`, `TCP` or `git`; empty for a connection that was refused.
     #[prost(string, tag = "4")]
     pub scheme: ::prost::alloc::string::String,
     /// The rule that decided.
