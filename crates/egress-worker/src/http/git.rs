@@ -103,7 +103,8 @@ where
             Ok(Step::Complete(length)) => {
                 let rest = piece.split_off(length.min(piece.len()));
                 let (list, bytes) = reader.finish().map_err(|fault| of_fault(&fault))?;
-                if !list.has_pack() && !(rest.is_empty() && has_ended(body).await) {
+                let may_go_on = list.has_pack() || rest.is_empty() && has_ended(body).await;
+                if !may_go_on {
                     let words = "bytes come after commands that need no pack";
                     return Err(refused(Refusal::of_fault(Some(&list.capabilities), words)));
                 }

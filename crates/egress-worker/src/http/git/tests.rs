@@ -34,7 +34,8 @@ fn push(pieces: &[&[u8]]) -> Request<impl Body<Data = Bytes, Error = Infallible>
 async fn a_push_is_read_up_to_its_pack_in_pieces_of_any_size() {
     let whole = [&update()[..], b"PACK rest of the piece"].concat();
     for size in [1, 7, 60, whole.len()] {
-        let mut request = push(&whole.chunks(size).collect::<Vec<_>>());
+        let pieces: Vec<_> = whole.chunks(size).collect();
+        let mut request = push(&pieces);
         let Begun { asked, read } = begin(&mut request).await.unwrap();
         assert_eq!((asked.kind(), asked.repository.as_str()), (Kind::Push, "org/app"));
         assert_eq!(asked.commands, update());

@@ -150,7 +150,7 @@ fn a_push_of_git_keeps_its_bytes() {
     script.ports.get_mut(&443).unwrap().inspect.as_mut().unwrap().git = true;
     let mut egress = Egress::start(script);
     with_client(&mut egress, async |mut sender| {
-        let body = super::git::commands() + "PACK" + &"p".repeat(300_000);
+        let body = git::commands() + "PACK" + &"p".repeat(300_000);
         let request = Request::post(format!("https://{NAME}/org/app/git-receive-pack"));
         let request = request.header("content-type", "application/x-git-receive-pack-request");
         let (status, echoed) = fetch(&mut sender, request.body(full(body.clone())).unwrap()).await;
