@@ -7,13 +7,11 @@ use egress_rules::{Decision, HostPattern, Rule, Rules, Scheme, Settings};
 use ipnet::IpNet;
 
 use crate::read_budget::budget;
-use crate::read_git::{push, repos};
+use crate::read_git::{DECISIONS, push, repos};
 use crate::read_placeholders::placeholders;
 use crate::read_requests::{METERS, inject, paths, upstream};
 
 const DEFAULTS: [(&str, Decision); 2] = [("deny", Decision::Deny), ("ask", Decision::Ask)];
-pub(crate) const DECISIONS: [(&str, Decision); 3] =
-    [("allow", Decision::Allow), ("ask", Decision::Ask), ("deny", Decision::Deny)];
 const SCHEMES: [(&str, Scheme); 4] =
     [("https", Scheme::Https), ("http", Scheme::Http), ("tcp", Scheme::Tcp), ("git", Scheme::Git)];
 /// Longest time without a byte after which a connection ends, seconds.

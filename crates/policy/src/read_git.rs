@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use document::{At, Fields};
 use egress_rules::{Decision, Push, RefPattern, RepositoryPattern};
 
-use crate::read_egress::DECISIONS;
+pub(crate) const DECISIONS: [(&str, Decision); 3] =
+    [("allow", Decision::Allow), ("ask", Decision::Ask), ("deny", Decision::Deny)];
 
 /// Reads patterns for repositories. `None` if one of them has a problem.
 pub(super) fn repos(at: &At<'_>) -> Option<BTreeSet<RepositoryPattern>> {

@@ -52,7 +52,7 @@ const PUSHES: &[(&str, &str, &str)] = &[
         "",
     ),
     (
-        "git checkout -q -b agent/big; dd if=/dev/urandom of=big bs=1M count=5 2>/dev/null; git add big; git commit -qm big; \
+        "git checkout -q -b agent/big; head -c 5M /dev/urandom >big; git add big; git commit -qm big; \
          git push origin agent/big; e=$?; git checkout -q agent/x; exit $e",
         "refs/heads/agent/big",
         "",
