@@ -32,7 +32,13 @@ fn the_process_ends_with_its_channel_or_a_bad_frame() {
 fn the_process_is_confined() {
     let egress = Egress::start(Script::new(4));
     for pid in [egress.program.id(), egress.worker()] {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let read = || std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        // The parent goes on beside its child, which is the one that answers.
+        let began = std::time::Instant::now();
+        while !read().contains("Seccomp:\t2") && began.elapsed() < DEADLINE {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let status = read();
         let field = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
             line.split_whitespace().collect::<Vec<_>>().join(" ")

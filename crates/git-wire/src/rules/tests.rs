@@ -21,9 +21,9 @@ fn judge(rules: &Rules, commands: Vec<Command>, ancestry: Ancestry) -> Ruling {
 
 fn decide(rules: &str, old: &str, new: &str, name: &str, ancestry: Ancestry) -> (Decision, Option<Reason>) {
     let ruling = judge(&self::rules(rules), vec![command(old, new, name)], ancestry);
-    let ruled = ruling.commands.into_iter().next().unwrap();
-    assert_eq!(ruled.decision, ruling.decision);
-    (ruling.decision, ruled.reason)
+    let one = ruling.commands.into_iter().next().unwrap();
+    assert_eq!(one.decision, ruling.decision);
+    (ruling.decision, one.reason)
 }
 
 const STRICT: &str = r#"{"refs": ["refs/heads/agent/*", "refs/tags/agent/*"]}"#;
