@@ -5,12 +5,14 @@ use serde_json::{Value, json};
 use crate::rules::Rules;
 use crate::{Decision, Destination, Scheme, Verdict};
 
+#[expect(clippy::needless_pass_by_value, reason = "written by `json!` in place")]
 fn faults(rules: Value) -> Vec<String> {
     let settings = serde_json::from_value(json!({ "rules": rules })).unwrap();
     Rules::new(settings)
         .map_or_else(|faults| faults.iter().map(ToString::to_string).collect(), |_| Vec::new())
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "written by `json!` in place")]
 fn decided(rules: Value, destination: &str) -> Verdict {
     let rules: Rules = serde_json::from_value(json!({ "rules": rules })).unwrap();
     let (host, port) = Destination::parse_with_port(destination).unwrap();

@@ -168,6 +168,7 @@ fn now() -> Duration {
 }
 
 #[cfg(test)]
+#[expect(clippy::unchecked_time_subtraction, reason = "of constants")]
 mod tests {
     use tokio_rustls::rustls::RootCertStore;
     use tokio_rustls::rustls::client::WebPkiServerVerifier;

@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use audit::Kind as Record;
 use serde_json::json;
 use wire::worker::v1::from_egress::Body as From;
@@ -20,7 +22,8 @@ fn commands(lines: &[&str]) -> Vec<u8> {
     let mut text = String::new();
     for (number, line) in lines.iter().enumerate() {
         let capabilities = if number == 0 { "\0 report-status side-band-64k" } else { "" };
-        text.push_str(&format!("{:04x}{line}{capabilities}", line.len() + capabilities.len() + 4));
+        let length = line.len() + capabilities.len() + 4;
+        write!(text, "{length:04x}{line}{capabilities}").unwrap();
     }
     (text + "0000").into_bytes()
 }

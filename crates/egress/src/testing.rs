@@ -41,12 +41,14 @@ pub(crate) const VALUE: &str = "hunter2-hunter2";
 /// The log hides texts that look like secrets.
 static REDACTOR: LazyLock<Redactor> = LazyLock::new(Redactor::default);
 
+type Ancestry = (Vec<(String, String)>, Option<bool>);
+
 /// A daemon with rules and a log.
 pub(crate) struct Daemon {
     pub(crate) rules: Mutex<Arc<Narrowed>>,
     events: Mutex<Vec<Event>>,
     /// Pairs of commits that were asked about, and the answer about each.
-    pub(crate) ancestry: Mutex<(Vec<(String, String)>, Option<bool>)>,
+    pub(crate) ancestry: Mutex<Ancestry>,
 }
 
 impl Control for Daemon {

@@ -143,8 +143,8 @@ roles: { r: { allow: '*' } }
                 "model_prices.i.cached",
             ]
         );
-        let many: String =
-            (0..=MAX_PRICES).map(|number| format!("m{number}: {{ input: 1, output: 1 }}, ")).collect();
+        let many = (0..=MAX_PRICES).map(|number| format!("m{number}: {{ input: 1, output: 1 }}"));
+        let many = many.collect::<Vec<_>>().join(", ");
         assert_eq!(keys(&format!("model_prices: {{ {many} }}")), ["model_prices"]);
     }
 }

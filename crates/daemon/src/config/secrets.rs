@@ -210,7 +210,8 @@ mod tests {
                 "secrets.k",
             ]
         );
-        let many: String = (0..=MAX_SECRETS).map(|number| format!("s{number}: {{ file: /a }}, ")).collect();
+        let many = (0..=MAX_SECRETS).map(|number| format!("s{number}: {{ file: /a }}"));
+        let many = many.collect::<Vec<_>>().join(", ");
         assert_eq!(keys(&format!("secrets: {{ {many} }}")), ["secrets"]);
         assert_eq!(keys("secrets: [model]"), ["secrets"]);
     }

@@ -269,7 +269,7 @@ fn add_fields(fields: &Map<String, Value>, is_outermost: bool, counts: &mut Coun
             ("usage", _) => counts.add(Field::Usage, Some(text.as_bytes())),
             ("model", _) => counts.add(Field::Model, Some(text.as_bytes())),
             ("message" | "response", Value::Object(inner)) if is_outermost => {
-                add_fields(inner, false, counts)
+                add_fields(inner, false, counts);
             }
             _ => {}
         }

@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::support::{DEADLINE, Egress, ID, Script, echo};
 
@@ -34,9 +35,9 @@ fn the_process_is_confined() {
     for pid in [egress.program.id(), egress.worker()] {
         let read = || std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         // The parent goes on beside its child, which is the one that answers.
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         while !read().contains("Seccomp:\t2") && began.elapsed() < DEADLINE {
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            thread::sleep(Duration::from_millis(10));
         }
         let status = read();
         let field = |name: &str| {

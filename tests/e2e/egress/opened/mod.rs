@@ -145,7 +145,7 @@ impl Keys {
 
     /// The same with further lines of the configuration.
     async fn daemon_with(&self, config: &str, rules: &[String], keys: &str) -> Daemon {
-        let config = format!("secrets: {{ model: {{ file: '{}' }} }}\n{config}", self.file().display(),);
+        let config = format!("secrets: {{ model: {{ file: '{}' }} }}\n{config}", self.file().display());
         let mut egress = "{ networks: [\"127.0.0.0/8\"], rules: [".to_owned();
         for rule in rules {
             write!(egress, "{rule}, ").unwrap();
