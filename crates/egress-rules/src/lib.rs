@@ -21,7 +21,6 @@ mod rules;
 mod secret_name;
 mod settings;
 mod template;
-mod tls_upstream;
 mod upstream;
 mod widened;
 mod words;

@@ -218,6 +218,11 @@ impl Narrowed {
         self.rules_of_profile().any(Rule::opens_tls)
     }
 
+    /// Returns true if some rule of the profile sends requests to another server over TLS. No other list can.
+    pub fn has_tls_upstream(&self) -> bool {
+        self.rules_of_profile().any(|rule| rule.upstream.as_ref().is_some_and(|upstream| upstream.tls))
+    }
+
     /// Returns true if some rule of the profile counts tokens. No other list can.
     pub fn is_metered(&self) -> bool {
         self.rules_of_profile().any(|rule| rule.meter.is_some())

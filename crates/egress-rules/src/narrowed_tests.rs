@@ -264,3 +264,15 @@ fn words_have_a_bounded_length() {
     assert!(words.contains("There are more rules than these. "), "{words}");
     assert!(words.len() < 6_000, "{} bytes", words.len());
 }
+
+#[test]
+fn only_an_upstream_over_tls_needs_authorities() {
+    for (upstream, needs) in [("https://api.example.org", true), ("http://api.example.org", false)] {
+        let rule = json!({
+            "host": "model.internal", "ports": [80], "scheme": "http", "upstream": upstream, "decision": "allow"
+        });
+        let narrowed = Narrowed::new(rules(json!({ "rules": [rule] })));
+        assert_eq!(narrowed.has_tls_upstream(), needs, "{upstream}");
+    }
+    assert!(!Narrowed::new(Rules::none()).has_tls_upstream());
+}

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
+use pem::{EncodeConfig, LineEnding, Pem};
 use rustls_native_certs::{load_certs_from_paths, load_native_certs};
 use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
@@ -14,8 +13,6 @@ use x509_cert::der::Decode as _;
 const LONGEST_FILE: u64 = 1 << 20;
 /// Most bytes of all certificates together. They are one message to the process.
 const MOST_BYTES: usize = 2 << 20;
-/// Letters in a line of PEM.
-const LINE: usize = 64;
 
 /// Certificates of authorities: those that this host trusts, and those of the configuration.
 #[derive(Debug, Clone, Default)]
@@ -36,8 +33,7 @@ impl Roots {
         }
         let mut all: BTreeSet<Vec<u8>> = found.certs.iter().map(|certificate| certificate.to_vec()).collect();
         for path in extra {
-            let found = read(path).map_err(|why| format!("{}: {why}", path.display()))?;
-            all.extend(found);
+            all.extend(read(path)?);
         }
         let bytes: usize = all.iter().map(Vec::len).sum();
         if bytes > MOST_BYTES {
@@ -46,6 +42,14 @@ impl Roots {
             ));
         }
         Ok(Self::new(all.into_iter().collect()))
+    }
+
+    /// Checks a file in PEM, as [`Self::load`] does.
+    ///
+    /// # Errors
+    /// Those of [`Self::load`] for the file.
+    pub fn check(file: &Path) -> Result<(), String> {
+        read(file).map(drop)
     }
 
     fn new(der: Vec<Vec<u8>>) -> Self {
@@ -64,8 +68,12 @@ impl Roots {
     }
 }
 
-/// Reads the certificates of a file of the configuration.
+/// Reads the certificates of a file of the configuration. The error names it.
 fn read(path: &Path) -> Result<Vec<Vec<u8>>, String> {
+    certificates(path).map_err(|why| format!("{}: {why}", path.display()))
+}
+
+fn certificates(path: &Path) -> Result<Vec<Vec<u8>>, String> {
     let file = File::open(path).and_then(|file| file.metadata());
     let file = file.map_err(|error| format!("cannot be read: {error}"))?;
     if !file.is_file() || file.len() > LONGEST_FILE {
@@ -92,18 +100,8 @@ pub(crate) fn is_certificate(der: &[u8]) -> bool {
 
 /// Returns a certificate in PEM (RFC 7468).
 pub(crate) fn pem(der: &[u8]) -> String {
-    let encoded = BASE64_STANDARD.encode(der);
-    let mut text = String::with_capacity(encoded.len() + encoded.len() / LINE + 64);
-    text.push_str("-----BEGIN CERTIFICATE-----\n");
-    let mut rest = encoded.as_str();
-    while !rest.is_empty() {
-        let (line, after) = rest.split_at(LINE.min(rest.len()));
-        text.push_str(line);
-        text.push('\n');
-        rest = after;
-    }
-    text.push_str("-----END CERTIFICATE-----\n");
-    text
+    let form = EncodeConfig::new().set_line_ending(LineEnding::LF);
+    pem::encode_config(&Pem::new("CERTIFICATE", der), form)
 }
 
 #[cfg(test)]

@@ -104,7 +104,7 @@ fn authorities(fields: &Fields<'_>) -> Vec<PathBuf> {
     }
     let read = |at: &At<'_>| {
         let file = path(at)?;
-        Roots::load(std::slice::from_ref(&file)).map_err(|why| at.problem(why)).is_ok().then_some(file)
+        Roots::check(&file).map_err(|why| at.problem(why)).is_ok().then_some(file)
     };
     items.iter().filter_map(read).collect()
 }

@@ -85,14 +85,7 @@ fn git(directory: &Path, args: &[&str]) -> String {
 /// Answers one request.
 async fn serve(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), root: &Path, kept: &Mutex<Vec<String>>) {
     let mut bytes = Vec::new();
-    let end = loop {
-        if let Some(at) = bytes.windows(4).position(|end| end == b"\r\n\r\n") {
-            break at + 4;
-        }
-        if stream.read_buf(&mut bytes).await.unwrap_or(0) == 0 {
-            return;
-        }
-    };
+    let Some(end) = super::head_end(stream, &mut bytes).await else { return };
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
     bytes.drain(..end);
     let is_authenticated = super::header(&head, "authorization")

@@ -69,14 +69,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
 ) {
     let mut bytes = Vec::new();
     loop {
-        let end = loop {
-            if let Some(at) = bytes.windows(4).position(|end| end == b"\r\n\r\n") {
-                break at + 4;
-            }
-            if stream.read_buf(&mut bytes).await.unwrap_or(0) == 0 {
-                return;
-            }
-        };
+        let Some(end) = head_end(&mut stream, &mut bytes).await else { return };
         let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
         let length =
             header(&head, "content-length").and_then(|length| length.parse().ok()).unwrap_or(0_usize);
@@ -90,6 +83,18 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         kept.lock().push(request.clone());
         if stream.write_all(answer(&request).as_bytes()).await.is_err() {
             return;
+        }
+    }
+}
+
+/// Reads until the head of a request is there, and returns its length. `None` if the client leaves before.
+async fn head_end(stream: &mut (impl AsyncRead + Unpin), bytes: &mut Vec<u8>) -> Option<usize> {
+    loop {
+        if let Some(at) = bytes.windows(4).position(|end| end == b"\r\n\r\n") {
+            return Some(at + 4);
+        }
+        if stream.read_buf(bytes).await.unwrap_or(0) == 0 {
+            return None;
         }
     }
 }
