@@ -20,7 +20,6 @@ mod tasks;
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
-use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::rc::Rc;
 use std::time::Duration;
@@ -136,7 +135,8 @@ impl Exchange {
         let mut served = builder.serve_connection(io, service);
         let result = loop {
             tokio::select! {
-                result = poll_fn(|cx| served.poll_without_shutdown(cx)) => break result,
+                // To the end, so that hyper has written all: its buffer is not among the parts. `Program` stays open.
+                result = &mut served => break result,
                 cause = fault.wait() => return self.fail(cause, served.into_parts().io).await,
                 cause = self.cut_off() => return Err(cause),
                 () = self.server_ended.notified(), if !self.waiting.get() && !self.upgraded.get() => {
