@@ -316,6 +316,8 @@ fn a_websocket_passes_within_tls() {
     stream.write_all(b"\0not\n").unwrap();
     stream.read_exact(&mut bytes).unwrap();
     assert_eq!(&bytes, b"\0not\n");
+    // The end of the server arrives. A program that left before would reset the connection.
+    assert_eq!(stream.read(&mut bytes).unwrap(), 0);
     drop(stream);
     assert_eq!(egress.cause(), Cause::Closed);
 }
