@@ -116,7 +116,11 @@ fn mask(bytes: &mut [u8], end: usize, length: usize) {
 
 /// Returns the forms in which servers repeat a text, beside the text itself.
 fn encoded(text: &[u8]) -> Vec<Zeroizing<Vec<u8>>> {
+    // Credentials are given in base64 with its padding, which servers may leave out.
+    let end = text.iter().rposition(|byte| *byte != b'=').map_or(0, |last| last + 1);
+    let unpadded = text.get(..end).filter(|unpadded| unpadded.len() >= SHORTEST).unwrap_or(text);
     let forms = [
+        unpadded.to_vec(),
         STANDARD_NO_PAD.encode(text).into_bytes(),
         URL_SAFE_NO_PAD.encode(text).into_bytes(),
         percent_encoded(text, UNRESERVED, false),

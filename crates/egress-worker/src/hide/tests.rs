@@ -60,6 +60,8 @@ fn each_form_of_a_text_is_found() {
         let expected = form.replace(|character: char| character != '=', "*");
         assert_eq!(pass_text(&["???>>>?"], form), expected, "{form}");
     }
+    assert_eq!(pass_text(&["dXNlcjphYg=="], "dXNlcjphYg dXNlcjphYg=="), "********** ************");
+    assert_eq!(pass_text(&["ab=="], "ab ab=="), "ab ****");
     for form in ["it's/a/key", "it%27s%2Fa%2Fkey", "it's%2Fa%2Fkey"] {
         assert_eq!(pass_text(&["it's/a/key"], form), "*".repeat(form.len()));
     }
