@@ -5,6 +5,9 @@
 //!
 //! Every byte of every occurrence is replaced, also where occurrences overlap. So the result is the same however a body is divided into
 //! pieces.
+//!
+//! The bytes that wait for the next piece do not depend on the texts. A program that stores bytes at a server and reads them back would
+//! otherwise see how many of them a secret begins with, and find it one character after the other.
 
 use std::fmt::Write as _;
 
@@ -27,8 +30,10 @@ const UNRESERVED_IN_SCRIPTS: &[u8] = b"-._~!'()*";
 pub struct Hide {
     needles: Needles,
     position: Position,
-    /// The end of the body so far, which may be the beginning of a text. Bytes of it that are part of a text are replaced.
+    /// The end of the body so far that waits. Bytes of it that are part of a text are replaced.
     held: Vec<u8>,
+    /// Most bytes that wait: all of the longest text but its last.
+    most: usize,
 }
 
 impl Hide {
@@ -43,7 +48,12 @@ impl Hide {
             }
         }
         let needles = Needles::new(forms);
-        Self { position: needles.start(), needles, held: Vec::new() }
+        Self {
+            position: needles.start(),
+            most: needles.longest().saturating_sub(1),
+            needles,
+            held: Vec::new(),
+        }
     }
 
     /// Replaces the texts in a header's value. `None` if it has none.
@@ -56,7 +66,8 @@ impl Hide {
         masked
     }
 
-    /// Takes the next piece of the body. Returns all bytes that can no longer be part of a text.
+    /// Takes the next piece of the body. Returns the bytes that do not wait: texts are of visible ASCII, so all that come before the
+    /// last other byte can no longer be part of one.
     pub fn push(&mut self, piece: Bytes) -> Bytes {
         let before = self.held.len();
         let mut masked = None;
@@ -65,7 +76,7 @@ impl Hide {
             let masked = masked.get_or_insert_with(|| [held, &piece[..]].concat());
             mask(masked, before + found.end, found.length);
         });
-        let kept = self.position.longest();
+        let kept = self.waiting(held, &piece);
         if masked.is_none() && before == 0 {
             let mut ready = piece;
             self.held = ready.split_off(ready.len().saturating_sub(kept)).to_vec();
@@ -74,6 +85,19 @@ impl Hide {
         let mut all = masked.unwrap_or_else(|| [held, &piece[..]].concat());
         self.held = all.split_off(all.len().saturating_sub(kept));
         all.into()
+    }
+
+    /// Returns the number of bytes at the end of the body so far that wait.
+    fn waiting(&self, held: &[u8], piece: &[u8]) -> usize {
+        let visible =
+            held.iter().chain(piece).rev().take(self.most).take_while(|byte| byte.is_ascii_graphic());
+        // A text of other bytes waits as long as it has to.
+        visible.count().max(self.position.longest())
+    }
+
+    /// Returns the bytes that wait, after a pause. The search goes on: the rest of a text that began in them is replaced.
+    pub fn release(&mut self) -> Bytes {
+        std::mem::take(&mut self.held).into()
     }
 
     /// Returns the rest of the body.
@@ -92,7 +116,11 @@ fn mask(bytes: &mut [u8], end: usize, length: usize) {
 
 /// Returns the forms in which servers repeat a text, beside the text itself.
 fn encoded(text: &[u8]) -> Vec<Zeroizing<Vec<u8>>> {
+    // Credentials are given in base64 with its padding, which servers may leave out.
+    let end = text.iter().rposition(|byte| *byte != b'=').map_or(0, |last| last + 1);
+    let unpadded = text.get(..end).filter(|unpadded| unpadded.len() >= SHORTEST).unwrap_or(text);
     let forms = [
+        unpadded.to_vec(),
         STANDARD_NO_PAD.encode(text).into_bytes(),
         URL_SAFE_NO_PAD.encode(text).into_bytes(),
         percent_encoded(text, UNRESERVED, false),

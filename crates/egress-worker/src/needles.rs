@@ -50,6 +50,11 @@ impl Needles {
         Position { matched: vec![0; self.needles.len()] }
     }
 
+    /// Returns the length of the longest string.
+    pub(crate) fn longest(&self) -> usize {
+        self.needles.iter().map(|needle| needle.text.len()).max().unwrap_or_default()
+    }
+
     /// Reads the next piece of a stream. Reports every occurrence that ends in it, also those that overlap.
     pub(crate) fn scan(&self, position: &mut Position, piece: &[u8], mut found: impl FnMut(Occurrence)) {
         let mut is_idle = position.longest() == 0;

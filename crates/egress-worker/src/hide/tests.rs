@@ -60,6 +60,8 @@ fn each_form_of_a_text_is_found() {
         let expected = form.replace(|character: char| character != '=', "*");
         assert_eq!(pass_text(&["???>>>?"], form), expected, "{form}");
     }
+    assert_eq!(pass_text(&["dXNlcjphYg=="], "dXNlcjphYg dXNlcjphYg=="), "********** ************");
+    assert_eq!(pass_text(&["ab=="], "ab ab=="), "ab ****");
     for form in ["it's/a/key", "it%27s%2Fa%2Fkey", "it's%2Fa%2Fkey"] {
         assert_eq!(pass_text(&["it's/a/key"], form), "*".repeat(form.len()));
     }
@@ -72,21 +74,23 @@ fn a_header_is_replaced_and_the_state_of_the_body_stays() {
     assert_eq!(hide.header(b"/login?key=secret&again=secret").unwrap(), b"/login?key=******&again=******");
     assert_eq!(hide.header(b"ret"), None);
     assert_eq!(hide.header(b""), None);
-    assert_eq!(hide.push(Bytes::from_static(b"ret.")), "******.");
-    assert_eq!(hide.finish(), "");
+    assert_eq!(hide.push(Bytes::from_static(b"ret.")), "");
+    assert_eq!(hide.finish(), "******.");
 }
 
 #[test]
-fn bytes_are_held_only_while_they_may_begin_a_text() {
+fn bytes_wait_only_until_one_comes_that_no_text_has() {
     let mut hide = hide(&["secret"]);
     for (piece, passed) in [
         ("data: {}\n\n", "data: {}\n\n"),
         ("data: se", "data: "),
         ("ven\n\n", "seven\n\n"),
         ("secre", ""),
-        ("secre", "secre"),
-        ("t\n", "******\n"),
+        // The longest form, that in base64, has eight characters.
+        ("secre", "sec"),
+        ("t\n", "re******\n"),
         ("s", ""),
+        ("", ""),
     ] {
         assert_eq!(hide.push(Bytes::from_static(piece.as_bytes())), passed, "{piece}");
     }
@@ -94,8 +98,31 @@ fn bytes_are_held_only_while_they_may_begin_a_text() {
 }
 
 #[test]
+fn the_number_of_bytes_that_wait_says_nothing_about_a_text() {
+    for size in 1..40 {
+        let lengths = ["s", "secre", "secret", "c2Vjcm", "x"].map(|end| {
+            let body = format!("{:.<size$}{end:.>8}", "begin ");
+            let mut hide = hide(&["secret"]);
+            let (first, second) = body.split_at(size);
+            [first, second].map(|piece| hide.push(Bytes::copy_from_slice(piece.as_bytes())).len())
+        });
+        assert!(lengths.iter().all(|one| *one == lengths[0]), "{lengths:?}");
+    }
+}
+
+#[test]
+fn after_a_pause_the_bytes_pass_and_the_rest_of_a_text_is_replaced() {
+    let mut hide = hide(&["secret"]);
+    assert_eq!(hide.push(Bytes::from_static(b"a sec")), "a ");
+    assert_eq!(hide.release(), "sec");
+    assert_eq!(hide.release(), "");
+    assert_eq!(hide.push(Bytes::from_static(b"ret secret\n")), "*** ******\n");
+    assert_eq!(hide.finish(), "");
+}
+
+#[test]
 fn a_body_without_a_text_is_not_copied() {
-    let body = Bytes::from(vec![b'x'; 1024]);
+    let body = Bytes::from(vec![b'\n'; 1024]);
     let passed = hide(&["secret"]).push(body.clone());
     assert_eq!(passed.as_ptr(), body.as_ptr());
     assert_eq!(passed, body);

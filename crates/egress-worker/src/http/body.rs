@@ -5,11 +5,13 @@ use std::error::Error;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::HeaderValue;
+use tokio::time::{Sleep, sleep};
 use wire::worker::v1::connection_ended::Cause;
 use wire::worker::v1::from_egress::Body as Message;
 use wire::worker::v1::{ModelUsage, PlaceholderSeen};
@@ -19,6 +21,10 @@ use crate::fault::Fault;
 use crate::hide::Hide;
 use crate::seek::Seek;
 use crate::usage::Usage;
+
+/// Time without a byte after which the bytes that wait pass. It is longer than the way to a server and back, which a program can bring
+/// about by reading late.
+const PAUSE: Duration = Duration::from_millis(250);
 
 pub(super) type BodyError = Box<dyn Error + Send + Sync>;
 
@@ -149,13 +155,15 @@ pub(super) struct Shown {
     tally: Option<Tally>,
     /// Bytes that wait for the next ones.
     held: u64,
+    /// End of the time that they wait.
+    pause: Option<Pin<Box<Sleep>>>,
     trailers: Option<HeaderMap>,
     is_over: bool,
 }
 
 impl Shown {
     pub(super) fn new(inner: Incoming, hide: Option<Hide>, tally: Option<Tally>) -> Self {
-        Self { inner, hide, tally, held: 0, trailers: None, is_over: false }
+        Self { inner, hide, tally, held: 0, pause: None, trailers: None, is_over: false }
     }
 
     /// Takes bytes. Returns those that can be passed on now.
@@ -168,6 +176,17 @@ impl Shown {
         let passed = hide.push(data);
         self.held = (self.held + taken).saturating_sub(length(&passed));
         passed
+    }
+
+    /// Waits for the next bytes of the server, and passes those that wait if none come in time.
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
+        if self.held == 0 {
+            return Poll::Pending;
+        }
+        ready!(self.pause.get_or_insert_with(|| Box::pin(sleep(PAUSE))).as_mut().poll(cx));
+        self.pause = None;
+        self.held = 0;
+        Poll::Ready(self.hide.as_mut().map(Hide::release).unwrap_or_default())
     }
 
     /// Returns the bytes that still wait.
@@ -219,7 +238,11 @@ impl Body for Shown {
             if this.is_over {
                 return Poll::Ready(None);
             }
-            let Some(frame) = ready!(Pin::new(&mut this.inner).poll_frame(cx)?) else {
+            let Poll::Ready(frame) = Pin::new(&mut this.inner).poll_frame(cx)? else {
+                return this.poll_pause(cx).map(|bytes| Some(Ok(Frame::data(bytes))));
+            };
+            this.pause = None;
+            let Some(frame) = frame else {
                 this.is_over = true;
                 this.tally = None;
                 return Poll::Ready(this.rest().map(Ok));

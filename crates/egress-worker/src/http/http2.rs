@@ -153,10 +153,11 @@ impl Streams {
     async fn handle(self: Rc<Self>, request: Request<Incoming>) -> Result<Response<Body>, BodyError> {
         let response = tokio::select! {
             biased;
-            response = self.forward(request) => response?,
+            // First, because a request that comes after the end must not go out.
             end = self.requests.connection.orders.ended() => {
                 Err(Refused::forbidden(Cause::Ended, &end.http_body))
             }
+            response = self.forward(request) => response?,
         };
         Ok(response.unwrap_or_else(|refused| {
             // A request that the daemon refuses is one of many.

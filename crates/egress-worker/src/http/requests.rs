@@ -7,7 +7,9 @@ use std::rc::Rc;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::ext::ReasonPhrase;
-use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HOST, HeaderName, HeaderValue};
+use hyper::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HOST, HeaderName, HeaderValue, TE,
+};
 use hyper::http::uri::PathAndQuery;
 use hyper::{Request, Response, StatusCode, Uri};
 use wire::worker::v1::connection_ended::Cause;
@@ -113,6 +115,10 @@ impl Requests {
         let hide = Some(grant.hide).filter(|texts| !texts.is_empty()).map(Hide::new);
         if hide.is_some() || tally.is_some() {
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+            // All other values ask for a compression, too.
+            if headers.get_all(TE).iter().any(|value| value != "trailers") {
+                headers.remove(TE);
+            }
         }
         Ok(Released { hide, tally, first })
     }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 use egress_rules::{PathPattern, is_plain_path};
-use hyper::header::{CONNECTION, HOST, HeaderValue, UPGRADE};
+use hyper::header::{CONNECTION, HOST, HeaderName, HeaderValue, UPGRADE};
 use hyper::{HeaderMap, Method, Request, StatusCode, Uri, Version};
 use wire::worker::v1::HttpRequest;
 use wire::worker::v1::connection_ended::Cause;
@@ -18,6 +18,10 @@ const PATH: usize = 2 * 1024;
 const METHOD: usize = 32;
 /// Most patterns of paths that a refusal names.
 const NAMED: usize = 8;
+/// Headers that some servers take for the method, in place of the request's own.
+const OTHER_METHODS: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
+/// Headers that some servers take for the path.
+const OTHER_PATHS: [&str; 2] = ["x-original-url", "x-rewrite-url"];
 
 /// The host, the methods and the paths of a rule.
 #[derive(Debug)]
@@ -109,19 +113,49 @@ impl Rule {
             );
             return Err(Refused::forbidden(Cause::WrongMethod, &words));
         }
+        self.check_headers(request.headers())?;
         self.check_path(request.uri().path())
     }
 
-    /// Compares a path with the patterns of the rule, if it has any.
+    /// Refuses headers by which some servers take another method or another path than the rule allows.
+    fn check_headers(&self, headers: &HeaderMap) -> Result<(), Refused> {
+        let refused =
+            headers.iter().find_map(|(name, value)| Some((name, self.other_than_allowed(name, value)?)));
+        let Some((name, cause)) = refused else { return Ok(()) };
+        let words = format!(
+            "Some servers take the header {name} for another method or path than the rule for {} allows. \
+             Send the request without it.",
+            self.host
+        );
+        Err(Refused::forbidden(cause, &words))
+    }
+
+    /// Returns the cause of a refusal for a header that could bring another method or another path.
+    fn other_than_allowed(&self, name: &HeaderName, value: &HeaderValue) -> Option<Cause> {
+        let has_methods = self.is_git || !self.methods.is_empty();
+        let has_paths = self.is_git || self.has_base() || !self.paths.is_empty();
+        // Servers with CGI read both signs alike.
+        let name = name.as_str().replace('_', "-");
+        let is_allowed = |method: &String| value.as_bytes().eq_ignore_ascii_case(method.as_bytes());
+        if has_methods && OTHER_METHODS.contains(&name.as_str()) && !self.methods.iter().any(is_allowed) {
+            return Some(Cause::WrongMethod);
+        }
+        (has_paths && OTHER_PATHS.contains(&name.as_str())).then_some(Cause::WrongPath)
+    }
+
+    /// Returns true if requests go below a path of another server.
+    fn has_base(&self) -> bool {
+        self.upstream.as_ref().is_some_and(|upstream| !upstream.path.is_empty())
+    }
+
+    /// Compares a path with the patterns of the rule, if it has any. A path of another server is not left by dot segments.
     fn check_path(&self, given: &str) -> Result<(), Refused> {
         if self.upstream.is_some() && !given.starts_with('/') {
             let words = format!("A request to {} needs a path that begins with a slash.", self.host);
             return Err(Refused::forbidden(Cause::WrongPath, &words));
         }
-        if self.paths.is_empty() {
-            return Ok(());
-        }
-        if !is_plain_path(given) {
+        let is_bounded = self.has_base() || !self.paths.is_empty();
+        if is_bounded && !is_plain_path(given) {
             let words = format!(
                 "The rule for {} names paths, and servers may read the path of this request in different ways. \
                  Send it without dot segments, empty segments, semicolons, and escapes of slashes.",

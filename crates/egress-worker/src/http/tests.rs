@@ -3,7 +3,7 @@ use hyper::{HeaderMap, Request};
 use wire::worker::v1::connection_ended::Cause;
 
 use super::rule::Rule;
-use crate::orders::{Inspect, Scheme};
+use crate::orders::{Inspect, Scheme, Upstream};
 
 fn rule(name: &str, destination: &str) -> Rule {
     with_methods(name, destination, &["GET"])
@@ -178,5 +178,49 @@ fn a_request_over_http2_has_the_host_of_the_rule_wherever_it_has_one() {
         (ours, &["files.example.org", "files.example.org"]),
     ] {
         assert_eq!(check(target, hosts), Some(Cause::WrongHost), "{target} {hosts:?}");
+    }
+}
+
+#[test]
+fn a_path_does_not_leave_that_of_an_upstream() {
+    let to = |path: &str| {
+        let upstream =
+            Upstream { tls: true, host: "api.example.org".to_owned(), port: 443, path: path.to_owned() };
+        let inspect = Inspect { upstream: Some(upstream), ..inspect("model.internal") };
+        Rule::new(inspect, "11.0.0.7:80".parse().unwrap())
+    };
+    for target in ["/../admin", "/%2e%2e/admin", "/v1/../../admin", "/..%2fadmin", "//admin"] {
+        assert_eq!(
+            check(&to("/base"), "GET", target, &["model.internal"]),
+            Some(Cause::WrongPath),
+            "{target}"
+        );
+        assert_eq!(check(&to(""), "GET", target, &["model.internal"]), None, "{target}");
+    }
+    assert_eq!(check(&to("/base"), "GET", "/v1/a?b=../c", &["model.internal"]), None);
+}
+
+#[test]
+fn a_header_does_not_bring_another_method_or_another_path() {
+    let paths = vec![vec![PathPattern::parse("/v1/*").unwrap()]];
+    let with_paths = Inspect { paths, ..inspect("files.example.org") };
+    let git = Inspect { is_git: true, ..inspect("files.example.org") };
+    let rule_of = |inspect: Inspect| Rule::new(inspect, "11.0.0.7:80".parse().unwrap());
+    let check = |rule: &Rule, name: &str, value: &str| {
+        let request = Request::post("/v1/a").header("host", "files.example.org").header(name, value);
+        rule.check(&request.body(()).unwrap()).err().map(|refused| refused.cause)
+    };
+    let posts = with_methods("files.example.org", "11.0.0.7:80", &["POST", "GET"]);
+    let (none, paths, git) = (rule_of(inspect("files.example.org")), rule_of(with_paths), rule_of(git));
+    for name in ["X-HTTP-Method-Override", "x-http-method", "X-Method-Override", "X_HTTP_Method_Override"] {
+        assert_eq!(check(&posts, name, "DELETE"), Some(Cause::WrongMethod), "{name}");
+        assert_eq!(check(&posts, name, "get"), None, "{name}");
+        assert_eq!(check(&git, name, "GET"), Some(Cause::WrongMethod), "{name}");
+        assert_eq!((check(&none, name, "DELETE"), check(&paths, name, "DELETE")), (None, None), "{name}");
+    }
+    for name in ["X-Original-URL", "x-rewrite-url", "X_Original_URL"] {
+        assert_eq!(check(&paths, name, "/admin"), Some(Cause::WrongPath), "{name}");
+        assert_eq!(check(&git, name, "/admin"), Some(Cause::WrongPath), "{name}");
+        assert_eq!((check(&none, name, "/admin"), check(&posts, name, "/admin")), (None, None), "{name}");
     }
 }

@@ -55,7 +55,7 @@ fn a_granted_header_replaces_those_of_the_program() {
     write!(
         stream,
         "GET / HTTP/1.1\r\nHost: {NAME}\r\nAuthorization: Bearer {PLACEHOLDER}\r\nauthorization: Bearer own\r\n\
-         Accept-Encoding: gzip\r\nExpect: 100-continue\r\n\r\n"
+         Accept-Encoding: gzip\r\nTE: gzip\r\nExpect: 100-continue\r\n\r\n"
     )
     .unwrap();
     let (_, body) = response(&mut stream);
@@ -63,7 +63,7 @@ fn a_granted_header_replaces_those_of_the_program() {
     let hidden = format!("authorization: bearer {}\r\n", "*".repeat(SECRET.len()));
     assert_eq!(lower.matches("authorization").count(), 1, "{body}");
     assert!(lower.contains(&hidden) && lower.contains("accept-encoding: identity\r\n"), "{body}");
-    assert!(!lower.contains("expect") && !lower.contains("own"), "{body}");
+    assert!(!lower.contains("expect") && !lower.contains("own") && !lower.contains("gzip"), "{body}");
     let asked = egress.wait("a question", |message| matches!(message.body, Some(From::Asked(_))));
     let Some(From::Asked(asked)) = asked.body else { unreachable!() };
     assert_eq!(asked.request.unwrap().number, 1);
@@ -246,7 +246,8 @@ fn a_hundred_mebibytes_stream_both_ways() {
     let before = private_memory(&egress);
     let mut stream = connect(&mut egress);
     write!(stream, "PUT / HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: {ALL}\r\n\r\n").unwrap();
-    let (mut bytes, mut back) = (vec![b'x'; PIECE], vec![0; PIECE]);
+    // Visible bytes at the end of a piece would wait for the next one.
+    let (mut bytes, mut back) = (vec![b'\n'; PIECE], vec![0; PIECE]);
     let mut head = None;
     for number in 0..ALL / PIECE {
         bytes[..8].copy_from_slice(&number.to_be_bytes());
