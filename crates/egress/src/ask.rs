@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use egress_rules::{Decision, Narrowed, Verdict};
+use egress_rules::{Decision, Narrowed, Scheme, Verdict};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -195,7 +195,9 @@ impl Live {
             (Some(mine), Some(methods)) => mine.is_subset(methods),
             (None, Some(_)) => false,
         };
-        has_methods && self.verdict.opening == verdict.opening
+        // A connection over TCP was not looked at.
+        let has_scheme = verdict.scheme == Scheme::Tcp || self.verdict.scheme == verdict.scheme;
+        has_scheme && has_methods && self.verdict.opening == verdict.opening
     }
 
     fn question(&self) -> Question {

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use audit::Kind;
 use serde_json::{Value, json};
 use wire::worker::v1::connection_ended::Cause;
@@ -163,6 +165,23 @@ async fn a_door_to_a_model_connects_to_its_upstream() {
     let receipt = played.recorded(Kind::EgressReceipt).await;
     assert_eq!(receipt["upstream"], "https://real.example.org:8443/base");
     assert_eq!((&receipt["opened"], &receipt["usage"]), (&Value::Null, &Value::Null));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_reads_no_answers_is_held_up() {
+    let mut played = Played::new(&OPENED.replace(r#""meter": "tokens","#, ""));
+    let (inspect, _) = played.connect("api.example.org", 443).await;
+    assert!(inspect.ask && !inspect.meter, "no other bound applies");
+    let (most, mut number) = (5_000, 0);
+    while number < most {
+        number += 1;
+        if tokio::time::timeout(Duration::from_secs(60), played.say(2, asked(number))).await.is_err() {
+            break;
+        }
+        // The runtime is idle then, and the question is decided about.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(number < most, "each question is a task that waits for its answer to be read");
 }
 
 #[tokio::test]
