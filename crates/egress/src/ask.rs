@@ -201,8 +201,9 @@ impl Live {
     }
 
     fn question(&self) -> Question {
-        let Verdict { scheme, methods, rule, .. } = self.verdict.clone();
-        Question { destination: self.destination.clone(), port: self.port, scheme, methods, rule }
+        let Verdict { scheme, methods, rule, opening, .. } = self.verdict.clone();
+        let destination = self.destination.clone();
+        Question { destination, port: self.port, scheme, methods, rule, opening }
     }
 
     /// Has it wait for a reviewer. Returns the question, and the token that is cancelled when it no longer waits.

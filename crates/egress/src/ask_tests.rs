@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use audit::Event;
-use egress_rules::{Destination, Narrowed, Pool, Rules, Scheme};
+use egress_rules::{Destination, Narrowed, Opening, Pool, Rules, Scheme};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, ready};
 use tokio::sync::watch;
@@ -84,6 +84,7 @@ impl Scene {
             scheme: Scheme::Https,
             methods: None,
             rule: "egress rule 1: a.example.org".to_owned(),
+            opening: Opening::default(),
         })
     }
 
