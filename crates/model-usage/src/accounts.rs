@@ -168,7 +168,8 @@ impl Accounts {
         (model, tokens, is_reported): (&str, &Tokens, bool),
         prices: &Prices,
     ) -> Vec<Warning> {
-        let cost = prices.cost(model, tokens);
+        // A refusal names the model as it is counted, so a price for that name counts as well.
+        let cost = prices.cost(model, tokens).or_else(|| prices.cost(model_name(model), tokens));
         let is_unpriced = cost.is_none() && tokens.total() > 0;
         let usage = Usage {
             requests: 1,

@@ -157,6 +157,24 @@ fn a_model_without_a_price_ends_requests_under_a_bound_in_dollars_until_it_has_o
 }
 
 #[test]
+fn the_name_that_a_refusal_says_can_have_a_price() {
+    let directory = tempfile::tempdir().unwrap();
+    let budget = of_run(of_usd(10_000_000));
+    for (number, model) in ["", "two words", "large-3"].into_iter().enumerate() {
+        let run = format!("r{number}");
+        let ledger = open(directory.path(), priced("another"));
+        ledger.report(&who(&run), &budget, model, &tokens(1, 0), true, noon());
+        let refused = ledger.admit(&who(&run), &budget, noon()).unwrap_err();
+        let Exceeded::Unpriced { model: named, .. } = refused else { panic!("{refused:?}") };
+        close(ledger);
+        let ledger = open(directory.path(), priced(&named));
+        ledger.report(&who(&run), &budget, model, &tokens(1, 0), true, noon());
+        assert!(ledger.admit(&who(&run), &budget, noon()).is_ok(), "{named}");
+        close(ledger);
+    }
+}
+
+#[test]
 fn a_model_without_a_price_matters_only_where_dollars_are_bounded() {
     let directory = tempfile::tempdir().unwrap();
     let ledger = open(directory.path(), Prices::default());
