@@ -89,7 +89,7 @@ impl Session {
         let (shown, has_room) = {
             let mut all = self.live.lock();
             let live = all.get_mut(&connection).ok_or_else(|| Broken::sent("a request of no connection"))?;
-            let is_out = matches!(live.step, Step::Out);
+            let is_out = matches!(live.step, Step::Out) && live.may_connect;
             let is_of_its_kind = live.verdict.is_git() == git.is_some();
             if !is_out
                 || !is_of_its_kind

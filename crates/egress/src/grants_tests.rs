@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use wire::worker::v1::connection_ended::Cause;
 use wire::worker::v1::from_egress::Body as From;
 use wire::worker::v1::to_egress::Body as To;
-use wire::worker::v1::{ConnectionEnded, ModelUsage, PlaceholderSeen};
+use wire::worker::v1::{ConnectionEnded, ConnectionReady, ModelUsage, PlaceholderSeen};
 
 use super::*;
 use crate::testing::{ADDRESS, Played, VALUE, asked, rules};
@@ -194,6 +194,13 @@ async fn a_question_out_of_turn_ends_the_process() {
     played.connect("api.example.org", 443).await;
     played.say(2, asked(0)).await;
     assert_eq!(played.broken().await, "it sent a question about no request");
+
+    // Before the connection is on record.
+    let mut played = Played::new(OPENED);
+    played.open("api.example.org", 443).await;
+    played.say(2, From::Connection(ConnectionReady::default())).await;
+    played.say(2, asked(1)).await;
+    assert_eq!(played.broken().await, "it sent a question out of turn");
 
     let unasked = r#"{"networks": ["203.0.113.0/24"], "rules": [{"host": "api.example.org", "ports": [443],
         "decision": "allow"}]}"#;
