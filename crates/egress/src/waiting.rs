@@ -32,6 +32,9 @@ pub(crate) const DENIED: Duration = Duration::from_secs(5 * 60);
 /// Denials that are known at the same time. The oldest is forgotten first.
 const DENIALS: usize = 256;
 
+/// Paths of a list that a reviewer sees.
+const PATHS: usize = 16;
+
 /// A connection that a reviewer is asked about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
@@ -52,8 +55,11 @@ impl Question {
         let Opening { paths, inject, upstream, is_metered, .. } = &self.opening;
         let mut words = String::new();
         for list in paths {
-            let list: Vec<String> = list.iter().map(ToString::to_string).collect();
-            let _ = writeln!(words, "Paths: {} alone.", list.join(", "));
+            let shown: Vec<String> = list.iter().take(PATHS).map(ToString::to_string).collect();
+            let _ = match list.len().saturating_sub(PATHS) {
+                0 => writeln!(words, "Paths: {} alone.", shown.join(", ")),
+                more => writeln!(words, "Paths: {} and {more} more alone.", shown.join(", ")),
+            };
         }
         if let Some(upstream) = upstream {
             let _ = writeln!(words, "Requests go to {upstream} in place of this host.");

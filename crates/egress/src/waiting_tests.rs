@@ -55,8 +55,13 @@ fn a_reviewer_reads_what_happens_to_requests() {
          Tokens that its responses say are counted.\n"
     );
     let (mut waiting, now) = (Waiting::default(), Instant::now());
-    asks(waiting.join(plain, now));
+    asks(waiting.join(plain.clone(), now));
     asks(waiting.join(asked, now));
+
+    let many: Vec<String> = (10..30).map(|number| format!(r#""/{number}""#)).collect();
+    let opening = rules(&door.replace(r#""/v1/*""#, &many.join(","))).decide(&plain.destination, 80).opening;
+    let words = Question { opening, ..plain }.demands();
+    assert!(words.starts_with("Paths: /10, /11, ") && words.contains("/25 and 4 more alone."), "{words}");
 }
 
 #[test]
