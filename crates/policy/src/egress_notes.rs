@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use egress_rules::{Budget, Decision, HostPattern, Injection, Rule, SecretName, Settings};
+use egress_rules::{Decision, HostPattern, Injection, Rule, SecretName, Settings};
 
 use crate::Policy;
 
@@ -36,25 +36,10 @@ fn notes(settings: &Settings) -> Vec<String> {
             ));
         }
     }
-    let is_metered = settings.rules.iter().any(|rule| rule.meter.is_some());
-    if !settings.budget.is_unbounded() && !is_metered {
+    if !settings.budget.is_unbounded() && settings.rules.iter().all(|rule| rule.meter.is_none()) {
         all.push("egress budget: it bounds nothing, because no rule has `meter: tokens`".to_owned());
     }
-    if is_metered && trusts_answers(&settings.budget) {
-        all.push(
-            "egress budget: an answer that reports no tokens counts as none, and a program can ask for such answers or leave \
-             before the report; bound `requests`, too"
-                .to_owned(),
-        );
-    }
     all
-}
-
-/// Returns true if a budget bounds only numbers that answers report.
-fn trusts_answers(budget: &Budget) -> bool {
-    let bounds = [budget.run, budget.principal_day, budget.day];
-    bounds.iter().all(|bound| bound.requests.is_none())
-        && bounds.iter().any(|bound| bound.tokens.is_some() || bound.usd.is_some())
 }
 
 fn note_of_host(host: &HostPattern) -> Option<String> {
@@ -164,11 +149,6 @@ mod tests {
             "egress placeholder `B`: no rule injects the secret `other`, so it is worth nothing anywhere";
         let budget = "egress budget: it bounds nothing, because no rule has `meter: tokens`";
         assert_eq!(notes(&format!("{}, {rest}", rules(""))), [other, budget]);
-        let reported = notes(&format!("{}, {rest}", rules(", meter: tokens")));
-        assert_eq!(reported.len(), 2, "{reported:?}");
-        assert_eq!(reported[0], other);
-        assert!(reported[1].contains("an answer that reports no tokens counts as none"), "{reported:?}");
-        let bounded = rest.replace("tokens: 5", "tokens: 5, requests: 9");
-        assert_eq!(notes(&format!("{}, {bounded}", rules(", meter: tokens"))), [other]);
+        assert_eq!(notes(&format!("{}, {rest}", rules(", meter: tokens"))), [other]);
     }
 }
