@@ -236,6 +236,9 @@ impl Session {
     /// Notes a request that goes out.
     fn granted(&self, asked: Asked, facts: &Facts) {
         let names: BTreeSet<&SecretName> = facts.inject.iter().flat_map(Injection::secrets).collect();
+        if !names.is_empty() {
+            self.state.note_secret();
+        }
         let is_live = {
             let mut all = self.live.lock();
             all.get_mut(&asked.connection).is_some_and(|live| {
