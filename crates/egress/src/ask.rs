@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use egress_rules::{Decision, Narrowed, Verdict};
+use egress_rules::{Decision, Narrowed, Scheme, Verdict};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -195,12 +195,15 @@ impl Live {
             (Some(mine), Some(methods)) => mine.is_subset(methods),
             (None, Some(_)) => false,
         };
-        has_methods && self.verdict.opening == verdict.opening
+        // A connection over TCP was not looked at.
+        let has_scheme = verdict.scheme == Scheme::Tcp || self.verdict.scheme == verdict.scheme;
+        has_scheme && has_methods && self.verdict.opening == verdict.opening
     }
 
     fn question(&self) -> Question {
-        let Verdict { scheme, methods, rule, .. } = self.verdict.clone();
-        Question { destination: self.destination.clone(), port: self.port, scheme, methods, rule }
+        let Verdict { scheme, methods, rule, opening, .. } = self.verdict.clone();
+        let destination = self.destination.clone();
+        Question { destination, port: self.port, scheme, methods, rule, opening }
     }
 
     /// Has it wait for a reviewer. Returns the question, and the token that is cancelled when it no longer waits.

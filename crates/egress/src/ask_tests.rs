@@ -2,14 +2,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use audit::Event;
-use egress_rules::{Destination, Narrowed, Pool, Rules, Scheme};
+use egress_rules::{Destination, Narrowed, Opening, Pool, Rules, Scheme};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, ready};
 use tokio::sync::watch;
 
 use super::*;
 use crate::table::Table;
-use crate::testing::{own, shared};
+use crate::testing::{own, rules, shared};
 use crate::{Control, Outside};
 
 /// Reviewers that answer when the test says so.
@@ -84,6 +84,7 @@ impl Scene {
             scheme: Scheme::Https,
             methods: None,
             rule: "egress rule 1: a.example.org".to_owned(),
+            opening: Opening::default(),
         })
     }
 
@@ -147,6 +148,25 @@ async fn the_end_of_a_run_withdraws_its_questions() {
     scene.state.withdraw_questions().await;
     assert_eq!(answer_of(waiter).await, Answer::Cancelled);
     assert_eq!(scene.counts(), (1, 1));
+}
+
+#[test]
+fn a_connection_that_was_not_looked_at_for_a_scheme_does_not_pass_it() {
+    let destination = Destination::parse("a.example.org").unwrap();
+    let verdict = |scheme: &str| {
+        let rule = serde_json::json!({ "host": "a.example.org", "ports": [443], "scheme": scheme, "decision": "allow" });
+        rules(&serde_json::json!({ "rules": [rule] }).to_string()).decide(&destination, 443)
+    };
+    for (looked_at_for, scheme, passes) in [
+        ("https", "https", true),
+        ("https", "tcp", true),
+        ("tcp", "https", false),
+        ("tcp", "http", false),
+        ("http", "https", false),
+    ] {
+        let live = Live::new(destination.clone(), 443, verdict(looked_at_for), Vec::new());
+        assert_eq!(live.passes(&verdict(scheme)), passes, "{looked_at_for} {scheme}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use audit::Event;
@@ -45,6 +46,8 @@ pub(crate) struct State {
     recording: TaskTracker,
     /// Connections that wait for a reviewer.
     pub(crate) waiting: Mutex<Waiting>,
+    /// True once a process of the run got a secret.
+    has_secrets: AtomicBool,
     /// Places for pushes of git that are decided about.
     pub(crate) pushes: Pushes,
     /// Questions that are being asked.
@@ -73,6 +76,7 @@ impl State {
             refusals: Mutex::default(),
             recording: TaskTracker::new(),
             waiting: Mutex::default(),
+            has_secrets: AtomicBool::new(false),
             pushes: Pushes::new(),
             asking: TaskTracker::new(),
             over: CancellationToken::new(),
@@ -136,6 +140,16 @@ impl State {
             };
         }
         verdict
+    }
+
+    /// Notes that the process gets a secret.
+    pub(crate) fn note_secret(&self) {
+        self.has_secrets.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true if a process of the run got a secret.
+    pub(crate) fn has_secrets(&self) -> bool {
+        self.has_secrets.load(Ordering::Relaxed)
     }
 
     /// Returns true if the process has to check the certificates of servers.

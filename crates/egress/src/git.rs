@@ -23,12 +23,12 @@ use wire::worker::v1::git_asked::Kind;
 use crate::Control;
 use crate::broken::Broken;
 
-/// Pushes of a run that are decided about at the same time. Each may have a megabyte of commands.
+/// Pushes of a run whose answers are not on their way at the same time. Each may have a megabyte of commands.
 const PUSHES: usize = 8;
 /// Most updates of a push whose ancestry is looked for. That of all others is unknown.
 const MOST_PAIRS: usize = 256;
-/// Longest refusal with a line for each ref, bytes.
-const LONGEST: usize = 1024 * 1024;
+/// Longest refusal with a line for each ref, bytes. Hundreds of messages may wait for a process.
+const LONGEST: usize = 128 * 1024;
 /// Most refs that the reason of a refusal names.
 const NAMED: usize = 4;
 
@@ -45,7 +45,7 @@ pub(crate) enum GitRequest {
 pub(crate) struct Push {
     pub(crate) repository: Repository,
     pub(crate) list: CommandList,
-    /// Its place among the pushes of the run that are decided about; `None` if none was free.
+    /// Its place among the pushes of the run whose answers are not on their way; `None` if none was free.
     place: Option<OwnedSemaphorePermit>,
 }
 
@@ -73,6 +73,14 @@ impl GitRequest {
             }
             Kind::Unspecified => return Err(broken()),
         })
+    }
+
+    /// Returns the place of a push, and drops its commands.
+    pub(crate) fn into_place(self) -> Option<OwnedSemaphorePermit> {
+        match self {
+            Self::Discover(..) | Self::Fetch(_) => None,
+            Self::Push(push) => push.place,
+        }
     }
 }
 

@@ -84,10 +84,12 @@ impl Session {
         let git = asked.git.map(|git| GitRequest::parse(&git, &self.state.pushes)).transpose()?;
         let asked = Asked { connection, request: request.number };
         let calls = self.state.control.calls();
+        // A process that reads no answers gets no further tasks.
+        let place = Arc::clone(&self.questions).try_acquire_owned().ok();
         let (shown, has_room) = {
             let mut all = self.live.lock();
             let live = all.get_mut(&connection).ok_or_else(|| Broken::sent("a request of no connection"))?;
-            let is_out = matches!(live.step, Step::Out);
+            let is_out = matches!(live.step, Step::Out) && live.may_connect;
             let is_of_its_kind = live.verdict.is_git() == git.is_some();
             if !is_out
                 || !is_of_its_kind
@@ -96,7 +98,8 @@ impl Session {
             {
                 return Err(Broken::sent("a question out of turn"));
             }
-            let has_room = live.deciding.len() < UNDER_WAY && live.unmetered.len() < UNMETERED;
+            let has_room =
+                place.is_some() && live.deciding.len() < UNDER_WAY && live.unmetered.len() < UNMETERED;
             if has_room {
                 live.deciding.insert(asked.request);
                 live.add_calls(calls);
@@ -107,7 +110,10 @@ impl Session {
         self.state.view.show(shown);
         if has_room {
             let session = Arc::clone(self);
-            self.tasks.spawn(async move { session.decide(asked, git).await });
+            self.tasks.spawn(async move {
+                let _place = place;
+                session.decide(asked, git).await;
+            });
         } else {
             self.end_for(connection, "it has too many requests under way; connect again".to_owned()).await;
         }
@@ -124,8 +130,9 @@ impl Session {
             }
             Err(refused) => self.refused(asked, &facts, refused),
         };
-        // The process may take its time to read the answer.
-        drop(git);
+        // The process may take its time to read the answer. The commands of a push are dropped before. Its place is kept, because a
+        // refusal has a line for each ref.
+        let _place = git.and_then(GitRequest::into_place);
         let answer = RequestAnswer { request: asked.request, decision: Some(decision) };
         self.send(message(asked.connection, Body::Answer(answer))).await;
     }
@@ -229,6 +236,9 @@ impl Session {
     /// Notes a request that goes out.
     fn granted(&self, asked: Asked, facts: &Facts) {
         let names: BTreeSet<&SecretName> = facts.inject.iter().flat_map(Injection::secrets).collect();
+        if !names.is_empty() {
+            self.state.note_secret();
+        }
         let is_live = {
             let mut all = self.live.lock();
             all.get_mut(&asked.connection).is_some_and(|live| {

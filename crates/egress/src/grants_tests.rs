@@ -1,9 +1,11 @@
+use std::time::Duration;
+
 use audit::Kind;
 use serde_json::{Value, json};
 use wire::worker::v1::connection_ended::Cause;
 use wire::worker::v1::from_egress::Body as From;
 use wire::worker::v1::to_egress::Body as To;
-use wire::worker::v1::{ConnectionEnded, ModelUsage, PlaceholderSeen};
+use wire::worker::v1::{ConnectionEnded, ConnectionReady, ModelUsage, PlaceholderSeen};
 
 use super::*;
 use crate::testing::{ADDRESS, Played, VALUE, asked, rules};
@@ -165,6 +167,23 @@ async fn a_door_to_a_model_connects_to_its_upstream() {
     assert_eq!((&receipt["opened"], &receipt["usage"]), (&Value::Null, &Value::Null));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_process_that_reads_no_answers_is_held_up() {
+    let mut played = Played::new(&OPENED.replace(r#""meter": "tokens","#, ""));
+    let (inspect, _) = played.connect("api.example.org", 443).await;
+    assert!(inspect.ask && !inspect.meter, "no other bound applies");
+    let (most, mut number) = (5_000, 0);
+    while number < most {
+        number += 1;
+        if tokio::time::timeout(Duration::from_secs(60), played.say(2, asked(number))).await.is_err() {
+            break;
+        }
+        // The runtime is idle then, and the question is decided about.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(number < most, "each question is a task that waits for its answer to be read");
+}
+
 #[tokio::test]
 async fn a_question_out_of_turn_ends_the_process() {
     let mut played = Played::new(OPENED);
@@ -175,6 +194,13 @@ async fn a_question_out_of_turn_ends_the_process() {
     played.connect("api.example.org", 443).await;
     played.say(2, asked(0)).await;
     assert_eq!(played.broken().await, "it sent a question about no request");
+
+    // Before the connection is on record.
+    let mut played = Played::new(OPENED);
+    played.open("api.example.org", 443).await;
+    played.say(2, From::Connection(ConnectionReady::default())).await;
+    played.say(2, asked(1)).await;
+    assert_eq!(played.broken().await, "it sent a question out of turn");
 
     let unasked = r#"{"networks": ["203.0.113.0/24"], "rules": [{"host": "api.example.org", "ports": [443],
         "decision": "allow"}]}"#;

@@ -43,6 +43,8 @@ pub(crate) struct Live {
     pub(crate) ended_for: Option<String>,
     /// The approval with which it goes out.
     pub(crate) approval: Option<String>,
+    /// True once its intent is on record and its addresses are checked. No request of it is granted before.
+    pub(crate) may_connect: bool,
     /// True if it goes out through the daemon's upstream proxy.
     pub(crate) is_proxied: bool,
     /// Numbers of the requests that are being decided about.
@@ -88,6 +90,7 @@ impl Live {
             request_count: 0,
             ended_for: None,
             approval: None,
+            may_connect: false,
             is_proxied: false,
             deciding: BTreeSet::new(),
             unmetered: BTreeSet::new(),

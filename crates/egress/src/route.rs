@@ -34,6 +34,9 @@ impl Session {
         let why = if state.control.record(event).await {
             match state.route(&server.0, server.1, proxy).await {
                 Ok(order) => {
+                    if let Some(live) = self.live.lock().get_mut(&number) {
+                        live.may_connect = true;
+                    }
                     self.send(message(number, order)).await;
                     return;
                 }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -34,6 +34,8 @@ use crate::waiting::Question;
 
 /// Messages that wait to be written.
 const WAITING: usize = 256;
+/// Questions about requests that are not answered yet. Each of them is a task.
+const QUESTIONS: usize = 1_024;
 /// Messages of a run that are handled in a second. The program waits for the others.
 const PER_SECOND: u32 = 2_000;
 const SECOND: Duration = Duration::from_secs(1);
@@ -44,6 +46,8 @@ pub(crate) struct Session {
     pub(crate) out: mpsc::Sender<Outgoing>,
     pub(crate) live: Mutex<HashMap<u64, Live>>,
     pub(crate) tasks: TaskTracker,
+    /// Places for questions about requests. A question keeps its place until its answer waits to be written.
+    pub(crate) questions: Arc<Semaphore>,
     most: usize,
     /// True if the process has the authorities that servers have to be signed by.
     has_roots: bool,
@@ -70,6 +74,7 @@ impl Session {
             out,
             live: Mutex::default(),
             tasks: TaskTracker::new(),
+            questions: Arc::new(Semaphore::new(QUESTIONS)),
             most: usize::try_from(most).unwrap_or(usize::MAX),
             has_roots,
         });

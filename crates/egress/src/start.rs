@@ -232,6 +232,7 @@ impl Starter {
                     break;
                 }
                 let words = words.map_err(io::Error::other).and_then(|words| words).unwrap_or_default();
+                let words = if self.state.has_secrets() { without_secrets(&words) } else { words };
                 let why = format!("{why}; {words}");
                 tracing::warn!(
                     run = self.state.run,
@@ -272,6 +273,19 @@ async fn end_with(process: OwnedFd, stop: CancellationToken) {
     }
 }
 
+/// Returns the part of the last words of a process with secrets that has none of them: the place of a panic.
+fn without_secrets(words: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-/.:".contains(&byte);
+    let is_place = |place: &&str| place.contains(".rs:") && place.bytes().all(is_plain);
+    let after = words.split_once("panicked at ").map(|(_, after)| after);
+    let place = after.and_then(|after| after.split([';', ' ']).next()).filter(is_place);
+    match place {
+        Some(place) => format!("it panicked at {}", place.trim_end_matches(':')),
+        None if words.is_empty() => String::new(),
+        None => "its last words are not kept, because it had secrets".to_owned(),
+    }
+}
+
 /// Has the programs of the run trust a process.
 async fn trust(path: PathBuf, roots: Arc<Roots>, authority: Vec<u8>) -> io::Result<()> {
     if authority.len() > MOST_AUTHORITY || !is_certificate(&authority) {
@@ -304,6 +318,28 @@ async fn greet(
         }
         if channel.read_buf(buffer.read_buffer()).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_of_a_process_with_secrets_are_the_place_of_a_panic() {
+        let unkept = "its last words are not kept, because it had secrets";
+        for (words, kept) in [
+            ("", ""),
+            ("hunter2", unkept),
+            (
+                "thread 'main' (7) panicked at src/hide.rs:12:5:; hunter2; note: run",
+                "it panicked at src/hide.rs:12:5",
+            ),
+            ("thread 'main' panicked at hunter2; src/hide.rs:12:5", unkept),
+            ("panicked at src/hide.rs:12:5\u{1b}[2J", unkept),
+        ] {
+            assert_eq!(without_secrets(words), kept, "{words}");
         }
     }
 }

@@ -165,12 +165,18 @@ impl Played {
 
     /// Opens connection 2 to a host, and lets it go out. Returns the orders to look at it and to connect.
     pub(crate) async fn connect(&mut self, host: &str, port: u32) -> (Inspect, To) {
+        let inspect = self.open(host, port).await;
+        self.say(2, From::Connection(ConnectionReady::default())).await;
+        (inspect, self.hear().await)
+    }
+
+    /// Opens connection 2 to a host. Returns the order to look at it.
+    pub(crate) async fn open(&mut self, host: &str, port: u32) -> Inspect {
         self.say(1, From::Resolve(ResolveName { name: host.to_owned() })).await;
         let To::Resolved(resolved) = self.hear().await else { panic!("no address") };
         self.say(2, From::Opened(ConnectionOpened { address: resolved.address, port })).await;
         let To::Inspect(inspect) = self.hear().await else { panic!("not looked at") };
-        self.say(2, From::Connection(ConnectionReady::default())).await;
-        (inspect, self.hear().await)
+        inspect
     }
 
     /// Asks about a request on connection 2, and returns the answer.

@@ -14,10 +14,11 @@
 //! A question outlives the process of the egress, whose connections end with it. It does not outlive the daemon.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use egress_rules::{Destination, Scheme};
+use egress_rules::{Destination, Injection, Opening, Scheme};
 use tokio::sync::watch;
 
 use crate::limits::PerMinute;
@@ -31,6 +32,9 @@ pub(crate) const DENIED: Duration = Duration::from_secs(5 * 60);
 /// Denials that are known at the same time. The oldest is forgotten first.
 const DENIALS: usize = 256;
 
+/// Paths of a list that a reviewer sees.
+const PATHS: usize = 16;
+
 /// A connection that a reviewer is asked about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
@@ -41,6 +45,39 @@ pub struct Question {
     pub methods: Option<BTreeSet<String>>,
     /// The rule that asks.
     pub rule: String,
+    /// Demands on its requests, and changes to them.
+    pub opening: Opening,
+}
+
+impl Question {
+    /// Describes what happens to its requests, for a reviewer. Empty if they go out as they are.
+    pub fn demands(&self) -> String {
+        let Opening { paths, inject, upstream, is_metered, .. } = &self.opening;
+        let mut words = String::new();
+        for list in paths {
+            let shown: Vec<String> = list.iter().take(PATHS).map(ToString::to_string).collect();
+            let _ = match list.len().saturating_sub(PATHS) {
+                0 => writeln!(words, "Paths: {} alone.", shown.join(", ")),
+                more => writeln!(words, "Paths: {} and {more} more alone.", shown.join(", ")),
+            };
+        }
+        if let Some(upstream) = upstream {
+            let _ = writeln!(words, "Requests go to {upstream} in place of this host.");
+        }
+        if !inject.is_empty() {
+            let headers: Vec<&str> = inject.iter().map(Injection::header).collect();
+            let secrets: Vec<String> = self.opening.secrets().into_iter().map(ToString::to_string).collect();
+            let (headers, secrets) = (headers.join(", "), secrets.join(", "));
+            let _ = writeln!(
+                words,
+                "Each request gets secrets outside of the run: {secrets} (header {headers})."
+            );
+        }
+        if *is_metered {
+            words.push_str("Tokens that its responses say are counted.\n");
+        }
+        words
+    }
 }
 
 /// The answer to a question.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::testing::rules;
 
 fn question(host: &str, port: u16) -> Question {
     Question {
@@ -7,6 +8,7 @@ fn question(host: &str, port: u16) -> Question {
         scheme: Scheme::Https,
         methods: None,
         rule: "egress default: ask".to_owned(),
+        opening: Opening::default(),
     }
 }
 
@@ -34,6 +36,32 @@ fn approved() -> Answer {
 
 fn denied() -> Answer {
     Answer::Denied { approval_id: "a".to_owned(), comment: "not that one".to_owned() }
+}
+
+#[test]
+fn a_reviewer_reads_what_happens_to_requests() {
+    let door = r#"{"rules": [{"host": "model.internal", "ports": [80], "scheme": "http", "paths": ["/v1/*"],
+        "upstream": "https://api.example.org", "inject": {"header": "x-api-key", "value": "${secret:model}"},
+        "meter": "tokens", "decision": "ask"}]}"#;
+    let plain = question("model.internal", 80);
+    assert_eq!(plain.demands(), "");
+    let opening = rules(door).decide(&plain.destination, 80).opening;
+    let asked = Question { opening, ..plain.clone() };
+    assert_eq!(
+        asked.demands(),
+        "Paths: /v1/* alone.\n\
+         Requests go to https://api.example.org in place of this host.\n\
+         Each request gets secrets outside of the run: model (header x-api-key).\n\
+         Tokens that its responses say are counted.\n"
+    );
+    let (mut waiting, now) = (Waiting::default(), Instant::now());
+    asks(waiting.join(plain.clone(), now));
+    asks(waiting.join(asked, now));
+
+    let many: Vec<String> = (10..30).map(|number| format!(r#""/{number}""#)).collect();
+    let opening = rules(&door.replace(r#""/v1/*""#, &many.join(","))).decide(&plain.destination, 80).opening;
+    let words = Question { opening, ..plain }.demands();
+    assert!(words.starts_with("Paths: /10, /11, ") && words.contains("/25 and 4 more alone."), "{words}");
 }
 
 #[test]

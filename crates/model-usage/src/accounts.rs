@@ -135,8 +135,20 @@ impl Accounts {
             if let Some(bound) = used_up(scope, budget, account.total(), self.today) {
                 return Err(Exceeded::UsedUp(bound));
             }
-            if let Some(model) = account.blocking().filter(|_| scope.of(budget).usd.is_some()) {
-                return Err(Exceeded::Unpriced { scope, model: model.to_owned() });
+        }
+        self.check_prices(who, budget)
+    }
+
+    /// Checks that the tokens under each bound in US dollars have a price.
+    ///
+    /// Tokens without one stop their run, and the other runs of its principal under a bound of a day. They stop no other principal, because
+    /// one request could then stop all runs of a day.
+    fn check_prices(&self, who: &Who, budget: &Budget) -> Result<(), Exceeded> {
+        for (stopped, kept) in [(Scope::Run, &Scope::ALL[..]), (Scope::PrincipalDay, &Scope::DAYS[..])] {
+            let scope = kept.iter().find(|scope| scope.of(budget).usd.is_some());
+            let model = self.account(stopped, who).and_then(Account::blocking);
+            if let (Some(scope), Some(model)) = (scope, model) {
+                return Err(Exceeded::Unpriced { scope: *scope, model: model.to_owned() });
             }
         }
         Ok(())
@@ -168,7 +180,8 @@ impl Accounts {
         (model, tokens, is_reported): (&str, &Tokens, bool),
         prices: &Prices,
     ) -> Vec<Warning> {
-        let cost = prices.cost(model, tokens);
+        // A refusal names the model as it is counted, so a price for that name counts as well.
+        let cost = prices.cost(model, tokens).or_else(|| prices.cost(model_name(model), tokens));
         let is_unpriced = cost.is_none() && tokens.total() > 0;
         let usage = Usage {
             requests: 1,
@@ -176,8 +189,9 @@ impl Accounts {
             tokens: *tokens,
             micro_usd: cost.map_or(0, |cost| cost.0),
             unpriced: if is_unpriced { *tokens } else { Tokens::default() },
-            blocks: is_unpriced && has_usd(budget),
+            blocks: is_unpriced && has_usd(&Scope::ALL, budget),
         };
+        let of_day = Usage { blocks: is_unpriced && has_usd(&Scope::DAYS, budget), ..usage };
         let (before, model) = (self.totals(who), model_name(model));
         if self.has_room(&who.run) {
             let run = self.runs.entry(who.run.clone()).or_default();
@@ -186,9 +200,9 @@ impl Accounts {
         }
         let principal = self.counted_principal(&who.principal).to_owned();
         let account = self.principals.entry(principal.clone()).or_default();
-        let (name, counted) = account.add(model, &usage, MOST_MODELS);
+        let (name, counted) = account.add(model, &of_day, MOST_MODELS);
         self.changes.set(&Owner::Day(self.today, principal), name, counted);
-        self.of_day.add(model, &usage, MOST_MODELS_OF_DAY);
+        self.of_day.add(model, &of_day, MOST_MODELS_OF_DAY);
         let mut warnings =
             self.runs.get_mut(&who.run).map(|run| std::mem::take(&mut run.waiting)).unwrap_or_default();
         warnings.extend(self.warnings(who, budget, &before));

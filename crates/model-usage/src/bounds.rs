@@ -20,6 +20,8 @@ pub enum Scope {
 
 impl Scope {
     pub(crate) const ALL: [Self; 3] = [Self::Run, Self::PrincipalDay, Self::Day];
+    /// Those that begin anew each day.
+    pub(crate) const DAYS: [Self; 2] = [Self::PrincipalDay, Self::Day];
 
     pub(crate) fn of(self, budget: &Budget) -> &Bound {
         match self {
@@ -159,9 +161,9 @@ pub(crate) fn passed(
     uses(scope, budget, usage, day).filter(move |bound| bound.has_passed(&before)).map(Warning)
 }
 
-/// Returns true if some bound of a budget is in US dollars.
-pub(crate) fn has_usd(budget: &Budget) -> bool {
-    Scope::ALL.into_iter().any(|scope| scope.of(budget).usd.is_some())
+/// Returns true if a bound of one of these scopes is in US dollars.
+pub(crate) fn has_usd(scopes: &[Scope], budget: &Budget) -> bool {
+    scopes.iter().any(|scope| scope.of(budget).usd.is_some())
 }
 
 /// A bound of which at least 80 % are used.

@@ -157,6 +157,50 @@ fn a_model_without_a_price_ends_requests_under_a_bound_in_dollars_until_it_has_o
 }
 
 #[test]
+fn a_model_without_a_price_stops_its_run_and_its_principal_and_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let ledger = open(directory.path(), Prices::default());
+    let day = Budget { day: of_usd(1_000_000), ..Budget::default() };
+    let is_stopped = |who: &Who, budget: &Budget| {
+        let refused = ledger.admit(who, budget, noon()).err();
+        refused.map(|refused| {
+            let Exceeded::Unpriced { scope, model } = refused else { panic!("{refused:?}") };
+            (scope, model)
+        })
+    };
+    let (used, other) = (who("r"), Who { run: "o".to_owned(), principal: "uid:7".to_owned() });
+    // A client may bound its own run, and stops that one alone.
+    let run = of_run(of_usd(1_000_000));
+    ledger.report(&used, &run, "new", &tokens(5, 5), true, noon());
+    assert_eq!(is_stopped(&used, &run), Some((Scope::Run, "new".to_owned())));
+    assert_eq!(is_stopped(&used, &day), Some((Scope::Day, "new".to_owned())));
+    assert_eq!(is_stopped(&who("s"), &day), None);
+
+    ledger.report(&used, &day, "newer", &tokens(5, 5), true, noon());
+    assert_eq!(is_stopped(&who("s"), &day), Some((Scope::Day, "newer".to_owned())));
+    assert_eq!(is_stopped(&who("s"), &run), None);
+    assert_eq!(is_stopped(&other, &day), None);
+}
+
+#[test]
+fn the_name_that_a_refusal_says_can_have_a_price() {
+    let directory = tempfile::tempdir().unwrap();
+    let budget = of_run(of_usd(10_000_000));
+    for (number, model) in ["", "two words", "large-3"].into_iter().enumerate() {
+        let run = format!("r{number}");
+        let ledger = open(directory.path(), priced("another"));
+        ledger.report(&who(&run), &budget, model, &tokens(1, 0), true, noon());
+        let refused = ledger.admit(&who(&run), &budget, noon()).unwrap_err();
+        let Exceeded::Unpriced { model: named, .. } = refused else { panic!("{refused:?}") };
+        close(ledger);
+        let ledger = open(directory.path(), priced(&named));
+        ledger.report(&who(&run), &budget, model, &tokens(1, 0), true, noon());
+        assert!(ledger.admit(&who(&run), &budget, noon()).is_ok(), "{named}");
+        close(ledger);
+    }
+}
+
+#[test]
 fn a_model_without_a_price_matters_only_where_dollars_are_bounded() {
     let directory = tempfile::tempdir().unwrap();
     let ledger = open(directory.path(), Prices::default());

@@ -149,6 +149,7 @@ fn review(connect: &Connect, asked: &Asked, redactor: &Redactor) -> ConnectRevie
         let methods: Vec<&str> = methods.iter().map(String::as_str).collect();
         let _ = writeln!(preview, "Methods: {} alone.", methods.join(", "));
     }
+    preview.push_str(&asked.question.demands());
     preview.push_str(match asked.commands.len() {
         0 => "No command of a call is running; it may be a background process.\n",
         1 => "This command is running:\n",
@@ -158,8 +159,16 @@ fn review(connect: &Connect, asked: &Asked, redactor: &Redactor) -> ConnectRevie
         let shown: String = redactor.text(command).0.chars().take(SHOWN.1).collect();
         quote(&mut preview, &shown);
     }
-    let operation = json!({ "connect": {
+    let mut operation = json!({ "connect": {
         "host": host, "port": port, "scheme": scheme, "methods": methods, "rule": rule, "calls": asked.calls,
     } });
+    let opening = &asked.question.opening;
+    if let Some(upstream) = &opening.upstream {
+        operation["connect"]["upstream"] = upstream.to_string().into();
+    }
+    let injected: Vec<String> = opening.secrets().into_iter().map(ToString::to_string).collect();
+    if !injected.is_empty() {
+        operation["connect"]["injected"] = injected.into();
+    }
     ConnectReview { operation_json: operation.to_string(), preview }
 }
