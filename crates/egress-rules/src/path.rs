@@ -48,26 +48,32 @@ impl PathPattern {
 
 /// Returns true for a path that all servers read in the same way.
 ///
-/// Servers differ about `.` and `..`, encoded or not, an encoded or doubled slash, a backslash, NUL, parameters after `;`, a `%`
-/// that is no escape, and an escape of an escape.
+/// Servers differ about `.` and `..`, encoded or not, an encoded or doubled slash, a backslash, control characters, parameters after
+/// `;`, a `%` that is no escape, and an escape of an escape.
 pub fn is_plain_path(path: &str) -> bool {
-    let bytes = path.as_bytes();
     let is_refused = |byte: &u8| !byte.is_ascii_graphic() || matches!(byte, b'\\' | b';' | b'?' | b'#');
-    if !path.starts_with('/') || bytes.iter().any(is_refused) || path.contains("//") {
+    if !path.starts_with('/') || path.as_bytes().iter().any(is_refused) || path.contains("//") {
         return false;
     }
-    let mut escapes = path.split('%').skip(1);
-    let is_escape = |after: &str| {
-        let code = after.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        // A server that decodes twice sees an escape in `%252e`.
-        let is_escaped_again =
-            code == Some(b'%') && after.as_bytes().get(2).is_some_and(u8::is_ascii_hexdigit);
-        // A sign would be read as a part of the number.
-        !after.starts_with('+')
-            && !is_escaped_again
-            && code.is_some_and(|code| !matches!(code, 0 | b'/' | b'\\'))
-    };
-    escapes.all(is_escape) && !path.split('/').any(is_dots)
+    let mut escapes = path.split('%').skip(1).peekable();
+    while let Some(after) = escapes.next() {
+        let Some(code) = escaped(after) else { return false };
+        // A server that decodes twice sees an escape in `%252e` and in `%25%32%65`.
+        let next =
+            after.as_bytes().get(2).copied().or_else(|| escapes.peek().and_then(|after| escaped(after)));
+        let is_escaped_again = code == b'%' && next.is_some_and(|byte| byte.is_ascii_hexdigit());
+        if is_escaped_again || code.is_ascii_control() || matches!(code, b'/' | b'\\') {
+            return false;
+        }
+    }
+    !path.split('/').any(is_dots)
+}
+
+/// Returns the byte of an escape, of which this comes after the `%`. `None` if it is no escape.
+fn escaped(after: &str) -> Option<u8> {
+    // A sign would be read as a part of the number.
+    let digits = after.get(..2).filter(|digits| !digits.starts_with('+'))?;
+    u8::from_str_radix(digits, 16).ok()
 }
 
 /// Returns true for a segment that some server reads as this directory or the one above.
@@ -136,7 +142,7 @@ pub enum BadPath {
     Stars,
     #[error(
         "servers read this path in different ways, so no request may have it: leave out `.` and `..`, `//`, `\\`, `;`, \
-         `%2f`, `%5c`, `%00` and a `%` that is no escape"
+         `%2f`, `%5c`, escapes of control characters and of escapes, and a `%` that is no escape"
     )]
     Ambiguous,
 }
@@ -184,6 +190,12 @@ mod tests {
             "/v1%00",
             "/v1/%252e%252e/admin",
             "/v1%252fadmin",
+            "/v1/%25%32%65%25%32%65/admin",
+            "/v1/%25%32e/admin",
+            "/v1/%252%65/admin",
+            "/v1/.%0a./admin",
+            "/v1%0d%0aadmin",
+            "/v1%7f",
             "/v1;a=b",
             "/v1%",
             "/v1%2",
@@ -209,6 +221,7 @@ mod tests {
             "/a%20b",
             "/100%25",
             "/100%25/af",
+            "/100%25%20af",
             "/v1/a:b@c,d=e&f+g~!$'()",
         ] {
             assert!(every.matches(path), "{path:?}");
