@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use host_launch::TreeBounds;
 use identity::{CheckpointId, Principal, RunId};
 use operations::Reason;
 use parking_lot::{Mutex, MutexGuard};
@@ -133,6 +134,7 @@ impl runs::Checkpoints for Table {
                            create a run with workspace.clone";
             return Err(Refusal::new(Reason::PreconditionFailed, message));
         }
+        let saved = found.parts.iter().find(|part| part.part == Part::Workspace);
         Ok(Origin {
             forked_from: ForkedFrom {
                 checkpoint: id,
@@ -141,6 +143,10 @@ impl runs::Checkpoints for Table {
                 since: Some(found.since()),
             },
             workspace: found.workspace.clone(),
+            saved: TreeBounds {
+                bytes: saved.map_or(0, |part| part.bytes),
+                files: saved.map_or(0, |part| part.files),
+            },
             kept: Box::new(self.used(id)),
         })
     }
@@ -204,6 +210,7 @@ pub(crate) mod tests {
         assert_eq!(table.begin(made.id, &other).err().unwrap().reason, Reason::NotFound);
         let origins = [table.begin(made.id, &own).unwrap(), table.begin(made.id, &own).unwrap()];
         assert_eq!((origins[0].forked_from.run, &origins[1].workspace), (run, &made.workspace));
+        assert_eq!(origins[0].saved, TreeBounds { bytes: 1, files: 1 });
         for origin in origins {
             assert!(table.is_used(made.id));
             drop(origin);

@@ -134,17 +134,19 @@ impl<'t> At<'t> {
 
     /// Returns the fields of a mapping with a fixed set of keys. Unknown keys are problems. A key without a value counts as absent.
     pub fn fields(&self, known: &[&str]) -> Fields<'t> {
-        let mut fields = BTreeMap::new();
+        let (mut fields, mut empty) = (BTreeMap::new(), BTreeMap::new());
         for (key, value) in self.entries() {
             if !known.contains(&key) {
                 // Only the first problems are reported, and a search for near words takes time.
                 let has_room = self.sink.0.borrow().len() < MAX_PROBLEMS;
                 value.problem_hint("unknown key", has_room.then(|| nearest(key, known)));
-            } else if *value.node != Node::Null {
+            } else if *value.node == Node::Null {
+                empty.insert(key, value);
+            } else {
                 fields.insert(key, value);
             }
         }
-        Fields { at: self.clone(), fields }
+        Fields { at: self.clone(), fields, empty }
     }
 
     /// Returns the items of a list, or the one text.
@@ -268,6 +270,8 @@ const NOTHING: &Node = &Node::Null;
 pub struct Fields<'t> {
     at: At<'t>,
     fields: BTreeMap<&'t str, At<'t>>,
+    /// Keys without a value.
+    empty: BTreeMap<&'t str, At<'t>>,
 }
 
 impl<'t> Fields<'t> {
@@ -281,12 +285,19 @@ impl<'t> Fields<'t> {
         self.get(key).cloned().unwrap_or_else(|| self.at.child(NOTHING, Step::Key(key.to_owned())))
     }
 
+    /// Reports each of these keys that has no value. It is for keys that bound something, which has no bound if they count as absent.
+    pub fn need_values(&self, keys: &[&str]) {
+        for at in keys.iter().filter_map(|key| self.empty.get(*key)) {
+            at.problem("has no value, so it would bound nothing; write the value, or leave the key out");
+        }
+    }
+
     /// Returns the fields of a mapping in this one. An absent mapping has none.
     #[must_use]
     pub fn section(&self, key: &str, known: &[&str]) -> Fields<'t> {
         match self.get(key) {
             Some(at) => at.fields(known),
-            None => Fields { at: self.at(key), fields: BTreeMap::new() },
+            None => Fields { at: self.at(key), fields: BTreeMap::new(), empty: BTreeMap::new() },
         }
     }
 

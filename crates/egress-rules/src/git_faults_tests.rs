@@ -102,6 +102,11 @@ fn rules_of_one_list_are_joined_and_each_further_list_has_to_pass() {
     assert_eq!(opening.git.iter().map(Vec::len).collect::<Vec<_>>(), [2]);
     let narrowed = profile.narrow(&list(&json!([git(&["org/a"], &json!({}))]))).unwrap();
     assert_eq!(decided(&narrowed).opening.git.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
+    // No list reads as if it opened more than another one.
+    let words = narrowed.words();
+    let of_profile =
+        "(org/a: fetch, push to refs/heads/*, org/b: fetch alone, as far as further lists allow it)";
+    assert!(words.contains(of_profile), "{words}");
     let only = profile.narrow(&profile.requested(&json!({ "only": [HOST] }).to_string()).unwrap()).unwrap();
     assert_eq!(decided(&only).opening, opening);
 }

@@ -49,7 +49,7 @@ impl PathPattern {
 /// Returns true for a path that all servers read in the same way.
 ///
 /// Servers differ about `.` and `..`, encoded or not, an encoded or doubled slash, a backslash, control characters, parameters after
-/// `;`, a `%` that is no escape, and an escape of an escape.
+/// `;`, encoded or not, a `%` that is no escape, and an escape of an escape.
 pub fn is_plain_path(path: &str) -> bool {
     let is_refused = |byte: &u8| !byte.is_ascii_graphic() || matches!(byte, b'\\' | b';' | b'?' | b'#');
     if !path.starts_with('/') || path.as_bytes().iter().any(is_refused) || path.contains("//") {
@@ -62,7 +62,7 @@ pub fn is_plain_path(path: &str) -> bool {
         let next =
             after.as_bytes().get(2).copied().or_else(|| escapes.peek().and_then(|after| escaped(after)));
         let is_escaped_again = code == b'%' && next.is_some_and(|byte| byte.is_ascii_hexdigit());
-        if is_escaped_again || code.is_ascii_control() || matches!(code, b'/' | b'\\') {
+        if is_escaped_again || code.is_ascii_control() || matches!(code, b'/' | b'\\' | b';') {
             return false;
         }
     }
@@ -78,8 +78,14 @@ fn escaped(after: &str) -> Option<u8> {
 
 /// Returns true for a segment that some server reads as this directory or the one above.
 fn is_dots(segment: &str) -> bool {
-    // Longer segments cannot be dots in any spelling.
-    segment.len() <= 6 && matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..")
+    // A space, `#` and `?`, at which some server ends a name after it has decoded it.
+    const ENDS: [&str; 3] = ["%20", "%23", "%3f"];
+    if !segment.starts_with(['.', '%']) {
+        return false;
+    }
+    let name = segment.to_ascii_lowercase().replace("%2e", ".");
+    let end = ENDS.iter().filter_map(|end| name.find(*end)).min();
+    matches!(name.get(..end.unwrap_or(name.len())), Some("." | ".."))
 }
 
 /// Compares a text with a pattern. A failure goes back to the last star alone, so the time is bounded by the product of the lengths.
@@ -142,7 +148,7 @@ pub enum BadPath {
     Stars,
     #[error(
         "servers read this path in different ways, so no request may have it: leave out `.` and `..`, `//`, `\\`, `;`, \
-         `%2f`, `%5c`, escapes of control characters and of escapes, and a `%` that is no escape"
+         `%2f`, `%3b`, `%5c`, escapes of control characters and of escapes, and a `%` that is no escape"
     )]
     Ambiguous,
 }
@@ -196,6 +202,12 @@ mod tests {
             "/v1/.%0a./admin",
             "/v1%0d%0aadmin",
             "/v1%7f",
+            "/v1/..%3b/admin",
+            "/v1%3Ba",
+            "/v1/..%23/admin",
+            "/v1/%2e.%3F/admin",
+            "/v1/..%20/admin",
+            "/v1/.%20",
             "/v1;a=b",
             "/v1%",
             "/v1%2",
@@ -222,6 +234,9 @@ mod tests {
             "/100%25",
             "/100%25/af",
             "/100%25%20af",
+            "/v1/.%41",
+            "/v1/c%23/%20a",
+            "/v1/a..%20b",
             "/v1/a:b@c,d=e&f+g~!$'()",
         ] {
             assert!(every.matches(path), "{path:?}");

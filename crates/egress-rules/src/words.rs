@@ -33,15 +33,18 @@ struct Way {
     paths: Vec<BTreeSet<PathPattern>>,
     /// Names of headers that are set outside of the run.
     headers: BTreeSet<String>,
-    /// Repositories of git and what is possible with them.
+    /// Repositories of git and what is possible with them, by the first list.
     git: Vec<String>,
+    /// Further lists have to allow a request of git, too.
+    has_further_git: bool,
 }
 
 impl Way {
     fn new(host: &HostPattern, scheme: Scheme, methods: Option<BTreeSet<String>>, opening: Opening) -> Self {
         let headers = opening.inject.iter().map(|injection| injection.header().to_owned()).collect();
-        let git = opening.git.iter().flatten().map(ToString::to_string).collect();
-        Self { host: host.clone(), scheme, methods, paths: opening.paths, headers, git }
+        let git = opening.git.first().into_iter().flatten().map(ToString::to_string).collect();
+        let has_further_git = opening.git.len() > 1;
+        Self { host: host.clone(), scheme, methods, paths: opening.paths, headers, git, has_further_git }
     }
 }
 
@@ -143,6 +146,7 @@ fn one_way(way: &Way, ports: &BTreeSet<u16>) -> String {
         demands.push(format!("the paths {}{and}", list_of_paths(paths)));
     }
     demands.extend(bounded(way.git.iter().cloned()));
+    demands.extend(way.has_further_git.then(|| "as far as further lists allow it".to_owned()));
     if !way.headers.is_empty() {
         let headers = bounded(way.headers.iter().cloned());
         demands.push(format!("{} set outside of the run", headers.join(", ")));

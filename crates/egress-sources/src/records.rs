@@ -1,6 +1,6 @@
 //! Records of a run's connections and refusals, as the audit log has them.
 //!
-//! TLS is not opened, so no redirect is seen. The records do tell which connection a call began last before it was refused a host.
+//! No record has a redirect. The records do tell which connection a call began last before it was refused a host.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

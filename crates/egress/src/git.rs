@@ -182,7 +182,7 @@ fn read(
         return Some(Reason::Repository);
     }
     lists.iter().find_map(|list| {
-        let mut judged = list.iter().filter(|rules| rules.covers(repository)).map(&judge).peekable();
+        let mut judged = list.iter().filter(|rules| rules.may_mean(repository)).map(&judge).peekable();
         if judged.peek().is_none() {
             return Some(Reason::Repository);
         }
@@ -198,7 +198,10 @@ async fn rule_on(push: &Push, lists: &[Vec<GitRules>], control: &dyn Control) ->
     for rules in lists {
         let before = judgements.len();
         judgements.extend(
-            rules.iter().filter(|rules| rules.covers(repository)).map(|rules| rules.judge(repository, list)),
+            rules
+                .iter()
+                .filter(|rules| rules.may_mean(repository))
+                .map(|rules| rules.judge(repository, list)),
         );
         if judgements.len() == before {
             // A rule that does not cover the repository refuses the push, and says so.

@@ -169,6 +169,31 @@ fn each_list_has_to_pass_and_of_one_list_the_rules_that_cover_the_repository() {
 }
 
 #[tokio::test]
+async fn a_path_in_another_case_does_not_avoid_the_stricter_rule() {
+    let rule = |repos: &str, push: &str| {
+        json!({ "host": "git.example.org", "ports": [443], "scheme": "git", "repos": [repos], "push": push,
+            "fetch": "allow", "decision": "allow" })
+    };
+    let rules = [rule("org/*", "allow"), rule("org/app", "deny")];
+    let text = json!({ "networks": ["203.0.113.0/24"], "rules": rules });
+    let mut played = Played::new(&text.to_string());
+    played.connect("git.example.org", 443).await;
+    let create = commands(&[&format!("{ZERO} {NEW} refs/heads/x")]);
+    let open = of_git(1, Kind::Push, "org/other", create.clone());
+    grant(answer(&mut played, open).await);
+    for (number, kind, repository, why) in [
+        (2, Kind::Push, "org/app", "no rule allows a push to this repository"),
+        (3, Kind::Push, "org/App", "no rule allows this repository"),
+        (4, Kind::Fetch, "ORG/app", "no rule allows this repository"),
+    ] {
+        let commands = if kind == Kind::Push { create.clone() } else { Vec::new() };
+        let asked = of_git(number, kind, repository, commands);
+        let (_, body) = refusal(answer(&mut played, asked).await);
+        assert!(body.contains(why), "{repository}: {body}");
+    }
+}
+
+#[tokio::test]
 async fn a_process_that_sends_other_commands_than_a_push_has_is_not_trusted() {
     let good = commands(&[&format!("{OLD} {NEW} refs/heads/agent/x")]);
     let after = [&good[..], b"PACK"].concat();

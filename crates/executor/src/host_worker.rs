@@ -60,8 +60,8 @@ pub struct HostWorkerLane {
     state: Mutex<State>,
     /// Reasons why host workers were lost, for the record.
     losses: (mpsc::Sender<CloseReason>, Mutex<mpsc::Receiver<CloseReason>>),
-    /// Held during a walk from commits to their ancestors: a run has one at a time.
-    walk: Mutex<()>,
+    /// Held during a walk from commits to their ancestors: a run has one at a time. True if the log has a walk of the run that failed.
+    walk: Mutex<bool>,
 }
 
 impl HostWorkerLane {
@@ -114,9 +114,15 @@ impl HostWorkerLane {
     /// `None` is an unknown answer, also of a repository that cannot be read. The walk has its own jail.
     pub async fn ancestry(&self, pairs: Vec<(String, String)>) -> Vec<Option<bool>> {
         let count = pairs.len();
-        let _walk = self.walk.lock().await;
+        let mut is_logged = self.walk.lock().await;
         self.walk(pairs).await.unwrap_or_else(|why| {
-            tracing::warn!(why, "it is not known if commits of a run are ancestors of others");
+            // An agent can make each of its pushes fail here.
+            if !std::mem::replace(&mut *is_logged, true) {
+                tracing::warn!(
+                    why,
+                    "it is not known if commits of a run are ancestors of others; further failures of this run are not logged"
+                );
+            }
             vec![None; count]
         })
     }

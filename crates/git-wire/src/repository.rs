@@ -94,11 +94,20 @@ impl RepositoryPattern {
     }
 
     pub fn matches(&self, repository: &Repository) -> bool {
+        self.matches_by(repository, |one, two| one == two)
+    }
+
+    /// Compares the letters of a path in any case, as many servers do.
+    pub(crate) fn matches_in_any_case(&self, repository: &Repository) -> bool {
+        self.matches_by(repository, str::eq_ignore_ascii_case)
+    }
+
+    fn matches_by(&self, repository: &Repository, is_same: impl Fn(&str, &str) -> bool) -> bool {
         let (mut pattern, mut path) = (self.0.split('/'), repository.0.split('/'));
         loop {
             match (pattern.next(), path.next()) {
                 (None, None) => return true,
-                (Some(one), Some(two)) if one == "*" || one == two => {}
+                (Some(one), Some(two)) if one == "*" || is_same(one, two) => {}
                 _ => return false,
             }
         }
@@ -185,6 +194,16 @@ mod tests {
             let matches = |path: &&str| pattern.matches(&Repository::parse(path).unwrap());
             assert!(matched.iter().all(matches), "{pattern}");
             assert!(!other.iter().any(matches), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_is_about_paths_in_any_case() {
+        let pattern = RepositoryPattern::parse("Org/*/app").unwrap();
+        for (path, is_about) in
+            [("org/X/APP", true), ("Org/x/app.git", true), ("org/x/app2", false), ("org/app", false)]
+        {
+            assert_eq!(pattern.matches_in_any_case(&Repository::parse(path).unwrap()), is_about, "{path}");
         }
     }
 

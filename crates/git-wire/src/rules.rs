@@ -155,6 +155,13 @@ impl Rules {
         self.repositories.iter().any(|pattern| pattern.matches(repository))
     }
 
+    /// Returns true if a server could take the repository for one that the rules cover, because it ignores the case of letters.
+    ///
+    /// Such rules judge the repository, too. They refuse it unless they cover it, so a path in another case does not avoid them.
+    pub fn may_mean(&self, repository: &Repository) -> bool {
+        self.repositories.iter().any(|pattern| pattern.matches_in_any_case(repository))
+    }
+
     /// Judges a request for the refs of a repository, with which each fetch and each push begins.
     ///
     /// A push that a reviewer has to consent to may begin. The reviewer decides when its commands are known.

@@ -37,6 +37,9 @@ use host_launch::ancestry;
 use host_launch::args::{Args, BadArgs, Task};
 use host_launch::handles;
 
+/// Time after which a walk over commits ends by itself, seconds. The daemon ends it much earlier.
+const ABANDONED: u32 = 60;
+
 /// The error with which the host worker ends: one line on standard error, and an exit code.
 #[derive(Debug, Error)]
 enum Failure {
@@ -132,6 +135,8 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
         }
         Task::Ancestry(pairs) => {
             setup::limit_memory()?;
+            // A FIFO among the objects would keep a process of a killed daemon forever.
+            sys::end_after(ABANDONED);
             setup::ChildFilter::new()?.forbid_processes()?;
             layer::answer(&ancestry::answers_to_bytes(&git::ancestry(&pairs)).encode_to_vec())?;
         }

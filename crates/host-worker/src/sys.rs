@@ -94,6 +94,16 @@ pub(crate) fn alarm(seconds: u32) {
     unsafe { libc::alarm(seconds) };
 }
 
+/// Ends this process after so many seconds, also as the first one of its namespace, which only a signal with a handler reaches.
+pub(crate) fn end_after(seconds: u32) {
+    extern "C" fn end(_: libc::c_int) {
+        exit_now(1);
+    }
+    // SAFETY: the handler calls `_exit` alone, which a handler may do at any time.
+    unsafe { libc::signal(libc::SIGALRM, end as *const () as libc::sighandler_t) };
+    alarm(seconds);
+}
+
 /// Ignores SIGXFSZ: a write beyond the file size limit then fails with EFBIG instead of ending the process.
 pub(crate) fn ignore_file_size_signal() {
     // SAFETY: installs no handler, only the constant "ignore".

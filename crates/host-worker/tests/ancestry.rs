@@ -7,7 +7,8 @@ use std::fs;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
-use support::{Scratch, directory, git_in, launcher, run};
+use host_launch::LayerError;
+use support::{Scratch, directory, fifo, git_in, launcher, run};
 
 const TIME: Duration = Duration::from_secs(20);
 
@@ -51,10 +52,14 @@ impl Commits {
     }
 
     fn ask(&self, pairs: &[(&str, &str)]) -> Vec<Option<bool>> {
+        self.ask_within(pairs, TIME).unwrap()
+    }
+
+    fn ask_within(&self, pairs: &[(&str, &str)], time: Duration) -> Result<Vec<Option<bool>>, LayerError> {
         self.scratch.own();
         let pairs = pairs.iter().map(|(old, new)| ((*old).to_owned(), (*new).to_owned())).collect();
         let workspace = directory(&self.scratch.workspace());
-        launcher().ancestry(workspace.as_fd(), pairs, (self.scratch.uid, self.scratch.uid), TIME).unwrap()
+        launcher().ancestry(workspace.as_fd(), pairs, (self.scratch.uid, self.scratch.uid), time)
     }
 }
 
@@ -107,4 +112,16 @@ fn what_cannot_be_read_is_not_known() {
     assert_eq!(commits.ask(&[(one, &blob)]), [None]);
     fs::remove_dir_all(commits.scratch.workspace().join(".git")).unwrap();
     assert_eq!(commits.ask(&[(one, two), (one, two)]), [None, None]);
+}
+
+#[test]
+fn a_fifo_among_the_objects_ends_by_the_deadline() {
+    let commits = Commits::new();
+    let Commits { one, two, .. } = &commits;
+    let (directory, name) = two.split_at(2);
+    let object = commits.scratch.workspace().join(".git/objects").join(directory).join(name);
+    fs::remove_file(&object).unwrap();
+    fifo(&object);
+    let asked = commits.ask_within(&[(one, two)], Duration::from_secs(1));
+    assert!(matches!(asked, Err(LayerError::TimedOut(_))), "{asked:?}");
 }

@@ -5,12 +5,14 @@ use egress_rules::{Bound, Budget, MicroUsd};
 
 pub(super) fn budget(at: &At<'_>) -> Budget {
     let fields = at.fields(&["run", "principal_day", "day"]);
+    fields.need_values(&["run", "principal_day", "day"]);
     let bound = |key: &str| fields.get(key).map(bound).unwrap_or_default();
     Budget { run: bound("run"), principal_day: bound("principal_day"), day: bound("day") }
 }
 
 fn bound(at: &At<'_>) -> Bound {
     let fields = at.fields(&["tokens", "requests", "usd"]);
+    fields.need_values(&["tokens", "requests", "usd"]);
     let number = |key: &str| fields.get(key).and_then(|at| at.number(1..=Bound::MOST));
     Bound { tokens: number("tokens"), requests: number("requests"), usd: fields.get("usd").and_then(usd) }
 }
@@ -68,6 +70,9 @@ mod tests {
                 "{day: {usd: -5}}",
                 ".day.usd: expected text, found a negative, fractional or huge number".to_owned(),
             ),
+            ("{day: null}", ".day: has no value, so it would bound nothing".to_owned()),
+            ("{run: {tokens: null}}", ".run.tokens: has no value, so it would bound nothing".to_owned()),
+            ("null", ": has no value, so it would bound nothing".to_owned()),
             ("{day: {usd: 0.0000001}}", format!(".day.usd: {dollars}")),
             ("{day: {usd: \"0\"}}", ": day.usd: 0 is not possible; leave it out for no bound".to_owned()),
         ] {

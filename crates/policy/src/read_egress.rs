@@ -32,6 +32,7 @@ pub(super) fn egress(at: Option<&At<'_>>) -> Rules {
         "placeholders",
         "budget",
     ]);
+    fields.need_values(&["max_bytes", "idle_timeout", "budget"]);
     let missing = Settings::default();
     let number = |key: &str, most: u32, otherwise: u32| {
         u32::try_from(fields.number_or(key, 1..=u64::from(most), otherwise.into())).unwrap_or(otherwise)
@@ -75,7 +76,7 @@ pub(super) fn egress(at: Option<&At<'_>>) -> Rules {
 }
 
 fn fields_of_rule<'t>(at: &At<'t>) -> Fields<'t> {
-    at.fields(&[
+    let fields = at.fields(&[
         "host",
         "ports",
         "scheme",
@@ -89,7 +90,9 @@ fn fields_of_rule<'t>(at: &At<'t>) -> Fields<'t> {
         "fetch",
         "push",
         "decision",
-    ])
+    ]);
+    fields.need_values(&["methods", "paths"]);
+    fields
 }
 
 fn rule(fields: &Fields<'_>) -> Option<Rule> {

@@ -99,9 +99,17 @@ fn every_problem_has_its_place_and_a_hint_and_repeats_no_value() {
         ),
         (
             format!("{HTTPS}, paths: [\"/v1/../x\"]"),
-            "paths[0]: servers read this path in different ways, so no request may have it: leave out `.` and `..`, `//`, `\\`, `;`, `%2f`, `%5c`, escapes of control characters and of escapes, and a `%` that is no escape",
+            "paths[0]: servers read this path in different ways, so no request may have it: leave out `.` and `..`, `//`, `\\`, `;`, `%2f`, `%3b`, `%5c`, escapes of control characters and of escapes, and a `%` that is no escape",
         ),
         (format!("{HTTPS}, paths: []"), "paths: must have 1 to 64 paths; leave it out for every path"),
+        (
+            format!("{HTTPS}, paths: null"),
+            "paths: has no value, so it would bound nothing; write the value, or leave the key out",
+        ),
+        (
+            format!("{HTTPS}, methods: null"),
+            "methods: has no value, so it would bound nothing; write the value, or leave the key out",
+        ),
         (format!("{HTTPS}, meter: token"), "meter: unknown value `token` (did you mean `tokens`?)"),
         (
             format!("{DOOR}, upstream: api.example.org"),

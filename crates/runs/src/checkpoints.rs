@@ -1,5 +1,6 @@
 //! The checkpoints on which runs begin. Another crate makes, keeps and deletes them.
 
+use host_launch::TreeBounds;
 use identity::{CheckpointId, Principal, RunId};
 use refusal::Refusal;
 
@@ -19,6 +20,8 @@ pub struct Origin {
     pub forked_from: ForkedFrom,
     /// Workspace of the run of which the checkpoint was made.
     pub workspace: Workspace,
+    /// Size of the files that the checkpoint has of the workspace.
+    pub saved: TreeBounds,
     /// Keeps the checkpoint.
     pub kept: Box<dyn Send + Sync>,
 }

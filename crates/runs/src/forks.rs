@@ -54,6 +54,7 @@ impl Runs {
         principal: &Principal,
     ) -> Result<v1::Base, Refusal> {
         let origin = self.origin(id, principal)?;
+        fits(origin.saved, most)?;
         let directories = &self.launcher.directories;
         let workspace = origin.workspace.forked(id, origin.forked_from.run);
         let from = block_in_place(|| match (&workspace, workspace.beneath()) {
@@ -79,5 +80,36 @@ impl Runs {
         filled?;
         let found = layer::digest(&into, most).await?;
         Ok(v1::Base { left_out: copied.left_out, ..found })
+    }
+}
+
+/// Refuses a copy of saved files that alone would exceed `most`: they are copied without a look at their size.
+fn fits(saved: TreeBounds, most: TreeBounds) -> Result<(), Refusal> {
+    let too_much = if saved.files > most.files {
+        format!("there are more than {} files, directories and links", most.files)
+    } else if saved.bytes > most.bytes {
+        format!("the files are larger than {} MiB in all", most.bytes >> 20)
+    } else {
+        return Ok(());
+    };
+    Err(Refusal::new(Reason::PreconditionFailed, too_much))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn saved_files_that_exceed_a_bound_are_not_copied() {
+        let most = TreeBounds { bytes: 5 << 20, files: 10 };
+        assert!(fits(most, most).is_ok());
+        for (saved, words) in [
+            (TreeBounds { bytes: (5 << 20) + 1, files: 1 }, "larger than 5 MiB"),
+            (TreeBounds { bytes: 0, files: 11 }, "more than 10 files"),
+        ] {
+            let refused = fits(saved, most).unwrap_err();
+            assert_eq!(refused.reason, Reason::PreconditionFailed);
+            assert!(refused.message.contains(words), "{}", refused.message);
+        }
     }
 }
