@@ -68,9 +68,9 @@ async fn a_checkpoint_that_a_principal_may_not_use_or_that_is_gone_makes_no_base
     run.ok(calls::write("a.txt", "x")).await;
     let kept = checkpoint(&mut clients, run.id()).await.unwrap().checkpoint_id;
     let id = kept.clone();
-    let refused =
-        as_user(4321, &daemon.socket(), async move |mut clients| make(&mut clients, &id).await.unwrap_err());
-    assert_eq!(reason(&refused.await), "NOT_FOUND");
+    let stranger = async move |mut clients: Clients| make(&mut clients, &id).await.unwrap_err();
+    let refused = as_user(4321, &daemon.socket(), stranger).await;
+    assert_eq!(reason(&refused), "NOT_FOUND");
     delete(&mut clients, &kept).await.unwrap();
     assert_eq!(reason(&make(&mut clients, &kept).await.unwrap_err()), "NOT_FOUND");
     assert_eq!(reason(&make(&mut clients, "../x").await.unwrap_err()), "INVALID_ARGUMENT");

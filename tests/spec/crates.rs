@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 69] = [
+const ARROWS: [(&str, &str); 70] = [
     ("admission", ""),
     (
         "anomaly",
@@ -52,10 +52,13 @@ const ARROWS: [(&str, &str); 69] = [
     ("disk-watch", "audit audit-service containers disk-quotas identity refusal runs"),
     ("doctor", "busybox steering"),
     ("document", ""),
-    ("egress", "audit egress-rules host-launch model-usage secrets steering timestamp wire worker-protocol"),
-    ("egress-rules", ""),
+    (
+        "egress",
+        "audit egress-rules git-wire host-launch model-usage secrets steering timestamp wire worker-protocol",
+    ),
+    ("egress-rules", "git-wire"),
     ("egress-sources", "egress-rules text timestamp"),
-    ("egress-worker", "confinement host-launch wire worker-protocol"),
+    ("egress-worker", "confinement egress-rules git-wire host-launch wire worker-protocol"),
     ("execution-log", "audit audit-service identity refusal runs"),
     (
         "executor",
@@ -63,6 +66,7 @@ const ARROWS: [(&str, &str); 69] = [
     ),
     ("file-ops", "jail operations text"),
     ("gateway", "command-rules document jail operations policy refusal text timestamp"),
+    ("git-wire", ""),
     ("guest", "file-ops jail operations text wire worker-protocol"),
     ("host-launch", "wire"),
     ("host-worker", "confinement file-ops host-launch jail operations text wire worker-protocol"),

@@ -52,6 +52,8 @@ pub enum Kind {
     EgressReceipt,
     /// Names or connections were refused, as often as `count` in `details` says.
     EgressRefused,
+    /// A push of git is about to go out. The record is on disk before the request has its credential.
+    GitPush,
     /// A budget for models is used up to 80 %.
     ModelBudget,
     /// A client connects to a server in a run. The record is on disk before the first byte.
@@ -136,6 +138,7 @@ impl Kind {
             Self::EgressIntent => "egress_intent",
             Self::EgressReceipt => "egress_receipt",
             Self::EgressRefused => "egress_refused",
+            Self::GitPush => "git_push",
             Self::ModelBudget => "model_budget",
             Self::ForwardIntent => "forward_intent",
             Self::ForwardReceipt => "forward_receipt",

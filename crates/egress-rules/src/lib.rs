@@ -3,6 +3,7 @@
 
 mod budget;
 mod destination;
+mod git_faults;
 mod inject;
 mod money;
 mod name;
@@ -29,6 +30,8 @@ mod words;
 mod properties;
 
 pub use budget::{Bound, Budget};
+pub use git_wire::{Push, RefPattern, RepositoryPattern, Rules as GitRules};
+
 pub use destination::{BadDestination, Destination};
 pub use inject::{BadInjection, Injection};
 pub use money::{BadAmount, MicroUsd};

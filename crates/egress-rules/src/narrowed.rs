@@ -14,11 +14,14 @@ use crate::name::HostName;
 use crate::pattern::HostPattern;
 use crate::placeholder::Placeholder;
 use crate::range::Range;
-use crate::rule::{Decision, Rule, Verdict};
+use crate::rule::{Decision, Rule, Scheme, Verdict};
 use crate::rules::{Rules, Ruling, Source};
 use crate::secret_name::SecretName;
 use crate::settings::Settings;
 use crate::widened::{NotWider, Widened, further};
+
+/// Key of a rule for git, which a profile has to have first.
+const GIT: &str = "scheme: git";
 
 /// The rules of a run: those of its profile, and each list that narrowed or widened them since.
 ///
@@ -48,6 +51,9 @@ impl Narrowed {
         for (number, rule) in by.settings().rules.iter().enumerate() {
             if let Some(key) = rule.key_of_a_profile() {
                 return Err(Widening::Profile { number: number + 1, key });
+            }
+            if rule.scheme == Scheme::Git && !self.has_git() {
+                return Err(Widening::Profile { number: number + 1, key: GIT });
             }
         }
         if !by.settings().placeholders.is_empty() {
@@ -103,7 +109,8 @@ impl Narrowed {
             return Err(NotWider::Decision { number: number + 1 });
         }
         for (number, rule) in settings.rules.iter().enumerate() {
-            if let Some(key) = rule.key_of_a_profile() {
+            let git = (rule.scheme == Scheme::Git).then_some(GIT);
+            if let Some(key) = rule.key_of_a_profile().or(git) {
                 return Err(NotWider::Profile { number: number + 1, key });
             }
         }
@@ -238,6 +245,11 @@ impl Narrowed {
         let canonical = serde_json::to_vec(self)?;
         let digest = Sha256::new().chain_update(b"cofferdam egress 1\0").chain_update(&canonical).finalize();
         Ok(hex::encode(digest))
+    }
+
+    /// Returns true if the profile has a rule for git, so that the TLS of its runs can be opened.
+    fn has_git(&self) -> bool {
+        self.rules_of_profile().any(|rule| rule.scheme == Scheme::Git && rule.decision != Decision::Deny)
     }
 
     fn rules_of_profile(&self) -> impl Iterator<Item = &Rule> {

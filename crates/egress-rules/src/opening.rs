@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use git_wire::Rules as GitRules;
+
 use crate::inject::{Injection, together};
 use crate::path::PathPattern;
 use crate::secret_name::SecretName;
@@ -18,6 +20,8 @@ pub struct Opening {
     pub upstream: Option<Upstream>,
     /// The tokens that responses report are counted.
     pub is_metered: bool,
+    /// Rules for the repositories of git, by list. A request has to pass each list, in which the rules that cover its repository judge.
+    pub git: Vec<Vec<GitRules>>,
 }
 
 impl Opening {
@@ -41,7 +45,15 @@ impl Opening {
         paths.sort_unstable();
         paths.dedup();
         let inject = together(self.inject, other.inject)?;
-        Some(Self { paths, inject, upstream, is_metered: self.is_metered || other.is_metered })
+        let git = [self.git, other.git].concat();
+        Some(Self { paths, inject, upstream, is_metered: self.is_metered || other.is_metered, git })
+    }
+
+    /// Makes one list of the rules for repositories, because all of them are in one list of rules.
+    pub(crate) fn join_git(&mut self) {
+        if self.git.len() > 1 {
+            self.git = vec![std::mem::take(&mut self.git).concat()];
+        }
     }
 }
 

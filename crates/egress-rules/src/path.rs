@@ -48,8 +48,8 @@ impl PathPattern {
 
 /// Returns true for a path that all servers read in the same way.
 ///
-/// Servers differ about `.` and `..`, encoded or not, an encoded or doubled slash, a backslash, NUL, parameters after `;`, and
-/// a `%` that is no escape.
+/// Servers differ about `.` and `..`, encoded or not, an encoded or doubled slash, a backslash, NUL, parameters after `;`, a `%`
+/// that is no escape, and an escape of an escape.
 pub fn is_plain_path(path: &str) -> bool {
     let bytes = path.as_bytes();
     let is_refused = |byte: &u8| !byte.is_ascii_graphic() || matches!(byte, b'\\' | b';' | b'?' | b'#');
@@ -59,8 +59,13 @@ pub fn is_plain_path(path: &str) -> bool {
     let mut escapes = path.split('%').skip(1);
     let is_escape = |after: &str| {
         let code = after.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        // A server that decodes twice sees an escape in `%252e`.
+        let is_escaped_again =
+            code == Some(b'%') && after.as_bytes().get(2).is_some_and(u8::is_ascii_hexdigit);
         // A sign would be read as a part of the number.
-        !after.starts_with('+') && code.is_some_and(|code| !matches!(code, 0 | b'/' | b'\\'))
+        !after.starts_with('+')
+            && !is_escaped_again
+            && code.is_some_and(|code| !matches!(code, 0 | b'/' | b'\\'))
     };
     escapes.all(is_escape) && !path.split('/').any(is_dots)
 }
@@ -177,6 +182,8 @@ mod tests {
             "/v1//admin",
             "//v1",
             "/v1%00",
+            "/v1/%252e%252e/admin",
+            "/v1%252fadmin",
             "/v1;a=b",
             "/v1%",
             "/v1%2",
@@ -194,9 +201,16 @@ mod tests {
         ] {
             assert!(!every.matches(path), "{path:?}");
         }
-        for path in
-            ["/v1/...", "/v1/.well-known", "/v1/a..b", "/v1/%2ea", "/a%20b", "/v1/a:b@c,d=e&f+g~!$'()"]
-        {
+        for path in [
+            "/v1/...",
+            "/v1/.well-known",
+            "/v1/a..b",
+            "/v1/%2ea",
+            "/a%20b",
+            "/100%25",
+            "/100%25/af",
+            "/v1/a:b@c,d=e&f+g~!$'()",
+        ] {
             assert!(every.matches(path), "{path:?}");
         }
     }

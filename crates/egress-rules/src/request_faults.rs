@@ -99,6 +99,12 @@ impl Rule {
         if matches!((&self.upstream, &other.upstream), (Some(mine), Some(other)) if mine != other) {
             return Some(("upstream", "a request goes to one server"));
         }
+        if self.scheme == Scheme::Git && other.scheme == Scheme::Git && self.inject != other.inject {
+            return Some((
+                "inject",
+                "a request to either's repositories would get it; write the same in both",
+            ));
+        }
         let is_set_otherwise = self
             .inject
             .iter()

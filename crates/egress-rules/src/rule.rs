@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+pub use git_wire::Decision;
+use git_wire::{Push, RepositoryPattern};
 use serde::{Deserialize, Serialize};
 
 use crate::inject::{Injection, one_or_more};
@@ -10,19 +12,6 @@ use crate::opening::Opening;
 use crate::path::PathPattern;
 use crate::pattern::HostPattern;
 use crate::upstream::Upstream;
-
-/// Answer of a rule. Ordered by strictness, so that the strictest of several is their maximum.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Decision {
-    /// The connection goes out.
-    Allow,
-    /// A reviewer has to consent.
-    Ask,
-    /// The connection is refused.
-    #[default]
-    Deny,
-}
 
 /// The protocol that a connection has to have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -35,6 +24,8 @@ pub enum Scheme {
     Http,
     /// Anything.
     Tcp,
+    /// Git over HTTPS. Its TLS is always opened, and each request is compared with the repositories of the rule.
+    Git,
 }
 
 impl Scheme {
@@ -57,7 +48,7 @@ impl Scheme {
 
     pub(crate) fn usual_port(self) -> Option<u16> {
         match self {
-            Self::Https => Some(443),
+            Self::Https | Self::Git => Some(443),
             Self::Http => Some(80),
             Self::Tcp => None,
         }
@@ -70,6 +61,7 @@ impl fmt::Display for Scheme {
             Self::Https => "HTTPS",
             Self::Http => "HTTP",
             Self::Tcp => "TCP",
+            Self::Git => "git",
         })
     }
 }
@@ -109,6 +101,15 @@ pub struct Rule {
     pub upstream: Option<Upstream>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meter: Option<Meter>,
+    /// Repositories that a rule with `scheme: git` is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repos: Option<BTreeSet<RepositoryPattern>>,
+    /// Answer to a fetch from one of the repositories; `None` is no fetch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetch: Option<Decision>,
+    /// Refs of the repositories that clients may push to; `None` is no push.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub push: Option<Push>,
     pub decision: Decision,
 }
 
@@ -134,13 +135,21 @@ impl Rule {
             inject_over_http: false,
             upstream: None,
             meter: None,
+            repos: None,
+            fetch: None,
+            push: None,
             decision: Decision::Allow,
         }
     }
 
     /// Returns true if the TLS of a connection is opened, to see its requests.
     pub(crate) fn opens_tls(&self) -> bool {
-        self.decision != Decision::Deny && self.scheme == Scheme::Https && self.is_about_requests()
+        let is_about_requests = match self.scheme {
+            Scheme::Git => true,
+            Scheme::Https => self.methods.is_some() || !self.opening().is_nothing(),
+            Scheme::Http | Scheme::Tcp => false,
+        };
+        self.decision != Decision::Deny && is_about_requests
     }
 
     /// Returns the first key that only the rules of a profile may have.
@@ -157,10 +166,6 @@ impl Rule {
         keys.into_iter().find(|(_, is_there)| *is_there).map(|(key, _)| key)
     }
 
-    fn is_about_requests(&self) -> bool {
-        self.methods.is_some() || !self.opening().is_nothing()
-    }
-
     fn opening(&self) -> Opening {
         if self.decision == Decision::Deny {
             return Opening::default();
@@ -172,7 +177,17 @@ impl Rule {
             inject,
             upstream: self.upstream.clone(),
             is_metered: self.meter == Some(Meter::Tokens),
+            git: self.git().map(|rules| vec![rules]).into_iter().collect(),
         }
+    }
+
+    /// Returns the repositories and what is possible with them, if they passed every check.
+    fn git(&self) -> Option<git_wire::Rules> {
+        if self.scheme != Scheme::Git {
+            return None;
+        }
+        let (repos, push) = (self.repos.clone()?, self.push.clone().unwrap_or_default());
+        git_wire::Rules::new(repos, self.fetch.unwrap_or_default(), push).ok()
     }
 
     pub(crate) fn has_port(&self, port: u16) -> bool {
@@ -216,14 +231,23 @@ pub struct Verdict {
 impl Verdict {
     /// Returns true if the TLS of the connection is opened, to see its requests.
     pub fn opens_tls(&self) -> bool {
-        self.decision != Decision::Deny
-            && self.scheme == Scheme::Https
-            && (self.methods.is_some() || !self.opening.is_nothing())
+        let is_about_requests = match self.scheme {
+            Scheme::Git => true,
+            Scheme::Https => self.methods.is_some() || !self.opening.is_nothing(),
+            Scheme::Http | Scheme::Tcp => false,
+        };
+        self.decision != Decision::Deny && is_about_requests
     }
 
-    /// Returns true if the daemon has to be asked about each request: for the headers to set, or for the budget.
+    /// Returns true if the daemon has to be asked about each request: for the headers to set, for the budget, or for git.
     pub fn asks_each_request(&self) -> bool {
-        self.decision != Decision::Deny && (!self.opening.inject.is_empty() || self.opening.is_metered)
+        let is_asked = self.is_git() || !self.opening.inject.is_empty() || self.opening.is_metered;
+        self.decision != Decision::Deny && is_asked
+    }
+
+    /// Returns true if each request has to be one of git, to a repository of the rules.
+    pub fn is_git(&self) -> bool {
+        self.scheme == Scheme::Git
     }
 
     /// Returns the verdict that passes no connection that one of the two does not pass.

@@ -137,9 +137,11 @@ impl Rules {
     pub(crate) fn meet(&self, port: u16, is_for: &impl Fn(&HostPattern) -> bool) -> Option<Verdict> {
         let rules = self.0.rules.iter().enumerate();
         let matched = rules.filter(|(_, rule)| rule.has_port(port) && is_for(&rule.host));
-        matched
+        let mut verdict = matched
             .map(|(number, rule)| rule.verdict(format!("egress rule {}: {}", number + 1, rule.host)))
-            .reduce(Verdict::meet)
+            .reduce(Verdict::meet)?;
+        verdict.opening.join_git();
+        Some(verdict)
     }
 
     /// Returns the verdict on a connection that no rule matches.

@@ -148,6 +148,7 @@ impl Settings {
                 }
             }
             rule.faults_of_requests(&mut fault);
+            rule.faults_of_git(&mut fault);
             if let HostPattern::Network(network) = rule.host
                 && rule.decision != Decision::Deny
             {

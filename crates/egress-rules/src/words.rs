@@ -33,12 +33,15 @@ struct Way {
     paths: Vec<BTreeSet<PathPattern>>,
     /// Names of headers that are set outside of the run.
     headers: BTreeSet<String>,
+    /// Repositories of git and what is possible with them.
+    git: Vec<String>,
 }
 
 impl Way {
     fn new(host: &HostPattern, scheme: Scheme, methods: Option<BTreeSet<String>>, opening: Opening) -> Self {
         let headers = opening.inject.iter().map(|injection| injection.header().to_owned()).collect();
-        Self { host: host.clone(), scheme, methods, paths: opening.paths, headers }
+        let git = opening.git.iter().flatten().map(ToString::to_string).collect();
+        Self { host: host.clone(), scheme, methods, paths: opening.paths, headers, git }
     }
 }
 
@@ -139,6 +142,7 @@ fn one_way(way: &Way, ports: &BTreeSet<u16>) -> String {
         let and = if further.is_empty() { "" } else { " and of further lists" };
         demands.push(format!("the paths {}{and}", list_of_paths(paths)));
     }
+    demands.extend(bounded(way.git.iter().cloned()));
     if !way.headers.is_empty() {
         let headers = bounded(way.headers.iter().cloned());
         demands.push(format!("{} set outside of the run", headers.join(", ")));

@@ -20,6 +20,7 @@ pub(super) fn write_rule(f: &mut fmt::Formatter<'_>, before: &str, rule: &Rule) 
         Scheme::Https => "",
         Scheme::Http => "scheme: http, ",
         Scheme::Tcp => "scheme: tcp, ",
+        Scheme::Git => "scheme: git, ",
     })?;
     if let Some(methods) = methods {
         let methods: Vec<&str> = methods.iter().map(String::as_str).collect();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use egress_rules::{Destination, HostPattern, Rule, Rules, Scheme, Settings};
+use egress_rules::{Destination, HostName, HostPattern, Rule, Rules, Scheme, Settings};
 use serde::Serialize;
 
 use crate::form::{comment, methods_of_readers, write_rule};
@@ -116,7 +116,26 @@ impl fmt::Display for Suggested {
         if self.is_git_over_http {
             comment(f, 8, GIT_OVER_HTTP)?;
         }
+        if let Some(name) = self.name_of_git_over_ssh() {
+            let setting = format!("git config --global url.\"https://{name}/\".insteadOf git@{name}:");
+            comment(
+                f,
+                8,
+                &format!("over HTTPS, a rule with `scheme: git` names repositories and refs: {setting}"),
+            )?;
+        }
         write_rule(f, "        - ", &self.rule)
+    }
+}
+
+impl Suggested {
+    /// Returns the name of a server that git speaks SSH with, whose rule shows nothing of what git does.
+    fn name_of_git_over_ssh(&self) -> Option<&HostName> {
+        let is_of_git = self.from.iter().any(|from| from.starts_with("git: "));
+        match &self.rule.host {
+            HostPattern::Name(name) if is_of_git && self.rule.scheme == Scheme::Tcp => Some(name),
+            _ => None,
+        }
     }
 }
 

@@ -66,6 +66,20 @@ fn each_rule_names_its_setting_and_the_section_is_valid() {
 }
 
 #[test]
+fn git_over_ssh_can_be_rewritten_to_https() {
+    let root = tempfile::tempdir().unwrap();
+    write(
+        root.path(),
+        "home/u/work/.git/config",
+        "[remote \"origin\"]\n\turl = git@git.example.org:org/app.git\n",
+    );
+    let (_, output) = suggested(&Host::of(root.path(), "/home/u/work", &[("HOME", "/home/u")]));
+    let setting = "git config --global url.\"https://git.example.org/\".insteadOf git@git.example.org:";
+    assert!(output.contains(&format!("`scheme: git` names repositories and refs: {setting}\n")), "{output}");
+    assert_eq!(pasted(&output).profile("mine").unwrap().egress.settings().rules.len(), 1);
+}
+
+#[test]
 fn a_host_without_configuration_gets_advice_and_no_host_name() {
     let root = tempfile::tempdir().unwrap();
     let (report, output) = suggested(&Host::of(root.path(), "/", &[("HOME", "/root")]));

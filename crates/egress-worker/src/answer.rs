@@ -12,7 +12,7 @@ use wire::worker::v1 as proto;
 use wire::worker::v1::request_answer::Decision;
 use zeroize::Zeroizing;
 
-use crate::orders::Broken;
+use crate::broken::Broken;
 
 /// Headers that belong to the connection or to the form of a request. No answer sets them.
 const OF_THE_CONNECTION: [&str; 11] = [
@@ -97,7 +97,9 @@ impl TryFrom<proto::RequestRefusal> for Refusal {
 
     fn try_from(refusal: proto::RequestRefusal) -> Result<Self, Broken> {
         let status = u16::try_from(refusal.status).ok().and_then(|status| StatusCode::from_u16(status).ok());
-        let status = status.filter(|status| status.as_u16() >= 400).ok_or(Broken)?;
+        // Git reads a refusal of its service with the status of a success.
+        let status =
+            status.filter(|status| *status == StatusCode::OK || status.as_u16() >= 400).ok_or(Broken)?;
         let content_type = HeaderValue::try_from(refusal.content_type).map_err(|_| Broken)?;
         Ok(Self { status, content_type, body: refusal.body.into() })
     }
@@ -192,14 +194,16 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_has_the_status_of_an_error() {
+    fn a_refusal_has_the_status_of_an_error_or_of_an_answer_to_git() {
         let refusal = |status| {
             let refusal =
                 proto::RequestRefusal { status, content_type: "application/json".into(), body: b"{}".into() };
             parse(proto::RequestAnswer { request: 1, decision: Some(Decision::Refusal(refusal)) })
         };
-        assert!(matches!(refusal(403), Ok((1, Answer::Refusal(_)))));
-        for status in [0, 101, 200, 399, 1000, 70_000] {
+        for status in [200, 403] {
+            assert!(matches!(refusal(status), Ok((1, Answer::Refusal(_)))), "{status}");
+        }
+        for status in [0, 101, 201, 204, 302, 399, 1000, 70_000] {
             assert_eq!(refusal(status).err(), Some(Broken), "{status}");
         }
     }

@@ -19,7 +19,8 @@ use wire::worker::v1::{FromEgress, LookUpAddress, ResolveName, ToEgress, from_eg
 use worker_protocol::frame::{FrameBuffer, FrameError, encode};
 
 use crate::answer;
-use crate::orders::{Broken, Dial, End, Inspect, Orders};
+use crate::broken::Broken;
+use crate::orders::{Dial, End, Inspect, Orders};
 
 /// Messages that wait to be written. Connections wait when there are more.
 const WAITING: usize = 256;

@@ -2,6 +2,7 @@
 
 mod answer;
 mod authority;
+mod broken;
 mod channel;
 pub mod client_hello;
 mod connection;
@@ -16,11 +17,11 @@ mod meter;
 mod needles;
 mod opened;
 mod orders;
-mod path;
 mod process;
 mod seek;
 pub mod serve;
 mod splice;
 mod stream;
+mod tls;
 mod tunnel;
 pub mod usage;

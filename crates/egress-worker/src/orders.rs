@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::net::IpAddr;
 
+use egress_rules::PathPattern;
 use tokio::sync::Notify;
 use wire::worker::v1 as proto;
 use wire::worker::v1::connection_ended::Cause;
@@ -10,6 +11,7 @@ use wire::worker::v1::inspect::Scheme as ProtoScheme;
 use worker_protocol::address::{MAX_ADDRESSES, address};
 
 use crate::answer::Answers;
+use crate::broken::Broken;
 
 /// Most bytes of each text for a proxy.
 const TUNNEL: usize = 1024;
@@ -23,6 +25,7 @@ pub(crate) enum Scheme {
 
 /// The way in which a connection is looked at.
 #[derive(Debug, Clone)]
+#[allow(clippy::struct_excessive_bools)] // independent facts
 pub(crate) struct Inspect {
     pub(crate) scheme: Scheme,
     /// Canonical name; empty for an address that a rule names.
@@ -30,7 +33,7 @@ pub(crate) struct Inspect {
     /// Methods that a request may have; empty: all.
     pub(crate) methods: Vec<String>,
     /// Lists of patterns of paths. A request has to match one of each list.
-    pub(crate) paths: Vec<Vec<String>>,
+    pub(crate) paths: Vec<Vec<PathPattern>>,
     /// Server that requests go to in place of the host.
     pub(crate) upstream: Option<Upstream>,
     /// True if the connection's TLS is ended here.
@@ -39,6 +42,8 @@ pub(crate) struct Inspect {
     pub(crate) asks: bool,
     /// True if the tokens that responses say are reported.
     pub(crate) meters: bool,
+    /// True if each request has to be one of git.
+    pub(crate) is_git: bool,
 }
 
 /// A server that requests are sent to in place of the host that the program names.
@@ -61,9 +66,9 @@ pub(crate) struct Dial {
     pub(crate) tunnel: Option<proto::Tunnel>,
 }
 
-/// A message that breaks the protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Broken;
+fn patterns(of: &[String]) -> Result<Vec<PathPattern>, Broken> {
+    of.iter().map(|pattern| PathPattern::parse(pattern).map_err(|_| Broken)).collect()
+}
 
 impl TryFrom<proto::Inspect> for Inspect {
     type Error = Broken;
@@ -75,6 +80,9 @@ impl TryFrom<proto::Inspect> for Inspect {
             ProtoScheme::Unspecified => return Err(Broken),
         };
         let upstream = inspect.upstream.map(Upstream::try_from).transpose()?;
+        if inspect.git && !(inspect.open && inspect.ask) {
+            return Err(Broken);
+        }
         if upstream.is_some() && scheme != Scheme::Http || inspect.open && scheme != Scheme::Https {
             return Err(Broken);
         }
@@ -82,11 +90,12 @@ impl TryFrom<proto::Inspect> for Inspect {
             scheme,
             name: inspect.name,
             methods: inspect.methods,
-            paths: inspect.paths.into_iter().map(|list| list.patterns).collect(),
+            paths: inspect.paths.iter().map(|list| patterns(&list.patterns)).collect::<Result<_, _>>()?,
             upstream,
             is_opened: inspect.open,
             asks: inspect.ask,
             meters: inspect.meter,
+            is_git: inspect.git,
         })
     }
 }

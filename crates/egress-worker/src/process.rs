@@ -8,8 +8,8 @@ use tokio_rustls::rustls::{ClientConfig, Error as TlsError};
 use wire::worker::v1::EgressStart;
 
 use crate::authority::{Authority, AuthorityError};
-use crate::opened::tls;
 use crate::seek::Placeholders;
+use crate::tls;
 
 /// The state that all connections share.
 pub(crate) struct Process {

@@ -1,13 +1,13 @@
 //! Reads the tokens that a response of a model says, while the response passes.
 //!
-//! Two shapes are common. They are told apart by their fields:
+//! Two shapes are common. Their fields tell which one it is:
 //!
 //! - `usage: { prompt_tokens, completion_tokens, prompt_tokens_details: { cached_tokens } }`, also with `input_tokens`, `output_tokens` and
 //!   `input_tokens_details`. The input includes what was read from a cache;
 //! - `usage: { input_tokens, output_tokens, cache_read_input_tokens, cache_creation_input_tokens }`. The input excludes it.
 //!
 //! `usage` and `model` are fields of a JSON body or of an event's data, or of the object `message` or `response` in it. Deeper ones are
-//! not read, because a model writes the arguments of a tool call there. Of several reports the greatest number of each field counts,
+//! not read, because a model writes the arguments of a tool call there. The greatest number of each field in all reports counts,
 //! because the reports of a stream are cumulative.
 //!
 //! A compressed response is not read. Where a rule meters, the process asks the server for `identity`.
@@ -34,7 +34,7 @@ enum Format {
     /// A JSON body, or several one after the other.
     Json(Scanner),
     Events(Events),
-    /// Nothing that is read.
+    /// A response that is not read.
     Other,
 }
 

@@ -34,6 +34,10 @@ impl Control for Reviewers {
         Vec::new()
     }
 
+    fn ancestry(&self, _: Vec<(String, String)>) -> BoxFuture<'_, Vec<Option<bool>>> {
+        ready(Vec::new()).boxed()
+    }
+
     fn ask(&self, _: Question, given_up: CancellationToken) -> BoxFuture<'_, Answer> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let mut answer = self.answer.clone();

@@ -30,6 +30,7 @@ pub(crate) fn cause_name(cause: Cause) -> &'static str {
         Cause::Tls => "tls",
         Cause::Placeholder => "placeholder",
         Cause::RequestRefused => "request_refused",
+        Cause::NotGit => "not_git",
     }
 }
 
@@ -49,6 +50,9 @@ pub(crate) fn refusal(cause: Cause) -> Option<&'static str> {
         }
         Cause::Unverified => "the server's certificate is not valid for its name",
         Cause::Tls => UNTRUSTED,
+        Cause::NotGit => {
+            "a request is none of those of git that a rule can allow, or a push has a form that is not taken"
+        }
         // The last two were refused, and put on record, before the connection ended.
         Cause::Closed
         | Cause::Reset

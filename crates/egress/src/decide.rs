@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::git::Pushes;
 use crate::limits::PerMinute;
 use crate::outside::Outside;
 use crate::refused::{Key, Placeholder, Refusals};
@@ -44,6 +45,8 @@ pub(crate) struct State {
     recording: TaskTracker,
     /// Connections that wait for a reviewer.
     pub(crate) waiting: Mutex<Waiting>,
+    /// Places for pushes of git that are decided about.
+    pub(crate) pushes: Pushes,
     /// Questions that are being asked.
     pub(crate) asking: TaskTracker,
     /// Withdraws all questions.
@@ -70,6 +73,7 @@ impl State {
             refusals: Mutex::default(),
             recording: TaskTracker::new(),
             waiting: Mutex::default(),
+            pushes: Pushes::new(),
             asking: TaskTracker::new(),
             over: CancellationToken::new(),
         }

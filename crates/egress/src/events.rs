@@ -3,10 +3,12 @@
 use std::net::IpAddr;
 
 use audit::{Event, Kind};
+use git_wire::Ruling;
 use serde_json::{Value, json};
 use wire::worker::v1::ConnectionEnded;
 
 use crate::cause::cause_name;
+use crate::git::Push;
 use crate::live::Live;
 use crate::refused::Due;
 use crate::view::ModelTokens;
@@ -62,6 +64,43 @@ pub(crate) fn refused(run: &str, due: &Due, calls: &[String]) -> Event {
         details["calls"] = calls.into();
     }
     Event::new(Kind::EgressRefused).run(run.to_owned()).details(details)
+}
+
+/// Most refs of a push that are on record one by one.
+const REFS: usize = 64;
+
+/// Returns the record of a push that is about to go out.
+pub(crate) fn push(run: &str, live: &Live, request: u64, push: &Push, ruling: &Ruling) -> Event {
+    let list = &push.list;
+    let commands = list.commands.iter().zip(&ruling.commands).take(REFS);
+    let refs: Vec<Value> = commands
+        .map(|(command, ruled)| {
+            json!({
+                "ref": command.name().as_str(), "old": command.old().as_str(), "new": command.new_id().as_str(),
+                "change": command.change().as_str(), "forced": ruled.is_forced,
+            })
+        })
+        .collect();
+    let injected = live.verdict.opening.secrets();
+    let mut details = json!({
+        "connection": live.id,
+        "request": request,
+        "host": live.host(),
+        "port": live.port,
+        "rule": live.verdict.rule,
+        "repository": push.repository.as_str(),
+        "refs": refs,
+        "ref_count": list.commands.len(),
+        "atomic": list.capabilities.is_atomic,
+        "injected": injected.into_iter().map(ToString::to_string).collect::<Vec<_>>(),
+    });
+    if !list.options.is_empty() {
+        details["options"] = list.options.as_slice().into();
+    }
+    if !live.calls.is_empty() {
+        details["calls"] = live.calls.as_slice().into();
+    }
+    of(Kind::GitPush, run, live, details)
 }
 
 /// Returns the record of a budget of which 80 % are used up.

@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use egress_rules::{Decision as Rule, Injection, SecretName};
+use egress_rules::{Decision as Rule, GitRules, Injection, SecretName};
+use git_wire::Ruling;
 use secrets::{Secret, SecretError, Secrets};
 use serde_json::json;
 use timestamp::Timestamp;
@@ -24,6 +25,8 @@ use wire::worker::v1::{InjectedHeader, RequestAnswer, RequestAsked, RequestRefus
 use zeroize::Zeroizing;
 
 use crate::broken::Broken;
+use crate::events;
+use crate::git::{self, GitRequest, Place, Push};
 use crate::live::Step;
 use crate::messages::message;
 use crate::outgoing::Grant;
@@ -51,6 +54,14 @@ struct NotGranted {
     /// The rule, for the record.
     rule: String,
     why: String,
+    /// The response in the form of git, if it has one. Its status may be that of a success.
+    response: Option<git_wire::Refusal>,
+}
+
+impl NotGranted {
+    fn new(status: u32, kind: &'static str, rule: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { status, kind, rule: rule.into(), why: why.into(), response: None }
+    }
 }
 
 /// The facts of a connection that a decision needs.
@@ -59,6 +70,10 @@ struct Facts {
     port: u16,
     inject: Vec<Injection>,
     is_metered: bool,
+    /// Name of the rule.
+    rule: String,
+    /// Rules for repositories of git, by list.
+    git: Vec<Vec<GitRules>>,
 }
 
 impl Session {
@@ -66,13 +81,19 @@ impl Session {
     pub(crate) async fn asked(self: &Arc<Self>, connection: u64, asked: RequestAsked) -> Result<(), Broken> {
         let request = asked.request.filter(|request| request.number > 0);
         let request = request.ok_or_else(|| Broken::sent("a question about no request"))?;
+        let git = asked.git.map(|git| GitRequest::parse(&git, &self.state.pushes)).transpose()?;
         let asked = Asked { connection, request: request.number };
         let calls = self.state.control.calls();
         let (shown, has_room) = {
             let mut all = self.live.lock();
             let live = all.get_mut(&connection).ok_or_else(|| Broken::sent("a request of no connection"))?;
             let is_out = matches!(live.step, Step::Out);
-            if !is_out || !live.verdict.asks_each_request() || live.deciding.contains(&asked.request) {
+            let is_of_its_kind = live.verdict.is_git() == git.is_some();
+            if !is_out
+                || !is_of_its_kind
+                || !live.verdict.asks_each_request()
+                || live.deciding.contains(&asked.request)
+            {
                 return Err(Broken::sent("a question out of turn"));
             }
             let has_room = live.deciding.len() < UNDER_WAY && live.unmetered.len() < UNMETERED;
@@ -86,7 +107,7 @@ impl Session {
         self.state.view.show(shown);
         if has_room {
             let session = Arc::clone(self);
-            self.tasks.spawn(async move { session.decide(asked).await });
+            self.tasks.spawn(async move { session.decide(asked, git).await });
         } else {
             self.end_for(connection, "it has too many requests under way; connect again".to_owned()).await;
         }
@@ -94,15 +115,17 @@ impl Session {
     }
 
     /// Decides about a request, and answers it.
-    async fn decide(&self, asked: Asked) {
+    async fn decide(&self, asked: Asked, git: Option<GitRequest>) {
         let Some(facts) = self.facts(asked) else { return };
-        let decision = match self.decision(asked, &facts).await {
+        let decision = match self.decision(asked, &facts, git.as_ref()).await {
             Ok(grant) => {
                 self.granted(asked, &facts);
                 Decision::Grant(grant.take())
             }
             Err(refused) => self.refused(asked, &facts, refused),
         };
+        // The process may take its time to read the answer.
+        drop(git);
         let answer = RequestAnswer { request: asked.request, decision: Some(decision) };
         self.send(message(asked.connection, Body::Answer(answer))).await;
     }
@@ -112,33 +135,74 @@ impl Session {
         let live = all.get(&asked.connection)?;
         let opening = &live.verdict.opening;
         let (inject, is_metered) = (opening.inject.clone(), opening.is_metered);
-        Some(Facts { host: live.host(), port: live.port, inject, is_metered })
+        let (rule, git) = (live.verdict.rule.clone(), opening.git.clone());
+        Some(Facts { host: live.host(), port: live.port, inject, is_metered, rule, git })
     }
 
-    async fn decision(&self, asked: Asked, facts: &Facts) -> Result<Grant, NotGranted> {
+    async fn decision(
+        &self,
+        asked: Asked,
+        facts: &Facts,
+        git: Option<&GitRequest>,
+    ) -> Result<Grant, NotGranted> {
         let state = &self.state;
         let shared = state.outside.shared();
+        let ruling = match git {
+            Some(request) => self.rule_on(request, facts).await?,
+            None => None,
+        };
         let grant = granting(&shared.secrets, &facts.inject).await;
+        if grant.is_ok()
+            && let Some(GitRequest::Push(push)) = git
+            && let Some(ruling) = &ruling
+        {
+            self.record_push(asked, push, ruling).await?;
+        }
         // Reading a secret takes time. The rules that count are those of this moment.
         self.check_rules(asked)?;
-        let grant = grant.map_err(|error| NotGranted {
-            status: 502,
-            kind: "secret_unavailable",
-            rule: "egress: secrets".to_owned(),
-            why: format!("{error}. Try again later, or ask an operator"),
+        let grant = grant.map_err(|error| {
+            let why = format!("{error}. Try again later, or ask an operator");
+            NotGranted::new(502, "secret_unavailable", "egress: secrets", why)
         })?;
         if facts.is_metered {
             let budget = state.control.rules().budget();
             let admitted = shared.ledger.admit(&state.own.who, &budget, Timestamp::now());
-            admitted.map_err(|exceeded| NotGranted {
-                // Programs repeat a request that got 429, and so the refusal.
-                status: 403,
-                kind: "budget_exceeded",
-                rule: "egress: budget".to_owned(),
-                why: exceeded.to_string(),
+            // Programs repeat a request that got 429, and so the refusal.
+            admitted.map_err(|exceeded| {
+                NotGranted::new(403, "budget_exceeded", "egress: budget", exceeded.to_string())
             })?;
         }
         Ok(grant)
+    }
+
+    /// Decides about a request of git. Returns the ruling on a push.
+    async fn rule_on(&self, request: &GitRequest, facts: &Facts) -> Result<Option<Ruling>, NotGranted> {
+        let place = Place { host: &facts.host, port: facts.port, rule: &facts.rule, lists: &facts.git };
+        let ruled = git::decide(request, &place, &*self.state.control).await;
+        ruled.map_err(|refused| {
+            // Git reads most refusals with the status of a success. The record shows that of a refusal.
+            let not_granted = NotGranted::new(403, "refused", facts.rule.as_str(), refused.why);
+            NotGranted { response: Some(refused.response), ..not_granted }
+        })
+    }
+
+    /// Puts a push on record before it goes out.
+    async fn record_push(&self, asked: Asked, push: &Push, ruling: &Ruling) -> Result<(), NotGranted> {
+        let event = {
+            let all = self.live.lock();
+            let live = all.get(&asked.connection);
+            live.map(|live| events::push(&self.state.run, live, asked.request, push, ruling))
+        };
+        let is_recorded = match event {
+            Some(event) => self.state.control.record(event).await,
+            // The connection has ended.
+            None => true,
+        };
+        if is_recorded {
+            return Ok(());
+        }
+        let why = "the audit log takes no records. Try again later, or ask an operator";
+        Err(NotGranted::new(503, "log_unavailable", "egress: record", why))
     }
 
     /// Checks that the rules in force allow the connection as the process looks at it.
@@ -147,8 +211,7 @@ impl Session {
         let all = self.live.lock();
         let live = all.get(&asked.connection).filter(|live| live.ended_for.is_none());
         let verdict = live.map(|live| (live, rules.decide(&live.destination, live.port)));
-        let refused =
-            |rule: String, why: &str| NotGranted { status: 403, kind: "refused", rule, why: why.to_owned() };
+        let refused = |rule: String, why: &str| NotGranted::new(403, "refused", rule, why);
         match verdict {
             None => Err(refused("egress: connection".to_owned(), "the connection has ended")),
             Some((_, verdict)) if verdict.decision == Rule::Deny => {
@@ -185,7 +248,7 @@ impl Session {
 
     /// Notes a request that does not go out, and returns its response.
     fn refused(&self, asked: Asked, facts: &Facts, refused: NotGranted) -> Decision {
-        let NotGranted { status, kind, rule, why } = refused;
+        let NotGranted { status, kind, rule, why, response } = refused;
         let (host, port) = (&facts.host, facts.port);
         self.state.refuse(host, port, &rule, &why);
         let shown = self.live.lock().get_mut(&asked.connection).map(|live| {
@@ -195,6 +258,13 @@ impl Session {
         });
         if let Some(shown) = shown {
             self.state.view.show(shown);
+        }
+        if let Some(git_wire::Refusal { status, content_type, body }) = response {
+            return Decision::Refusal(RequestRefusal {
+                status: status.into(),
+                content_type: content_type.to_owned(),
+                body,
+            });
         }
         let words = format!("Cofferdam refused the request to {host}:{port}: {why} ({rule})");
         let body = json!({ "error": { "type": kind, "message": words } });

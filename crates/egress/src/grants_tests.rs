@@ -76,7 +76,7 @@ async fn a_budget_that_is_used_up_refuses_and_its_warning_is_on_record() {
     }
     let (status, kind, message) = refusal(played.ask(3).await);
     assert_eq!((status, kind.as_str()), (403, "budget_exceeded"));
-    assert!(message.contains("2 requests of 2 requests"), "{message}");
+    assert!(message.contains("2 of 2 requests"), "{message}");
     let refused = played.recorded(Kind::EgressRefused).await;
     assert_eq!(refused["rule"], "egress: budget");
     played.say(2, tokens(1, 900)).await;

@@ -7,6 +7,7 @@ mod broken;
 mod cause;
 mod decide;
 mod events;
+mod git;
 mod grants;
 mod hosts_file;
 mod limits;
@@ -56,6 +57,11 @@ pub trait Control: Send + Sync + 'static {
 
     /// Returns the ids of the calls whose commands are running.
     fn calls(&self) -> Vec<String>;
+
+    /// Returns for each pair of commits of the run's repository, an old and a new one, if the first is an ancestor of the second.
+    ///
+    /// `None` is an unknown answer.
+    fn ancestry(&self, pairs: Vec<(String, String)>) -> BoxFuture<'_, Vec<Option<bool>>>;
 
     /// Asks reviewers about a connection that waits. Ends soon after `given_up`, when no connection waits any longer.
     fn ask(&self, question: Question, given_up: CancellationToken) -> BoxFuture<'_, Answer>;

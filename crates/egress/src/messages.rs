@@ -19,7 +19,8 @@ pub(crate) fn message(id: u64, body: Body) -> ToEgress {
 /// Returns the order to look at a connection as the verdict says. `None` if there is nothing to look at.
 pub(crate) fn inspect(destination: &Destination, verdict: &Verdict) -> Option<Body> {
     let scheme = match verdict.scheme {
-        Scheme::Https => WireScheme::Https,
+        // Requests of git are seen within TLS.
+        Scheme::Https | Scheme::Git => WireScheme::Https,
         Scheme::Http => WireScheme::Http,
         Scheme::Tcp => return None,
     };
@@ -36,6 +37,7 @@ pub(crate) fn inspect(destination: &Destination, verdict: &Verdict) -> Option<Bo
         upstream: verdict.opening.upstream.as_ref().map(upstream),
         ask: verdict.asks_each_request(),
         meter: verdict.opening.is_metered,
+        git: verdict.is_git(),
     }))
 }
 

@@ -45,6 +45,8 @@ static REDACTOR: LazyLock<Redactor> = LazyLock::new(Redactor::default);
 pub(crate) struct Daemon {
     pub(crate) rules: Mutex<Arc<Narrowed>>,
     events: Mutex<Vec<Event>>,
+    /// Pairs of commits that were asked about, and the answer about each.
+    pub(crate) ancestry: Mutex<(Vec<(String, String)>, Option<bool>)>,
 }
 
 impl Control for Daemon {
@@ -62,6 +64,13 @@ impl Control for Daemon {
 
     fn calls(&self) -> Vec<String> {
         vec!["call".to_owned()]
+    }
+
+    fn ancestry(&self, pairs: Vec<(String, String)>) -> BoxFuture<'_, Vec<Option<bool>>> {
+        let mut ancestry = self.ancestry.lock();
+        let answers = vec![ancestry.1; pairs.len()];
+        ancestry.0.extend(pairs);
+        ready(answers).boxed()
     }
 
     fn ask(&self, _: Question, _: CancellationToken) -> BoxFuture<'_, Answer> {
@@ -109,9 +118,13 @@ impl Played {
     pub(crate) fn new(text: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let table = Table::open(&directory.path().join("names"), Pool::DEFAULT_BLOCK).unwrap();
-        let daemon = Arc::new(Daemon { rules: Mutex::new(rules(text)), events: Mutex::default() });
+        let daemon = Arc::new(Daemon {
+            rules: Mutex::new(rules(text)),
+            events: Mutex::default(),
+            ancestry: Mutex::default(),
+        });
         let address: Vec<IpAddr> = vec![ADDRESS.into()];
-        let hosts = ["api.example.org", "model.internal", "real.example.org"];
+        let hosts = ["api.example.org", "git.example.org", "model.internal", "real.example.org"];
         let hosts: BTreeMap<_, _> =
             hosts.map(|host| (HostName::parse(host).unwrap(), address.clone())).into();
         let outside = Arc::new(Outside::new(hosts, None, shared(&directory)));
@@ -190,5 +203,5 @@ impl Played {
 pub(crate) fn asked(number: u64) -> From {
     let request =
         HttpRequest { method: "POST".to_owned(), path: "/v1/messages".to_owned(), status: 0, number };
-    From::Asked(RequestAsked { request: Some(request) })
+    From::Asked(RequestAsked { request: Some(request), git: None })
 }

@@ -22,7 +22,7 @@ pub struct Connection {
     /// Name, or address if the program named no name.
     pub host: String,
     pub port: u16,
-    /// Scheme of the rule: `HTTPS`, `HTTP` or `TCP`; empty for a connection that was refused.
+    /// Scheme of the rule: `HTTPS`, `HTTP`, `TCP` or `git`; empty for a connection that was refused.
     pub scheme: String,
     pub rule: String,
     pub phase: Phase,

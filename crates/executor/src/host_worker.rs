@@ -1,6 +1,6 @@
 //! The host lane: `coffer-host-worker`. It is started when a run first needs it and again after a loss, and ends with the run.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -25,6 +25,8 @@ const CLONE: Duration = Duration::from_secs(120);
 const GOODBYE: Duration = Duration::from_secs(5);
 /// Time for the recovery after a host worker was killed.
 const RECOVERY: Duration = Duration::from_secs(30);
+/// Time limit of the walk from commits to their ancestors.
+const ANCESTRY: Duration = Duration::from_secs(10);
 /// Number of lost host workers that can wait to be recorded.
 const LOSSES: usize = 8;
 
@@ -58,6 +60,8 @@ pub struct HostWorkerLane {
     state: Mutex<State>,
     /// Reasons why host workers were lost, for the record.
     losses: (mpsc::Sender<CloseReason>, Mutex<mpsc::Receiver<CloseReason>>),
+    /// Held during a walk from commits to their ancestors: a run has one at a time.
+    walk: Mutex<()>,
 }
 
 impl HostWorkerLane {
@@ -83,7 +87,7 @@ impl HostWorkerLane {
         };
         let (sender, receiver) = mpsc::channel(LOSSES);
         let losses = (sender, Mutex::new(receiver));
-        Ok(Self { directories, state: Mutex::new(State::Absent), losses })
+        Ok(Self { directories, state: Mutex::new(State::Absent), losses, walk: Mutex::default() })
     }
 
     pub(crate) async fn call(
@@ -103,6 +107,29 @@ impl HostWorkerLane {
             self.clear(&mut state).await;
         }
         ended.map(|finished| finished.and_then(Reply::result))
+    }
+
+    /// Returns for each pair of commits of the run's repository, an old and a new one, if the first is an ancestor of the second.
+    ///
+    /// `None` is an unknown answer, also of a repository that cannot be read. The walk has its own jail.
+    pub async fn ancestry(&self, pairs: Vec<(String, String)>) -> Vec<Option<bool>> {
+        let count = pairs.len();
+        let _walk = self.walk.lock().await;
+        self.walk(pairs).await.unwrap_or_else(|why| {
+            tracing::warn!(why, "it is not known if commits of a run are ancestors of others");
+            vec![None; count]
+        })
+    }
+
+    async fn walk(&self, pairs: Vec<(String, String)>) -> Result<Vec<Option<bool>>, String> {
+        let Directories { workspace, repository, owner_uid, owner_gid, .. } = &self.directories;
+        // A linked work tree has no objects.
+        let repository = repository.as_ref().map_or(workspace, |(repository, _)| repository);
+        let (repository, owner) =
+            (repository.try_clone().map_err(|error| chain(&error))?, (*owner_uid, *owner_gid));
+        let walk = move || launcher().ancestry(repository.as_fd(), pairs, owner, ANCESTRY);
+        let walked = tokio::task::spawn_blocking(walk).await;
+        walked.map_err(|error| chain(&error))?.map_err(|error| chain(&error))
     }
 
     /// Waits until a host worker is lost, and returns the reason. One that was not needed so far does not count as lost.

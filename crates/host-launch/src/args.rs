@@ -7,6 +7,8 @@ use std::ffi::{OsStr, OsString};
 use rustix::fs::{Gid, Uid};
 use thiserror::Error;
 
+use crate::ancestry;
+
 /// A directory that is mounted in the jail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JailMount {
@@ -109,6 +111,8 @@ pub enum Task {
         /// As for a clone.
         work_tree: String,
     },
+    /// Answer for each pair of commits, an old and a new one, if the first is an ancestor of the second.
+    Ancestry(Vec<(String, String)>),
     /// Copy the source into the workspace, and answer with the copy's digest.
     Copy(TreeBounds),
     /// Answer with the digest of the source.
@@ -222,6 +226,9 @@ impl Args {
             Task::Identify { revision, work_tree } => {
                 line.extend(["--identify".into(), revision.into(), work_tree.into()]);
             }
+            Task::Ancestry(pairs) => {
+                line.extend(["--ancestry".into(), ancestry::pairs_to_text(pairs).into()]);
+            }
             Task::Copy(most) => {
                 line.push("--copy".into());
                 line.extend(most.to_command_line());
@@ -271,6 +278,9 @@ impl Args {
             Some("--identify") if jail_mounts == [JailMount::Source] => {
                 Task::Identify { revision: text(&mut line)?, work_tree: text(&mut line)? }
             }
+            Some("--ancestry") if jail_mounts == [JailMount::Source] => {
+                Task::Ancestry(ancestry::pairs(&text(&mut line)?).ok_or(BadArgs("no pairs of commits"))?)
+            }
             Some("--copy") if jail_mounts == [JailMount::Source, JailMount::Workspace] => {
                 Task::Copy(TreeBounds::parse(&mut line)?)
             }
@@ -298,7 +308,12 @@ impl Args {
         if !jail_mounts.contains(&JailMount::Workspace)
             && !matches!(
                 task,
-                Task::Diff(..) | Task::Measure | Task::Digest(_) | Task::Read(_) | Task::Identify { .. }
+                Task::Diff(..)
+                    | Task::Measure
+                    | Task::Digest(_)
+                    | Task::Read(_)
+                    | Task::Identify { .. }
+                    | Task::Ancestry(_)
             )
         {
             return Err(BadArgs("no workspace"));

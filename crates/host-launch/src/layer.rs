@@ -12,6 +12,7 @@ use prost::Message;
 use thiserror::Error;
 use wire::v1::{AcceptRunResponse, Base, CloneWorkspace, DiffRunResponse, KeptWorkspace};
 
+use crate::ancestry;
 use crate::args::{JailMount, Marks, Since, Task, TreeBounds};
 use crate::spawn::{Launcher, finish};
 
@@ -171,6 +172,22 @@ impl Launcher {
         let task = Task::Identify { revision: revision.to_owned(), work_tree: work_tree.to_owned() };
         let found: CloneWorkspace = self.ask(&[(JailMount::Source, source)], owner, task, timeout)?;
         Ok(found.revision)
+    }
+
+    /// Returns for each pair of commits, an old and a new one, if the first is an ancestor of the second; `None` if that is not known.
+    ///
+    /// `repository` is a work tree or a git directory, which is read as `owner`. There may be [`ancestry::MOST_PAIRS`] pairs.
+    pub fn ancestry(
+        &self,
+        repository: BorrowedFd<'_>,
+        pairs: Vec<(String, String)>,
+        owner: (u32, u32),
+        timeout: Duration,
+    ) -> Result<Vec<Option<bool>>, LayerError> {
+        let (count, task) = (pairs.len(), Task::Ancestry(pairs));
+        let answer: Vec<u8> = self.ask(&[(JailMount::Source, repository)], owner, task, timeout)?;
+        let answers = ancestry::answers(&answer);
+        if answers.len() == count { Ok(answers) } else { Err(LayerError::Answer) }
     }
 
     /// Returns the content of the small file at this relative path beneath a directory. Reads as `owner` and follows no link.

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod ancestry;
 pub mod args;
 mod egress;
 pub mod handles;

@@ -33,6 +33,7 @@ use thiserror::Error;
 use confinement::SetupError;
 use confinement::sys::{Fork, close_from, fork};
 use host_launch::Report;
+use host_launch::ancestry;
 use host_launch::args::{Args, BadArgs, Task};
 use host_launch::handles;
 
@@ -128,6 +129,11 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
             let revision = git::identity(&revision, &work_tree).map_err(Failure::Clone)?;
             let found = wire::v1::CloneWorkspace { revision, ..Default::default() };
             layer::answer(&found.encode_to_vec())?;
+        }
+        Task::Ancestry(pairs) => {
+            setup::limit_memory()?;
+            setup::ChildFilter::new()?.forbid_processes()?;
+            layer::answer(&ancestry::answers_to_bytes(&git::ancestry(&pairs)).encode_to_vec())?;
         }
         Task::Copy(most) | Task::Digest(most) => {
             setup::ChildFilter::new()?.forbid_processes()?;

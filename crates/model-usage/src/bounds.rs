@@ -10,11 +10,11 @@ use crate::tokens::Usage;
 /// The requests that a bound counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
-    /// Those of one run, in its whole life.
+    /// Requests and tokens of one run, in its whole life.
     Run,
-    /// Those of all runs of one principal, in one day.
+    /// Requests and tokens of all runs of one principal, in one day.
     PrincipalDay,
-    /// Those of all runs, in one day.
+    /// Requests and tokens of all runs, in one day.
     Day,
 }
 

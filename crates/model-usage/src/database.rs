@@ -104,7 +104,7 @@ impl Database {
         Ok(())
     }
 
-    /// Writes changes in one transaction. Nothing is written if it fails.
+    /// Writes changes in one transaction. A failure leaves none of them.
     pub(crate) fn write(&mut self, changes: &Changes) -> Result<(), Unreadable> {
         let change = self.0.transaction()?;
         {

@@ -35,7 +35,7 @@ impl Tokens {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Usage {
-    /// Requests that were sent. Of a single model: requests whose response was read, since only a response has the model's name.
+    /// Requests that were sent; for a single model, requests whose response was read, since only a response has the model's name.
     pub requests: u64,
     /// Responses without usage that could be read.
     pub unreported: u64,

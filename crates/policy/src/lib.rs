@@ -26,6 +26,7 @@ mod read_approvals;
 mod read_budget;
 mod read_egress;
 mod read_exec;
+mod read_git;
 mod read_limits;
 mod read_mcp;
 mod read_placeholders;

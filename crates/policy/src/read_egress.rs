@@ -7,13 +7,13 @@ use egress_rules::{Decision, HostPattern, Rule, Rules, Scheme, Settings};
 use ipnet::IpNet;
 
 use crate::read_budget::budget;
+use crate::read_git::{DECISIONS, push, repos};
 use crate::read_placeholders::placeholders;
 use crate::read_requests::{METERS, inject, paths, upstream};
 
 const DEFAULTS: [(&str, Decision); 2] = [("deny", Decision::Deny), ("ask", Decision::Ask)];
-const DECISIONS: [(&str, Decision); 3] =
-    [("allow", Decision::Allow), ("ask", Decision::Ask), ("deny", Decision::Deny)];
-const SCHEMES: [(&str, Scheme); 3] = [("https", Scheme::Https), ("http", Scheme::Http), ("tcp", Scheme::Tcp)];
+const SCHEMES: [(&str, Scheme); 4] =
+    [("https", Scheme::Https), ("http", Scheme::Http), ("tcp", Scheme::Tcp), ("git", Scheme::Git)];
 /// Longest time without a byte after which a connection ends, seconds.
 const LONGEST_IDLE: u64 = 7 * 86_400;
 
@@ -85,6 +85,9 @@ fn fields_of_rule<'t>(at: &At<'t>) -> Fields<'t> {
         "inject_over_http",
         "upstream",
         "meter",
+        "repos",
+        "fetch",
+        "push",
         "decision",
     ])
 }
@@ -101,8 +104,12 @@ fn rule(fields: &Fields<'_>) -> Option<Rule> {
     let inject_over_http = fields.flag_or("inject_over_http", false);
     let upstream = fields.get("upstream").map(upstream);
     let meter = fields.get("meter").map(|at| at.one_of(&METERS));
+    let repos = fields.get("repos").map(repos);
+    let fetch = fields.get("fetch").map(|at| at.one_of(&DECISIONS));
+    let push = fields.get("push").map(push);
     // A key that could not be read would look like a missing one.
-    if paths == Some(None) || upstream == Some(None) || meter == Some(None) {
+    let is_unread = [paths == Some(None), upstream == Some(None), meter == Some(None)].contains(&true);
+    if is_unread || repos == Some(None) || fetch == Some(None) || push == Some(None) {
         return None;
     }
     Some(Rule {
@@ -115,6 +122,9 @@ fn rule(fields: &Fields<'_>) -> Option<Rule> {
         inject_over_http,
         upstream: upstream.flatten(),
         meter: meter.flatten(),
+        repos: repos.flatten(),
+        fetch: fetch.flatten(),
+        push: push.flatten(),
         decision: decision?,
     })
 }

@@ -73,6 +73,10 @@ impl Control for Office {
         self.lanes.calls()
     }
 
+    fn ancestry(&self, pairs: Vec<(String, String)>) -> BoxFuture<'_, Vec<Option<bool>>> {
+        self.lanes.host_worker().ancestry(pairs).boxed()
+    }
+
     fn ask(&self, question: Question, given_up: CancellationToken) -> BoxFuture<'_, Answer> {
         let Some(reviewers) = self.launcher.way_out.reviewers.get() else {
             let why = "the daemon is starting; connect again".to_owned();

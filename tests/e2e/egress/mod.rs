@@ -43,12 +43,12 @@ async fn daemon_of(config: &str, egress: &str, more: &str) -> Daemon {
 /// The same with a file of authorities by which servers of opened connections are signed, or none.
 async fn daemon_trusting(authorities: &str, config: &str, egress: &str, more: &str) -> Daemon {
     let hosts = format!(
-        "egress: {{ authorities: [{authorities}], hosts: {{ files.example.org: 127.0.0.1, git.example.org: 127.0.0.1, \
+        "harness_on_bind: allow\negress: {{ authorities: [{authorities}], hosts: {{ files.example.org: 127.0.0.1, git.example.org: 127.0.0.1, \
          inner.example.org: 10.1.2.3, mixed.example.org: [10.1.2.3, 127.0.0.1] }} }}\n"
     );
     let policy = format!(
         "profiles:\n  out:\n    workspace: read-write\n    operations: {{ shell: allow, read: allow, write: allow }}\n    \
-         allowed_images: [\"*\"]\n    limits: {{ open_files: 8192 }}\n    exec: {{ default: allow, default_timeout_s: 240, max_timeout_s: 240 }}\n    \
+         allowed_images: [\"*\"]\n    limits: {{ open_files: 8192 }}\n    exec: {{ default: allow, deny_list: off, default_timeout_s: 240, max_timeout_s: 240 }}\n    \
          rate_limits: {{ operations: {{ default: {{ minute: unlimited, hour: unlimited, day: unlimited }} }} }}\n    egress: {egress}\n  none:\n    operations: {{ shell: allow }}\n    \
          exec: {{ default: allow }}\nroles: {{ director: {{ allow: \"*\" }} }}\n{more}"
     );

@@ -38,7 +38,8 @@ async fn n160_the_use_of_models_is_counted_bounded_shown_and_outlives_the_daemon
         assert_eq!(code, Some(0), "{said}");
     }
     let shown = counted(&daemon, &["usage", "--run", &id], "60").await;
-    let use_of_model = json!({ "requests": "3", "inputTokens": "60", "outputTokens": "30" });
+    let use_of_model =
+        json!({ "requests": "3", "inputTokens": "60", "outputTokens": "30", "unpricedTokens": "90" });
     assert_eq!(shown["total"], use_of_model, "{shown}");
     assert_eq!(shown["groups"], json!([{ "name": "small-1", "counts": use_of_model }]));
     assert_eq!(

@@ -60,7 +60,11 @@ impl Host {
             "profiles:\n  out:\n    workspace: read-write\n    {opened}  layered:\n    root: writable-layer\n    {opened}  \
              plain:\n    {plain}roles: {{ director: {{ allow: \"*\" }} }}\n"
         );
-        let environment = vec![("SSL_CERT_FILE", certificates.authority().display().to_string())];
+        // The directory has no certificates.
+        let environment = vec![
+            ("SSL_CERT_FILE", certificates.authority().display().to_string()),
+            ("SSL_CERT_DIR", directory.path().display().to_string()),
+        ];
         let policy = vec![("out.yaml", policy)];
         let daemon = Daemon::start_with(Setup { config, policy, environment, ..Default::default() }).await;
         Self { daemon, root, _files: (certificates, directory) }

@@ -1,7 +1,5 @@
 """The messages of the API, `cofferdam.v1`. Generated from `proto/`, which says what each field means."""
 
-from cofferdam._proto.usage_pb2 import BudgetBound, GetUsageRequest, GetUsageResponse, ModelCounts, ModelUse, ModelUseGroup
-
 from cofferdam._proto.agent_checkpoint_pb2 import (
     AgentCheckpoint,
     CheckpointCreate,
@@ -347,6 +345,7 @@ from cofferdam._proto.tool_pb2 import (
 )
 from cofferdam._proto.transcript_pb2 import StepTranscriptRequest, StepTranscriptResponse
 from cofferdam._proto.trash_pb2 import ListTrashRequest, ListTrashResponse, ReadTrashRequest, ReadTrashResponse, TrashEntry
+from cofferdam._proto.usage_pb2 import BudgetBound, GetUsageRequest, GetUsageResponse, ModelCounts, ModelUse, ModelUseGroup
 
 __all__ = [
     "AcceptRunRequest",

@@ -208,6 +208,7 @@ fn scheme(scheme: Scheme) -> &'static str {
         Scheme::Https => "https",
         Scheme::Http => "http",
         Scheme::Tcp => "tcp",
+        Scheme::Git => "git",
     }
 }
 

@@ -170,15 +170,6 @@ impl fmt::Display for Config {
 impl Config {
     /// Returns the configuration in force, in the form of the file.
     fn shown(&self) -> Value {
-        let uids = self.access.iter().map(|(uid, roles)| json!({ "uid": uid, "roles": roles.names() }));
-        let certified = self.certified.iter().map(|certified| {
-            let mut shown = json!({ "certificate": certified.subject, "roles": certified.roles.names() });
-            if let Some((uid, gid)) = certified.user {
-                shown["files"] = json!({ "uid": uid, "gid": gid });
-            }
-            shown
-        });
-        let access: Vec<_> = uids.chain(certified).collect();
         let mut shown = json!({
             "listen": { "unix": { "path": self.socket, "mode": format!("{:04o}", self.socket_mode) } },
             "state_dir": self.state_dir,
@@ -191,7 +182,7 @@ impl Config {
                 "timeout": seconds(self.images.timeout),
             },
             "approvals": { "allow_self_approval": self.allow_self_approval },
-            "access": access,
+            "access": self.access_shown(),
             "limits": {
                 "runs": self.runs.living,
                 "calls": self.calls.running,
@@ -273,6 +264,18 @@ impl Config {
                 json!({ "webhooks": self.webhooks.iter().map(Webhook::shown).collect::<Vec<_>>() });
         }
         shown
+    }
+
+    fn access_shown(&self) -> Vec<Value> {
+        let uids = self.access.iter().map(|(uid, roles)| json!({ "uid": uid, "roles": roles.names() }));
+        let certified = self.certified.iter().map(|certified| {
+            let mut shown = json!({ "certificate": certified.subject, "roles": certified.roles.names() });
+            if let Some((uid, gid)) = certified.user {
+                shown["files"] = json!({ "uid": uid, "gid": gid });
+            }
+            shown
+        });
+        uids.chain(certified).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Bodies on their way: looked at as they pass, and never held as a whole.
 
+use std::collections::VecDeque;
 use std::error::Error;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -23,6 +24,8 @@ pub(super) type BodyError = Box<dyn Error + Send + Sync>;
 
 /// The body of a request. It ends its connection where it has a placeholder.
 pub(super) struct Outgoing {
+    /// Pieces that have been read already.
+    first: VecDeque<Bytes>,
     inner: Incoming,
     watch: Option<Watch>,
 }
@@ -35,13 +38,19 @@ struct Watch {
 }
 
 impl Outgoing {
-    pub(super) fn new(inner: Incoming, connection: &Rc<Connection>, fault: &Rc<Fault>) -> Self {
+    /// Makes a body whose `first` pieces have been read of `inner`.
+    pub(super) fn new(
+        first: VecDeque<Bytes>,
+        inner: Incoming,
+        connection: &Rc<Connection>,
+        fault: &Rc<Fault>,
+    ) -> Self {
         let watch = connection.process.placeholders.as_ref().map(|placeholders| Watch {
             seek: Seek::new(placeholders.clone()),
             connection: Rc::clone(connection),
             fault: Rc::clone(fault),
         });
-        Self { inner, watch }
+        Self { first, inner, watch }
     }
 }
 
@@ -78,7 +87,10 @@ impl Body for Outgoing {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let frame = ready!(Pin::new(&mut self.inner).poll_frame(cx));
+        let frame = match self.first.pop_front() {
+            Some(piece) => Some(Ok(Frame::data(piece))),
+            None => ready!(Pin::new(&mut self.inner).poll_frame(cx)),
+        };
         Poll::Ready(frame.map(|frame| {
             let frame = frame?;
             if let Some(watch) = &mut self.watch {
@@ -89,11 +101,11 @@ impl Body for Outgoing {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.first.is_empty() && self.inner.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        with_held(&self.inner, self.first.iter().map(length).sum())
     }
 }
 
@@ -166,6 +178,18 @@ impl Shown {
     }
 }
 
+/// Returns the bounds of a body of which some bytes are held.
+fn with_held(inner: &Incoming, held: u64) -> SizeHint {
+    let inner = inner.size_hint();
+    let mut hint = SizeHint::new();
+    // The upper bound first: the lower one must not be above it.
+    if let Some(upper) = inner.upper() {
+        hint.set_upper(upper.saturating_add(held));
+    }
+    hint.set_lower(inner.lower().saturating_add(held));
+    hint
+}
+
 fn length(bytes: &Bytes) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
@@ -226,13 +250,6 @@ impl Body for Shown {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let inner = self.inner.size_hint();
-        let mut hint = SizeHint::new();
-        // The upper bound first: the lower one must not be above it.
-        if let Some(upper) = inner.upper() {
-            hint.set_upper(upper.saturating_add(self.held));
-        }
-        hint.set_lower(inner.lower().saturating_add(self.held));
-        hint
+        with_held(&self.inner, self.held)
     }
 }

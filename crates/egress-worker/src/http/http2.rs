@@ -1,6 +1,6 @@
 //! HTTP/2 on the way out: each request of a connection whose TLS is ended here.
 //!
-//! One connection of the program has one connection to the server. Nothing is pushed, no request changes the protocol, and hyper bounds
+//! One connection of the program has one connection to the server. Servers push nothing, requests keep the protocol, and hyper bounds
 //! what both sides can ask of this process: streams, heads, windows, and streams that are reset.
 
 use std::cell::Cell;
@@ -178,7 +178,7 @@ impl Streams {
             Err(refused) => return Ok(Err(refused)),
         };
         self.requests.report(&record).await;
-        let released = match self.requests.release(&mut request, &record).await {
+        let mut released = match self.requests.release(&mut request, &record).await {
             Ok(released) => released,
             Err(refused) => return Ok(Err(refused)),
         };
@@ -187,10 +187,10 @@ impl Streams {
         }
         let mut sender = self.sender.clone().ok_or("no connection to the server")?;
         sender.ready().await?;
-        let response = sender.send_request(self.requests.outgoing(request)).await?;
+        let response = sender.send_request(self.requests.outgoing(request, &mut released)).await?;
         self.requests.connection.meter.touch();
         record.status = response.status().as_u16().into();
         self.requests.report(&record).await;
-        Ok(Ok(Requests::shown(response, released).map(Either::Left)))
+        Ok(Ok(self.requests.shown(response, released).map(Either::Left)))
     }
 }

@@ -15,8 +15,8 @@ use super::body::Outgoing;
 use super::rule::Refused;
 use super::{BUFFER, Exchange};
 use crate::dial::dial;
-use crate::opened::tls::{HTTP1, Unconnected, connect};
 use crate::stream::{Counted, Hyper, ServerStream, Stream};
+use crate::tls::{HTTP1, Unconnected, connect};
 
 /// The task that drives the connection to the server. It ends with its parts, if there was no error.
 pub(super) struct Link(pub(super) JoinHandle<Option<Parts<Hyper<ServerStream>>>>);

@@ -10,6 +10,7 @@
 
 mod body;
 pub mod gate;
+mod git;
 mod http2;
 mod io;
 mod link;
@@ -128,7 +129,7 @@ impl Exchange {
             Box::pin(async move { exchange.handle(request).await })
         });
         let mut builder = ServerBuilder::new();
-        // A program may close its side after its request and wait for the answer. One that ends TLS has left, and the server is told.
+        // A program may close its side after its request and wait for the answer. One that ends TLS has left, and the server gets that end, too.
         builder.half_close(matches!(program, Stream::Plain(_)));
         builder.auto_date_header(false).preserve_header_case(true).max_buf_size(BUFFER);
         let io = Program::new(program, Rc::clone(fault));
@@ -233,10 +234,10 @@ impl Exchange {
             }
             None => self.connect(&record).await?,
         };
-        let released = self.requests.release(&mut request, &record).await.map_err(Some)?;
+        let mut released = self.requests.release(&mut request, &record).await.map_err(Some)?;
         self.requests.address(&mut request).map_err(Some)?;
         sender.ready().await.map_err(|_| self.failed(Cause::Closed))?;
-        let sent = sender.send_request(self.requests.outgoing(request)).await;
+        let sent = sender.send_request(self.requests.outgoing(request, &mut released)).await;
         let response = sent.map_err(|_| self.failed(Cause::Reset))?;
         self.responded.set(true);
         self.requests.connection.meter.touch();
@@ -248,7 +249,7 @@ impl Exchange {
         }
         self.upgraded.set(is_upgrade);
         self.sender.replace(Some(sender));
-        Ok(Requests::shown(response, released).map(Either::Left))
+        Ok(self.requests.shown(response, released).map(Either::Left))
     }
 
     /// Returns the daemon's words for a request that it ends.
@@ -293,7 +294,7 @@ impl Exchange {
                         copy_bidirectional_with_sizes(&mut program, &mut server, WEBSOCKET, WEBSOCKET).await
                     };
                     match passed.await {
-                        // Many programs end TLS without a word. A WebSocket has an end of its own.
+                        // Many programs end TLS without a word. A WebSocket says its end itself.
                         Err(error) if error.kind() != ErrorKind::UnexpectedEof => {
                             Err(self.requests.fault.get().unwrap_or(Cause::Reset))
                         }

@@ -1,8 +1,10 @@
 //! The way of each request of one connection: compared with the rule, asked about, and changed as the daemon says.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
+use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::ext::ReasonPhrase;
 use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HOST, HeaderName, HeaderValue};
@@ -10,9 +12,10 @@ use hyper::http::uri::PathAndQuery;
 use hyper::{Request, Response, StatusCode, Uri};
 use wire::worker::v1::connection_ended::Cause;
 use wire::worker::v1::from_egress::Body as Message;
-use wire::worker::v1::{HttpRequest, RequestAsked};
+use wire::worker::v1::{GitAsked, HttpRequest, RequestAsked};
 
 use super::body::{Outgoing, Shown, Tally, hide_in, seen};
+use super::git::{self, Begun};
 use super::rule::{Refused, Rule, record};
 use crate::answer::{Answer, Grant};
 use crate::connection::Connection;
@@ -38,6 +41,8 @@ pub(crate) struct Requests {
 pub(super) struct Released {
     hide: Option<Hide>,
     tally: Option<Tally>,
+    /// Pieces of the body that have been read.
+    first: VecDeque<Bytes>,
 }
 
 impl Requests {
@@ -72,15 +77,29 @@ impl Requests {
         }
     }
 
-    /// Asks about a request if the rule says so, and changes its headers.
+    /// Asks about a request if the rule says so, and changes its headers. A refused request of git is read to its end.
     pub(super) async fn release(
         &self,
         request: &mut Request<Incoming>,
         record: &HttpRequest,
     ) -> Result<Released, Refused> {
+        let released = self.try_release(request, record).await;
+        if released.is_err() && self.rule.is_git {
+            git::discard(request.body_mut()).await;
+        }
+        released
+    }
+
+    async fn try_release(
+        &self,
+        request: &mut Request<Incoming>,
+        record: &HttpRequest,
+    ) -> Result<Released, Refused> {
+        let git = if self.rule.is_git { Some(self.begin_git(request, record).await?) } else { None };
+        let (asked, first) = git.map_or((None, VecDeque::new()), |Begun { asked, read }| (Some(asked), read));
         // Before the answer: a request that its program takes back may have been granted.
         let tally = self.meters.then(|| Tally::new(&self.connection, record.number));
-        let grant = if self.asks { self.ask(record).await? } else { Grant::default() };
+        let grant = if self.asks { self.ask(record, asked).await? } else { Grant::default() };
         let headers = request.headers_mut();
         // Answered here, and without a use for the server, which gets the body at once.
         headers.remove(EXPECT);
@@ -95,12 +114,29 @@ impl Requests {
         if hide.is_some() || tally.is_some() {
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
-        Ok(Released { hide, tally })
+        Ok(Released { hide, tally, first })
     }
 
-    async fn ask(&self, record: &HttpRequest) -> Result<Grant, Refused> {
+    /// Reads a request of git as far as the daemon has to know it. One that is refused here is on record like all others.
+    async fn begin_git(
+        &self,
+        request: &mut Request<Incoming>,
+        record: &HttpRequest,
+    ) -> Result<Begun, Refused> {
+        let begun = git::begin(request).await;
+        self.connection.meter.touch();
+        if let Err(refused) = &begun {
+            self.connection.say(Message::Request(record.clone())).await;
+            // Git reads some refusals with the status of a success. The record shows that of a refusal.
+            let status = refused.status.as_u16().max(StatusCode::FORBIDDEN.as_u16()).into();
+            self.connection.say(Message::Request(HttpRequest { status, ..record.clone() })).await;
+        }
+        begun
+    }
+
+    async fn ask(&self, record: &HttpRequest, git: Option<GitAsked>) -> Result<Grant, Refused> {
         let mut waiting = self.connection.orders.answers.expect(record.number);
-        self.connection.say(Message::Asked(RequestAsked { request: Some(record.clone()) })).await;
+        self.connection.say(Message::Asked(RequestAsked { request: Some(record.clone()), git })).await;
         let answer = waiting.answer().await;
         self.connection.meter.touch();
         match answer {
@@ -159,13 +195,14 @@ impl Requests {
     }
 
     /// Returns a request whose body is looked at as it passes.
-    pub(super) fn outgoing(&self, request: Request<Incoming>) -> Request<Outgoing> {
-        request.map(|body| Outgoing::new(body, &self.connection, &self.fault))
+    pub(super) fn outgoing(&self, request: Request<Incoming>, released: &mut Released) -> Request<Outgoing> {
+        let first = std::mem::take(&mut released.first);
+        request.map(|body| Outgoing::new(first, body, &self.connection, &self.fault))
     }
 
     /// Returns a response without the texts that the program must not see.
-    pub(super) fn shown(response: Response<Incoming>, released: Released) -> Response<Shown> {
-        let Released { hide, mut tally } = released;
+    pub(super) fn shown(&self, response: Response<Incoming>, released: Released) -> Response<Shown> {
+        let Released { mut hide, mut tally, .. } = released;
         let (mut parts, body) = response.into_parts();
         if let Some(tally) = &mut tally {
             let value = |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok());
@@ -174,8 +211,11 @@ impl Requests {
         }
         if let Some(hide) = &hide {
             hide_in(&mut parts.headers, hide);
-            // Nobody needs it, and it could be an echo.
+            // It could be an echo, and programs do without it.
             parts.extensions.remove::<ReasonPhrase>();
+        }
+        if self.rule.is_git && git::is_pack(parts.headers.get(CONTENT_TYPE)) {
+            hide = None;
         }
         Response::from_parts(parts, Shown::new(body, hide, tally))
     }

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
+use egress_rules::{PathPattern, is_plain_path};
 use hyper::header::{CONNECTION, HOST, HeaderValue, UPGRADE};
 use hyper::{HeaderMap, Method, Request, StatusCode, Uri, Version};
 use wire::worker::v1::HttpRequest;
@@ -10,7 +11,6 @@ use wire::worker::v1::connection_ended::Cause;
 
 use crate::answer::Refusal;
 use crate::orders::{Inspect, Scheme, Upstream};
-use crate::path;
 
 /// Most bytes of a path on record.
 const PATH: usize = 2 * 1024;
@@ -26,10 +26,12 @@ pub(super) struct Rule {
     port: u16,
     scheme: &'static str,
     methods: Vec<String>,
-    paths: Vec<Vec<String>>,
+    paths: Vec<Vec<PathPattern>>,
     pub(super) upstream: Option<Upstream>,
     /// True if the tokens of responses count, which a WebSocket would not show.
     meters: bool,
+    /// True if requests have to be those of git, and a WebSocket is none.
+    pub(super) is_git: bool,
 }
 
 /// The response to a request that does not go out.
@@ -77,6 +79,7 @@ impl Rule {
             paths: inspect.paths,
             upstream: inspect.upstream,
             meters: inspect.meters,
+            is_git: inspect.is_git,
         }
     }
 
@@ -118,7 +121,7 @@ impl Rule {
         if self.paths.is_empty() {
             return Ok(());
         }
-        if !path::is_plain(given) {
+        if !is_plain_path(given) {
             let words = format!(
                 "The rule for {} names paths, and servers may read the path of this request in different ways. \
                  Send it without dot segments, empty segments, semicolons, and escapes of slashes.",
@@ -126,9 +129,9 @@ impl Rule {
             );
             return Err(Refused::forbidden(Cause::WrongPath, &words));
         }
-        let lacking = |list: &&Vec<String>| !list.iter().any(|pattern| path::matches(pattern, given));
+        let lacking = |list: &&Vec<PathPattern>| !list.iter().any(|pattern| pattern.matches(given));
         let Some(list) = self.paths.iter().find(lacking) else { return Ok(()) };
-        let named: Vec<&str> = list.iter().take(NAMED).map(String::as_str).collect();
+        let named: Vec<&str> = list.iter().take(NAMED).map(PathPattern::as_str).collect();
         let more = if list.len() > NAMED { " and others" } else { "" };
         let words = format!(
             "The rule for {} allows the paths {}{more}, and not that of this request. Another way to this server does not help.",
@@ -146,10 +149,11 @@ impl Rule {
         match (asked.next(), asked.next()) {
             (None, _) => return Ok(false),
             (Some(one), None) if one.as_bytes().eq_ignore_ascii_case(b"websocket") => {
-                if self.methods.is_empty() && !self.meters {
+                if self.methods.is_empty() && !self.meters && !self.is_git {
                     return Ok(true);
                 }
                 let allows = match &self.methods[..] {
+                    [] if self.is_git => "allows git alone".to_owned(),
                     [] => "counts the tokens of responses".to_owned(),
                     methods => format!("allows {} alone", methods.join(", ")),
                 };

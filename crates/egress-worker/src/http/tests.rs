@@ -1,3 +1,4 @@
+use egress_rules::PathPattern;
 use hyper::{HeaderMap, Request};
 use wire::worker::v1::connection_ended::Cause;
 
@@ -18,6 +19,7 @@ fn inspect(name: &str) -> Inspect {
         is_opened: false,
         asks: false,
         meters: false,
+        is_git: false,
     }
 }
 
@@ -129,8 +131,10 @@ fn a_rule_with_methods_has_no_websocket() {
 
 #[test]
 fn a_path_matches_a_pattern_of_each_list() {
-    let list = |patterns: &[&str]| patterns.iter().map(|pattern| (*pattern).to_owned()).collect::<Vec<_>>();
-    let paths = vec![list(&["/v1/*", "/health"]), list(&["*", "/v1/models"])];
+    let list = |patterns: &[&str]| {
+        patterns.iter().map(|pattern| PathPattern::parse(pattern).unwrap()).collect::<Vec<_>>()
+    };
+    let paths = vec![list(&["/v1/*", "/health"]), list(&["/*", "/v1/models"])];
     let rule = Rule::new(Inspect { paths, ..inspect("files.example.org") }, "11.0.0.7:80".parse().unwrap());
     let host = ["files.example.org"];
     for target in ["/v1/models", "/v1/a/b?x=../y", "/health", "http://files.example.org/v1/x"] {
@@ -142,10 +146,13 @@ fn a_path_matches_a_pattern_of_each_list() {
 }
 
 #[test]
-fn a_rule_that_counts_tokens_has_no_websocket() {
+fn a_rule_that_counts_tokens_or_is_for_git_has_no_websocket() {
     let meters = Inspect { meters: true, ..inspect("files.example.org") };
-    let rule = Rule::new(meters, "11.0.0.7:80".parse().unwrap());
-    assert_eq!(upgrade(&rule, &["websocket"]), Err(Cause::WrongMethod));
+    let git = Inspect { is_git: true, ..inspect("files.example.org") };
+    for inspect in [meters, git] {
+        let rule = Rule::new(inspect, "11.0.0.7:80".parse().unwrap());
+        assert_eq!(upgrade(&rule, &["websocket"]), Err(Cause::WrongMethod));
+    }
 }
 
 #[test]

@@ -6,8 +6,6 @@
 //!
 //! The server comes first: the program gets the protocol that the server has chosen of its offer, so that both sides speak the same.
 
-pub(crate) mod tls;
-
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -25,7 +23,7 @@ use crate::fault::Fault;
 use crate::http::{Refused, Requests, serve_http1, serve_http2};
 use crate::orders::Inspect;
 use crate::stream::{Counted, ProgramStream, Raw, ServerStream, Stream};
-use tls::{HTTP1, HTTP2, Unconnected};
+use crate::tls::{self, HTTP1, HTTP2, Unconnected};
 
 /// Both sides of a connection.
 struct Begun {
@@ -125,7 +123,7 @@ fn offer<'a>(alpn: Option<impl Iterator<Item = &'a [u8]>>) -> Result<Vec<Vec<u8>
     if offer.is_empty() { Err(Cause::WrongScheme) } else { Ok(offer) }
 }
 
-/// Returns the protocol of an offer in which a program is told why it has no server.
+/// Returns the protocol of an offer in which a program gets the reason why it has no server.
 fn simplest(offer: Vec<Vec<u8>>) -> Option<Vec<u8>> {
     // `http/1.1` is after `h2`.
     offer.into_iter().max()

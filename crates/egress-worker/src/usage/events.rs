@@ -22,7 +22,7 @@ enum Line {
     /// Only bytes of `data:`, this many.
     Name(usize),
     Data,
-    /// Of another field.
+    /// A line with another field.
     Other,
 }
 

@@ -15,6 +15,7 @@
 //! changes inside of it are ignored.
 
 mod add;
+mod ancestry;
 mod clone;
 mod commit;
 mod compare;
@@ -46,6 +47,7 @@ use operations::{Bound, Bounds, Git, GitResult, OpResult, Outcome, Preview, Tool
 
 use crate::sys;
 
+pub(crate) use ancestry::ancestry;
 pub(crate) use clone::{CloneFailure, clone, identity};
 pub(crate) use excess::EXCESS;
 pub(crate) use quote::quoted;

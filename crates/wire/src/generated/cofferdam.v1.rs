@@ -3882,7 +3882,7 @@ pub struct Connection {
     /// Port that the program connected to.
     #[prost(uint32, tag = "3")]
     pub port: u32,
-    /// Scheme of the rule: `HTTPS`, `HTTP` or `TCP`; empty for a connection that was refused.
+    /// Scheme of the rule: `HTTPS`, `HTTP`, `TCP` or `git`; empty for a connection that was refused.
     #[prost(string, tag = "4")]
     pub scheme: ::prost::alloc::string::String,
     /// The rule that decided.
@@ -4955,7 +4955,7 @@ impl ::prost::Name for ModelUse {
 /// Numbers of the use of models. They end at the largest number that fits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ModelCounts {
-    /// Requests that were sent. Of a model: requests whose response is over.
+    /// Requests that were sent; for a model, requests whose response is over.
     #[prost(uint64, tag = "1")]
     pub requests: u64,
     /// Responses without usage that could be read. Their tokens are not counted.
@@ -5027,11 +5027,11 @@ pub mod budget_bound {
     pub enum Scope {
         /// Never sent.
         Unspecified = 0,
-        /// Those of the run, in its whole life.
+        /// The use by the run, in its whole life.
         Run = 1,
-        /// Those of all runs of its principal, today.
+        /// The use by all runs of its principal, today.
         PrincipalDay = 2,
-        /// Those of all runs, today.
+        /// The use by all runs, today.
         Day = 3,
     }
     impl Scope {

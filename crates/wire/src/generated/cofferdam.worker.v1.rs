@@ -150,6 +150,10 @@ pub struct Inspect {
     /// Report the tokens that responses say (ModelUsage).
     #[prost(bool, tag = "8")]
     pub meter: bool,
+    /// Requests have to be those of git, and the questions about them say what they are (GitAsked). Present only with `open` and
+    /// `ask`.
+    #[prost(bool, tag = "9")]
+    pub git: bool,
 }
 /// Nested message and enum types in `Inspect`.
 pub mod inspect {
@@ -326,7 +330,7 @@ impl ::prost::Name for InjectedHeader {
 /// The response to a request that does not go out.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RequestRefusal {
-    /// Status of the response.
+    /// Status of the response: 200 for a refusal that git reads, or that of an error.
     #[prost(uint32, tag = "1")]
     pub status: u32,
     /// Value of `Content-Type`.
@@ -605,6 +609,9 @@ pub struct RequestAsked {
     /// The request.
     #[prost(message, optional, tag = "1")]
     pub request: ::core::option::Option<HttpRequest>,
+    /// Present if the requests of the connection have to be those of git.
+    #[prost(message, optional, tag = "2")]
+    pub git: ::core::option::Option<GitAsked>,
 }
 impl ::prost::Name for RequestAsked {
     const NAME: &'static str = "RequestAsked";
@@ -614,6 +621,83 @@ impl ::prost::Name for RequestAsked {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.worker.v1.RequestAsked".into()
+    }
+}
+/// A request of git.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GitAsked {
+    /// The kind.
+    #[prost(enumeration = "git_asked::Kind", tag = "1")]
+    pub kind: i32,
+    /// Path of the repository, without `.git` at its end.
+    #[prost(string, tag = "2")]
+    pub repository: ::prost::alloc::string::String,
+    /// For a push: its body up to the pack, at most 1 MiB.
+    #[prost(bytes = "vec", tag = "3")]
+    pub commands: ::prost::alloc::vec::Vec<u8>,
+}
+/// Nested message and enum types in `GitAsked`.
+pub mod git_asked {
+    /// Kinds of requests.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Kind {
+        /// Not valid.
+        Unspecified = 0,
+        /// The begin of a fetch.
+        DiscoverFetch = 1,
+        /// The begin of a push.
+        DiscoverPush = 2,
+        /// A fetch.
+        Fetch = 3,
+        /// A push.
+        Push = 4,
+    }
+    impl Kind {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "KIND_UNSPECIFIED",
+                Self::DiscoverFetch => "KIND_DISCOVER_FETCH",
+                Self::DiscoverPush => "KIND_DISCOVER_PUSH",
+                Self::Fetch => "KIND_FETCH",
+                Self::Push => "KIND_PUSH",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "KIND_UNSPECIFIED" => Some(Self::Unspecified),
+                "KIND_DISCOVER_FETCH" => Some(Self::DiscoverFetch),
+                "KIND_DISCOVER_PUSH" => Some(Self::DiscoverPush),
+                "KIND_FETCH" => Some(Self::Fetch),
+                "KIND_PUSH" => Some(Self::Push),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for GitAsked {
+    const NAME: &'static str = "GitAsked";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.GitAsked".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.GitAsked".into()
     }
 }
 /// The tokens that the response to a request says, as its server counted them.
@@ -744,6 +828,8 @@ pub mod connection_ended {
         Placeholder = 17,
         /// The daemon refused a request.
         RequestRefused = 18,
+        /// A request is none of git, or a push has a form that is not taken.
+        NotGit = 19,
     }
     impl Cause {
         /// String value of the enum field names used in the ProtoBuf definition.
@@ -771,6 +857,7 @@ pub mod connection_ended {
                 Self::Tls => "CAUSE_TLS",
                 Self::Placeholder => "CAUSE_PLACEHOLDER",
                 Self::RequestRefused => "CAUSE_REQUEST_REFUSED",
+                Self::NotGit => "CAUSE_NOT_GIT",
             }
         }
         /// Creates an enum from field names used in the ProtoBuf definition.
@@ -795,6 +882,7 @@ pub mod connection_ended {
                 "CAUSE_TLS" => Some(Self::Tls),
                 "CAUSE_PLACEHOLDER" => Some(Self::Placeholder),
                 "CAUSE_REQUEST_REFUSED" => Some(Self::RequestRefused),
+                "CAUSE_NOT_GIT" => Some(Self::NotGit),
                 _ => None,
             }
         }

@@ -46,7 +46,8 @@ async fn s9_usage_of_both_shapes_is_on_record_by_model() {
 
     let receipts = details(&mut run, "egress_receipt", 2).await;
     let of = |model: &str| {
-        let found = receipts.iter().find_map(|receipt| receipt["usage"].get(model));
+        let mut found = receipts.iter().flat_map(|receipt| receipt["usage"].as_array().unwrap());
+        let found = found.find(|usage| usage["model"] == model);
         found.unwrap_or_else(|| panic!("no usage of {model}: {receipts:?}")).clone()
     };
     let (one, other) = (of("m-1"), of("m-2"));

@@ -1,6 +1,8 @@
 //! Connections that are opened for their rules, secrets that stay outside, and the door to a model.
 
 mod door;
+mod forge;
+mod git;
 mod injection;
 mod placeholders;
 

@@ -129,7 +129,7 @@ class Connection(google.protobuf.message.Message):
     port: builtins.int
     """Port that the program connected to."""
     scheme: builtins.str
-    """Scheme of the rule: `HTTPS`, `HTTP` or `TCP`; empty for a connection that was refused."""
+    """Scheme of the rule: `HTTPS`, `HTTP`, `TCP` or `git`; empty for a connection that was refused."""
     rule: builtins.str
     """The rule that decided."""
     phase: global___Connection.Phase.ValueType

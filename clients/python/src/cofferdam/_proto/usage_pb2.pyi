@@ -179,7 +179,7 @@ class ModelCounts(google.protobuf.message.Message):
     COST_MICRO_USD_FIELD_NUMBER: builtins.int
     UNPRICED_TOKENS_FIELD_NUMBER: builtins.int
     requests: builtins.int
-    """Requests that were sent. Of a model: requests whose response is over."""
+    """Requests that were sent; for a model, requests whose response is over."""
     unreported_requests: builtins.int
     """Responses without usage that could be read. Their tokens are not counted."""
     input_tokens: builtins.int
@@ -225,11 +225,11 @@ class BudgetBound(google.protobuf.message.Message):
         SCOPE_UNSPECIFIED: BudgetBound._Scope.ValueType  # 0
         """Never sent."""
         RUN: BudgetBound._Scope.ValueType  # 1
-        """Those of the run, in its whole life."""
+        """The use by the run, in its whole life."""
         PRINCIPAL_DAY: BudgetBound._Scope.ValueType  # 2
-        """Those of all runs of its principal, today."""
+        """The use by all runs of its principal, today."""
         DAY: BudgetBound._Scope.ValueType  # 3
-        """Those of all runs, today."""
+        """The use by all runs, today."""
 
     class Scope(_Scope, metaclass=_ScopeEnumTypeWrapper):
         """Requests that count."""
@@ -237,11 +237,11 @@ class BudgetBound(google.protobuf.message.Message):
     SCOPE_UNSPECIFIED: BudgetBound.Scope.ValueType  # 0
     """Never sent."""
     RUN: BudgetBound.Scope.ValueType  # 1
-    """Those of the run, in its whole life."""
+    """The use by the run, in its whole life."""
     PRINCIPAL_DAY: BudgetBound.Scope.ValueType  # 2
-    """Those of all runs of its principal, today."""
+    """The use by all runs of its principal, today."""
     DAY: BudgetBound.Scope.ValueType  # 3
-    """Those of all runs, today."""
+    """The use by all runs, today."""
 
     class _Unit:
         ValueType = typing.NewType("ValueType", builtins.int)

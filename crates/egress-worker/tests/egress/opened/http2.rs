@@ -34,7 +34,7 @@ fn full(bytes: impl Into<Bytes>) -> Payload {
 /// Answers a request as its path says.
 async fn answer(request: Request<Incoming>) -> Result<Response<Payload>, hyper::Error> {
     let (parts, mut body) = request.into_parts();
-    if parts.uri.path() != "/echo" {
+    if !["/echo", "/org/app/git-receive-pack"].contains(&parts.uri.path()) {
         let words =
             parts.headers.iter().map(|(name, value)| format!("{name}: {}\n", value.to_str().unwrap()));
         let words: String = [format!("{} {}\n", parts.method, parts.uri)].into_iter().chain(words).collect();
@@ -140,6 +140,24 @@ fn requests_share_one_connection_and_each_gets_its_header() {
     let seen: Vec<_> =
         requests(&egress).into_iter().map(|request| (request.number, request.status)).collect();
     assert_eq!(seen, [(1, 0), (1, 200), (2, 0), (2, 200)]);
+}
+
+#[test]
+fn a_push_of_git_keeps_its_bytes() {
+    let ca = Ca::new();
+    let (address, _) = h2_server(ca.good(&["h2"]));
+    let mut script = granting(opened(&ca, address), 443);
+    script.ports.get_mut(&443).unwrap().inspect.as_mut().unwrap().git = true;
+    let mut egress = Egress::start(script);
+    with_client(&mut egress, async |mut sender| {
+        let body = git::commands() + "PACK" + &"p".repeat(300_000);
+        let request = Request::post(format!("https://{NAME}/org/app/git-receive-pack"));
+        let request = request.header("content-type", "application/x-git-receive-pack-request");
+        let (status, echoed) = fetch(&mut sender, request.body(full(body.clone())).unwrap()).await;
+        assert_eq!(status, 200);
+        assert!(echoed == body, "{}", echoed.len());
+    });
+    assert_eq!(egress.cause(), Cause::Closed);
 }
 
 #[test]

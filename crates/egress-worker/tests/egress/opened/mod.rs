@@ -1,5 +1,6 @@
 //! Connections whose TLS is ended in the process: servers and clients for their tests.
 
+mod git;
 mod hostile;
 mod http1;
 mod http2;

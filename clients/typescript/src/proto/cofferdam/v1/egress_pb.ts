@@ -116,7 +116,7 @@ export type Connection = Message<"cofferdam.v1.Connection"> & {
   port: number;
 
   /**
-   * Scheme of the rule: `HTTPS`, `HTTP` or `TCP`; empty for a connection that was refused.
+   * Scheme of the rule: `HTTPS`, `HTTP`, `TCP` or `git`; empty for a connection that was refused.
    *
    * @generated from field: string scheme = 4;
    */

@@ -198,7 +198,7 @@ export const ModelUseSchema: GenMessage<ModelUse> = /*@__PURE__*/
  */
 export type ModelCounts = Message<"cofferdam.v1.ModelCounts"> & {
   /**
-   * Requests that were sent. Of a model: requests whose response is over.
+   * Requests that were sent; for a model, requests whose response is over.
    *
    * @generated from field: uint64 requests = 1;
    */
@@ -324,21 +324,21 @@ export enum BudgetBound_Scope {
   SCOPE_UNSPECIFIED = 0,
 
   /**
-   * Those of the run, in its whole life.
+   * The use by the run, in its whole life.
    *
    * @generated from enum value: RUN = 1;
    */
   RUN = 1,
 
   /**
-   * Those of all runs of its principal, today.
+   * The use by all runs of its principal, today.
    *
    * @generated from enum value: PRINCIPAL_DAY = 2;
    */
   PRINCIPAL_DAY = 2,
 
   /**
-   * Those of all runs, today.
+   * The use by all runs, today.
    *
    * @generated from enum value: DAY = 3;
    */

@@ -2,7 +2,9 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -13,9 +15,8 @@ use tokio_rustls::rustls::server::{ClientHello, NoServerSessionStorage, Resolves
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{CertificateError, ClientConfig, Error, RootCertStore, ServerConfig};
 
-use crate::connection::SLOW;
-use crate::stream::Counted;
-
+/// Time for the beginning of TLS with a server.
+const SLOW: Duration = Duration::from_secs(10);
 /// The protocols that are looked at, as ALPN names them.
 pub(crate) const HTTP1: &[u8] = b"http/1.1";
 pub(crate) const HTTP2: &[u8] = b"h2";
@@ -44,12 +45,12 @@ pub(crate) fn servers(roots: Vec<Vec<u8>>) -> Result<ClientConfig, Error> {
 }
 
 /// Begins TLS with a server, which chooses one of the protocols, or none.
-pub(crate) async fn connect(
+pub(crate) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     config: &Arc<ClientConfig>,
     name: ServerName<'static>,
     protocols: Vec<Vec<u8>>,
-    stream: Counted,
-) -> Result<TlsStream<Counted>, Unconnected> {
+    stream: S,
+) -> Result<TlsStream<S>, Unconnected> {
     let connector = TlsConnector::from(Arc::clone(config));
     let connector = connector.with_alpn(protocols);
     let connect = connector.connect_with(name, stream, |tls| tls.set_buffer_limit(Some(BUFFER)));
@@ -81,7 +82,7 @@ fn reason(error: &CertificateError) -> &'static str {
 }
 
 /// Makes the side of TLS towards a program that has been shown this certificate, with the protocol of the server.
-pub(super) fn program(key: Arc<CertifiedKey>, protocol: Option<Vec<u8>>) -> Result<ServerConfig, Error> {
+pub(crate) fn program(key: Arc<CertifiedKey>, protocol: Option<Vec<u8>>) -> Result<ServerConfig, Error> {
     let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()));
     let builder = builder.with_safe_default_protocol_versions()?.with_no_client_auth();
     let mut config = builder.with_cert_resolver(Arc::new(Only(key)));
