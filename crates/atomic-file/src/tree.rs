@@ -1,4 +1,4 @@
-//! A directory tree that is made beside its place and gets its name by one rename.
+//! A directory tree that is made beside its place and gets its name by one rename. Its caller then records it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,14 +18,16 @@ pub fn final_name(name: &str) -> &str {
     name.strip_suffix(PART).and_then(|name| name.strip_suffix('.')).unwrap_or(name)
 }
 
-/// Gives the tree its final name after all of it is on disk. Blocks the thread.
+/// Gives the tree its final name, and returns when the tree and the name are on disk. Blocks the thread.
+///
+/// A crash before that may leave an incomplete tree under the final name. So a tree exists only once its caller has recorded it, and the
+/// caller removes trees that have no record. One sync is then enough for the tree and the name.
 pub fn place(path: &Path) -> io::Result<()> {
     let parent = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let parent = rustix::fs::open(parent, flags, Mode::empty())?;
-    rustix::fs::syncfs(&parent)?;
     rustix::fs::rename(staging(path), path)?;
-    Ok(rustix::fs::fsync(&parent)?)
+    Ok(rustix::fs::syncfs(&parent)?)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod inherit;
 mod limits;
 mod make;
 mod opaque;
+mod parts;
 mod put_back;
 mod record;
 mod restore;
@@ -271,14 +272,8 @@ impl Checkpoints {
             Some(since) => since,
             None => make::clock(staging)?,
         };
-        let mut left = most;
-        let mut parts = Vec::new();
-        for from in changed(&self.runs.launcher.directories, run).or_else(|why| ended_or(&living, why))? {
-            let part = make::part(staging, &from, left).await.or_else(|why| ended_or(&living, why))?;
-            left.bytes = left.bytes.saturating_sub(part.bytes);
-            left.files = left.files.saturating_sub(part.files);
-            parts.push(part);
-        }
+        let changes = changed(&self.runs.launcher.directories, run).or_else(|why| ended_or(&living, why))?;
+        let parts = parts::copy(staging, &changes, most).await.or_else(|why| ended_or(&living, why))?;
         // A run that ended meanwhile has lost its `/state` and its root, and not all of it was copied.
         living.lanes_for_review()?;
         Ok((parts, self.running(run.id), since))

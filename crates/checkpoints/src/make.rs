@@ -92,7 +92,7 @@ fn at(part: Part, refusal: Refusal) -> Refusal {
     }
 }
 
-/// Gives a tree its final name after all of it is on disk.
+/// Gives a tree its final name, and returns when the tree and the name are on disk.
 pub(crate) async fn place(path: &Path) -> Result<(), Refusal> {
     let path = path.to_owned();
     let placed = spawn_blocking(move || complete::place(&path)).await;

@@ -54,6 +54,9 @@ pub(crate) async fn put_back(
     make_slots(&slots).map_err(failed)?;
     let mut done = Ok(());
     for into in changed(directories, run)? {
+        if into.part == Part::State && is_same(Part::State, to, now) {
+            continue;
+        }
         let part = |checkpoint: &Checkpoint| directories.checkpoint(checkpoint.id).join(into.part.name());
         done = match into.part {
             Part::Workspace if into.is_layer => layered(runs, run, &slots, (part(to), part(now))).await,
@@ -67,6 +70,14 @@ pub(crate) async fn put_back(
     // Not empty if a mount could not be removed. The next start tries again.
     let _ = rustix::fs::unlinkat(CWD, &slots, AtFlags::REMOVEDIR);
     done
+}
+
+/// Returns true if both checkpoints have the same copy of a part, so that nothing has to be put back.
+///
+/// A digest does not cover special files, which a restore removes.
+fn is_same(part: Part, to: &Checkpoint, now: &Checkpoint) -> bool {
+    let copy = |of: &Checkpoint| of.parts.iter().find(|copy| copy.part == part).cloned();
+    copy(to).is_some_and(|to| to.left_out == 0 && copy(now) == Some(to))
 }
 
 async fn plain(slots: &Path, part: &Path, into: &Directory) -> Result<(), Refusal> {
@@ -155,5 +166,20 @@ mod tests {
             }
         }
         check(&with(Part::State, "a"), &before).unwrap();
+    }
+
+    #[test]
+    fn a_part_is_put_back_unless_both_checkpoints_have_the_same_copy_of_it() {
+        let with = |digest: &str, left_out| {
+            let mut made = checkpoint(RunId::new(), Timestamp::now(), 1);
+            let digest = digest.to_owned();
+            made.parts = vec![PartCopy { part: Part::State, digest, bytes: 1, files: 1, left_out }];
+            made
+        };
+        assert!(is_same(Part::State, &with("a", 0), &with("a", 0)));
+        assert!(!is_same(Part::State, &with("a", 0), &with("b", 0)));
+        assert!(!is_same(Part::State, &with("a", 1), &with("a", 1)), "special files may be others");
+        assert!(!is_same(Part::State, &with("a", 0), &with("a", 1)), "a special file is new");
+        assert!(!is_same(Part::Workspace, &with("a", 0), &with("a", 0)), "neither has one");
     }
 }

@@ -45,7 +45,6 @@ pub use image::{DefaultImage, DefaultImageError, ensure_default};
 pub use image_paths::check_image_paths;
 pub use leftovers::LABEL_INSTANCE;
 pub use mounts::overlay::{OverlayError, check_overlay_layers, mount_overlay};
-pub use mounts::owner_maps::OwnerMaps;
 pub use mounts::root::{mount_root, reattach_root, root_layers, root_slot};
 pub use mounts::shared::OwnerMap;
 pub use mounts::{IdMap, MountError, MountSlot, clean_slots, idmap_supported, leftover_slots};

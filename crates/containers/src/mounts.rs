@@ -32,6 +32,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags};
 
+use self::owner_maps::user_namespace;
 use crate::sys::{self, MountAttr, UserNamespaceHolder};
 use crate::user_map::UserMap;
 
@@ -103,7 +104,7 @@ impl MountSlot {
         access: MountMode,
     ) -> Result<Self, MountError> {
         let namespace = map.map(|map| user_namespace(map, Others::Nobody)).transpose()?;
-        Self::attach(source, slot, namespace.as_ref().map(AsFd::as_fd), access)
+        Self::attach(source, slot, namespace.as_deref().map(AsFd::as_fd), access)
     }
 
     /// Mounts `source` like [`Self::prepare`], for a container whose files root serves, as with gVisor.
@@ -116,7 +117,7 @@ impl MountSlot {
         access: MountMode,
     ) -> Result<Self, MountError> {
         let namespace = map.map(|map| user_namespace(map, Others::Themselves)).transpose()?;
-        Self::attach(source, slot, namespace.as_ref().map(AsFd::as_fd), access)
+        Self::attach(source, slot, namespace.as_deref().map(AsFd::as_fd), access)
     }
 
     /// Mounts `source` with the owners that the user namespace maps.
@@ -297,7 +298,7 @@ fn detached(
 }
 
 /// Makes a user namespace with this map. No process stays in it.
-fn user_namespace(map: IdMap, others: Others) -> Result<OwnedFd, MountError> {
+fn new_user_namespace(map: IdMap, others: Others) -> Result<OwnedFd, MountError> {
     let unsupported = |error: io::Error| match error.raw_os_error() {
         // Some kernels and distributions forbid user namespaces, even to root.
         Some(libc::EPERM | libc::EINVAL | libc::ENOSYS | libc::ENOSPC | libc::EUSERS) => {

@@ -15,7 +15,8 @@ use containers::{DefaultImage, Engine, EngineFacts};
 use processes::{Leftovers, Settings};
 use refusal::chain;
 use runs::DefaultImageSource;
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, IFlags, Mode, OFlags};
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use secrets::Secrets;
 use store::spool::{Bounds, Spool};
@@ -25,6 +26,9 @@ use tracing_subscriber::EnvFilter;
 use crate::config::{Config, check_pool, check_secrets};
 use crate::programs::Programs;
 use crate::{policy, programs};
+
+/// Directories of the state directory that have one directory with many files for each run, base or checkpoint.
+const APART: [&str; 5] = ["workspaces", "overlays", "roots", "checkpoints", "bases"];
 
 /// Starts the daemon's own log, on standard error.
 pub(crate) fn log(config: &Config) {
@@ -115,6 +119,9 @@ fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
         ("logs", 0o700),
         ("mounts", 0o700),
         ("overlays", 0o700),
+        ("roots", 0o700),
+        ("checkpoints", 0o700),
+        ("bases", 0o700),
         ("sessions", 0o700),
         ("spool", 0o700),
         ("processes", 0o700),
@@ -128,6 +135,11 @@ fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
         }
         std::fs::set_permissions(&directory, Permissions::from_mode(mode))
             .with_context(|| format!("cannot use {}", directory.display()))?;
+        if APART.contains(&name)
+            && let Err(errno) = keep_apart(&directory)
+        {
+            tracing::debug!(name, %errno, "the file system decides alone where it puts the files of runs");
+        }
     }
     let lock =
         File::create(path.join("lock")).with_context(|| format!("cannot write in state_dir {shown}"))?;
@@ -136,6 +148,20 @@ fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
     }
     let instance = instance(&path.join("instance")).context("cannot keep this daemon's identity")?;
     Ok(StateDirectory { _lock: lock, instance })
+}
+
+/// Asks the file system to keep the directories in this one apart from each other on the disk.
+///
+/// ext4 puts a new file near its parent directory. So all runs would share one group of inodes, in which each new file passes over the
+/// inodes that were deleted within the last seconds. Other file systems refuse the flag.
+fn keep_apart(directory: &Path) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(directory, flags, Mode::empty())?;
+    let set = rustix::fs::ioctl_getflags(&directory)?;
+    if set.contains(IFlags::TOPDIR) {
+        return Ok(());
+    }
+    rustix::fs::ioctl_setflags(&directory, set | IFlags::TOPDIR)
 }
 
 /// Returns the identity of this state directory, with which the containers of this daemon are labelled.
@@ -245,4 +271,26 @@ pub(crate) async fn spool(store: &Store, config: &Config) -> anyhow::Result<Arc<
     });
     let opened = opened.await.map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
     opened.context("the spool in state_dir cannot be read")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_are_kept_apart_where_the_file_system_can_and_no_link_is_followed() {
+        let place = tempfile::tempdir().unwrap();
+        let (path, link) = (place.path().join("overlays"), place.path().join("link"));
+        std::fs::create_dir(&path).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(keep_apart(&link).is_err());
+        let flags = || rustix::fs::ioctl_getflags(File::open(&path).unwrap());
+        assert!(!flags().is_ok_and(|flags| flags.contains(IFlags::TOPDIR)));
+        for _ in ["first start", "second start"] {
+            match keep_apart(&path) {
+                Ok(()) => assert!(flags().unwrap().contains(IFlags::TOPDIR)),
+                Err(errno) => assert!([Errno::NOTTY, Errno::OPNOTSUPP, Errno::INVAL].contains(&errno)),
+            }
+        }
+    }
 }

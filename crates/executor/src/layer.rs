@@ -1,17 +1,16 @@
 //! Operations of the host worker on directories that no run uses: an overlay's changes, the size of a workspace, and trees of bases.
 
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
 use host_launch::{LayerError, LayerSpec, Marks, TreeBounds};
 use operations::Reason;
 use refusal::{Refusal, chain};
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, fstat, openat, statat};
-use rustix::io::Errno;
 use wire::v1::{AcceptRunResponse, Base, DiffRunResponse};
 
 use crate::directory::Directory;
 use crate::launcher::launcher;
+pub use crate::saved_tree::adds_nothing;
 
 /// Time limit for reading all changes.
 const DIFF: Duration = Duration::from_secs(60);
@@ -80,34 +79,6 @@ pub async fn fill(from: &Directory, into: &Directory) -> Result<(), Refusal> {
     let owner = (into.owner.uid, into.owner.gid);
     let (from, into) = (handle(from, WHAT)?, handle(into, WHAT)?);
     blocking(WHAT, move || launcher().fill(from.as_fd(), into.as_fd(), owner, TREE)).await
-}
-
-/// Returns true if [`fill`] would change nothing: the tree has no names and no marks, and the directory has its mode.
-///
-/// It looks at names alone and reads no file. A tree that cannot be read is not empty.
-pub fn adds_nothing(from: &Directory, into: &Directory) -> bool {
-    is_empty(from.handle.as_fd(), into.handle.as_fd()).unwrap_or(false)
-}
-
-fn is_empty(from: BorrowedFd<'_>, into: BorrowedFd<'_>) -> Result<bool, Errno> {
-    for list in ["marks", "opaque"] {
-        match statat(from, list, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if stat.st_size > 0 => return Ok(false),
-            Ok(_) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let files = openat(from, "files", flags, Mode::empty())?;
-    if (fstat(&files)?.st_mode ^ fstat(into)?.st_mode) & 0o777 != 0 {
-        return Ok(false);
-    }
-    for entry in Dir::read_from(&files)? {
-        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 /// Makes a directory that no process uses what it was when [`save`] made `from` of it. All appear as files of the directory's owner.
@@ -184,41 +155,7 @@ async fn blocking<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, Permissions};
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
-
-    #[test]
-    fn a_saved_tree_adds_nothing_without_names_marks_and_another_mode() {
-        let place = tempfile::tempdir().unwrap();
-        let (from, into) = (place.path().join("from"), place.path().join("into"));
-        fs::create_dir_all(from.join("files")).unwrap();
-        fs::create_dir(&into).unwrap();
-        fs::write(from.join("marks"), "").unwrap();
-        for directory in [from.join("files"), into.clone()] {
-            fs::set_permissions(directory, Permissions::from_mode(0o750)).unwrap();
-        }
-        let adds_nothing = || {
-            let open = |path| fs::File::open(path).unwrap();
-            is_empty(open(&from).as_fd(), open(&into).as_fd())
-        };
-        assert_eq!(adds_nothing(), Ok(true));
-        fs::set_permissions(&into, Permissions::from_mode(0o700)).unwrap();
-        assert_eq!(adds_nothing(), Ok(false), "another mode");
-        fs::set_permissions(&into, Permissions::from_mode(0o750)).unwrap();
-        for list in ["marks", "opaque"] {
-            fs::write(from.join(list), "wgone\0").unwrap();
-            assert_eq!(adds_nothing(), Ok(false), "{list}");
-            fs::write(from.join(list), "").unwrap();
-        }
-        assert_eq!(adds_nothing(), Ok(true));
-        fs::create_dir(from.join("files/d")).unwrap();
-        assert_eq!(adds_nothing(), Ok(false), "a name");
-        fs::rename(from.join("files"), from.join("other")).unwrap();
-        std::os::unix::fs::symlink("other", from.join("files")).unwrap();
-        assert!(adds_nothing().is_err(), "no link is followed");
-    }
 
     #[test]
     fn an_answer_without_a_digest_is_no_tree() {

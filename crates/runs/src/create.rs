@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::record::{Record, Spec, Workspace};
+use crate::record::{Kept, Record, Spec, Workspace};
 use audit::{Event, Kind};
 use identity::{Principal, RunId};
 use jail::RootMode;
@@ -87,9 +87,11 @@ impl Runs {
         secrets: BTreeMap<String, String>,
     ) -> Result<(), Refusal> {
         let (id, inserted) = (record.id, record.clone());
+        let kept = Kept::of(record);
+        let workspace = kept.clone();
         let stored = self.store.with(move |store| {
             let request = request.as_ref().map(|(id, digest)| (id.as_str(), digest.as_slice()));
-            stored::insert(store, &inserted, request, &secrets)
+            stored::insert_with(store, &inserted, request, &secrets, workspace.as_ref())
         });
         stored.await.map_err(|error| {
             if error.is_conflict() {
@@ -101,9 +103,8 @@ impl Runs {
                 Refusal::internal("keeping the run", &chain(&error))
             }
         })?;
-        if let Err(refusal) = self.keep_workspace(record).await {
-            let _ = self.store.with(move |store| store.delete_run(id)).await;
-            return Err(refusal);
+        if let Some(kept) = kept {
+            self.kept().insert(kept.id, kept);
         }
         if self.audit.record(created(record, profile)).await.is_err() {
             let _ = self.forget_workspace(id).await;

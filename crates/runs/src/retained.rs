@@ -16,7 +16,6 @@ use tokio::task::block_in_place;
 use wire::v1;
 
 use crate::registry::Runs;
-use crate::stored;
 use crate::workspace;
 use ::leftovers::remove_tree;
 
@@ -87,16 +86,6 @@ impl Runs {
     pub(crate) fn check_kept(&self, id: RunId, principal: &Principal) -> Result<(), Refusal> {
         let usable = self.kept().get(&id).is_some_and(|kept| principal.may_use(&kept.principal));
         if usable { Ok(()) } else { Err(no_such_workspace()) }
-    }
-
-    /// Records the workspace that is made for a run.
-    pub(crate) async fn keep_workspace(&self, record: &Record) -> Result<(), Refusal> {
-        let Some(kept) = Kept::of(record) else { return Ok(()) };
-        let stored = kept.clone();
-        let stored = self.store.with(move |store| stored::insert_workspace(store, &stored)).await;
-        stored.map_err(|error| Refusal::internal("keeping the workspace", &chain(&error)))?;
-        self.kept().insert(kept.id, kept);
-        Ok(())
     }
 
     /// Deletes the record of a workspace that is gone or was never made.

@@ -14,7 +14,20 @@ pub fn insert(
     request: Option<(&str, &[u8])>,
     secrets: &BTreeMap<String, String>,
 ) -> Result<(), StoreError> {
-    store.insert_run(record.id, &serde_json::to_string(record)?, request, secrets)
+    insert_with(store, record, request, secrets, None)
+}
+
+/// Adds a run as [`insert`] does, and the workspace that is made for it.
+pub(crate) fn insert_with(
+    store: &Store,
+    record: &Record,
+    request: Option<(&str, &[u8])>,
+    secrets: &BTreeMap<String, String>,
+    workspace: Option<&Kept>,
+) -> Result<(), StoreError> {
+    let run = serde_json::to_string(record)?;
+    let workspace = workspace.map(serde_json::to_string).transpose()?;
+    store.insert_run_and_workspace(record.id, &run, request, secrets, workspace.as_deref())
 }
 
 /// Writes a run's new state. If the run has ended, its secrets are deleted.
@@ -183,6 +196,23 @@ mod tests {
         assert_eq!((record.restarts, record.spec.limits.disk().bytes), (0, 1 << 30));
         part(&mut old["started"], &["fingerprint"]);
         assert_eq!(serde_json::from_value::<Record>(old).unwrap().made_as(), None);
+    }
+
+    #[test]
+    fn a_run_is_stored_together_with_its_workspace_or_not_at_all() {
+        let place = tempfile::tempdir().unwrap();
+        let store = open(place.path());
+        let mut made = full();
+        made["spec"]["workspace"] = json!("managed");
+        let record: Record = serde_json::from_value(made).unwrap();
+        let kept = Kept::of(&record).unwrap();
+        let insert = || super::insert_with(&store, &record, None, &BTreeMap::new(), Some(&kept));
+        insert().unwrap();
+        assert_eq!(store.runs().unwrap().len(), 1);
+        assert_eq!(store.workspaces().unwrap(), [serde_json::to_string(&kept).unwrap()]);
+        store.delete_workspace(kept.id).unwrap();
+        assert!(insert().unwrap_err().is_conflict(), "the run is there already");
+        assert!(store.workspaces().unwrap().is_empty());
     }
 
     #[test]

@@ -92,7 +92,7 @@ pub fn mount_overlay(
 ) -> Result<OwnedFd, OverlayError> {
     let others = users.map_or(Others::Themselves, Others::OutsideOf);
     let map = map.map(|map| user_namespace(map, others)).transpose()?;
-    let map = map.as_ref().map(AsFd::as_fd);
+    let map = map.as_deref().map(AsFd::as_fd);
     // Attached, because older kernels accept no layer from a detached mount.
     let lower = MountSlot::attach(beneath, &slots.join("beneath"), map, MountMode::ReadOnly)?;
     let upper = MountSlot::attach(layers, &slots.join("layers"), map, MountMode::ReadWrite)?;

@@ -66,7 +66,7 @@ pub fn mount_root(
         lower.push(MountSlot::attach(
             source.as_fd(),
             &slot,
-            roots.as_ref().map(AsFd::as_fd),
+            roots.as_deref().map(AsFd::as_fd),
             MountMode::ReadOnly,
         )?);
     }
@@ -74,7 +74,7 @@ pub fn mount_root(
     let upper = MountSlot::attach(
         layer,
         &slots.join("layer"),
-        owners.as_ref().map(AsFd::as_fd),
+        owners.as_deref().map(AsFd::as_fd),
         MountMode::ReadWrite,
     )?;
     let handles: Vec<OwnedFd> =

@@ -10,6 +10,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 
 use jail::MountMode;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
@@ -22,7 +23,7 @@ const COVERED: usize = 2;
 
 /// A map of owners for several mounts.
 #[derive(Debug)]
-pub struct OwnerMap(OwnedFd);
+pub struct OwnerMap(Arc<OwnedFd>);
 
 impl OwnerMap {
     pub fn new(map: IdMap) -> Result<Self, MountError> {

@@ -149,8 +149,17 @@ impl Launcher {
     ) -> Result<(Started, Arc<Lanes>), Refusal> {
         boundary::is_named(wanted.hardening.runtime.as_deref(), &self.host)?;
         users::can_be_had(&wanted.hardening, &self.host)?;
-        let (image, busybox) = self.image(wanted.image.as_ref()).await?;
-        let (opened, layer) = self.open(record, wanted, principal, resources).await?;
+        let imaging = self.image(wanted.image.as_ref());
+        let opening = self.open(record, wanted, principal, resources);
+        let ((image, busybox), (opened, layer)) = if is_clone(record) {
+            // It may take minutes, so it does not begin for an image that is refused.
+            let image = imaging.await?;
+            (image, opening.await?)
+        } else {
+            // The engine answers while the directories are made.
+            let (image, opened) = tokio::join!(imaging, opening);
+            (image?, opened?)
+        };
         self.fill_directories(record, &opened, resources).await?;
         // By now the run's directories have their project, or have none.
         let wanted = &wanted.under(self.projects.quota_of(record.id));
@@ -222,8 +231,7 @@ impl Launcher {
         resources: &mut RunResources,
     ) -> Result<(Opened, Option<Layer>), Refusal> {
         // A clone may take minutes. It takes no turn, so that other launches do not wait for it.
-        let clones = matches!(record.spec.workspace, Workspace::Clone { .. });
-        let _turn = if clones { None } else { Some(self.making.wait().await?) };
+        let _turn = if is_clone(record) { None } else { Some(self.making.wait().await?) };
         let run = record.id.to_string();
         let pkg = match &record.spec.pkg_path {
             Some(path) => {
@@ -421,6 +429,10 @@ impl Launcher {
         let bundles = self.check_image(&usable, reference).await?;
         Ok((usable.with_bundles(bundles), None))
     }
+}
+
+fn is_clone(record: &Record) -> bool {
+    matches!(record.spec.workspace, Workspace::Clone { .. })
 }
 
 /// Returns the refusal of an image that no run may use.

@@ -7,6 +7,8 @@ use rusqlite::{OptionalExtension as _, params};
 
 use super::{Store, StoreError, secrets};
 
+const INSERT_WORKSPACE: &str = "INSERT OR REPLACE INTO workspaces (workspace_id, record) VALUES (?1, ?2)";
+
 impl Store {
     /// Adds a run, with its secret variables. `request` is the id and digest of the request that made it.
     pub fn insert_run(
@@ -16,6 +18,18 @@ impl Store {
         request: Option<(&str, &[u8])>,
         secrets: &BTreeMap<String, String>,
     ) -> Result<(), StoreError> {
+        self.insert_run_and_workspace(id, record, request, secrets, None)
+    }
+
+    /// Adds a run as [`Self::insert_run`] does, and the record of the workspace that is made for it. Both take one sync.
+    pub fn insert_run_and_workspace(
+        &self,
+        id: RunId,
+        record: &str,
+        request: Option<(&str, &[u8])>,
+        secrets: &BTreeMap<String, String>,
+        workspace: Option<&str>,
+    ) -> Result<(), StoreError> {
         let (request_id, digest) = request.unzip();
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
@@ -24,6 +38,9 @@ impl Store {
             params![id.to_string(), request_id, digest, record],
         )?;
         self.keep_secrets(&transaction, id, secrets)?;
+        if let Some(workspace) = workspace {
+            transaction.execute(INSERT_WORKSPACE, params![id.to_string(), workspace])?;
+        }
         transaction.commit()?;
         Ok(())
     }
@@ -70,10 +87,7 @@ impl Store {
     }
 
     pub fn insert_workspace(&self, id: RunId, record: &str) -> Result<(), StoreError> {
-        self.lock().execute(
-            "INSERT OR REPLACE INTO workspaces (workspace_id, record) VALUES (?1, ?2)",
-            params![id.to_string(), record],
-        )?;
+        self.lock().execute(INSERT_WORKSPACE, params![id.to_string(), record])?;
         Ok(())
     }
 

@@ -20,7 +20,7 @@ mod warm;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use containers::{ImageReference, OwnerMaps, UsableImage};
+use containers::{ImageReference, UsableImage};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use warm_pool::{NoneWaits, Table};
@@ -55,7 +55,6 @@ pub struct Pool {
     has_failed: AtomicBool,
     /// True if this host has no warm containers.
     is_unsupported: AtomicBool,
-    maps: OwnerMaps,
 }
 
 /// How a container is made that waits for a run. It has nothing of the run.

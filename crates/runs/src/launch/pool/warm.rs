@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::record::{ColdBecause, Ownership, Record};
 use containers::{
     Boundary, ContainerId, ContainerSpec, ContainerState, HostUser, IdMap, Inspection, MountError, MountSlot,
-    MountSpec, OwnerMaps, Propagation, RunAs, RunUser, UsableImage,
+    MountSpec, OwnerMap, Propagation, RunAs, RunUser, UsableImage,
 };
 use executor::{GuestLane, engine_refusal};
 use identity::{Principal, RunId};
@@ -274,7 +274,7 @@ impl Launcher {
         let (engine, container) = (self.engine.clone(), warm.container.clone());
         let inspecting = tokio::spawn(async move { engine.inspect(&container).await });
         let seen = RunUser::DEFAULT.on_host(self.host.user_map);
-        let mounted = block_in_place(|| cover(&mut warm.resources.slots, shown, seen, &self.pool.maps));
+        let mounted = block_in_place(|| cover(&mut warm.resources.slots, shown, seen));
         let inspection = inspecting.await.map_err(|error| Refusal::internal("asking the engine", &error))?;
         let inspection = inspection.map_err(engine_refusal)?;
         mounted.map_err(|error| Refusal::internal("mounting the workspace", &chain(&error)))?;
@@ -318,12 +318,7 @@ pub(super) fn never_warm(wanted: &Wanted) -> Option<ColdBecause> {
 }
 
 /// Mounts the directories on the slots.
-fn cover(
-    slots: &mut [MountSlot],
-    shown: &[Shown<'_>],
-    seen: HostUser,
-    maps: &OwnerMaps,
-) -> Result<(), MountError> {
+fn cover(slots: &mut [MountSlot], shown: &[Shown<'_>], seen: HostUser) -> Result<(), MountError> {
     for (slot, shown) in slots.iter_mut().zip(shown.iter().filter(|shown| !goes_with_another(shown))) {
         let directory = shown.directory;
         let map = (!directory.is_mapped).then_some(IdMap {
@@ -332,8 +327,8 @@ fn cover(
             seen_uid: seen.uid,
             seen_gid: seen.gid,
         });
-        let map = map.map(|map| maps.get(map)).transpose()?;
-        slot.cover(directory.handle.as_fd(), map.as_deref(), shown.access)?;
+        let map = map.map(OwnerMap::new).transpose()?;
+        slot.cover(directory.handle.as_fd(), map.as_ref(), shown.access)?;
     }
     // `/state/logs`, which is within the directory that is now mounted at `/state`.
     for inner in shown.iter().filter(|shown| goes_with_another(shown)) {
