@@ -146,7 +146,7 @@ impl<'t> At<'t> {
                 fields.insert(key, value);
             }
         }
-        Fields { at: self.clone(), fields, empty }
+        Fields { at: self.clone(), values: fields, empty }
     }
 
     /// Returns the items of a list, or the one text.
@@ -269,7 +269,7 @@ const NOTHING: &Node = &Node::Null;
 #[derive(Debug)]
 pub struct Fields<'t> {
     at: At<'t>,
-    fields: BTreeMap<&'t str, At<'t>>,
+    values: BTreeMap<&'t str, At<'t>>,
     /// Keys without a value.
     empty: BTreeMap<&'t str, At<'t>>,
 }
@@ -277,7 +277,7 @@ pub struct Fields<'t> {
 impl<'t> Fields<'t> {
     /// Returns the value of a key, if it exists.
     pub fn get(&self, key: &str) -> Option<&At<'t>> {
-        self.fields.get(key)
+        self.values.get(key)
     }
 
     /// Returns the location of a key, even if it does not exist, so that a problem can be reported there.
@@ -297,7 +297,7 @@ impl<'t> Fields<'t> {
     pub fn section(&self, key: &str, known: &[&str]) -> Fields<'t> {
         match self.get(key) {
             Some(at) => at.fields(known),
-            None => Fields { at: self.at(key), fields: BTreeMap::new(), empty: BTreeMap::new() },
+            None => Fields { at: self.at(key), values: BTreeMap::new(), empty: BTreeMap::new() },
         }
     }
 
@@ -308,7 +308,7 @@ impl<'t> Fields<'t> {
 
     /// Returns the value of a required key.
     pub fn required(&self, key: &str) -> Option<&At<'t>> {
-        let found = self.fields.get(key);
+        let found = self.values.get(key);
         if found.is_none() {
             self.at.problem(format!("`{key}` is missing"));
         }

@@ -255,7 +255,7 @@ impl Session {
                 Step::LookedAt if live.verdict.decision == Decision::Ask => {
                     let waits = live.begin_wait();
                     self.state.view.show(live.shown(None));
-                    Looked::Waits(waits)
+                    Looked::Waits(Box::new(waits))
                 }
                 Step::LookedAt => {
                     live.step = Step::Out;
@@ -270,7 +270,7 @@ impl Session {
         };
         match looked {
             Looked::GoesOut => drop(self.tasks.spawn(Arc::clone(self).go_out(id))),
-            Looked::Waits(waits) => self.wait(id, waits),
+            Looked::Waits(waits) => self.wait(id, *waits),
             Looked::Ends(text) => self.send(message(id, end(text))).await,
         }
         Ok(())
@@ -355,6 +355,6 @@ enum Next {
 /// The step that follows the look at a connection.
 enum Looked {
     GoesOut,
-    Waits((Question, CancellationToken)),
+    Waits(Box<(Question, CancellationToken)>),
     Ends(String),
 }

@@ -14,7 +14,10 @@ use super::{IdMap, MountError, Others, new_user_namespace};
 const MOST: usize = 32;
 
 /// The namespaces that were used last, oldest first. A map never changes, so they are shared by the whole process.
-static KNOWN: Mutex<Vec<((IdMap, Others), Arc<OwnedFd>)>> = Mutex::new(Vec::new());
+static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+
+/// A map with its namespace.
+type Known = ((IdMap, Others), Arc<OwnedFd>);
 
 /// Returns the user namespace with this map, and makes it if it is not among those that were used last.
 pub(super) fn user_namespace(map: IdMap, others: Others) -> Result<Arc<OwnedFd>, MountError> {

@@ -30,7 +30,13 @@ def names() -> int:
 
 
 def connections() -> int:
-    count, address = 0, socket.gethostbyname(host)
+    count, address = 0, None
+    # Names have no answer while a flood of names is still worked off.
+    while address is None and time.monotonic() < end:
+        try:
+            address = socket.gethostbyname(host)
+        except socket.gaierror:
+            time.sleep(0.05)
     while time.monotonic() < end:
         try:
             socket.create_connection((address, port), timeout=5).close()
