@@ -28,12 +28,12 @@ pub(crate) async fn copy(
     let bounds = shares(changes.len(), most);
     let copies = changes.iter().zip(&bounds).map(|(from, most)| make::part(staging, from, *most));
     let mut copies = join_all(copies).await;
-    let mut left = copies.iter().flatten().fold(most, less);
+    let mut left = copies.iter().flatten().map(PartCopy::size).fold(most, less);
     for (from, copy) in changes.iter().zip(&mut copies) {
         if copy.as_ref().is_err_and(|refusal| refusal.reason == Reason::PreconditionFailed) {
             remove_tree(staging.join(from.part.name())).await;
             let again = make::part(staging, from, left).await?;
-            left = less(left, &again);
+            left = less(left, again.size());
             *copy = Ok(again);
         }
     }
@@ -44,16 +44,13 @@ pub(crate) async fn copy(
 fn shares(count: usize, most: TreeBounds) -> Vec<TreeBounds> {
     let share = TreeBounds { bytes: SHARE.bytes.min(most.bytes / 8), files: SHARE.files.min(most.files / 8) };
     let others = vec![share; count.saturating_sub(1)];
-    let first = others.iter().fold(most, |left, share| TreeBounds {
-        bytes: left.bytes.saturating_sub(share.bytes),
-        files: left.files.saturating_sub(share.files),
-    });
+    let first = others.iter().copied().fold(most, less);
     std::iter::once(first).chain(others).take(count).collect()
 }
 
-/// Returns the bounds that a copy leaves.
-fn less(most: TreeBounds, copy: &PartCopy) -> TreeBounds {
-    TreeBounds { bytes: most.bytes.saturating_sub(copy.bytes), files: most.files.saturating_sub(copy.files) }
+/// Returns the bounds that a tree of this size leaves.
+fn less(most: TreeBounds, used: TreeBounds) -> TreeBounds {
+    TreeBounds { bytes: most.bytes.saturating_sub(used.bytes), files: most.files.saturating_sub(used.files) }
 }
 
 #[cfg(test)]

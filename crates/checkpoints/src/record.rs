@@ -1,5 +1,6 @@
 //! A checkpoint as it is stored and shown.
 
+use host_launch::TreeBounds;
 use identity::{CheckpointId, RunId};
 use operations::{AgentCheckpoint, Digest};
 use redact::Redactor;
@@ -88,6 +89,13 @@ pub(crate) struct PartCopy {
     pub(crate) files: u64,
     /// Special files that were left out.
     pub(crate) left_out: u64,
+}
+
+impl PartCopy {
+    /// Returns the bounds that its tree just fits.
+    pub(crate) fn size(&self) -> TreeBounds {
+        TreeBounds { bytes: self.bytes, files: self.files }
+    }
 }
 
 /// Part of a run's changes.

@@ -12,7 +12,7 @@ use runs::Origin;
 use runs::record::{Beneath, ForkedFrom, Record};
 use store::{Store, StoreError};
 
-use crate::record::{Checkpoint, Part};
+use crate::record::{Checkpoint, Part, PartCopy};
 
 pub(crate) struct Table {
     checkpoints: Mutex<BTreeMap<CheckpointId, Checkpoint>>,
@@ -143,10 +143,7 @@ impl runs::Checkpoints for Table {
                 since: Some(found.since()),
             },
             workspace: found.workspace.clone(),
-            saved: TreeBounds {
-                bytes: saved.map_or(0, |part| part.bytes),
-                files: saved.map_or(0, |part| part.files),
-            },
+            saved: saved.map_or(TreeBounds { bytes: 0, files: 0 }, PartCopy::size),
             kept: Box::new(self.used(id)),
         })
     }
@@ -165,7 +162,6 @@ pub(crate) mod tests {
     use timestamp::Timestamp;
 
     use super::*;
-    use crate::record::PartCopy;
 
     pub(crate) fn checkpoint(run: RunId, created_at: Timestamp, bytes: u64) -> Checkpoint {
         let part = PartCopy { part: Part::Workspace, digest: "ab".repeat(32), bytes, files: 1, left_out: 0 };

@@ -134,7 +134,7 @@ impl<'t> At<'t> {
 
     /// Returns the fields of a mapping with a fixed set of keys. Unknown keys are problems. A key without a value counts as absent.
     pub fn fields(&self, known: &[&str]) -> Fields<'t> {
-        let (mut fields, mut empty) = (BTreeMap::new(), BTreeMap::new());
+        let (mut values, mut empty) = (BTreeMap::new(), BTreeMap::new());
         for (key, value) in self.entries() {
             if !known.contains(&key) {
                 // Only the first problems are reported, and a search for near words takes time.
@@ -143,10 +143,10 @@ impl<'t> At<'t> {
             } else if *value.node == Node::Null {
                 empty.insert(key, value);
             } else {
-                fields.insert(key, value);
+                values.insert(key, value);
             }
         }
-        Fields { at: self.clone(), values: fields, empty }
+        Fields { at: self.clone(), values, empty }
     }
 
     /// Returns the items of a list, or the one text.
