@@ -1,5 +1,8 @@
 //! Hostile and large trees on their way through a checkpoint, a fork and a restore.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+
 use harness::process::script;
 use harness::{Daemon, RunHandle, calls, debian, forks, reason, requests, until, v1};
 
@@ -120,20 +123,80 @@ async fn a_hostile_tree_is_the_same_in_forks_and_after_restores() {
     assert_eq!(daemon.left_by_runs(), (vec![], vec![]));
 }
 
+/// Makes files and directories that their owner cannot open.
+const SHUT: &str = r"
+mkdir -p d && echo x >d/x.txt && mkdir /state/shut && chmod 0 /state/shut
+mkdir -p shut/in sealed && echo one >shut/in/file && echo two >closed && echo three >sealed/file && rm -f d/gone.txt
+chmod 0 shut/in/file closed; chmod 311 shut/in; chmod 0 shut; chmod 555 d; chmod 111 sealed
+";
+
+/// Shows their modes, opens them and shows their contents.
+const OPENED: &str = r"
+stat -c '%a %n' shut closed sealed d && chmod 700 shut && stat -c '%a %n' shut/in && chmod 700 shut/in d sealed
+stat -c '%a %n' shut/in/file && chmod 600 closed shut/in/file && cat shut/in/file closed sealed/file && ls d
+";
+
+/// Makes other names unreadable, in other places.
+const SHUT_OTHERWISE: &str = r"
+chmod -R u+rwX . && rm -rf shut closed && mkdir -p closed/deep new/er && echo x >shut && chmod 0 closed/deep new/er closed shut new
+chmod 700 /state/shut && echo y >/state/shut/y && chmod 0 /state/shut
+";
+
+const UNDONE: &str = "stat -c '%a %n' closed shut new; chmod 700 /state/shut; ls /state/shut";
+
+const SHOWN: &str =
+    "0 shut\n0 closed\n111 sealed\n555 d\n311 shut/in\n0 shut/in/file\none\ntwo\nthree\nx.txt\n";
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tree_that_cannot_be_read_is_refused_by_name_and_leaves_no_part() {
+async fn names_that_an_agent_has_made_unreadable_prevent_neither_checkpoints_nor_forks_nor_restores() {
+    let daemon = Daemon::start().await;
+    let mut clients = daemon.connect().await;
+    let source = daemon.workspace("w", &[("d/gone.txt", "bye\n"), ("d/x.txt", "x\n")]);
+    for request in [requests::managed("harness"), requests::overlay("harness", &source)] {
+        let mut origin = daemon.run_on(request).await;
+        run(&mut origin, &["sh", "-c", SHUT]).await;
+        let id = forks::checkpoint(&mut clients, origin.id()).await.unwrap().checkpoint_id;
+        let mut family = forks::ready(&daemon, forks::of_checkpoint(&id, 1)).await;
+        assert_eq!(family[0].exec(&["sh", "-c", OPENED]).await.stdout, SHOWN, "a fork");
+
+        run(&mut origin, &["sh", "-c", SHUT_OTHERWISE]).await;
+        let before = forks::restore(&mut clients, origin.id(), &id).await.unwrap().before.unwrap();
+        assert_eq!(origin.exec(&["sh", "-c", OPENED]).await.stdout, SHOWN, "restored");
+        assert_eq!(
+            origin.exec(&["sh", "-c", "chmod 700 /state/shut; ls /state/shut; ls"]).await.stdout,
+            "closed\nd\nsealed\nshut\n"
+        );
+        // The restore can be undone.
+        forks::restore(&mut clients, origin.id(), &before.checkpoint_id).await.unwrap();
+        let seen = origin.exec(&["sh", "-c", UNDONE]).await;
+        assert_eq!(seen.stdout, "0 closed\n0 shut\n0 new\ny\n", "{}", seen.stderr);
+        for mut ended in family.into_iter().chain([origin]) {
+            ended.stop().await;
+            ended.delete().await;
+        }
+    }
+    assert_eq!(std::fs::read_to_string(source.join("d/gone.txt")).unwrap(), "bye\n");
+    assert_eq!(daemon.left_by_runs(), (vec![], vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tree_that_cannot_be_copied_is_refused_by_name_and_leaves_no_part() {
     let daemon = Daemon::start().await;
     let mut clients = daemon.connect().await;
     let mut origin = daemon.run_on(requests::managed("harness")).await;
     run(&mut origin, &["sh", "-c", "echo one >a.txt"]).await;
     let good = forks::checkpoint(&mut clients, origin.id()).await.unwrap().checkpoint_id;
     let id = origin.id().to_owned();
-    for (shuts, opens) in [
-        ("mkdir shut; echo x >shut/x; chmod 0 shut", "chmod 700 shut; rm -r shut"),
-        ("echo x >shut; chmod 0 shut", "rm -f shut"),
-        ("mkdir -p shut/in; chmod 311 shut/in", "chmod 700 shut/in; rm -r shut"),
-    ] {
-        run(&mut origin, &["sh", "-c", &format!("{shuts}; echo two >a.txt")]).await;
+    let shut = daemon.state_dir().join("workspaces").join(&id).join("shut");
+    for shuts in ["a file of another user", "too many levels"] {
+        if shuts == "too many levels" {
+            run(&mut origin, &["sh", "-c", "mkdir -p shut/$(seq -s / 140)"]).await;
+        } else {
+            std::fs::write(&shut, "x").unwrap();
+            std::os::unix::fs::chown(&shut, Some(4444), Some(4444)).unwrap();
+            std::fs::set_permissions(&shut, Permissions::from_mode(0o600)).unwrap();
+        }
+        run(&mut origin, &["sh", "-c", "echo two >a.txt"]).await;
         for refused in [
             forks::fork(&mut clients, forks::of_run(&id, 3)).await.unwrap_err(),
             forks::restore(&mut clients, &id, &good).await.unwrap_err(),
@@ -148,7 +211,7 @@ async fn a_tree_that_cannot_be_read_is_refused_by_name_and_leaves_no_part() {
         let shown = origin.show().await;
         assert_eq!((shown.state(), shown.holds.len()), (v1::run::State::Ready, 0), "{shuts}");
         assert_eq!(origin.exec(&["cat", "a.txt"]).await.stdout, "two\n", "a refused restore changes nothing");
-        run(&mut origin, &["sh", "-c", opens]).await;
+        std::fs::remove_file(&shut).or_else(|_| std::fs::remove_dir_all(&shut)).unwrap();
     }
     forks::restore(&mut clients, &id, &good).await.unwrap();
     assert_eq!(origin.exec(&["cat", "a.txt"]).await.stdout, "one\n");

@@ -6,7 +6,9 @@ use harness::forks::{checkpoint as make, delete, list, trees};
 use harness::process::script;
 use harness::v1::checkpoint_part::Kind;
 use harness::v1::run::{Changes, State};
-use harness::{Daemon, RunHandle, Setup, as_user, calls, debian, reason, record, requests, until, v1};
+use harness::{
+    Clients, Daemon, RunHandle, Setup, as_user, calls, debian, reason, record, requests, until, v1,
+};
 
 use crate::cli::{json, out};
 
@@ -141,7 +143,8 @@ async fn calls_wait_for_a_checkpoint_and_none_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checkpoint_is_refused_with_its_reason_and_leaves_nothing() {
-    let bounds = "checkpoints: { max_per_run: 1, max_bytes: 1MiB }\nharness_on_bind: allow\n";
+    let bounds = "checkpoints: { max_per_run: 1, max_bytes: 2MiB, max_bytes_per_principal: 1MiB }\n\
+                  harness_on_bind: allow\n";
     let daemon = Daemon::start_with(Setup { config: bounds.to_owned(), ..Setup::default() }).await;
     let mut clients = daemon.connect().await;
     let source = daemon.workspace("w", &[("a.txt", "one\n")]);
@@ -161,10 +164,10 @@ async fn a_checkpoint_is_refused_with_its_reason_and_leaves_nothing() {
         let refused = clients.checkpoints.checkpoint_run(request).await.unwrap_err();
         assert_eq!(reason(&refused), "INVALID_ARGUMENT", "{refused}");
     }
-    run.exec(&["sh", "-c", "mkdir closed; echo x >closed/file; chmod 0 closed"]).await;
+    run.exec(&["sh", "-c", "mkdir -p deep/$(seq -s / 140)"]).await;
     let refused = make(&mut clients, &id).await.unwrap_err();
-    assert!(reason(&refused) == "PRECONDITION_FAILED" && refused.message().contains("closed"), "{refused}");
-    run.exec(&["sh", "-c", "chmod 700 closed; head -c 2000000 /dev/zero >large"]).await;
+    assert!(reason(&refused) == "PRECONDITION_FAILED" && refused.message().contains("deep/1/2"), "{refused}");
+    run.exec(&["sh", "-c", "rm -r deep; head -c 2000000 /dev/zero >large"]).await;
     let refused = make(&mut clients, &id).await.unwrap_err();
     assert!(refused.message().contains("larger than 1 MiB"), "{refused}");
     assert!(trees(&daemon).is_empty() && list(&mut clients).await.is_empty());
@@ -176,6 +179,47 @@ async fn a_checkpoint_is_refused_with_its_reason_and_leaves_nothing() {
     assert!(reason(&refused) == "WRITE_LIMIT" && refused.message().contains("max_per_run"), "{refused}");
     delete(&mut clients, &made.checkpoint_id).await.unwrap();
     make(&mut clients, &id).await.unwrap();
+}
+
+/// Makes a run with a file of so many bytes. Returns its id.
+async fn filled(clients: &mut Clients, bytes: u64) -> String {
+    let made = clients.runs.create_run(requests::managed("harness")).await.unwrap().into_inner();
+    let mut run = RunHandle { run: Box::new(made.run.unwrap()), clients: clients.clone() };
+    let fill = format!("head -c {bytes} /dev/zero >f");
+    assert_eq!(run.exec(&["sh", "-c", &fill]).await.exit_code, Some(0));
+    run.id().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_checkpoints_of_a_principal_are_bounded_and_leave_room_for_those_of_others() {
+    const MOST: u64 = 2 << 20;
+    const FIRST: u64 = 1_500_000;
+    let config = "access: [{ uid: 4321, roles: [orchestrator] }, { uid: 4322, roles: [orchestrator] }]\n\
+                  checkpoints: { max_bytes: 4MiB, max_bytes_per_principal: 2MiB }\n";
+    let daemon = Daemon::start_with(Setup { config: config.to_owned(), ..Setup::default() }).await;
+    daemon.expose();
+    as_user(4321, &daemon.socket(), async move |mut clients| {
+        let one = filled(&mut clients, FIRST).await;
+        let made = make(&mut clients, &one).await.unwrap();
+        let refused = make(&mut clients, &one).await.unwrap_err();
+        assert!(refused.message().contains("larger than 0 MiB"), "no more than is left is copied: {refused}");
+        // Runs count together.
+        let other_files = made.size_bytes - FIRST;
+        let two = filled(&mut clients, MOST - made.size_bytes - other_files).await;
+        let second = make(&mut clients, &two).await.unwrap();
+        assert_eq!(made.size_bytes + second.size_bytes, MOST);
+        let refused = make(&mut clients, &two).await.unwrap_err();
+        assert_eq!(reason(&refused), "WRITE_LIMIT", "{refused}");
+        assert!(refused.message().contains("checkpoints.max_bytes_per_principal"), "{refused}");
+        delete(&mut clients, &made.checkpoint_id).await.unwrap();
+        make(&mut clients, &one).await.unwrap();
+    })
+    .await;
+    as_user(4322, &daemon.socket(), async move |mut clients| {
+        let run = filled(&mut clients, FIRST).await;
+        make(&mut clients, &run).await.unwrap();
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

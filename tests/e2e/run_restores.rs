@@ -118,9 +118,9 @@ async fn a_restore_is_refused_with_its_reason_and_changes_nothing() {
     let none = "0190b0c0-0000-7000-8000-000000000001";
     assert_eq!(reason(&restore(&mut clients, run.id(), none).await.unwrap_err()), "NOT_FOUND");
     // A state that cannot be kept is not replaced.
-    run.exec(&["sh", "-c", "echo two >a.txt; mkdir closed; chmod 0 closed"]).await;
+    run.exec(&["sh", "-c", "echo two >a.txt; mkdir -p deep/$(seq -s / 140)"]).await;
     let refused = restore(&mut clients, run.id(), &made.checkpoint_id).await.unwrap_err();
-    assert!(refused.message().contains("closed"), "{refused}");
+    assert!(refused.message().contains("deep/1/2"), "{refused}");
     assert_eq!(run.exec(&["cat", "a.txt"]).await.stdout, "two\n");
     assert_eq!((run.show().await.state(), run.show().await.holds.len()), (State::Ready, 0));
     // A run may go back to what it began with.

@@ -97,13 +97,13 @@ impl Checkpoints {
         loop {
             let (left, oldest) = {
                 let table = self.table.lock();
-                let left = limits::left(&table, run.id, automatic, &self.bounds);
+                let of = (run.id, run.spec.principal.as_str());
+                let left = limits::left(&table, of, automatic, least, &self.bounds);
                 let mut displaced = displaced(table.values(), &run.spec.principal, automatic);
                 (left, displaced.find(|id| !needed.contains(id)))
             };
             let refused = match left {
-                Ok(left) if left >= least => return Ok(left),
-                Ok(_) => limits::no_room(),
+                Ok(left) => return Ok(left),
                 // The limit of the run counts no automatic ones, so their end makes no room.
                 Err(refused) if !limits::is_no_room(&refused) => return Err(refused),
                 Err(refused) => refused,

@@ -28,17 +28,20 @@ pub struct CheckpointBounds {
     pub max_per_run: usize,
     /// Length of all files of all checkpoints, bytes.
     pub max_bytes: u64,
+    /// Length of all files of the checkpoints of one principal's runs, bytes.
+    pub max_bytes_per_principal: u64,
     /// Time after which a checkpoint is deleted.
     pub max_age: Duration,
 }
 
-/// Returns the length of all files that one more checkpoint of the run may have, or refuses the checkpoint.
+/// Returns the length of all files that one more checkpoint of the run of `owner` may have, or refuses it with less than `least`.
 ///
 /// The number of automatic ones of a run is bounded by its own setting.
 pub(crate) fn left(
     all: &BTreeMap<CheckpointId, Checkpoint>,
-    run: RunId,
+    (run, owner): (RunId, &str),
     automatic: bool,
+    least: u64,
     bounds: &CheckpointBounds,
 ) -> Result<u64, Refusal> {
     let of_run = all.values().filter(|checkpoint| checkpoint.run == run && !checkpoint.automatic).count();
@@ -49,21 +52,36 @@ pub(crate) fn left(
         );
         return Err(Refusal::new(Reason::WriteLimit, message).with("limit", "checkpoints"));
     }
-    let used = all.values().fold(0_u64, |sum, checkpoint| sum.saturating_add(checkpoint.bytes()));
-    if all.len() >= bounds.max_count || used >= bounds.max_bytes {
+    let own = bytes(all.values().filter(|checkpoint| checkpoint.principal == owner));
+    let left_of_own = bounds.max_bytes_per_principal.saturating_sub(own);
+    let left_of_all = bounds.max_bytes.saturating_sub(bytes(all.values()));
+    if left_of_own < least.max(1) {
+        return Err(no_room_of_principal());
+    }
+    if all.len() >= bounds.max_count || left_of_all < least.max(1) {
         return Err(no_room());
     }
-    Ok(bounds.max_bytes - used)
+    Ok(left_of_own.min(left_of_all))
 }
 
-/// Returns true if all checkpoints together are too many or too large, and not those of one run.
+fn bytes<'c>(checkpoints: impl Iterator<Item = &'c Checkpoint>) -> u64 {
+    checkpoints.fold(0, |sum, checkpoint| sum.saturating_add(checkpoint.bytes()))
+}
+
+/// Returns true if the checkpoints of the principal or of all are too many or too large, and not those of one run alone.
 pub(crate) fn is_no_room(refused: &Refusal) -> bool {
-    *refused == no_room()
+    *refused == no_room() || *refused == no_room_of_principal()
 }
 
-pub(crate) fn no_room() -> Refusal {
+fn no_room() -> Refusal {
     let message = "there is no room for another checkpoint (checkpoints.max_count, checkpoints.max_bytes of the daemon's \
                    configuration): delete some that are no longer needed";
+    Refusal::new(Reason::WriteLimit, message).with("limit", "checkpoints")
+}
+
+fn no_room_of_principal() -> Refusal {
+    let message = "the checkpoints of your runs are as large as those of one principal may be \
+                   (checkpoints.max_bytes_per_principal of the daemon's configuration): delete some that are no longer needed";
     Refusal::new(Reason::WriteLimit, message).with("limit", "checkpoints")
 }
 
@@ -133,8 +151,13 @@ mod tests {
     use super::*;
     use crate::table::tests::checkpoint;
 
-    const BOUNDS: CheckpointBounds =
-        CheckpointBounds { max_count: 4, max_per_run: 2, max_bytes: 1_000, max_age: Duration::from_secs(60) };
+    const BOUNDS: CheckpointBounds = CheckpointBounds {
+        max_count: 4,
+        max_per_run: 2,
+        max_bytes: 1_000,
+        max_bytes_per_principal: 1_000,
+        max_age: Duration::from_secs(60),
+    };
 
     fn all(of: &[(RunId, u64)]) -> BTreeMap<CheckpointId, Checkpoint> {
         let made = of.iter().map(|(run, bytes)| checkpoint(*run, Timestamp::now(), *bytes));
@@ -144,7 +167,7 @@ mod tests {
     #[test]
     fn a_run_has_a_limit_and_all_runs_have_one() {
         let (one, two, three) = (RunId::new(), RunId::new(), RunId::new());
-        let most = |of: &[(RunId, u64)], run| left(&all(of), run, false, &BOUNDS);
+        let most = |of: &[(RunId, u64)], run| left(&all(of), (run, "uid:1000"), false, 1, &BOUNDS);
         assert_eq!(most(&[], one).unwrap(), 1_000);
         assert_eq!(most(&[(one, 300), (two, 300)], one).unwrap(), 400);
         let refused = most(&[(one, 1), (one, 1)], one).unwrap_err();
@@ -157,6 +180,24 @@ mod tests {
             most(&[(one, u64::MAX), (two, u64::MAX)], three).is_err(),
             "a sum that is too large for its type"
         );
+    }
+
+    #[test]
+    fn a_principal_has_a_limit_which_others_do_not_use_up() {
+        let bounds = CheckpointBounds { max_count: 10, max_bytes_per_principal: 400, ..BOUNDS };
+        let (run, other) = (RunId::new(), RunId::new());
+        let all = all(&[(run, 150), (run, 150), (other, 0)]);
+        let most = |owner, least| left(&all, (other, owner), false, least, &bounds);
+        assert_eq!((most("uid:1000", 1).unwrap(), most("uid:1001", 1).unwrap()), (100, 400));
+        assert!(most("uid:1000", 100).is_ok());
+        let refused = most("uid:1000", 101).unwrap_err();
+        assert!(refused.message.contains("max_bytes_per_principal"), "{}", refused.message);
+        assert!(is_no_room(&refused), "automatic ones of the principal give place");
+        // What is left of the limit of all bounds a principal, too.
+        let bounds = CheckpointBounds { max_bytes: 500, ..bounds };
+        assert_eq!(left(&all, (other, "uid:1001"), false, 1, &bounds).unwrap(), 200);
+        let refused = left(&all, (other, "uid:1001"), false, 201, &bounds).unwrap_err();
+        assert!(refused.message.contains("checkpoints.max_bytes of"), "{}", refused.message);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Gives this process another identity, with no privilege left and no way back.
+//! Gives this process another identity, with no privilege left but those that are named, and no way back.
 
 use rustix::fs::{Gid, Mode, Uid};
 use rustix::io::Errno;
@@ -16,10 +16,20 @@ use crate::{SetupError, step};
 ///
 /// Uid 0 is allowed: a root without capabilities has only the rights of a file's owner.
 pub fn drop_all(identity: Option<(Uid, Gid)>) -> Result<(), SetupError> {
+    drop_all_but(CapabilitySet::empty(), identity)
+}
+
+/// Drops all privileges but these capabilities, and takes this identity if there is one.
+///
+/// The process can never have more again: not by a program, and not by another identity.
+pub fn drop_all_but(kept: CapabilitySet, identity: Option<(Uid, Gid)>) -> Result<(), SetupError> {
     empty_bounding_set().map_err(step("emptying the bounding set"))?;
     set_capabilities_secure_bits(
         CapabilitiesSecureBits::NO_ROOT
             | CapabilitiesSecureBits::NO_ROOT_LOCKED
+            // A new identity changes no capability: they are set below.
+            | CapabilitiesSecureBits::NO_SETUID_FIXUP
+            | CapabilitiesSecureBits::NO_SETUID_FIXUP_LOCKED
             | CapabilitiesSecureBits::KEEP_CAPS_LOCKED
             | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
             | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED,
@@ -31,8 +41,8 @@ pub fn drop_all(identity: Option<(Uid, Gid)>) -> Result<(), SetupError> {
         set_thread_res_uid(uid, uid, uid).map_err(step("taking the uid"))?;
     }
     clear_ambient_capability_set().map_err(step("clearing ambient capabilities"))?;
-    let none = CapabilitySet::empty();
-    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
+    let inheritable = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })
         .map_err(step("dropping capabilities"))?;
     set_no_new_privs(true).map_err(step("no_new_privs"))?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(step("becoming non-dumpable"))?;

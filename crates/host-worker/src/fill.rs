@@ -4,7 +4,7 @@
 //! workspace is mounted: so the overlay makes its own marks. Then each saved name replaces the name that is there.
 //!
 //! An agent wrote the saved files, and the lists name its files. All code here works name by name on open directories and follows no
-//! link, as the owner of the workspace.
+//! link, as the owner of the workspace. It can open what the agent has made unreadable (`setup`), and makes writable what it writes.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
@@ -113,12 +113,25 @@ fn remove(top: &Dir, path: &[u8]) -> Result<(), FillFailure> {
         return discard(top, last);
     }
     match beneath(top, above)? {
-        Some(directory) => discard(&directory, last),
+        Some(directory) => {
+            // It gets its mode when the saved directory is put into it.
+            open_up(&directory)?;
+            discard(&directory, last)
+        }
         None => Ok(()),
     }
 }
 
-/// Removes a name, and all beneath it if it is a directory, also from directories that their owner had made read-only.
+/// Makes a directory of this owner writable.
+fn open_up(directory: &Dir) -> Result<(), FillFailure> {
+    let stat = fstat(directory).map_err(io::Error::from)?;
+    if stat.st_mode & WRITABLE != WRITABLE && stat.st_uid == geteuid().as_raw() {
+        directory.set_mode(stat.st_mode | WRITABLE)?;
+    }
+    Ok(())
+}
+
+/// Removes a name, and all beneath it if it is a directory, also from directories that their owner had made unreadable or read-only.
 pub(crate) fn discard(directory: &Dir, name: &EntryName) -> Result<(), FillFailure> {
     unseal(directory, name, 0)?;
     Ok(directory.remove(name)?)
@@ -133,23 +146,26 @@ fn unseal(directory: &Dir, name: &EntryName, depth: usize) -> Result<(), FillFai
         return Err(FillFailure::Deep);
     }
     let inner = directory.open_dir(name)?;
-    let stat = fstat(&inner).map_err(io::Error::from)?;
-    if stat.st_mode & WRITABLE != WRITABLE && stat.st_uid == geteuid().as_raw() {
-        inner.set_mode(stat.st_mode | WRITABLE)?;
-    }
+    open_up(&inner)?;
     for entry in inner.entries()? {
         unseal(&inner, &entry?.name, depth + 1)?;
     }
     Ok(())
 }
 
-/// Empties a listed directory.
+/// Empties a listed directory. The path of the topmost one is empty.
 fn empty(top: &Dir, path: &[u8]) -> Result<(), FillFailure> {
-    let Some(directory) = beneath(top, &names(path)?)? else { return Ok(()) };
+    let inner = if path.is_empty() { None } else { Some(beneath(top, &names(path)?)?) };
+    let directory = match &inner {
+        None => top,
+        Some(Some(directory)) => directory,
+        Some(None) => return Ok(()),
+    };
+    open_up(directory)?;
     let found: Vec<EntryName> =
         directory.entries()?.map(|entry| entry.map(|entry| entry.name)).collect::<Result<_, _>>()?;
     for name in found {
-        discard(&directory, &name)?;
+        discard(directory, &name)?;
     }
     Ok(())
 }
@@ -304,6 +320,20 @@ mod tests {
         let meta = fs::metadata(into.join("run.sh")).unwrap();
         assert_eq!(meta.permissions().mode() & 0o777, 0o755);
         assert_eq!(meta.mtime_nsec(), fs::metadata(from.join("files/run.sh")).unwrap().mtime_nsec());
+    }
+
+    #[test]
+    fn a_topmost_directory_that_hides_the_one_beneath_is_emptied_first() {
+        let place = tempfile::tempdir().unwrap();
+        let (from, into) = (place.path().join("from"), place.path().join("into"));
+        fs::create_dir_all(from.join("files")).unwrap();
+        fs::create_dir_all(into.join("d")).unwrap();
+        fs::write(from.join("files/own"), "o").unwrap();
+        fs::write(into.join("hidden"), "h").unwrap();
+        fs::write(from.join("marks"), "o\0").unwrap();
+        fill_in(&from, &into, || false).unwrap();
+        let names: Vec<_> = fs::read_dir(&into).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["own"]);
     }
 
     #[test]

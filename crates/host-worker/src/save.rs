@@ -106,7 +106,7 @@ mod tests {
         let from = place.path().join("from");
         fs::create_dir(&from).unwrap();
         for (name, content, mode) in
-            [("hosts", "", 0o600), ("own", "", 0o600), ("open", "", 0o644), ("filled", "x", 0o600)]
+            [("hosts", "", 0o600), ("own", "", 0o600), ("open", "", 0o644), ("filled", "x", 0o604)]
         {
             fs::write(from.join(name), content).unwrap();
             fs::set_permissions(from.join(name), Permissions::from_mode(mode)).unwrap();
@@ -116,13 +116,19 @@ mod tests {
                 return;
             }
         }
-        for (marks, has_hosts) in [(Marks::Listed, false), (Marks::Ignored, true)] {
-            let into = place.path().join(format!("{marks:?}"));
+        let save = |name: &str, marks| {
+            let into = place.path().join(name);
             fs::create_dir(&into).unwrap();
-            save_in(&from, &into, ALL, marks, || false).unwrap();
-            assert_eq!(into.join("files/hosts").exists(), has_hosts);
-            let others = ["own", "open", "filled"].map(|name| into.join("files").join(name).exists());
-            assert_eq!(others, [true; 3]);
-        }
+            save_in(&from, &into, ALL, marks, || false).map(|_| into.join("files"))
+        };
+        let saved = save("layer", Marks::Listed).unwrap();
+        let has = ["hosts", "own", "open", "filled"].map(|name| saved.join(name).exists());
+        assert_eq!(has, [false, true, true, true]);
+        // In a plain directory it is a file that the owner cannot read.
+        let refused = save("plain", Marks::Ignored).unwrap_err().to_string();
+        assert_eq!(refused, "hosts: permission denied");
+        fs::set_permissions(from.join("filled"), Permissions::from_mode(0o600)).unwrap();
+        let refused = save("closed", Marks::Listed).unwrap_err().to_string();
+        assert_eq!(refused, "filled: permission denied", "it has content, so it is no mount point");
     }
 }

@@ -74,6 +74,16 @@ pub(crate) fn is_abandoned() -> bool {
     poll(&mut polled, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
+/// Gives this process and its children the lowest priority of those that use the disk normally (best effort, 7).
+///
+/// Not every kernel and scheduler has such priorities. Without them the process works as well.
+pub(crate) fn yield_disk() {
+    const OF_THIS_PROCESS: libc::c_int = 1;
+    const BEST_EFFORT: libc::c_int = 2 << 13;
+    // SAFETY: all arguments are numbers.
+    unsafe { libc::syscall(libc::SYS_ioprio_set, OF_THIS_PROCESS, 0, BEST_EFFORT | 7) };
+}
+
 /// Closes every descriptor from 3 on but this one.
 pub(crate) fn close_others(kept: BorrowedFd<'_>) -> io::Result<()> {
     let kept = kept.as_raw_fd().unsigned_abs();

@@ -14,8 +14,11 @@
 //! An agent may have written the source. It is walked name by name on open directories, no link is followed, and only regular files
 //! and directories are opened, as the owner of the source. A copy has the permission bits and the times. It has no set-id bits, no
 //! extended attributes and no hard links: the marks of an overlay that somebody planted are not in it. FIFOs, sockets and devices are
-//! counted and left out. Mount points that the engine makes in the layer of a root are left out as well. Any other name that the owner
-//! cannot read ends the copy, because its base would lack files without a word.
+//! counted and left out. Mount points that the engine makes in the layer of a root are left out as well. Any other name that cannot be
+//! read ends the copy, because its base would lack files without a word.
+//!
+//! A checkpoint also has names that the owner has made unreadable: an agent must not prevent the checkpoints of its run. Therefore the
+//! process may read all (`setup`). A name of another owner that this one cannot read ends the copy all the same.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
@@ -25,7 +28,7 @@ use host_launch::{Marks, TreeBounds};
 use jail::{Dir, EntryName, FileKind, Metadata, Mount, OpenError, OpenErrorKind, Root};
 use operations::Digest;
 use rustix::fs::{AtFlags, Mode, fchmod, fstat, futimens, open, symlinkat, utimensat};
-use rustix::process::geteuid;
+use rustix::process::{getegid, geteuid};
 use text::excerpt;
 use thiserror::Error;
 use wire::v1::Base;
@@ -56,8 +59,8 @@ pub(crate) enum TreeFailure {
     Bytes(u64),
     #[error("the paths of deleted names and special files take more than {} MiB", MOST_MARKS >> 20)]
     Marks,
-    #[error("directories are nested deeper than {MAX_DEPTH} levels")]
-    Deep,
+    #[error("{path}: directories are nested deeper than {MAX_DEPTH} levels")]
+    Deep { path: String },
 }
 
 /// Copies the source into the workspace, which is empty, and returns the copy's digest and size.
@@ -127,9 +130,12 @@ struct Walk {
 impl Walk {
     fn directory(&mut self, from: &Dir, into: Option<&OwnedFd>, depth: usize) -> Result<(), TreeFailure> {
         if depth > MAX_DEPTH {
-            return Err(TreeFailure::Deep);
+            return Err(TreeFailure::Deep { path: self.shown() });
         }
         let stat = fstat(from).map_err(|errno| self.read_failure(errno.into()))?;
+        if is_closed((stat.st_uid, stat.st_gid), stat.st_mode, 0o5) {
+            return Err(self.closed());
+        }
         let mode = kept(stat.st_mode, into);
         self.entry(b'd', mode, &[]);
         if self.marks == Marks::Listed && layer::is_opaque(from) {
@@ -232,6 +238,9 @@ impl Walk {
 
     fn file(&mut self, from: &Dir, name: &EntryName, into: Option<&OwnedFd>) -> Result<(), TreeFailure> {
         let mut opened = from.open_file(name).map_err(|error| self.open_failure(error))?;
+        if is_closed((opened.meta.uid, opened.meta.gid), opened.meta.mode, 0o4) {
+            return Err(self.closed());
+        }
         // A sparse file takes no space in the source, and its copy would.
         if opened.meta.size > self.most.bytes.saturating_sub(self.found.size_bytes) {
             return Err(TreeFailure::Bytes(self.most.bytes));
@@ -335,6 +344,10 @@ impl Walk {
         excerpt(&String::from_utf8_lossy(&self.path))
     }
 
+    fn closed(&self) -> TreeFailure {
+        TreeFailure::Open { path: self.shown(), kind: OpenErrorKind::PermissionDenied }
+    }
+
     fn open_failure(&self, error: OpenError) -> TreeFailure {
         TreeFailure::Open { path: self.shown(), kind: error.kind }
     }
@@ -346,6 +359,14 @@ impl Walk {
     fn write_failure(&self, error: io::Error) -> TreeFailure {
         TreeFailure::Write { path: self.shown(), error }
     }
+}
+
+/// Returns true for a file of another owner whose mode lacks the `needed` permissions of one who is neither its owner nor in its group.
+///
+/// The process may be able to read more than its user, who could make his own files readable, but not those of others.
+fn is_closed((uid, gid): (u32, u32), mode: u32, needed: u32) -> bool {
+    let needed = if gid == getegid().as_raw() { needed << 3 } else { needed };
+    uid != geteuid().as_raw() && mode & needed != needed
 }
 
 /// Returns the mode that counts: a copy has permission bits only.
@@ -460,6 +481,8 @@ mod tests {
         fs::remove_file(from.join("sparse")).unwrap();
         let deep: std::path::PathBuf = std::iter::repeat_n("d", MAX_DEPTH + 1).collect();
         fs::create_dir_all(from.join(deep)).unwrap();
-        assert!(matches!(walked(&from, None, ALL), Err(TreeFailure::Deep)));
+        assert!(
+            matches!(walked(&from, None, ALL), Err(TreeFailure::Deep { path }) if path.starts_with("d/d/"))
+        );
     }
 }

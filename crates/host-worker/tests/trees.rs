@@ -65,6 +65,149 @@ fn a_tree_that_its_owner_cannot_read_is_refused_by_name() {
     is_refused(digest(&scratch.workspace(), scratch.uid), "dir: permission denied");
 }
 
+/// Saves the workspace into the directory `state` beside it.
+fn save(scratch: &Scratch) -> Result<Base, LayerError> {
+    let (from, into) = (directory(&scratch.workspace()), directory(&scratch.dir.path().join("state")));
+    let owner = (scratch.uid, scratch.uid);
+    launcher().save((from.as_fd(), into.as_fd()), owner, (MOST, Marks::Listed), TIME)
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().mode() & 0o777
+}
+
+#[test]
+fn names_that_an_agent_has_made_unreadable_are_saved_filled_and_put_back() {
+    const SHUT: [(&str, u32); 4] = [("shut/in", 0o311), ("shut", 0), ("closed", 0), ("sealed", 0o555)];
+    for uid in [1234, 0] {
+        let scratch = Scratch::owned_by(uid);
+        let (saved, filled) = (scratch.dir.path().join("state"), scratch.dir.path().join("pkg"));
+        for (path, content) in [("shut/in/file", "one"), ("closed", "two"), ("sealed/file", "three")] {
+            scratch.write(path, content);
+        }
+        run(Command::new("mknod").arg(scratch.workspace().join("sealed/gone")).args(["c", "0", "0"]));
+        scratch.own();
+        for (name, mode) in SHUT {
+            set_mode(&scratch.workspace().join(name), mode);
+        }
+        let before = fingerprint(&scratch.workspace());
+        assert_eq!(save(&scratch).unwrap().files, 8, "six names, a deleted one, and the topmost directory");
+        assert_eq!(fingerprint(&scratch.workspace()), before, "the source is only read");
+        assert_eq!(fs::read(saved.join("marks")).unwrap(), b"wsealed/gone\0");
+
+        // What is there already is unreadable as well, and the directory of a deleted name is read-only.
+        fs::create_dir_all(filled.join("shut/old/er")).unwrap();
+        fs::create_dir(filled.join("sealed")).unwrap();
+        fs::write(filled.join("sealed/gone"), "x").unwrap();
+        run(Command::new("chown").arg("-Rh").arg(format!("{uid}:{uid}")).arg(&filled));
+        for name in ["shut/old/er", "shut/old", "shut"] {
+            set_mode(&filled.join(name), 0);
+        }
+        set_mode(&filled.join("sealed"), 0o555);
+        let owner = (uid, uid);
+        launcher().fill(directory(&saved).as_fd(), directory(&filled).as_fd(), owner, TIME).unwrap();
+
+        // Now the agent makes everything else, just as unreadable.
+        run(Command::new("sh").current_dir(scratch.workspace()).args(["-c", "rm -rf ./*"]));
+        for (path, content) in [("closed/deep/er", "x"), ("shut/in", "x"), ("new/er", "x")] {
+            scratch.write(path, content);
+        }
+        scratch.own();
+        for name in ["closed/deep", "closed", "shut/in", "shut", "new/er", "new"] {
+            set_mode(&scratch.workspace().join(name), 0);
+        }
+        let (from, into) = (directory(&saved), directory(&scratch.workspace()));
+        for _ in 0..2 {
+            launcher().restore((from.as_fd(), into.as_fd()), None, owner, TIME).unwrap();
+        }
+        assert!(!scratch.workspace().join("new").exists());
+        assert!(filled.join("shut/old").exists() && !filled.join("sealed/gone").exists());
+        for tree in [&filled, &scratch.workspace(), &saved.join("files")] {
+            assert_eq!(fs::read(tree.join("shut/in/file")).unwrap(), b"one");
+            assert_eq!(fs::read(tree.join("closed")).unwrap(), b"two");
+            assert_eq!(fs::read(tree.join("sealed/file")).unwrap(), b"three");
+            assert_eq!(SHUT.map(|(name, _)| mode(&tree.join(name))), SHUT.map(|(_, mode)| mode));
+        }
+    }
+}
+
+#[test]
+fn names_of_another_user_that_the_owner_cannot_read_are_not_saved() {
+    for (name, uid, gid, mode, is_saved) in [
+        ("file", 0, 0, 0o600, false),
+        ("file", 0, 1234, 0o604, false),
+        ("file", 0, 1234, 0o640, true),
+        ("file", 0, 0, 0o604, true),
+        ("dir", 0, 0, 0o704, false),
+        ("dir", 0, 0, 0o705, true),
+        ("dir/file", 0, 0, 0o600, false),
+    ] {
+        let scratch = Scratch::new();
+        scratch.write("dir/file", "s\n");
+        let named = if name == "file" { scratch.write(name, "s\n") } else { scratch.workspace().join(name) };
+        chown(&named, Some(uid), Some(gid)).unwrap();
+        set_mode(&named, mode);
+        let done = save(&scratch);
+        let copy = scratch.dir.path().join("state/files").join(name);
+        if is_saved {
+            done.unwrap();
+            assert!(copy.exists());
+        } else {
+            is_refused(done, &format!("{name}: permission denied"));
+            assert!(!copy.is_file(), "a part of it was copied");
+        }
+    }
+}
+
+#[test]
+fn directories_that_are_nested_too_deeply_are_refused_by_their_path() {
+    let scratch = Scratch::new();
+    scratch.write(&["way", &["d"; 140].join("/"), "file"].join("/"), "x");
+    is_refused(save(&scratch), "way/d/d/");
+}
+
+#[test]
+fn a_task_on_a_whole_tree_has_a_lower_priority() {
+    let scratch = Scratch::new();
+    // Reading it takes much longer than the test.
+    fs::File::create(scratch.workspace().join("sparse")).unwrap().set_len(1 << 40).unwrap();
+    scratch.own();
+    let (tree, uid) = (directory(&scratch.workspace()), scratch.uid);
+    let most = TreeBounds { bytes: u64::MAX, files: 10 };
+    let digest =
+        std::thread::spawn(move || launcher().digest(tree.as_fd(), (uid, uid), most, Duration::from_secs(5)));
+    let is_lower = |pid: &String| nice(pid) == Some(5) && io_priority(pid) == "best-effort: prio 7";
+    let mut is_seen = false;
+    while !is_seen && !digest.is_finished() {
+        is_seen = children().iter().any(is_lower);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(is_seen);
+    assert!(matches!(digest.join().unwrap(), Err(LayerError::TimedOut(_))));
+}
+
+/// Returns the niceness of a process, the 19th field of its `stat`. The second one ends with the last bracket.
+fn nice(pid: &str) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(16)?.parse().ok()
+}
+
+fn io_priority(pid: &str) -> String {
+    let shown = Command::new("ionice").args(["-p", pid]).output().unwrap();
+    String::from_utf8(shown.stdout).unwrap().trim().to_owned()
+}
+
+/// Returns the ids of the processes that the threads of this one have started.
+fn children() -> Vec<String> {
+    let threads = fs::read_dir("/proc/self/task").unwrap().flatten();
+    let listed = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    listed.flat_map(|listed| listed.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
+}
+
 #[test]
 fn a_tree_beyond_its_bounds_is_refused() {
     for most in [TreeBounds { files: 3, ..MOST }, TreeBounds { bytes: 9, ..MOST }] {

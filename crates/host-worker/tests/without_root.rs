@@ -7,13 +7,16 @@
 mod support;
 
 use std::fs;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use host_launch::{CloneError, CloneSpec, HostWorkerSpec, Landlock, Namespaces, TreeBounds, WeakerForm};
+use host_launch::{
+    CloneError, CloneSpec, HostWorkerSpec, Landlock, Marks, Namespaces, TreeBounds, WeakerForm,
+};
 use operations::{Git, Reason};
 use rustix::process::geteuid;
 use support::{DEADLINE, Hand, Scratch, directory, launcher};
@@ -102,6 +105,34 @@ fn an_ordinary_user_has_the_whole_jail_where_user_namespaces_are_allowed() {
     scratch.host_worker().write("d/new.txt", "two\n").unwrap();
     let refused = launcher().serve(&spec(&scratch, 4321)).unwrap().wait(Duration::from_secs(30)).unwrap();
     assert!(refused.contains("must belong to the daemon's own user"), "{refused}");
+}
+
+#[test]
+fn an_ordinary_user_saves_what_an_agent_has_made_unreadable() {
+    if !is_again() {
+        return again("an_ordinary_user_saves_what_an_agent_has_made_unreadable", ordinary);
+    }
+    let scratch = Scratch::new();
+    scratch.write("shut/closed", "one");
+    let saved = scratch.dir.path().join("state");
+    let set_modes = |tree: &Path, directory: u32, file: u32| {
+        for (name, mode) in [("shut", 0o700), ("shut/closed", file), ("shut", directory)] {
+            fs::set_permissions(tree.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+    };
+    set_modes(&scratch.workspace(), 0, 0);
+    let (from, into) = (directory(&scratch.workspace()), directory(&saved));
+    let most = TreeBounds { bytes: 1_000, files: 10 };
+    let made = launcher()
+        .save((from.as_fd(), into.as_fd()), (1234, 1234), (most, Marks::Ignored), DEADLINE)
+        .unwrap();
+    assert_eq!((made.files, made.size_bytes), (3, 3));
+    let copy = saved.join("files");
+    assert_eq!(fs::metadata(copy.join("shut")).unwrap().mode() & 0o777, 0);
+    // So that they can be removed.
+    set_modes(&scratch.workspace(), 0o700, 0o600);
+    set_modes(&copy, 0o700, 0o600);
+    assert_eq!(fs::read(copy.join("shut/closed")).unwrap(), b"one");
 }
 
 #[test]

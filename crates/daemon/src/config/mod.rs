@@ -214,6 +214,7 @@ impl Config {
                 "max_count": self.checkpoints.max_count,
                 "max_per_run": self.checkpoints.max_per_run,
                 "max_bytes": document::show_size(self.checkpoints.max_bytes),
+                "max_bytes_per_principal": document::show_size(self.checkpoints.max_bytes_per_principal),
                 "max_age": seconds(self.checkpoints.max_age),
             },
             "sessions": {

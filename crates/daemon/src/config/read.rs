@@ -276,13 +276,20 @@ fn bases(top: &Fields<'_>) -> BaseBounds {
 }
 
 fn checkpoints(top: &Fields<'_>) -> CheckpointBounds {
-    let fields = top.section("checkpoints", &["max_count", "max_per_run", "max_bytes", "max_age"]);
-    CheckpointBounds {
+    let keys = ["max_count", "max_per_run", "max_bytes", "max_bytes_per_principal", "max_age"];
+    let fields = top.section("checkpoints", &keys);
+    let max_bytes = size_or(&fields, "max_bytes", 1 << 20, 16 << 30);
+    let bounds = CheckpointBounds {
         max_count: number_or(&fields, "max_count", 1..=100_000, 1_000) as usize,
         max_per_run: number_or(&fields, "max_per_run", 1..=10_000, 50) as usize,
-        max_bytes: size_or(&fields, "max_bytes", 1 << 20, 16 << 30),
+        max_bytes,
+        max_bytes_per_principal: size_or(&fields, "max_bytes_per_principal", 1 << 20, max_bytes / 2),
         max_age: time_or(&fields, "max_age", (60, 3_660 * DAY), 30 * DAY),
+    };
+    if bounds.max_bytes_per_principal > bounds.max_bytes {
+        fields.at("max_bytes_per_principal").problem("must not be more than checkpoints.max_bytes");
     }
+    bounds
 }
 
 fn sessions(top: &Fields<'_>) -> Limits {
@@ -356,8 +363,13 @@ mod tests {
         assert_eq!((config.disk.warn_free, config.disk.min_free), (1 << 30, 128 << 20));
         let bases = BaseBounds { max_count: 64, max_per_principal: 32, max_bytes: 16 << 30, max_age: days };
         assert_eq!(config.bases, bases);
-        let checkpoints =
-            CheckpointBounds { max_count: 1_000, max_per_run: 50, max_bytes: 16 << 30, max_age: days };
+        let checkpoints = CheckpointBounds {
+            max_count: 1_000,
+            max_per_run: 50,
+            max_bytes: 16 << 30,
+            max_bytes_per_principal: 8 << 30,
+            max_age: days,
+        };
         assert_eq!(config.checkpoints, checkpoints);
     }
 
@@ -379,6 +391,7 @@ harness_on_bind: yes
 spool: { max_total: 4, min_free: 1XB }
 outcomes: { max_total: 1, max_age: 1s, request_ids: 99d }
 disk: { warn_free: 1MiB, min_free: 2MiB }
+checkpoints: { max_bytes: 2MiB, max_bytes_per_principal: 3MiB }
 sessions: { max_length: 2d, idle_timeout: 0s, max_recording: 1KiB, per_run: 9 }
 log: { format: xml }
 ";
@@ -408,6 +421,7 @@ log: { format: xml }
                 "outcomes.max_age",
                 "outcomes.request_ids",
                 "disk.warn_free",
+                "checkpoints.max_bytes_per_principal",
                 "sessions.max_length",
                 "sessions.idle_timeout",
                 "sessions.max_recording",

@@ -1,9 +1,9 @@
-//! Sets resource limits: generous for the host worker, tight for each operation's process.
+//! Sets resource limits and priorities: generous for the host worker, tight for each operation's process.
 
 use std::io;
 use std::time::Instant;
 
-use rustix::process::Resource;
+use rustix::process::{Resource, nice};
 
 use crate::sys;
 use confinement::{SetupError, limit, step};
@@ -11,6 +11,11 @@ use host_launch::args::Task;
 
 const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * MIB;
+/// Files that may be open at once: a restore has up to four open directories for each level.
+const OPEN_FILES: u64 = 512;
+const OPEN_FILES_OF_RESTORE: u64 = 1_024;
+/// Niceness that a task on a whole tree has more than the daemon: calls of other runs go before it.
+const YIELDING: i32 = 5;
 /// Largest file that an operation can create, except a transfer.
 const FILE_SIZE: u64 = 256 * MIB;
 /// Largest file that a clone, a copy, an accept or a transfer can make: a repository may be one pack.
@@ -30,9 +35,13 @@ pub(super) fn restrict_host_worker(task: &Task) -> Result<(), SetupError> {
         | Task::Serve { .. } => PACK_SIZE,
         _ => FILE_SIZE,
     };
+    let open_files = match task {
+        Task::Restore { .. } => OPEN_FILES_OF_RESTORE,
+        _ => OPEN_FILES,
+    };
     for (resource, most) in [
         (Resource::Core, 0),
-        (Resource::Nofile, 512),
+        (Resource::Nofile, open_files),
         (Resource::Fsize, file_size),
         (Resource::As, 2 * GIB),
         (Resource::Memlock, 0),
@@ -41,6 +50,10 @@ pub(super) fn restrict_host_worker(task: &Task) -> Result<(), SetupError> {
         limit(resource, most).map_err(step("setting limits"))?;
     }
     sys::ignore_file_size_signal();
+    if matches!(task, Task::Copy(_) | Task::Digest(_) | Task::Save(..) | Task::Fill | Task::Restore { .. }) {
+        nice(YIELDING).map_err(step("lowering the priority"))?;
+        sys::yield_disk();
+    }
     Ok(())
 }
 

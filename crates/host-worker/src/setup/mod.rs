@@ -5,7 +5,7 @@
 //! 1. clone the mounts from the handles, enter new mount, network, ipc, uts and pid namespaces (and, without root, a
 //!    user namespace);
 //! 2. `pivot_root` into an empty read-only tmpfs that holds the run's mounts and nothing else: no `/proc`, no `/dev`;
-//! 3. limits; bounding set, groups, gid, uid, capabilities, `no_new_privs`, non-dumpable;
+//! 3. limits; bounding set, groups, gid, uid, capabilities (all but [`kept`]), `no_new_privs`, non-dumpable;
 //! 4. Landlock where the kernel has it, seccomp last.
 //!
 //! Only then does the caller fork: the child is pid 1 of the new pid namespace and inherits all of it. Any step but Landlock that
@@ -26,6 +26,7 @@ use host_launch::Namespaces;
 use host_launch::Report;
 use host_launch::WeakerForm;
 use host_launch::args::{Args, Task};
+use rustix::thread::CapabilitySet;
 
 use crate::location;
 
@@ -48,11 +49,22 @@ pub(crate) fn enter(args: &Args, handles: &[OwnedFd]) -> Result<Report, SetupErr
     limits::restrict_host_worker(&args.task)?;
     // In a user namespace the kernel refuses to change groups, and the one mapped id is the process's own already.
     let privileged = namespaces == Namespaces::Privileged;
-    privileges::drop_all(privileged.then_some((args.uid, args.gid)))?;
+    privileges::drop_all_but(kept(&args.task), privileged.then_some((args.uid, args.gid)))?;
     let landlock = landlock::restrict(&args.jail_mounts, &writable)?;
     filters.install()?;
     if !work_tree.is_empty() {
         location::link(work_tree);
     }
     Ok(Report { namespaces, landlock })
+}
+
+/// Returns the capabilities of a task: none, or that of reading files which an agent has made unreadable for the owner.
+///
+/// Those tasks walk the trees of runs and checkpoints and nothing else. They refuse names of others that the owner cannot read
+/// (`tree.rs`), and the filter has no call that opens a file by its handle.
+fn kept(task: &Task) -> CapabilitySet {
+    match task {
+        Task::Save(..) | Task::Fill | Task::Restore { .. } => CapabilitySet::DAC_READ_SEARCH,
+        _ => CapabilitySet::empty(),
+    }
 }
