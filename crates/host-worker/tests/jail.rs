@@ -4,12 +4,13 @@
 mod support;
 
 use std::fs;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use host_launch::{HostWorkerSpec, Namespaces};
+use host_launch::{HostWorkerSpec, Marks, Namespaces, TreeBounds};
 use operations::{Edit, EditChange, Git, OpResult, Operation, Reason};
 use support::{DEADLINE, Hand, SHORT, Scratch, WAITING, directory, fifo, launcher, paths, run, write};
 use wire::worker::v1::{FromWorker, Hello, from_worker, to_worker};
@@ -111,6 +112,40 @@ fn host_worker_has_no_host_privileges() {
         }
         assert_eq!(status(*host_worker_pid, "NSpid").split(' ').next_back(), Some("1"));
     }
+}
+
+#[test]
+fn a_task_on_the_tree_of_a_run_may_read_and_nothing_else() {
+    let scratch = Scratch::new();
+    // So many that the task can be looked at.
+    for number in 0..20_000 {
+        fs::create_dir(scratch.workspace().join(number.to_string())).unwrap();
+    }
+    scratch.own();
+    let (from, into) = (directory(&scratch.workspace()), directory(&scratch.dir.path().join("state")));
+    let (owner, most) = ((scratch.uid, scratch.uid), TreeBounds { bytes: 1 << 20, files: 30_000 });
+    let saving = std::thread::spawn(move || {
+        launcher().save((from.as_fd(), into.as_fd()), owner, (most, Marks::Listed), DEADLINE)
+    });
+    let mut seen = None;
+    while seen.is_none() && !saving.is_finished() {
+        let threads = fs::read_dir("/proc/self/task").unwrap().flatten();
+        let listed = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+        seen = listed.flat_map(|listed| listed.split_whitespace().find_map(capabilities)).next();
+    }
+    assert_eq!(saving.join().unwrap().unwrap().files, 20_001);
+    let (none, reading) = ("0000000000000000", "0000000000000004");
+    assert_eq!(seen.unwrap(), [none, reading, reading, none, none]);
+}
+
+/// Returns the capabilities of a process that has its filter already.
+fn capabilities(pid: &str) -> Option<[String; 5]> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.unwrap_or_default().trim().to_owned()
+    };
+    (field("Seccomp") == "2").then(|| ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"].map(field))
 }
 
 #[test]

@@ -37,7 +37,7 @@ const READY: usize = 2;
 /// Cofferdam's lives by name.
 const COLD: &str = "Cofferdam, cold";
 const WARM: &str = "Cofferdam, warm";
-const WRITABLE: &str = "the same, root and env";
+const WRITABLE: &str = "Cofferdam, warm, harness";
 const ENGINE: &str = "engine, API";
 /// A daemon that keeps no containers ready has not this one of the baseline's ratios.
 const WARM_RATIO: &str = "ready, warm / create and start";

@@ -13,8 +13,9 @@ from inspect_ai.solver import generate, use_tools
 from inspect_ai.tool import bash
 from inspect_ai.util import OutputLimitExceededError, SandboxEnvironmentSpec
 from people import approve_next
+from warm import soon_starts_warm
 
-from cofferdam import ApprovalRequired, Client, Sandbox
+from cofferdam import ApprovalRequired, Client, RunInfo, Sandbox
 from cofferdam.integrations.inspect import CofferdamSandboxConfig, CofferdamSandboxEnvironment
 
 
@@ -73,6 +74,19 @@ async def test_output_of_a_command_ended_at_its_limit_is_marked_incomplete(askin
         assert caught.value.truncated_output
     finally:
         await CofferdamSandboxEnvironment.sample_cleanup("t", config, made, False)
+
+
+async def test_the_second_sample_on_an_image_is_warm(image: str, profile: str) -> None:
+    config = CofferdamSandboxConfig(profile=profile, image=image)
+
+    async def live() -> RunInfo:
+        made = await CofferdamSandboxEnvironment.sample_init("t", config, {})
+        try:
+            return await made["default"].as_type(CofferdamSandboxEnvironment).sandbox.info()
+        finally:
+            await CofferdamSandboxEnvironment.sample_cleanup("t", config, made, False)
+
+    await soon_starts_warm(live)
 
 
 def test_the_program_of_the_book(image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,8 +24,9 @@ from swerex.runtime.abstract import (
     UploadRequest,
     WriteFileRequest,
 )
+from warm import soon_starts_warm
 
-from cofferdam import ApprovalRequired, Bind, Client, Sandbox
+from cofferdam import ApprovalRequired, Bind, Client, RunInfo, Sandbox
 from cofferdam.integrations.swerex import CofferdamDeployment, CofferdamDeploymentConfig, CofferdamRuntime
 
 
@@ -183,6 +184,18 @@ async def test_files_keep_their_modes(runtime: CofferdamRuntime, tmp_path: Path)
     await said(runtime, "mkdir -m 500 shut")
     with pytest.raises(PermissionError):
         await runtime.write_file(WriteFileRequest(path="/workspace/shut/x", content=""))
+
+
+async def test_the_second_deployment_of_an_image_is_warm(image: str, profile: str) -> None:
+    async def live() -> RunInfo:
+        deployment = CofferdamDeployment(profile=profile, image=image, env={"GREETING": "hi"})
+        await deployment.start()
+        try:
+            return await deployment.runtime.sandbox.info()
+        finally:
+            await deployment.stop()
+
+    await soon_starts_warm(live)
 
 
 async def test_the_program_of_the_book(image: str) -> None:
