@@ -1,18 +1,54 @@
-//! Makes the files and directories of copies, name by name.
+//! Opens the files and directories that are copied, and makes their copies, name by name.
+//!
+//! The process may be able to read more than its user (`setup`). It uses that only for files of this user, who could make them readable.
+//! What belongs to another user has to be readable by its mode: otherwise an agent would get copies of files that it cannot read.
 
 use std::fs::File;
 use std::io::{self, Seek as _};
 use std::os::fd::{AsFd, OwnedFd};
 
-use jail::EntryName;
-use rustix::fs::{Mode, OFlags, Timespec, Timestamps, copy_file_range, mkdirat, openat};
+use jail::{Dir, EntryName, OpenError, OpenErrorKind, RegularFile};
+use rustix::fs::{Mode, OFlags, Timespec, Timestamps, copy_file_range, fstat, mkdirat, openat};
 use rustix::io::Errno;
+use rustix::process::{getegid, geteuid};
+use text::excerpt;
 
 /// Flags with which a directory is opened.
 pub(crate) const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// Most bytes that the kernel copies in one call.
 const AT_A_TIME: usize = 1 << 30;
+
+/// The permissions that others need for a directory: to read it and to enter it.
+pub(crate) const ENTERED: u32 = 0o5;
+/// The permission that others need for a file.
+const READ: u32 = 0o4;
+
+/// Opens the directory `name`, unless it is another user's and closed to this one.
+pub(crate) fn open_dir(from: &Dir, name: &EntryName) -> Result<Dir, OpenError> {
+    let opened = from.open_dir(name)?;
+    check_open(&opened, ENTERED).map_err(|kind| at(name, kind))?;
+    Ok(opened)
+}
+
+/// Opens the file `name`, unless it is another user's and closed to this one.
+pub(crate) fn open_file(from: &Dir, name: &EntryName) -> Result<RegularFile, OpenError> {
+    let opened = from.open_file(name)?;
+    check_open(&opened.file, READ).map_err(|kind| at(name, kind))?;
+    Ok(opened)
+}
+
+/// Refuses a file of another user whose mode does not have the `needed` permissions for this one.
+pub(crate) fn check_open(file: impl AsFd, needed: u32) -> Result<(), OpenErrorKind> {
+    let stat = fstat(file)?;
+    let needed = if stat.st_gid == getegid().as_raw() { needed << 3 } else { needed };
+    let is_open = stat.st_uid == geteuid().as_raw() || stat.st_mode & needed == needed;
+    if is_open { Ok(()) } else { Err(OpenErrorKind::PermissionDenied) }
+}
+
+fn at(name: &EntryName, kind: OpenErrorKind) -> OpenError {
+    OpenError { path: excerpt(&name.shown()), kind }
+}
 
 pub(crate) fn make_directory(into: &OwnedFd, name: &EntryName) -> io::Result<OwnedFd> {
     mkdirat(into, name.as_bytes(), Mode::RWXU)?;

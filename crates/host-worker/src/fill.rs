@@ -17,7 +17,7 @@ use rustix::process::geteuid;
 use text::excerpt;
 use thiserror::Error;
 
-use crate::copying::{DIRECTORY, by_kernel, make_file, times};
+use crate::copying::{DIRECTORY, by_kernel, make_file, open_dir, open_file, times};
 use crate::sys;
 
 /// Most levels of directories, as in a saved tree.
@@ -93,7 +93,7 @@ pub(crate) fn names(path: &[u8]) -> Result<Vec<EntryName>, FillFailure> {
 fn beneath(top: &Dir, path: &[EntryName]) -> Result<Option<Dir>, FillFailure> {
     let mut at: Option<Dir> = None;
     for name in path {
-        match at.as_ref().unwrap_or(top).open_dir(name) {
+        match open_dir(at.as_ref().unwrap_or(top), name) {
             Ok(inner) => at = Some(inner),
             Err(OpenError {
                 kind: OpenErrorKind::NotFound | OpenErrorKind::NotADirectory | OpenErrorKind::Symlink,
@@ -145,7 +145,7 @@ fn unseal(directory: &Dir, name: &EntryName, depth: usize) -> Result<(), FillFai
     if depth > MAX_DEPTH {
         return Err(FillFailure::Deep);
     }
-    let inner = directory.open_dir(name)?;
+    let inner = open_dir(directory, name)?;
     open_up(&inner)?;
     for entry in inner.entries()? {
         unseal(&inner, &entry?.name, depth + 1)?;
@@ -199,7 +199,7 @@ fn directory(saved: &Dir, target: &Dir, depth: usize, is_abandoned: fn() -> bool
         match kind {
             FileKind::Directory => {
                 target.put_dir(&name, WRITABLE)?;
-                directory(&saved.open_dir(&name)?, &target.open_dir(&name)?, depth + 1, is_abandoned)?;
+                directory(&open_dir(saved, &name)?, &open_dir(target, &name)?, depth + 1, is_abandoned)?;
             }
             FileKind::Symlink => target.put_link(&name, &saved.read_link(&name)?)?,
             FileKind::File => file(saved, target, &name)?,
@@ -228,10 +228,10 @@ pub(crate) fn is_there(
     match kind {
         FileKind::Symlink if old.kind == kind => Ok(target.read_link(name)? == saved.read_link(name)?),
         FileKind::File if old.kind == kind => {
-            let new = saved.open_file(name)?;
+            let new = open_file(saved, name)?;
             let is_alike = (new.meta.size, new.meta.mode & 0o777) == (old.size, old.mode & 0o777);
-            // A file that its owner cannot read is replaced.
-            let Ok(old) = target.open_file(name) else { return Ok(false) };
+            // A file that the owner cannot read is replaced.
+            let Ok(old) = open_file(target, name) else { return Ok(false) };
             Ok(is_alike && is_same(new.file, old.file)?)
         }
         _ => Ok(false),
@@ -260,7 +260,7 @@ fn is_directory(target: &Dir, name: &EntryName) -> bool {
 }
 
 pub(crate) fn file(saved: &Dir, target: &Dir, name: &EntryName) -> Result<(), FillFailure> {
-    let mut opened = saved.open_file(name)?;
+    let mut opened = open_file(saved, name)?;
     let mut write = || -> io::Result<()> {
         let mut copy = make_file(target, name)?;
         if !by_kernel(&opened.file, &copy, u64::MAX)? {

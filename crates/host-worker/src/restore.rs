@@ -21,11 +21,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
-use jail::{Dir, EntryName, FileKind, Mount, OpenError, OpenErrorKind, Root};
+use jail::{Dir, EntryName, FileKind, Metadata, Mount, OpenError, OpenErrorKind, Root};
 use rustix::fs::{Stat, fstat, futimens};
 use rustix::process::geteuid;
 
-use crate::copying::times;
+use crate::copying::{open_dir, times};
 use crate::fill::{FillFailure, MAX_DEPTH, WRITABLE, discard, file, is_there, list, names};
 use crate::sys;
 
@@ -217,7 +217,7 @@ impl Restore {
             discard(target, name)?;
             target.put_dir(name, WRITABLE)?;
         }
-        let open = |directory: Option<&Dir>| directory.map(|directory| directory.open_dir(name)).transpose();
+        let open = |directory: Option<&Dir>| directory.map(|directory| open_dir(directory, name)).transpose();
         let saved = open(at.saved)?;
         let beneath = open(at.beneath)?;
         let before = open(at.before.filter(|_| was == Some(FileKind::Directory)))?;
@@ -232,7 +232,7 @@ impl Restore {
             self.path.push(b'/');
         }
         self.path.extend_from_slice(name.as_bytes());
-        let done = self.directory(&target.open_dir(name)?, inner, depth + 1);
+        let done = self.directory(&open_dir(target, name)?, inner, depth + 1);
         self.path.truncate(above);
         done
     }
@@ -286,8 +286,8 @@ fn kind(directory: Option<&Dir>, name: &EntryName) -> Result<Option<FileKind>, O
 
 /// Returns true if the name is a directory of another owner.
 fn is_of_others(target: &Dir, name: &EntryName) -> bool {
-    let inner = target.open_dir(name).ok().and_then(|inner| fstat(&inner).ok());
-    inner.is_some_and(|stat| stat.st_uid != geteuid().as_raw())
+    let is_other = |meta: Metadata| meta.kind == FileKind::Directory && meta.uid != geteuid().as_raw();
+    target.metadata(name).is_ok_and(is_other)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@
 //! read ends the copy, because its base would lack files without a word.
 //!
 //! A checkpoint also has names that the owner has made unreadable: an agent must not prevent the checkpoints of its run. Therefore the
-//! process may read all (`setup`). A name of another owner that this one cannot read ends the copy all the same.
+//! process may read them (`setup`, `copying.rs`).
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
@@ -28,12 +28,14 @@ use host_launch::{Marks, TreeBounds};
 use jail::{Dir, EntryName, FileKind, Metadata, Mount, OpenError, OpenErrorKind, Root};
 use operations::Digest;
 use rustix::fs::{AtFlags, Mode, fchmod, fstat, futimens, open, symlinkat, utimensat};
-use rustix::process::{getegid, geteuid};
+use rustix::process::geteuid;
 use text::excerpt;
 use thiserror::Error;
 use wire::v1::Base;
 
-use crate::copying::{DIRECTORY, by_kernel, make_directory, make_file, times};
+use crate::copying::{
+    DIRECTORY, ENTERED, by_kernel, check_open, make_directory, make_file, open_dir, open_file, times,
+};
 use crate::fill::MOST_MARKS;
 use crate::{layer, sys};
 
@@ -105,6 +107,7 @@ pub(crate) fn walk_with(
         found: Base { files: 1, ..Base::default() },
     };
     let top = from.top().map_err(|error| walk.open_failure(error))?;
+    check_open(&top, ENTERED).map_err(|kind| TreeFailure::Open { path: walk.shown(), kind })?;
     walk.directory(&top, into.as_ref(), 0)?;
     let Walk { hash, mut found, listed, .. } = walk;
     found.digest = hash.hex();
@@ -133,9 +136,6 @@ impl Walk {
             return Err(TreeFailure::Deep { path: self.shown() });
         }
         let stat = fstat(from).map_err(|errno| self.read_failure(errno.into()))?;
-        if is_closed((stat.st_uid, stat.st_gid), stat.st_mode, 0o5) {
-            return Err(self.closed());
-        }
         let mode = kept(stat.st_mode, into);
         self.entry(b'd', mode, &[]);
         if self.marks == Marks::Listed && layer::is_opaque(from) {
@@ -221,7 +221,7 @@ impl Walk {
             FileKind::File => self.file(from, name, into),
             FileKind::Symlink => self.link(from, name, &meta, into),
             _ => {
-                let inner = from.open_dir(name).map_err(|error| self.open_failure(error))?;
+                let inner = open_dir(from, name).map_err(|error| self.open_failure(error))?;
                 let copy = into.map(|into| make_directory(into, name)).transpose();
                 let copy = copy.map_err(|error| self.write_failure(error))?;
                 self.directory(&inner, copy.as_ref(), depth + 1)
@@ -237,10 +237,7 @@ impl Walk {
     }
 
     fn file(&mut self, from: &Dir, name: &EntryName, into: Option<&OwnedFd>) -> Result<(), TreeFailure> {
-        let mut opened = from.open_file(name).map_err(|error| self.open_failure(error))?;
-        if is_closed((opened.meta.uid, opened.meta.gid), opened.meta.mode, 0o4) {
-            return Err(self.closed());
-        }
+        let mut opened = open_file(from, name).map_err(|error| self.open_failure(error))?;
         // A sparse file takes no space in the source, and its copy would.
         if opened.meta.size > self.most.bytes.saturating_sub(self.found.size_bytes) {
             return Err(TreeFailure::Bytes(self.most.bytes));
@@ -344,10 +341,6 @@ impl Walk {
         excerpt(&String::from_utf8_lossy(&self.path))
     }
 
-    fn closed(&self) -> TreeFailure {
-        TreeFailure::Open { path: self.shown(), kind: OpenErrorKind::PermissionDenied }
-    }
-
     fn open_failure(&self, error: OpenError) -> TreeFailure {
         TreeFailure::Open { path: self.shown(), kind: error.kind }
     }
@@ -359,14 +352,6 @@ impl Walk {
     fn write_failure(&self, error: io::Error) -> TreeFailure {
         TreeFailure::Write { path: self.shown(), error }
     }
-}
-
-/// Returns true for a file of another owner whose mode lacks the `needed` permissions of one who is neither its owner nor in its group.
-///
-/// The process may be able to read more than its user, who could make his own files readable, but not those of others.
-fn is_closed((uid, gid): (u32, u32), mode: u32, needed: u32) -> bool {
-    let needed = if gid == getegid().as_raw() { needed << 3 } else { needed };
-    uid != geteuid().as_raw() && mode & needed != needed
 }
 
 /// Returns the mode that counts: a copy has permission bits only.

@@ -164,6 +164,39 @@ fn names_of_another_user_that_the_owner_cannot_read_are_not_saved() {
 }
 
 #[test]
+fn a_file_beneath_an_overlay_that_the_owner_cannot_read_is_not_put_back_for_it() {
+    for (name, mode) in [("secret", 0o600), ("dir", 0o700)] {
+        let scratch = Scratch::new();
+        let [saved, before, beneath] = ["state", "pkg", "private"].map(|name| scratch.dir.path().join(name));
+        let owner = (scratch.uid, scratch.uid);
+        let save = |into: &Path| {
+            let from = directory(&scratch.workspace());
+            let into = directory(into);
+            launcher().save((from.as_fd(), into.as_fd()), owner, (MOST, Marks::Listed), TIME).unwrap();
+        };
+        save(&saved);
+        // The agent has replaced a name of the host that it cannot read.
+        scratch.write(name, "mine");
+        save(&before);
+        fs::create_dir(beneath.join("dir")).unwrap();
+        for secret in ["secret", "dir/secret"] {
+            fs::write(beneath.join(secret), "s").unwrap();
+        }
+        set_mode(&beneath.join(name), mode);
+        let [from, into, beneath, before] =
+            [&saved, &scratch.workspace(), &beneath, &before].map(|path| directory(path));
+        let layer = Some((beneath.as_fd(), before.as_fd()));
+        let refused = launcher().restore((from.as_fd(), into.as_fd()), layer, owner, TIME).unwrap_err();
+        assert!(
+            matches!(&refused, LayerError::Refused(why) if why.contains("permission denied")),
+            "{refused}"
+        );
+        assert!(!scratch.workspace().join("dir/secret").exists());
+        assert_ne!(fs::read(scratch.workspace().join("secret")).unwrap_or_default(), b"s");
+    }
+}
+
+#[test]
 fn directories_that_are_nested_too_deeply_are_refused_by_their_path() {
     let scratch = Scratch::new();
     scratch.write(&["way", &["d"; 140].join("/"), "file"].join("/"), "x");

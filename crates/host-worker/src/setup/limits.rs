@@ -11,8 +11,9 @@ use host_launch::args::Task;
 
 const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * MIB;
-/// Files that may be open at once: a restore has up to four open directories for each level.
+/// Most files that may be open at once.
 const OPEN_FILES: u64 = 512;
+/// The same for a restore, which has up to four open directories for each level.
 const OPEN_FILES_OF_RESTORE: u64 = 1_024;
 /// Niceness that a task on a whole tree has more than the daemon: calls of other runs go before it.
 const YIELDING: i32 = 5;

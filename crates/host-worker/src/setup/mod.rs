@@ -5,7 +5,7 @@
 //! 1. clone the mounts from the handles, enter new mount, network, ipc, uts and pid namespaces (and, without root, a
 //!    user namespace);
 //! 2. `pivot_root` into an empty read-only tmpfs that holds the run's mounts and nothing else: no `/proc`, no `/dev`;
-//! 3. limits; bounding set, groups, gid, uid, capabilities (all but [`kept`]), `no_new_privs`, non-dumpable;
+//! 3. limits; bounding set, groups, gid, uid, capabilities (all but those of `kept`), `no_new_privs`, non-dumpable;
 //! 4. Landlock where the kernel has it, seccomp last.
 //!
 //! Only then does the caller fork: the child is pid 1 of the new pid namespace and inherits all of it. Any step but Landlock that
@@ -60,8 +60,8 @@ pub(crate) fn enter(args: &Args, handles: &[OwnedFd]) -> Result<Report, SetupErr
 
 /// Returns the capabilities of a task: none, or that of reading files which an agent has made unreadable for the owner.
 ///
-/// Those tasks walk the trees of runs and checkpoints and nothing else. They refuse names of others that the owner cannot read
-/// (`tree.rs`), and the filter has no call that opens a file by its handle.
+/// These tasks walk the trees of runs and checkpoints and nothing else. They refuse names of others that the owner cannot read
+/// (`copying.rs`), and the filter has no call that opens a file by its handle.
 fn kept(task: &Task) -> CapabilitySet {
     match task {
         Task::Save(..) | Task::Fill | Task::Restore { .. } => CapabilitySet::DAC_READ_SEARCH,
