@@ -24,7 +24,7 @@ pub enum Landlock {
 
 /// The variable parts of the jail.
 ///
-/// Every jail has no network, no capabilities and seccomp; with namespaces it also has a separate root.
+/// Every jail has no network, no capability that changes anything, and seccomp; with namespaces it also has a separate root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
     /// The way in which the namespaces were created.
