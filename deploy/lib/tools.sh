@@ -168,6 +168,18 @@ distribution_tool() {
     install_packages "$2" "$1"
 }
 
+# Prometheus and promtool of the distribution, unpacked and not installed, so that no service of theirs starts.
+ensure_prometheus() {
+    [[ ! -x $TOOLS/prometheus/usr/bin/promtool ]] || return 0
+    step "Unpacking Prometheus" make_prometheus
+}
+
+make_prometheus() {
+    local place=$TOOLS/prometheus
+    rm -rf "$place" && mkdir -p "$place/package" &&
+        (cd "$place/package" && apt-get download prometheus) && dpkg-deb --extract "$place"/package/*.deb "$place" && rm -r "$place/package"
+}
+
 # The host's side of `coffer run ssh`.
 ensure_ssh_tools() {
     if ! command -v ssh >/dev/null || ! command -v sftp >/dev/null || ! command -v ssh-keygen >/dev/null; then
@@ -184,7 +196,7 @@ ensure_nextest() {
 ensure_test_tools() {
     export PATH="$PYTHON_TOOLS/bin:$PATH"
     ensure_nextest && ensure_python_tools && ensure_vendor_packages && ensure_former_packages &&
-        ensure_job_source && ensure_conformance && ensure_typescript_sdk && ensure_node20 && ensure_grpc_java && ensure_ssh_tools && distribution_tool sqlite3 "The test of the backup" && distribution_tool docker-compose "The test of the Compose file" || return 1
+        ensure_job_source && ensure_conformance && ensure_typescript_sdk && ensure_node20 && ensure_grpc_java && ensure_ssh_tools && ensure_prometheus && distribution_tool sqlite3 "The test of the backup" && distribution_tool docker-compose "The test of the Compose file" || return 1
     COFFERDAM_GRPCURL=$(grpcurl_binary)
     export COFFERDAM_GRPCURL
 }

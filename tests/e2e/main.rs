@@ -41,6 +41,7 @@ mod left;
 mod life;
 mod main_job;
 mod memory;
+mod metrics;
 mod offers;
 mod oidc;
 mod operating;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 70] = [
+const ARROWS: [(&str, &str); 71] = [
     ("admission", ""),
     (
         "anomaly",
@@ -15,7 +15,7 @@ const ARROWS: [(&str, &str); 70] = [
     ),
     ("atomic-file", ""),
     ("audit", "atomic-file redact text timestamp"),
-    ("audit-service", "audit identity operations redact refusal timestamp webhook wire"),
+    ("audit-service", "audit identity metrics operations redact refusal timestamp webhook wire"),
     (
         "bases",
         "admission atomic-file audit audit-service disk-quotas executor host-launch identity operations redact refusal runs store timestamp wire",
@@ -24,7 +24,7 @@ const ARROWS: [(&str, &str); 70] = [
     ("busybox", ""),
     (
         "calls",
-        "atomic-file audit audit-service command-rules dialects disk-quotas executor gateway identity jail mcp-upstream operations policy processes redact refusal runs store timestamp webhook wire worker-protocol",
+        "atomic-file audit audit-service command-rules dialects disk-quotas executor gateway identity jail mcp-upstream metrics operations policy processes redact refusal runs store timestamp webhook wire worker-protocol",
     ),
     ("capacity", ""),
     ("certificates", "atomic-file cofferdam-client"),
@@ -45,7 +45,7 @@ const ARROWS: [(&str, &str); 70] = [
     ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp model-usage oidc operations policy port-forwarding processes redact refusal runs secrets store terminals timestamp uploads webhook wire worker-protocol",
+        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics model-usage oidc operations policy port-forwarding processes redact refusal runs secrets store terminals timestamp uploads webhook wire worker-protocol",
     ),
     ("dialects", "jail operations text wire"),
     ("disk-quotas", "containers identity jail operations refusal wire"),
@@ -76,6 +76,7 @@ const ARROWS: [(&str, &str); 70] = [
     ("listener", "admission audit audit-service identity oidc operations refusal runs store timestamp wire"),
     ("mcp", "admission text wire"),
     ("mcp-upstream", "operations policy text wire"),
+    ("metrics", "audit operations"),
     ("model-usage", "egress-rules timestamp"),
     ("oidc", "identity webhook"),
     ("operations", "jail wire"),

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use audit::{AppendError, Event, Head, Limits, OpenError, Opened, Removal, RotateError, Writer};
 use operations::Reason;
+use prometheus_client::metrics::histogram::Histogram;
 use redact::Redactor;
 use refusal::Refusal;
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
@@ -71,6 +72,8 @@ pub struct AuditLog {
     /// Number of these events that are on disk.
     written: watch::Receiver<u64>,
     checkpoints: watch::Receiver<Option<Signed>>,
+    /// Time in which batches became durable.
+    writes: Histogram,
     /// Held while segments are compressed or removed, and while all of them are read.
     tidying: Mutex<()>,
     directory: PathBuf,
@@ -111,12 +114,13 @@ impl AuditLog {
         let (head_sender, head) = watch::channel(writer.head());
         let (available_sender, available) = watch::channel(true);
         let (written_sender, written) = watch::channel(0);
-        let tail = Arc::new(Tail::default());
+        let (tail, writes) = (Arc::new(Tail::default()), metrics::latency());
         let told = Told {
             head: head_sender,
             available: available_sender,
             written: written_sender,
             tail: tail.clone(),
+            writes: writes.clone(),
         };
         let hurry = Arc::new(AtomicBool::new(false));
         let thread = thread::Thread::new(writer, directory.to_owned(), limits, signing, told, hurry.clone());
@@ -131,6 +135,7 @@ impl AuditLog {
             taken: AtomicU64::new(0),
             written,
             checkpoints,
+            writes,
             tidying: Mutex::new(()),
             directory: directory.to_owned(),
             tail,
@@ -250,6 +255,16 @@ impl AuditLog {
             _ = written.wait_for(|written| *written >= taken) => {}
             _ = available.wait_for(|available| !available) => {}
         }
+    }
+
+    /// Returns the histogram of the time in which batches became durable, seconds.
+    pub fn writes(&self) -> Histogram {
+        self.writes.clone()
+    }
+
+    /// Returns the number of accepted events that are not durable yet.
+    pub fn lag(&self) -> u64 {
+        self.taken.load(Ordering::Acquire).saturating_sub(*self.written.borrow())
     }
 
     /// Returns true if events reach the disk.

@@ -10,6 +10,7 @@ use audit::{
     Checkpoint, Event, Head, Limits, ReadError, Reader, Record, Removal, Signer, Unrecorded, Writer,
 };
 use operations::Reason;
+use prometheus_client::metrics::histogram::Histogram;
 use refusal::{Refusal, chain};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -87,6 +88,8 @@ pub(crate) struct Told {
     pub(crate) written: watch::Sender<u64>,
     /// The last records, for all subscribers.
     pub(crate) tail: Arc<Tail>,
+    /// Time in which a batch became durable.
+    pub(crate) writes: Histogram,
 }
 
 pub(crate) struct Thread {
@@ -233,8 +236,10 @@ impl Thread {
             }
             let (events, waiters): (Vec<Event>, Vec<_>) =
                 self.waiting.drain(..count).map(|entry| (entry.event, entry.written)).unzip();
+            let began = Instant::now();
             match writer.append_all(events) {
                 Ok(records) => {
+                    self.told.writes.observe(began.elapsed().as_secs_f64());
                     let lines = lines(records, writer.last_lines());
                     self.told.tail.push(&lines, writer.last_position());
                     self.told.head.send_replace(writer.head());

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use audit_service::{AuditLog, Escalations};
 use disk_quotas::Quotas;
 use gateway::Gateway;
+use metrics::StageTimes;
 use processes::Processes;
 use runs::{OnStop, Runs};
 use store::spool::Spool;
@@ -69,6 +70,8 @@ pub struct Records {
     pub table: Arc<CallTable>,
     /// The output of commands.
     pub spool: Arc<Spool>,
+    /// Histograms of the parts of a call's way.
+    pub stages: StageTimes,
 }
 
 /// Life of the daemon in which calls are made.

@@ -16,6 +16,8 @@ mod render;
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bollard::Docker;
@@ -54,6 +56,15 @@ const REMOVING: Duration = Duration::from_millis(20);
 pub struct Engine {
     client: Docker,
     endpoint: Endpoint,
+    counts: Arc<Counts>,
+}
+
+/// Calls of all clones since the daemon's start.
+#[derive(Debug, Default)]
+struct Counts {
+    answered: AtomicU64,
+    failed: AtomicU64,
+    timed_out: AtomicU64,
 }
 
 impl Engine {
@@ -62,7 +73,13 @@ impl Engine {
         let limit = IMPORTING.as_secs();
         let client = Docker::connect_with_unix(&endpoint.to_string(), limit, bollard::API_DEFAULT_VERSION)
             .map_err(|error| faults::translate("reach the engine", endpoint, error))?;
-        Ok(Self { client, endpoint: endpoint.clone() })
+        Ok(Self { client, endpoint: endpoint.clone(), counts: Arc::default() })
+    }
+
+    /// Returns the number of calls that the engine answered, that failed, and that had no answer in time.
+    pub fn counts(&self) -> [u64; 3] {
+        let Counts { answered, failed, timed_out } = &*self.counts;
+        [answered, failed, timed_out].map(|count| count.load(Ordering::Relaxed))
     }
 
     /// Waits until the engine no longer knows the container.
@@ -91,11 +108,17 @@ impl Engine {
         // The client's futures have kilobytes, which would be in the future of every caller.
         let call = Box::pin(call);
         async move {
-            match tokio::time::timeout(limit, call).await {
-                Ok(Ok(answer)) => Ok(answer),
-                Ok(Err(Error::RequestTimeoutError)) | Err(_) => Err(EngineError::TimedOut { attempt, limit }),
-                Ok(Err(error)) => Err(faults::translate(attempt, &self.endpoint, error)),
-            }
+            let (count, answer) = match tokio::time::timeout(limit, call).await {
+                Ok(Ok(answer)) => (&self.counts.answered, Ok(answer)),
+                Ok(Err(Error::RequestTimeoutError)) | Err(_) => {
+                    (&self.counts.timed_out, Err(EngineError::TimedOut { attempt, limit }))
+                }
+                Ok(Err(error)) => {
+                    (&self.counts.failed, Err(faults::translate(attempt, &self.endpoint, error)))
+                }
+            };
+            count.fetch_add(1, Ordering::Relaxed);
+            answer
         }
     }
 }

@@ -9,6 +9,7 @@ mod config;
 mod images;
 mod mcp;
 mod memory;
+mod metrics;
 mod policy;
 mod programs;
 mod recovery;

@@ -9,7 +9,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,14 +17,17 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::RwLock;
 use sha2::{Digest as _, Sha256};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use tokio_rustls::rustls::version::TLS13;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use super::expiry::CertificateEnd;
@@ -115,6 +118,20 @@ impl Certificates {
     /// Returns the TLS configuration for the next connection.
     pub(super) fn config(&self) -> Arc<ServerConfig> {
         self.current.read().config.clone()
+    }
+
+    /// Accepts TLS from a client that speaks HTTP/1.1. Returns true with the stream if the client has shown a certificate that is valid and
+    /// not revoked. Fails for a revoked one.
+    pub async fn accept_http(&self, stream: TcpStream) -> io::Result<(TlsStream<TcpStream>, bool)> {
+        let mut config = ServerConfig::clone(&self.config());
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let stream = TlsAcceptor::from(Arc::new(config)).accept(stream).await?;
+        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let fingerprint = shown.map(|shown| Fingerprint::of(shown));
+        if fingerprint.is_some_and(|fingerprint| self.is_revoked(fingerprint)) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        Ok((stream, fingerprint.is_some()))
     }
 
     /// Reads the files again, and returns true if they have changed. A problem leaves the old certificates in force.

@@ -187,6 +187,17 @@ impl<M: Clone, W> Table<M, W> {
         Ok(Fill { name: kind.name.clone(), ready: kind.ready.len(), target })
     }
 
+    /// Returns how many containers of each kind wait, and how many there should be.
+    pub fn fills(&self, now: Instant) -> Vec<Fill> {
+        let targets = self.targets(now, true);
+        let fill = |(key, kind): (&String, &Kind<M, W>)| Fill {
+            name: kind.name.clone(),
+            ready: kind.ready.len(),
+            target: targets.get(key).copied().unwrap_or(0),
+        };
+        self.kinds.iter().map(fill).collect()
+    }
+
     /// Makes no container of this kind for a while. A kind that a run has added is forgotten until it is asked for again.
     pub fn postpone(&mut self, key: &str, until: Instant) {
         let Some(kind) = self.kinds.get_mut(key) else { return };

@@ -50,6 +50,7 @@ impl CallTask {
         // A call that is refused before it has an intent gets both records now.
         let recorded = journal.close(&self.calls.records.audit, &close, &mut times).await;
         response.output_not_kept_bytes = unkept;
+        self.calls.records.stages.observe([times.queue, times.policy, times.audit, times.execution]);
         response.timings = Some(Timings {
             queue_us: micros(times.queue),
             policy_us: micros(times.policy),

@@ -16,6 +16,8 @@ use std::path::Path;
 use refusal::chain;
 use store::StoreError;
 
+pub(crate) use self::parts::Parts;
+
 use self::opened::Opened;
 use crate::config::Config;
 use crate::startup::Prepared;

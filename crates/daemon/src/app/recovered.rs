@@ -3,6 +3,7 @@
 use disk_quotas::Quotas;
 use std::sync::Arc;
 
+use ::metrics::StageTimes;
 use anomaly::{Alerts, Detection};
 use anyhow::Context as _;
 use audit_service::Escalations;
@@ -105,6 +106,7 @@ impl Opened {
                 audit,
                 table: Arc::new(CallTable::new(store.clone(), spool.clone())),
                 spool,
+                stages: StageTimes::default(),
             },
             bases,
             checkpoints,

@@ -32,7 +32,7 @@ use crate::policy::Loader;
 use crate::recovery::RecoveryCursor;
 use crate::rpc;
 use crate::startup::StateDirectory;
-use crate::{mcp, memory};
+use crate::{mcp, memory, metrics};
 
 /// Longest time that an orderly stop may take.
 const STOP: Duration = Duration::from_secs(60);
@@ -76,6 +76,9 @@ impl Recovered {
             &guard,
         );
         mcp::start(access, config.mcp.as_ref(), (&parts.life.tasks, parts.life.stop.clone())).await?;
+        let watched = (Arc::new(log.index), alerts);
+        metrics::start(config.metrics.as_ref(), certificates.clone(), &parts, watched.clone()).await?;
+        let (index, alerts) = watched;
         let judges = (parts.control.gateway.clone(), parts.control.approvals.clone());
         let files = (config.policy_dir.clone(), config.secrets.keys().cloned().collect());
         let loader = Loader::new(files, judges, parts.records.audit.clone(), parts.store.clone());
@@ -84,7 +87,7 @@ impl Recovered {
             (&calls, &parts),
             &config,
             (tokens, issuers, certificates.clone()),
-            (Arc::new(log.index), alerts, grants.clone(), loader.clone()),
+            (index, alerts, grants.clone(), loader.clone()),
         )?;
         let server = tokio::spawn(rpc::serve(services, socket, tcp, guard));
         let mut watches = Vec::from(watches(&parts, grants, disk, workers));

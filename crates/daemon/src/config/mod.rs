@@ -10,6 +10,7 @@ mod changed;
 mod egress;
 mod endpoint;
 mod mcp;
+mod metrics;
 mod model_prices;
 mod oidc;
 mod parse;
@@ -47,6 +48,7 @@ pub(crate) use self::secrets::check as check_secrets;
 pub(crate) use alerts::Webhook;
 pub(crate) use changed::tell_what_waits;
 pub(crate) use mcp::Http;
+pub(crate) use metrics::Listen as MetricsListen;
 pub(crate) use model_prices::unpriced;
 pub(crate) use parse::load;
 pub(crate) use pool::check as check_pool;
@@ -125,6 +127,8 @@ pub(crate) struct Config {
     pub(crate) sessions: Limits,
     /// The MCP endpoint over HTTP; `None` if there is none.
     pub(crate) mcp: Option<Http>,
+    /// The listener for metrics; `None` if there is none.
+    pub(crate) metrics: Option<MetricsListen>,
     /// Settings of the audit log.
     pub(crate) audit: audit::Audit,
     /// Filter of the daemon's log.
@@ -256,6 +260,9 @@ impl Config {
         }
         if let Some(http) = &self.mcp {
             shown["mcp"] = http.shown();
+        }
+        if let Some(listen) = &self.metrics {
+            shown["metrics"] = listen.shown();
         }
         if !self.oidc.is_empty() {
             shown["oidc"] = self.oidc.iter().map(oidc::shown).collect();

@@ -22,7 +22,7 @@ use store::OutcomeBounds;
 use terminals::Limits;
 
 use super::values::{number_or, path, path_or};
-use super::{Config, access, alerts, audit, egress, mcp, model_prices, oidc, pool, secrets, tcp};
+use super::{Config, access, alerts, audit, egress, mcp, metrics, model_prices, oidc, pool, secrets, tcp};
 use crate::images::ImageBounds;
 
 /// Longest path of a Unix socket, bytes: it has to fit into `sockaddr_un`, unix(7).
@@ -31,7 +31,7 @@ const MAX_SOCKET_PATH: usize = 107;
 /// Seconds of a day.
 const DAY: u64 = 86_400;
 
-const KEYS: [&str; 28] = [
+const KEYS: [&str; 29] = [
     "listen",
     "state_dir",
     "workspace_roots",
@@ -58,6 +58,7 @@ const KEYS: [&str; 28] = [
     "checkpoints",
     "sessions",
     "mcp",
+    "metrics",
     "audit",
     "log",
 ];
@@ -77,11 +78,13 @@ pub(super) fn config(top: &At<'_>) -> Config {
     let spool = top.section("spool", &["max_total", "min_free"]);
     let log = top.section("log", &["level", "format"]);
     let (access, certified) = access::read(&top);
+    let tcp = tcp::read(&listen);
     Config {
         socket: socket(&unix),
         socket_mode: unix.get("mode").and_then(socket_mode).unwrap_or(0o660),
         socket_group: unix.get("group").and_then(socket_group),
-        tcp: tcp::read(&listen),
+        metrics: metrics::read(&top, tcp.as_ref()),
+        tcp,
         workspace_roots: roots(&top, &state_dir, policy_dir.as_deref()),
         state_dir,
         policy_dir,

@@ -92,6 +92,14 @@ impl Operation {
         class.map(|class| class.effect).or_else(|| name.starts_with("mcp.").then_some(Effect::Foreign))
     }
 
+    /// Returns the name of a known operation, `mcp` for each tool of an upstream server, and `other` for an unknown name.
+    ///
+    /// The answers are a closed list, whatever names a client sends.
+    pub fn closed_name(name: &str) -> &'static str {
+        let class = CLASSES.iter().find(|class| class.name == name);
+        class.map_or(if name.starts_with("mcp.") { "mcp" } else { "other" }, |class| class.name)
+    }
+
     /// Returns true if the operation may change anything. Its receipt then has to be durable before the answer.
     pub fn has_effect(&self) -> bool {
         !matches!(self.effect(), Effect::Looks | Effect::Reads)

@@ -23,7 +23,7 @@ use std::time::Instant;
 use containers::{ImageReference, UsableImage};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use warm_pool::{NoneWaits, Table};
+use warm_pool::{Fill, NoneWaits, Table};
 
 use crate::launch::Wanted;
 use crate::launch::root::NewRoot;
@@ -83,6 +83,11 @@ impl Pool {
         let taken = self.table.lock().take(key, Instant::now(), Warm::is_connected);
         self.changed.notify_one();
         taken
+    }
+
+    /// Returns how many containers of each kind wait, and how many there should be.
+    pub fn fills(&self) -> Vec<Fill> {
+        self.table.lock().fills(Instant::now())
     }
 
     /// Returns true if an entry of the configuration is for runs of this profile and image.

@@ -1,0 +1,231 @@
+//! Fills the metrics: follows the audit log and the runs, reads the state of the daemon at a scrape, and serves both.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use ::metrics::{Access, AuditSample, DiskSample, Metrics, Own, PoolSample, Ready, RunsSample, Sample};
+use anomaly::Alerts;
+use anyhow::Context as _;
+use audit_service::{AuditLog, Index, IndexState};
+use disk_quotas::Quotas;
+use gateway::{ApprovalFilter, ApprovalState, Gateway};
+use identity::RunId;
+use listener::Certificates;
+use processes::Processes;
+use runs::Runs;
+use runs::record::{Record, State};
+use timestamp::UnixMillis;
+use tokio::net::TcpListener;
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::app::Parts;
+use crate::config::MetricsListen;
+
+/// Time that records may wait for more.
+const LINGER: Duration = Duration::from_millis(200);
+/// Wait before another attempt to read the log.
+const AGAIN: Duration = Duration::from_secs(5);
+/// States of runs that have not ended.
+const LIVING: [State; 4] = [State::Creating, State::Ready, State::Paused, State::Stopping];
+/// Most alerts that are counted as open.
+const MOST_ALERTS: usize = 10_000;
+
+/// The parts of a daemon that a scrape reads.
+struct Source {
+    metrics: Metrics,
+    runs: Arc<Runs>,
+    gateway: Arc<Gateway>,
+    audit: Arc<AuditLog>,
+    index: Arc<Index>,
+    alerts: Arc<Alerts>,
+    quotas: Arc<Quotas>,
+    processes: Processes,
+}
+
+/// Starts to count and to serve, if the configuration has a listener. Both end when the daemon stops.
+pub(crate) async fn start(
+    listen: Option<&MetricsListen>,
+    certificates: Option<Arc<Certificates>>,
+    parts: &Parts,
+    (index, alerts): (Arc<Index>, Arc<Alerts>),
+) -> anyhow::Result<()> {
+    let Some(listen) = listen else { return Ok(()) };
+    let (audit, runs) = (parts.records.audit.clone(), parts.workers.runs.clone());
+    let own = Own { stages: parts.records.stages.clone(), audit_writes: audit.writes() };
+    let source = Arc::new(Source {
+        metrics: Metrics::new(env!("CARGO_PKG_VERSION"), own),
+        runs,
+        gateway: parts.control.gateway.clone(),
+        audit,
+        index,
+        alerts,
+        quotas: parts.control.quotas.clone(),
+        processes: parts.workers.processes.clone(),
+    });
+    let mut access = listen.token()?.map_or_else(Access::open, |token| Access::open().token(&token));
+    if let Some(certificates) = certificates.filter(|_| listen.is_remote()) {
+        access = access.tls(move |stream| {
+            let certificates = certificates.clone();
+            async move {
+                let (stream, is_certified) = certificates.accept_http(stream).await?;
+                Ok((Box::new(stream) as Box<dyn ::metrics::Stream>, is_certified))
+            }
+        });
+    }
+    let address = listen.address;
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.with_context(|| format!("cannot listen on {address} for metrics"))?;
+    tracing::info!(address = %listener.local_addr()?, "metrics are at /metrics");
+    let (tasks, stop): (&TaskTracker, _) = (&parts.life.tasks, &parts.life.stop);
+    tasks.spawn(source.clone().follow_log(stop.clone()));
+    tasks.spawn(source.clone().follow_runs(stop.clone()));
+    let text = move || {
+        let source = source.clone();
+        let made = tokio::task::spawn_blocking(move || source.metrics.encode(&source.sample()));
+        let text: ::metrics::Text = Box::pin(async move { made.await.unwrap_or_default() });
+        text
+    };
+    tasks.spawn(::metrics::serve(listener, access, text, stop.clone()));
+    Ok(())
+}
+
+impl Source {
+    /// Counts the records that become durable from now on.
+    async fn follow_log(self: Arc<Self>, stop: CancellationToken) {
+        let mut after = self.audit.head().map_or(0, |head| head.sequence);
+        while !stop.is_cancelled() {
+            let mut follow = self.audit.read_after(after, true).lingering(LINGER);
+            while let Some(Ok(Some(lines))) = stop.run_until_cancelled(follow.next()).await {
+                for line in lines {
+                    after = line.record.sequence;
+                    self.metrics.record(&line.record.event, |run| self.profile_of(run));
+                }
+            }
+            // The log can be unreadable for a while. What was missed is counted later.
+            let _ = stop.run_until_cancelled(tokio::time::sleep(AGAIN)).await;
+        }
+    }
+
+    fn profile_of(&self, run: &str) -> Option<String> {
+        let record = self.runs.get(RunId::parse(run).ok()?).ok()?;
+        Some(record.spec.profile)
+    }
+
+    /// Counts the runs that become ready from now on.
+    async fn follow_runs(self: Arc<Self>, stop: CancellationToken) {
+        let mut changes = self.runs.changes();
+        let mut last: BTreeMap<RunId, ()> = BTreeMap::new();
+        while let Some(change) = stop.run_until_cancelled(changes.recv()).await {
+            match change {
+                Ok(record) if record.state == State::Creating => {
+                    last.insert(record.id, ());
+                }
+                Ok(record) if last.remove(&record.id).is_some() => self.ready(&record),
+                Ok(_) => {}
+                // Runs were missed, and those whose beginning was seen may have been among them.
+                Err(RecvError::Lagged(_)) => last.clear(),
+                Err(RecvError::Closed) => return,
+            }
+        }
+    }
+
+    fn ready(&self, record: &Record) {
+        let Some(ready_at) = record.ready_at else { return };
+        let (from, to) = (UnixMillis::from(record.created_at).0, UnixMillis::from(ready_at).0);
+        let took = Duration::from_millis(to.saturating_sub(from));
+        let cold_because = record.cold_because().map(|because| because.to_wire().as_str_name());
+        let is_warm = record.start_kind() == wire::v1::run::StartKind::Warm;
+        self.metrics.ready(Ready {
+            profile: &record.spec.profile,
+            took,
+            cold_because: if is_warm {
+                None
+            } else {
+                Some(cold_because.unwrap_or("COLD_BECAUSE_UNSPECIFIED"))
+            },
+        });
+    }
+
+    fn sample(&self) -> Sample {
+        let living = self.runs.all_living();
+        let count =
+            |state: State| living.iter().filter(|(_, run)| run.record().state == state).count() as u64;
+        let by_state = LIVING.map(|state| (state.as_str(), count(state))).into();
+        let pending = ApprovalFilter { state: Some(ApprovalState::Pending), run_id: None };
+        let pending = self.gateway.list_approvals(&pending);
+        let oldest = pending.iter().map(|approval| approval.created_at).min();
+        let egress = living.iter().filter_map(|(_, run)| run.egress());
+        let open = |process: &wire::v1::Process| process.ended_at.is_none();
+        let processes =
+            living.iter().map(|(id, _)| self.processes.list(*id, "").iter().filter(|one| open(one)).count());
+        Sample {
+            runs: RunsSample { by_state },
+            pool: self.pool(),
+            approvals_waiting: pending.len() as u64,
+            oldest_approval: oldest.map(|since| age(since.0)),
+            alerts_open: self.alerts.list(None, MOST_ALERTS, |alert| alert.acknowledged.is_none()).len()
+                as u64,
+            audit: self.audit(),
+            engine: self.runs.launcher.engine.counts(),
+            disk: self
+                .quotas
+                .free()
+                .ok()
+                .map(|free| DiskSample { free: free.bytes, total: free.total_bytes }),
+            resident_memory: resident_memory().unwrap_or_default(),
+            open_files: open_files().unwrap_or_default(),
+            processes: processes.sum::<usize>() as u64,
+            egress_open: egress.map(|egress| egress.view().counts().open).sum(),
+        }
+    }
+
+    fn pool(&self) -> BTreeMap<String, PoolSample> {
+        let mut pool: BTreeMap<String, PoolSample> = BTreeMap::new();
+        for fill in self.runs.launcher.pool.fills() {
+            let profile = fill.name.split('/').next().unwrap_or_default();
+            let sample = pool.entry(profile.to_owned()).or_default();
+            sample.waiting += fill.ready as u64;
+            sample.wanted += fill.target as u64;
+        }
+        pool
+    }
+
+    fn audit(&self) -> AuditSample {
+        let head = self.index.head();
+        let indexed = match *self.index.states().borrow() {
+            IndexState::Building(to) | IndexState::Ready(to) => to,
+            IndexState::Failed => 0,
+        };
+        let signed = self.audit.checkpoints().borrow().as_ref().map_or(0, |(checkpoint, _)| checkpoint.size);
+        AuditSample {
+            is_available: self.audit.is_available(),
+            head,
+            lag: self.audit.lag(),
+            index_lag: head.saturating_sub(indexed),
+            unsigned: head.saturating_sub(signed),
+        }
+    }
+}
+
+/// Returns the time since `millis` after the beginning of 1970.
+fn age(millis: u64) -> Duration {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(Duration::from_millis(millis))
+}
+
+/// Returns the resident memory of this process, bytes, as proc(5) has it in `statm`.
+#[expect(clippy::disallowed_methods, reason = "a file of /proc about this process")]
+fn resident_memory() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
+    pages.checked_mul(rustix::param::page_size() as u64)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a directory of /proc about this process")]
+fn open_files() -> Option<u64> {
+    // One of them is the directory that is read.
+    Some(std::fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as u64)
+}

@@ -1,0 +1,109 @@
+//! The label sets. A value is one of a closed list, or a name that an operator gave.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+
+use crate::families::latency;
+
+/// Labels of `cofferdam_calls`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Call {
+    /// Name of the operation, or `other` for one that no release knows.
+    pub(crate) operation: &'static str,
+    pub(crate) outcome: &'static str,
+    /// Stable reason of a refusal or failure; empty for a success.
+    pub(crate) reason: &'static str,
+}
+
+/// Labels of `cofferdam_profile_calls`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ProfileCall {
+    pub(crate) profile: String,
+    pub(crate) outcome: &'static str,
+}
+
+/// One label of a closed list, named `state`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct State {
+    pub(crate) state: &'static str,
+}
+
+/// One label of a closed list, named `result`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Result {
+    pub(crate) result: &'static str,
+}
+
+/// The anomaly rule of an alert.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Rule {
+    pub(crate) rule: String,
+}
+
+/// Labels of `cofferdam_run_ready_seconds`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Start {
+    pub(crate) start_kind: &'static str,
+    pub(crate) profile: String,
+}
+
+/// The reason that a run got a new container.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Cold {
+    pub(crate) cold_because: &'static str,
+}
+
+/// The direction of bytes, as the run sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Direction {
+    pub(crate) direction: &'static str,
+}
+
+/// A kind of container that waits.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Kind {
+    /// Profile of the pool's entry.
+    pub(crate) profile: String,
+}
+
+/// Version of the daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Build {
+    pub(crate) version: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Stage {
+    pub(crate) stage: &'static str,
+}
+
+/// Names of the stages, in the order in which [`StageTimes::observe`] takes their times.
+const STAGES: [&str; 4] = ["queue", "policy", "audit", "lane"];
+
+/// Histograms of the parts of a call's way through the daemon. Clones share them.
+#[derive(Debug, Clone)]
+pub struct StageTimes {
+    pub(crate) family: Family<Stage, Histogram, fn() -> Histogram>,
+    /// All of them, so that an observation looks up nothing.
+    known: [Histogram; 4],
+}
+
+impl StageTimes {
+    /// Adds the times of one call: the wait for a slot, the decision, the waits for the audit log, and the execution.
+    pub fn observe(&self, times: [Duration; 4]) {
+        for (histogram, time) in self.known.iter().zip(times) {
+            histogram.observe(time.as_secs_f64());
+        }
+    }
+}
+
+impl Default for StageTimes {
+    fn default() -> Self {
+        let family = Family::new_with_constructor(latency as fn() -> Histogram);
+        let known = STAGES.map(|stage| family.get_or_create_owned(&Stage { stage }));
+        Self { family, known }
+    }
+}

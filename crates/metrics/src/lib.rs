@@ -1,0 +1,14 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
+mod families;
+mod labels;
+mod record;
+mod sample;
+mod serve;
+
+pub use families::{Metrics, Own, latency};
+pub use labels::StageTimes;
+pub use sample::{AuditSample, DiskSample, PoolSample, Ready, RunsSample, Sample};
+pub use serve::{Access, CONTENT_TYPE, Stream, Text, serve};

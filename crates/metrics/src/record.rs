@@ -1,0 +1,198 @@
+//! Counts records of the audit log. Agents fill parts of them, so nothing of a record becomes a label before it is found in a closed list.
+
+use audit::{Event, Kind, Status};
+use operations::{Operation, Reason};
+use serde_json::Value;
+
+use crate::families::Metrics;
+use crate::labels::{Call, Direction, ProfileCall, Result, Rule, State};
+
+/// Name of anything that is in no list.
+const OTHER: &str = "other";
+/// States of approvals in the log.
+const STATES: [&str; 4] = ["approved", "denied", "expired", "cancelled"];
+/// Events of workers in the log.
+const EVENTS: [&str; 3] = ["started", "lost", "restarted"];
+
+impl Metrics {
+    /// Counts a record that became durable. `profile_of` finds the profile of a run.
+    pub fn record(&self, event: &Event, profile_of: impl FnOnce(&str) -> Option<String>) {
+        self.records.inc();
+        match event.kind {
+            Kind::CallReceipt => self.call(event, profile_of),
+            Kind::ApprovalRequested => self.approval("asked"),
+            Kind::ApprovalDecided => self.approval(closed(text(event, "state"), &STATES)),
+            Kind::Alert if text(event, "state") == Some("raised") => self.alert(event),
+            Kind::EscalationAttempt => {
+                self.escalations.inc();
+            }
+            Kind::WorkerEvent => {
+                let state = closed(text(event, "event"), &EVENTS);
+                self.workers.get_or_create(&State { state }).inc();
+            }
+            Kind::EgressIntent => self.connections("opened", 1),
+            Kind::EgressRefused => self.connections("refused", number(event, "count").max(1)),
+            Kind::EgressReceipt => {
+                for (direction, key) in [("out", "bytes_out"), ("in", "bytes_in")] {
+                    self.egress_bytes.get_or_create(&Direction { direction }).inc_by(number(event, key));
+                }
+            }
+            Kind::GitPush => {
+                self.pushes.inc();
+            }
+            Kind::SessionOpened => {
+                self.sessions.inc();
+            }
+            _ => {}
+        }
+    }
+
+    fn call(&self, event: &Event, profile_of: impl FnOnce(&str) -> Option<String>) {
+        let Some(outcome) = &event.outcome else { return };
+        let status = match outcome.status {
+            Status::Succeeded => "succeeded",
+            Status::Failed => "failed",
+            Status::Denied => "denied",
+            Status::Interrupted => "interrupted",
+            // Another receipt follows.
+            Status::PendingApproval => return,
+            Status::Unknown => OTHER,
+        };
+        let reason = outcome.reason.as_deref().unwrap_or_default();
+        let reason = if reason.is_empty() { "" } else { Reason::parse(reason).map_or(OTHER, Reason::as_str) };
+        let operation = Operation::closed_name(event.operation.as_deref().unwrap_or_default());
+        self.calls.get_or_create(&Call { operation, outcome: status, reason }).inc();
+        let profile = event.run_id.as_deref().and_then(profile_of);
+        let profile = self.profile(profile.as_deref().unwrap_or(OTHER));
+        self.profile_calls.get_or_create(&ProfileCall { profile, outcome: status }).inc();
+        if let Some(micros) = event.duration_us {
+            self.call_time.observe(std::time::Duration::from_micros(micros).as_secs_f64());
+        }
+    }
+
+    fn approval(&self, state: &'static str) {
+        self.approvals.get_or_create(&State { state }).inc();
+    }
+
+    fn connections(&self, result: &'static str, count: u64) {
+        self.connections.get_or_create(&Result { result }).inc_by(count);
+    }
+
+    /// Counts an alert. The daemon alone names rules.
+    fn alert(&self, event: &Event) {
+        if let Some(rule) = text(event, "rule") {
+            self.alerts.get_or_create(&Rule { rule: rule.to_owned() }).inc();
+        }
+    }
+}
+
+fn detail<'e>(event: &'e Event, key: &str) -> Option<&'e Value> {
+    event.details.as_ref()?.get(key)
+}
+
+fn text<'e>(event: &'e Event, key: &str) -> Option<&'e str> {
+    detail(event, key)?.as_str()
+}
+
+fn number(event: &Event, key: &str) -> u64 {
+    detail(event, key).and_then(Value::as_u64).unwrap_or_default()
+}
+
+/// Returns the entry of `list` that equals `value`, or `other`.
+fn closed(value: Option<&str>, list: &[&'static str]) -> &'static str {
+    list.iter().find(|known| Some(**known) == value).copied().unwrap_or(OTHER)
+}
+
+#[cfg(test)]
+mod tests {
+    use audit::Outcome;
+    use prometheus_client::metrics::histogram::Histogram;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{Own, Sample, StageTimes, latency};
+
+    fn metrics() -> Metrics {
+        let audit_writes: Histogram = latency();
+        Metrics::new("1.2.3", Own { stages: StageTimes::default(), audit_writes })
+    }
+
+    fn receipt(operation: &str, outcome: Outcome) -> Event {
+        let mut event = Event::new(Kind::CallReceipt).run("r").operation(operation);
+        event.outcome = Some(outcome);
+        event.duration_us = Some(1_500);
+        event
+    }
+
+    /// Returns the lines that are no comments.
+    fn series(metrics: &Metrics) -> Vec<String> {
+        let text = metrics.encode(&Sample::default());
+        text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_receipt_counts_by_operation_outcome_reason_and_profile() {
+        let metrics = metrics();
+        let profile = |_: &str| Some("review".to_owned());
+        metrics.record(&receipt("read", Outcome::new(Status::Succeeded)), profile);
+        metrics.record(&receipt("read", Outcome::new(Status::Denied).reason("PERMISSION_DENIED")), profile);
+        metrics.record(&receipt("read", Outcome::new(Status::PendingApproval)), profile);
+        let series = series(&metrics);
+        for expected in [
+            "cofferdam_calls_total{operation=\"read\",outcome=\"succeeded\",reason=\"\"} 1",
+            "cofferdam_calls_total{operation=\"read\",outcome=\"denied\",reason=\"PERMISSION_DENIED\"} 1",
+            "cofferdam_profile_calls_total{profile=\"review\",outcome=\"denied\"} 1",
+            "cofferdam_call_seconds_count 2",
+            "cofferdam_audit_records_total 3",
+        ] {
+            assert!(series.iter().any(|line| line == expected), "{expected} is not in {series:#?}");
+        }
+    }
+
+    #[test]
+    fn connections_approvals_and_alerts_are_counted() {
+        let metrics = metrics();
+        let details = |kind: Kind, details: Value| Event::new(kind).run("r").details(details);
+        for event in [
+            details(Kind::EgressIntent, json!({})),
+            details(Kind::EgressReceipt, json!({ "bytes_out": 5, "bytes_in": 7 })),
+            details(Kind::EgressRefused, json!({ "count": 3 })),
+            details(Kind::ApprovalRequested, json!({})),
+            details(Kind::ApprovalDecided, json!({ "state": "expired" })),
+            details(Kind::Alert, json!({ "rule": "spike", "state": "raised" })),
+            details(Kind::Alert, json!({ "rule": "spike", "state": "acknowledged" })),
+        ] {
+            metrics.record(&event, |_| None);
+        }
+        let series = series(&metrics);
+        for expected in [
+            "cofferdam_egress_connections_total{result=\"opened\"} 1",
+            "cofferdam_egress_connections_total{result=\"refused\"} 3",
+            "cofferdam_egress_bytes_total{direction=\"in\"} 7",
+            "cofferdam_approvals_total{state=\"asked\"} 1",
+            "cofferdam_approvals_total{state=\"expired\"} 1",
+            "cofferdam_alerts_total{rule=\"spike\"} 1",
+        ] {
+            assert!(series.iter().any(|line| line == expected), "{expected} is not in {series:#?}");
+        }
+    }
+
+    #[test]
+    fn names_of_agents_and_clients_make_no_series() {
+        let metrics = metrics();
+        let at_rest = series(&metrics).len();
+        assert!(at_rest <= 200, "{at_rest} series at rest");
+        for number in 0..10_000 {
+            let name = format!("invented-{number}");
+            let outcome = Outcome::new(Status::Failed).reason(format!("REASON_{number}"));
+            metrics.record(&receipt(&name, outcome), |_| Some(name.clone()));
+            metrics.record(&receipt(&format!("mcp.{name}.x"), Outcome::new(Status::Succeeded)), |_| None);
+            let state = json!({ "state": name, "event": name });
+            metrics.record(&Event::new(Kind::ApprovalDecided).details(state.clone()), |_| None);
+            metrics.record(&Event::new(Kind::WorkerEvent).details(state), |_| None);
+        }
+        let series = series(&metrics);
+        assert!(series.len() < at_rest + 140, "{} series, of which {at_rest} at rest", series.len());
+        assert!(series.iter().any(|line| line.contains("operation=\"other\"")), "{series:#?}");
+    }
+}

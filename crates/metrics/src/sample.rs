@@ -1,0 +1,73 @@
+//! The values that are read at a scrape.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// State of the daemon at one moment. Sizes are bytes.
+#[derive(Debug, Clone, Default)]
+pub struct Sample {
+    pub runs: RunsSample,
+    /// Containers that wait, by the profile of their entry.
+    pub pool: BTreeMap<String, PoolSample>,
+    /// Calls and connections that wait for a reviewer.
+    pub approvals_waiting: u64,
+    /// Age of the oldest of them.
+    pub oldest_approval: Option<Duration>,
+    pub alerts_open: u64,
+    pub audit: AuditSample,
+    /// Calls that the container engine answered, that failed, and that had no answer in time.
+    pub engine: [u64; 3],
+    pub disk: Option<DiskSample>,
+    /// Memory of the daemon that is resident.
+    pub resident_memory: u64,
+    pub open_files: u64,
+    /// Background processes and sessions of all runs.
+    pub processes: u64,
+    /// Connections of runs that are open or being decided about.
+    pub egress_open: u64,
+}
+
+/// Runs that have not ended, by state.
+#[derive(Debug, Clone, Default)]
+pub struct RunsSample {
+    /// Name of the state, and the number of runs.
+    pub by_state: Vec<(&'static str, u64)>,
+}
+
+/// Containers of one profile that wait.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PoolSample {
+    pub waiting: u64,
+    pub wanted: u64,
+}
+
+/// State of the audit log.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AuditSample {
+    pub is_available: bool,
+    /// Sequence number of the last durable record.
+    pub head: u64,
+    /// Events that wait to become durable.
+    pub lag: u64,
+    /// Records that the index lacks.
+    pub index_lag: u64,
+    /// Records after the last signed checkpoint.
+    pub unsigned: u64,
+}
+
+/// Space of the state directory's file system.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DiskSample {
+    pub free: u64,
+    pub total: u64,
+}
+
+/// The start of a run.
+#[derive(Debug, Clone, Copy)]
+pub struct Ready<'a> {
+    pub profile: &'a str,
+    /// Time from the request to READY.
+    pub took: Duration,
+    /// Reason that the run got a new container; `None` for one that waited.
+    pub cold_because: Option<&'static str>,
+}

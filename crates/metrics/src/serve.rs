@@ -1,0 +1,235 @@
+//! Serves the metrics: `GET /metrics`, and nothing else.
+//!
+//! A scraper is a client like any other, and may be hostile: connections are few, each request has a deadline, and a body is not read.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE as TYPE, WWW_AUTHENTICATE};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+/// Type of the answer.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Most connections at the same time. Others wait to be accepted.
+const CONNECTIONS: usize = 16;
+/// Time that a client has for the head of a request.
+const HEAD: Duration = Duration::from_secs(10);
+/// Longest life of a connection. A scraper connects again.
+const LIFE: Duration = Duration::from_secs(300);
+/// Time for a TLS handshake.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// Wait after a failure to accept, such as too many open files.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// A stream to a client.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+type Handshake = Pin<Box<dyn Future<Output = io::Result<(Box<dyn Stream>, bool)>> + Send>>;
+/// The metrics of one moment.
+pub type Text = Pin<Box<dyn Future<Output = String> + Send>>;
+
+/// Access to the metrics.
+pub struct Access {
+    /// SHA-256 of the token that a client has to send; `None` if none is needed.
+    token: Option<[u8; 32]>,
+    /// Makes a connection confidential, and says if the client showed a certificate that is accepted. `None` for plain TCP.
+    tls: Option<Box<dyn Fn(TcpStream) -> Handshake + Send + Sync>>,
+}
+
+impl Access {
+    /// Lets everybody read who can connect.
+    pub fn open() -> Self {
+        Self { token: None, tls: None }
+    }
+
+    /// Lets clients read that send this bearer token.
+    #[must_use]
+    pub fn token(mut self, token: &str) -> Self {
+        self.token = Some(Sha256::digest(token).into());
+        self
+    }
+
+    /// Serves TLS. Clients whose certificate is accepted need no token.
+    #[must_use]
+    pub fn tls<F>(mut self, handshake: impl Fn(TcpStream) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = io::Result<(Box<dyn Stream>, bool)>> + Send + 'static,
+    {
+        self.tls = Some(Box::new(move |stream| Box::pin(handshake(stream))));
+        self
+    }
+
+    fn admits(&self, request: &Request<Incoming>, is_certified: bool) -> bool {
+        let Some(token) = &self.token else { return self.tls.is_none() || is_certified };
+        let sent = request.headers().get(AUTHORIZATION).map(hyper::header::HeaderValue::as_bytes);
+        let sent = sent.and_then(|sent| sent.split_at_checked(7));
+        let sent = sent.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer ")).map(|(_, sent)| sent);
+        is_certified || sent.is_some_and(|sent| Sha256::digest(sent)[..].ct_eq(token).into())
+    }
+}
+
+/// Serves until `stop`. `text` makes the metrics of the moment.
+pub async fn serve(
+    listener: TcpListener,
+    access: Access,
+    text: impl Fn() -> Text + Send + Sync + 'static,
+    stop: CancellationToken,
+) {
+    let (access, text, slots) = (Arc::new(access), Arc::new(text), Arc::new(Semaphore::new(CONNECTIONS)));
+    loop {
+        // The semaphore is never closed.
+        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
+        let Some(accepted) = stop.run_until_cancelled(listener.accept()).await else { return };
+        let (stream, from) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "a connection for metrics could not be accepted");
+                tokio::time::sleep(AGAIN).await;
+                continue;
+            }
+        };
+        let (access, text, stop) = (Arc::clone(&access), Arc::clone(&text), stop.clone());
+        tokio::spawn(async move {
+            let served = timeout(LIFE, connection(stream, from, &access, &*text));
+            let _ = stop.run_until_cancelled(served).await;
+            drop(slot);
+        });
+    }
+}
+
+async fn connection(
+    stream: TcpStream,
+    from: SocketAddr,
+    access: &Access,
+    text: &(impl Fn() -> Text + Send + Sync),
+) {
+    let (stream, is_certified): (Box<dyn Stream>, bool) = match &access.tls {
+        None => (Box::new(stream), false),
+        Some(tls) => match timeout(HANDSHAKE, tls(stream)).await {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(_)) | Err(_) => {
+                tracing::debug!(%from, "a TLS handshake for metrics failed");
+                return;
+            }
+        },
+    };
+    let service = service_fn(|request| async move {
+        Ok::<_, Infallible>(answer(&request, access.admits(&request, is_certified), text).await)
+    });
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(16 * 1024).max_headers(64);
+    let _ = http.serve_connection(TokioIo::new(stream), service).await;
+}
+
+async fn answer(
+    request: &Request<Incoming>,
+    is_admitted: bool,
+    text: &(impl Fn() -> Text + Send + Sync),
+) -> Response<Full<Bytes>> {
+    if !is_admitted {
+        let mut answer =
+            plain(StatusCode::UNAUTHORIZED, "send the token of metrics.token_file as a bearer token\n");
+        answer.headers_mut().insert(WWW_AUTHENTICATE, hyper::header::HeaderValue::from_static("Bearer"));
+        return answer;
+    }
+    if request.uri().path() != "/metrics" {
+        return plain(StatusCode::NOT_FOUND, "the metrics are at /metrics\n");
+    }
+    if request.method() != Method::GET {
+        return plain(StatusCode::METHOD_NOT_ALLOWED, "the metrics are read with GET\n");
+    }
+    let mut answer = Response::new(Full::new(Bytes::from(text().await)));
+    answer.headers_mut().insert(TYPE, hyper::header::HeaderValue::from_static(CONTENT_TYPE));
+    answer
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
+    *answer.status_mut() = status;
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    async fn started(access: Access) -> (SocketAddr, CancellationToken) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+        let text = || -> Text { Box::pin(async { "# EOF\n".to_owned() }) };
+        tokio::spawn(serve(listener, access, text, stop.clone()));
+        (address, stop)
+    }
+
+    async fn ask(address: SocketAddr, request: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    fn get(path: &str, more: &str) -> String {
+        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{more}\r\n")
+    }
+
+    #[tokio::test]
+    async fn one_path_is_served_and_only_for_get() {
+        let (address, _stop) = started(Access::open()).await;
+        let answer = ask(address, &get("/metrics", "")).await;
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("# EOF\n"), "{answer}");
+        assert!(answer.contains("application/openmetrics-text"), "{answer}");
+        assert!(ask(address, &get("/", "")).await.starts_with("HTTP/1.1 404 "));
+        let post = get("/metrics", "Content-Length: 0\r\n").replace("GET", "POST");
+        assert!(ask(address, &post).await.starts_with("HTTP/1.1 405 "));
+    }
+
+    #[tokio::test]
+    async fn a_token_is_asked_for_and_compared() {
+        let (address, _stop) = started(Access::open().token("secret")).await;
+        for (header, expected) in [
+            ("", "401"),
+            ("Authorization: Bearer other\r\n", "401"),
+            ("Authorization: Basic secret\r\n", "401"),
+            ("Authorization: Bearer secret\r\n", "200"),
+            ("authorization: bearer secret\r\n", "200"),
+        ] {
+            let answer = ask(address, &get("/metrics", header)).await;
+            assert!(answer.starts_with(&format!("HTTP/1.1 {expected} ")), "{header}: {answer}");
+        }
+    }
+
+    #[tokio::test]
+    async fn garbage_and_large_heads_end_their_connection_alone() {
+        let (address, stop) = started(Access::open()).await;
+        let large = get("/metrics", &format!("X: {}\r\n", "x".repeat(64 * 1024)));
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        // The server may close before all of it is written.
+        let _ = stream.write_all(large.as_bytes()).await;
+        let mut garbage = TcpStream::connect(address).await.unwrap();
+        garbage.write_all(b"\x00\xff\r\n\r\n").await.unwrap();
+        assert!(ask(address, &get("/metrics", "")).await.starts_with("HTTP/1.1 200 "));
+        stop.cancel();
+    }
+}
