@@ -130,8 +130,8 @@ fn a_task_on_the_tree_of_a_run_may_read_and_nothing_else() {
     let mut seen = None;
     while seen.is_none() && !saving.is_finished() {
         let threads = fs::read_dir("/proc/self/task").unwrap().flatten();
-        let listed = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-        seen = listed.flat_map(|listed| listed.split_whitespace().find_map(capabilities)).next();
+        let mut listed = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+        seen = listed.find_map(|listed| listed.split_whitespace().find_map(capabilities));
     }
     assert_eq!(saving.join().unwrap().unwrap().files, 20_001);
     let (none, reading) = ("0000000000000000", "0000000000000004");
