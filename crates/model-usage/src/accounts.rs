@@ -9,6 +9,7 @@ use crate::account::{Account, OTHER, model_name};
 use crate::bounds::{BoundUse, Exceeded, Scope, Warning, has_usd, passed, used_up, uses};
 use crate::changes::{Changes, Owner, Row};
 use crate::day::Day;
+use crate::holds::Holds;
 use crate::prices::Prices;
 use crate::tokens::{Tokens, Usage};
 
@@ -59,6 +60,8 @@ pub(crate) struct Accounts {
     today: Day,
     principals: BTreeMap<String, Account>,
     of_day: Account,
+    /// Reservations of the requests under way.
+    pub(crate) holds: Holds,
     pub(crate) changes: Changes,
     health: Health,
     /// True at the end of the ledger.
@@ -72,6 +75,7 @@ impl Accounts {
             today,
             principals: BTreeMap::new(),
             of_day: Account::default(),
+            holds: Holds::default(),
             changes: Changes { oldest: Some(today.before(KEPT_DAYS - 1)), ..Changes::default() },
             health: Health::Written,
             stops: false,
@@ -130,13 +134,20 @@ impl Accounts {
         if !self.has_room(&who.run) {
             return Err(Exceeded::TooManyRuns);
         }
-        for scope in Scope::ALL {
-            let Some(account) = self.account(scope, who) else { continue };
-            if let Some(bound) = used_up(scope, budget, account.total(), self.today) {
-                return Err(Exceeded::UsedUp(bound));
-            }
+        let totals = self.totals(who);
+        let first = |totals: [Usage; 3]| {
+            let mut scopes = Scope::ALL.into_iter().zip(totals);
+            scopes.find_map(|(scope, total)| used_up(scope, budget, total, self.today))
+        };
+        if let Some(bound) = first(totals) {
+            return Err(Exceeded::UsedUp(bound));
         }
-        self.check_prices(who, budget)
+        self.check_prices(who, budget)?;
+        let mut with_holds = totals;
+        for (scope, total) in Scope::ALL.into_iter().zip(&mut with_holds) {
+            *total = self.holds.of(scope, who).with(*total);
+        }
+        first(with_holds).map_or(Ok(()), |bound| Err(Exceeded::Reserved(bound)))
     }
 
     /// Checks that the tokens under each bound in US dollars have a price.
@@ -182,6 +193,8 @@ impl Accounts {
     ) -> Vec<Warning> {
         // A refusal names the model as it is counted, so a price for that name counts as well.
         let cost = prices.cost(model, tokens).or_else(|| prices.cost(model_name(model), tokens));
+        // An operator need not have a price for a model that no response named.
+        let cost = if is_reported { cost } else { cost.or_else(|| prices.dearest(tokens)) };
         let is_unpriced = cost.is_none() && tokens.total() > 0;
         let usage = Usage {
             requests: 1,

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::BoxBody};
 use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http2::SendRequest;
@@ -17,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use wire::worker::v1::PathList;
 use wire::worker::v1::connection_ended::Cause;
+use wire::worker::v1::model_usage::Extent;
 
 use super::*;
 use crate::process::private_memory;
@@ -221,7 +223,12 @@ fn a_request_that_the_daemon_refuses_leaves_the_others_alone() {
     let (address, _) = h2_server(ca.good(&["h2"]));
     let mut script = granting(opened(&ca, address), 443);
     let content_type = "application/json".to_owned();
-    let refusal = wire::worker::v1::RequestRefusal { status: 403, content_type, body: b"{}".to_vec() };
+    let refusal = wire::worker::v1::RequestRefusal {
+        status: 403,
+        content_type,
+        body: b"{}".to_vec(),
+        retry_after_s: 0,
+    };
     script.ports.get_mut(&443).unwrap().decision = Some(Decision::Refusal(refusal));
     let mut egress = Egress::start(script);
     with_client(&mut egress, async |mut sender| {
@@ -230,6 +237,28 @@ fn a_request_that_the_daemon_refuses_leaves_the_others_alone() {
         }
     });
     assert_eq!(egress.cause(), Cause::Closed);
+}
+
+#[test]
+fn a_metered_stream_that_its_program_resets_is_reported_and_the_others_go_on() {
+    let ca = Ca::new();
+    let (address, _) = h2_server(ca.good(&["h2"]));
+    let mut script = granting(opened(&ca, address), 443);
+    script.ports.get_mut(&443).unwrap().inspect.as_mut().unwrap().meter = true;
+    let mut egress = Egress::start(script);
+    with_client(&mut egress, async |mut sender| {
+        let piece = futures_util::stream::iter([Ok(Frame::data(Bytes::from_static(b"12345678")))]);
+        let endless = StreamBody::new(piece.chain(futures_util::stream::pending()));
+        let mut request = get("/echo");
+        *request.body_mut() = endless.boxed();
+        let mut response = sender.send_request(request).await.unwrap();
+        assert!(response.body_mut().frame().await.unwrap().is_ok());
+        drop(response);
+        assert_eq!(fetch(&mut sender, get("/")).await.0, 200);
+    });
+    let reset = usage(&mut egress, 1);
+    assert_eq!((reset.extent(), reset.body_bytes, reset.is_reported), (Extent::Cut, 8, false));
+    assert_eq!(usage(&mut egress, 2).extent(), Extent::Whole);
 }
 
 #[test]
