@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use bytes::Bytes;
-use futures_util::StreamExt as _;
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::BoxBody};
 use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http2::SendRequest;
@@ -248,7 +247,7 @@ fn a_metered_stream_that_its_program_resets_is_reported_and_the_others_go_on() {
     let mut egress = Egress::start(script);
     with_client(&mut egress, async |mut sender| {
         let piece = futures_util::stream::iter([Ok(Frame::data(Bytes::from_static(b"12345678")))]);
-        let endless = StreamBody::new(piece.chain(futures_util::stream::pending()));
+        let endless = StreamBody::new(futures_util::StreamExt::chain(piece, futures_util::stream::pending()));
         let mut request = get("/echo");
         *request.body_mut() = endless.boxed();
         let mut response = sender.send_request(request).await.unwrap();
