@@ -136,9 +136,9 @@ fn has_secret(process: &Path) -> bool {
             let (begin, end) = (address(begin), address(end));
             let mut bytes = vec![0; usize::try_from((end - begin).min(256 << 20)).unwrap()];
             // Areas that are reserved and empty cannot be read.
-            memory.read_at(&mut bytes, begin).is_ok_and(|read| {
-                bytes[..read].windows(SECRET.len()).any(|part| part == SECRET.as_bytes())
-            })
+            memory
+                .read_at(&mut bytes, begin)
+                .is_ok_and(|read| bytes[..read].windows(SECRET.len()).any(|part| part == SECRET.as_bytes()))
         },
     )
 }
@@ -150,7 +150,8 @@ fn assert_outside(daemon: &Daemon) {
     assert!(!processes.is_empty());
     for process in processes {
         let files = ["environ", "cmdline"].map(|file| std::fs::read(process.join(file)).unwrap_or_default());
-        let is_in = files.iter().any(|bytes| bytes.windows(SECRET.len()).any(|part| part == SECRET.as_bytes()));
+        let is_in =
+            files.iter().any(|bytes| bytes.windows(SECRET.len()).any(|part| part == SECRET.as_bytes()));
         assert!(!is_in && !has_secret(&process), "the secret is in {process:?}");
     }
     for directory in [daemon.state_dir(), daemon.roots()] {

@@ -59,8 +59,7 @@ fn next_step(messages: &Value) -> Step {
     if !messages.iter().any(|message| text(message).contains("Repair")) {
         return Step::Text("fine");
     }
-    let is_result =
-        |message: &Value| message["role"] == "tool" || text(message).contains("\"tool_result\"");
+    let is_result = |message: &Value| message["role"] == "tool" || text(message).contains("\"tool_result\"");
     let results: Vec<&Value> = messages.iter().filter(|message| is_result(message)).collect();
     match results.as_slice() {
         [] => Step::Tool("read_file", json!({ "path": "sums.py" })),
@@ -87,9 +86,7 @@ fn chat(step: &Step, [input, output]: [u64; 2], streams: bool) -> Vec<Value> {
         Step::Text(text) => (json!({ "content": text }), "stop"),
     };
     said["role"] = "assistant".into();
-    let one = |kind: &str, choices: Value, usage: &Value| {
-        json!({ "id": "c-1", "object": kind, "created": 1, "model": "chat-1", "choices": choices, "usage": usage })
-    };
+    let one = |kind: &str, choices: Value, usage: &Value| json!({ "id": "c-1", "object": kind, "created": 1, "model": "chat-1", "choices": choices, "usage": usage });
     if !streams {
         let choice = json!({ "index": 0, "message": said, "finish_reason": why });
         return vec![one("chat.completion", json!([choice]), &usage)];
@@ -106,7 +103,8 @@ fn chat(step: &Step, [input, output]: [u64; 2], streams: bool) -> Vec<Value> {
 fn message(step: &Step, [input, output]: [u64; 2], streams: bool) -> Vec<Value> {
     let (block, begun, delta, why) = match step {
         Step::Tool(name, arguments) => {
-            let block = |input: &Value| json!({ "type": "tool_use", "id": "toolu_1", "name": name, "input": input });
+            let block =
+                |input: &Value| json!({ "type": "tool_use", "id": "toolu_1", "name": name, "input": input });
             let delta = json!({ "type": "input_json_delta", "partial_json": arguments.to_string() });
             (block(arguments), block(&json!({})), delta, "tool_use")
         }
