@@ -68,7 +68,7 @@ impl Bound {
 
 impl Budget {
     /// Largest number of tokens that an answer can be taken to have.
-    pub const MOST_ASSUMED: u64 = 100_000_000;
+    pub const MOST_ASSUMED: u64 = 1_000_000;
     /// Number of tokens that an answer is taken to have, if the budget says nothing else.
     const ASSUMED: u64 = 4_096;
 
@@ -185,7 +185,7 @@ mod tests {
         );
         assert!(problems(json!({ "run": { "tokens": 1, "usd": "0.000001" } })).is_empty());
         for (assumed, problem) in
-            [(0, "must be from 1 to 100000000"), (100_000_001, "must be from 1"), (5, "bounds nothing")]
+            [(0, "must be from 1 to 1000000"), (1_000_001, "must be from 1"), (5, "bounds nothing")]
         {
             let found = problems(json!({ "assume_tokens": assumed }));
             assert!(

@@ -8,10 +8,12 @@ use egress_rules::Budget;
 use crate::account::{Account, OTHER, model_name};
 use crate::bounds::{BoundUse, Exceeded, Scope, Warning, has_usd, passed, used_up, uses};
 use crate::changes::{Changes, Owner, Row};
+use crate::charge::within;
 use crate::day::Day;
 use crate::holds::Holds;
 use crate::prices::Prices;
 use crate::tokens::{Tokens, Usage};
+use crate::who::Who;
 
 /// Most runs with an account.
 const MOST_RUNS: usize = 65_536;
@@ -27,13 +29,6 @@ pub(crate) const KEPT_DAYS: u32 = 400;
 const UNWRITTEN: Duration = Duration::from_secs(60);
 /// Warnings of a run that wait for its next response.
 const MOST_WAITING: usize = 16;
-
-/// The run that a request comes from, and its principal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Who {
-    pub run: String,
-    pub principal: String,
-}
 
 /// State of the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,7 +189,8 @@ impl Accounts {
         // A refusal names the model as it is counted, so a price for that name counts as well.
         let cost = prices.cost(model, tokens).or_else(|| prices.cost(model_name(model), tokens));
         // An operator need not have a price for a model that no response named.
-        let cost = if is_reported { cost } else { cost.or_else(|| prices.dearest(tokens)) };
+        let estimated = || cost.or_else(|| prices.dearest(tokens)).map(|cost| within(cost, &budget.run));
+        let cost = if is_reported { cost } else { estimated() };
         let is_unpriced = cost.is_none() && tokens.total() > 0;
         let usage = Usage {
             requests: 1,

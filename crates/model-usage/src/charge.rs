@@ -2,12 +2,15 @@
 //!
 //! A program can leave a response before the server says its tokens, and a server can say none. Neither is free: see [`charge`].
 
+use egress_rules::{Bound, MicroUsd};
+
 use crate::tokens::Tokens;
 
 /// Bytes of a text that are counted as one token.
 const BYTES_OF_A_TOKEN: u64 = 4;
-/// Largest estimate. A request cannot make a larger one by what it says.
-const MOST: u64 = 1 << 40;
+/// Largest estimate of the input, and of the output. No request makes a larger one by what it says, because its estimate may be charged to
+/// bounds that it shares with other runs.
+const MOST: u64 = 1 << 20;
 
 /// The tokens that a request may cost, before its response is there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,6 +32,15 @@ impl Estimate {
     #[must_use]
     pub fn new(model: String, body_bytes: u64, output: u64) -> Self {
         Self { model, input: of_bytes(body_bytes).clamp(1, MOST), output: output.clamp(1, MOST) }
+    }
+
+    /// Returns the estimate with no more tokens than the bound of a run has.
+    ///
+    /// By what it says, a request then takes no more of the bounds of days than its own run may use.
+    pub(crate) fn within(self, run: &Bound) -> Self {
+        let most = run.tokens.unwrap_or(u64::MAX);
+        let input = self.input.min(most);
+        Self { input, output: self.output.min(most - input), ..self }
     }
 
     /// Returns the tokens that are reserved.
@@ -91,6 +103,11 @@ pub(crate) fn charge(estimate: &Estimate, answer: &Answer) -> Tokens {
     }
 }
 
+/// Returns an estimated cost, which is at most the bound of a run.
+pub(crate) fn within(cost: MicroUsd, run: &Bound) -> MicroUsd {
+    run.usd.map_or(cost, |most| cost.min(most))
+}
+
 fn of_bytes(bytes: u64) -> u64 {
     bytes.div_ceil(BYTES_OF_A_TOKEN)
 }
@@ -140,5 +157,11 @@ mod tests {
     fn an_estimate_is_bounded_and_never_nothing_for_a_request_with_a_body() {
         assert_eq!(Estimate::new(String::new(), u64::MAX, u64::MAX).tokens(), tokens(MOST, MOST));
         assert_eq!(Estimate::new(String::new(), 0, 0).tokens(), tokens(1, 1));
+        let asked = Estimate::new(String::new(), 400, 1_000);
+        let within = |most| asked.clone().within(&Bound { tokens: Some(most), ..Bound::default() }).tokens();
+        assert_eq!(
+            [within(10), within(150), within(9_999)],
+            [tokens(10, 0), tokens(100, 50), tokens(100, 1_000)]
+        );
     }
 }

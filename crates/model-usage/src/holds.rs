@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::accounts::Who;
 use crate::bounds::Scope;
 use crate::tokens::Usage;
+use crate::who::Who;
 
 /// The sum of reservations. Each is bounded, so the sums of all that memory can hold do not overflow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -11,16 +11,17 @@ use parking_lot::{Condvar, Mutex};
 use timestamp::Timestamp;
 
 use crate::account::Account;
-use crate::accounts::{Accounts, KEPT_DAYS, Who};
+use crate::accounts::{Accounts, KEPT_DAYS};
 use crate::bounds::{BoundUse, Exceeded, Warning};
 use crate::changes::Changes;
-use crate::charge::{Answer, Estimate, charge};
+use crate::charge::{Answer, Estimate, charge, within};
 use crate::database::{Database, Unreadable};
 use crate::day::Day;
 use crate::prices::Prices;
 use crate::report::{By, Report};
 use crate::reservation::Reservation;
 use crate::tokens::{Tokens, Usage};
+use crate::who::Who;
 
 /// Name of the file with all counts.
 const FILE: &str = "usage.db";
@@ -115,9 +116,11 @@ impl Ledger {
         estimate: Estimate,
         now: Timestamp,
     ) -> Result<Reservation, Exceeded> {
+        let estimate = estimate.within(&budget.run);
         let tokens = estimate.tokens();
         let priced = self.prices.cost(&estimate.model, &tokens);
         let cost = priced.or_else(|| self.prices.dearest(&tokens)).unwrap_or_default();
+        let cost = within(cost, &budget.run);
         let mut accounts = self.shared.accounts.lock();
         accounts.turn(Day::of(now));
         accounts.check(who, budget)?;

@@ -15,8 +15,8 @@ mod prices;
 mod report;
 mod reservation;
 mod tokens;
+mod who;
 
-pub use accounts::Who;
 pub use bounds::{BoundUse, Exceeded, Scope, Unit, Warning};
 pub use charge::{Answer, Estimate, Extent};
 pub use database::Unreadable;
@@ -26,6 +26,7 @@ pub use prices::{Price, Prices};
 pub use report::{By, Report};
 pub use reservation::Reservation;
 pub use tokens::{Tokens, Usage};
+pub use who::Who;
 
 #[cfg(test)]
 mod ledger_tests;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::accounts::{Accounts, Who};
+use crate::accounts::Accounts;
 use crate::charge::Estimate;
 use crate::holds::Held;
+use crate::who::Who;
 
 /// A request that is counted and may go out.
 ///

@@ -100,3 +100,20 @@ fn a_reservation_outlives_midnight_and_leaves_nothing() {
     let report = ledger.report_of_days((Day::of(next), Day::of(next)), None, By::Day).unwrap();
     assert_eq!(report.total.tokens.total(), 70, "its tokens are those of the day on which they are known");
 }
+
+#[test]
+fn a_run_takes_no_more_of_the_bounds_of_days_by_what_it_says_than_its_own_bound() {
+    let directory = tempfile::tempdir().unwrap();
+    let ledger = open(directory.path(), priced("*"));
+    let run = Bound { usd: Some(MicroUsd(50)), ..of_tokens(100) };
+    let day = Bound { usd: Some(MicroUsd(1_000)), ..of_tokens(1_000) };
+    let budget = Budget { run, day, ..Budget::default() };
+    let reservation = ledger.admit(&who("r"), &budget, asked(u64::MAX, u64::MAX), noon()).unwrap();
+    assert_eq!(ledger.admit_one(&who("s"), &budget, noon()), Ok(()), "the day has room");
+    assert!(ledger.admit(&who("r"), &budget, asked(1, 1), noon()).unwrap_err().passes_by_itself());
+    ledger.settle(reservation, &budget, answer(Extent::Unanswered, None), noon());
+    let used = ledger.of_run("r");
+    assert_eq!((used.tokens.total(), used.micro_usd), (100, 50));
+    assert_eq!(ledger.admit_one(&who("s"), &budget, noon()), Ok(()));
+    assert!(matches!(ledger.admit_one(&who("r"), &budget, noon()), Err(Exceeded::UsedUp(_))));
+}

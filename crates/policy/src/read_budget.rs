@@ -81,7 +81,7 @@ mod tests {
             ),
             (
                 "{run: {tokens: 5}, assume_tokens: 0}",
-                ".assume_tokens: must be a whole number from 1 to 100000000".to_owned(),
+                ".assume_tokens: must be a whole number from 1 to 1000000".to_owned(),
             ),
             ("{assume_tokens: 5}", ": assume_tokens: bounds nothing by itself".to_owned()),
             ("{day: null}", ".day: has no value, so it would bound nothing".to_owned()),

@@ -16,7 +16,7 @@ pub(super) struct Events {
     is_after_return: bool,
     /// The data of the event so far.
     data: Scanner,
-    /// Beginning of the line of data, up to one byte more than the text that ends a stream.
+    /// Beginning of the line of data, longer than the text that ends a stream if it is another one.
     beginning: Vec<u8>,
     /// True if the last event of the stream has ended.
     is_over: bool,
@@ -56,7 +56,7 @@ impl Events {
                 Line::Name(_) | Line::Other => Line::Other,
                 Line::Data => {
                     self.data.push(&[*byte], counts);
-                    if self.beginning.len() <= DONE.len() {
+                    if self.beginning.len() <= DONE.len() + 1 {
                         self.beginning.push(*byte);
                     }
                     Line::Data
@@ -75,7 +75,7 @@ impl Events {
             Line::Data => {
                 // The data of an event may have several lines.
                 self.data.push(b"\n", counts);
-                counts.is_last |= self.beginning.trim_ascii() == DONE;
+                counts.is_last |= is_done(&self.beginning);
             }
             Line::Name(_) | Line::Other => {}
         }
@@ -87,4 +87,9 @@ impl Events {
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
+}
+
+/// Returns true for the text that ends a stream. The first space is not a part of the data.
+fn is_done(line: &[u8]) -> bool {
+    line.strip_prefix(b" ").unwrap_or(line) == DONE
 }

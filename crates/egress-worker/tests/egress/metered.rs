@@ -137,7 +137,7 @@ fn a_reset_is_reported_although_the_server_is_silent() {
     let mut egress = metered(server);
     let mut stream = egress.connect(TO);
     post(&mut stream, "application/json", "{}");
-    // The kernel resets a connection that is closed with bytes that nobody has read.
+    // The kernel resets a connection that is closed with unread bytes.
     stream.peek(&mut [0]).unwrap();
     drop(stream);
     let left = Instant::now();

@@ -17,7 +17,7 @@ use super::{Keys, Origin, SECRET, header};
 use crate::cli::json as printed;
 use standin::{Counted, answer, endless};
 
-/// What the set-up of `tests/run.sh` installed.
+/// Directory in which the set-up of `tests/run.sh` installs packages.
 const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/tools");
 /// Packages of Python that the SDKs import.
 const PACKAGES: [&str; 20] = [
@@ -42,7 +42,7 @@ const PACKAGES: [&str; 20] = [
     "typing_extensions.py",
     "typing_inspection",
 ];
-/// Command lines of the agents, each with an SDK that nobody has changed.
+/// Command lines of the agents, each with an unmodified SDK.
 const AGENTS: [&str; 3] = [
     "python3 -B /workspace/agents/openai_sdk.py",
     "python3 -B /workspace/agents/anthropic_sdk.py",
