@@ -86,7 +86,11 @@ fn chat(step: &Step, [input, output]: [u64; 2], streams: bool) -> Vec<Value> {
         Step::Text(text) => (json!({ "content": text }), "stop"),
     };
     said["role"] = "assistant".into();
-    let one = |kind: &str, choices: Value, usage: &Value| json!({ "id": "c-1", "object": kind, "created": 1, "model": "chat-1", "choices": choices, "usage": usage });
+    let one = |kind: &str, choices: Value, usage: &Value| {
+        let mut one = json!({ "id": "c-1", "object": kind, "created": 1, "model": "chat-1" });
+        (one["choices"], one["usage"]) = (choices, usage.clone());
+        one
+    };
     if !streams {
         let choice = json!({ "index": 0, "message": said, "finish_reason": why });
         return vec![one("chat.completion", json!([choice]), &usage)];
