@@ -15,6 +15,8 @@ JOB_REQUIREMENTS=$REPOSITORY/tests/e2e/real_job/requirements.txt
 JOB_BACKEND=$REPOSITORY/tests/e2e/real_job/backend.txt
 CONFORMANCE=$TOOLS/conformance
 CONFORMANCE_LOCK=$REPOSITORY/tests/clients/conformance/package-lock.json
+AGENTS=$TOOLS/agents
+AGENTS_LOCK=$REPOSITORY/tests/clients/agents/package-lock.json
 TYPESCRIPT_SDK=$REPOSITORY/clients/typescript
 
 ensure_rust_components() {
@@ -139,6 +141,22 @@ make_conformance() {
             { rm -f "$CONFORMANCE/package-lock.json" && false; }; }
 }
 
+# The SDK of a model for Node.js, in exact versions with hashes. Needs the Node.js of ensure_conformance, which a test copies into a run.
+ensure_agent_sdk() {
+    if cmp -s "$AGENTS_LOCK" "$AGENTS/package-lock.json"; then return 0; fi
+    step "Installing the package of openai for Node.js" make_agent_sdk && return 0
+    complain "npm's registry did not give the packages of $AGENTS_LOCK."
+    return 1
+}
+
+make_agent_sdk() {
+    rm -rf "$AGENTS"
+    mkdir -p "$AGENTS" &&
+        cp "${AGENTS_LOCK%-lock.json}.json" "$AGENTS_LOCK" "$AGENTS/" &&
+        { PATH=$CONFORMANCE/bin:$PATH npm ci --prefix "$AGENTS" --ignore-scripts --no-audit --no-fund ||
+            { rm -f "$AGENTS/package-lock.json" && false; }; }
+}
+
 # grpc-java as Debian and Ubuntu have it, a Java without a screen, and a compiler of 7 MB that needs no JDK.
 ensure_grpc_java() {
     local packages=(ecj libgrpc-java libnetty-java libprotobuf-java libguava-java libgoogle-gson-java libperfmark-java)
@@ -196,7 +214,7 @@ ensure_nextest() {
 ensure_test_tools() {
     export PATH="$PYTHON_TOOLS/bin:$PATH"
     ensure_nextest && ensure_python_tools && ensure_vendor_packages && ensure_former_packages &&
-        ensure_job_source && ensure_conformance && ensure_typescript_sdk && ensure_node20 && ensure_grpc_java && ensure_ssh_tools && ensure_prometheus && distribution_tool sqlite3 "The test of the backup" && distribution_tool docker-compose "The test of the Compose file" || return 1
+        ensure_job_source && ensure_conformance && ensure_agent_sdk && ensure_typescript_sdk && ensure_node20 && ensure_grpc_java && ensure_ssh_tools && ensure_prometheus && distribution_tool sqlite3 "The test of the backup" && distribution_tool docker-compose "The test of the Compose file" || return 1
     COFFERDAM_GRPCURL=$(grpcurl_binary)
     export COFFERDAM_GRPCURL
 }

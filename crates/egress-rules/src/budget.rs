@@ -31,6 +31,9 @@ pub struct Budget {
     /// For all runs in a day, UTC.
     #[serde(skip_serializing_if = "Bound::is_unbounded")]
     pub day: Bound,
+    /// Tokens that an answer is taken to have until it says its own, if its request does not bound them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assume_tokens: Option<u64>,
 }
 
 impl Bound {
@@ -64,24 +67,52 @@ impl Bound {
 }
 
 impl Budget {
+    /// Largest number of tokens that an answer can be taken to have.
+    pub const MOST_ASSUMED: u64 = 1_000_000;
+    /// Number of tokens that an answer is taken to have, if the budget says nothing else.
+    const ASSUMED: u64 = 4_096;
+
     pub fn is_unbounded(&self) -> bool {
+        [self.run, self.principal_day, self.day].iter().all(Bound::is_unbounded)
+    }
+
+    /// Returns true if it has no key.
+    pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Returns the lesser of each bound.
+    /// Returns the number of tokens that an answer is taken to have until it says its own.
+    pub fn assumed_tokens(&self) -> u64 {
+        self.assume_tokens.unwrap_or(Self::ASSUMED)
+    }
+
+    /// Returns the lesser of each bound, and the greater assumption, which is the stricter one.
     #[must_use]
     pub fn least(&self, other: &Self) -> Self {
         Self {
             run: self.run.least(&other.run),
             principal_day: self.principal_day.least(&other.principal_day),
             day: self.day.least(&other.day),
+            assume_tokens: self.assume_tokens.max(other.assume_tokens),
         }
     }
 
     /// Returns every problem, each with the key of its bound.
     pub(crate) fn problems(&self) -> impl Iterator<Item = String> {
         let bounds = [("run", self.run), ("principal_day", self.principal_day), ("day", self.day)];
-        bounds.into_iter().filter_map(|(key, bound)| Some(format!("{key}.{}", bound.problem()?)))
+        let of_bounds =
+            bounds.into_iter().filter_map(|(key, bound)| Some(format!("{key}.{}", bound.problem()?)));
+        of_bounds.chain(self.problem_of_assumption())
+    }
+
+    fn problem_of_assumption(&self) -> Option<String> {
+        let assumed = self.assume_tokens?;
+        if !(1..=Self::MOST_ASSUMED).contains(&assumed) {
+            return Some(format!("assume_tokens: must be from 1 to {}", Self::MOST_ASSUMED));
+        }
+        let message =
+            "assume_tokens: bounds nothing by itself; add a bound, such as `run: {tokens: 1000000}`";
+        self.is_unbounded().then(|| message.to_owned())
     }
 }
 
@@ -109,6 +140,7 @@ mod tests {
             "run": { "tokens": 1_000_000, "requests": 500, "usd": "5.5" },
             "principal_day": { "usd": "50" },
             "day": { "tokens": 100_000_000 },
+            "assume_tokens": 8_192,
         });
         assert_eq!(to_value(budget(written.clone())).unwrap(), written);
         assert_eq!(to_value(Budget::default()).unwrap(), json!({}));
@@ -133,6 +165,9 @@ mod tests {
         assert_eq!(one.least(&two), least);
         assert_eq!(two.least(&one), least);
         assert_eq!(one.least(&Budget::default()), one);
+        let assumes = |tokens: u64| Budget { assume_tokens: Some(tokens), ..one };
+        assert_eq!(assumes(5).least(&assumes(7)).assumed_tokens(), 7);
+        assert_eq!((one.least(&assumes(5)).assumed_tokens(), one.assumed_tokens()), (5, 4_096));
     }
 
     #[test]
@@ -149,5 +184,14 @@ mod tests {
             ]
         );
         assert!(problems(json!({ "run": { "tokens": 1, "usd": "0.000001" } })).is_empty());
+        for (assumed, problem) in
+            [(0, "must be from 1 to 1000000"), (1_000_001, "must be from 1"), (5, "bounds nothing")]
+        {
+            let found = problems(json!({ "assume_tokens": assumed }));
+            assert!(
+                found.len() == 1 && found[0].starts_with(&format!("assume_tokens: {problem}")),
+                "{found:?}"
+            );
+        }
     }
 }

@@ -40,7 +40,7 @@ pub struct Settings {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub placeholders: BTreeMap<String, Placeholder>,
     /// Bounds on the requests of rules with `meter`.
-    #[serde(skip_serializing_if = "Budget::is_unbounded")]
+    #[serde(skip_serializing_if = "Budget::is_empty")]
     pub budget: Budget,
 }
 

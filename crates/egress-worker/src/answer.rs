@@ -49,6 +49,8 @@ pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
     pub(crate) content_type: HeaderValue,
     pub(crate) body: Bytes,
+    /// Value of `Retry-After`, seconds; 0 for none.
+    pub(crate) retry_after: u32,
 }
 
 /// Prints no header and no text, because they may hold secrets.
@@ -101,7 +103,8 @@ impl TryFrom<proto::RequestRefusal> for Refusal {
         let status =
             status.filter(|status| *status == StatusCode::OK || status.as_u16() >= 400).ok_or(Broken)?;
         let content_type = HeaderValue::try_from(refusal.content_type).map_err(|_| Broken)?;
-        Ok(Self { status, content_type, body: refusal.body.into() })
+        let retry_after = refusal.retry_after_s;
+        Ok(Self { status, content_type, body: refusal.body.into(), retry_after })
     }
 }
 
@@ -196,8 +199,12 @@ mod tests {
     #[test]
     fn a_refusal_has_the_status_of_an_error_or_of_an_answer_to_git() {
         let refusal = |status| {
-            let refusal =
-                proto::RequestRefusal { status, content_type: "application/json".into(), body: b"{}".into() };
+            let refusal = proto::RequestRefusal {
+                status,
+                content_type: "application/json".into(),
+                body: b"{}".into(),
+                retry_after_s: 0,
+            };
             parse(proto::RequestAnswer { request: 1, decision: Some(Decision::Refusal(refusal)) })
         };
         for status in [200, 403] {

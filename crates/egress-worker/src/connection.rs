@@ -136,7 +136,7 @@ impl Connection {
     }
 
     /// Waits until the connection of the program has an error.
-    async fn broken(&self) {
+    pub(crate) async fn broken(&self) {
         while self.program.ready(Interest::ERROR).await.is_ok_and(|ready| !ready.is_error()) {}
     }
 

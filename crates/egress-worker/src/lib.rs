@@ -8,6 +8,7 @@ pub mod client_hello;
 mod connection;
 mod dial;
 pub mod dns;
+mod estimate;
 mod fault;
 pub mod hide;
 pub mod http;

@@ -4,10 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use thiserror::Error;
+use tokio::sync::Semaphore;
 use tokio_rustls::rustls::{ClientConfig, Error as TlsError};
 use wire::worker::v1::EgressStart;
 
 use crate::authority::{Authority, AuthorityError};
+use crate::estimate;
 use crate::seek::Placeholders;
 use crate::tls;
 
@@ -19,6 +21,8 @@ pub(crate) struct Process {
     pub(crate) servers: Arc<ClientConfig>,
     /// The placeholders of the run's secrets; `None` if it has none.
     pub(crate) placeholders: Option<Arc<Placeholders>>,
+    /// Places for the bodies of requests that are read before they go out.
+    pub(crate) bodies: Arc<Semaphore>,
 }
 
 /// The reason why the process cannot begin.
@@ -43,7 +47,7 @@ impl Process {
         let servers = tls::servers(std::mem::take(&mut start.roots))?;
         let placeholders = std::mem::take(&mut start.placeholders);
         let placeholders = (!placeholders.is_empty()).then(|| Arc::new(Placeholders::new(&placeholders)));
-        Ok(Self { authority, servers: Arc::new(servers), placeholders })
+        Ok(Self { authority, servers: Arc::new(servers), placeholders, bodies: estimate::places() })
     }
 
     /// Returns the certificate of the authority, in DER; empty if there is none.

@@ -63,6 +63,11 @@ impl Usage {
         }
     }
 
+    /// Returns true if a stream of events has said that it is at its end. Its report came before.
+    pub fn is_over(&self) -> bool {
+        matches!(&self.format, Format::Events(events) if events.is_over())
+    }
+
     /// Returns what the body said. The body may have ended before its end.
     pub fn finish(self) -> Reported {
         self.counts.reported()

@@ -31,7 +31,7 @@ fn commands(lines: &[&str]) -> Vec<u8> {
 fn of_git(number: u64, kind: Kind, repository: &str, commands: Vec<u8>) -> From {
     let request = HttpRequest { method: "POST".to_owned(), path: "/x".to_owned(), status: 0, number };
     let git = GitAsked { kind: kind.into(), repository: repository.to_owned(), commands };
-    From::Asked(RequestAsked { request: Some(request), git: Some(git) })
+    From::Asked(RequestAsked { request: Some(request), git: Some(git), model: None })
 }
 
 async fn answer(played: &mut Played, asked: From) -> Answer {

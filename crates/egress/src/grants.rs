@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  asked ─► secrets read ─► rules in force ─► budget ─► granted: headers with secrets, texts to hide
-//!                │               │              └► 403, used up
+//!                │               │              ├► 403, used up
+//!                │               │              └► 429, the rest is reserved by requests under way
 //!                │               └► 403, the rules have changed
 //!                └► 502, the secret cannot be read
 //! ```
@@ -16,12 +17,13 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use egress_rules::{Decision as Rule, GitRules, Injection, SecretName};
 use git_wire::Ruling;
+use model_usage::{Answer, Exceeded, Reservation};
 use secrets::{Secret, SecretError, Secrets};
 use serde_json::json;
 use timestamp::Timestamp;
 use wire::worker::v1::request_answer::Decision;
 use wire::worker::v1::to_egress::Body;
-use wire::worker::v1::{InjectedHeader, RequestAnswer, RequestAsked, RequestRefusal};
+use wire::worker::v1::{InjectedHeader, ModelAsked, RequestAnswer, RequestAsked, RequestRefusal};
 use zeroize::Zeroizing;
 
 use crate::broken::Broken;
@@ -29,6 +31,7 @@ use crate::events;
 use crate::git::{self, GitRequest, Place, Push};
 use crate::live::Step;
 use crate::messages::message;
+use crate::metering::estimate;
 use crate::outgoing::Grant;
 use crate::session::Session;
 
@@ -36,6 +39,8 @@ use crate::session::Session;
 const UNDER_WAY: usize = 128;
 /// Requests of a connection whose tokens may be unknown at the same time.
 const UNMETERED: usize = 1_024;
+/// Time after which a request may be tried again that found a budget reserved, seconds.
+const RETRY_AFTER: u32 = 1;
 
 /// A request that is decided about.
 #[derive(Clone, Copy)]
@@ -56,11 +61,13 @@ struct NotGranted {
     why: String,
     /// The response in the form of git, if it has one. Its status may be that of a success.
     response: Option<git_wire::Refusal>,
+    /// Time after which it may be tried again, seconds; 0 if that would be in vain.
+    retry_after_s: u32,
 }
 
 impl NotGranted {
     fn new(status: u32, kind: &'static str, rule: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { status, kind, rule: rule.into(), why: why.into(), response: None }
+        Self { status, kind, rule: rule.into(), why: why.into(), response: None, retry_after_s: 0 }
     }
 }
 
@@ -82,6 +89,7 @@ impl Session {
         let request = asked.request.filter(|request| request.number > 0);
         let request = request.ok_or_else(|| Broken::sent("a question about no request"))?;
         let git = asked.git.map(|git| GitRequest::parse(&git, &self.state.pushes)).transpose()?;
+        let model = asked.model;
         let asked = Asked { connection, request: request.number };
         let calls = self.state.control.calls();
         // A process that reads no answers gets no further tasks.
@@ -95,6 +103,7 @@ impl Session {
                 || !is_of_its_kind
                 || !live.verdict.asks_each_request()
                 || live.deciding.contains(&asked.request)
+                || live.unmetered.contains_key(&asked.request)
             {
                 return Err(Broken::sent("a question out of turn"));
             }
@@ -112,7 +121,7 @@ impl Session {
             let session = Arc::clone(self);
             self.tasks.spawn(async move {
                 let _place = place;
-                session.decide(asked, git).await;
+                session.decide(asked, git, model).await;
             });
         } else {
             self.end_for(connection, "it has too many requests under way; connect again".to_owned()).await;
@@ -121,11 +130,11 @@ impl Session {
     }
 
     /// Decides about a request, and answers it.
-    async fn decide(&self, asked: Asked, git: Option<GitRequest>) {
+    async fn decide(&self, asked: Asked, git: Option<GitRequest>, model: Option<ModelAsked>) {
         let Some(facts) = self.facts(asked) else { return };
-        let decision = match self.decision(asked, &facts, git.as_ref()).await {
-            Ok(grant) => {
-                self.granted(asked, &facts);
+        let decision = match self.decision(asked, &facts, git.as_ref(), model).await {
+            Ok((grant, reservation)) => {
+                self.granted(asked, &facts, reservation);
                 Decision::Grant(grant.take())
             }
             Err(refused) => self.refused(asked, &facts, refused),
@@ -151,7 +160,8 @@ impl Session {
         asked: Asked,
         facts: &Facts,
         git: Option<&GitRequest>,
-    ) -> Result<Grant, NotGranted> {
+        model: Option<ModelAsked>,
+    ) -> Result<(Grant, Option<Reservation>), NotGranted> {
         let state = &self.state;
         let shared = state.outside.shared();
         let ruling = match git {
@@ -171,15 +181,13 @@ impl Session {
             let why = format!("{error}. Try again later, or ask an operator");
             NotGranted::new(502, "secret_unavailable", "egress: secrets", why)
         })?;
-        if facts.is_metered {
-            let budget = state.control.rules().budget();
-            let admitted = shared.ledger.admit(&state.own.who, &budget, Timestamp::now());
-            // Programs repeat a request that got 429, and so the refusal.
-            admitted.map_err(|exceeded| {
-                NotGranted::new(403, "budget_exceeded", "egress: budget", exceeded.to_string())
-            })?;
+        if !facts.is_metered {
+            return Ok((grant, None));
         }
-        Ok(grant)
+        let budget = state.control.rules().budget();
+        let estimate = estimate(model, &budget);
+        let admitted = shared.ledger.admit(&state.own.who, &budget, estimate, Timestamp::now());
+        Ok((grant, Some(admitted.map_err(|exceeded| beyond(&exceeded))?)))
     }
 
     /// Decides about a request of git. Returns the ruling on a push.
@@ -234,35 +242,36 @@ impl Session {
     }
 
     /// Notes a request that goes out.
-    fn granted(&self, asked: Asked, facts: &Facts) {
+    fn granted(&self, asked: Asked, facts: &Facts, mut reservation: Option<Reservation>) {
         let names: BTreeSet<&SecretName> = facts.inject.iter().flat_map(Injection::secrets).collect();
         if !names.is_empty() {
             self.state.note_secret();
         }
-        let is_live = {
-            let mut all = self.live.lock();
-            all.get_mut(&asked.connection).is_some_and(|live| {
-                live.deciding.remove(&asked.request);
-                live.injected.extend(names.into_iter().map(SecretName::to_string));
-                if facts.is_metered {
-                    live.unmetered.insert(asked.request);
-                }
-                true
-            })
-        };
-        if !is_live && facts.is_metered {
+        if let Some(live) = self.live.lock().get_mut(&asked.connection) {
+            live.deciding.remove(&asked.request);
+            live.injected.extend(names.into_iter().map(SecretName::to_string));
+            let is_taken_back = live.taken_back.remove(&asked.request);
+            match reservation.take() {
+                // The process no longer has the request, and reports nothing more of it.
+                Some(reservation) if is_taken_back => self.state.count(live, reservation, Answer::default()),
+                Some(reservation) => drop(live.unmetered.insert(asked.request, reservation)),
+                None => {}
+            }
+        }
+        if let Some(reservation) = reservation {
             // It was admitted, and its connection has ended meanwhile.
-            self.state.count_unknown();
+            self.state.count_unsent(reservation);
         }
     }
 
     /// Notes a request that does not go out, and returns its response.
     fn refused(&self, asked: Asked, facts: &Facts, refused: NotGranted) -> Decision {
-        let NotGranted { status, kind, rule, why, response } = refused;
+        let NotGranted { status, kind, rule, why, response, retry_after_s } = refused;
         let (host, port) = (&facts.host, facts.port);
         self.state.refuse(host, port, &rule, &why);
         let shown = self.live.lock().get_mut(&asked.connection).map(|live| {
             live.deciding.remove(&asked.request);
+            live.taken_back.remove(&asked.request);
             live.answered(asked.request, status);
             live.shown(None)
         });
@@ -274,6 +283,7 @@ impl Session {
                 status: status.into(),
                 content_type: content_type.to_owned(),
                 body,
+                retry_after_s,
             });
         }
         let words = format!("Cofferdam refused the request to {host}:{port}: {why} ({rule})");
@@ -282,8 +292,21 @@ impl Session {
             status,
             content_type: "application/json".to_owned(),
             body: body.to_string().into_bytes(),
+            retry_after_s,
         })
     }
+}
+
+/// Returns the refusal of a request that a budget leaves no room for.
+///
+/// Programs repeat a request that got 429. That helps only where requests under way may use less than they have reserved.
+fn beyond(exceeded: &Exceeded) -> NotGranted {
+    let (status, kind, retry_after_s) = if exceeded.passes_by_itself() {
+        (429, "budget_reserved", RETRY_AFTER)
+    } else {
+        (403, "budget_exceeded", 0)
+    };
+    NotGranted { retry_after_s, ..NotGranted::new(status, kind, "egress: budget", exceeded.to_string()) }
 }
 
 /// Returns the headers with the values of their secrets, and the texts that a response must not show.

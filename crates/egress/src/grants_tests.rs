@@ -4,6 +4,7 @@ use audit::Kind;
 use serde_json::{Value, json};
 use wire::worker::v1::connection_ended::Cause;
 use wire::worker::v1::from_egress::Body as From;
+use wire::worker::v1::model_usage::Extent;
 use wire::worker::v1::to_egress::Body as To;
 use wire::worker::v1::{ConnectionEnded, ConnectionReady, ModelUsage, PlaceholderSeen};
 
@@ -39,6 +40,7 @@ fn tokens(request: u64, output_tokens: u64) -> From {
         input_tokens: 10,
         output_tokens,
         is_reported: true,
+        extent: Extent::Whole.into(),
         ..ModelUsage::default()
     })
 }

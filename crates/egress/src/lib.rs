@@ -28,6 +28,8 @@ mod view;
 mod waiting;
 
 #[cfg(test)]
+mod metering_tests;
+#[cfg(test)]
 mod testing;
 
 pub use outside::{Outside, Shared};

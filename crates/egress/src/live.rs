@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use egress_rules::{Decision, Destination, Verdict};
+use model_usage::Reservation;
 use timestamp::Timestamp;
 use tokio_util::sync::DropGuard;
 use uuid::Uuid;
@@ -49,8 +50,10 @@ pub(crate) struct Live {
     pub(crate) is_proxied: bool,
     /// Numbers of the requests that are being decided about.
     pub(crate) deciding: BTreeSet<u64>,
-    /// Numbers of the requests that went out, and whose tokens are not known yet.
-    pub(crate) unmetered: BTreeSet<u64>,
+    /// Requests that went out and whose tokens are not known yet, by number.
+    pub(crate) unmetered: BTreeMap<u64, Reservation>,
+    /// Numbers of the requests that are being decided about and that their program has taken back.
+    pub(crate) taken_back: BTreeSet<u64>,
     /// Names of the secrets that its requests had.
     pub(crate) injected: BTreeSet<String>,
     /// Tokens that its responses said, by model.
@@ -93,7 +96,8 @@ impl Live {
             may_connect: false,
             is_proxied: false,
             deciding: BTreeSet::new(),
-            unmetered: BTreeSet::new(),
+            unmetered: BTreeMap::new(),
+            taken_back: BTreeSet::new(),
             injected: BTreeSet::new(),
             usage: BTreeMap::new(),
         }

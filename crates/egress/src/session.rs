@@ -178,7 +178,7 @@ impl Session {
             }
             From::Ended(ended) => self.ended(id, &ended),
             From::Asked(asked) => self.asked(id, asked).await?,
-            From::Usage(usage) => self.used(id, usage),
+            From::Usage(usage) => self.used(id, usage)?,
             From::Placeholder(seen) => self.placeholder_seen(id, &seen)?,
         }
         Ok(())

@@ -211,5 +211,5 @@ impl Played {
 pub(crate) fn asked(number: u64) -> From {
     let request =
         HttpRequest { method: "POST".to_owned(), path: "/v1/messages".to_owned(), status: 0, number };
-    From::Asked(RequestAsked { request: Some(request), git: None })
+    From::Asked(RequestAsked { request: Some(request), git: None, model: None })
 }

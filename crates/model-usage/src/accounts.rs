@@ -8,9 +8,12 @@ use egress_rules::Budget;
 use crate::account::{Account, OTHER, model_name};
 use crate::bounds::{BoundUse, Exceeded, Scope, Warning, has_usd, passed, used_up, uses};
 use crate::changes::{Changes, Owner, Row};
+use crate::charge::within;
 use crate::day::Day;
+use crate::holds::Holds;
 use crate::prices::Prices;
 use crate::tokens::{Tokens, Usage};
+use crate::who::Who;
 
 /// Most runs with an account.
 const MOST_RUNS: usize = 65_536;
@@ -26,13 +29,6 @@ pub(crate) const KEPT_DAYS: u32 = 400;
 const UNWRITTEN: Duration = Duration::from_secs(60);
 /// Warnings of a run that wait for its next response.
 const MOST_WAITING: usize = 16;
-
-/// The run that a request comes from, and its principal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Who {
-    pub run: String,
-    pub principal: String,
-}
 
 /// State of the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +55,8 @@ pub(crate) struct Accounts {
     today: Day,
     principals: BTreeMap<String, Account>,
     of_day: Account,
+    /// Reservations of the requests under way.
+    pub(crate) holds: Holds,
     pub(crate) changes: Changes,
     health: Health,
     /// True at the end of the ledger.
@@ -72,6 +70,7 @@ impl Accounts {
             today,
             principals: BTreeMap::new(),
             of_day: Account::default(),
+            holds: Holds::default(),
             changes: Changes { oldest: Some(today.before(KEPT_DAYS - 1)), ..Changes::default() },
             health: Health::Written,
             stops: false,
@@ -130,13 +129,20 @@ impl Accounts {
         if !self.has_room(&who.run) {
             return Err(Exceeded::TooManyRuns);
         }
-        for scope in Scope::ALL {
-            let Some(account) = self.account(scope, who) else { continue };
-            if let Some(bound) = used_up(scope, budget, account.total(), self.today) {
-                return Err(Exceeded::UsedUp(bound));
-            }
+        let totals = self.totals(who);
+        let first = |totals: [Usage; 3]| {
+            let mut scopes = Scope::ALL.into_iter().zip(totals);
+            scopes.find_map(|(scope, total)| used_up(scope, budget, total, self.today))
+        };
+        if let Some(bound) = first(totals) {
+            return Err(Exceeded::UsedUp(bound));
         }
-        self.check_prices(who, budget)
+        self.check_prices(who, budget)?;
+        let mut with_holds = totals;
+        for (scope, total) in Scope::ALL.into_iter().zip(&mut with_holds) {
+            *total = self.holds.of(scope, who).with(*total);
+        }
+        first(with_holds).map_or(Ok(()), |bound| Err(Exceeded::Reserved(bound)))
     }
 
     /// Checks that the tokens under each bound in US dollars have a price.
@@ -182,6 +188,9 @@ impl Accounts {
     ) -> Vec<Warning> {
         // A refusal names the model as it is counted, so a price for that name counts as well.
         let cost = prices.cost(model, tokens).or_else(|| prices.cost(model_name(model), tokens));
+        // An operator need not have a price for a model that no response named.
+        let estimated = || cost.or_else(|| prices.dearest(tokens)).map(|cost| within(cost, &budget.run));
+        let cost = if is_reported { cost } else { estimated() };
         let is_unpriced = cost.is_none() && tokens.total() > 0;
         let usage = Usage {
             requests: 1,

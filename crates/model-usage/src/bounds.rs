@@ -181,6 +181,8 @@ impl fmt::Display for Warning {
 pub enum Exceeded {
     /// The bound is used up.
     UsedUp(BoundUse),
+    /// The bound is used up together with what requests under way have reserved. They may use less.
+    Reserved(BoundUse),
     /// A model was used that has no price, under a bound in US dollars.
     Unpriced { scope: Scope, model: String },
     /// The counts of earlier requests cannot be read.
@@ -191,6 +193,13 @@ pub enum Exceeded {
     TooManyRuns,
 }
 
+impl Exceeded {
+    /// Returns true if a later request may pass without an operator.
+    pub fn passes_by_itself(&self) -> bool {
+        matches!(self, Self::Reserved(_))
+    }
+}
+
 impl fmt::Display for Exceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -199,6 +208,11 @@ impl fmt::Display for Exceeded {
                 "The budget for models is used up: {}. Only an operator can raise `{}` of the profile. Do not retry.",
                 bound.words(),
                 bound.key(),
+            ),
+            Self::Reserved(bound) => write!(
+                f,
+                "Requests under way have reserved the rest of the budget for models: {}. Retry when one of them has ended.",
+                bound.words(),
             ),
             Self::Unpriced { scope, model } => write!(
                 f,
@@ -260,6 +274,9 @@ mod tests {
         );
         let requests = BoundUse { scope: Scope::Run, unit: Unit::Requests, used: 4, limit: 5, until: None };
         assert_eq!(Warning(requests).to_string(), "`budget.run.requests`: 4 of 5 requests by this run");
+        let reserved = Exceeded::Reserved(requests);
+        assert!(reserved.to_string().contains("4 of 5 requests by this run. Retry when"), "{reserved}");
+        assert!(reserved.passes_by_itself() && !Exceeded::UsedUp(requests).passes_by_itself());
         let unpriced = Exceeded::Unpriced { scope: Scope::Run, model: "m-1".to_owned() };
         assert!(unpriced.to_string().starts_with("The model `m-1` has no price"));
     }

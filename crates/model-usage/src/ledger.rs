@@ -11,23 +11,32 @@ use parking_lot::{Condvar, Mutex};
 use timestamp::Timestamp;
 
 use crate::account::Account;
-use crate::accounts::{Accounts, KEPT_DAYS, Who};
+use crate::accounts::{Accounts, KEPT_DAYS};
 use crate::bounds::{BoundUse, Exceeded, Warning};
 use crate::changes::Changes;
+use crate::charge::{Answer, Estimate, charge, within};
 use crate::database::{Database, Unreadable};
 use crate::day::Day;
 use crate::prices::Prices;
 use crate::report::{By, Report};
+use crate::reservation::Reservation;
 use crate::tokens::{Tokens, Usage};
+use crate::who::Who;
 
 /// Name of the file with all counts.
 const FILE: &str = "usage.db";
 /// Time between two writes: the most that a power cut takes.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A request that is counted and may go out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Admitted(());
+/// The end of a request: what it was charged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settled {
+    /// Name of the model that the response or else the request said; empty if neither did.
+    pub model: String,
+    pub tokens: Tokens,
+    /// Bounds that have passed 80 % since the run's last response. Each is warned of once until it begins anew.
+    pub warnings: Vec<Warning>,
+}
 
 /// Counts the use of models, and keeps budgets. The counts outlive the daemon.
 #[derive(Debug)]
@@ -38,7 +47,7 @@ pub struct Ledger {
 
 #[derive(Debug)]
 struct Shared {
-    accounts: Mutex<Accounts>,
+    accounts: Arc<Mutex<Accounts>>,
     /// Locked before the accounts by those that need both.
     database: Mutex<Option<Database>>,
     /// Wakes the writer after the first change.
@@ -83,7 +92,7 @@ impl Ledger {
         };
         let has_database = database.is_some();
         let shared = Arc::new(Shared {
-            accounts: Mutex::new(accounts),
+            accounts: Arc::new(Mutex::new(accounts)),
             database: Mutex::new(database),
             changed: Condvar::new(),
             stopped: Condvar::new(),
@@ -96,35 +105,49 @@ impl Ledger {
         Ok(Self { prices, shared })
     }
 
-    /// Counts a request that goes out, or returns the bound that is used up.
-    pub fn admit(&self, who: &Who, budget: &Budget, now: Timestamp) -> Result<Admitted, Exceeded> {
+    /// Counts a request that goes out and reserves its estimate, or returns the bound that leaves no room.
+    ///
+    /// A bound leaves room while use and reservations together are below it. So the requests under way exceed a bound by at most the
+    /// last one of them, and by what they use beyond their estimates.
+    pub fn admit(
+        &self,
+        who: &Who,
+        budget: &Budget,
+        estimate: Estimate,
+        now: Timestamp,
+    ) -> Result<Reservation, Exceeded> {
+        let estimate = estimate.within(&budget.run);
+        let tokens = estimate.tokens();
+        let priced = self.prices.cost(&estimate.model, &tokens);
+        let cost = priced.or_else(|| self.prices.dearest(&tokens)).unwrap_or_default();
+        let cost = within(cost, &budget.run);
         let mut accounts = self.shared.accounts.lock();
         accounts.turn(Day::of(now));
         accounts.check(who, budget)?;
         accounts.begin(who, budget);
+        let reservation = Reservation::begin((&self.shared.accounts, &mut accounts), who, estimate, cost.0);
         drop(accounts);
         self.shared.changed.notify_one();
-        Ok(Admitted(()))
+        Ok(reservation)
     }
 
-    /// Adds the tokens that a response reported.
-    ///
-    /// Returns the bounds that have passed 80 % since the run's last response. Each bound is warned of once until it begins anew.
-    pub fn report(
+    /// Ends a reservation, and charges the request by its response.
+    pub fn settle(
         &self,
-        who: &Who,
+        reservation: Reservation,
         budget: &Budget,
-        model: &str,
-        tokens: &Tokens,
-        is_reported: bool,
+        answer: Answer,
         now: Timestamp,
-    ) -> Vec<Warning> {
+    ) -> Settled {
         let mut accounts = self.shared.accounts.lock();
         accounts.turn(Day::of(now));
-        let warnings = accounts.add(who, budget, (model, tokens, is_reported), &self.prices);
+        let (who, estimate) = reservation.end(&mut accounts);
+        let tokens = charge(&estimate, &answer);
+        let model = if answer.model.is_empty() { estimate.model } else { answer.model };
+        let warnings = accounts.add(&who, budget, (&model, &tokens, answer.is_reported), &self.prices);
         drop(accounts);
         self.shared.changed.notify_one();
-        warnings
+        Settled { model, tokens, warnings }
     }
 
     /// Returns the use of a run.
@@ -177,6 +200,29 @@ impl Ledger {
     /// Writes what has changed, as the daemon does at its end. Blocks on the disk.
     pub fn write(&self) {
         self.shared.write();
+    }
+}
+
+#[cfg(test)]
+impl Ledger {
+    /// Counts a request that reserves nothing.
+    pub(crate) fn admit_one(&self, who: &Who, budget: &Budget, now: Timestamp) -> Result<(), Exceeded> {
+        self.admit(who, budget, Estimate::nothing(), now).map(drop)
+    }
+
+    /// Adds the tokens of a response, and no request.
+    pub(crate) fn report(
+        &self,
+        who: &Who,
+        budget: &Budget,
+        model: &str,
+        tokens: &Tokens,
+        is_reported: bool,
+        now: Timestamp,
+    ) -> Vec<Warning> {
+        let mut accounts = self.shared.accounts.lock();
+        accounts.turn(Day::of(now));
+        accounts.add(who, budget, (model, tokens, is_reported), &self.prices)
     }
 }
 

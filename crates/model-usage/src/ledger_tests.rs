@@ -8,11 +8,11 @@ use timestamp::Timestamp;
 use crate::database::Database;
 use crate::{By, Day, Exceeded, Ledger, Price, Prices, Scope, Tokens, Unit, Unreadable, Who};
 
-fn noon() -> Timestamp {
+pub(crate) fn noon() -> Timestamp {
     "2026-11-29T12:00:00.000000000Z".parse().unwrap()
 }
 
-fn open(directory: &Path, prices: Prices) -> Ledger {
+pub(crate) fn open(directory: &Path, prices: Prices) -> Ledger {
     Ledger::open_at(directory, prices, noon()).unwrap()
 }
 
@@ -21,11 +21,11 @@ fn close(ledger: Ledger) {
     drop(ledger);
 }
 
-fn who(run: &str) -> Who {
+pub(crate) fn who(run: &str) -> Who {
     Who { run: run.to_owned(), principal: "uid:1000".to_owned() }
 }
 
-fn tokens(input: u64, output: u64) -> Tokens {
+pub(crate) fn tokens(input: u64, output: u64) -> Tokens {
     Tokens { input, output, ..Tokens::default() }
 }
 
@@ -33,7 +33,7 @@ fn of_requests(requests: u64) -> Bound {
     Bound { requests: Some(requests), ..Bound::default() }
 }
 
-fn of_tokens(tokens: u64) -> Bound {
+pub(crate) fn of_tokens(tokens: u64) -> Bound {
     Bound { tokens: Some(tokens), ..Bound::default() }
 }
 
@@ -41,12 +41,12 @@ fn of_usd(micro_usd: u64) -> Bound {
     Bound { usd: Some(MicroUsd(micro_usd)), ..Bound::default() }
 }
 
-fn of_run(run: Bound) -> Budget {
+pub(crate) fn of_run(run: Bound) -> Budget {
     Budget { run, ..Budget::default() }
 }
 
 /// A dollar for a million tokens.
-fn priced(model: &str) -> Prices {
+pub(crate) fn priced(model: &str) -> Prices {
     let dollar = MicroUsd(1_000_000);
     let price = Price { input: dollar, output: dollar, cached_input: None, cache_write: None };
     Prices::new([(model.to_owned(), price)].into())
@@ -62,14 +62,14 @@ fn requests_that_come_at_once_do_not_pass_a_bound_of_requests_together() {
         for number in 0..200 {
             let (ledger, budget, admitted) = (&ledger, &budget, &admitted);
             scope.spawn(move || {
-                if ledger.admit(&who(&(number % 4).to_string()), budget, noon()).is_ok() {
+                if ledger.admit_one(&who(&(number % 4).to_string()), budget, noon()).is_ok() {
                     admitted.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
     });
     assert_eq!(admitted.into_inner(), 50);
-    let refused = ledger.admit(&who("9"), &budget, noon()).unwrap_err();
+    let refused = ledger.admit_one(&who("9"), &budget, noon()).unwrap_err();
     let Exceeded::UsedUp(bound) = refused else { panic!("{refused:?}") };
     assert_eq!((bound.scope, bound.unit, bound.used, bound.limit), (Scope::Day, Unit::Requests, 50, 50));
 }
@@ -80,15 +80,15 @@ fn a_bound_of_tokens_is_passed_by_no_more_than_the_requests_under_way() {
     let ledger = open(directory.path(), Prices::default());
     let budget = of_run(of_tokens(100));
     for _ in 0..3 {
-        ledger.admit(&who("r"), &budget, noon()).unwrap();
+        ledger.admit_one(&who("r"), &budget, noon()).unwrap();
     }
     for _ in 0..3 {
         ledger.report(&who("r"), &budget, "m", &tokens(40, 20), true, noon());
     }
     assert_eq!(ledger.of_run("r").tokens.total(), 180);
-    let refused = ledger.admit(&who("r"), &budget, noon()).unwrap_err().to_string();
+    let refused = ledger.admit_one(&who("r"), &budget, noon()).unwrap_err().to_string();
     assert!(refused.contains("180 of 100 tokens by this run."), "{refused}");
-    assert!(ledger.admit(&who("other"), &budget, noon()).is_ok(), "a run has its own bound");
+    assert!(ledger.admit_one(&who("other"), &budget, noon()).is_ok(), "a run has its own bound");
 }
 
 #[test]
@@ -98,13 +98,13 @@ fn bounds_of_days_begin_anew_at_midnight_of_utc_and_those_of_runs_do_not() {
     let budget = Budget { principal_day: of_requests(1), ..of_run(of_requests(2)) };
     let last: Timestamp = "2026-11-29T23:59:59.999999999Z".parse().unwrap();
     let next = last.after(Duration::from_nanos(1));
-    assert!(ledger.admit(&who("r"), &budget, last).is_ok());
-    let refused = ledger.admit(&who("r"), &budget, last).unwrap_err().to_string();
+    assert!(ledger.admit_one(&who("r"), &budget, last).is_ok());
+    let refused = ledger.admit_one(&who("r"), &budget, last).unwrap_err().to_string();
     assert!(refused.contains("until 2026-11-30 00:00 UTC"), "{refused}");
-    assert!(ledger.admit(&who("r"), &budget, next).is_ok());
-    let set_back = ledger.admit(&who("s"), &budget, last);
+    assert!(ledger.admit_one(&who("r"), &budget, next).is_ok());
+    let set_back = ledger.admit_one(&who("s"), &budget, last);
     assert!(set_back.is_err(), "a clock that is set back opens no day again");
-    let after = ledger.admit(&who("r"), &budget, next.after(Duration::from_secs(86_400))).unwrap_err();
+    let after = ledger.admit_one(&who("r"), &budget, next.after(Duration::from_secs(86_400))).unwrap_err();
     assert!(matches!(after, Exceeded::UsedUp(bound) if bound.scope == Scope::Run), "{after:?}");
 }
 
@@ -116,17 +116,17 @@ fn each_bound_is_warned_of_once_also_if_requests_pass_it() {
     let budget = Budget { principal_day: of_tokens(1_000_000), ..of_run(run) };
     let mut warned = Vec::new();
     for _ in 0..3 {
-        ledger.admit(&who("r"), &budget, noon()).unwrap();
+        ledger.admit_one(&who("r"), &budget, noon()).unwrap();
         let warnings = ledger.report(&who("r"), &budget, "m", &tokens(20, 10), true, noon());
         warned.push(warnings.into_iter().map(|warning| warning.0.unit).collect::<Vec<_>>());
     }
     assert_eq!(warned, [vec![], vec![], vec![Unit::Tokens]]);
     let wide = of_run(of_requests(5));
-    ledger.admit(&who("r"), &wide, noon()).unwrap();
+    ledger.admit_one(&who("r"), &wide, noon()).unwrap();
     let warnings = ledger.report(&who("r"), &wide, "m", &Tokens::default(), false, noon());
     assert_eq!(warnings.len(), 1);
     assert!(warnings[0].to_string().contains("4 of 5 requests by this run"));
-    ledger.admit(&who("r"), &wide, noon()).unwrap();
+    ledger.admit_one(&who("r"), &wide, noon()).unwrap();
     assert!(ledger.report(&who("r"), &wide, "m", &Tokens::default(), true, noon()).is_empty());
     assert_eq!((ledger.of_run("r").requests, ledger.of_run("r").unreported), (5, 1));
 }
@@ -136,22 +136,22 @@ fn a_model_without_a_price_ends_requests_under_a_bound_in_dollars_until_it_has_o
     let directory = tempfile::tempdir().unwrap();
     let budget = of_run(of_usd(10_000_000));
     let ledger = open(directory.path(), priced("cheap"));
-    ledger.admit(&who("r"), &budget, noon()).unwrap();
+    ledger.admit_one(&who("r"), &budget, noon()).unwrap();
     ledger.report(&who("r"), &budget, "new", &tokens(1_000_000, 1_000_000), true, noon());
-    let refused = ledger.admit(&who("r"), &budget, noon()).unwrap_err();
+    let refused = ledger.admit_one(&who("r"), &budget, noon()).unwrap_err();
     assert_eq!(refused, Exceeded::Unpriced { scope: Scope::Run, model: "new".to_owned() });
     assert_eq!(ledger.of_run("r").unpriced, tokens(1_000_000, 1_000_000));
-    assert!(ledger.admit(&who("r"), &of_run(of_tokens(u64::MAX)), noon()).is_ok());
+    assert!(ledger.admit_one(&who("r"), &of_run(of_tokens(u64::MAX)), noon()).is_ok());
     close(ledger);
 
     let ledger = open(directory.path(), priced("other*"));
-    assert_eq!(ledger.admit(&who("r"), &budget, noon()), Err(refused));
+    assert_eq!(ledger.admit_one(&who("r"), &budget, noon()), Err(refused));
     close(ledger);
     for _ in 0..2 {
         let ledger = open(directory.path(), priced("new*"));
         assert_eq!(ledger.of_run("r").micro_usd, 2_000_000, "earlier tokens have the price");
         assert_eq!(ledger.of_run("r").unpriced, Tokens::default());
-        assert!(ledger.admit(&who("r"), &budget, noon()).is_ok());
+        assert!(ledger.admit_one(&who("r"), &budget, noon()).is_ok());
         close(ledger);
     }
 }
@@ -162,7 +162,7 @@ fn a_model_without_a_price_stops_its_run_and_its_principal_and_no_other() {
     let ledger = open(directory.path(), Prices::default());
     let day = Budget { day: of_usd(1_000_000), ..Budget::default() };
     let is_stopped = |who: &Who, budget: &Budget| {
-        let refused = ledger.admit(who, budget, noon()).err();
+        let refused = ledger.admit_one(who, budget, noon()).err();
         refused.map(|refused| {
             let Exceeded::Unpriced { scope, model } = refused else { panic!("{refused:?}") };
             (scope, model)
@@ -190,12 +190,12 @@ fn the_name_that_a_refusal_says_can_have_a_price() {
         let run = format!("r{number}");
         let ledger = open(directory.path(), priced("another"));
         ledger.report(&who(&run), &budget, model, &tokens(1, 0), true, noon());
-        let refused = ledger.admit(&who(&run), &budget, noon()).unwrap_err();
+        let refused = ledger.admit_one(&who(&run), &budget, noon()).unwrap_err();
         let Exceeded::Unpriced { model: named, .. } = refused else { panic!("{refused:?}") };
         close(ledger);
         let ledger = open(directory.path(), priced(&named));
         ledger.report(&who(&run), &budget, model, &tokens(1, 0), true, noon());
-        assert!(ledger.admit(&who(&run), &budget, noon()).is_ok(), "{named}");
+        assert!(ledger.admit_one(&who(&run), &budget, noon()).is_ok(), "{named}");
         close(ledger);
     }
 }
@@ -205,9 +205,9 @@ fn a_model_without_a_price_matters_only_where_dollars_are_bounded() {
     let directory = tempfile::tempdir().unwrap();
     let ledger = open(directory.path(), Prices::default());
     let unbounded = Budget::default();
-    ledger.admit(&who("r"), &unbounded, noon()).unwrap();
+    ledger.admit_one(&who("r"), &unbounded, noon()).unwrap();
     ledger.report(&who("r"), &unbounded, "local", &tokens(5, 5), true, noon());
-    assert!(ledger.admit(&who("s"), &Budget { day: of_usd(1), ..unbounded }, noon()).is_ok());
+    assert!(ledger.admit_one(&who("s"), &Budget { day: of_usd(1), ..unbounded }, noon()).is_ok());
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn counts_outlive_the_daemon_and_a_run_its_days() {
     let ledger = open(directory.path(), priced("m"));
     let budget = Budget::default();
     for run in ["r", "s"] {
-        ledger.admit(&who(run), &budget, noon()).unwrap();
+        ledger.admit_one(&who(run), &budget, noon()).unwrap();
         ledger.report(&who(run), &budget, "m", &tokens(u64::MAX, 7), true, noon());
     }
     let (of_run, report) = (ledger.of_run("r"), ledger.report_of_run("r"));
@@ -240,7 +240,7 @@ fn counts_outlive_the_daemon_and_a_run_its_days() {
 fn the_writer_writes_without_being_asked() {
     let directory = tempfile::tempdir().unwrap();
     let ledger = open(directory.path(), Prices::default());
-    ledger.admit(&who("r"), &Budget::default(), noon()).unwrap();
+    ledger.admit_one(&who("r"), &Budget::default(), noon()).unwrap();
     let written = || {
         let mut requests = 0;
         let database = Database::open(&directory.path().join("usage.db")).unwrap();
@@ -263,12 +263,12 @@ fn use_is_reported_by_model_principal_and_day_of_one_principal_or_all() {
         [("uid:1", "a", today), ("uid:1", "b", today), ("uid:2", "a", today), ("uid:2", "a", next)]
     {
         let who = Who { run: "r".to_owned(), principal: principal.to_owned() };
-        ledger.admit(&who, &Budget::default(), at).unwrap();
+        ledger.admit_one(&who, &Budget::default(), at).unwrap();
         ledger.report(&who, &Budget::default(), model, &tokens(1, 1), true, at);
     }
     // A request whose response has not come.
     ledger
-        .admit(&Who { run: "r".to_owned(), principal: "uid:1".to_owned() }, &Budget::default(), next)
+        .admit_one(&Who { run: "r".to_owned(), principal: "uid:1".to_owned() }, &Budget::default(), next)
         .unwrap();
     let days = (Day::of(today), Day::of(next));
     let requests = |principal, by| {
@@ -292,7 +292,7 @@ fn use_is_reported_by_model_principal_and_day_of_one_principal_or_all() {
 fn days_are_removed_after_four_hundred() {
     let directory = tempfile::tempdir().unwrap();
     let ledger = open(directory.path(), Prices::default());
-    ledger.admit(&who("r"), &Budget::default(), noon()).unwrap();
+    ledger.admit_one(&who("r"), &Budget::default(), noon()).unwrap();
     close(ledger);
     let first_day_after = |days: u64| {
         let later = noon().after(Duration::from_secs(days * 86_400));
@@ -308,9 +308,9 @@ fn days_are_removed_after_four_hundred() {
 fn a_journal_that_a_power_cut_tore_is_repaired() {
     let directory = tempfile::tempdir().unwrap();
     let ledger = open(directory.path(), Prices::default());
-    ledger.admit(&who("r"), &Budget::default(), noon()).unwrap();
+    ledger.admit_one(&who("r"), &Budget::default(), noon()).unwrap();
     ledger.write();
-    ledger.admit(&who("r"), &Budget::default(), noon()).unwrap();
+    ledger.admit_one(&who("r"), &Budget::default(), noon()).unwrap();
     ledger.write();
     // The state of the disk while the file is open: the journal has what the file lacks.
     let cut = tempfile::tempdir().unwrap();
@@ -323,8 +323,8 @@ fn a_journal_that_a_power_cut_tore_is_repaired() {
 
     let repaired = open(cut.path(), Prices::default());
     assert_eq!(repaired.of_run("r").requests, 1, "the last transaction is lost, and no other");
-    assert!(repaired.admit(&who("r"), &of_run(of_requests(2)), noon()).is_ok());
-    assert!(repaired.admit(&who("r"), &of_run(of_requests(2)), noon()).is_err());
+    assert!(repaired.admit_one(&who("r"), &of_run(of_requests(2)), noon()).is_ok());
+    assert!(repaired.admit_one(&who("r"), &of_run(of_requests(2)), noon()).is_err());
 }
 
 #[test]
@@ -334,9 +334,9 @@ fn a_damaged_file_stays_and_requests_under_a_budget_are_refused() {
     std::fs::write(&file, "this is no database, and no budget begins anew with it".repeat(100)).unwrap();
     let before = std::fs::read(&file).unwrap();
     let ledger = open(directory.path(), Prices::default());
-    let refused = ledger.admit(&who("r"), &of_run(of_requests(9)), noon());
+    let refused = ledger.admit_one(&who("r"), &of_run(of_requests(9)), noon());
     assert_eq!(refused, Err(Exceeded::Unreadable));
-    assert!(ledger.admit(&who("r"), &Budget::default(), noon()).is_ok(), "no budget, nothing to keep");
+    assert!(ledger.admit_one(&who("r"), &Budget::default(), noon()).is_ok(), "no budget, nothing to keep");
     assert_eq!(ledger.of_run("r").requests, 1);
     let day = Day::of(noon());
     assert!(matches!(ledger.report_of_days((day, day), None, By::Model), Err(Unreadable::AtStart)));
@@ -345,7 +345,9 @@ fn a_damaged_file_stays_and_requests_under_a_budget_are_refused() {
 
     std::fs::remove_file(&file).unwrap();
     assert!(
-        open(directory.path(), Prices::default()).admit(&who("r"), &of_run(of_requests(9)), noon()).is_ok()
+        open(directory.path(), Prices::default())
+            .admit_one(&who("r"), &of_run(of_requests(9)), noon())
+            .is_ok()
     );
 }
 
@@ -358,5 +360,5 @@ fn a_row_that_cannot_be_read_is_a_damaged_file() {
     connection.execute(row, []).unwrap();
     drop(connection);
     let ledger = open(directory.path(), Prices::default());
-    assert_eq!(ledger.admit(&who("s"), &of_run(of_tokens(9)), noon()), Err(Exceeded::Unreadable));
+    assert_eq!(ledger.admit_one(&who("s"), &of_run(of_tokens(9)), noon()), Err(Exceeded::Unreadable));
 }

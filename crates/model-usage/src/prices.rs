@@ -67,6 +67,12 @@ impl Prices {
         let price = self.exact.get(model).or_else(|| by_prefix().map(|(_, price)| price))?;
         Some(price.cost(tokens))
     }
+
+    /// Returns the most that tokens of any model cost. `None` if there are no prices.
+    pub(crate) fn dearest(&self, tokens: &Tokens) -> Option<MicroUsd> {
+        let prefixes = self.prefixes.iter().map(|(_, price)| price);
+        self.exact.values().chain(prefixes).map(|price| price.cost(tokens)).max()
+    }
 }
 
 #[cfg(test)]
@@ -90,6 +96,8 @@ mod tests {
             assert_eq!(prices.cost(model, &input(1_000_000)), Some(MicroUsd(dollars * 1_000_000)), "{model}");
         }
         assert_eq!(Prices::default().cost("large", &input(1)), None);
+        assert_eq!(prices.dearest(&input(1_000_000)), Some(MicroUsd(4_000_000)));
+        assert_eq!(Prices::default().dearest(&input(1)), None);
     }
 
     #[test]

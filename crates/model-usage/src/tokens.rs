@@ -39,7 +39,7 @@ pub struct Usage {
     pub requests: u64,
     /// Responses without usage that could be read.
     pub unreported: u64,
-    /// Tokens that responses reported.
+    /// Tokens that responses reported, and the estimates for those that reported none.
     pub tokens: Tokens,
     /// Cost of the tokens that have a price, in millionths of a US dollar.
     pub micro_usd: u64,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use egress_rules::{Budget, Decision, HostPattern, Injection, Rule, SecretName, Settings};
+use egress_rules::{Decision, HostPattern, Injection, Rule, SecretName, Settings};
 
 use crate::Policy;
 
@@ -38,20 +38,8 @@ fn notes(settings: &Settings) -> Vec<String> {
     }
     if !settings.budget.is_unbounded() && settings.rules.iter().all(|rule| rule.meter.is_none()) {
         all.push("egress budget: it bounds nothing, because no rule has `meter: tokens`".to_owned());
-    } else if can_be_avoided(&settings.budget) {
-        all.push(
-            "egress budget: an answer that reports no tokens counts as a request alone, and a program can bring that about; \
-             bound `requests`, too"
-                .to_owned(),
-        );
     }
     all
-}
-
-/// Returns true for a budget without a bound that counts answers which report nothing.
-fn can_be_avoided(budget: &Budget) -> bool {
-    let bounds = [budget.run, budget.principal_day, budget.day];
-    !budget.is_unbounded() && bounds.iter().all(|bound| bound.requests.is_none())
 }
 
 fn note_of_host(host: &HostPattern) -> Option<String> {
@@ -161,25 +149,6 @@ mod tests {
             "egress placeholder `B`: no rule injects the secret `other`, so it is worth nothing anywhere";
         let budget = "egress budget: it bounds nothing, because no rule has `meter: tokens`";
         assert_eq!(notes(&format!("{}, {rest}", rules(""))), [other, budget]);
-        let rest = rest.replace("tokens: 5", "tokens: 5, requests: 9");
         assert_eq!(notes(&format!("{}, {rest}", rules(", meter: tokens"))), [other]);
-    }
-
-    #[test]
-    fn a_budget_of_tokens_or_dollars_alone_is_noted() {
-        let rules = "rules: [{host: api.example.org, ports: [443], meter: tokens, decision: allow}]";
-        for (budget, is_noted) in [
-            ("run: {tokens: 5}", true),
-            ("run: {tokens: 5}, day: {usd: 5}", true),
-            ("run: {tokens: 5}, principal_day: {requests: 5}", false),
-            ("day: {requests: 5}", false),
-        ] {
-            let noted = notes(&format!("{rules}, budget: {{{budget}}}"));
-            assert_eq!(
-                noted.iter().any(|note| note.ends_with("bound `requests`, too")),
-                is_noted,
-                "{noted:?}"
-            );
-        }
     }
 }

@@ -4,10 +4,17 @@ use document::At;
 use egress_rules::{Bound, Budget, MicroUsd};
 
 pub(super) fn budget(at: &At<'_>) -> Budget {
-    let fields = at.fields(&["run", "principal_day", "day"]);
-    fields.need_values(&["run", "principal_day", "day"]);
+    const KEYS: [&str; 4] = ["run", "principal_day", "day", "assume_tokens"];
+    let fields = at.fields(&KEYS);
+    fields.need_values(&KEYS);
     let bound = |key: &str| fields.get(key).map(bound).unwrap_or_default();
-    Budget { run: bound("run"), principal_day: bound("principal_day"), day: bound("day") }
+    let assumed = fields.get("assume_tokens").and_then(|at| at.number(1..=Budget::MOST_ASSUMED));
+    Budget {
+        run: bound("run"),
+        principal_day: bound("principal_day"),
+        day: bound("day"),
+        assume_tokens: assumed,
+    }
 }
 
 fn bound(at: &At<'_>) -> Bound {
@@ -38,11 +45,13 @@ mod tests {
     #[test]
     fn a_budget_is_read_and_written_back() {
         let policy = loaded(
-            "{run: {tokens: 1000000, requests: 500, usd: \"5.00\"}, day: {usd: 0.25}, principal_day: {usd: 50}}",
+            "{run: {tokens: 1000000, requests: 500, usd: \"5.00\"}, day: {usd: 0.25}, principal_day: {usd: 50},
+            assume_tokens: 9000}",
         );
         let policy = policy.unwrap();
         let budget = policy.profile("p").unwrap().egress.settings().budget;
         assert_eq!((budget.run.tokens, budget.run.requests), (Some(1_000_000), Some(500)));
+        assert_eq!(budget.assumed_tokens(), 9_000);
         let dollars = [budget.run.usd, budget.day.usd, budget.principal_day.usd];
         assert_eq!(dollars, [5_000_000, 250_000, 50_000_000].map(|micro| Some(MicroUsd(micro))));
         let written = policy.to_yaml().unwrap();
@@ -70,6 +79,11 @@ mod tests {
                 "{day: {usd: -5}}",
                 ".day.usd: expected text, found a negative, fractional or huge number".to_owned(),
             ),
+            (
+                "{run: {tokens: 5}, assume_tokens: 0}",
+                ".assume_tokens: must be a whole number from 1 to 1000000".to_owned(),
+            ),
+            ("{assume_tokens: 5}", ": assume_tokens: bounds nothing by itself".to_owned()),
             ("{day: null}", ".day: has no value, so it would bound nothing".to_owned()),
             ("{run: {tokens: null}}", ".run.tokens: has no value, so it would bound nothing".to_owned()),
             ("null", ": has no value, so it would bound nothing".to_owned()),

@@ -22,7 +22,7 @@ pub(crate) fn gaps(counts: &ModelCounts) -> Vec<String> {
     let mut gaps = Vec::new();
     if counts.unreported_requests > 0 {
         let responses = count(counts.unreported_requests, "response", "responses");
-        gaps.push(format!("{responses} reported no tokens, so none are counted"));
+        gaps.push(format!("{responses} reported no tokens, so theirs are estimated"));
     }
     if counts.unpriced_tokens > 0 {
         let tokens = count(counts.unpriced_tokens, "token", "tokens");
@@ -50,7 +50,7 @@ mod tests {
         assert_eq!(
             gaps(&counts),
             [
-                "1 response reported no tokens, so none are counted",
+                "1 response reported no tokens, so theirs are estimated",
                 "30 tokens have no price: an operator adds one to `model_prices`"
             ]
         );

@@ -75,7 +75,7 @@ mod tests {
         let model_use = ModelUse { total: Some(total), bounds };
         assert_eq!(
             used(&model_use),
-            "2 requests, 1000 tokens, 0.0042 US dollars; 1 response reported no tokens, so none are counted"
+            "2 requests, 1000 tokens, 0.0042 US dollars; 1 response reported no tokens, so theirs are estimated"
         );
         assert_eq!(
             left(&model_use),

@@ -19,8 +19,9 @@ fn main() {
         }
         ["download", host, port, mebibytes] => download(address(host, port), number(mebibytes)),
         ["hold", host, port, count] => hold(address(host, port), number(count)),
+        ["streams", host, port, count] => streams(host, port, number(count)),
         ["names", prefix, count] => names(prefix, number(count)),
-        _ => panic!("caller connect|download|hold HOST PORT … or names PREFIX COUNT"),
+        _ => panic!("caller connect|download|hold|streams HOST PORT … or names PREFIX COUNT"),
     }
 }
 
@@ -81,6 +82,30 @@ fn hold(to: SocketAddr, count: u64) -> ! {
     println!("{} held", streams.len());
     loop {
         thread::park();
+    }
+}
+
+/// Holds streams of events, each of which has sent one, until a signal ends the program.
+fn streams(host: &str, port: &str, count: u64) -> ! {
+    let to = address(host, port);
+    let open = |_| {
+        let mut stream = TcpStream::connect(to).unwrap();
+        write!(stream, "GET /v1/events HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n").unwrap();
+        let (mut answer, mut buffer) = (Vec::new(), [0; 512]);
+        while !answer.windows(5).any(|part| part == b"data:") {
+            let read = stream.read(&mut buffer).unwrap();
+            assert_ne!(read, 0, "the connection was closed");
+            answer.extend_from_slice(&buffer[..read]);
+        }
+        stream
+    };
+    let mut streams: Vec<TcpStream> = (0..count).map(open).collect();
+    println!("{} held", streams.len());
+    let mut buffer = [0; 4096];
+    loop {
+        for stream in &mut streams {
+            let _ = stream.read(&mut buffer).unwrap();
+        }
     }
 }
 

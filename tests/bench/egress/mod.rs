@@ -2,6 +2,7 @@
 //!
 //! A program in the run takes the times (`caller/main.rs`), and the same program on the host takes those of the direct way.
 
+mod sse;
 mod starts;
 
 use std::fs;
@@ -54,6 +55,7 @@ const SETTLED: Duration = Duration::from_secs(2);
 pub(crate) async fn run(args: &Args) -> ExitCode {
     let began = Host::look();
     let mut rows = Place::make().await.measure(args.rounds).await;
+    rows.push(sse::measure().await);
     rows.extend(starts::measure(args.rounds).await);
     let columns = ["direct", "egress"];
     let table = Table { lane: "egress", columns, began, ended: Host::look(), rows };
@@ -179,13 +181,13 @@ impl Place {
 
     /// Measures the memory of `coffer-egress` with many idle connections. `other` is the memory before.
     async fn idle(&mut self) -> Row {
-        let before = self.memory();
+        let before = memory(&self.daemon);
         let (caller, port) = (format!("{INSIDE}/caller"), self.echo.port.to_string());
         let held = process::command(&[&caller, "hold", NAME, &port, IDLE_CONNECTIONS]);
         let id = self.run.start(held).await.process_id;
         self.run.until(&id, "held").await;
         tokio::time::sleep(SETTLED).await;
-        let after = self.memory();
+        let after = memory(&self.daemon);
         self.run.send(&id, Signal::Kill).await.unwrap();
         self.run.waited(&id).await;
         eprintln!("idle connections: done");
@@ -197,13 +199,6 @@ impl Place {
             target: format!("≤ {}", mib(MEMORY)),
             met: Some(after <= MEMORY),
         }
-    }
-
-    /// Returns the resident memory of the two processes of `coffer-egress` together. What they share counts twice.
-    fn memory(&self) -> u64 {
-        let pids: Vec<u32> = workers(&self.daemon).into_iter().flat_map(tree).collect();
-        assert_eq!(pids.len(), 2, "{pids:?}");
-        pids.iter().map(|pid| usage::mapped(*pid, "Rss").unwrap()).sum()
     }
 
     /// Returns the rows of the parts of a way out. `other` is a run without one.
@@ -261,6 +256,13 @@ impl Place {
         assert_eq!(ran.exit_code, Some(0), "{words:?}: {ran:?}");
         times(&ran.stdout)
     }
+}
+
+/// Returns the resident memory of the two processes of `coffer-egress` together. What they share counts twice.
+fn memory(daemon: &Daemon) -> u64 {
+    let pids: Vec<u32> = workers(daemon).into_iter().flat_map(tree).collect();
+    assert_eq!(pids.len(), 2, "{pids:?}");
+    pids.iter().map(|pid| usage::mapped(*pid, "Rss").unwrap()).sum()
 }
 
 /// Reads the times that the program printed.

@@ -1,6 +1,5 @@
 //! Bodies on their way: looked at as they pass, and never held as a whole.
 
-use std::collections::VecDeque;
 use std::error::Error;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -12,15 +11,16 @@ use hyper::HeaderMap;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::HeaderValue;
 use tokio::time::{Sleep, sleep};
+use wire::worker::v1::PlaceholderSeen;
 use wire::worker::v1::connection_ended::Cause;
 use wire::worker::v1::from_egress::Body as Message;
-use wire::worker::v1::{ModelUsage, PlaceholderSeen};
 
+use super::tally::Tally;
 use crate::connection::Connection;
+use crate::estimate::Parts;
 use crate::fault::Fault;
 use crate::hide::Hide;
 use crate::seek::Seek;
-use crate::usage::Usage;
 
 /// Time without a byte after which the bytes that wait pass. It is longer than the way to a server and back, which a program can bring
 /// about by reading late.
@@ -30,8 +30,8 @@ pub(super) type BodyError = Box<dyn Error + Send + Sync>;
 
 /// The body of a request. It ends its connection where it has a placeholder.
 pub(super) struct Outgoing {
-    /// Pieces that have been read already.
-    first: VecDeque<Bytes>,
+    /// Parts that have been read already.
+    first: Parts<hyper::Error>,
     inner: Incoming,
     watch: Option<Watch>,
 }
@@ -44,9 +44,9 @@ struct Watch {
 }
 
 impl Outgoing {
-    /// Makes a body whose `first` pieces have been read of `inner`.
+    /// Makes a body whose `first` parts have been read of `inner`.
     pub(super) fn new(
-        first: VecDeque<Bytes>,
+        first: Parts<hyper::Error>,
         inner: Incoming,
         connection: &Rc<Connection>,
         fault: &Rc<Fault>,
@@ -93,8 +93,12 @@ impl Body for Outgoing {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let frame = match self.first.pop_front() {
-            Some(piece) => Some(Ok(Frame::data(piece))),
+        let first = self.first.frames.pop_front();
+        if self.first.frames.is_empty() {
+            self.first = Parts::default();
+        }
+        let frame = match first {
+            Some(part) => Some(part),
             None => ready!(Pin::new(&mut self.inner).poll_frame(cx)),
         };
         Poll::Ready(frame.map(|frame| {
@@ -107,44 +111,11 @@ impl Body for Outgoing {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.first.is_empty() && self.inner.is_end_stream()
+        self.first.frames.is_empty() && self.inner.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        with_held(&self.inner, self.first.iter().map(length).sum())
-    }
-}
-
-/// The tokens of one request. They are reported when it is over, however it ends.
-pub(super) struct Tally {
-    connection: Rc<Connection>,
-    request: u64,
-    usage: Option<Usage>,
-}
-
-impl Tally {
-    pub(super) fn new(connection: &Rc<Connection>, request: u64) -> Self {
-        Self { connection: Rc::clone(connection), request, usage: None }
-    }
-
-    /// Begins to read a response.
-    pub(super) fn begin(&mut self, usage: Usage) {
-        self.usage = Some(usage);
-    }
-}
-
-impl Drop for Tally {
-    fn drop(&mut self) {
-        let mut usage = ModelUsage { request: self.request, ..ModelUsage::default() };
-        if let Some(reported) = self.usage.take().map(Usage::finish) {
-            usage.model = reported.model;
-            usage.input_tokens = reported.input_tokens;
-            usage.output_tokens = reported.output_tokens;
-            usage.cached_input_tokens = reported.cached_input_tokens;
-            usage.cache_write_tokens = reported.cache_write_tokens;
-            usage.is_reported = reported.is_reported;
-        }
-        self.connection.post(Message::Usage(usage));
+        with_held(&self.inner, self.first.length())
     }
 }
 
@@ -168,8 +139,13 @@ impl Shown {
 
     /// Takes bytes. Returns those that can be passed on now.
     fn pass(&mut self, data: Bytes) -> Bytes {
-        if let Some(usage) = self.tally.as_mut().and_then(|tally| tally.usage.as_mut()) {
-            usage.push(&data);
+        if let Some(tally) = &mut self.tally {
+            tally.push(&data);
+            // Reported before the program has the last byte, so that its next request finds its part of a budget free.
+            if tally.is_over() || self.inner.is_end_stream() {
+                tally.complete();
+                self.tally = None;
+            }
         }
         let Some(hide) = &mut self.hide else { return data };
         let taken = length(&data);
@@ -244,7 +220,9 @@ impl Body for Shown {
             this.pause = None;
             let Some(frame) = frame else {
                 this.is_over = true;
-                this.tally = None;
+                if let Some(mut tally) = this.tally.take() {
+                    tally.complete();
+                }
                 return Poll::Ready(this.rest().map(Ok));
             };
             match frame.into_data() {

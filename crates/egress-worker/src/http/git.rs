@@ -167,6 +167,7 @@ fn refused(refusal: Refusal) -> Refused {
         cause: Cause::NotGit,
         content_type: HeaderValue::from_static(content_type),
         body: body.into(),
+        retry_after: 0,
     }
 }
 

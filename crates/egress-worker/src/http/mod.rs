@@ -16,6 +16,7 @@ mod io;
 mod link;
 mod requests;
 mod rule;
+mod tally;
 mod tasks;
 
 use std::cell::{Cell, RefCell};
@@ -28,7 +29,7 @@ use bytes::Bytes;
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
-use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::server::conn::http1::Builder as ServerBuilder;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
@@ -139,6 +140,8 @@ impl Exchange {
                 result = &mut served => break result,
                 cause = fault.wait() => return self.fail(cause, served.into_parts().io).await,
                 cause = self.cut_off() => return Err(cause),
+                // Hyper would notice it when it writes. The part of a budget that the request holds is free before.
+                () = self.requests.connection.broken(), if self.requests.meters => return Err(Cause::Reset),
                 () = self.server_ended.notified(), if !self.waiting.get() && !self.upgraded.get() => {
                     Pin::new(&mut served).graceful_shutdown();
                 }
@@ -345,6 +348,9 @@ fn refusal(refused: Refused) -> Response<Body> {
     let mut response = Response::new(Either::Right(Full::new(refused.body)));
     *response.status_mut() = refused.status;
     response.headers_mut().insert(CONTENT_TYPE, refused.content_type);
+    if refused.retry_after > 0 {
+        response.headers_mut().insert(RETRY_AFTER, refused.retry_after.into());
+    }
     response
 }
 

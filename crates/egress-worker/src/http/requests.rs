@@ -1,11 +1,9 @@
 //! The way of each request of one connection: compared with the rule, asked about, and changed as the daemon says.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::rc::Rc;
 
-use bytes::Bytes;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::ext::ReasonPhrase;
 use hyper::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HOST, HeaderName, HeaderValue, TE,
@@ -14,13 +12,15 @@ use hyper::http::uri::PathAndQuery;
 use hyper::{Request, Response, StatusCode, Uri};
 use wire::worker::v1::connection_ended::Cause;
 use wire::worker::v1::from_egress::Body as Message;
-use wire::worker::v1::{GitAsked, HttpRequest, RequestAsked};
+use wire::worker::v1::{GitAsked, HttpRequest, ModelAsked, RequestAsked};
 
-use super::body::{Outgoing, Shown, Tally, hide_in, seen};
+use super::body::{Outgoing, Shown, hide_in, seen};
 use super::git::{self, Begun};
 use super::rule::{Refused, Rule, record};
+use super::tally::Tally;
 use crate::answer::{Answer, Grant};
 use crate::connection::Connection;
+use crate::estimate::{self, Parts};
 use crate::fault::Fault;
 use crate::hide::Hide;
 use crate::orders::{Inspect, Upstream};
@@ -32,7 +32,8 @@ pub(crate) struct Requests {
     pub(super) fault: Rc<Fault>,
     pub(super) rule: Rule,
     asks: bool,
-    meters: bool,
+    /// True if the tokens of responses count.
+    pub(super) meters: bool,
     /// Number of the last request.
     last: Cell<u64>,
     /// Response to all requests, if there is no connection to the server.
@@ -43,8 +44,8 @@ pub(crate) struct Requests {
 pub(super) struct Released {
     hide: Option<Hide>,
     tally: Option<Tally>,
-    /// Pieces of the body that have been read.
-    first: VecDeque<Bytes>,
+    /// Parts of the body that have been read.
+    first: Parts<hyper::Error>,
 }
 
 impl Requests {
@@ -97,11 +98,18 @@ impl Requests {
         request: &mut Request<Incoming>,
         record: &HttpRequest,
     ) -> Result<Released, Refused> {
-        let git = if self.rule.is_git { Some(self.begin_git(request, record).await?) } else { None };
-        let (asked, first) = git.map_or((None, VecDeque::new()), |Begun { asked, read }| (Some(asked), read));
+        let (git, model, first) = if self.rule.is_git {
+            let Begun { asked, read } = self.begin_git(request, record).await?;
+            (Some(asked), None, Parts::of(read))
+        } else if self.meters && self.asks {
+            let (model, first) = estimate::read(request, &self.connection.process.bodies).await;
+            (None, model, first)
+        } else {
+            (None, None, Parts::default())
+        };
         // Before the answer: a request that its program takes back may have been granted.
         let tally = self.meters.then(|| Tally::new(&self.connection, record.number));
-        let grant = if self.asks { self.ask(record, asked).await? } else { Grant::default() };
+        let grant = if self.asks { self.ask(record, git, model).await? } else { Grant::default() };
         let headers = request.headers_mut();
         // Answered here, and without a use for the server, which gets the body at once.
         headers.remove(EXPECT);
@@ -140,9 +148,15 @@ impl Requests {
         begun
     }
 
-    async fn ask(&self, record: &HttpRequest, git: Option<GitAsked>) -> Result<Grant, Refused> {
+    async fn ask(
+        &self,
+        record: &HttpRequest,
+        git: Option<GitAsked>,
+        model: Option<ModelAsked>,
+    ) -> Result<Grant, Refused> {
         let mut waiting = self.connection.orders.answers.expect(record.number);
-        self.connection.say(Message::Asked(RequestAsked { request: Some(record.clone()), git })).await;
+        let asked = RequestAsked { request: Some(record.clone()), git, model };
+        self.connection.say(Message::Asked(asked)).await;
         let answer = waiting.answer().await;
         self.connection.meter.touch();
         match answer {
@@ -202,6 +216,9 @@ impl Requests {
 
     /// Returns a request whose body is looked at as it passes.
     pub(super) fn outgoing(&self, request: Request<Incoming>, released: &mut Released) -> Request<Outgoing> {
+        if let Some(tally) = &mut released.tally {
+            tally.send();
+        }
         let first = std::mem::take(&mut released.first);
         request.map(|body| Outgoing::new(first, body, &self.connection, &self.fault))
     }
@@ -213,7 +230,11 @@ impl Requests {
         if let Some(tally) = &mut tally {
             let value = |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok());
             let content_type = value(CONTENT_TYPE).unwrap_or_default();
-            tally.begin(Usage::for_response(content_type, value(CONTENT_ENCODING)));
+            let usage = Usage::for_response(content_type, value(CONTENT_ENCODING));
+            tally.begin(parts.status, usage);
+            if body.is_end_stream() {
+                tally.complete();
+            }
         }
         if let Some(hide) = &hide {
             hide_in(&mut parts.headers, hide);

@@ -45,12 +45,14 @@ pub(crate) struct Refused {
     pub(crate) cause: Cause,
     pub(super) content_type: HeaderValue,
     pub(super) body: Bytes,
+    /// Value of `Retry-After`, seconds; 0 for none.
+    pub(super) retry_after: u32,
 }
 
 impl Refused {
     pub(crate) fn new(status: StatusCode, cause: Cause, words: &str) -> Self {
         let content_type = HeaderValue::from_static("text/plain; charset=utf-8");
-        Self { status, cause, content_type, body: Bytes::from(format!("{words}\n")) }
+        Self { status, cause, content_type, body: Bytes::from(format!("{words}\n")), retry_after: 0 }
     }
 
     pub(super) fn forbidden(cause: Cause, words: &str) -> Self {
@@ -60,8 +62,8 @@ impl Refused {
 
 impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
-        let Refusal { status, content_type, body } = refusal;
-        Self { status, cause: Cause::RequestRefused, content_type, body }
+        let Refusal { status, content_type, body, retry_after } = refusal;
+        Self { status, cause: Cause::RequestRefused, content_type, body, retry_after }
     }
 }
 

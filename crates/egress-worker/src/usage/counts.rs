@@ -12,6 +12,8 @@ const MOST_MODEL: usize = 128;
 pub(super) enum Field {
     Model,
     Usage,
+    /// Kind of an event.
+    Type,
 }
 
 /// The tokens that a response says.
@@ -44,7 +46,12 @@ pub(super) struct Counts {
     has_report: bool,
     /// True if a report could not be read.
     is_broken: bool,
+    /// True if an event was the last one of its stream.
+    pub(super) is_last: bool,
 }
+
+/// Kinds of the last event of a stream.
+const LAST: [&str; 4] = ["message_stop", "response.completed", "response.incomplete", "response.failed"];
 
 /// A number that is not one of tokens.
 struct NoCount;
@@ -63,8 +70,9 @@ impl Counts {
                     self.model.truncate(MOST_MODEL);
                 }
             }
+            (Field::Type, Some(Ok(Value::String(kind)))) => self.is_last |= LAST.contains(&kind.as_str()),
             // The usage of a stream is null until the last event.
-            (Field::Usage, Some(Ok(Value::Null))) | (Field::Model, _) => {}
+            (Field::Usage, Some(Ok(Value::Null))) | (Field::Model | Field::Type, _) => {}
             (Field::Usage, _) => self.is_broken = true,
         }
     }

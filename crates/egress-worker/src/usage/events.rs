@@ -5,6 +5,8 @@ use super::object::Scanner;
 
 /// Name of the field that has the data, with its colon.
 const DATA: &[u8] = b"data:";
+/// Data of the last event of some streams.
+const DONE: &[u8] = b"[DONE]";
 
 /// The state of a stream of events.
 #[derive(Default)]
@@ -14,6 +16,10 @@ pub(super) struct Events {
     is_after_return: bool,
     /// The data of the event so far.
     data: Scanner,
+    /// Beginning of the line of data, longer than the text that ends a stream if it is another one.
+    beginning: Vec<u8>,
+    /// True if the last event of the stream has ended.
+    is_over: bool,
 }
 
 /// The part of a line that was read.
@@ -50,6 +56,9 @@ impl Events {
                 Line::Name(_) | Line::Other => Line::Other,
                 Line::Data => {
                     self.data.push(&[*byte], counts);
+                    if self.beginning.len() <= DONE.len() + 1 {
+                        self.beginning.push(*byte);
+                    }
                     Line::Data
                 }
             };
@@ -59,11 +68,28 @@ impl Events {
     fn end_line(&mut self, counts: &mut Counts) {
         match self.line {
             // An empty line ends the event.
-            Line::Name(0) => self.data = Scanner::default(),
-            // The data of an event may have several lines.
-            Line::Data => self.data.push(b"\n", counts),
+            Line::Name(0) => {
+                self.data = Scanner::default();
+                self.is_over |= counts.is_last;
+            }
+            Line::Data => {
+                // The data of an event may have several lines.
+                self.data.push(b"\n", counts);
+                counts.is_last |= is_done(&self.beginning);
+            }
             Line::Name(_) | Line::Other => {}
         }
         self.line = Line::default();
+        self.beginning.clear();
     }
+
+    /// Returns true if the last event of the stream has ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+}
+
+/// Returns true for the text that ends a stream. The first space is not a part of the data.
+fn is_done(line: &[u8]) -> bool {
+    line.strip_prefix(b" ").unwrap_or(line) == DONE
 }

@@ -102,6 +102,7 @@ impl Scanner {
             }
             b':' if is_in_read_object => match self.name.as_slice() {
                 b"model" => self.value = Some((Field::Model, Vec::new())),
+                b"type" => self.value = Some((Field::Type, Vec::new())),
                 b"usage" => self.value = Some((Field::Usage, Vec::new())),
                 b"message" | b"response" => self.enters = self.read_depth == 1,
                 _ => {}

@@ -187,6 +187,31 @@ fn an_event_does_not_reach_into_the_next_one() {
 }
 
 #[test]
+fn the_last_event_ends_a_stream_once_it_is_whole() {
+    let is_over = |body: &str| {
+        let mut usage = Usage::for_response(EVENTS, None);
+        body.as_bytes().iter().for_each(|byte| usage.push(&[*byte]));
+        usage.is_over()
+    };
+    for (body, expected) in [
+        ("data: [DONE]\n\n", true),
+        ("data:[DONE]\r\n\r\n", true),
+        ("data: {\"type\":\"message_stop\"}\n\n", true),
+        ("data: {\"type\":\"response.completed\",\"response\":{\"usage\":{}}}\n\n", true),
+        ("data: [DONE]\n", false),
+        ("data: [DONE] \u{7}\n\n", false),
+        ("data: {\"type\":\"message_delta\"}\n\n", false),
+        ("data: {\"delta\":{\"type\":\"message_stop\"}}\n\n", false),
+        ("data: {\"text\":\"[DONE]\"}\n\n: [DONE]\n\n", false),
+    ] {
+        assert_eq!(is_over(body), expected, "{body}");
+    }
+    let mut json = Usage::for_response(JSON, None);
+    json.push(b"{\"type\":\"message_stop\"}");
+    assert!(!json.is_over());
+}
+
+#[test]
 fn a_body_that_is_cut_off_reports_what_was_complete() {
     let body = "data: {\"message\":{\"usage\":{\"input_tokens\":5,\"output_tokens\":1}}}\n\ndata: {\"usage\":{\"outp";
     assert_eq!(read(EVENTS, body), reported("", [5, 1, 0, 0]));

@@ -5,6 +5,7 @@ mod bulk;
 mod dns;
 mod ech;
 mod http;
+mod metered;
 mod opened;
 mod process;
 mod server;

@@ -4958,7 +4958,7 @@ pub struct ModelCounts {
     /// Requests that were sent; for a model, requests whose response is over.
     #[prost(uint64, tag = "1")]
     pub requests: u64,
-    /// Responses without usage that could be read. Their tokens are not counted.
+    /// Responses without usage that could be read. Their tokens are estimated.
     #[prost(uint64, tag = "2")]
     pub unreported_requests: u64,
     /// Tokens of requests that were not read from a cache.

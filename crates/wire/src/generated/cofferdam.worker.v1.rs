@@ -339,6 +339,9 @@ pub struct RequestRefusal {
     /// Body of the response.
     #[prost(bytes = "vec", tag = "3")]
     pub body: ::prost::alloc::vec::Vec<u8>,
+    /// Value of `Retry-After`, seconds; 0: the response has none.
+    #[prost(uint32, tag = "4")]
+    pub retry_after_s: u32,
 }
 impl ::prost::Name for RequestRefusal {
     const NAME: &'static str = "RequestRefusal";
@@ -612,6 +615,9 @@ pub struct RequestAsked {
     /// Present if the requests of the connection have to be those of git.
     #[prost(message, optional, tag = "2")]
     pub git: ::core::option::Option<GitAsked>,
+    /// Present if the tokens of the response count and the request has a body.
+    #[prost(message, optional, tag = "3")]
+    pub model: ::core::option::Option<ModelAsked>,
 }
 impl ::prost::Name for RequestAsked {
     const NAME: &'static str = "RequestAsked";
@@ -621,6 +627,29 @@ impl ::prost::Name for RequestAsked {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.worker.v1.RequestAsked".into()
+    }
+}
+/// A request to a model, as its body says. A body of JSON is read to its end before the question, up to 1 MiB.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ModelAsked {
+    /// Bytes of the body; 0 if they are not known.
+    #[prost(uint64, tag = "1")]
+    pub body_bytes: u64,
+    /// Most tokens of the answer, of all its choices together; 0 if the body does not say so.
+    #[prost(uint64, tag = "2")]
+    pub max_tokens: u64,
+    /// Name of the model, at most 128 bytes; empty if the body does not say so.
+    #[prost(string, tag = "3")]
+    pub model: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ModelAsked {
+    const NAME: &'static str = "ModelAsked";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.ModelAsked".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.ModelAsked".into()
     }
 }
 /// A request of git.
@@ -724,6 +753,70 @@ pub struct ModelUsage {
     /// False if the response said nothing that could be read, and the numbers are 0.
     #[prost(bool, tag = "7")]
     pub is_reported: bool,
+    /// The parts of the response that arrived.
+    #[prost(enumeration = "model_usage::Extent", tag = "8")]
+    pub extent: i32,
+    /// Bytes of the body of the response that arrived.
+    #[prost(uint64, tag = "9")]
+    pub body_bytes: u64,
+}
+/// Nested message and enum types in `ModelUsage`.
+pub mod model_usage {
+    /// Parts of the response that arrived.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Extent {
+        /// Not valid.
+        Unspecified = 0,
+        /// The request was not sent.
+        NotSent = 1,
+        /// The request was sent, or a part of it, and no response arrived.
+        Unanswered = 2,
+        /// The response says that the server did not do what was asked: its status is not 2xx.
+        Refused = 3,
+        /// A part of the response arrived.
+        Cut = 4,
+        /// The whole response arrived.
+        Whole = 5,
+    }
+    impl Extent {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "EXTENT_UNSPECIFIED",
+                Self::NotSent => "EXTENT_NOT_SENT",
+                Self::Unanswered => "EXTENT_UNANSWERED",
+                Self::Refused => "EXTENT_REFUSED",
+                Self::Cut => "EXTENT_CUT",
+                Self::Whole => "EXTENT_WHOLE",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "EXTENT_UNSPECIFIED" => Some(Self::Unspecified),
+                "EXTENT_NOT_SENT" => Some(Self::NotSent),
+                "EXTENT_UNANSWERED" => Some(Self::Unanswered),
+                "EXTENT_REFUSED" => Some(Self::Refused),
+                "EXTENT_CUT" => Some(Self::Cut),
+                "EXTENT_WHOLE" => Some(Self::Whole),
+                _ => None,
+            }
+        }
+    }
 }
 impl ::prost::Name for ModelUsage {
     const NAME: &'static str = "ModelUsage";

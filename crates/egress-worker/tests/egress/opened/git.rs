@@ -87,8 +87,12 @@ fn a_refused_push_is_answered_after_its_body_and_nothing_of_it_reaches_the_serve
     let (address, kept) = keeping(&ca);
     let mut script = for_git(opened(&ca, address));
     let content_type = "application/x-git-receive-pack-result".to_owned();
-    script.ports.get_mut(&443).unwrap().decision =
-        Some(Decision::Refusal(RequestRefusal { status: 200, content_type, body: b"0000".to_vec() }));
+    script.ports.get_mut(&443).unwrap().decision = Some(Decision::Refusal(RequestRefusal {
+        status: 200,
+        content_type,
+        body: b"0000".to_vec(),
+        retry_after_s: 0,
+    }));
     let mut egress = Egress::start(script);
     let mut stream = connect(&mut egress);
     // More than all buffers on the way hold.

@@ -98,13 +98,18 @@ fn a_refused_request_has_the_answer_of_the_daemon_and_reaches_no_server() {
     let address = tls_server(ca.good(&["http/1.1"]), |stream| assert_eq!(read_head(stream), None));
     let mut script = granting(opened(&ca, address), 443);
     let content_type = "application/json".to_owned();
-    script.ports.get_mut(&443).unwrap().decision =
-        Some(Decision::Refusal(RequestRefusal { status: 403, content_type, body: b"{\"e\":1}".to_vec() }));
+    script.ports.get_mut(&443).unwrap().decision = Some(Decision::Refusal(RequestRefusal {
+        status: 403,
+        content_type,
+        body: b"{\"e\":1}".to_vec(),
+        retry_after_s: 7,
+    }));
     let mut egress = Egress::start(script);
     let mut stream = connect(&mut egress);
     write!(stream, "POST / HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: 2\r\n\r\nab").unwrap();
     let (head, body) = response(&mut stream);
     assert!(head.starts_with("HTTP/1.1 403 ") && head.contains("application/json"), "{head}");
+    assert!(head.to_ascii_lowercase().contains("\r\nretry-after: 7\r\n"), "{head}");
     assert_eq!(body, "{\"e\":1}");
     assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     drop(stream);

@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use wire::worker::v1::PathList;
 use wire::worker::v1::connection_ended::Cause;
+use wire::worker::v1::model_usage::Extent;
 
 use super::*;
 use crate::process::private_memory;
@@ -34,6 +35,11 @@ fn full(bytes: impl Into<Bytes>) -> Payload {
 /// Answers a request as its path says.
 async fn answer(request: Request<Incoming>) -> Result<Response<Payload>, hyper::Error> {
     let (parts, mut body) = request.into_parts();
+    if parts.uri.path() == "/endless" {
+        let piece = futures_util::stream::iter([Ok(Frame::data(Bytes::from_static(b"12345678")))]);
+        let endless = futures_util::StreamExt::chain(piece, futures_util::stream::pending());
+        return Ok(Response::new(StreamBody::new(endless).boxed()));
+    }
     if !["/echo", "/org/app/git-receive-pack"].contains(&parts.uri.path()) {
         let words =
             parts.headers.iter().map(|(name, value)| format!("{name}: {}\n", value.to_str().unwrap()));
@@ -221,7 +227,12 @@ fn a_request_that_the_daemon_refuses_leaves_the_others_alone() {
     let (address, _) = h2_server(ca.good(&["h2"]));
     let mut script = granting(opened(&ca, address), 443);
     let content_type = "application/json".to_owned();
-    let refusal = wire::worker::v1::RequestRefusal { status: 403, content_type, body: b"{}".to_vec() };
+    let refusal = wire::worker::v1::RequestRefusal {
+        status: 403,
+        content_type,
+        body: b"{}".to_vec(),
+        retry_after_s: 0,
+    };
     script.ports.get_mut(&443).unwrap().decision = Some(Decision::Refusal(refusal));
     let mut egress = Egress::start(script);
     with_client(&mut egress, async |mut sender| {
@@ -230,6 +241,34 @@ fn a_request_that_the_daemon_refuses_leaves_the_others_alone() {
         }
     });
     assert_eq!(egress.cause(), Cause::Closed);
+}
+
+#[test]
+fn a_metered_stream_that_its_program_resets_is_reported_and_the_others_go_on() {
+    let ca = Ca::new();
+    let (address, _) = h2_server(ca.good(&["h2"]));
+    let mut script = granting(opened(&ca, address), 443);
+    script.ports.get_mut(&443).unwrap().inspect.as_mut().unwrap().meter = true;
+    let mut egress = Egress::start(script);
+    with_client(&mut egress, async |mut sender| {
+        let mut response = sender.send_request(get("/endless")).await.unwrap();
+        assert!(response.body_mut().frame().await.unwrap().is_ok());
+        drop(response);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert_eq!(fetch(&mut sender, get("/")).await.0, 200);
+    });
+    let reset = usage(&mut egress, 1);
+    assert_eq!((reset.extent(), reset.body_bytes, reset.is_reported), (Extent::Cut, 8, false));
+    assert_eq!(usage(&mut egress, 2).extent(), Extent::Whole);
+    let messages = egress.messages();
+    let place = |is_it: &dyn Fn(&From) -> bool| {
+        messages.iter().position(|message| message.body.as_ref().is_some_and(is_it)).unwrap()
+    };
+    let reported = place(&|body| matches!(body, From::Usage(usage) if usage.request == 1));
+    let next = place(
+        &|body| matches!(body, From::Asked(asked) if asked.request.as_ref().is_some_and(|next| next.number == 2)),
+    );
+    assert!(reported < next, "it is reported while the connection goes on");
 }
 
 #[test]
