@@ -1,5 +1,6 @@
 //! The reasons why a git command failed, in words for an agent: `@project` instead of paths of the jail, and a remedy.
 
+use git_remote::RemoteError;
 use git2::{ErrorClass, ErrorCode};
 use operations::{Held, Reason, ToolFailure, before_effect};
 use text::{Shape, excerpt_of};
@@ -127,6 +128,12 @@ pub(super) enum GitError {
     Stale { name: String, has: String },
     #[error("two of the references are '{0}', so nothing was pushed")]
     PushedTwice(String),
+    #[error("the remote's '{0}' moved meanwhile, so nothing was changed; try again")]
+    MovedAtRemote(String),
+    #[error("{0}")]
+    Remote(#[source] RemoteError),
+    #[error("{0}; some references may be pushed: check before trying again")]
+    Push(#[source] RemoteError),
     #[error("the server refused:\n{refused}\n{done}")]
     PushRefused { refused: String, done: String },
     #[error("{0}")]
@@ -156,6 +163,7 @@ impl GitError {
             | Self::NotInRevision { .. }
             | Self::NoRemote(_)
             | Self::NotAtRemote(_) => Reason::NotFound,
+            Self::Remote(error) | Self::Push(error) => reason_of(error),
             Self::NoBranch
             | Self::NoBranchOf(_)
             | Self::PushedTwice(_)
@@ -193,6 +201,7 @@ impl GitError {
             | Self::NotFastForward(_)
             | Self::TagExists(_)
             | Self::Stale { .. }
+            | Self::MovedAtRemote(_)
             | Self::PushRefused { .. }
             | Self::Consent(_)
             | Self::Library(_) => Reason::PreconditionFailed,
@@ -218,6 +227,17 @@ impl From<GitError> for ToolFailure {
             GitError::Consent(failure) => failure,
             error => Self::new(error.reason(), error.to_string()),
         }
+    }
+}
+
+/// Returns the reason of a call that failed at the server or on the way to it.
+fn reason_of(error: &RemoteError) -> Reason {
+    match error {
+        RemoteError::Denied { .. } => Reason::PermissionDenied,
+        RemoteError::NotFound { .. } | RemoteError::NoRef(_) => Reason::NotFound,
+        RemoteError::TimedOut => Reason::TimedOut,
+        RemoteError::TooMuch(_) => Reason::WriteLimit,
+        _ => Reason::PreconditionFailed,
     }
 }
 

@@ -2,14 +2,13 @@
 
 use git2::{Oid, Repository};
 use operations::{Binder, Bound, Bounds, GitFetch, GitRefName, GitResult};
-use wire::v1::GitRefUpdate;
 
 use super::super::error::{GitError, shown};
 use super::super::output::Output;
 use super::address::Address;
 use super::history::Commits;
-use super::server::{Advertised, Server, Way};
-use super::tracking::{self, Tracked, local_name};
+use super::server::{Listed, Server, Way};
+use super::tracking;
 
 /// Most references that one call fetches.
 const MOST: usize = 1_000;
@@ -57,64 +56,41 @@ pub(super) fn fetch(
 ) -> Result<GitResult, GitError> {
     let address = Address::of(repository, &fetch.remote)?;
     bound(&address, fetch).demand(bounds.held_to.as_ref()).map_err(GitError::Consent)?;
-    let server = Server::new(&address, bounds, way);
+    let server = Server::new(&address, bounds, way)?;
     let wanted = wanted(&server.list()?, fetch)?;
     let known = known(repository)?;
-    let received_bytes = server.download(repository, &wanted, fetch.depth)?;
+    let pairs = wanted.iter().map(|wanted| tracking::pair(&address, &wanted.name));
+    let fetched = server.download(repository, pairs, fetch.depth)?;
     let new: Vec<Oid> = wanted.iter().map(|wanted| wanted.id).collect();
     let commits = Commits::between(repository, &new, known)?;
     output.push_str(&format!("From {}\n", address.place()));
-    let updates = updates(repository, &address, &wanted, output)?;
-    if updates.is_empty() {
-        output.push_str("Already up to date.\n");
-    } else {
-        output.push_str(&format!("{}, {received_bytes} bytes received\n", commits.counted()));
-    }
-    let remote = address.place().to_owned();
-    Ok(GitResult { remote, updates, received_bytes, commits: commits.count(), ..GitResult::default() })
-}
-
-/// Moves the references of the remote. A remote without a name has none, and its ids are the result.
-fn updates(
-    repository: &Repository,
-    address: &Address,
-    wanted: &[Advertised],
-    output: &mut Output,
-) -> Result<Vec<GitRefUpdate>, GitError> {
-    let mut updates = Vec::new();
-    for Advertised { name, id } in wanted {
-        let Some(remote) = &address.name else {
-            tracking::write(name.as_str(), None, Some(*id), output);
-            updates.push(tracking::update(name.as_str(), None, Some(*id)));
-            continue;
-        };
-        let local = local_name(remote, name);
-        let old = tracking::id_of(repository, &local);
-        match tracking::track(repository, &local, *id)? {
-            Tracked::Same => {}
-            Tracked::Updated(update) => {
-                tracking::write(&local, old, Some(*id), output);
-                updates.push(update);
-            }
-            Tracked::Refused(why) => output.push_str(&format!(" ! {} (not updated: {why})\n", shown(&local))),
-        }
-    }
-    Ok(updates)
+    let updates = tracking::write_fetched(&fetched, output);
+    output.push_str(&match updates.is_empty() {
+        true => "Already up to date.\n".to_owned(),
+        false => format!("{}, {} bytes received\n", commits.counted(), fetched.bytes),
+    });
+    Ok(GitResult {
+        remote: address.place().to_owned(),
+        updates,
+        received_bytes: fetched.bytes,
+        commits: commits.count(),
+        ..GitResult::default()
+    })
 }
 
 /// Returns the references to fetch, as the server has them.
-fn wanted(advertised: &[Advertised], fetch: &GitFetch) -> Result<Vec<Advertised>, GitError> {
+fn wanted(listed: &[Listed], fetch: &GitFetch) -> Result<Vec<Listed>, GitError> {
     let is_wanted = |name: &GitRefName| match name.branch() {
         Some(_) if fetch.refs.is_empty() => true,
         None if fetch.tags => true,
         _ => fetch.refs.contains(name),
     };
     for name in &fetch.refs {
-        if !advertised.iter().any(|advertised| advertised.name == *name) {
+        if !listed.iter().any(|listed| listed.name == *name) {
             return Err(GitError::NotAtRemote(shown(name.as_str())));
         }
     }
-    let wanted: Vec<_> = advertised.iter().filter(|advertised| is_wanted(&advertised.name)).cloned().collect();
+    let wanted: Vec<_> = listed.iter().filter(|listed| is_wanted(&listed.name)).cloned().collect();
     if wanted.len() > MOST {
         return Err(GitError::TooManyRefs { count: wanted.len(), most: MOST });
     }
@@ -122,7 +98,7 @@ fn wanted(advertised: &[Advertised], fetch: &GitFetch) -> Result<Vec<Advertised>
 }
 
 /// Returns the ids of all references of the repository.
-pub(super) fn known(repository: &Repository) -> Result<Vec<Oid>, GitError> {
+fn known(repository: &Repository) -> Result<Vec<Oid>, GitError> {
     let ids = repository.references()?.filter_map(|reference| reference.ok()?.resolve().ok()?.target());
     Ok(ids.collect())
 }
@@ -137,12 +113,12 @@ mod tests {
     fn only_the_named_references_are_fetched_and_a_missing_one_is_an_error() {
         let name = |name: &str| GitRefName::parse(name).unwrap();
         let id = |digit: &str| Oid::from_str(&digit.repeat(40)).unwrap();
-        let advertised =
-            ["main", "topic", "refs/tags/v1"].map(|text| Advertised { name: name(text), id: id("1") });
+        let listed =
+            ["main", "topic", "refs/tags/v1"].map(|text| Listed { name: name(text), id: id("1") });
         let of = |refs: &[&str], tags: bool| {
             let refs = refs.iter().map(|text| name(text)).collect();
             let fetch = GitFetch { remote: GitRemote::Name("origin".into()), refs, tags, depth: None };
-            let wanted = wanted(&advertised, &fetch).ok()?;
+            let wanted = wanted(&listed, &fetch).ok()?;
             Some(wanted.iter().map(|wanted| wanted.name.to_string()).collect::<Vec<_>>())
         };
         assert_eq!(of(&[], false), Some(vec!["refs/heads/main".into(), "refs/heads/topic".into()]));

@@ -6,6 +6,7 @@
 //!
 //! The branch moves last, and only from the commit that the plan was made for.
 
+use git_remote::Fetched;
 use git2::{Commit, ErrorCode, Oid, Repository, Signature};
 use jail::Jail;
 use operations::{Bound, Bounds, GitPull, GitRefName, GitResult};
@@ -19,15 +20,17 @@ use super::history::{Commits, digits};
 use super::lfs::excerpt;
 use super::merge::{Planned, Step, staged};
 use super::server::{Server, Way};
-use super::tracking::{self, Tracked, local_name};
-use super::checkout;
+use super::{checkout, tracking};
 
-/// Commits of the remote's branch, in the repository.
+/// Name that the commits have during a preview. It is deleted, and they stay without a name until the pull.
+const PREVIEWED: &str = "refs/fetched/previewed";
+
+/// The branch of the remote, and its commits in the repository.
 struct Downloaded {
     address: Address,
     branch: GitRefName,
     id: Oid,
-    received_bytes: u64,
+    fetched: Fetched,
 }
 
 pub(super) fn preview(
@@ -37,7 +40,10 @@ pub(super) fn preview(
     (bounds, way): (&Bounds, &Way<'_>),
     output: &mut Output,
 ) -> Result<Bound, GitError> {
-    let downloaded = download(repository, pull, (bounds, way))?;
+    let downloaded = download(repository, pull, (bounds, way), |_, branch| format!("+{branch}:{PREVIEWED}"))?;
+    if let Ok(mut previewed) = repository.find_reference(PREVIEWED) {
+        previewed.delete()?;
+    }
     // From here on, new objects are made in memory.
     repository.odb()?.add_new_mempack_backend(diff::FIRST)?;
     let planned = Planned::of(repository, pull.mode, downloaded.id)?;
@@ -68,19 +74,19 @@ pub(super) fn pull(
     output: &mut Output,
 ) -> Result<GitResult, GitError> {
     let held_to = bounds.held_to.as_ref();
-    let downloaded = download(repository, pull, (bounds, way))?;
+    let downloaded = download(repository, pull, (bounds, way), tracking::pair)?;
     let planned = Planned::of(repository, pull.mode, downloaded.id).map_err(|error| error.before_effect(held_to))?;
     planned.bound(&downloaded.address.url)?.demand(held_to).map_err(GitError::Consent)?;
     let paths = prepare(repository, jail, &planned, bounds).map_err(|error| error.before_effect(held_to))?;
     let commits = commits(repository, &planned)?;
     let mut result = GitResult {
         remote: downloaded.address.place().to_owned(),
-        received_bytes: downloaded.received_bytes,
+        received_bytes: downloaded.fetched.bytes,
         commits: commits.count(),
         ..GitResult::default()
     };
     output.push_str(&format!("From {}\n", downloaded.address.place()));
-    result.updates.extend(remember(repository, &downloaded, output)?);
+    result.updates = tracking::write_fetched(&downloaded.fetched, output);
     if matches!(planned.step, Step::None) {
         output.push_str("Already up to date.\n");
         return Ok(result);
@@ -102,23 +108,28 @@ pub(super) fn pull(
     Ok(result)
 }
 
-/// Downloads the commits of the branch. They have no reference yet.
+/// Downloads the commits of the branch to the name that `pair` gives them.
+///
+/// The id is that of the server's list. The repository is the agent's, so no reference in it is believed to be the server's.
 fn download(
     repository: &Repository,
     pull: &GitPull,
     (bounds, way): (&Bounds, &Way<'_>),
+    pair: impl Fn(&Address, &GitRefName) -> String,
 ) -> Result<Downloaded, GitError> {
     let address = Address::of(repository, &pull.remote)?;
     let branch = match &pull.branch {
         Some(branch) => branch.clone(),
         None => current(repository)?,
     };
-    let server = Server::new(&address, bounds, way);
-    let wanted = server.list()?.into_iter().find(|advertised| advertised.name == branch);
-    let wanted = wanted.ok_or_else(|| GitError::NotAtRemote(shown(branch.as_str())))?;
-    let id = wanted.id;
-    let received_bytes = server.download(repository, &[wanted], None)?;
-    Ok(Downloaded { address, branch, id, received_bytes })
+    let server = Server::new(&address, bounds, way)?;
+    let listed = server.list()?.into_iter().find(|listed| listed.name == branch);
+    let id = listed.ok_or_else(|| GitError::NotAtRemote(shown(branch.as_str())))?.id;
+    let fetched = server.download(repository, [pair(&address, &branch)], None)?;
+    if repository.find_commit(id).is_err() {
+        return Err(GitError::MovedAtRemote(shown(branch.as_str())));
+    }
+    Ok(Downloaded { address, branch, id, fetched })
 }
 
 /// Returns the branch that is checked out.
@@ -149,28 +160,6 @@ fn prepare(
 /// Returns the commits that the branch gets.
 fn commits(repository: &Repository, planned: &Planned<'_>) -> Result<Commits, GitError> {
     Commits::between(repository, &[planned.theirs.id()], planned.old.as_ref().map(Commit::id))
-}
-
-/// Moves the reference of the remote's branch.
-fn remember(
-    repository: &Repository,
-    downloaded: &Downloaded,
-    output: &mut Output,
-) -> Result<Option<wire::v1::GitRefUpdate>, GitError> {
-    let Some(name) = &downloaded.address.name else { return Ok(None) };
-    let local = local_name(name, &downloaded.branch);
-    let old = tracking::id_of(repository, &local);
-    match tracking::track(repository, &local, downloaded.id)? {
-        Tracked::Same => Ok(None),
-        Tracked::Updated(update) => {
-            tracking::write(&local, old, Some(downloaded.id), output);
-            Ok(Some(update))
-        }
-        Tracked::Refused(why) => {
-            output.push_str(&format!(" ! {} (not updated: {why})\n", shown(&local)));
-            Ok(None)
-        }
-    }
 }
 
 fn merge_commit(

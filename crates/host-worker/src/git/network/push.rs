@@ -14,8 +14,8 @@ use super::address::Address;
 use super::history::{Commits, digits};
 use super::lfs::demand_no_pointers;
 use super::pull::current;
-use super::server::{Advertised, Server, Update, Way};
-use super::tracking::{self, Tracked, local_name};
+use super::server::{Listed, Server, Update, Way};
+use super::tracking;
 
 /// A push that can be made, derived from one reading of the server's references and the repository.
 struct Planned {
@@ -40,8 +40,8 @@ pub(super) fn preview(
     output: &mut Output,
 ) -> Result<Bound, GitError> {
     let address = Address::of(repository, &push.remote)?;
-    let advertised = Server::new(&address, bounds, way).list()?;
-    let planned = Planned::of(repository, push, &advertised)?;
+    let listed = Server::new(&address, bounds, way)?.list()?;
+    let planned = Planned::of(repository, push, &listed)?;
     output.push_str(&format!("push to {}\n", address.place()));
     for name in &planned.same {
         output.push_str(&format!("  {} has this id\n", shown(name.as_str())));
@@ -67,7 +67,7 @@ pub(super) fn push(
 ) -> Result<GitResult, GitError> {
     let held_to = bounds.held_to.as_ref();
     let address = Address::of(repository, &push.remote)?;
-    let server = Server::new(&address, bounds, way);
+    let server = Server::new(&address, bounds, way)?;
     let planned =
         Planned::of(repository, push, &server.list()?).map_err(|error| error.before_effect(held_to))?;
     planned.bound(&address, push).demand(held_to).map_err(GitError::Consent)?;
@@ -87,7 +87,11 @@ pub(super) fn push(
         tracking::write(name.as_str(), *old, *new, output);
         result.updates.push(tracking::update(name.as_str(), *old, *new));
         result.commits += change.commits.count();
-        follow(repository, &address, name, *new, output);
+        // The push has taken effect, so a failure here is only a remark.
+        if !tracking::follow(repository, &address, name, *new) {
+            let local = shown(&tracking::local_name(&address, name));
+            output.push_str(&format!(" ! {local} was not updated here; fetch does that\n"));
+        }
     }
     if refused.is_empty() {
         return Ok(result);
@@ -101,22 +105,12 @@ pub(super) fn push(
     })
 }
 
-/// Moves the reference that says where the remote's branch is. The push has taken effect, so an error here is only a remark.
-fn follow(repository: &Repository, address: &Address, name: &GitRefName, new: Option<Oid>, output: &mut Output) {
-    let Some(remote) = address.name.as_ref().filter(|_| name.branch().is_some()) else { return };
-    let local = local_name(remote, name);
-    let Some(new) = new else { return tracking::forget(repository, &local) };
-    if !matches!(tracking::track(repository, &local, new), Ok(Tracked::Updated(_) | Tracked::Same)) {
-        output.push_str(&format!(" ! {} was not updated here; fetch does that\n", shown(&local)));
-    }
-}
-
 impl Planned {
-    fn of(repository: &Repository, push: &GitPush, advertised: &[Advertised]) -> Result<Self, GitError> {
+    fn of(repository: &Repository, push: &GitPush, listed: &[Listed]) -> Result<Self, GitError> {
         let mut planned = Self { updates: Vec::new(), same: Vec::new() };
-        let known: Vec<Oid> = advertised.iter().map(|advertised| advertised.id).collect();
+        let known: Vec<Oid> = listed.iter().map(|listed| listed.id).collect();
         for pushed in &push.refs {
-            let update = update(repository, pushed, advertised)?;
+            let update = update(repository, pushed, listed)?;
             let is_twice = planned.updates.iter().any(|change| change.update.name == update.name);
             if is_twice || planned.same.contains(&update.name) {
                 return Err(GitError::PushedTwice(shown(update.name.as_str())));
@@ -146,7 +140,7 @@ impl Planned {
 }
 
 /// Returns the update of a reference, with the id that the server has now.
-fn update(repository: &Repository, pushed: &GitPushed, advertised: &[Advertised]) -> Result<Update, GitError> {
+fn update(repository: &Repository, pushed: &GitPushed, listed: &[Listed]) -> Result<Update, GitError> {
     let name = match (&pushed.reference, &pushed.local) {
         (Some(name), _) => name.clone(),
         (None, Some(local)) if local.as_str() == "HEAD" => current(repository)?,
@@ -157,7 +151,7 @@ fn update(repository: &Repository, pushed: &GitPushed, advertised: &[Advertised]
             name
         }
     };
-    let old = advertised.iter().find(|advertised| advertised.name == name).map(|advertised| advertised.id);
+    let old = listed.iter().find(|listed| listed.name == name).map(|listed| listed.id);
     let expected = pushed.expected.as_ref().map(|id| Oid::from_str(id)).transpose()?;
     if expected.is_some_and(|expected| expected != old.unwrap_or(Oid::ZERO_SHA1)) {
         let has = old.map_or_else(|| "does not exist".to_owned(), |id| format!("has {id}"));
@@ -290,7 +284,7 @@ mod tests {
         fn plan(&self, push: &GitPush, server: &[(&str, Oid)]) -> Result<Planned, GitError> {
             let name = |name: &str| GitRefName::parse(name).unwrap();
             let server: Vec<_> =
-                server.iter().map(|(text, id)| Advertised { name: name(text), id: *id }).collect();
+                server.iter().map(|(text, id)| Listed { name: name(text), id: *id }).collect();
             Planned::of(&self.repository, push, &server)
         }
     }
