@@ -90,7 +90,7 @@ export class Git {
 
   /**
    * Gets commits of a remote (default `origin`), which is a name or an https URL: all branches, or `refs`. Not allowed by every
-   * profile. `updates` has the references that have moved. With a URL none does, and `updates` has the ids.
+   * profile. `updates` has the references that have moved: `refs/remotes/NAME/BRANCH`, or `refs/fetched/heads/BRANCH` for a URL.
    */
   async fetch(options: GitFetchOptions = {}): Promise<GitOutput> {
     const { remote = "origin", refs = [], tags = false, depth } = options;

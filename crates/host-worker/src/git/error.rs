@@ -81,8 +81,8 @@ pub(super) enum GitError {
     DamagedIndex(String),
     #[error("the repository has no remote '{0}'; give the URL, which begins with https://")]
     NoRemote(String),
-    #[error("the URL of the remote '{name}' {why}; give a URL of the form https://HOST/PATH instead")]
-    BadRemote { name: String, why: &'static str },
+    #[error("the remote '{name}' cannot be used: {why}. Give a URL of the form https://HOST/PATH instead")]
+    BadRemote { name: String, why: String },
     #[error("the remote has no '{0}'; fetch without references lists the branches that it has")]
     NotAtRemote(String),
     #[error("the remote has {count} references, and one call fetches at most {most}; name those that are needed")]

@@ -50,7 +50,7 @@ class Git:
     ) -> GitOutput:
         """Gets commits of a remote, which is a name or an https URL: all branches, or these. Not allowed by every profile.
 
-        `updates` has the references that have moved. With a URL none does, and `updates` has the ids.
+        `updates` has the references that have moved: `refs/remotes/NAME/BRANCH`, or `refs/fetched/heads/BRANCH` for a URL.
         """
         return await self._git(v1.GitRequest(fetch=v1.GitFetch(remote=remote, refs=refs, tags=tags, depth=depth)))
 

@@ -1,6 +1,7 @@
 //! Finds the URL of a remote.
 
 use git2::Repository;
+use git_remote::RemoteUrl;
 use operations::GitRemote;
 
 use super::super::error::{GitError, shown};
@@ -8,8 +9,7 @@ use super::super::error::{GitError, shown};
 /// Repository at a server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Address {
-    /// Checked: `https://HOST[:PORT]/PATH`.
-    pub(super) url: String,
+    pub(super) url: RemoteUrl,
     /// Name of the remote; `None` if the call has the URL itself.
     pub(super) name: Option<String>,
 }
@@ -18,7 +18,10 @@ impl Address {
     /// Reads `remote.NAME.url` of the repository's own configuration, unless the call has the URL.
     pub(super) fn of(repository: &Repository, remote: &GitRemote) -> Result<Self, GitError> {
         let name = match remote {
-            GitRemote::Url(url) => return Ok(Self { url: url.clone(), name: None }),
+            GitRemote::Url(url) => {
+                let url = RemoteUrl::parse(url).map_err(|error| GitError::Remote(error.into()))?;
+                return Ok(Self { url, name: None });
+            }
             GitRemote::Name(name) => name,
         };
         let key = format!("remote.{name}.url");
@@ -32,17 +35,17 @@ impl Address {
         let url = match urls.as_slice() {
             [] => return Err(GitError::NoRemote(shown(name))),
             [url] => url,
-            _ => return Err(GitError::BadRemote { name: shown(name), why: "has several URLs" }),
+            _ => return Err(GitError::BadRemote { name: shown(name), why: "there are several URLs".to_owned() }),
         };
-        match GitRemote::url(url) {
-            Ok(_) => Ok(Self { url: url.clone(), name: Some(name.clone()) }),
-            Err(why) => Err(GitError::BadRemote { name: shown(name), why }),
+        match RemoteUrl::parse(url) {
+            Ok(url) => Ok(Self { url, name: Some(name.clone()) }),
+            Err(why) => Err(GitError::BadRemote { name: shown(name), why: why.to_string() }),
         }
     }
 
     /// Returns host and repository, for people and the record.
-    pub(super) fn place(&self) -> &str {
-        self.url.strip_prefix("https://").unwrap_or(&self.url)
+    pub(super) fn place(&self) -> String {
+        self.url.to_string().replacen("https://", "", 1)
     }
 }
 
@@ -70,14 +73,14 @@ mod tests {
         let repository = Repository::open(place.path()).unwrap();
         let of = |name: &str| Address::of(&repository, &GitRemote::Name(name.to_owned()));
         let origin = of("origin").unwrap();
-        assert_eq!(origin.url, "https://git.example.org/org/app");
+        assert_eq!(origin.url.to_string(), "https://git.example.org/org/app");
         assert_eq!(origin.place(), "git.example.org/org/app");
         assert!(matches!(of("none"), Err(GitError::NoRemote(_))));
         assert!(matches!(of("far"), Err(GitError::NoRemote(_))));
         for bad in ["two", "ssh", "plain", "secret"] {
             let refused = of(bad);
             let Err(GitError::BadRemote { why, .. }) = &refused else { panic!("{bad}: {refused:?}") };
-            assert!(!why.contains("word@"), "{why}");
+            assert!(!why.contains("word@git"), "{why}");
         }
     }
 }

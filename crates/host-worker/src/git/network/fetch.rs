@@ -38,7 +38,7 @@ pub(super) fn preview(
 
 fn bound(address: &Address, fetch: &GitFetch) -> Bound {
     let mut binder = Binder::new("git.fetch");
-    binder.bytes(address.url.as_bytes());
+    binder.bytes(address.url.to_string().as_bytes());
     binder.bytes(address.name.as_deref().unwrap_or_default().as_bytes());
     for name in &fetch.refs {
         binder.bytes(name.as_str().as_bytes());
@@ -56,7 +56,7 @@ pub(super) fn fetch(
 ) -> Result<GitResult, GitError> {
     let address = Address::of(repository, &fetch.remote)?;
     bound(&address, fetch).demand(bounds.held_to.as_ref()).map_err(GitError::Consent)?;
-    let server = Server::new(&address, bounds, way)?;
+    let server = Server::new(&address, bounds, way);
     let wanted = wanted(&server.list()?, fetch)?;
     let known = known(repository)?;
     let pairs = wanted.iter().map(|wanted| tracking::pair(&address, &wanted.name));
@@ -70,7 +70,7 @@ pub(super) fn fetch(
         false => format!("{}, {} bytes received\n", commits.counted(), fetched.bytes),
     });
     Ok(GitResult {
-        remote: address.place().to_owned(),
+        remote: address.place(),
         updates,
         received_bytes: fetched.bytes,
         commits: commits.count(),

@@ -63,7 +63,7 @@ pub(super) fn preview(
     formats::patches(&diffs, |_| true, output)?;
     let old = planned.old.as_ref().map_or_else(|| "nothing".to_owned(), |old| old.id().to_string());
     let remarks = vec![format!("from {old}"), format!("to {}", planned.theirs.id())];
-    Ok(Bound { remarks, ..planned.bound(&downloaded.address.url)? })
+    Ok(Bound { remarks, ..planned.bound(&downloaded.address.url.to_string())? })
 }
 
 pub(super) fn pull(
@@ -76,11 +76,11 @@ pub(super) fn pull(
     let held_to = bounds.held_to.as_ref();
     let downloaded = download(repository, pull, (bounds, way), tracking::pair)?;
     let planned = Planned::of(repository, pull.mode, downloaded.id).map_err(|error| error.before_effect(held_to))?;
-    planned.bound(&downloaded.address.url)?.demand(held_to).map_err(GitError::Consent)?;
+    planned.bound(&downloaded.address.url.to_string())?.demand(held_to).map_err(GitError::Consent)?;
     let paths = prepare(repository, jail, &planned, bounds).map_err(|error| error.before_effect(held_to))?;
     let commits = commits(repository, &planned)?;
     let mut result = GitResult {
-        remote: downloaded.address.place().to_owned(),
+        remote: downloaded.address.place(),
         received_bytes: downloaded.fetched.bytes,
         commits: commits.count(),
         ..GitResult::default()
@@ -122,7 +122,7 @@ fn download(
         Some(branch) => branch.clone(),
         None => current(repository)?,
     };
-    let server = Server::new(&address, bounds, way)?;
+    let server = Server::new(&address, bounds, way);
     let listed = server.list()?.into_iter().find(|listed| listed.name == branch);
     let id = listed.ok_or_else(|| GitError::NotAtRemote(shown(branch.as_str())))?.id;
     let fetched = server.download(repository, [pair(&address, &branch)], None)?;

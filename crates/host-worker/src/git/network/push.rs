@@ -40,7 +40,7 @@ pub(super) fn preview(
     output: &mut Output,
 ) -> Result<Bound, GitError> {
     let address = Address::of(repository, &push.remote)?;
-    let listed = Server::new(&address, bounds, way)?.list()?;
+    let listed = Server::new(&address, bounds, way).list()?;
     let planned = Planned::of(repository, push, &listed)?;
     output.push_str(&format!("push to {}\n", address.place()));
     for name in &planned.same {
@@ -67,12 +67,12 @@ pub(super) fn push(
 ) -> Result<GitResult, GitError> {
     let held_to = bounds.held_to.as_ref();
     let address = Address::of(repository, &push.remote)?;
-    let server = Server::new(&address, bounds, way)?;
+    let server = Server::new(&address, bounds, way);
     let planned =
         Planned::of(repository, push, &server.list()?).map_err(|error| error.before_effect(held_to))?;
     planned.bound(&address, push).demand(held_to).map_err(GitError::Consent)?;
     output.push_str(&format!("To {}\n", address.place()));
-    let mut result = GitResult { remote: address.place().to_owned(), ..GitResult::default() };
+    let mut result = GitResult { remote: address.place(), ..GitResult::default() };
     if planned.updates.is_empty() {
         output.push_str("Everything up to date.\n");
         return Ok(result);
@@ -128,7 +128,7 @@ impl Planned {
 
     fn bound(&self, address: &Address, push: &GitPush) -> Bound {
         let mut binder = Binder::new("git.push");
-        binder.bytes(address.url.as_bytes());
+        binder.bytes(address.url.to_string().as_bytes());
         binder.number(push.force.into());
         for Change { update: Update { name, old, new }, .. } in &self.updates {
             binder.bytes(name.as_str().as_bytes());

@@ -36,15 +36,14 @@ pub(super) struct Update {
 }
 
 pub(super) struct Server<'w> {
-    url: RemoteUrl,
+    url: &'w RemoteUrl,
     way: &'w Way<'w>,
     max_bytes: u64,
 }
 
 impl<'w> Server<'w> {
-    pub(super) fn new(address: &Address, bounds: &Bounds, way: &'w Way<'w>) -> Result<Self, GitError> {
-        let url = RemoteUrl::parse(&address.url).map_err(|error| GitError::Remote(error.into()))?;
-        Ok(Self { url, way, max_bytes: bounds.max_transfer_bytes })
+    pub(super) fn new(address: &'w Address, bounds: &Bounds, way: &'w Way<'w>) -> Self {
+        Self { url: &address.url, way, max_bytes: bounds.max_transfer_bytes }
     }
 
     fn bounds(&self) -> git_remote::Bounds {
@@ -53,7 +52,7 @@ impl<'w> Server<'w> {
 
     /// Returns the branches and tags. Leaves out names that no call can have.
     pub(super) fn list(&self) -> Result<Vec<Listed>, GitError> {
-        let list = git_remote::list(&self.url, self.way.dial, self.bounds()).map_err(GitError::Remote)?;
+        let list = git_remote::list(self.url, self.way.dial, self.bounds()).map_err(GitError::Remote)?;
         let listed = |known: git_remote::RemoteRef| {
             let name = known.name.starts_with("refs/").then(|| GitRefName::parse(&known.name)).flatten();
             Some(Listed { name: name?, id: known.id })
@@ -73,7 +72,7 @@ impl<'w> Server<'w> {
             Refspec::parse(&pair).map_err(|error| GitError::Library(error.to_string()))
         });
         let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
-        git_remote::fetch(repository, &self.url, &pairs, depth, self.way.dial, self.bounds())
+        git_remote::fetch(repository, self.url, &pairs, depth, self.way.dial, self.bounds())
             .map_err(GitError::Remote)
     }
 
@@ -91,7 +90,7 @@ impl<'w> Server<'w> {
                 new: *new,
             })
             .collect();
-        let outcomes = git_remote::push(repository, &self.url, &wanted, self.way.dial, self.bounds())
+        let outcomes = git_remote::push(repository, self.url, &wanted, self.way.dial, self.bounds())
             .map_err(GitError::Push)?;
         let refused = updates.iter().zip(outcomes).filter_map(|(update, ended)| match ended.outcome {
             Outcome::Updated | Outcome::UpToDate => None,

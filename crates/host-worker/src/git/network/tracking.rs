@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn references_of_a_remote_have_their_place() {
         let address = |name: Option<&str>| Address {
-            url: "https://git.example.org/org/app".to_owned(),
+            url: git_remote::RemoteUrl::parse("https://git.example.org/org/app").unwrap(),
             name: name.map(str::to_owned),
         };
         let pair = |name: Option<&str>, reference: &str| {

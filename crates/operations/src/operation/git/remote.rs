@@ -29,8 +29,8 @@ pub enum GitRemote {
 }
 
 impl GitRemote {
-    /// Parses a URL as this type has it, or returns the reason why it is none.
-    pub fn url(typed: &str) -> Result<Self, &'static str> {
+    /// Parses a URL. The lane parses it again, in the form that its transport needs.
+    fn url(typed: &str) -> Result<Self, &'static str> {
         let Some(rest) = typed.strip_prefix(HTTPS) else {
             return Err("is no https URL: ssh, git, http and file are not supported");
         };
