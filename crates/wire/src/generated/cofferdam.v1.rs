@@ -12296,8 +12296,8 @@ impl ::prost::Name for GitCommit {
         "/cofferdam.v1.GitCommit".into()
     }
 }
-/// `git fetch`: updates `refs/remotes/NAME/*`, and `refs/tags/*` if tags are asked for. A remote that is given by its URL has
-/// no such references: the result has the ids.
+/// `git fetch`: updates `refs/remotes/NAME/*`, and `refs/tags/*` if tags are asked for. For a remote that is given by its URL
+/// it updates `refs/fetched/heads/*` and `refs/fetched/tags/*`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GitFetch {
     /// Name of a remote of the repository, or a URL of the form `<https://HOST\[:PORT\]/PATH`.> Default `origin`. Of the
@@ -12324,8 +12324,8 @@ impl ::prost::Name for GitFetch {
         "/cofferdam.v1.GitFetch".into()
     }
 }
-/// `git pull`: fetches a branch, then moves the current branch and the files of the work tree to it. Nothing changes if a file
-/// that would be written has changes of its own, or if there is a conflict.
+/// `git pull`: fetches a branch, then moves the current branch and the files of the work tree to it. Nothing changes if a
+/// file that would be written has changes of its own, or if there is a conflict.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GitPull {
     /// As in GitFetch.
@@ -12394,8 +12394,8 @@ impl ::prost::Name for GitPull {
         "/cofferdam.v1.GitPull".into()
     }
 }
-/// `git push`: updates references of a remote, all or none. Each update says which id the reference has now, and the server
-/// refuses it if that is no longer so.
+/// `git push`: updates references of a remote. Each update says which id the reference has now, and the server refuses it if
+/// that is no longer so.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GitPush {
     /// As in GitFetch.
@@ -12428,7 +12428,8 @@ pub struct GitPushRef {
     /// `local`, which is the current branch for HEAD.
     #[prost(string, tag = "2")]
     pub remote_ref: ::prost::alloc::string::String,
-    /// Id that the reference must have at the remote, 40 hex digits; zeroes if it must not exist. Default: the one that it has.
+    /// Id that the reference must have at the remote, 40 hex digits; zeroes if it must not exist. Default: the one that it
+    /// has.
     #[prost(string, tag = "3")]
     pub expected: ::prost::alloc::string::String,
     /// Delete the reference. Default false.
