@@ -49,11 +49,11 @@ use jail::Jail;
 use operations::{Bound, Bounds, Git, GitResult, OpResult, Outcome, Preview, ToolFailure};
 
 use crate::sys;
+use crate::way_out::WayOut;
 
 pub(crate) use ancestry::ancestry;
 pub(crate) use clone::{CloneFailure, clone, identity};
 pub(crate) use excess::EXCESS;
-pub(crate) use network::Way;
 pub(crate) use quote::quoted;
 
 use diff::FIRST;
@@ -66,7 +66,7 @@ const LOCKED: Duration = Duration::from_secs(3);
 const AGAIN: Duration = Duration::from_millis(20);
 
 /// Executes the command. Waits a moment for a lock that another git holds.
-pub(crate) fn run(jail: &Jail, command: &Git, bounds: &Bounds, way: &Way<'_>) -> Outcome {
+pub(crate) fn run(jail: &Jail, command: &Git, (bounds, way): (&Bounds, &WayOut)) -> Outcome {
     let until = Instant::now() + LOCKED;
     loop {
         match execute(jail, command, bounds, way) {
@@ -80,13 +80,12 @@ pub(crate) fn run(jail: &Jail, command: &Git, bounds: &Bounds, way: &Way<'_>) ->
 pub(crate) fn preview(
     jail: &Jail,
     command: &Git,
-    bounds: &Bounds,
-    way: &Way<'_>,
+    (bounds, way): (&Bounds, &WayOut),
 ) -> Result<Preview, ToolFailure> {
     foresee(jail, command, bounds, way).map_err(Into::into)
 }
 
-fn execute(jail: &Jail, command: &Git, bounds: &Bounds, way: &Way<'_>) -> Result<GitResult, GitError> {
+fn execute(jail: &Jail, command: &Git, bounds: &Bounds, way: &WayOut) -> Result<GitResult, GitError> {
     sys::restrict_libgit2()?;
     let repository = repository::open()?;
     let mut output = Output::new(bounds.max_output_bytes);
@@ -99,7 +98,7 @@ fn perform(
     repository: &Repository,
     jail: &Jail,
     command: &Git,
-    (bounds, way): (&Bounds, &Way<'_>),
+    (bounds, way): (&Bounds, &WayOut),
     output: &mut Output,
 ) -> Result<GitResult, GitError> {
     let withheld = &Withheld::new(jail);
@@ -160,7 +159,7 @@ fn explained(repository: &Repository, error: GitError) -> GitError {
     }
 }
 
-fn foresee(jail: &Jail, command: &Git, bounds: &Bounds, way: &Way<'_>) -> Result<Preview, GitError> {
+fn foresee(jail: &Jail, command: &Git, bounds: &Bounds, way: &WayOut) -> Result<Preview, GitError> {
     sys::restrict_libgit2()?;
     let repository = repository::open()?;
     let mut output = Output::new(bounds.max_output_bytes);

@@ -7,8 +7,9 @@ use super::super::error::{GitError, shown};
 use super::super::output::Output;
 use super::address::Address;
 use super::history::Commits;
-use super::server::{Listed, Server, Way};
+use super::server::{Listed, Server};
 use super::tracking;
+use crate::way_out::WayOut;
 
 /// Most references that one call fetches.
 const MOST: usize = 1_000;
@@ -51,7 +52,7 @@ fn bound(address: &Address, fetch: &GitFetch) -> Bound {
 pub(super) fn fetch(
     repository: &Repository,
     fetch: &GitFetch,
-    (bounds, way): (&Bounds, &Way<'_>),
+    (bounds, way): (&Bounds, &WayOut),
     output: &mut Output,
 ) -> Result<GitResult, GitError> {
     let address = Address::of(repository, &fetch.remote)?;

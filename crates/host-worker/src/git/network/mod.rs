@@ -22,15 +22,14 @@ use operations::{Bound, Bounds, Git, GitResult};
 
 use super::error::GitError;
 use super::output::Output;
-
-pub(crate) use server::Way;
+use crate::way_out::WayOut;
 
 /// Executes the command. Returns the facts of its result; the output has them for people.
 pub(super) fn run(
     repository: &Repository,
     jail: &Jail,
     command: &Git,
-    (bounds, way): (&Bounds, &Way<'_>),
+    (bounds, way): (&Bounds, &WayOut),
     output: &mut Output,
 ) -> Result<GitResult, GitError> {
     match command {
@@ -48,7 +47,7 @@ pub(super) fn preview(
     repository: &Repository,
     jail: &Jail,
     command: &Git,
-    (bounds, way): (&Bounds, &Way<'_>),
+    (bounds, way): (&Bounds, &WayOut),
     output: &mut Output,
 ) -> Result<Bound, GitError> {
     match command {

@@ -19,8 +19,9 @@ use super::address::Address;
 use super::history::{Commits, digits};
 use super::lfs::excerpt;
 use super::merge::{Planned, Step, staged};
-use super::server::{Server, Way};
+use super::server::{Server};
 use super::{checkout, tracking};
+use crate::way_out::WayOut;
 
 /// Name that the commits have during a preview. It is deleted, and they stay without a name until the pull.
 const PREVIEWED: &str = "refs/fetched/previewed";
@@ -37,7 +38,7 @@ pub(super) fn preview(
     repository: &Repository,
     jail: &Jail,
     pull: &GitPull,
-    (bounds, way): (&Bounds, &Way<'_>),
+    (bounds, way): (&Bounds, &WayOut),
     output: &mut Output,
 ) -> Result<Bound, GitError> {
     let downloaded = download(repository, pull, (bounds, way), |_, branch| format!("+{branch}:{PREVIEWED}"))?;
@@ -70,7 +71,7 @@ pub(super) fn pull(
     repository: &Repository,
     jail: &Jail,
     pull: &GitPull,
-    (bounds, way): (&Bounds, &Way<'_>),
+    (bounds, way): (&Bounds, &WayOut),
     output: &mut Output,
 ) -> Result<GitResult, GitError> {
     let held_to = bounds.held_to.as_ref();
@@ -114,7 +115,7 @@ pub(super) fn pull(
 fn download(
     repository: &Repository,
     pull: &GitPull,
-    (bounds, way): (&Bounds, &Way<'_>),
+    (bounds, way): (&Bounds, &WayOut),
     pair: impl Fn(&Address, &GitRefName) -> String,
 ) -> Result<Downloaded, GitError> {
     let address = Address::of(repository, &pull.remote)?;

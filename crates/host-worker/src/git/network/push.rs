@@ -14,8 +14,9 @@ use super::address::Address;
 use super::history::{Commits, digits};
 use super::lfs::demand_no_pointers;
 use super::pull::current;
-use super::server::{Listed, Server, Update, Way};
+use super::server::{Listed, Server, Update};
 use super::tracking;
+use crate::way_out::WayOut;
 
 /// A push that can be made, derived from one reading of the server's references and the repository.
 struct Planned {
@@ -36,7 +37,7 @@ struct Change {
 pub(super) fn preview(
     repository: &Repository,
     push: &GitPush,
-    (bounds, way): (&Bounds, &Way<'_>),
+    (bounds, way): (&Bounds, &WayOut),
     output: &mut Output,
 ) -> Result<Bound, GitError> {
     let address = Address::of(repository, &push.remote)?;
@@ -62,7 +63,7 @@ pub(super) fn preview(
 pub(super) fn push(
     repository: &Repository,
     push: &GitPush,
-    (bounds, way): (&Bounds, &Way<'_>),
+    (bounds, way): (&Bounds, &WayOut),
     output: &mut Output,
 ) -> Result<GitResult, GitError> {
     let held_to = bounds.held_to.as_ref();

@@ -1,22 +1,15 @@
 //! The server of one call: what it lists, gives and takes.
 
-use std::time::Instant;
-
 use git_remote::{Fetched, Outcome, Refspec, RemoteUrl};
 use git2::{Oid, Repository};
 use operations::{Bounds, GitRefName};
 
 use super::super::error::GitError;
 use super::address::Address;
+use crate::way_out::WayOut;
 
 /// Most references that a server may list.
 const MOST_REFS: u32 = 50_000;
-
-/// The way to a server, and the time for it.
-pub(crate) struct Way<'w> {
-    pub(crate) dial: &'w dyn git_remote::Dial,
-    pub(crate) deadline: Instant,
-}
 
 /// Branch or tag of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,12 +30,12 @@ pub(super) struct Update {
 
 pub(super) struct Server<'w> {
     url: &'w RemoteUrl,
-    way: &'w Way<'w>,
+    way: &'w WayOut,
     max_bytes: u64,
 }
 
 impl<'w> Server<'w> {
-    pub(super) fn new(address: &'w Address, bounds: &Bounds, way: &'w Way<'w>) -> Self {
+    pub(super) fn new(address: &'w Address, bounds: &Bounds, way: &'w WayOut) -> Self {
         Self { url: &address.url, way, max_bytes: bounds.max_transfer_bytes }
     }
 
@@ -52,7 +45,7 @@ impl<'w> Server<'w> {
 
     /// Returns the branches and tags. Leaves out names that no call can have.
     pub(super) fn list(&self) -> Result<Vec<Listed>, GitError> {
-        let list = git_remote::list(self.url, self.way.dial, self.bounds()).map_err(GitError::Remote)?;
+        let list = git_remote::list(self.url, self.way, self.bounds()).map_err(GitError::Remote)?;
         let listed = |known: git_remote::RemoteRef| {
             let name = known.name.starts_with("refs/").then(|| GitRefName::parse(&known.name)).flatten();
             Some(Listed { name: name?, id: known.id })
@@ -72,7 +65,7 @@ impl<'w> Server<'w> {
             Refspec::parse(&pair).map_err(|error| GitError::Library(error.to_string()))
         });
         let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
-        git_remote::fetch(repository, self.url, &pairs, depth, self.way.dial, self.bounds())
+        git_remote::fetch(repository, self.url, &pairs, depth, self.way, self.bounds())
             .map_err(GitError::Remote)
     }
 
@@ -90,7 +83,7 @@ impl<'w> Server<'w> {
                 new: *new,
             })
             .collect();
-        let outcomes = git_remote::push(repository, self.url, &wanted, self.way.dial, self.bounds())
+        let outcomes = git_remote::push(repository, self.url, &wanted, self.way, self.bounds())
             .map_err(GitError::Push)?;
         let refused = updates.iter().zip(outcomes).filter_map(|(update, ended)| match ended.outcome {
             Outcome::Updated | Outcome::UpToDate => None,
