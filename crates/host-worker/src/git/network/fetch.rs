@@ -114,8 +114,7 @@ mod tests {
     fn only_the_named_references_are_fetched_and_a_missing_one_is_an_error() {
         let name = |name: &str| GitRefName::parse(name).unwrap();
         let id = |digit: &str| Oid::from_str(&digit.repeat(40)).unwrap();
-        let listed =
-            ["main", "topic", "refs/tags/v1"].map(|text| Listed { name: name(text), id: id("1") });
+        let listed = ["main", "topic", "refs/tags/v1"].map(|text| Listed { name: name(text), id: id("1") });
         let of = |refs: &[&str], tags: bool| {
             let refs = refs.iter().map(|text| name(text)).collect();
             let fetch = GitFetch { remote: GitRemote::Name("origin".into()), refs, tags, depth: None };
