@@ -255,7 +255,7 @@ impl Lanes {
         operation: &Operation,
         bounds: &operations::Bounds,
     ) -> Result<Option<Preview>, ToolFailure> {
-        let deadline = Operation::FILE_TIME;
+        let deadline = if operation.uses_network() { operation.time_limit() } else { Operation::FILE_TIME };
         let spec = CallSpec { operation, bounds, deadline, preview: true, output: None };
         let looked = match operation.lane() {
             Lane::Host => {
