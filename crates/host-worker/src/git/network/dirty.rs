@@ -101,7 +101,7 @@ fn in_the_way(repository: &Repository, changes: &Diff<'_>) -> Result<BTreeSet<Ve
 }
 
 /// Returns the paths that the pull removes.
-fn removed<'d>(changes: &Diff<'d>) -> HashSet<&'d [u8]> {
+fn removed<'d>(changes: &'d Diff<'_>) -> HashSet<&'d [u8]> {
     changes.deltas().filter(|delta| delta.status() == Delta::Deleted).map(|delta| old_path(&delta)).collect()
 }
 

@@ -66,10 +66,11 @@ pub(super) fn fetch(
     let commits = Commits::between(repository, &new, known)?;
     output.push_str(&format!("From {}\n", address.place()));
     let updates = tracking::write_fetched(&fetched, output);
-    output.push_str(&match updates.is_empty() {
-        true => "Already up to date.\n".to_owned(),
-        false => format!("{}, {} bytes received\n", commits.counted(), fetched.bytes),
-    });
+    if updates.is_empty() {
+        output.push_str("Already up to date.\n");
+    } else {
+        output.push_str(&format!("{}, {} bytes received\n", commits.counted(), fetched.bytes));
+    }
     Ok(GitResult {
         remote: address.place(),
         updates,
