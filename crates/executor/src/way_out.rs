@@ -1,6 +1,6 @@
 //! Streams to servers for calls in the host lane.
 //!
-//! The process of such a call asks over a socket of its own ([`host_launch::dialing`]). The call's task here answers with a stream of the
+//! The process of such a call asks over its own socket ([`host_launch::dialing`]). The call's task here answers with a stream of the
 //! run's egress, or with the reason why there is none. The socket ends with the call.
 
 use std::io;
@@ -66,7 +66,7 @@ impl Handles {
 /// A process that asks for something else gets nothing more.
 pub async fn give_streams(socket: OwnedFd, way_out: Option<Arc<dyn WayOut>>, call: String) {
     if let Err(error) = give(socket, way_out, &call).await {
-        tracing::warn!(call, %error, "the process of a call gets no more streams to servers");
+        tracing::warn!(call, %error, "the process of a call gets no further stream to a server");
     }
 }
 
