@@ -264,6 +264,7 @@ impl Lanes {
         let spec = CallSpec { operation, bounds, deadline, preview: true, output: None };
         let looked = match operation.lane() {
             Lane::Host => {
+                let _running = self.reaching(call, operation);
                 let looked = self.host_worker.call(call, spec, None, CancellationToken::new()).await;
                 looked.map_err(|error| failure(&error))
             }
