@@ -1,7 +1,7 @@
 //! Implements `git push`.
 //!
-//! The ids that the server has now are read first. The push names them, so the server refuses an update of a reference that has moved
-//! since. Consent is bound to the same ids.
+//! The ids that the server has now are read first. The push names them, so the server refuses an update of a reference that has
+//! moved since. Consent is bound to the same ids.
 
 use git2::{Oid, Repository};
 use operations::{Binder, Bound, Bounds, GitFormat, GitPush, GitPushed, GitRefName, GitResult};
@@ -165,7 +165,7 @@ fn update(repository: &Repository, pushed: &GitPushed, listed: &[Listed]) -> Res
     let new = match &pushed.local {
         None if old.is_none() => return Err(GitError::NotAtRemote(shown(name.as_str()))),
         None => None,
-        // A branch is a commit; a tag may be an object of its own.
+        // A branch is a commit; a tag may be a separate object.
         Some(local) if name.branch().is_some() => Some(history::commit(repository, local)?.id()),
         Some(local) => Some(history::find(repository, local)?.id()),
     };
