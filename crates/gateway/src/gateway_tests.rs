@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use operations::{
     Checkpoint, Edit, EditChange, Encoding, Exec, Git, GitFetch, GitPull, GitPullMode, GitPush, GitPushed,
-    GitRemote, GitRevision, GitRevisions, Glob, Grep, List, Operation, Process, ProcessProgram, Read, ReadPart, Reason, Session, SessionInput, Shell,
+    GitRemote, GitRevision, GitRevisions, Glob, Grep, List, Operation, Process, ProcessProgram, Read,
+    ReadPart, Reason, Session, SessionInput, Shell,
 };
 use timestamp::UnixMillis;
 
@@ -102,12 +103,9 @@ fn named(name: &str) -> Operation {
         }),
         "git.add" => Operation::Git(Git::Add { paths: vec![path("a")] }),
         "git.commit" => Operation::Git(Git::Commit { message: "say hi".into() }),
-        "git.fetch" => Operation::Git(Git::Fetch(GitFetch {
-            remote: origin(),
-            refs: vec![],
-            tags: false,
-            depth: None,
-        })),
+        "git.fetch" => {
+            Operation::Git(Git::Fetch(GitFetch { remote: origin(), refs: vec![], tags: false, depth: None }))
+        }
         "git.pull" => Operation::Git(Git::Pull(GitPull {
             remote: origin(),
             branch: None,

@@ -128,7 +128,9 @@ mod tests {
 
     #[test]
     fn fetch_and_pull_arrive() {
-        let Some(Line::Fetch(fetch)) = line("fetch up main refs/tags/v1 --tags --depth 3") else { panic!("no fetch") };
+        let Some(Line::Fetch(fetch)) = line("fetch up main refs/tags/v1 --tags --depth 3") else {
+            panic!("no fetch")
+        };
         let refs = vec!["main".to_owned(), "refs/tags/v1".to_owned()];
         assert_eq!(fetch.wanted(), GitFetch { remote: "up".into(), refs, tags: true, depth: Some(3) });
         let Some(Line::Pull(pull)) = line("pull origin main --merge") else { panic!("no pull") };
@@ -149,10 +151,16 @@ mod tests {
         };
         let of = |words: &str| push(words).map(|push| (push.refs, push.force));
         assert_eq!(of("push"), Some((vec![to("HEAD", "", "", false)], false)));
-        assert_eq!(of("push origin main:a HEAD"), Some((vec![to("main", "a", "", false), to("HEAD", "", "", false)], false)));
+        assert_eq!(
+            of("push origin main:a HEAD"),
+            Some((vec![to("main", "a", "", false), to("HEAD", "", "", false)], false))
+        );
         assert_eq!(of("push origin :old"), Some((vec![to("", "old", "", true)], false)));
         assert_eq!(of("push origin --delete old"), Some((vec![to("", "old", "", true)], false)));
-        assert_eq!(of("push --force-with-lease main:1a"), Some((vec![to("HEAD", "main", "1a", false)], true)));
+        assert_eq!(
+            of("push --force-with-lease main:1a"),
+            Some((vec![to("HEAD", "main", "1a", false)], true))
+        );
         assert_eq!(
             of("push origin HEAD:main --force-with-lease main:1a"),
             Some((vec![to("HEAD", "main", "1a", false)], true))

@@ -21,7 +21,9 @@ pub(super) fn fetch(args: Vec<String>) -> Result<Command, ParseFailure> {
             "--depth" => fetch.depth = Some(number(args.next().as_deref())?),
             _ if arg.starts_with("--depth=") => fetch.depth = Some(number(arg.strip_prefix("--depth="))?),
             _ if arg.starts_with('-') => {
-                return Err(wrong("fetch takes a remote, references, --tags and --depth N, and no other flags"));
+                return Err(wrong(
+                    "fetch takes a remote, references, --tags and --depth N, and no other flags",
+                ));
             }
             _ => names.push(arg),
         }
@@ -41,7 +43,8 @@ pub(super) fn pull(args: Vec<String>) -> Result<Command, ParseFailure> {
             "--ff-only" => pull.set_mode(Mode::FfOnly),
             "--no-rebase" => pull.set_mode(Mode::Merge),
             _ if arg.starts_with('-') => {
-                let message = "pull takes a remote, a branch, and --ff-only or --no-rebase, and no other flags";
+                let message =
+                    "pull takes a remote, a branch, and --ff-only or --no-rebase, and no other flags";
                 return Err(wrong(message));
             }
             _ => names.push(arg),

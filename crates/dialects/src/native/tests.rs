@@ -1,8 +1,8 @@
 use jail::SandboxPath;
 use operations::{
-    EditChange, EditResult, Entry, EntryType, ExecResult, Git, GitDiffFlag, GitFormat, GitPull, GitPullMode, GitPushed,
-    GitRefName, GitRemote, GitResult, GrepMatch, GrepResult, ListResult, OpResult, Operation, Outcome, ReadPart, ReadResult, Reason, ToolFailure,
-    WriteResult,
+    EditChange, EditResult, Entry, EntryType, ExecResult, Git, GitDiffFlag, GitFormat, GitPull, GitPullMode,
+    GitPushed, GitRefName, GitRemote, GitResult, GrepMatch, GrepResult, ListResult, OpResult, Operation,
+    Outcome, ReadPart, ReadResult, Reason, ToolFailure, WriteResult,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -175,7 +175,8 @@ fn exchanges_with_a_remote_are_understood() {
     assert_eq!(fetch.refs, [name("main"), name("refs/tags/v1")]);
     assert_eq!((fetch.depth, fetch.tags), (Some(3), true));
     assert_eq!(git("fetch", &["--depth=3"]), git("fetch", &["origin", "--depth", "3"]));
-    for bad in [&["--all"][..], &["-p"], &["--depth"], &["--depth=x"], &["--upload-pack=sh"], &["ssh://a/b"]] {
+    for bad in [&["--all"][..], &["-p"], &["--depth"], &["--depth=x"], &["--upload-pack=sh"], &["ssh://a/b"]]
+    {
         assert!(git("fetch", bad).is_err(), "{bad:?}");
     }
     let pull = |mode| Ok(Git::Pull(GitPull { remote: origin(), branch: Some(name("main")), mode }));

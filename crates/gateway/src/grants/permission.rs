@@ -172,10 +172,9 @@ impl Permission {
                 return Err(BadPermission::new("path", "cannot be given together with a command"));
             }
         }
-        let pathless = matches!(
-            operation,
-            Some("git.status" | "git.commit" | "git.fetch" | "git.pull" | "git.push")
-        ) || operation.is_some_and(is_of_tools);
+        let pathless =
+            matches!(operation, Some("git.status" | "git.commit" | "git.fetch" | "git.pull" | "git.push"))
+                || operation.is_some_and(is_of_tools);
         if path.is_some() && (pathless || grants && runs) {
             let message =
                 "the paths that this operation touches are not known beforehand; name a command instead";

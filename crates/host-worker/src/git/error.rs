@@ -17,6 +17,8 @@ pub(super) enum GitError {
     NotOwned,
     #[error("refused: {0}: git does not touch its own files, other mounts or special files")]
     Forbidden(String),
+    #[error("nothing was changed, because one of the files may not be written: {0}")]
+    Protected(String),
     #[error("pathspec '{0}' is beyond a symbolic link")]
     BeyondLink(String),
     #[error("pathspec '{0}' did not match any files")]
@@ -85,7 +87,9 @@ pub(super) enum GitError {
     BadRemote { name: String, why: String },
     #[error("the remote has no '{0}'; fetch without references lists the branches that it has")]
     NotAtRemote(String),
-    #[error("the remote has {count} references, and one call fetches at most {most}; name those that are needed")]
+    #[error(
+        "the remote has {count} references, and one call fetches at most {most}; name those that are needed"
+    )]
     TooManyRefs { count: usize, most: usize },
     #[error("HEAD is detached: name the branch")]
     NoBranch,
@@ -103,13 +107,19 @@ pub(super) enum GitError {
          remote has them, commit, and pull again."
     )]
     MergeConflicts(String),
-    #[error("these files have changes of their own and would be overwritten, so nothing was changed:\n{0}\nCommit them first.")]
+    #[error(
+        "these files have changes of their own and would be overwritten, so nothing was changed:\n{0}\nCommit them first."
+    )]
     Overwrites(String),
     #[error("these are submodules, which are not supported here, so nothing was changed:\n{0}")]
     Submodules(String),
-    #[error("these are files of Git LFS, whose content is not transferred here, so nothing was changed:\n{0}")]
+    #[error(
+        "these are files of Git LFS, whose content is not transferred here, so nothing was changed:\n{0}"
+    )]
     Lfs(String),
-    #[error("these files pass through a filter or an encoding, which does not run here, so nothing was changed:\n{0}")]
+    #[error(
+        "these files pass through a filter or an encoding, which does not run here, so nothing was changed:\n{0}"
+    )]
     NotCheckedOut(String),
     #[error("'{path}' has {bytes} bytes; at most {most} can be written, so nothing was changed")]
     TooLargeToWrite { path: String, bytes: u64, most: u64 },
@@ -120,9 +130,13 @@ pub(super) enum GitError {
          difference as changes"
     )]
     MovedAfterCheckout(String),
-    #[error("the push would lose commits of '{0}', so nothing was pushed; pull first, or push with force and its present id")]
+    #[error(
+        "the push would lose commits of '{0}', so nothing was pushed; pull first, or push with force and its present id"
+    )]
     NotFastForward(String),
-    #[error("the remote has the tag '{0}' with another id, so nothing was pushed; with force and its present id it is moved")]
+    #[error(
+        "the remote has the tag '{0}' with another id, so nothing was pushed; with force and its present id it is moved"
+    )]
     TagExists(String),
     #[error("'{name}' {has} at the remote, which is not the expected id, so nothing was pushed")]
     Stale { name: String, has: String },
@@ -156,7 +170,9 @@ impl GitError {
 
     fn reason(&self) -> Reason {
         match self {
-            Self::Redirected { .. } | Self::Forbidden(_) | Self::BeyondLink(_) => Reason::SandboxViolation,
+            Self::Redirected { .. } | Self::Forbidden(_) | Self::Protected(_) | Self::BeyondLink(_) => {
+                Reason::SandboxViolation
+            }
             Self::Withheld(_) => Reason::PermissionDenied,
             Self::NoMatch(_)
             | Self::NoRevision(_)
@@ -169,11 +185,14 @@ impl GitError {
             | Self::PushedTwice(_)
             | Self::TooManyRefs { .. }
             | Self::BadRemote { .. }
-            | Self::Flags(..) | Self::EmptyMessage | Self::NestedRepository(_) | Self::Ambiguous(_) => {
-                Reason::InvalidArgument
-            }
+            | Self::Flags(..)
+            | Self::EmptyMessage
+            | Self::NestedRepository(_)
+            | Self::Ambiguous(_) => Reason::InvalidArgument,
             Self::TooLargeToShow { .. } => Reason::ReadLimit,
-            Self::TooLarge { .. } | Self::TooLargeToWrite { .. } | Self::TooMuchToWrite { .. } => Reason::WriteLimit,
+            Self::TooLarge { .. } | Self::TooLargeToWrite { .. } | Self::TooMuchToWrite { .. } => {
+                Reason::WriteLimit
+            }
             Self::NoRepository
             | Self::NotOwned
             | Self::NoCommits

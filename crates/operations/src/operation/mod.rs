@@ -45,8 +45,8 @@ pub use edit::{Edit, EditChange};
 pub use exec::Exec;
 pub(crate) use exec::check_env;
 pub use git::{
-    Git, GitDiffFlag, GitFetch, GitFormat, GitLogFlag, GitPull, GitPullMode, GitPush, GitPushed, GitRefName, GitRemote,
-    GitRevision, GitRevisions,
+    Git, GitDiffFlag, GitFetch, GitFormat, GitLogFlag, GitPull, GitPullMode, GitPush, GitPushed, GitRefName,
+    GitRemote, GitRevision, GitRevisions,
 };
 pub use glob::Glob;
 pub use grep::Grep;

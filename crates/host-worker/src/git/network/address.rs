@@ -1,7 +1,7 @@
 //! Finds the URL of a remote.
 
-use git2::Repository;
 use git_remote::RemoteUrl;
+use git2::Repository;
 use operations::GitRemote;
 
 use super::super::error::{GitError, shown};
@@ -35,7 +35,12 @@ impl Address {
         let url = match urls.as_slice() {
             [] => return Err(GitError::NoRemote(shown(name))),
             [url] => url,
-            _ => return Err(GitError::BadRemote { name: shown(name), why: "there are several URLs".to_owned() }),
+            _ => {
+                return Err(GitError::BadRemote {
+                    name: shown(name),
+                    why: "there are several URLs".to_owned(),
+                });
+            }
         };
         match RemoteUrl::parse(url) {
             Ok(url) => Ok(Self { url, name: Some(name.clone()) }),

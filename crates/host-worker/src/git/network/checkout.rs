@@ -3,13 +3,12 @@
 //! libgit2 writes the files, as for a clone: the mounts of the jail follow no link, so a race leads it nowhere else. A file that has
 //! changes of its own, also one that git ignores, is never written: the call names it and ends before the first write.
 
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt as _;
 
 use git2::build::CheckoutBuilder;
-use git2::{CheckoutNotificationType, Delta, Diff, DiffFile, ErrorCode, Repository, Tree};
+use git2::{CheckoutNotificationType, Delta, Diff, ErrorCode, Repository, Tree};
 use jail::{Access, Jail, SandboxPath};
 use operations::Bounds;
-use std::os::unix::ffi::OsStrExt as _;
 
 use super::super::error::{GitError, shown};
 use super::super::formats::{new_path, old_path};
@@ -46,9 +45,7 @@ pub(super) fn check(
             let path = quoted(new_path(&delta));
             return Err(GitError::TooLargeToWrite { path, bytes: size, most: LARGEST });
         }
-        left = left
-            .checked_sub(size)
-            .ok_or(GitError::TooMuchToWrite { most: bounds.max_transfer_bytes })?;
+        left = left.checked_sub(size).ok_or(GitError::TooMuchToWrite { most: bounds.max_transfer_bytes })?;
     }
     paths.dedup();
     Ok(paths)
@@ -58,39 +55,29 @@ pub(super) fn check(
 fn demand_writable(jail: &Jail, path: &[u8]) -> Result<(), GitError> {
     let text = String::from_utf8_lossy(path);
     let parsed = SandboxPath::parse(&format!("@project/{text}"));
-    let refused = |refusal: jail::PathRefusal| GitError::Forbidden(refusal.to_string());
+    let refused = |refusal: jail::PathRefusal| GitError::Protected(refusal.to_string());
     let parsed = parsed.map_err(refused)?;
     // The rules of the profile first: their refusal has a reason of its own.
     withheld::check(jail, path, Access::Write)?;
     jail.check(&parsed, Access::Write).map_err(refused)
 }
 
-/// Names the files that have changes of their own, if there are any. Writes nothing.
-pub(super) fn rehearse(repository: &Repository, tree: &Tree<'_>, paths: &[Vec<u8>]) -> Result<(), GitError> {
-    write(repository, tree, paths, true)
-}
-
 /// Writes the files and the index, or nothing.
 pub(super) fn check_out(repository: &Repository, tree: &Tree<'_>, paths: &[Vec<u8>]) -> Result<(), GitError> {
-    write(repository, tree, paths, false)
-}
-
-fn write(repository: &Repository, tree: &Tree<'_>, paths: &[Vec<u8>], dry: bool) -> Result<(), GitError> {
     if paths.is_empty() {
         return Ok(());
     }
     let mut conflicts = Vec::new();
     let mut options = CheckoutBuilder::new();
-    if dry {
-        options.dry_run();
-    }
-    options.overwrite_ignored(false).disable_pathspec_match(true).notify_on(CheckoutNotificationType::CONFLICT);
-    options.notify(
-        |_, path: Option<&Path>, _: Option<DiffFile<'_>>, _: Option<DiffFile<'_>>, _: Option<DiffFile<'_>>| {
-            conflicts.extend(path.map(|path| quoted(path.as_os_str().as_bytes())));
-            true
-        },
-    );
+    options
+        .safe()
+        .overwrite_ignored(false)
+        .disable_pathspec_match(true)
+        .notify_on(CheckoutNotificationType::CONFLICT);
+    options.notify(|_, path, _, _, _| {
+        conflicts.extend(path.map(|path| quoted(path.as_os_str().as_bytes())));
+        true
+    });
     // Only these: libgit2 would open a submodule to compare it.
     for path in paths {
         options.path(path.as_slice());
@@ -98,13 +85,11 @@ fn write(repository: &Repository, tree: &Tree<'_>, paths: &[Vec<u8>], dry: bool)
     let written = repository.checkout_tree(tree.as_object(), Some(&mut options));
     drop(options);
     match written {
-        Ok(()) if conflicts.is_empty() => Ok(()),
-        Ok(()) => Err(GitError::Overwrites(excerpt(&conflicts))),
-        Err(error) if error.code() == ErrorCode::Conflict && !conflicts.is_empty() => {
-            Err(GitError::Overwrites(excerpt(&conflicts)))
+        Err(error) if error.code() == ErrorCode::Conflict && conflicts.is_empty() => {
+            Err(GitError::Overwrites(shown(error.message())))
         }
-        Err(error) if error.code() == ErrorCode::Conflict => Err(GitError::Overwrites(shown(error.message()))),
-        Err(error) => Err(error.into()),
+        Err(error) if error.code() == ErrorCode::Conflict => Err(GitError::Overwrites(excerpt(&conflicts))),
+        written => Ok(written?),
     }
 }
 
@@ -124,8 +109,18 @@ mod tests {
             let zero = git2::IndexTime::new(0, 0);
             let path = path.as_bytes().to_vec();
             let entry = git2::IndexEntry {
-                ctime: zero, mtime: zero, dev: 0, ino: 0, mode: 0o100_644, uid: 0, gid: 0, file_size: 0, id,
-                flags: 0, flags_extended: 0, path,
+                ctime: zero,
+                mtime: zero,
+                dev: 0,
+                ino: 0,
+                mode: 0o100_644,
+                uid: 0,
+                gid: 0,
+                file_size: 0,
+                id,
+                flags: 0,
+                flags_extended: 0,
+                path,
             };
             index.add(&entry).unwrap();
         }
@@ -148,11 +143,9 @@ mod tests {
         let read = |path: &str| fs::read_to_string(place.path().join(path)).unwrap_or_default();
 
         let refused = |what: &str| {
-            for dry in [true, false] {
-                let done = write(&repository, &tree, &paths, dry);
-                let Err(GitError::Overwrites(named)) = done else { panic!("{what}: {done:?}") };
-                assert!(named.contains(what), "{named}");
-            }
+            let done = check_out(&repository, &tree, &paths);
+            let Err(GitError::Overwrites(named)) = done else { panic!("{what}: {done:?}") };
+            assert!(named.contains(what), "{named}");
         };
         fs::write(place.path().join("a"), "mine\n").unwrap();
         refused("a");
@@ -171,8 +164,6 @@ mod tests {
         fs::remove_dir_all(place.path().join("d")).unwrap();
 
         fs::write(place.path().join("same"), "changed beside\n").unwrap();
-        rehearse(&repository, &tree, &paths).unwrap();
-        assert_eq!((read("a").as_str(), read("gone").as_str()), ("1\n", "1\n"));
         check_out(&repository, &tree, &paths).unwrap();
         assert_eq!((read("a").as_str(), read("gone").as_str(), read("d/b").as_str()), ("2\n", "", "2\n"));
         assert_eq!(read("same"), "changed beside\n");

@@ -66,10 +66,11 @@ pub(super) fn fetch(
     let commits = Commits::between(repository, &new, known)?;
     output.push_str(&format!("From {}\n", address.place()));
     let updates = tracking::write_fetched(&fetched, output);
-    output.push_str(&match updates.is_empty() {
-        true => "Already up to date.\n".to_owned(),
-        false => format!("{}, {} bytes received\n", commits.counted(), fetched.bytes),
-    });
+    if updates.is_empty() {
+        output.push_str("Already up to date.\n");
+    } else {
+        output.push_str(&format!("{}, {} bytes received\n", commits.counted(), fetched.bytes));
+    }
     Ok(GitResult {
         remote: address.place(),
         updates,
@@ -114,8 +115,7 @@ mod tests {
     fn only_the_named_references_are_fetched_and_a_missing_one_is_an_error() {
         let name = |name: &str| GitRefName::parse(name).unwrap();
         let id = |digit: &str| Oid::from_str(&digit.repeat(40)).unwrap();
-        let listed =
-            ["main", "topic", "refs/tags/v1"].map(|text| Listed { name: name(text), id: id("1") });
+        let listed = ["main", "topic", "refs/tags/v1"].map(|text| Listed { name: name(text), id: id("1") });
         let of = |refs: &[&str], tags: bool| {
             let refs = refs.iter().map(|text| name(text)).collect();
             let fetch = GitFetch { remote: GitRemote::Name("origin".into()), refs, tags, depth: None };

@@ -24,7 +24,8 @@ impl Commits {
         new: &[Oid],
         known: impl IntoIterator<Item = Oid>,
     ) -> Result<Self, GitError> {
-        let commit = |id: Oid| repository.find_object(id, None).and_then(|object| object.peel_to_commit()).ok();
+        let commit =
+            |id: Oid| repository.find_object(id, None).and_then(|object| object.peel_to_commit()).ok();
         let mut walk = repository.revwalk()?;
         walk.set_sorting(Sort::TIME)?;
         for commit in new.iter().copied().filter_map(commit) {
@@ -68,7 +69,9 @@ impl Commits {
     pub(super) fn base(&self, repository: &Repository) -> Result<Option<Oid>, GitError> {
         let among: std::collections::HashSet<&Oid> = self.ids.iter().collect();
         for id in &self.ids {
-            if let Some(parent) = repository.find_commit(*id)?.parent_ids().find(|parent| !among.contains(parent)) {
+            if let Some(parent) =
+                repository.find_commit(*id)?.parent_ids().find(|parent| !among.contains(parent))
+            {
                 return Ok(Some(parent));
             }
         }

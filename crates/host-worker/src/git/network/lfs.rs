@@ -62,7 +62,8 @@ fn is_lfs(repository: &Repository, id: Oid) -> Result<bool, GitError> {
 
 /// Returns true if the change gives files a conversion that they may not have had.
 fn converts(repository: &Repository, delta: &DiffDelta<'_>) -> Result<bool, GitError> {
-    let is_attributes = delta.new_file().path().and_then(Path::file_name).is_some_and(|name| name == ".gitattributes");
+    let is_attributes =
+        delta.new_file().path().and_then(Path::file_name).is_some_and(|name| name == ".gitattributes");
     if !is_attributes {
         return Ok(false);
     }

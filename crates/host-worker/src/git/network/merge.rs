@@ -4,9 +4,8 @@ use git2::{Commit, Diff, ErrorCode, MergeOptions, Oid, Repository, Tree};
 use operations::{Binder, Bound, GitPullMode};
 
 use super::super::error::{GitError, shown};
-use super::super::index::as_path;
 use super::super::quote::quoted;
-use super::super::{commit, compare, diff, index, repository};
+use super::super::{commit, compare, diff, repository};
 use super::lfs::{demand_plain, excerpt};
 
 /// Most files that a merge compares with each other to find renames.
@@ -127,27 +126,6 @@ fn conflicts(merged: &git2::Index) -> Result<Vec<String>, GitError> {
     Ok(paths)
 }
 
-/// Returns the paths among these that are staged with other content than the commit has.
-pub(super) fn staged(
-    repository: &Repository,
-    old: Option<&Commit<'_>>,
-    paths: &[Vec<u8>],
-) -> Result<Vec<Vec<u8>>, GitError> {
-    let tree = old.map(Commit::tree).transpose()?;
-    let index = repository.index()?;
-    let mut staged = Vec::new();
-    for path in paths {
-        let committed = tree.as_ref().and_then(|tree| tree.get_path(as_path(path)).ok());
-        let committed = committed.map(|entry| (entry.id(), u32::try_from(entry.filemode()).unwrap_or_default()));
-        let is_directory = committed.is_some_and(|(_, mode)| mode == 0o040_000);
-        let here = index::merged(&index, path).map(|entry| (entry.id, entry.mode));
-        if here != committed && !(is_directory && here.is_none()) {
-            staged.push(path.clone());
-        }
-    }
-    Ok(staged)
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -183,15 +161,26 @@ mod tests {
                 let path = path.as_bytes().to_vec();
                 index
                     .add(&git2::IndexEntry {
-                        ctime: zero, mtime: zero, dev: 0, ino: 0, mode, uid: 0, gid: 0, file_size: 0, id, flags: 0,
-                        flags_extended: 0, path,
+                        ctime: zero,
+                        mtime: zero,
+                        dev: 0,
+                        ino: 0,
+                        mode,
+                        uid: 0,
+                        gid: 0,
+                        file_size: 0,
+                        id,
+                        flags: 0,
+                        flags_extended: 0,
+                        path,
                     })
                     .unwrap();
             }
             let tree = index.write_tree_to(&self.repository).unwrap();
             let tree = self.repository.find_tree(tree).unwrap();
             let who = Signature::now("a", "a@example.org").unwrap();
-            let parents: Vec<_> = parents.iter().map(|id| self.repository.find_commit(*id).unwrap()).collect();
+            let parents: Vec<_> =
+                parents.iter().map(|id| self.repository.find_commit(*id).unwrap()).collect();
             let parents: Vec<_> = parents.iter().collect();
             self.repository.commit(None, &who, &who, "m", &tree, &parents).unwrap()
         }
@@ -289,30 +278,9 @@ mod tests {
         let refused = of(&[("a", "1\n"), ("d/.gitattributes", "*.bin filter=lfs -text\n")]).unwrap();
         assert!(refused.contains("d/.gitattributes"), "{refused}");
         assert!(of(&[("a", "1\n"), (".gitattributes", "*.sh eol=lf\n")]).is_none());
-        std::fs::write(world.repository.workdir().unwrap().join(".gitattributes"), "*.x filter=own\n").unwrap();
+        std::fs::write(world.repository.workdir().unwrap().join(".gitattributes"), "*.x filter=own\n")
+            .unwrap();
         let refused = of(&[("a", "1\n"), ("b.x", "1\n")]).unwrap();
         assert!(refused.contains("b.x (filter=own)"), "{refused}");
-    }
-
-    #[test]
-    fn a_staged_change_of_a_file_that_would_be_written_is_found() {
-        let world = World::new();
-        let first = world.commit(&[], &[("a", "1\n"), ("b", "1\n"), ("d/c", "1\n")]);
-        world.at(first);
-        let commit = world.repository.find_commit(first).unwrap();
-        let mut index = world.repository.index().unwrap();
-        index.read_tree(&commit.tree().unwrap()).unwrap();
-        index.write().unwrap();
-        let all: Vec<Vec<u8>> = ["a", "b", "d", "new"].map(|path| path.as_bytes().to_vec()).into();
-        assert_eq!(staged(&world.repository, Some(&commit), &all).unwrap(), Vec::<Vec<u8>>::new());
-        let workdir = world.repository.workdir().unwrap();
-        std::fs::write(workdir.join("a"), "2\n").unwrap();
-        std::fs::write(workdir.join("new"), "2\n").unwrap();
-        index.add_path(Path::new("a")).unwrap();
-        index.add_path(Path::new("new")).unwrap();
-        index.remove_path(Path::new("b")).unwrap();
-        index.write().unwrap();
-        let found = staged(&world.repository, Some(&commit), &all).unwrap();
-        assert_eq!(found, [b"a".to_vec(), b"b".to_vec(), b"new".to_vec()]);
     }
 }

@@ -7,6 +7,7 @@
 
 mod address;
 mod checkout;
+mod dirty;
 mod fetch;
 mod history;
 mod lfs;

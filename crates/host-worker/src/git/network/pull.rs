@@ -13,14 +13,12 @@ use operations::{Bound, Bounds, GitPull, GitRefName, GitResult};
 
 use super::super::error::{GitError, shown};
 use super::super::output::Output;
-use super::super::quote::quoted;
 use super::super::{commit, diff, formats};
 use super::address::Address;
 use super::history::{Commits, digits};
-use super::lfs::excerpt;
-use super::merge::{Planned, Step, staged};
-use super::server::{Server};
-use super::{checkout, tracking};
+use super::merge::{Planned, Step};
+use super::server::Server;
+use super::{checkout, dirty, tracking};
 use crate::way_out::WayOut;
 
 /// Name that the commits have during a preview. It is deleted, and they stay without a name until the pull.
@@ -48,8 +46,7 @@ pub(super) fn preview(
     // From here on, new objects are made in memory.
     repository.odb()?.add_new_mempack_backend(diff::FIRST)?;
     let planned = Planned::of(repository, pull.mode, downloaded.id)?;
-    let paths = prepare(repository, jail, &planned, bounds)?;
-    checkout::rehearse(repository, &planned.tree()?, &paths)?;
+    prepare(repository, jail, &planned, bounds)?;
     output.push_str(&format!(
         "pull {} of {} into {}\n",
         shown(downloaded.branch.as_str()),
@@ -76,7 +73,8 @@ pub(super) fn pull(
 ) -> Result<GitResult, GitError> {
     let held_to = bounds.held_to.as_ref();
     let downloaded = download(repository, pull, (bounds, way), tracking::pair)?;
-    let planned = Planned::of(repository, pull.mode, downloaded.id).map_err(|error| error.before_effect(held_to))?;
+    let planned =
+        Planned::of(repository, pull.mode, downloaded.id).map_err(|error| error.before_effect(held_to))?;
     planned.bound(&downloaded.address.url.to_string())?.demand(held_to).map_err(GitError::Consent)?;
     let paths = prepare(repository, jail, &planned, bounds).map_err(|error| error.before_effect(held_to))?;
     let commits = commits(repository, &planned)?;
@@ -149,13 +147,11 @@ fn prepare(
     planned: &Planned<'_>,
     bounds: &Bounds,
 ) -> Result<Vec<Vec<u8>>, GitError> {
-    let paths = checkout::check(repository, jail, &planned.diff(repository)?, bounds)?;
-    let staged = staged(repository, planned.old.as_ref(), &paths)?;
-    if staged.is_empty() {
-        return Ok(paths);
-    }
-    let names: Vec<String> = staged.iter().map(|path| quoted(path)).collect();
-    Err(GitError::Overwrites(excerpt(&names)))
+    let diff = planned.diff(repository)?;
+    let paths = checkout::check(repository, jail, &diff, bounds)?;
+    let old = planned.old.as_ref().map(Commit::tree).transpose()?;
+    dirty::demand_clean(repository, old.as_ref(), &diff)?;
+    Ok(paths)
 }
 
 /// Returns the commits that the branch gets.

@@ -102,7 +102,11 @@ pub(super) fn push(
     let done: Vec<String> = result.updates.iter().map(|update| shown(&update.name)).collect();
     Err(GitError::PushRefused {
         refused: refused.join("\n"),
-        done: if done.is_empty() { "Nothing was updated.".to_owned() } else { format!("Updated: {}.", done.join(", ")) },
+        done: if done.is_empty() {
+            "Nothing was updated.".to_owned()
+        } else {
+            format!("Updated: {}.", done.join(", "))
+        },
     })
 }
 
@@ -273,7 +277,8 @@ mod tests {
             tree.insert("a", blob, 0o100_644).unwrap();
             let tree = self.repository.find_tree(tree.write().unwrap()).unwrap();
             let who = Signature::now("a", "a@example.org").unwrap();
-            let parents: Vec<_> = parents.iter().map(|id| self.repository.find_commit(*id).unwrap()).collect();
+            let parents: Vec<_> =
+                parents.iter().map(|id| self.repository.find_commit(*id).unwrap()).collect();
             let parents: Vec<_> = parents.iter().collect();
             self.repository.commit(None, &who, &who, &format!("say {content}"), &tree, &parents).unwrap()
         }
@@ -391,7 +396,8 @@ mod tests {
     fn a_file_of_lfs_is_not_pushed() {
         let world = World::new();
         let first = world.commit(&[], "1\n");
-        let pointer = format!("version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 5\n", "4d".repeat(32));
+        let pointer =
+            format!("version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 5\n", "4d".repeat(32));
         world.at(world.commit(&[first], &pointer));
         let refused = world.plan(&push(&[(Some("HEAD"), None, None)], false), &[("main", first)]).err();
         assert!(matches!(refused, Some(GitError::Lfs(_))), "{refused:?}");

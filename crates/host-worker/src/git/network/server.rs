@@ -61,9 +61,9 @@ impl<'w> Server<'w> {
         pairs: impl IntoIterator<Item = String>,
         depth: Option<u32>,
     ) -> Result<Fetched, GitError> {
-        let pairs = pairs.into_iter().map(|pair| {
-            Refspec::parse(&pair).map_err(|error| GitError::Library(error.to_string()))
-        });
+        let pairs = pairs
+            .into_iter()
+            .map(|pair| Refspec::parse(&pair).map_err(|error| GitError::Library(error.to_string())));
         let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
         git_remote::fetch(repository, self.url, &pairs, depth, self.way, self.bounds())
             .map_err(GitError::Remote)

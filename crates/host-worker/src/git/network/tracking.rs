@@ -31,7 +31,12 @@ pub(super) fn pair(address: &Address, reference: &GitRefName) -> String {
 }
 
 /// Moves the reference of a branch after a push, or deletes it. Returns false if that failed, which does no harm: a fetch does it.
-pub(super) fn follow(repository: &Repository, address: &Address, reference: &GitRefName, new: Option<Oid>) -> bool {
+pub(super) fn follow(
+    repository: &Repository,
+    address: &Address,
+    reference: &GitRefName,
+    new: Option<Oid>,
+) -> bool {
     if address.name.is_none() || reference.branch().is_none() {
         return true;
     }

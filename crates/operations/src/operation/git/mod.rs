@@ -94,12 +94,10 @@ impl Request for Git {
     type Message = GitRequest;
 
     fn parse(message: GitRequest, _: CommandLimits) -> Result<Self, Malformed> {
-        let command = message
-            .command
-            .ok_or_else(|| {
-                let commands = "status, diff, log, show, add, commit, fetch, pull, push";
-                Malformed::new("git", format!("needs one of {commands}"))
-            })?;
+        let command = message.command.ok_or_else(|| {
+            let commands = "status, diff, log, show, add, commit, fetch, pull, push";
+            Malformed::new("git", format!("needs one of {commands}"))
+        })?;
         Ok(match command {
             Command::Status(GitStatus {}) => Self::Status,
             Command::Diff(GitDiff { flags, paths }) => Self::Diff {
@@ -178,9 +176,7 @@ impl Request for Git {
             Some(Command::Fetch(fetch)) => {
                 (FETCH.name, json!({ "remote": fetch.remote, "refs": fetch.refs }))
             }
-            Some(Command::Pull(pull)) => {
-                (PULL.name, json!({ "remote": pull.remote, "branch": pull.branch }))
-            }
+            Some(Command::Pull(pull)) => (PULL.name, json!({ "remote": pull.remote, "branch": pull.branch })),
             Some(Command::Push(push)) => {
                 let refs: Vec<&String> = push.refs.iter().map(|to| &to.remote_ref).collect();
                 (PUSH.name, json!({ "remote": push.remote, "refs": refs }))

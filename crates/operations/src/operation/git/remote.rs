@@ -67,7 +67,10 @@ impl GitRemote {
         if is_name && GitRefName::parse(typed).is_some() {
             return Ok(Self::Name(typed.to_owned()));
         }
-        Err(Malformed::new(field, "must name a remote, such as origin, or be a URL that begins with https://"))
+        Err(Malformed::new(
+            field,
+            "must name a remote, such as origin, or be a URL that begins with https://",
+        ))
     }
 
     /// Returns the name or the URL.
@@ -363,9 +366,34 @@ mod tests {
         }
         let long = "a".repeat(300);
         for bad in [
-            "", "HEAD", "@", "-d", "refs/", "refs/heads/", "refs/notes/a", "a..b", "a/", "/a", "a//b", ".a",
-            "a/.b", "a.lock", "a.", "a b", "a~1", "a^", "a:b", "+a", "a*", "a?", "a[", "a\\b", "a@{1}", "a\n",
-            "a\0", &long,
+            "",
+            "HEAD",
+            "@",
+            "-d",
+            "refs/",
+            "refs/heads/",
+            "refs/notes/a",
+            "a..b",
+            "a/",
+            "/a",
+            "a//b",
+            ".a",
+            "a/.b",
+            "a.lock",
+            "a.",
+            "a b",
+            "a~1",
+            "a^",
+            "a:b",
+            "+a",
+            "a*",
+            "a?",
+            "a[",
+            "a\\b",
+            "a@{1}",
+            "a\n",
+            "a\0",
+            &long,
         ] {
             // A plus sign is part of a valid name for git.
             assert_eq!(GitRefName::parse(bad).is_some(), bad == "+a", "{bad:?}");
