@@ -4,7 +4,7 @@
 //! run's egress, or with the reason why there is none. The socket ends with the call.
 
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram as StdDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -159,7 +159,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_host_worker_that_receives_nothing_holds_no_call() {
-        let (ours, _theirs) = host_launch::numbered::pair().unwrap();
+        let (ours, _theirs) = numbered::pair().unwrap();
         let handles = Handles::new(ours);
         let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
         for number in 1..100_000 {
