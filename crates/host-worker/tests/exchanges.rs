@@ -210,7 +210,7 @@ fn commits_come_and_go_and_the_files_belong_to_the_owner() {
     let pulled = world.call(pull(GitPullMode::FastForward)).unwrap();
     assert_eq!((pulled.commit.as_str(), world.read("b").as_str()), (new.as_str(), "two\n"));
     let metadata = fs::metadata(world.scratch.workspace().join("b")).unwrap();
-    assert_eq!((metadata.uid(), metadata.mode() & 0o777), (world.scratch.uid, 0o644));
+    assert_eq!((metadata.uid(), metadata.mode() & 0o111), (world.scratch.uid, 0));
     assert_eq!(world.git(&["status", "--porcelain"]), "");
 
     world.hand.write("c", "three\n").unwrap();
