@@ -2,6 +2,7 @@
 
 mod answer;
 mod authority;
+mod begun;
 mod broken;
 mod channel;
 pub mod client_hello;
@@ -10,6 +11,7 @@ mod dial;
 pub mod dns;
 mod estimate;
 mod fault;
+mod handles;
 pub mod hide;
 pub mod http;
 pub mod jail;

@@ -2,15 +2,17 @@
 
 pub mod ancestry;
 pub mod args;
+pub mod dialing;
 mod egress;
 pub mod handles;
 mod layer;
+pub mod numbered;
 mod owner;
 mod report;
 mod spawn;
 
 pub use args::{Marks, TreeBounds, WeakerForm};
-pub use egress::start_egress;
+pub use egress::{EgressProcess, UNSTEERED, start_egress};
 pub use layer::{LayerError, LayerSpec};
 pub use owner::Owner;
 pub use report::{Landlock, Namespaces, Report};
