@@ -5,6 +5,7 @@ pub mod args;
 mod egress;
 pub mod handles;
 mod layer;
+mod mirror;
 mod owner;
 mod report;
 mod spawn;
@@ -12,6 +13,7 @@ mod spawn;
 pub use args::{Marks, TreeBounds, WeakerForm};
 pub use egress::start_egress;
 pub use layer::{LayerError, LayerSpec};
+pub use mirror::{MirrorError, MirroredClone};
 pub use owner::Owner;
 pub use report::{Landlock, Namespaces, Report};
 pub use spawn::{

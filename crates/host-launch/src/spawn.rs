@@ -254,6 +254,17 @@ impl Launcher {
         gid: u32,
         task: Task,
     ) -> io::Result<(UnixStream, Child)> {
+        self.start_with(mounts, &[], (uid, gid), task)
+    }
+
+    /// Starts a task with handles that come after those of the mounts.
+    pub(crate) fn start_with(
+        &self,
+        mounts: &[(JailMount, BorrowedFd<'_>)],
+        further: &[BorrowedFd<'_>],
+        (uid, gid): (u32, u32),
+        task: Task,
+    ) -> io::Result<(UnixStream, Child)> {
         let jail_mounts = mounts.iter().map(|(jail_mount, _)| *jail_mount).collect();
         let args = Args {
             uid: Uid::from_raw(uid),
@@ -264,7 +275,8 @@ impl Launcher {
         };
         let (channel, theirs) = UnixStream::pair()?;
         // Sent before there is a reader: a socket keeps one byte and its handles until then.
-        handles::send(&channel, &mounts.iter().map(|(_, handle)| *handle).collect::<Vec<_>>())?;
+        let handles: Vec<_> = mounts.iter().map(|(_, handle)| *handle).chain(further.iter().copied()).collect();
+        handles::send(&channel, &handles)?;
         let child = Command::new(&self.program)
             .arg0(PROGRAM)
             .args(args.to_command_line())

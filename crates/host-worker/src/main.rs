@@ -53,6 +53,8 @@ enum Failure {
     Serve(#[from] serve::ServeError),
     #[error("{0}")]
     Clone(git::CloneFailure),
+    #[error("{0}")]
+    Mirrored(git::CloneFailure),
     #[error(transparent)]
     Layer(#[from] layer::LayerFailure),
     #[error(transparent)]
@@ -66,8 +68,12 @@ impl Failure {
         match self {
             Self::Args(_) => 2,
             Self::Setup(_) => 3,
-            Self::Clone(git::CloneFailure::Excess(_)) => git::EXCESS,
-            Self::Clone(_) | Self::Layer(_) | Self::Tree(_) | Self::Fill(_) => 4,
+            Self::Clone(git::CloneFailure::Excess(_)) | Self::Mirrored(git::CloneFailure::Excess(_)) => {
+                git::EXCESS
+            }
+            // The daemon does not use the mirror again.
+            Self::Mirrored(git::CloneFailure::Library(_)) => 1,
+            Self::Clone(_) | Self::Mirrored(_) | Self::Layer(_) | Self::Tree(_) | Self::Fill(_) => 4,
             Self::Start(_) | Self::Serve(_) => 1,
         }
     }
@@ -126,6 +132,12 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
             dup2_stdin(null).map_err(io::Error::from)?;
             setup::ChildFilter::new()?.forbid_processes()?;
             git::clone(&revision, &work_tree, most).map_err(Failure::Clone)?;
+        }
+        Task::CloneMirror { url, revision, depth, most } => {
+            setup::ChildFilter::new()?.forbid_processes()?;
+            let commit = git::clone_mirror(&url, &revision, depth, most).map_err(Failure::Mirrored)?;
+            let found = wire::v1::CloneWorkspace { revision: commit.to_string(), ..Default::default() };
+            layer::answer(&found.encode_to_vec())?;
         }
         Task::Identify { revision, work_tree } => {
             setup::ChildFilter::new()?.forbid_processes()?;

@@ -29,6 +29,7 @@ mod gitlink;
 mod history;
 mod index;
 mod log;
+mod mirrored;
 mod output;
 mod paths;
 mod quote;
@@ -50,6 +51,7 @@ use crate::sys;
 pub(crate) use ancestry::ancestry;
 pub(crate) use clone::{CloneFailure, clone, identity};
 pub(crate) use excess::EXCESS;
+pub(crate) use mirrored::clone_mirror;
 pub(crate) use quote::quoted;
 
 use diff::FIRST;
