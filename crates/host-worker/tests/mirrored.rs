@@ -4,6 +4,7 @@
 mod support;
 
 use std::fs;
+use std::io::Read as _;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::Command;
@@ -28,6 +29,10 @@ impl Mirror {
         fs::create_dir(&origin).unwrap();
         let git = |args: &[&str]| run(&mut git_in(&origin, args));
         git(&["init", "-q", "-b", "trunk"]);
+        let mut random = vec![0; 200 << 10];
+        fs::File::open("/dev/urandom").unwrap().read_exact(&mut random).unwrap();
+        fs::write(origin.join("big"), random).unwrap();
+        git(&["add", "big"]);
         for content in ["one\n", "two\n", "three\n"] {
             fs::write(origin.join("a"), content).unwrap();
             git(&["add", "a"]);
@@ -169,7 +174,7 @@ fn a_part_of_the_history_ends_where_it_was_asked_to() {
     }
     let mirror = Mirror::new();
     mirror.clone_at("trunk", 1, WIDE).unwrap();
-    assert_eq!(mirror.objects(), 3, "a commit, its tree and its file");
+    assert_eq!(mirror.objects(), 4, "a commit, its tree and its two files");
 }
 
 #[test]
@@ -205,7 +210,7 @@ fn a_mirror_that_lacks_an_object_is_broken_and_one_without_commits_is_refused() 
 #[test]
 fn a_clone_that_exceeds_its_bounds_is_refused() {
     let mirror = Mirror::new();
-    for most in [TreeBounds { bytes: 100, ..WIDE }, TreeBounds { files: 5, ..WIDE }] {
+    for most in [TreeBounds { bytes: 100 << 10, ..WIDE }, TreeBounds { files: 5, ..WIDE }] {
         let why = mirror.clone_at("", 0, most).unwrap_err();
         assert!(matches!(why, MirrorError::Excess(_)), "{why}");
         fs::remove_dir_all(mirror.0.workspace()).unwrap();
@@ -213,6 +218,6 @@ fn a_clone_that_exceeds_its_bounds_is_refused() {
         mirror.0.own();
     }
     // A part of the mirror is written as a new pack, which no file bounds by its length before.
-    let why = mirror.clone_at("", 1, TreeBounds { bytes: 100, ..WIDE }).unwrap_err();
+    let why = mirror.clone_at("", 1, TreeBounds { bytes: 100 << 10, ..WIDE }).unwrap_err();
     assert!(matches!(why, MirrorError::Excess(_)), "{why}");
 }

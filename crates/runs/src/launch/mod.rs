@@ -432,7 +432,7 @@ impl Launcher {
 }
 
 fn is_clone(record: &Record) -> bool {
-    matches!(record.spec.workspace, Workspace::Clone { .. })
+    record.spec.workspace.is_clone()
 }
 
 /// Returns the refusal of an image that no run may use.
