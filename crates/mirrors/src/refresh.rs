@@ -193,7 +193,7 @@ mod tests {
     async fn mirrors(directory: &Path) -> Mirrors {
         let bounds =
             MirrorBounds { max_count: 4, max_bytes: 1 << 30, max_age: Duration::from_secs(86_400) };
-        Mirrors::open(directory.to_owned(), bounds, 0, Owner { uid: 1, gid: 1 }).await.unwrap()
+        Mirrors::open(directory.to_owned(), bounds, 0).await.unwrap()
     }
 
     fn rules(decision: &str) -> Narrowed {

@@ -29,6 +29,8 @@ use crate::limits::{AT_ONCE, MirrorBounds, Space, Use};
 const SWEEP: Duration = Duration::from_secs(3_600);
 /// Longest wait for the clones of others from the same repository, and for their refreshes.
 const WAIT: Duration = Duration::from_secs(300);
+/// User and group of the processes that fetch, which nothing else has.
+const ID: u32 = 61_001;
 /// Length of a key: a digest in hexadecimal.
 const KEY: usize = 64;
 
@@ -67,12 +69,7 @@ pub(crate) struct Lease {
 
 impl Mirrors {
     /// Opens the mirrors beneath `directory`, and removes what an earlier daemon did not complete.
-    pub async fn open(
-        directory: PathBuf,
-        bounds: MirrorBounds,
-        warn_free: u64,
-        owner: Owner,
-    ) -> io::Result<Self> {
+    pub async fn open(directory: PathBuf, bounds: MirrorBounds, warn_free: u64) -> io::Result<Self> {
         std::fs::create_dir_all(&directory)?;
         // Each mirror can be read by all, so nobody but the daemon may look up its name.
         std::fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
@@ -86,7 +83,7 @@ impl Mirrors {
             }
         }
         let (table, refreshes) = (Mutex::new(table), Semaphore::new(AT_ONCE));
-        Ok(Self { directory, bounds, warn_free, owner, table, refreshes })
+        Ok(Self { directory, bounds, warn_free, owner: owner(), table, refreshes })
     }
 
     /// Waits for the turn at a mirror, which may not be there so far.
@@ -216,6 +213,15 @@ impl Mirror {
     }
 }
 
+/// Returns the owner of mirrors, who owns nothing else.
+fn owner() -> Owner {
+    let daemon = rustix::process::geteuid();
+    if daemon.is_root() {
+        return Owner { uid: ID, gid: ID };
+    }
+    Owner { uid: daemon.as_raw(), gid: rustix::process::getegid().as_raw() }
+}
+
 fn is_key(name: &OsStr) -> bool {
     name.len() == KEY && name.as_encoded_bytes().iter().all(u8::is_ascii_hexdigit)
 }
@@ -267,8 +273,7 @@ mod tests {
 
     async fn mirrors(directory: &Path, max_count: usize) -> Mirrors {
         let bounds = MirrorBounds { max_count, max_bytes: 1 << 30, max_age: DAY };
-        let owner = Owner { uid: 1, gid: 1 };
-        Mirrors::open(directory.to_owned(), bounds, 0, owner).await.unwrap()
+        Mirrors::open(directory.to_owned(), bounds, 0).await.unwrap()
     }
 
     fn key(digit: char) -> String {
