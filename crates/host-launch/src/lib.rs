@@ -6,12 +6,13 @@ mod egress;
 pub mod handles;
 mod layer;
 mod mirror;
+pub mod numbered;
 mod owner;
 mod report;
 mod spawn;
 
 pub use args::{Marks, TreeBounds, WeakerForm};
-pub use egress::start_egress;
+pub use egress::{EgressProcess, UNSTEERED, start_egress};
 pub use layer::{LayerError, LayerSpec};
 pub use mirror::{MirrorError, MirroredClone};
 pub use owner::Owner;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use audit::Event;
 use audit_service::AuditLog;
 use egress::{Answer, Control, Egress, Question, Setup};
-use egress_rules::{Narrowed, Rules};
+use egress_rules::Narrowed;
 use executor::Lanes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -23,7 +23,7 @@ use crate::record::Record;
 use crate::run::Run;
 use crate::shared::Shared;
 use crate::way_in::network_of;
-use crate::way_out::{Asked, narrowed};
+use crate::way_out::{Asked, rules_of};
 
 /// The daemon, for the connections of one run.
 struct Office {
@@ -84,16 +84,6 @@ impl Control for Office {
         };
         let (calls, commands) = (self.lanes.calls(), self.lanes.command_lines());
         reviewers.ask(Asked { run: Arc::clone(&self.run), question, calls, commands, given_up })
-    }
-}
-
-/// Returns the rules for a run's connections under a policy.
-///
-/// A profile that is gone allows nothing.
-fn rules_of(policy: &Policy, record: &Record) -> Narrowed {
-    match policy.profile(&record.spec.profile) {
-        Some(profile) => narrowed(profile, &record.narrowed).and_widened(record.widened.iter().cloned()),
-        None => Narrowed::new(Rules::none()),
     }
 }
 

@@ -64,7 +64,7 @@ pub use deny_list::HarnessOnBind;
 pub use directories::Directories;
 pub use execution_log::Location as LogLocation;
 pub use launch::pool::{Pool, PoolEntry};
-pub use launch::{ColdStarts, Launcher, Turns};
+pub use launch::{ColdStarts, Launcher, RemoteClones, Turns};
 pub use linked::linked as linked_repository;
 pub use on_base::no_such_base;
 pub use placed::{Carried, GuestBinary, place_worker};

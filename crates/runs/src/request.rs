@@ -10,7 +10,6 @@ use containers::MountSpec;
 use egress_rules::{Narrowed, Rules};
 use identity::{BaseId, CheckpointId, Principal, RunId};
 use jail::RootMode;
-use mirrors::RepositoryUrl;
 use operations::Reason;
 use policy::{Policy, Profile};
 use redact::Redactor;
@@ -269,8 +268,8 @@ fn clone(asked: v1::CloneWorkspace) -> Result<Workspace, Refusal> {
     if !repository.is_empty() {
         return Err(Refusal::invalid("workspace.clone", "has both `repository` and `url`: give one of them"));
     }
-    let url = RepositoryUrl::parse(&url).map_err(|bad| Refusal::invalid("workspace.clone.url", bad))?;
-    Ok(Workspace::CloneOfUrl { url: url.to_string(), revision, depth })
+    let url = way_out::repository_url(&url)?.to_string();
+    Ok(Workspace::CloneOfUrl { url, revision, depth })
 }
 
 /// Parses a branch, tag or commit. An empty text is HEAD.

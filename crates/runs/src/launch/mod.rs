@@ -8,6 +8,7 @@
 mod fork;
 mod images;
 pub(crate) mod pool;
+mod remote;
 pub(crate) mod root;
 pub(crate) mod source;
 mod turns;
@@ -47,6 +48,7 @@ use crate::{boundary, execution_log, way_out};
 
 pub(crate) use fork::fill_part;
 pub use images::ColdStarts;
+pub use remote::RemoteClones;
 use pool::Pool;
 use root::NewRoot;
 use source::Source;
@@ -94,6 +96,7 @@ pub struct Launcher {
     pub making: Turns,
     pub starting: ColdStarts,
     pub way_out: WayOut,
+    pub remote_clones: RemoteClones,
 }
 
 /// A container whose guest answers, and whose mounts were verified.
