@@ -22,6 +22,7 @@ mod worker_pool;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use prost::Message as _;
 use rustix::fs::{Mode, OFlags, open};
@@ -35,6 +36,7 @@ use confinement::sys::{Fork, close_from, fork};
 use host_launch::Report;
 use host_launch::ancestry;
 use host_launch::args::{Args, BadArgs, Task};
+use host_launch::dialing::Dialer;
 use host_launch::handles;
 
 /// Time after which a walk over commits ends by itself, seconds. The daemon ends it much earlier.
@@ -56,6 +58,8 @@ enum Failure {
     #[error("{0}")]
     Mirrored(git::CloneFailure),
     #[error(transparent)]
+    Mirror(#[from] git::MirrorFailure),
+    #[error(transparent)]
     Layer(#[from] layer::LayerFailure),
     #[error(transparent)]
     Tree(#[from] tree::TreeFailure),
@@ -73,6 +77,7 @@ impl Failure {
             }
             // The daemon does not use the mirror again.
             Self::Mirrored(git::CloneFailure::Library(_)) => 1,
+            Self::Mirror(failure) => failure.code(),
             Self::Clone(_) | Self::Mirrored(_) | Self::Layer(_) | Self::Tree(_) | Self::Fill(_) => 4,
             Self::Start(_) | Self::Serve(_) => 1,
         }
@@ -93,7 +98,8 @@ fn run() -> Result<ExitCode, Failure> {
     close_from(3)?;
     set_name(c"coffer-host-worker").map_err(io::Error::from)?;
     let args = Args::parse(std::env::args_os().skip(1))?;
-    let handles = handles::receive(stdin(), args.jail_mounts.len())?;
+    let mut handles = handles::receive(stdin(), args.jail_mounts.len() + args.task.further_handles())?;
+    let further = handles.split_off(args.jail_mounts.len());
     let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from)?;
     let report = setup::enter(&args, &handles)?;
     drop(handles);
@@ -101,7 +107,7 @@ fn run() -> Result<ExitCode, Failure> {
         Fork::Parent(host_worker) => keep(host_worker, null),
         Fork::Child => {
             set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from)?;
-            work(args.task, report, null)
+            work(args.task, report, null, further)
         }
     }
 }
@@ -117,7 +123,7 @@ fn keep(host_worker: Pid, null: OwnedFd) -> Result<ExitCode, Failure> {
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> {
+fn work(task: Task, report: Report, null: OwnedFd, further: Vec<OwnedFd>) -> Result<ExitCode, Failure> {
     match task {
         Task::Report => eprintln!("{report}"),
         Task::Recover => {
@@ -132,6 +138,14 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
             dup2_stdin(null).map_err(io::Error::from)?;
             setup::ChildFilter::new()?.forbid_processes()?;
             git::clone(&revision, &work_tree, most).map_err(Failure::Clone)?;
+        }
+        Task::Mirror { url, most, seconds } => {
+            let socket = further.into_iter().next().ok_or(io::ErrorKind::InvalidInput)?;
+            dup2_stdin(null).map_err(io::Error::from)?;
+            setup::ChildFilter::new()?.forbid_processes()?;
+            let deadline = Instant::now() + Duration::from_secs(seconds.into());
+            let streams = git::Streams(Dialer::new(socket, deadline));
+            git::refresh_mirror(&url, most, deadline, &streams)?;
         }
         Task::CloneMirror { url, revision, depth, most } => {
             setup::ChildFilter::new()?.forbid_processes()?;
