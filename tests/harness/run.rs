@@ -278,7 +278,10 @@ pub mod requests {
     /// On a clone of a repository on a server.
     pub fn clone_of_url(profile: &str, url: &str, revision: &str, depth: u32) -> CreateRunRequest {
         let (url, revision) = (url.to_owned(), revision.to_owned());
-        on(profile, Source::Clone(v1::CloneWorkspace { url, revision, depth, ..v1::CloneWorkspace::default() }))
+        on(
+            profile,
+            Source::Clone(v1::CloneWorkspace { url, revision, depth, ..v1::CloneWorkspace::default() }),
+        )
     }
 
     /// Copy-on-write over an existing directory.

@@ -275,7 +275,8 @@ impl Launcher {
         };
         let (channel, theirs) = UnixStream::pair()?;
         // Sent before there is a reader: a socket keeps one byte and its handles until then.
-        let handles: Vec<_> = mounts.iter().map(|(_, handle)| *handle).chain(further.iter().copied()).collect();
+        let handles: Vec<_> =
+            mounts.iter().map(|(_, handle)| *handle).chain(further.iter().copied()).collect();
         handles::send(&channel, &handles)?;
         let child = Command::new(&self.program)
             .arg0(PROGRAM)

@@ -46,7 +46,10 @@ impl Mirror {
         git(&["commit", "-q", "-m", "four"]);
         git(&["checkout", "-q", "trunk"]);
         fs::remove_dir_all(mirror.path()).unwrap();
-        run(&mut git_in(mirror.0.dir.path(), &["clone", "-q", "--mirror", "--no-local", "origin", "outside"]));
+        run(&mut git_in(
+            mirror.0.dir.path(),
+            &["clone", "-q", "--mirror", "--no-local", "origin", "outside"],
+        ));
         mirror.git(&["config", "--remove-section", "remote.origin"]);
         mirror.own();
         mirror
@@ -105,7 +108,10 @@ fn a_clone_has_its_server_as_origin_and_what_its_references_reach() {
         assert_eq!(mirror.cloned(&["remote", "get-url", "origin"]).trim(), URL);
         assert_eq!(mirror.cloned(&["tag"]), "light\nv1\n");
         let tracked = mirror.cloned(&["for-each-ref", "--format=%(refname)", "refs/remotes"]);
-        assert_eq!(tracked, "refs/remotes/origin/HEAD\nrefs/remotes/origin/topic\nrefs/remotes/origin/trunk\n");
+        assert_eq!(
+            tracked,
+            "refs/remotes/origin/HEAD\nrefs/remotes/origin/topic\nrefs/remotes/origin/trunk\n"
+        );
         if !branch.is_empty() {
             let upstream = mirror.cloned(&["rev-parse", "--abbrev-ref", "@{upstream}"]);
             assert_eq!(upstream.trim(), format!("origin/{branch}"));
@@ -149,7 +155,10 @@ fn a_commit_is_cloned_only_if_a_reference_reaches_it() {
     }
     for none in ["none", "trunk~1", "refs/heads/trunk", "..", "-x", &old[..12]] {
         let why = mirror.clone(none).unwrap_err();
-        assert!(matches!(&why, MirrorError::Refused(why) if why.contains("no branch, tag or commit")), "{why}");
+        assert!(
+            matches!(&why, MirrorError::Refused(why) if why.contains("no branch, tag or commit")),
+            "{why}"
+        );
     }
     assert_eq!(mirror.clone(old.trim()).unwrap(), old.trim());
     assert_eq!(mirror.cloned(&["branch", "--show-current"]), "");

@@ -79,7 +79,9 @@ impl fmt::Display for RepositoryUrl {
 pub enum BadUrl {
     #[error("is longer than 1024 bytes")]
     Long,
-    #[error("must begin with https://; ssh, git and http are not used, and a directory of the host is `repository`")]
+    #[error(
+        "must begin with https://; ssh, git and http are not used, and a directory of the host is `repository`"
+    )]
     Scheme,
     #[error(
         "has a user or a password, which would be stored and shown: leave it out; the profile's `egress` adds credentials \

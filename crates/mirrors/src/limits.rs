@@ -111,7 +111,8 @@ mod tests {
     fn a_refresh_takes_no_space_that_the_daemon_needs() {
         const GIB: u64 = 1 << 30;
         let bounds = MirrorBounds { max_bytes: 8 * GIB, ..BOUNDS };
-        let most = |free, total, warn| bounds.most(Space { free, total }, warn).map_err(|refusal| refusal.reason);
+        let most =
+            |free, total, warn| bounds.most(Space { free, total }, warn).map_err(|refusal| refusal.reason);
         assert_eq!(most(100 * GIB, 200 * GIB, GIB), Ok(4 * GIB));
         assert_eq!(most(5 * GIB, 200 * GIB, GIB), Ok(2 * GIB));
         assert_eq!(most(5 * GIB, 10 * GIB, 4 * GIB), Ok(2 * GIB), "a tenth of a small disk at most");

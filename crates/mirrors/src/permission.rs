@@ -122,7 +122,10 @@ mod tests {
             (git("\"org/*\"", "ask", ""), "a reviewer would have to allow a fetch"),
             (git("\"org/*\"", "deny", ""), "does not allow a fetch from org/app"),
             (git("\"other/*\"", "allow", ""), "does not allow a fetch from org/app"),
-            (https("allow").replace("git.example.org", "files.example.org"), "does not allow git.example.org:443"),
+            (
+                https("allow").replace("git.example.org", "files.example.org"),
+                "does not allow git.example.org:443",
+            ),
             (https("allow").replace("443", "8443"), "does not allow git.example.org:443"),
         ] {
             let refused = check(&url(), &rules(&bad)).unwrap_err();
@@ -148,6 +151,10 @@ mod tests {
         assert_eq!(with(&inject("one")), one);
         assert!(none.len() == 64 && none.bytes().all(|byte| byte.is_ascii_hexdigit()));
         let plain = RepositoryUrl::parse("https://GIT.example.org:443/org/app").unwrap();
-        assert_eq!(key(&plain, &rules(&git("\"org/*\"", "allow", ""))).unwrap(), none, "with and without .git");
+        assert_eq!(
+            key(&plain, &rules(&git("\"org/*\"", "allow", ""))).unwrap(),
+            none,
+            "with and without .git"
+        );
     }
 }

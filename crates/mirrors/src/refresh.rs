@@ -93,9 +93,8 @@ impl Mirrors {
         let socket = way_out.begin().await.map_err(Failed::Refused)?;
         let (launcher, url) = (launcher.clone(), wanted.url.to_string());
         let owner = (self.owner.uid, self.owner.gid);
-        let fetch = move || {
-            launcher.refresh_mirror((mirror.as_fd(), socket.as_fd()), &url, owner, most, REFRESH)
-        };
+        let fetch =
+            move || launcher.refresh_mirror((mirror.as_fd(), socket.as_fd()), &url, owner, most, REFRESH);
         let settings = "mirrors.max_bytes of the daemon's configuration, and the space on its disk";
         ended(spawn_blocking(fetch).await, "fetching from the server", ("mirrors", settings))
     }
@@ -191,8 +190,7 @@ mod tests {
     }
 
     async fn mirrors(directory: &Path) -> Mirrors {
-        let bounds =
-            MirrorBounds { max_count: 4, max_bytes: 1 << 30, max_age: Duration::from_secs(86_400) };
+        let bounds = MirrorBounds { max_count: 4, max_bytes: 1 << 30, max_age: Duration::from_secs(86_400) };
         Mirrors::open(directory.to_owned(), bounds, 0).await.unwrap()
     }
 

@@ -1,6 +1,9 @@
 //! The mirrors of a daemon: which there are, who uses one, and which are deleted.
 
-#![cfg_attr(not(test), expect(clippy::disallowed_methods, reason = "the daemon's own directory, whose names it makes"))]
+#![cfg_attr(
+    not(test),
+    expect(clippy::disallowed_methods, reason = "the daemon's own directory, whose names it makes")
+)]
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -167,7 +170,8 @@ impl Mirrors {
 
     /// Measures the mirrors of an earlier daemon, and then sweeps every hour until the daemon stops.
     pub async fn keep(&self, stop: CancellationToken) {
-        let earlier: Vec<_> = self.table.lock().iter().map(|(key, mirror)| (key.clone(), mirror.clone())).collect();
+        let earlier: Vec<_> =
+            self.table.lock().iter().map(|(key, mirror)| (key.clone(), mirror.clone())).collect();
         for (key, mirror) in earlier {
             let path = self.directory.join(key);
             if let Ok(Ok(bytes)) = spawn_blocking(move || measured(&path)).await {

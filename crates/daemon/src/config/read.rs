@@ -325,8 +325,8 @@ mod tests {
     use std::time::Duration;
 
     use bases::BaseBounds;
-    use mirrors::MirrorBounds;
     use checkpoints::CheckpointBounds;
+    use mirrors::MirrorBounds;
     use runs::{HarnessOnBind, OnStop};
     use store::OutcomeBounds;
 

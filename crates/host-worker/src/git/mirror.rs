@@ -77,18 +77,17 @@ impl Dial for Streams {
 }
 
 /// Refreshes the mirror of the repository at `url`, which is made if the workspace is empty. The server may send `most` bytes.
-pub(crate) fn refresh(
-    url: &str,
-    most: u64,
-    deadline: Instant,
-    dial: &dyn Dial,
-) -> Result<(), MirrorFailure> {
+pub(crate) fn refresh(url: &str, most: u64, deadline: Instant, dial: &dyn Dial) -> Result<(), MirrorFailure> {
     sys::restrict_libgit2()?;
     let url = RemoteUrl::parse(url).map_err(RemoteError::from)?;
     let bounds = Bounds { max_bytes: most, deadline, max_refs: LISTED };
     let list = git_remote::list(&url, dial, bounds)?;
-    let listed: BTreeMap<&str, Oid> =
-        list.refs.iter().filter(|known| is_wanted(known)).map(|known| (known.name.as_str(), known.id)).collect();
+    let listed: BTreeMap<&str, Oid> = list
+        .refs
+        .iter()
+        .filter(|known| is_wanted(known))
+        .map(|known| (known.name.as_str(), known.id))
+        .collect();
     if listed.len() > KEPT {
         return Err(MirrorFailure::References);
     }

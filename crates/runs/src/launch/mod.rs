@@ -48,8 +48,8 @@ use crate::{boundary, execution_log, way_out};
 
 pub(crate) use fork::fill_part;
 pub use images::ColdStarts;
-pub use remote::RemoteClones;
 use pool::Pool;
+pub use remote::RemoteClones;
 use root::NewRoot;
 use source::Source;
 pub use turns::Turns;

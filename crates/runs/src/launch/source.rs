@@ -91,10 +91,8 @@ impl Launcher {
                 resources.made.push(path.clone());
                 let made = self.make(record.id, &path, workspace::owner_for(principal));
                 let made = made.map_err(|error| Refusal::internal("making the workspace", &error))?;
-                let (most, remote) = (
-                    record.spec.limits.disk(),
-                    Remote { url, revision: revision.as_deref(), depth: *depth },
-                );
+                let (most, remote) =
+                    (record.spec.limits.disk(), Remote { url, revision: revision.as_deref(), depth: *depth });
                 let bounds = TreeBounds { bytes: most.bytes, files: most.files };
                 self.remote_clones.clone_into(&made, remote, record, &self.way_out, bounds).await?;
                 block_in_place(|| within(&made, "workspace.clone.url", most))?;

@@ -1,5 +1,6 @@
 //! A server of git over HTTPS: `git http-backend` behind basic authentication.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ pub(super) struct Forge {
     root: TempDir,
     /// Requests that had the secret.
     pub(super) authenticated: Arc<Mutex<Vec<String>>>,
+    listening: tokio::task::JoinHandle<()>,
 }
 
 impl Forge {
@@ -43,7 +45,7 @@ impl Forge {
         let (acceptor, place) = (certificates.acceptor(), root.path().to_owned());
         let authenticated = Arc::<Mutex<Vec<String>>>::default();
         let kept = Arc::clone(&authenticated);
-        tokio::spawn(async move {
+        let listening = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (acceptor, place, kept) = (acceptor.clone(), place.clone(), Arc::clone(&kept));
                 tokio::spawn(async move {
@@ -54,7 +56,52 @@ impl Forge {
                 });
             }
         });
-        Self { port, root, authenticated }
+        Self { port, root, authenticated, listening }
+    }
+
+    /// Commits a file with its name as content, and pushes it to a branch of `org/app`. Returns the commit.
+    pub(super) fn commit(&self, file: &str, branch: &str) -> String {
+        self.commit_bytes(file, format!("{file}\n").as_bytes(), branch)
+    }
+
+    /// The same with this number of random bytes, to `main`.
+    pub(super) fn commit_random(&self, file: &str, length: usize) {
+        let mut bytes = vec![0; length];
+        std::fs::File::open("/dev/urandom").unwrap().read_exact(&mut bytes).unwrap();
+        self.commit_bytes(file, &bytes, "main");
+    }
+
+    fn commit_bytes(&self, file: &str, bytes: &[u8], branch: &str) -> String {
+        let work = self.root.path().join("work");
+        std::fs::write(work.join(file), bytes).unwrap();
+        git(&work, &["add", file]);
+        git(&work, &["commit", "-q", "-m", file]);
+        git(&work, &["push", "-q", "../org/app.git", &format!("HEAD:refs/heads/{branch}")]);
+        git(&work, &["rev-parse", "HEAD"]).trim().to_owned()
+    }
+
+    /// Runs git in the repository `org/app`.
+    pub(super) fn in_app(&self, args: &[&str]) -> String {
+        git(&self.root.path().join("org/app.git"), args)
+    }
+
+    /// Returns the number of packs that were fetched from `org/app`.
+    pub(super) fn packs(&self) -> usize {
+        let is_pack =
+            |request: &&String| request.contains("/org/app") && request.contains("/git-upload-pack ");
+        self.authenticated.lock().iter().filter(is_pack).count()
+    }
+
+    /// Returns the number of times that the references of `org/app` were listed.
+    pub(super) fn lists(&self) -> usize {
+        let is_list = |request: &&String| request.contains("/org/app") && request.contains("/info/refs?");
+        self.authenticated.lock().iter().filter(is_list).count()
+    }
+
+    /// Ends the server. A connection to its port is refused.
+    pub(super) async fn stop(&mut self) {
+        self.listening.abort();
+        let _ = (&mut self.listening).await;
     }
 
     /// Returns the refs of a repository, one a line.
