@@ -7,12 +7,19 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixDatagram as StdDatagram;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use host_launch::dialing::{Wish, answer};
+use host_launch::numbered;
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
+use tokio::time::{sleep, timeout};
 
+/// Time in which a host worker receives a handle, and the pause before another attempt.
+const TIME: Duration = Duration::from_secs(5);
+const AGAIN: Duration = Duration::from_millis(5);
 /// Most streams of one call. One that needs more is no fetch and no push.
 const STREAMS: usize = 16;
 /// The reason of a run without egress.
@@ -27,6 +34,36 @@ pub trait WayOut: Send + Sync + 'static {
         host: &'a str,
         port: u16,
     ) -> BoxFuture<'a, Result<OwnedFd, String>>;
+}
+
+/// The way of handles to a host worker.
+#[derive(Debug)]
+pub(crate) struct Handles {
+    socket: OwnedFd,
+    last: AtomicU64,
+}
+
+impl Handles {
+    /// Takes the daemon's end of the pair that the host worker was started with.
+    pub(crate) fn new(socket: OwnedFd) -> Self {
+        Self { socket, last: AtomicU64::new(0) }
+    }
+
+    /// Sends a handle, and returns the number that the message of its call has.
+    pub(crate) async fn send(&self, handle: OwnedFd) -> io::Result<u64> {
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let sent = async {
+            loop {
+                match numbered::send(&self.socket, number, handle.as_fd()) {
+                    // The host worker receives them with the next message of a call.
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(AGAIN).await,
+                    sent => return sent,
+                }
+            }
+        };
+        timeout(TIME, sent).await??;
+        Ok(number)
+    }
 }
 
 /// Gives streams to the process of a call, for as long as it has the other end of `socket`.

@@ -377,9 +377,9 @@ impl Since {
 }
 
 impl Task {
-    /// Returns the number of handles that come after those of the mounts.
-    pub fn further_handles(&self) -> usize {
-        usize::from(matches!(self, Self::Mirror { .. }))
+    /// Returns true if one more handle comes after those of the mounts: over it, handles of later calls or streams to servers come.
+    pub fn has_further_handle(&self) -> bool {
+        matches!(self, Self::Serve { .. } | Self::Mirror { .. })
     }
 }
 
@@ -446,7 +446,7 @@ mod tests {
         let most = TreeBounds { bytes: 7, files: 8 };
         let mirror = Task::Mirror { url: url.clone(), most: u64::MAX, seconds: 300 };
         let clone = Task::CloneMirror { url, revision: "--serve".to_owned(), depth: u32::MAX, most };
-        assert_eq!((mirror.further_handles(), clone.further_handles()), (1, 0));
+        assert!(mirror.has_further_handle() && !clone.has_further_handle());
         let both = vec![JailMount::Source, JailMount::Workspace];
         for (task, jail_mounts) in [(mirror, vec![JailMount::Workspace]), (clone, both)] {
             let args =

@@ -71,7 +71,7 @@ impl Launcher {
         let seconds = u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX);
         let task = Task::Mirror { url: url.to_owned(), most, seconds };
         let mounts = [(JailMount::Workspace, mirror)];
-        let (_channel, mut child) = self.start_with(&mounts, &[way_out], owner, task)?;
+        let (_channel, mut child) = self.start_with(&mounts, Some(way_out), owner, task)?;
         let (status, words) = finish(&mut child, timeout + GRACE)?;
         outcome(status.map(|status| status.code()), words, timeout)
     }
@@ -88,7 +88,7 @@ impl Launcher {
         };
         let mounts = [(JailMount::Source, clone.mirror), (JailMount::Workspace, clone.workspace)];
         let deadline = Instant::now() + timeout;
-        let (channel, mut child) = self.start_with(&mounts, &[], clone.owner, task)?;
+        let (channel, mut child) = self.start_with(&mounts, None, clone.owner, task)?;
         let answer = read_all(&channel, deadline);
         let left = deadline.saturating_duration_since(Instant::now());
         let (status, words) = finish(&mut child, if answer.is_ok() { left } else { Duration::ZERO })?;

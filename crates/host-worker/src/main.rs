@@ -17,6 +17,7 @@ mod setup;
 mod sys;
 mod tree;
 mod turns;
+mod way_out;
 mod worker_pool;
 
 use std::io;
@@ -38,6 +39,7 @@ use host_launch::ancestry;
 use host_launch::args::{Args, BadArgs, Task};
 use host_launch::dialing::Dialer;
 use host_launch::handles;
+use way_out::WaysOut;
 
 /// Time after which a walk over commits ends by itself, seconds. The daemon ends it much earlier.
 const ABANDONED: u32 = 60;
@@ -98,8 +100,9 @@ fn run() -> Result<ExitCode, Failure> {
     close_from(3)?;
     set_name(c"coffer-host-worker").map_err(io::Error::from)?;
     let args = Args::parse(std::env::args_os().skip(1))?;
-    let mut handles = handles::receive(stdin(), args.jail_mounts.len() + args.task.further_handles())?;
-    let further = handles.split_off(args.jail_mounts.len());
+    let has_further = args.task.has_further_handle();
+    let mut handles = handles::receive(stdin(), args.jail_mounts.len() + usize::from(has_further))?;
+    let further = if has_further { handles.pop() } else { None };
     let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from)?;
     let report = setup::enter(&args, &handles)?;
     drop(handles);
@@ -123,7 +126,7 @@ fn keep(host_worker: Pid, null: OwnedFd) -> Result<ExitCode, Failure> {
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-fn work(task: Task, report: Report, null: OwnedFd, further: Vec<OwnedFd>) -> Result<ExitCode, Failure> {
+fn work(task: Task, report: Report, null: OwnedFd, further: Option<OwnedFd>) -> Result<ExitCode, Failure> {
     match task {
         Task::Report => eprintln!("{report}"),
         Task::Recover => {
@@ -140,7 +143,7 @@ fn work(task: Task, report: Report, null: OwnedFd, further: Vec<OwnedFd>) -> Res
             git::clone(&revision, &work_tree, most).map_err(Failure::Clone)?;
         }
         Task::Mirror { url, most, seconds } => {
-            let socket = further.into_iter().next().ok_or(io::ErrorKind::InvalidInput)?;
+            let socket = further.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
             dup2_stdin(null).map_err(io::Error::from)?;
             setup::ChildFilter::new()?.forbid_processes()?;
             let deadline = Instant::now() + Duration::from_secs(seconds.into());
@@ -198,7 +201,8 @@ fn work(task: Task, report: Report, null: OwnedFd, further: Vec<OwnedFd>) -> Res
             dup2_stderr(&null).map_err(io::Error::from)?;
             drop(null);
             recovery::claim_private()?;
-            serve::serve(stdin())?;
+            let further = further.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+            serve::serve(stdin(), WaysOut::new(further))?;
         }
     }
     Ok(ExitCode::SUCCESS)
