@@ -20,8 +20,8 @@ use wire::worker::v1::Start;
 use worker_protocol::convert::{bounds_from_wire, carried, outcome_to_wire, preview_to_wire};
 
 use crate::order::Order;
-use crate::way_out::WayOut;
 use crate::setup::{ChildFilter, forbid_tasks, limit_file_size, limit_memory, limit_time};
+use crate::way_out::WayOut;
 use crate::{git, location, sys};
 use confinement::SetupError;
 use host_launch::args::JailMount;
@@ -177,12 +177,7 @@ fn answer_to(result: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-fn execute(
-    start: Start,
-    number: u64,
-    orders: Option<&OwnedFd>,
-    way: &WayOut,
-) -> wire::worker::v1::Outcome {
+fn execute(start: Start, number: u64, orders: Option<&OwnedFd>, way: &WayOut) -> wire::worker::v1::Outcome {
     let bounds = bounds_from_wire(start.bounds);
     let operation = start.operation.ok_or_else(no_operation).and_then(|operation| {
         Operation::parse(operation).map_err(|bad| ToolFailure::new(bad.reason, bad.to_string()))

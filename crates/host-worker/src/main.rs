@@ -37,9 +37,8 @@ use confinement::sys::{Fork, close_from, fork};
 use host_launch::Report;
 use host_launch::ancestry;
 use host_launch::args::{Args, BadArgs, Task};
-use host_launch::dialing::Dialer;
 use host_launch::handles;
-use way_out::WaysOut;
+use way_out::{WayOut, WaysOut};
 
 /// Time after which a walk over commits ends by itself, seconds. The daemon ends it much earlier.
 const ABANDONED: u32 = 60;
@@ -147,8 +146,7 @@ fn work(task: Task, report: Report, null: OwnedFd, further: Option<OwnedFd>) -> 
             dup2_stdin(null).map_err(io::Error::from)?;
             setup::ChildFilter::new()?.forbid_processes()?;
             let deadline = Instant::now() + Duration::from_secs(seconds.into());
-            let streams = git::Streams(Dialer::new(socket, deadline));
-            git::refresh_mirror(&url, most, deadline, &streams)?;
+            git::refresh_mirror(&url, most, &WayOut::new(Some(socket), deadline))?;
         }
         Task::CloneMirror { url, revision, depth, most } => {
             setup::ChildFilter::new()?.forbid_processes()?;

@@ -9,18 +9,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Instant;
 
-use git_remote::{Bounds, Dial, Refspec, RemoteError, RemoteRef, RemoteUrl};
+use git_remote::{Bounds, Refspec, RemoteError, RemoteRef, RemoteUrl};
 use git2::{Oid, Repository, RepositoryInitOptions};
-use host_launch::dialing::Dialer;
 use thiserror::Error;
 
 use super::excess::EXCESS;
 use super::repository::WORKSPACE;
 use crate::sys;
+use crate::way_out::WayOut;
 
 /// Most references that a server may list, and most branches and tags of a mirror.
 const LISTED: u32 = 200_000;
@@ -67,21 +65,12 @@ impl MirrorFailure {
     }
 }
 
-/// The way of a fetch to its server.
-pub(crate) struct Streams(pub(crate) Dialer);
-
-impl Dial for Streams {
-    fn dial(&self, host: &str, port: u16) -> io::Result<UnixStream> {
-        self.0.dial(host, port)
-    }
-}
-
 /// Refreshes the mirror of the repository at `url`, which is made if the workspace is empty. The server may send `most` bytes.
-pub(crate) fn refresh(url: &str, most: u64, deadline: Instant, dial: &dyn Dial) -> Result<(), MirrorFailure> {
+pub(crate) fn refresh(url: &str, most: u64, way_out: &WayOut) -> Result<(), MirrorFailure> {
     sys::restrict_libgit2()?;
     let url = RemoteUrl::parse(url).map_err(RemoteError::from)?;
-    let bounds = Bounds { max_bytes: most, deadline, max_refs: LISTED };
-    let list = git_remote::list(&url, dial, bounds)?;
+    let bounds = Bounds { max_bytes: most, deadline: way_out.deadline, max_refs: LISTED };
+    let list = git_remote::list(&url, way_out, bounds)?;
     let listed: BTreeMap<&str, Oid> = list
         .refs
         .iter()
@@ -101,7 +90,7 @@ pub(crate) fn refresh(url: &str, most: u64, deadline: Instant, dial: &dyn Dial) 
     if !has_all {
         let wanted = WANTED.map(Refspec::parse).into_iter().collect::<Result<Vec<_>, _>>();
         let wanted = wanted.map_err(|error| io::Error::other(error.to_string()))?;
-        git_remote::fetch(&mirror, &url, &wanted, None, dial, bounds)?;
+        git_remote::fetch(&mirror, &url, &wanted, None, way_out, bounds)?;
     }
     Ok(())
 }

@@ -52,7 +52,7 @@ use crate::sys;
 pub(crate) use ancestry::ancestry;
 pub(crate) use clone::{CloneFailure, clone, identity};
 pub(crate) use excess::EXCESS;
-pub(crate) use mirror::{MirrorFailure, Streams, refresh as refresh_mirror};
+pub(crate) use mirror::{MirrorFailure, refresh as refresh_mirror};
 pub(crate) use mirrored::clone_mirror;
 pub(crate) use quote::quoted;
 
