@@ -31,7 +31,7 @@ impl Mirrors {
     /// Clones a repository of a server, under the rules of the run.
     ///
     /// The server is asked each time, through `way_out`. Only what the mirror lacks is fetched.
-    pub async fn clone(
+    pub async fn clone_repository(
         &self,
         launcher: &Launcher,
         wanted: Wanted<'_>,
@@ -208,7 +208,7 @@ mod tests {
             workspace: OwnedFd::from(UnixStream::pair().unwrap().0),
             owner: Owner { uid: 1, gid: 1 },
         };
-        mirrors.clone(&Launcher::of(program), wanted, rules, way_out).await.unwrap_err()
+        mirrors.clone_repository(&Launcher::of(program), wanted, rules, way_out).await.unwrap_err()
     }
 
     #[tokio::test(flavor = "multi_thread")]

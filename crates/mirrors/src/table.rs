@@ -7,8 +7,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fs::Permissions;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -74,8 +76,8 @@ impl Mirrors {
     /// Opens the mirrors beneath `directory`, and removes what an earlier daemon did not complete.
     pub async fn open(directory: PathBuf, bounds: MirrorBounds, warn_free: u64) -> io::Result<Self> {
         std::fs::create_dir_all(&directory)?;
-        // Each mirror can be read by all, so nobody but the daemon may look up its name.
-        std::fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
+        // Each mirror can be read by all users, so only the daemon may look up its name.
+        std::fs::set_permissions(&directory, Permissions::from_mode(0o700))?;
         remove_others(&directory, is_key).await;
         let mut table = BTreeMap::new();
         for entry in std::fs::read_dir(&directory)? {

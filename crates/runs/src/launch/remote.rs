@@ -64,7 +64,7 @@ impl RemoteClones {
         let office = Office { policy: out.policy.clone(), audit: self.audit.clone(), record: record.clone() };
         let rules = office.rules();
         let connections = Connections { out, office: Arc::new(office), begun: Mutex::default() };
-        let cloned = self.mirrors.clone(&launcher(), wanted, &rules, &connections).await?;
+        let cloned = self.mirrors.clone_repository(&launcher(), wanted, &rules, &connections).await?;
         tracing::info!(run = %record.id, url = %url, commit = cloned.commit, "a run was cloned from a server");
         Ok(())
     }
@@ -129,7 +129,7 @@ impl executor::WayOut for Streams {
 
 impl mirrors::WayOut for Connections<'_> {
     fn begin(&self) -> BoxFuture<'_, Result<OwnedFd, Refusal>> {
-        async {
+        async move {
             let record = &self.office.record;
             let run = record.id.to_string();
             let setup = TaskSetup {
@@ -156,7 +156,7 @@ impl mirrors::WayOut for Connections<'_> {
     }
 
     fn end(&self) -> BoxFuture<'_, ()> {
-        async {
+        async move {
             if let Some(Begun { egress, streams }) = self.begun.lock().await.take() {
                 streams.abort();
                 egress.end().await;
