@@ -100,12 +100,11 @@ impl Lanes {
             | (Lane::Upstream | Lane::Daemon, _) => {
                 Err(ToolFailure::new(Reason::Internal, "no lane of the run does this"))
             }
-            (Lane::Host, _) => {
-                self.host_worker
-                    .call(&parts.call_id, spec, None, cancel)
-                    .await
-                    .map_err(|error| failure(&error))
-            }
+            (Lane::Host, _) => self
+                .host_worker
+                .call(&parts.call_id, spec, None, cancel)
+                .await
+                .map_err(|error| failure(&error)),
             (Lane::Container, Delivery::Stream) => self.guest.call(spec, None, cancel).await.map(results),
             (Lane::Container, Delivery::Look) => self.guest.look(spec, cancel).await.map(results),
             // A file outside of the mounts.
@@ -182,12 +181,11 @@ impl Lanes {
         let (operation, bounds) = (&parts.operation, &parts.bounds);
         let spec = CallSpec { operation, bounds, deadline, preview: false, output: None };
         let finished = match operation.lane() {
-            Lane::Host => {
-                self.host_worker
-                    .call(&parts.call_id, spec, Some(go), cancel)
-                    .await
-                    .map_err(|error| failure(&error))
-            }
+            Lane::Host => self
+                .host_worker
+                .call(&parts.call_id, spec, Some(go), cancel)
+                .await
+                .map_err(|error| failure(&error)),
             Lane::Container | Lane::Upstream | Lane::Daemon => {
                 Err(ToolFailure::new(Reason::Internal, "only operations of the host lane can be prepared"))
             }

@@ -28,12 +28,7 @@ pub(crate) const NONE: &str = "this run's profile has no `egress` rules, so noth
 /// The egress of a run.
 pub trait WayOut: Send + Sync + 'static {
     /// Opens a stream to a server for a call. The other end expects plain HTTP/1.1. The error is shown to an agent.
-    fn open<'a>(
-        &'a self,
-        call: &'a str,
-        host: &'a str,
-        port: u16,
-    ) -> BoxFuture<'a, Result<OwnedFd, String>>;
+    fn open<'a>(&'a self, call: &'a str, host: &'a str, port: u16) -> BoxFuture<'a, Result<OwnedFd, String>>;
 }
 
 /// The way of handles to a host worker.

@@ -1,7 +1,8 @@
 //! The egress of a run, which begins and ends with it.
 
 use std::future::ready;
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Weak};
 
 use audit::Event;
 use audit_service::AuditLog;
@@ -23,7 +24,7 @@ use crate::record::Record;
 use crate::run::Run;
 use crate::shared::Shared;
 use crate::way_in::network_of;
-use crate::way_out::{Asked, rules_of};
+use crate::way_out::{Asked, Streams, rules_of};
 
 /// The daemon, for the connections of one run.
 struct Office {
@@ -127,7 +128,9 @@ impl Shared {
                 format!("{error}. `coffer doctor` shows what the host lacks; a run without `egress` needs none of it"),
             )
         })?;
-        *self.run.egress.write() = Some(Arc::new(egress));
+        let egress = Arc::new(egress);
+        lanes.host_worker().set_way_out(Arc::new(Streams(Arc::downgrade(&egress))));
+        *self.run.egress.write() = Some(egress);
         Ok(())
     }
 

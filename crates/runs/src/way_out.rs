@@ -1,11 +1,13 @@
 //! The rules for connections of runs, and the parts of the daemon that all runs with a way out use.
 
 use std::net::Ipv4Addr;
-use std::sync::{Arc, OnceLock};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, OnceLock, Weak};
 
 use containers::Boundary;
-use egress::{Answer, Outside, Program, Question};
+use egress::{Answer, Egress, Outside, Program, Question};
 use egress_rules::{Narrowed, Pool, Rules};
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use ipnet::Ipv4Net;
 use mirrors::RepositoryUrl;
@@ -103,6 +105,19 @@ pub(crate) fn can_be_had(resolver: Option<Ipv4Addr>, boundary: Boundary) -> Resu
 /// Returns the rules of a profile under further ones.
 pub(crate) fn narrowed(profile: &Profile, by: &[Rules]) -> Narrowed {
     by.iter().cloned().fold(Narrowed::new(profile.egress.clone()), Narrowed::under)
+}
+
+/// Streams to servers for the processes that ask for them.
+pub(crate) struct Streams(pub(crate) Weak<Egress>);
+
+impl executor::WayOut for Streams {
+    fn open<'a>(&'a self, call: &'a str, host: &'a str, port: u16) -> BoxFuture<'a, Result<OwnedFd, String>> {
+        async move {
+            let egress = self.0.upgrade().ok_or("the run has ended")?;
+            egress.open_stream(host, port, call).await.map_err(|error| error.to_string())
+        }
+        .boxed()
+    }
 }
 
 /// Returns the rules for a run's connections under a policy.

@@ -21,7 +21,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::record::Record;
-use crate::way_out::{WayOut, repository_url, rules_of};
+use crate::way_out::{Streams, WayOut, repository_url, rules_of};
 
 /// Name on record of the clone, in place of a call's id.
 const CALL: &str = "clone";
@@ -118,15 +118,6 @@ struct Begun {
     streams: tokio::task::JoinHandle<()>,
 }
 
-/// Gives streams of the egress to the process that fetches.
-struct Streams(Arc<Egress>);
-
-impl executor::WayOut for Streams {
-    fn open<'a>(&'a self, call: &'a str, host: &'a str, port: u16) -> BoxFuture<'a, Result<OwnedFd, String>> {
-        async move { self.0.open_stream(host, port, call).await.map_err(|error| error.to_string()) }.boxed()
-    }
-}
-
 impl mirrors::WayOut for Connections<'_> {
     fn begin(&self) -> BoxFuture<'_, Result<OwnedFd, Refusal>> {
         async move {
@@ -147,7 +138,7 @@ impl mirrors::WayOut for Connections<'_> {
             let egress = Arc::new(egress);
             let (ours, theirs) = host_launch::dialing::pair()
                 .map_err(|error| Refusal::internal("preparing the clone", &error))?;
-            let streams: Arc<dyn executor::WayOut> = Arc::new(Streams(egress.clone()));
+            let streams: Arc<dyn executor::WayOut> = Arc::new(Streams(Arc::downgrade(&egress)));
             let streams = tokio::spawn(give_streams(ours, Some(streams), CALL.to_owned()));
             *self.begun.lock().await = Some(Begun { egress, streams });
             Ok(theirs)
