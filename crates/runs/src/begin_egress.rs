@@ -1,7 +1,6 @@
 //! The egress of a run, which begins and ends with it.
 
 use std::future::ready;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
 use audit::Event;
