@@ -76,7 +76,7 @@ const ARROWS: [(&str, &str); 71] = [
     ("listener", "admission audit audit-service identity oidc operations refusal runs store timestamp wire"),
     ("mcp", "admission text wire"),
     ("mcp-upstream", "operations policy text wire"),
-    ("mirrors", "atomic-file containers egress-rules git-wire host-launch leftovers operations refusal"),
+    ("mirrors", "admission atomic-file containers egress-rules git-wire host-launch leftovers operations refusal"),
     ("model-usage", "egress-rules timestamp"),
     ("oidc", "identity webhook"),
     ("operations", "jail wire"),

@@ -23,6 +23,8 @@ use refusal::Refusal;
 /// A clone that a run begins with.
 pub struct Wanted<'a> {
     pub url: &'a RepositoryUrl,
+    /// Principal of the run.
+    pub principal: &'a str,
     /// Branch, tag or full id of a commit; `None` is the server's HEAD.
     pub revision: Option<&'a str>,
     /// Most commits down each line of the history; 0 is all of it.

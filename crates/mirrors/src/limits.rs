@@ -9,7 +9,7 @@ use refusal::Refusal;
 use rustix::fs::statvfs;
 
 /// Mirrors that are refreshed at the same time.
-pub(crate) const AT_ONCE: usize = 2;
+pub(crate) const AT_ONCE: usize = 4;
 /// Least space for a refresh, bytes.
 const LEAST: u64 = 1 << 20;
 
@@ -114,8 +114,8 @@ mod tests {
         let most =
             |free, total, warn| bounds.most(Space { free, total }, warn).map_err(|refusal| refusal.reason);
         assert_eq!(most(100 * GIB, 200 * GIB, GIB), Ok(4 * GIB));
-        assert_eq!(most(5 * GIB, 200 * GIB, GIB), Ok(2 * GIB));
-        assert_eq!(most(5 * GIB, 10 * GIB, 4 * GIB), Ok(2 * GIB), "a tenth of a small disk at most");
+        assert_eq!(most(5 * GIB, 200 * GIB, GIB), Ok(GIB));
+        assert_eq!(most(5 * GIB, 10 * GIB, 4 * GIB), Ok(GIB), "a tenth of a small disk at most");
         assert_eq!(most(GIB, 200 * GIB, GIB), Err(Reason::WriteLimit));
         assert_eq!(most(GIB + GIB / 1_024, 200 * GIB, GIB), Err(Reason::WriteLimit));
     }

@@ -53,7 +53,7 @@ impl Mirrors {
         wanted: &Wanted<'_>,
         way_out: &dyn WayOut,
     ) -> Result<OwnedFd, Refusal> {
-        let (_permit, most) = self.begin_refresh().await?;
+        let (_turn, most) = self.begin_refresh(wanted.principal).await?;
         let internal = |error: io::Error| Refusal::internal("preparing a mirror", &error);
         let (staged, existed) = self.stage(lease).await.map_err(internal)?;
         let fetched = self.fetched(launcher, staged, wanted, most, way_out).await;
@@ -96,7 +96,9 @@ impl Mirrors {
         let fetch =
             move || launcher.refresh_mirror((mirror.as_fd(), socket.as_fd()), &url, owner, most, REFRESH);
         let settings = "mirrors.max_bytes of the daemon's configuration, and the space on its disk";
-        ended(spawn_blocking(fetch).await, "fetching from the server", ("mirrors", settings))
+        let refused =
+            |why: &str| Refusal::new(Reason::PreconditionFailed, format!("workspace.clone.url: {why}"));
+        ended(spawn_blocking(fetch).await, "fetching from the server", ("mirrors", settings), refused)
     }
 
     /// Deletes a mirror that a clone found damaged.
@@ -129,8 +131,9 @@ async fn made(launcher: &Launcher, mirror: OwnedFd, wanted: Wanted<'_>) -> Resul
         };
         launcher.clone_mirror(clone, CLONE)
     };
-    let commit =
-        ended(spawn_blocking(clone).await, "cloning", ("disk-quota", "limits.disk_mib, limits.disk_files"))?;
+    let limit = ("disk-quota", "limits.disk_mib, limits.disk_files");
+    let refused = |why: &str| Refusal::invalid("workspace.clone", why);
+    let commit = ended(spawn_blocking(clone).await, "cloning", limit, refused)?;
     Ok(Cloned { commit })
 }
 
@@ -139,13 +142,11 @@ fn ended<T>(
     done: Result<Result<T, MirrorError>, tokio::task::JoinError>,
     what: &str,
     (limit, settings): (&'static str, &str),
+    refused: impl FnOnce(&str) -> Refusal,
 ) -> Result<T, Failed> {
     let done = done.map_err(|error| Failed::Broken(Refusal::internal(what, &error)))?;
     done.map_err(|error| match error {
-        MirrorError::Refused(why) => Failed::Refused(Refusal::new(
-            Reason::PreconditionFailed,
-            format!("workspace.clone: {}", why.trim()),
-        )),
+        MirrorError::Refused(why) => Failed::Refused(refused(why.trim())),
         MirrorError::Excess(why) => {
             let message = format!("workspace.clone.url: {} ({settings})", why.trim());
             Failed::Refused(Refusal::new(Reason::WriteLimit, message).with("limit", limit))
@@ -202,6 +203,7 @@ mod tests {
     async fn clone(mirrors: &Mirrors, program: &str, rules: &Narrowed, way_out: &Counted) -> Refusal {
         let wanted = Wanted {
             url: &RepositoryUrl::parse("https://git.example.org/org/app").unwrap(),
+            principal: "uid:1",
             revision: None,
             depth: 0,
             most: TreeBounds { bytes: 1 << 20, files: 100 },

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use admission::Turns;
 use atomic_file::tree as complete;
 use containers::Amount;
 use host_launch::Owner;
@@ -23,7 +24,7 @@ use operations::Reason;
 use parking_lot::Mutex;
 use refusal::Refusal;
 use rustix::fs::{Gid, Mode, OFlags, Timespec, Timestamps, Uid};
-use tokio::sync::{Mutex as Turn, OwnedMutexGuard, Semaphore};
+use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -48,8 +49,8 @@ pub struct Mirrors {
     /// User and group to whom the mirrors belong.
     pub(crate) owner: Owner,
     table: Mutex<BTreeMap<String, Arc<Mirror>>>,
-    /// Refreshes that may begin.
-    pub(crate) refreshes: Semaphore,
+    /// Turns of principals to refresh a mirror.
+    refreshes: Turns,
 }
 
 /// A mirror that is there, or that is made for the first time.
@@ -87,7 +88,7 @@ impl Mirrors {
                 table.insert(key, Arc::new(Mirror::new(used_at)));
             }
         }
-        let (table, refreshes) = (Mutex::new(table), Semaphore::new(AT_ONCE));
+        let (table, refreshes) = (Mutex::new(table), Turns::new(AT_ONCE));
         Ok(Self { directory, bounds, warn_free, owner: owner(), table, refreshes })
     }
 
@@ -112,13 +113,12 @@ impl Mirrors {
         Arc::clone(table.entry(key.to_owned()).or_insert_with(new))
     }
 
-    /// Waits until a refresh may begin. Returns the most bytes that it may receive.
-    pub(crate) async fn begin_refresh(&self) -> Result<(tokio::sync::SemaphorePermit<'_>, u64), Refusal> {
-        let permit = timeout(WAIT, self.refreshes.acquire()).await.map_err(|_| busy())?;
-        let permit = permit.map_err(|error| Refusal::internal("waiting for a refresh", &error))?;
+    /// Waits until the principal may begin a refresh. Returns the most bytes that it may receive.
+    pub(crate) async fn begin_refresh(&self, principal: &str) -> Result<(admission::Turn, u64), Refusal> {
+        let turn = self.refreshes.wait(principal).await.ok_or_else(busy)?;
         let space = Space::of(&self.directory)
             .map_err(|error| Refusal::internal("looking at the disk of the mirrors", &error))?;
-        Ok((permit, self.bounds.most(space, self.warn_free)?))
+        Ok((turn, self.bounds.most(space, self.warn_free)?))
     }
 
     /// Notes the size of a mirror and that it is used, and deletes others beyond the limits.
@@ -233,7 +233,7 @@ fn is_key(name: &OsStr) -> bool {
 }
 
 fn busy() -> Refusal {
-    let message = "other runs are cloned from the same repository, or many from others, and take long: create the run again";
+    let message = "other runs of yours, or of the same repository, are being cloned and take long: create the run again";
     Refusal::new(Reason::Overloaded, message).retry_after(Duration::from_secs(10))
 }
 

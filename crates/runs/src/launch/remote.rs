@@ -52,6 +52,7 @@ impl RemoteClones {
         let url = repository_url(remote.url)?;
         let wanted = Wanted {
             url: &url,
+            principal: &record.spec.principal,
             revision: remote.revision,
             depth: remote.depth,
             most,
