@@ -152,11 +152,12 @@ fn keep(mirror: &Repository, listed: &BTreeMap<&str, Oid>) -> Result<bool, git2:
     let mut gone = Vec::new();
     for reference in mirror.references_glob("refs/*")? {
         let reference = reference?;
-        match (reference.name(), reference.target()) {
-            (Ok(name), Some(id)) if listed.contains_key(name) => {
-                known.insert(name.to_owned(), id);
-            }
-            _ => gone.push(reference),
+        let found = reference.name().ok().zip(reference.target());
+        let found = found.filter(|(name, _)| listed.contains_key(name));
+        if let Some((name, id)) = found.map(|(name, id)| (name.to_owned(), id)) {
+            known.insert(name, id);
+        } else {
+            gone.push(reference);
         }
     }
     // First, because one may be where another's directory has to be.

@@ -66,7 +66,7 @@ pub(crate) fn clone_mirror(
     let options = &mut RepositoryInitOptions::new();
     let repository = Repository::init_opts(WORKSPACE, options.external_template(false).no_reinit(true))?;
     let mut size = Size::within(most);
-    reached.copy(&mirror, &repository, &mut size)?;
+    reached.copy(&mirror, &repository, size)?;
     reached.end_history(&repository)?;
     set_up(&repository, url, references, &target, depth)?;
     if depth == 0
@@ -194,7 +194,7 @@ impl Reached {
     }
 
     /// Copies the objects. They may not take more than the bounds.
-    fn copy(&self, mirror: &Repository, into: &Repository, size: &mut Size) -> Result<(), CloneFailure> {
+    fn copy(&self, mirror: &Repository, into: &Repository, mut size: Size) -> Result<(), CloneFailure> {
         let mut all = HashSet::new();
         mirror.odb()?.foreach(|id| {
             all.insert(*id);
@@ -202,8 +202,7 @@ impl Reached {
         })?;
         let packs = into.path().join("objects/pack");
         if all == self.objects {
-            let mut expected = *size;
-            return copy_packs(&mirror.path().join("objects/pack"), &packs, &mut expected);
+            return copy_packs(&mirror.path().join("objects/pack"), &packs, &mut size);
         }
         if let Some(lost) = self.objects.difference(&all).next() {
             return Err(CloneFailure::Library(format!("the object {lost} is missing")));
@@ -336,7 +335,6 @@ fn set_up(
     Ok(())
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "maps an error")]
 fn failed(error: io::Error) -> CloneFailure {
     SizeError::Io(error).into()
 }
