@@ -361,6 +361,15 @@ fn a_fetch_needs_what_the_server_has() {
     assert!(matches!(attempt("side-band-64k", all, Some(1)), RemoteError::Lacks("shallow")));
     let missing = attempt(CAPABILITIES, "refs/heads/other:refs/heads/other", None);
     assert!(matches!(missing, RemoteError::NoRef(name) if name == "refs/heads/other"));
+    let lines = [
+        &one_ref("refs/heads/main")[..one_ref("refs/heads/main").len() - 4],
+        &packet(format!("shallow {A}"))[..],
+        b"0000",
+    ];
+    let played = Played::new([listed("upload-pack", &lines.concat())]);
+    let wanted = [Refspec::parse(all).unwrap()];
+    let cut = fetch(&repository, &url(), &wanted, None, &played.dial(), bounds());
+    assert!(matches!(cut, Err(RemoteError::Shallow)), "{cut:?}");
 }
 
 fn pushed(

@@ -288,6 +288,7 @@ impl Hand {
             prepared: 0,
             awaits_go,
             paths: operation.changed_paths().into_iter().map(ToString::to_string).collect(),
+            way_out: 0,
         };
         self.send(id, to_worker::Body::Start(start));
         id
