@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::failure::Failure;
 
 /// Returns a repository as a path in the form that the daemon requires, or as the address of a server; one of the two is empty.
-pub(crate) fn repository(named: &Path) -> Result<(String, String), Failure> {
+pub(crate) fn repository_or_url(named: &Path) -> Result<(String, String), Failure> {
     match named.to_str().filter(|text| text.contains("://")) {
         Some(url) => Ok((String::new(), url.to_owned())),
         None => Ok((absolute(named)?, String::new())),

@@ -1,7 +1,7 @@
 //! The egress of a run, which begins and ends with it.
 
 use std::future::ready;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use audit::Event;
 use audit_service::AuditLog;
@@ -19,7 +19,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::launch::Launcher;
 use crate::placeholders::{self, Placeholder};
-use crate::record::Record;
 use crate::run::Run;
 use crate::shared::Shared;
 use crate::way_in::network_of;

@@ -8,7 +8,7 @@ use wire::v1::{BaseSource, CheckpointWorkspace, CloneWorkspace, CreateBaseReques
 
 use crate::client::Context;
 use crate::failure::{Ended, Failure};
-use crate::host_path::{absolute, repository};
+use crate::host_path::{absolute, repository_or_url};
 use crate::{checkpoint, quantity};
 
 /// Make a base: a tree of files that never changes, on which many runs can begin. Prints its id.
@@ -62,7 +62,7 @@ impl Create {
         let source = match (self.directory, self.clone) {
             (Some(path), _) => Some(Source::Directory(DirectorySource { path: absolute(&path)? })),
             (None, Some(named)) => {
-                let (repository, url) = repository(&named)?;
+                let (repository, url) = repository_or_url(&named)?;
                 let revision = self.revision.unwrap_or_default();
                 Some(Source::Clone(CloneWorkspace { repository, revision, url, depth: 0 }))
             }

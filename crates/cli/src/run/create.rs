@@ -13,7 +13,7 @@ use wire::v1::{
 
 use crate::client::Context;
 use crate::failure::{Ended, Failure};
-use crate::host_path::{absolute, repository};
+use crate::host_path::{absolute, repository_or_url};
 use crate::variables::Variables;
 use crate::{base, checkpoint, quantity, time, workspace};
 
@@ -178,7 +178,7 @@ impl Create {
         let source = if let Some(path) = bind {
             Source::Bind(BindWorkspace { path: absolute(&path)? })
         } else if let Some(named) = clone {
-            let (repository, url) = repository(&named)?;
+            let (repository, url) = repository_or_url(&named)?;
             Source::Clone(CloneWorkspace { repository, revision, url, depth: self.depth.unwrap_or_default() })
         } else if let Some(path) = overlay {
             Source::Overlay(OverlayWorkspace { path: absolute(&path)? })

@@ -17,7 +17,7 @@ use host_launch::TreeBounds;
 
 use super::clone::{CloneFailure, SOURCE, check_source, encode, is_empty, write_files};
 use super::error::shown;
-use super::excess::{Excess, Size, SizeError};
+use super::excess::{Size, SizeError};
 use super::repository::WORKSPACE;
 use crate::sys;
 
