@@ -41,7 +41,6 @@ use crate::directories::Directories;
 use crate::mounting::{Opened, Shown, arrived, mount};
 use crate::placed::{self, GuestBinary};
 use crate::resources::RunResources;
-use crate::root_layer::RootLayer;
 use crate::way_out::{Outward, WayOut};
 use crate::workspace::{self, Purpose, Roots};
 use crate::{boundary, execution_log, way_out};
@@ -197,7 +196,7 @@ impl Launcher {
             private: place(private)?,
             pkg: pkg.as_ref().map(place).transpose()?,
             log: Some(place(log)?),
-            root: resources.root.as_ref().map(RootLayer::place).transpose()?,
+            root: resources.root.as_ref().map(root::place).transpose()?,
             warm,
             resolver: wanted.hardening.resolver,
             bundles: wanted
