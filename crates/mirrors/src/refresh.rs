@@ -27,6 +27,12 @@ enum Failed {
     Broken(Refusal),
 }
 
+impl Failed {
+    fn of(refusal: Refusal, is_broken: bool) -> Self {
+        if is_broken { Self::Broken(refusal) } else { Self::Refused(refusal) }
+    }
+}
+
 impl Mirrors {
     /// Clones a repository of a server, under the rules of the run.
     ///
@@ -98,7 +104,11 @@ impl Mirrors {
         let settings = "mirrors.max_bytes of the daemon's configuration, and the space on its disk";
         let refused =
             |why: &str| Refusal::new(Reason::PreconditionFailed, format!("workspace.clone.url: {why}"));
-        ended(spawn_blocking(fetch).await, "fetching from the server", ("mirrors", settings), refused)
+        // A process that did not start has written nothing.
+        let spoils = |error: &MirrorError| matches!(error, MirrorError::Broken(_) | MirrorError::TimedOut(_));
+        let fetched =
+            ended(spawn_blocking(fetch).await, "fetching from the server", ("mirrors", settings), refused);
+        fetched.map_err(|(refusal, error)| Failed::of(refusal, error.as_ref().is_none_or(spoils)))
     }
 
     /// Deletes a mirror that a clone found damaged.
@@ -133,30 +143,35 @@ async fn made(launcher: &Launcher, mirror: OwnedFd, wanted: Wanted<'_>) -> Resul
     };
     let limit = ("disk-quota", "limits.disk_mib, limits.disk_files");
     let refused = |why: &str| Refusal::invalid("workspace.clone", why);
-    let commit = ended(spawn_blocking(clone).await, "cloning", limit, refused)?;
-    Ok(Cloned { commit })
+    // The process cannot write the mirror. It fails if an object is missing.
+    let spoils = |error: &MirrorError| matches!(error, MirrorError::Broken(_));
+    match ended(spawn_blocking(clone).await, "cloning", limit, refused) {
+        Ok(commit) => Ok(Cloned { commit }),
+        Err((refusal, error)) => Err(Failed::of(refusal, error.as_ref().is_some_and(spoils))),
+    }
 }
 
-/// Makes refusals of errors. `limit` is the name of a limit, and the settings that are it.
+/// Makes a refusal of an error, and returns both. `limit` is the name of a limit, and the settings that are it.
 fn ended<T>(
     done: Result<Result<T, MirrorError>, tokio::task::JoinError>,
     what: &str,
     (limit, settings): (&'static str, &str),
     refused: impl FnOnce(&str) -> Refusal,
-) -> Result<T, Failed> {
-    let done = done.map_err(|error| Failed::Broken(Refusal::internal(what, &error)))?;
-    done.map_err(|error| match error {
-        MirrorError::Refused(why) => Failed::Refused(refused(why.trim())),
-        MirrorError::Excess(why) => {
-            let message = format!("workspace.clone.url: {} ({settings})", why.trim());
-            Failed::Refused(Refusal::new(Reason::WriteLimit, message).with("limit", limit))
-        }
-        error @ MirrorError::TimedOut(_) => {
-            Failed::Broken(Refusal::new(Reason::TimedOut, format!("workspace.clone.url: {what}: {error}")))
-        }
-        error @ (MirrorError::Broken(_) | MirrorError::Start(_)) => {
-            Failed::Broken(Refusal::internal(what, &chain(&error)))
-        }
+) -> Result<T, (Refusal, Option<MirrorError>)> {
+    let done = done.map_err(|error| (Refusal::internal(what, &error), None))?;
+    done.map_err(|error| {
+        let refusal = match &error {
+            MirrorError::Refused(why) => refused(why.trim()),
+            MirrorError::Excess(why) => {
+                let message = format!("workspace.clone.url: {} ({settings})", why.trim());
+                Refusal::new(Reason::WriteLimit, message).with("limit", limit)
+            }
+            MirrorError::TimedOut(_) => {
+                Refusal::new(Reason::TimedOut, format!("workspace.clone.url: {what}: {error}"))
+            }
+            MirrorError::Broken(_) | MirrorError::Start(_) => Refusal::internal(what, &chain(&error)),
+        };
+        (refusal, Some(error))
     })
 }
 

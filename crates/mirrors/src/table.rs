@@ -202,11 +202,13 @@ impl Mirrors {
         staged.await.map_err(io::Error::other)?
     }
 
-    /// Gives a refreshed mirror its name, durably, and opens it.
+    /// Gives a refreshed mirror its name, and opens it.
+    ///
+    /// libgit2 has synced what it wrote. A name that is lost in a crash costs the mirror, as a refresh does that is interrupted.
     pub(crate) async fn place(&self, lease: &Lease) -> io::Result<OwnedFd> {
         let path = lease.path.clone();
         let placed = spawn_blocking(move || {
-            complete::place(&path)?;
+            rustix::fs::rename(complete::staging(&path), &path)?;
             open(&path)
         });
         placed.await.map_err(io::Error::other)?
