@@ -26,7 +26,7 @@ export interface GitFetchOptions {
 export interface GitPullOptions {
   remote?: string;
   branch?: string;
-  /** Make a merge commit if the current branch has commits of its own. */
+  /** Make a merge commit if the current branch has local commits. */
   merge?: boolean;
 }
 
@@ -89,8 +89,9 @@ export class Git {
   }
 
   /**
-   * Gets commits of a remote (default `origin`), which is a name or an https URL: all branches, or `refs`. Not allowed by every
-   * profile. `updates` has the references that have moved: `refs/remotes/NAME/BRANCH`, or `refs/fetched/heads/BRANCH` for a URL.
+   * Gets commits of a remote (default `origin`), which is a name or an https URL: all branches, or `refs`. Profiles may
+   * refuse it. `updates` has the references that have moved: `refs/remotes/NAME/BRANCH`, or `refs/fetched/heads/BRANCH` for
+   * a URL.
    */
   async fetch(options: GitFetchOptions = {}): Promise<GitOutput> {
     const { remote = "origin", refs = [], tags = false, depth } = options;
@@ -98,9 +99,9 @@ export class Git {
   }
 
   /**
-   * Fetches a branch (default: the current one's name) and brings the current branch and the files to it. Without `merge`, the
-   * current branch may have no commits of its own. Throws `PreconditionFailed`, and changes nothing, if there are conflicts or
-   * changes in the way.
+   * Fetches a branch (default: the current one's name) and brings the current branch and the files to it. Without `merge`,
+   * the current branch may have no local commits. Throws `PreconditionFailed`, and changes nothing, if there are
+   * conflicts or changes in the way.
    */
   async pull(options: GitPullOptions = {}): Promise<GitOutput> {
     const { remote = "origin", branch = "", merge = false } = options;

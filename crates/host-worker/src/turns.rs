@@ -96,8 +96,8 @@ mod tests {
         let operation = wire::v1::Operation { kind: Some(operation::Kind::Git(pull)) };
         let mut start = Start { operation: Some(operation), ..Start::default() };
         let pull = Turn::of(&mut start);
-        let mut turns = Turns::default();
-        turns.take(&turn(&["@project/a"]));
+        let (writing, mut turns) = (turn(&["@project/a"]), Turns::default());
+        turns.take(&writing);
         assert!(!turns.admit(&pull));
         start.preview = true;
         assert!(turns.admit(&Turn::of(&mut start)));

@@ -248,7 +248,7 @@ mod tests {
         pool.expire(until);
         pool.prepare(until);
         assert!(pool.ready.is_empty() && pool.ready_until().is_none());
-        pool.begin(1, Start::default(), Turn::default(), until).unwrap();
+        pool.begin(1, (Start::default(), None), Turn::default(), until).unwrap();
         while pool.collect().is_empty() {
             std::thread::yield_now();
         }

@@ -25,7 +25,7 @@ pub(super) struct Pull {
     remote: Option<String>,
     /// Branch of the remote [default: the current branch].
     branch: Option<String>,
-    /// Make a merge commit if the branch has commits of its own.
+    /// Make a merge commit if the branch has local commits.
     #[arg(long)]
     merge: bool,
 }

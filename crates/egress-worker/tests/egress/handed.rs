@@ -2,15 +2,20 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use wire::worker::v1::Dial;
+use host_launch::{UNSTEERED, numbered};
 use wire::worker::v1::connection_ended::Cause;
 use wire::worker::v1::from_egress::Body as From;
 use wire::worker::v1::to_egress::Body as To;
+use wire::worker::v1::{Dial, EgressStart, FromEgress, Serve, ToEgress};
 
-use crate::support::{DEADLINE, Egress, Script, echo};
+use worker_protocol::frame::{FrameBuffer, encode};
+
+use crate::support::{DEADLINE, Egress, Script, echo, program};
 
 /// Returns the id of the first connection.
 fn opened(egress: &mut Egress) -> u64 {
@@ -52,12 +57,43 @@ fn a_handle_that_was_not_given_reaches_no_server() {
 #[test]
 fn a_handle_that_no_frame_claims_is_closed() {
     let egress = Egress::start(Script::new(16));
-    let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
     egress.give(1, theirs);
     ours.set_read_timeout(Some(DEADLINE)).unwrap();
     let began = Instant::now();
     assert_eq!(ours.read(&mut [0]).unwrap(), 0);
     assert!(began.elapsed() > Duration::from_secs(5));
+}
+
+#[test]
+fn a_process_of_a_task_serves_the_connections_that_it_is_given() {
+    let (mut channel, theirs) = UnixStream::pair().unwrap();
+    channel.set_read_timeout(Some(DEADLINE)).unwrap();
+    let (handles, further) = numbered::pair().unwrap();
+    host_launch::handles::send(&channel, &[further.as_fd()]).unwrap();
+    let mut program = program(theirs).arg(UNSTEERED).spawn().unwrap();
+    let mut say =
+        |body: To| channel.write_all(&encode(&ToEgress { id: 0, body: Some(body) }).unwrap()).unwrap();
+    say(To::Start(EgressStart { max_connections: 2, ..EgressStart::default() }));
+    let (mut ours, stream) = UnixStream::pair().unwrap();
+    rustix::io::ioctl_fionbio(&stream, true).unwrap();
+    numbered::send(&handles, 5, stream.as_fd()).unwrap();
+    drop(stream);
+    say(To::Serve(Serve { handle: 5, host: "git.example.org".to_owned(), port: 443, roots: Vec::new() }));
+    let mut buffer = FrameBuffer::new();
+    let mut bytes = [0; 4096];
+    let mut heard = Vec::new();
+    while heard.len() < 2 {
+        while let Some(message) = buffer.pop::<FromEgress>().unwrap() {
+            heard.push(message.body.unwrap());
+        }
+        let read = if heard.len() < 2 { channel.read(&mut bytes).unwrap() } else { 0 };
+        buffer.extend(&bytes[..read]);
+    }
+    assert!(matches!(&heard[..], [From::Ready(_), From::Opened(opened)] if opened.handle == 5), "{heard:?}");
+    drop(channel);
+    assert!(program.wait().unwrap().success());
+    assert_eq!(ours.read(&mut [0]).unwrap_or_default(), 0);
 }
 
 #[test]

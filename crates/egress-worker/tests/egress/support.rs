@@ -154,15 +154,7 @@ impl Egress {
         let (given, further) = numbered::pair().unwrap();
         let sockets = [&further, &tcp, &dns, &v4, &v6, &link].map(OwnedFd::as_fd);
         handles::send(&channel, &sockets).unwrap();
-        let program = std::env::var_os(PROGRAM).unwrap_or_else(|| env!("CARGO_BIN_EXE_coffer-egress").into());
-        let program = Command::new(program)
-            .args([ID.to_string(), ID.to_string()])
-            .env_clear()
-            .current_dir("/")
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let program = program(theirs).spawn().unwrap();
         let log = Arc::new(Log::default());
         let mut egress = Self { namespace, program, channel, handles: given, log: Arc::clone(&log) };
         egress.send(0, To::Start(script.start.clone()));
@@ -272,6 +264,15 @@ impl Egress {
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
         children.trim().parse().unwrap()
     }
+}
+
+/// Returns the command of the program, with its end of the channel.
+pub(crate) fn program(channel: UnixStream) -> Command {
+    let program = std::env::var_os(PROGRAM).unwrap_or_else(|| env!("CARGO_BIN_EXE_coffer-egress").into());
+    let mut command = Command::new(program);
+    command.args([ID.to_string(), ID.to_string()]).env_clear().current_dir("/");
+    command.stdin(Stdio::from(OwnedFd::from(channel))).stderr(Stdio::piped());
+    command
 }
 
 fn pidfd(process: &Child) -> OwnedFd {

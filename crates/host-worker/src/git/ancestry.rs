@@ -34,8 +34,18 @@ fn objects() -> Option<Odb<'static>> {
     Some(objects)
 }
 
+/// Returns true if the first commit is known to be an ancestor of the second one.
+pub(super) fn is_known_ancestor(objects: &Odb<'_>, old: Oid, new: Oid) -> bool {
+    let mut left = MOST_COMMITS;
+    leads_to(objects, old, new, &mut left) == Some(true)
+}
+
 fn is_ancestor(objects: &Odb<'_>, old: &str, new: &str, left: &mut usize) -> Option<bool> {
-    let (old, new) = (Oid::from_str(old).ok()?, Oid::from_str(new).ok()?);
+    leads_to(objects, Oid::from_str(old).ok()?, Oid::from_str(new).ok()?, left)
+}
+
+/// Returns true if parents lead from the new commit to the old one.
+fn leads_to(objects: &Odb<'_>, old: Oid, new: Oid, left: &mut usize) -> Option<bool> {
     let mut waiting = VecDeque::from([new]);
     let mut seen = HashSet::from([new]);
     let mut is_whole = true;

@@ -108,7 +108,7 @@ pub(super) enum GitError {
     )]
     MergeConflicts(String),
     #[error(
-        "these files have changes of their own and would be overwritten, so nothing was changed:\n{0}\nCommit them first."
+        "these files have local changes and would be overwritten, so nothing was changed:\n{0}\nCommit them first."
     )]
     Overwrites(String),
     #[error("these are submodules, which are not supported here, so nothing was changed:\n{0}")]

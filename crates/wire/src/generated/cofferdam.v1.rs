@@ -12335,7 +12335,7 @@ impl ::prost::Name for GitFetch {
     }
 }
 /// `git pull`: fetches a branch, then moves the current branch and the files of the work tree to it. Nothing changes if a
-/// file that would be written has changes of its own, or if there is a conflict.
+/// file that would be written has local changes, or if there is a conflict.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GitPull {
     /// As in GitFetch.
@@ -12366,9 +12366,9 @@ pub mod git_pull {
     pub enum Mode {
         /// FF_ONLY.
         Unspecified = 0,
-        /// Only if it has no commits of its own.
+        /// Only if it has no local commits.
         FfOnly = 1,
-        /// By a merge commit if it has commits of its own. Its author is that of `commit`.
+        /// By a merge commit if it has local commits. Its author is that of `commit`.
         Merge = 2,
     }
     impl Mode {

@@ -221,7 +221,7 @@ async fn s44_a_pull_overwrites_no_change_and_writes_no_protected_path() {
     world.forge.commit("main", "new", "theirs\n");
     std::fs::write(world.workspace.join("first"), "not staged\n").unwrap();
     own(&world.workspace, 4321);
-    world.fails(pull(FfOnly), "PRECONDITION_FAILED", &["changes of their own", "\nfirst\n"]).await;
+    world.fails(pull(FfOnly), "PRECONDITION_FAILED", &["local changes", "\nfirst\n"]).await;
     world.git(&["add", "first"]);
     world.fails(pull(FfOnly), "PRECONDITION_FAILED", &["\nfirst\n"]).await;
     world.git(&["checkout", "-q", "HEAD", "--", "first"]);

@@ -49,17 +49,18 @@ class Git:
     def fetch(
         self, remote: str = "origin", refs: Sequence[str] = (), *, tags: bool = False, depth: int | None = None
     ) -> GitOutput:
-        """Gets commits of a remote, which is a name or an https URL: all branches, or these. Not allowed by every profile.
+        """Gets commits of a remote, which is a name or an https URL: all branches, or these. Profiles may refuse it.
 
-        `updates` has the references that have moved: `refs/remotes/NAME/BRANCH`, or `refs/fetched/heads/BRANCH` for a URL.
+        `updates` has the references that have moved: `refs/remotes/NAME/BRANCH`, or `refs/fetched/heads/BRANCH` for
+        a URL.
         """
         return self._git(v1.GitRequest(fetch=v1.GitFetch(remote=remote, refs=refs, tags=tags, depth=depth)))
 
     def pull(self, remote: str = "origin", branch: str = "", *, merge: bool = False) -> GitOutput:
         """Fetches a branch (default: the current one's name) and brings the current branch and the files to it.
 
-        Without `merge`, the current branch may have no commits of its own. Raises `PreconditionFailed`, and changes nothing, if
-        there are conflicts or changes in the way.
+        Without `merge`, the current branch may have no local commits. Raises `PreconditionFailed`, and changes
+        nothing, if there are conflicts or changes in the way.
         """
         mode = v1.GitPull.Mode.MERGE if merge else v1.GitPull.Mode.FF_ONLY
         return self._git(v1.GitRequest(pull=v1.GitPull(remote=remote, branch=branch, mode=mode)))
@@ -75,8 +76,8 @@ class Git:
     ) -> GitOutput:
         """Gives commits to a remote. A reference is `LOCAL` or `LOCAL:REMOTE`; with `delete` it is the one to delete.
 
-        `expected` has the id that a reference must have at the remote before, by the name that `refs` gives it there. `force`
-        needs one for each, and then loses commits that only the remote has.
+        `expected` has the id that a reference must have at the remote before, by the name that `refs` gives it there.
+        `force` needs one for each, and then loses commits that only the remote has.
         """
         leases = expected or {}
 

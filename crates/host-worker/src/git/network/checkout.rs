@@ -1,7 +1,7 @@
 //! Brings the files of the work tree from one tree to another, or changes none of them.
 //!
-//! libgit2 writes the files, as for a clone: the mounts of the jail follow no link, so a race leads it nowhere else. A file that has
-//! changes of its own, also one that git ignores, is never written: the call names it and ends before the first write.
+//! libgit2 writes the files, as for a clone: the mounts of the jail follow no link, so a race leads it nowhere else. A file that
+//! has local changes, also one that git ignores, is never written: the call names it and ends before the first write.
 
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -57,7 +57,7 @@ fn demand_writable(jail: &Jail, path: &[u8]) -> Result<(), GitError> {
     let parsed = SandboxPath::parse(&format!("@project/{text}"));
     let refused = |refusal: jail::PathRefusal| GitError::Protected(refusal.to_string());
     let parsed = parsed.map_err(refused)?;
-    // The rules of the profile first: their refusal has a reason of its own.
+    // The rules of the profile first: their refusal has its stable reason.
     withheld::check(jail, path, Access::Write)?;
     jail.check(&parsed, Access::Write).map_err(refused)
 }

@@ -1,11 +1,12 @@
 //! Implements `git push`.
 //!
-//! The ids that the server has now are read first. The push names them, so the server refuses an update of a reference that has moved
-//! since. Consent is bound to the same ids.
+//! The ids that the server has now are read first. The push names them, so the server refuses an update of a reference that has
+//! moved since. Consent is bound to the same ids.
 
 use git2::{Oid, Repository};
 use operations::{Binder, Bound, Bounds, GitFormat, GitPush, GitPushed, GitRefName, GitResult};
 
+use super::super::ancestry::is_known_ancestor;
 use super::super::error::{GitError, shown};
 use super::super::formats::Formats;
 use super::super::output::Output;
@@ -28,7 +29,7 @@ struct Planned {
 struct Change {
     update: Update,
     commits: Commits,
-    /// Commits of the server that the reference loses; `None` if they are not known.
+    /// Number of commits that the reference loses at the server; `None` if it loses some and the number is not known.
     lost: Option<u64>,
     /// Commit or tree that the changes are compared with.
     base: Option<Oid>,
@@ -165,7 +166,7 @@ fn update(repository: &Repository, pushed: &GitPushed, listed: &[Listed]) -> Res
     let new = match &pushed.local {
         None if old.is_none() => return Err(GitError::NotAtRemote(shown(name.as_str()))),
         None => None,
-        // A branch is a commit; a tag may be an object of its own.
+        // A branch is a commit; a tag may be a separate object.
         Some(local) if name.branch().is_some() => Some(history::commit(repository, local)?.id()),
         Some(local) => Some(history::find(repository, local)?.id()),
     };
@@ -181,10 +182,14 @@ impl Change {
             Some(old) => Some(old),
             None => commits.base(repository)?,
         };
-        let lost = match update.old {
-            None => Some(0),
-            Some(old) if !is_here(&old) => None,
-            Some(old) => Some(Commits::between(repository, &[old], new)?.count()),
+        let lost = match (update.old, update.new) {
+            (None, _) | (_, None) => Some(0),
+            // Grafts and the commit graph of the repository are the agent's, and say nothing about this.
+            (Some(old), Some(new)) if is_known_ancestor(&repository.odb()?, old, new) => Some(0),
+            (Some(old), Some(new)) if is_here(&old) => {
+                Some(Commits::between(repository, &[old], [new])?.count()).filter(|count| *count > 0)
+            }
+            _ => None,
         };
         Ok(Self { update, commits, lost, base })
     }
@@ -226,14 +231,13 @@ impl Change {
             (Some(old), None) => format!("delete {name}\n  with {old}\n"),
             (None, None) => return Ok(()),
         });
-        match self.lost {
-            _ if new.is_none() => {}
-            Some(0) => {}
-            Some(lost) => output.push_str(&format!("  forced: {lost} commits of it are lost\n")),
-            None => output.push_str("  forced: its commits, which are not in this repository, are lost\n"),
-        }
         if new.is_none() {
             return Ok(());
+        }
+        match self.lost {
+            Some(0) => {}
+            Some(lost) => output.push_str(&format!("  forced: {lost} commits of it are lost\n")),
+            None => output.push_str("  forced: commits of it, which are not known here, are lost\n"),
         }
         output.push_str(&format!("  {}\n", self.commits.counted()));
         self.commits.write(repository, output)?;
@@ -365,6 +369,14 @@ mod tests {
         let absent = push(&[(Some("HEAD"), None, Some(Oid::ZERO_SHA1))], false);
         assert!(world.plan(&absent, &[]).is_ok());
         assert!(matches!(world.plan(&absent, &[("main", first)]), Err(GitError::Stale { .. })));
+        // A graft that has the server's commit among the ancestors of ours.
+        let grafts = world.repository.path().join("info/grafts");
+        std::fs::create_dir_all(grafts.parent().unwrap()).unwrap();
+        std::fs::write(&grafts, format!("{ours} {theirs}\n")).unwrap();
+        let grafted = Repository::open(world.repository.path()).unwrap();
+        let listed = [Listed { name: GitRefName::parse("main").unwrap(), id: theirs }];
+        assert!(matches!(Planned::of(&grafted, &plain, &listed), Err(GitError::NotFastForward(_))));
+        std::fs::remove_file(grafts).unwrap();
         let tag = push(&[(Some("HEAD"), Some("refs/tags/v1"), None)], false);
         assert!(matches!(world.plan(&tag, &[("refs/tags/v1", first)]), Err(GitError::TagExists(_))));
     }

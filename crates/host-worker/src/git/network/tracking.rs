@@ -86,14 +86,14 @@ mod tests {
             url: git_remote::RemoteUrl::parse("https://git.example.org/org/app").unwrap(),
             name: name.map(str::to_owned),
         };
-        let pair = |name: Option<&str>, reference: &str| {
-            super::pair(&address(name), &GitRefName::parse(reference).unwrap())
+        let paired = |name: Option<&str>, reference: &str| {
+            pair(&address(name), &GitRefName::parse(reference).unwrap())
         };
-        assert_eq!(pair(Some("up"), "a/b"), "+refs/heads/a/b:refs/remotes/up/a/b");
-        assert_eq!(pair(Some("up"), "refs/tags/v1"), "refs/tags/v1:refs/tags/v1");
-        assert_eq!(pair(None, "a"), "+refs/heads/a:refs/fetched/heads/a");
-        assert_eq!(pair(None, "refs/tags/v1"), "+refs/tags/v1:refs/fetched/tags/v1");
-        for pair in [pair(Some("up"), "a"), pair(None, "refs/tags/v1")] {
+        assert_eq!(paired(Some("up"), "a/b"), "+refs/heads/a/b:refs/remotes/up/a/b");
+        assert_eq!(paired(Some("up"), "refs/tags/v1"), "refs/tags/v1:refs/tags/v1");
+        assert_eq!(paired(None, "a"), "+refs/heads/a:refs/fetched/heads/a");
+        assert_eq!(paired(None, "refs/tags/v1"), "+refs/tags/v1:refs/fetched/tags/v1");
+        for pair in [paired(Some("up"), "a"), paired(None, "refs/tags/v1")] {
             assert!(git_remote::Refspec::parse(&pair).is_ok(), "{pair}");
         }
     }

@@ -35,6 +35,8 @@ const LOG_FLAGS: &str =
 const MAX_MESSAGE: usize = 64 * 1024;
 /// Most references of a result, as its message promises.
 const MAX_UPDATES: usize = 1_000;
+/// Most bytes of a name in a result: of a URL, or of a reference of a remote.
+const MAX_RESULT_NAME: usize = 2_048;
 /// References that the record of a call names.
 const RECORDED_UPDATES: usize = 64;
 
@@ -237,6 +239,14 @@ impl Answer for GitResult {
     fn check(&mut self) -> Result<(), Malformed> {
         if self.updates.len() > MAX_UPDATES {
             return Err(Malformed::new("git.updates", format!("are more than {MAX_UPDATES}")));
+        }
+        let is_id =
+            |id: &String| id.is_empty() || id.len() == 40 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_update = |update: &v1::GitRefUpdate| {
+            update.name.len() <= MAX_RESULT_NAME && is_id(&update.old_id) && is_id(&update.new_id)
+        };
+        if self.remote.len() > MAX_RESULT_NAME || !self.updates.iter().all(is_update) {
+            return Err(Malformed::new("git.updates", "have a long name, or something else than an id"));
         }
         Ok(())
     }

@@ -167,7 +167,7 @@ impl GitFetch {
 /// Way in which a pull brings a branch to the commits of a remote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GitPullMode {
-    /// The branch has no commits of its own.
+    /// The branch has no local commits.
     #[default]
     FastForward,
     /// A merge commit where it has.
