@@ -80,7 +80,10 @@ const ARROWS: [(&str, &str); 72] = [
     ("listener", "admission audit audit-service identity oidc operations refusal runs store timestamp wire"),
     ("mcp", "admission text wire"),
     ("mcp-upstream", "operations policy text wire"),
-    ("mirrors", "admission atomic-file containers egress-rules git-wire host-launch leftovers operations refusal"),
+    (
+        "mirrors",
+        "admission atomic-file containers egress-rules git-wire host-launch leftovers operations refusal",
+    ),
     ("model-usage", "egress-rules timestamp"),
     ("oidc", "identity webhook"),
     ("operations", "jail wire"),

@@ -75,7 +75,7 @@ async fn w16_a_run_begins_on_a_clone_of_a_server_and_the_next_one_takes_it_from_
     let mut second = world.daemon.run_on(world.request("main", 0)).await;
     assert_eq!(shell(&mut second, "cat first").await.1, "first\n");
     assert_eq!((world.forge.lists() > lists, world.forge.packs()), (true, 1));
-    let commit = world.forge.commit("second", "main");
+    let commit = world.forge.commit("main", "second", "second\n");
     let mut third = world.daemon.run_on(world.request("", 0)).await;
     assert_eq!(shell(&mut third, "git rev-parse HEAD; cat second").await.1, format!("{commit}\nsecond\n"));
     assert_eq!(world.forge.packs(), 2);
@@ -93,9 +93,9 @@ async fn w16_a_run_begins_on_a_clone_of_a_server_and_the_next_one_takes_it_from_
 async fn w16_a_clone_is_at_a_branch_a_tag_or_a_commit_that_the_server_shows() {
     let world = World::new("").await;
     let first = world.forge.in_app(&["rev-parse", "main"]).trim().to_owned();
-    let second = world.forge.commit("second", "topic");
+    let second = world.forge.commit("topic", "second", "second\n");
     world.forge.in_app(&["tag", "v1", &first]);
-    let hidden = world.forge.commit("third", "hidden");
+    let hidden = world.forge.commit("hidden", "third", "third\n");
     for (revision, depth, head, branch) in [
         ("topic", 0, &second, "topic"),
         ("v1", 0, &first, ""),
@@ -185,7 +185,7 @@ async fn w16_an_unfinished_mirror_is_removed_and_mirrors_stay_within_their_limit
     assert_eq!((world.mirrors(), world.forge.packs()), (vec![name], 2));
 
     // More than half of the bound is refused, and nothing of it is left.
-    world.forge.commit_random("big", 6 << 20);
+    world.forge.commit_random(6 << 20);
     let (code, why) = world.refused(world.request("", 0)).await;
     assert_eq!(code, "WRITE_LIMIT", "{why}");
     assert!(why.contains("mirrors.max_bytes"), "{why}");

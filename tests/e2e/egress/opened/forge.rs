@@ -59,30 +59,17 @@ impl Forge {
         Self { port, root, authenticated, listening }
     }
 
-    /// Commits a file with its name as content, and pushes it to a branch of `org/app`. Returns the commit.
-    pub(super) fn commit(&self, file: &str, branch: &str) -> String {
-        self.commit_bytes(file, format!("{file}\n").as_bytes(), branch)
-    }
-
-    /// The same with this number of random bytes, to `main`.
-    pub(super) fn commit_random(&self, file: &str, length: usize) {
+    /// Commits a file of this number of random bytes, and another one, on `main`.
+    pub(super) fn commit_random(&self, length: usize) {
         let mut bytes = vec![0; length];
         std::fs::File::open("/dev/urandom").unwrap().read_exact(&mut bytes).unwrap();
-        self.commit_bytes(file, &bytes, "main");
-    }
-
-    fn commit_bytes(&self, file: &str, bytes: &[u8], branch: &str) -> String {
-        let work = self.root.path().join("work");
-        std::fs::write(work.join(file), bytes).unwrap();
-        git(&work, &["add", file]);
-        git(&work, &["commit", "-q", "-m", file]);
-        git(&work, &["push", "-q", "../org/app.git", &format!("HEAD:refs/heads/{branch}")]);
-        git(&work, &["rev-parse", "HEAD"]).trim().to_owned()
+        std::fs::write(self.root.path().join("work/random"), bytes).unwrap();
+        self.commit("main", "beside", "beside\n");
     }
 
     /// Runs git in the repository `org/app`.
     pub(super) fn in_app(&self, args: &[&str]) -> String {
-        git(&self.root.path().join("org/app.git"), args)
+        git(&self.path("app"), args)
     }
 
     /// Returns the number of packs that were fetched from `org/app`.
