@@ -1,4 +1,4 @@
-//! Clones a repository of a server for a run that does not exist yet, through a `coffer-egress` of its own.
+//! Clones a repository of a server for a run that does not exist yet, through a separate `coffer-egress`.
 
 use std::future::ready;
 use std::os::fd::OwnedFd;
@@ -89,7 +89,7 @@ impl Control for Office {
         async move { self.audit.record(event).await.is_ok() }.boxed()
     }
 
-    /// Does nothing: there is no container so far. The process has limits of its own.
+    /// Does nothing: there is no container so far. The process has its own limits.
     fn share_limits(&self, _pid: u32) {}
 
     fn calls(&self) -> Vec<String> {
