@@ -20,7 +20,11 @@ fn directory(path: &Path) -> v1::base_source::Source {
 
 fn clone(repository: &Path, revision: &str) -> v1::base_source::Source {
     let (repository, revision) = (repository.display().to_string(), revision.to_owned());
-    v1::base_source::Source::Clone(v1::CloneWorkspace { repository, revision })
+    v1::base_source::Source::Clone(v1::CloneWorkspace {
+        repository,
+        revision,
+        ..v1::CloneWorkspace::default()
+    })
 }
 
 async fn make(clients: &mut Clients, source: v1::base_source::Source) -> Result<v1::Base, Status> {

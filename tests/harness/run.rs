@@ -272,7 +272,16 @@ pub mod requests {
     /// On a clone of a repository.
     pub fn clone(profile: &str, repository: &Path) -> CreateRunRequest {
         let repository = repository.display().to_string();
-        on(profile, Source::Clone(v1::CloneWorkspace { repository, revision: String::new() }))
+        on(profile, Source::Clone(v1::CloneWorkspace { repository, ..v1::CloneWorkspace::default() }))
+    }
+
+    /// On a clone of a repository on a server.
+    pub fn clone_of_url(profile: &str, url: &str, revision: &str, depth: u32) -> CreateRunRequest {
+        let (url, revision) = (url.to_owned(), revision.to_owned());
+        on(
+            profile,
+            Source::Clone(v1::CloneWorkspace { url, revision, depth, ..v1::CloneWorkspace::default() }),
+        )
     }
 
     /// Copy-on-write over an existing directory.

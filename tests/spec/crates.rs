@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 71] = [
+const ARROWS: [(&str, &str); 73] = [
     ("admission", ""),
     (
         "anomaly",
@@ -45,7 +45,7 @@ const ARROWS: [(&str, &str); 71] = [
     ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics model-usage oidc operations policy port-forwarding processes redact refusal runs secrets store terminals timestamp uploads webhook wire worker-protocol",
+        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage oidc operations policy port-forwarding processes redact refusal runs secrets store terminals timestamp uploads webhook wire worker-protocol",
     ),
     ("dialects", "jail operations text wire"),
     ("disk-quotas", "containers identity jail operations refusal wire"),
@@ -81,6 +81,10 @@ const ARROWS: [(&str, &str); 71] = [
     ("mcp", "admission text wire"),
     ("mcp-upstream", "operations policy text wire"),
     ("metrics", "audit operations"),
+    (
+        "mirrors",
+        "admission atomic-file containers egress-rules git-wire host-launch leftovers operations refusal",
+    ),
     ("model-usage", "egress-rules timestamp"),
     ("oidc", "identity webhook"),
     ("operations", "jail wire"),
@@ -97,7 +101,7 @@ const ARROWS: [(&str, &str); 71] = [
     ("run-record", "audit containers egress-rules host-launch identity policy timestamp wire"),
     (
         "runs",
-        "atomic-file audit audit-service containers disk-quotas egress egress-rules executor host-launch identity jail leftovers model-usage operations policy redact refusal run-record store timestamp warm-pool wire",
+        "atomic-file audit audit-service containers disk-quotas egress egress-rules executor host-launch identity jail leftovers mirrors model-usage operations policy redact refusal run-record store timestamp warm-pool wire",
     ),
     ("seal", "atomic-file"),
     ("secrets", "egress-rules"),

@@ -50,6 +50,12 @@ export function count(name: string, value: number | undefined): bigint | undefin
   return value === undefined ? undefined : BigInt(value);
 }
 
+function clone(source: Workspace & { kind: "clone" }) {
+  const { repository, revision, depth } = source;
+  const named = repository.includes("://") ? { url: repository } : { repository };
+  return { ...named, revision, depth };
+}
+
 export function workspace(source: Workspace): MessageInitShape<typeof WorkspaceSchema> {
   switch (source.kind) {
     case "managed":
@@ -57,7 +63,7 @@ export function workspace(source: Workspace): MessageInitShape<typeof WorkspaceS
     case "bind":
       return { source: { case: "bind", value: { path: source.path } } };
     case "clone":
-      return { source: { case: "clone", value: { repository: source.repository, revision: source.revision } } };
+      return { source: { case: "clone", value: clone(source) } };
     case "overlay":
       return { source: { case: "overlay", value: { path: source.path } } };
     case "base":

@@ -9,6 +9,7 @@ export type Workspace =
       readonly repository: string;
       readonly revision?: string;
       readonly keep?: boolean;
+      readonly depth?: number;
     }
   | { readonly kind: "overlay"; readonly path: string }
   | { readonly kind: "base"; readonly baseId: string; readonly keep?: boolean }
@@ -30,11 +31,16 @@ export function Bind(path: string): Workspace {
 }
 
 /**
- * A clone of a git repository on the daemon's host, at `revision` (default: its HEAD).
+ * A clone of a git repository, at `revision` (default: its HEAD).
  *
- * `keep`: whether it stays after `kill()`. Default: it stays.
+ * `repository`: a directory of the daemon's host, or an `https://` address that the profile's `egress` lets the sandbox
+ * fetch. `keep`: whether it stays after `kill()`. Default: it stays. `depth`: most commits of the history, for an
+ * address. Default: all, with all branches and tags.
  */
-export function Clone(repository: string, options: { revision?: string; keep?: boolean } = {}): Workspace {
+export function Clone(
+  repository: string,
+  options: { revision?: string; keep?: boolean; depth?: number } = {},
+): Workspace {
   return { kind: "clone", repository, ...options };
 }
 

@@ -63,6 +63,11 @@ impl Source {
             Asked::Clone(clone) => {
                 runs::has_no_password("source.clone.repository", &clone.repository, redactor)?;
                 runs::has_no_password("source.clone.revision", &clone.revision, redactor)?;
+                if !clone.url.is_empty() || clone.depth != 0 {
+                    let message = "is for a run, whose profile's `egress` lets it out: create a run with that clone and a \
+                                   checkpoint of it, and make the base of the checkpoint";
+                    return Err(Refusal::invalid("source.clone.url", message));
+                }
                 Self::Clone {
                     repository: runs::absolute("source.clone.repository", clone.repository)?,
                     revision: runs::revision("source.clone.revision", clone.revision)?,
@@ -86,6 +91,7 @@ impl Source {
             Self::Clone { repository, revision } => Shown::Clone(v1::CloneWorkspace {
                 repository: repository.to_string_lossy().into_owned(),
                 revision: revision.clone().unwrap_or_default(),
+                ..v1::CloneWorkspace::default()
             }),
             Self::Checkpoint { checkpoint } => {
                 Shown::Checkpoint(v1::CheckpointWorkspace { checkpoint_id: checkpoint.to_string() })
@@ -131,7 +137,8 @@ mod tests {
     }
 
     fn clone(repository: &str, revision: &str) -> Result<Source, Refusal> {
-        let clone = v1::CloneWorkspace { repository: repository.to_owned(), revision: revision.to_owned() };
+        let (repository, revision) = (repository.to_owned(), revision.to_owned());
+        let clone = v1::CloneWorkspace { repository, revision, ..v1::CloneWorkspace::default() };
         parse(v1::base_source::Source::Clone(clone))
     }
 
@@ -148,6 +155,9 @@ mod tests {
         for revision in ["-q", "a b", "a\n"] {
             assert!(clone("/srv/r", revision).is_err(), "{revision:?}");
         }
+        let url = "https://git.example.org/org/app".to_owned();
+        let of_url = v1::CloneWorkspace { url, ..v1::CloneWorkspace::default() };
+        assert!(parse(v1::base_source::Source::Clone(of_url)).unwrap_err().message.contains("checkpoint"));
         let id = CheckpointId::new();
         for (text, parsed) in
             [(id.to_string(), Some(Source::Checkpoint { checkpoint: id })), ("../x".to_owned(), None)]

@@ -32,7 +32,7 @@ pub(crate) fn changed(directories: &Directories, record: &Record) -> Result<Vec<
                  create the run with workspace.overlay, workspace.base, workspace.clone or a managed workspace",
             ));
         }
-        Workspace::Managed | Workspace::Clone { .. } => {
+        Workspace::Managed | Workspace::Clone { .. } | Workspace::CloneOfUrl { .. } => {
             found.push((Part::Workspace, directories.workspace(&run), false));
         }
         Workspace::Kept { workspace } => {

@@ -122,6 +122,7 @@ fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
         ("roots", 0o700),
         ("checkpoints", 0o700),
         ("bases", 0o700),
+        ("mirrors", 0o700),
         ("sessions", 0o700),
         ("spool", 0o700),
         ("processes", 0o700),

@@ -19,6 +19,7 @@ mod metered;
 mod placement;
 mod prefork;
 mod relay;
+pub mod root_layer;
 mod saved_tree;
 mod terminal;
 mod upstream;

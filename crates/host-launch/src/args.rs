@@ -90,6 +90,26 @@ pub enum Task {
         /// Bounds of the clone: its repository and its files.
         most: TreeBounds,
     },
+    /// Fetch a repository of a server into its mirror, the workspace. A further handle is the way out.
+    Mirror {
+        /// Address of the repository.
+        url: String,
+        /// Most bytes that the server may send.
+        most: u64,
+        /// Seconds after which it gives up.
+        seconds: u32,
+    },
+    /// Clone a mirror, the source, into the workspace, and answer with the commit that is checked out.
+    CloneMirror {
+        /// Address of the repository, for the remote of the clone.
+        url: String,
+        /// Branch, tag or full id of a commit; empty is the server's HEAD.
+        revision: String,
+        /// Most commits down each line of the history; 0 is all of it.
+        depth: u32,
+        /// Bounds of the clone: its repository and its files.
+        most: TreeBounds,
+    },
     /// Answer with the content of this small file of the source.
     Read(String),
     /// Create the directory for reflogs in the workspace, a git directory, if it is missing.
@@ -248,6 +268,15 @@ impl Args {
                 line.extend(["--clone".into(), revision.into(), work_tree.into()]);
                 line.extend(most.to_command_line());
             }
+            Task::Mirror { url, most, seconds } => {
+                line.extend(["--mirror".into(), url.into(), most.to_string().into()]);
+                line.push(seconds.to_string().into());
+            }
+            Task::CloneMirror { url, revision, depth, most } => {
+                line.extend(["--clone-mirror".into(), url.into(), revision.into()]);
+                line.push(depth.to_string().into());
+                line.extend(most.to_command_line());
+            }
             Task::Read(path) => line.extend(["--read".into(), path.into()]),
         }
         line
@@ -302,6 +331,17 @@ impl Args {
                 work_tree: text(&mut line)?,
                 most: TreeBounds::parse(&mut line)?,
             },
+            Some("--mirror") if jail_mounts == [JailMount::Workspace] => {
+                Task::Mirror { url: text(&mut line)?, most: word(&mut line)?, seconds: word(&mut line)? }
+            }
+            Some("--clone-mirror") if jail_mounts == [JailMount::Source, JailMount::Workspace] => {
+                Task::CloneMirror {
+                    url: text(&mut line)?,
+                    revision: text(&mut line)?,
+                    depth: word(&mut line)?,
+                    most: TreeBounds::parse(&mut line)?,
+                }
+            }
             Some("--read") if jail_mounts == [JailMount::Source] => Task::Read(text(&mut line)?),
             _ => return Err(BadArgs("no task")),
         };
@@ -333,6 +373,13 @@ impl Since {
 
     fn parse(line: &mut impl Iterator<Item = OsString>) -> Result<Self, BadArgs> {
         Ok(Self { time: (word(line)?, word(line)?), resumed: word::<u8>(line)? == 1 })
+    }
+}
+
+impl Task {
+    /// Returns true if one more handle comes after those of the mounts: over it, handles of later calls or streams to servers come.
+    pub fn has_further_handle(&self) -> bool {
+        matches!(self, Self::Serve { .. } | Self::Mirror { .. })
     }
 }
 
@@ -392,6 +439,23 @@ fn jail_mounts(text: &OsStr) -> Result<Vec<JailMount>, BadArgs> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_tasks_of_a_mirror_have_their_mounts_and_no_others() {
+        let url = "https://git.example.org/org/app".to_owned();
+        let most = TreeBounds { bytes: 7, files: 8 };
+        let mirror = Task::Mirror { url: url.clone(), most: u64::MAX, seconds: 300 };
+        let clone = Task::CloneMirror { url, revision: "--serve".to_owned(), depth: u32::MAX, most };
+        assert!(mirror.has_further_handle() && !clone.has_further_handle());
+        let both = vec![JailMount::Source, JailMount::Workspace];
+        for (task, jail_mounts) in [(mirror, vec![JailMount::Workspace]), (clone, both)] {
+            let args =
+                Args { uid: Uid::from_raw(1), gid: Gid::from_raw(1), accepts: None, jail_mounts, task };
+            assert_eq!(Args::parse(args.to_command_line()), Ok(args.clone()));
+            let other = vec![JailMount::Workspace, JailMount::State];
+            assert!(Args::parse(Args { jail_mounts: other, ..args }.to_command_line()).is_err());
+        }
+    }
 
     fn parse(line: &[&str]) -> Result<Args, BadArgs> {
         Args::parse(line.iter().map(OsString::from))

@@ -236,7 +236,7 @@ impl Launcher {
 }
 
 /// Reads until the end. Returns an error if there is too much or it comes too late.
-fn read_all(mut channel: &UnixStream, deadline: Instant) -> io::Result<Vec<u8>> {
+pub(crate) fn read_all(mut channel: &UnixStream, deadline: Instant) -> io::Result<Vec<u8>> {
     let mut answer = Vec::new();
     let mut part = vec![0; 64 * 1024];
     loop {

@@ -6,6 +6,7 @@ pub mod dialing;
 mod egress;
 pub mod handles;
 mod layer;
+mod mirror;
 pub mod numbered;
 mod owner;
 mod report;
@@ -14,6 +15,7 @@ mod spawn;
 pub use args::{Marks, TreeBounds, WeakerForm};
 pub use egress::{EgressProcess, UNSTEERED, start_egress};
 pub use layer::{LayerError, LayerSpec};
+pub use mirror::{MirrorError, MirroredClone};
 pub use owner::Owner;
 pub use report::{Landlock, Namespaces, Report};
 pub use spawn::{

@@ -261,8 +261,8 @@ impl Launcher {
         self.start_with(mounts, None, (uid, gid), task)
     }
 
-    /// Starts a host worker with one more handle after those of its mounts.
-    fn start_with(
+    /// Starts a task with one more handle after those of its mounts.
+    pub(crate) fn start_with(
         &self,
         mounts: &[(JailMount, BorrowedFd<'_>)],
         further: Option<BorrowedFd<'_>>,

@@ -23,6 +23,7 @@ mod worker_pool;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use prost::Message as _;
 use rustix::fs::{Mode, OFlags, open};
@@ -37,7 +38,7 @@ use host_launch::Report;
 use host_launch::ancestry;
 use host_launch::args::{Args, BadArgs, Task};
 use host_launch::handles;
-use way_out::WaysOut;
+use way_out::{WayOut, WaysOut};
 
 /// Time after which a walk over commits ends by itself, seconds. The daemon ends it much earlier.
 const ABANDONED: u32 = 60;
@@ -55,6 +56,10 @@ enum Failure {
     Serve(#[from] serve::ServeError),
     #[error("{0}")]
     Clone(git::CloneFailure),
+    #[error("{0}")]
+    Mirrored(git::CloneFailure),
+    #[error(transparent)]
+    Mirror(#[from] git::MirrorFailure),
     #[error(transparent)]
     Layer(#[from] layer::LayerFailure),
     #[error(transparent)]
@@ -68,8 +73,13 @@ impl Failure {
         match self {
             Self::Args(_) => 2,
             Self::Setup(_) => 3,
-            Self::Clone(git::CloneFailure::Excess(_)) => git::EXCESS,
-            Self::Clone(_) | Self::Layer(_) | Self::Tree(_) | Self::Fill(_) => 4,
+            Self::Clone(git::CloneFailure::Excess(_)) | Self::Mirrored(git::CloneFailure::Excess(_)) => {
+                git::EXCESS
+            }
+            // The daemon does not use the mirror again.
+            Self::Mirrored(git::CloneFailure::Library(_)) => 1,
+            Self::Mirror(failure) => failure.code(),
+            Self::Clone(_) | Self::Mirrored(_) | Self::Layer(_) | Self::Tree(_) | Self::Fill(_) => 4,
             Self::Start(_) | Self::Serve(_) => 1,
         }
     }
@@ -89,10 +99,9 @@ fn run() -> Result<ExitCode, Failure> {
     close_from(3)?;
     set_name(c"coffer-host-worker").map_err(io::Error::from)?;
     let args = Args::parse(std::env::args_os().skip(1))?;
-    let serves = matches!(args.task, Task::Serve { .. });
-    let mut handles = handles::receive(stdin(), args.jail_mounts.len() + usize::from(serves))?;
-    // Handles of later calls come over the last one.
-    let further = if serves { handles.pop() } else { None };
+    let has_further = args.task.has_further_handle();
+    let mut handles = handles::receive(stdin(), args.jail_mounts.len() + usize::from(has_further))?;
+    let further = if has_further { handles.pop() } else { None };
     let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from)?;
     let report = setup::enter(&args, &handles)?;
     drop(handles);
@@ -131,6 +140,19 @@ fn work(task: Task, report: Report, null: OwnedFd, further: Option<OwnedFd>) -> 
             dup2_stdin(null).map_err(io::Error::from)?;
             setup::ChildFilter::new()?.forbid_processes()?;
             git::clone(&revision, &work_tree, most).map_err(Failure::Clone)?;
+        }
+        Task::Mirror { url, most, seconds } => {
+            let socket = further.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+            dup2_stdin(null).map_err(io::Error::from)?;
+            setup::ChildFilter::new()?.forbid_processes()?;
+            let deadline = Instant::now() + Duration::from_secs(seconds.into());
+            git::refresh_mirror(&url, most, &WayOut::new(Some(socket), deadline))?;
+        }
+        Task::CloneMirror { url, revision, depth, most } => {
+            setup::ChildFilter::new()?.forbid_processes()?;
+            let commit = git::clone_mirror(&url, &revision, depth, most).map_err(Failure::Mirrored)?;
+            let found = wire::v1::CloneWorkspace { revision: commit.to_string(), ..Default::default() };
+            layer::answer(&found.encode_to_vec())?;
         }
         Task::Identify { revision, work_tree } => {
             setup::ChildFilter::new()?.forbid_processes()?;

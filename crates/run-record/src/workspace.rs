@@ -27,6 +27,15 @@ pub enum Workspace {
         /// Branch, tag or commit, or `None` for HEAD.
         revision: Option<String>,
     },
+    /// A clone of a repository on a server, in a directory of the daemon.
+    CloneOfUrl {
+        /// Address in its canonical form, without a user or password.
+        url: String,
+        /// Branch, tag or full id of a commit, or `None` for the server's HEAD.
+        revision: Option<String>,
+        /// Most commits down each line of the history; 0 is all of it.
+        depth: u32,
+    },
     /// A directory of the daemon that an earlier run left.
     Kept { workspace: RunId },
     /// An existing directory under a layer that receives the changes.
@@ -79,12 +88,22 @@ impl Workspace {
         }
     }
 
+    /// Returns true if the daemon makes a directory for it, which outlives the run.
+    pub fn is_made(&self) -> bool {
+        matches!(self, Self::Managed) || self.is_clone()
+    }
+
+    /// Returns true if it is a clone of a repository.
+    pub fn is_clone(&self) -> bool {
+        matches!(self, Self::Clone { .. } | Self::CloneOfUrl { .. })
+    }
+
     /// Returns the name of its kind in ListWorkspaces.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Bind { .. } => "bind",
             Self::Managed | Self::Kept { .. } => "managed",
-            Self::Clone { .. } => "clone",
+            Self::Clone { .. } | Self::CloneOfUrl { .. } => "clone",
             Self::Overlay { .. } => "overlay",
             Self::Base { .. } => "base",
             Self::Checkpoint { .. } => "checkpoint",
@@ -98,7 +117,7 @@ impl Workspace {
     pub fn forked(&self, checkpoint: CheckpointId, run: RunId) -> Self {
         match self {
             Self::Kept { workspace } => Self::Checkpoint { checkpoint, of: *workspace },
-            Self::Managed | Self::Clone { .. } | Self::Bind { .. } => {
+            Self::Managed | Self::Clone { .. } | Self::CloneOfUrl { .. } | Self::Bind { .. } => {
                 Self::Checkpoint { checkpoint, of: run }
             }
             Self::Overlay { .. } | Self::Base { .. } | Self::Checkpoint { .. } => self.clone(),
@@ -125,6 +144,13 @@ impl Workspace {
             Self::Clone { repository, revision } => Source::Clone(v1::CloneWorkspace {
                 repository: repository.to_string_lossy().into_owned(),
                 revision: revision.clone().unwrap_or_default(),
+                ..v1::CloneWorkspace::default()
+            }),
+            Self::CloneOfUrl { url, revision, depth } => Source::Clone(v1::CloneWorkspace {
+                url: url.clone(),
+                revision: revision.clone().unwrap_or_default(),
+                depth: *depth,
+                ..v1::CloneWorkspace::default()
             }),
         };
         v1::Workspace { source: Some(source) }
@@ -146,8 +172,7 @@ pub struct Kept {
 impl Kept {
     /// Returns the workspace of this run if the daemon makes one for it.
     pub fn of(record: &Record) -> Option<Self> {
-        let made = matches!(record.spec.workspace, Workspace::Managed | Workspace::Clone { .. });
-        made.then(|| Self {
+        record.spec.workspace.is_made().then(|| Self {
             id: record.id,
             principal: record.spec.principal.clone(),
             created_at: record.created_at,
@@ -197,6 +222,11 @@ mod tests {
         let (checkpoint, run, kept) = (CheckpointId::new(), RunId::new(), RunId::new());
         let on = |of| Workspace::Checkpoint { checkpoint, of };
         let clone = Workspace::Clone { repository: "/srv/a".into(), revision: None };
+        let url = "https://git.example.org/org/app".to_owned();
+        let of_url = Workspace::CloneOfUrl { url, revision: Some("main".into()), depth: 1 };
+        assert_eq!(of_url.forked(checkpoint, run), on(run));
+        assert!(of_url.is_made() && clone.is_made() && !Workspace::Kept { workspace: kept }.is_made());
+        assert_eq!((of_url.kind(), clone.kind()), ("clone", "clone"));
         assert_eq!(Workspace::Managed.forked(checkpoint, run), on(run));
         assert_eq!(clone.forked(checkpoint, run), on(run));
         assert_eq!(Workspace::Kept { workspace: kept }.forked(checkpoint, run), on(kept));

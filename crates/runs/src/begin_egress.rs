@@ -1,14 +1,13 @@
 //! The egress of a run, which begins and ends with it.
 
 use std::future::ready;
-use std::os::fd::OwnedFd;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use audit::Event;
 use audit_service::AuditLog;
 use egress::{Answer, Control, Egress, Question, Setup};
-use egress_rules::{Narrowed, Rules};
-use executor::{Lanes, WayOut};
+use egress_rules::Narrowed;
+use executor::Lanes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use model_usage::Who;
@@ -20,11 +19,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::launch::Launcher;
 use crate::placeholders::{self, Placeholder};
-use crate::record::Record;
 use crate::run::Run;
 use crate::shared::Shared;
 use crate::way_in::network_of;
-use crate::way_out::{Asked, narrowed};
+use crate::way_out::{Asked, Streams, rules_of};
 
 /// The daemon, for the connections of one run.
 struct Office {
@@ -85,29 +83,6 @@ impl Control for Office {
         };
         let (calls, commands) = (self.lanes.calls(), self.lanes.command_lines());
         reviewers.ask(Asked { run: Arc::clone(&self.run), question, calls, commands, given_up })
-    }
-}
-
-/// Streams to servers for calls in the host lane.
-struct Streams(Weak<Egress>);
-
-impl WayOut for Streams {
-    fn open<'a>(&'a self, call: &'a str, host: &'a str, port: u16) -> BoxFuture<'a, Result<OwnedFd, String>> {
-        async move {
-            let egress = self.0.upgrade().ok_or("the run has ended")?;
-            egress.open_stream(host, port, call).await.map_err(|error| error.to_string())
-        }
-        .boxed()
-    }
-}
-
-/// Returns the rules for a run's connections under a policy.
-///
-/// A profile that is gone allows nothing.
-fn rules_of(policy: &Policy, record: &Record) -> Narrowed {
-    match policy.profile(&record.spec.profile) {
-        Some(profile) => narrowed(profile, &record.narrowed).and_widened(record.widened.iter().cloned()),
-        None => Narrowed::new(Rules::none()),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::request::Parsed;
 use crate::run::Run;
 use crate::shared::Shared;
 use crate::stored;
-use crate::way_out::narrowed;
+use crate::way_out::{self, narrowed};
 use crate::{placeholders, task, variables};
 
 impl Runs {
@@ -42,6 +42,9 @@ impl Runs {
         let record = Record { narrowed: egress, ..Record::new(id, spec) };
         let rules = narrowed(profile, &record.narrowed);
         self.launcher.way_out.check_secrets(&rules)?;
+        if let Workspace::CloneOfUrl { url, .. } = &record.spec.workspace {
+            mirrors::check(&way_out::repository_url(url)?, &rules)?;
+        }
         let outward = self.launcher.way_out.outward(&rules);
         let own = variables::environment(&record.spec, &secrets);
         let placeholders = placeholders::of_run(&self.store, id, &rules);

@@ -142,7 +142,7 @@ impl Directories {
         let run = record.id.to_string();
         let mut counted = vec![self.run_state(&run), self.root_layer(&run)];
         match &record.spec.workspace {
-            Workspace::Managed | Workspace::Clone { .. } => counted.push(self.workspace(&run)),
+            made if made.is_made() => counted.push(self.workspace(&run)),
             Workspace::Kept { workspace } => counted.push(self.workspace(&workspace.to_string())),
             layered if layered.is_layered() => counted.push(self.layer(&run)),
             _ => {}

@@ -9,6 +9,7 @@ use containers::{
     UserMap,
 };
 use executor::Directory;
+use executor::root_layer::RootLayer;
 use jail::{Mount, MountMode};
 use operations::Reason;
 use refusal::{Refusal, chain};
@@ -17,7 +18,6 @@ use rustix::io::Errno;
 
 use crate::linked::InPlace;
 use crate::resources::RunResources;
-use crate::root_layer::RootLayer;
 
 /// Type of a file system in memory, as statfs(2) reports it.
 const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;

@@ -148,6 +148,9 @@ pub fn hide_secrets(request: &mut v1::CreateRunRequest, redactor: &Redactor) -> 
     let (field, path, revision) = match source {
         Some(Source::Bind(bind)) => ("workspace.bind.path", bind.path.as_str(), ""),
         Some(Source::Overlay(overlay)) => ("workspace.overlay.path", overlay.path.as_str(), ""),
+        Some(Source::Clone(clone)) if !clone.url.is_empty() => {
+            ("workspace.clone.url", clone.url.as_str(), clone.revision.as_str())
+        }
         Some(Source::Clone(clone)) => {
             ("workspace.clone.repository", clone.repository.as_str(), clone.revision.as_str())
         }
@@ -247,12 +250,26 @@ fn workspace(workspace: Option<v1::Workspace>) -> Result<Workspace, Refusal> {
                 let bad = |_| Refusal::invalid("workspace.base.base_id", "is not the id of a base");
                 Workspace::Base { base: BaseId::parse(&base.base_id).map_err(bad)? }
             }
-            Source::Clone(clone) => Workspace::Clone {
-                repository: absolute("workspace.clone.repository", clone.repository)?,
-                revision: revision("workspace.clone.revision", clone.revision)?,
-            },
+            Source::Clone(asked) => clone(asked)?,
         },
     )
+}
+
+fn clone(asked: v1::CloneWorkspace) -> Result<Workspace, Refusal> {
+    let v1::CloneWorkspace { repository, revision, url, depth } = asked;
+    let revision = self::revision("workspace.clone.revision", revision)?;
+    if url.is_empty() {
+        if depth != 0 {
+            return Err(Refusal::invalid("workspace.clone.depth", "is for a clone with `url`"));
+        }
+        let repository = absolute("workspace.clone.repository", repository)?;
+        return Ok(Workspace::Clone { repository, revision });
+    }
+    if !repository.is_empty() {
+        return Err(Refusal::invalid("workspace.clone", "has both `repository` and `url`: give one of them"));
+    }
+    let url = way_out::repository_url(&url)?.to_string();
+    Ok(Workspace::CloneOfUrl { url, revision, depth })
 }
 
 /// Parses a branch, tag or commit. An empty text is HEAD.
@@ -373,6 +390,28 @@ fn labels(labels: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clone_is_of_a_directory_or_of_an_address() {
+        let parsed = |repository: &str, url: &str, depth: u32| {
+            let (repository, url) = (repository.to_owned(), url.to_owned());
+            clone(v1::CloneWorkspace { repository, revision: "main".into(), url, depth })
+        };
+        let of_url = parsed("", "https://GIT.example.org:443/org/app", 3).unwrap();
+        let url = "https://git.example.org/org/app".to_owned();
+        assert_eq!(of_url, Workspace::CloneOfUrl { url, revision: Some("main".into()), depth: 3 });
+        assert!(matches!(parsed("/srv/r", "", 0), Ok(Workspace::Clone { .. })));
+        for (repository, url, depth, field) in [
+            ("", "", 0, "workspace.clone.repository"),
+            ("/srv/r", "", 1, "workspace.clone.depth"),
+            ("/srv/r", "https://git.example.org/a", 0, "workspace.clone"),
+            ("", "/srv/r", 0, "workspace.clone.url"),
+            ("", "https://u:p@git.example.org/a", 0, "workspace.clone.url"),
+        ] {
+            let refused = parsed(repository, url, depth).unwrap_err();
+            assert_eq!(refused.metadata, [("field".into(), field.to_owned())], "{}", refused.message);
+        }
+    }
 
     #[test]
     fn l1_a_secret_is_hidden_as_the_value_of_a_label_and_refused_as_a_name() {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use containers::{ContainerId, Engine, MountSlot};
+use executor::root_layer::RootLayer;
 use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
 
 use crate::directories::BUNDLE;
-use crate::root_layer::RootLayer;
 use ::leftovers::remove_tree;
 
 /// Time for which a caller waits for the removal of a container.

@@ -22,7 +22,7 @@ pub(crate) fn explain(run: RunId, used: &Workspace, own: &[(PathBuf, Place)]) ->
         return None;
     }
     let next = match used {
-        Workspace::Managed | Workspace::Clone { .. } => continued(run),
+        Workspace::Managed | Workspace::Clone { .. } | Workspace::CloneOfUrl { .. } => continued(run),
         Workspace::Kept { workspace } => continued(*workspace),
         Workspace::Overlay { .. } | Workspace::Checkpoint { .. } => {
             format!(

@@ -103,6 +103,7 @@ impl Runs {
     fn shown(&self, kept: &Kept) -> v1::KeptWorkspace {
         let repository = match &kept.workspace {
             Workspace::Clone { repository, .. } => repository.to_string_lossy().into_owned(),
+            Workspace::CloneOfUrl { url, .. } => url.clone(),
             _ => String::new(),
         };
         v1::KeptWorkspace {

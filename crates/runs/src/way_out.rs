@@ -1,19 +1,22 @@
 //! The rules for connections of runs, and the parts of the daemon that all runs with a way out use.
 
 use std::net::Ipv4Addr;
-use std::sync::{Arc, OnceLock};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, OnceLock, Weak};
 
 use containers::Boundary;
-use egress::{Answer, Outside, Program, Question};
+use egress::{Answer, Egress, Outside, Program, Question};
 use egress_rules::{Narrowed, Pool, Rules};
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use ipnet::Ipv4Net;
+use mirrors::RepositoryUrl;
 use operations::Reason;
-use policy::{InForce, Profile};
+use policy::{InForce, Policy, Profile};
 use refusal::Refusal;
 use tokio_util::sync::CancellationToken;
 
-use crate::record::LaunchFingerprint;
+use crate::record::{LaunchFingerprint, Record};
 use crate::run::Run;
 
 /// The parts of the daemon that every run with egress uses.
@@ -102,6 +105,34 @@ pub(crate) fn can_be_had(resolver: Option<Ipv4Addr>, boundary: Boundary) -> Resu
 /// Returns the rules of a profile under further ones.
 pub(crate) fn narrowed(profile: &Profile, by: &[Rules]) -> Narrowed {
     by.iter().cloned().fold(Narrowed::new(profile.egress.clone()), Narrowed::under)
+}
+
+/// Streams to servers for the processes that ask for them.
+pub(crate) struct Streams(pub(crate) Weak<Egress>);
+
+impl executor::WayOut for Streams {
+    fn open<'a>(&'a self, call: &'a str, host: &'a str, port: u16) -> BoxFuture<'a, Result<OwnedFd, String>> {
+        async move {
+            let egress = self.0.upgrade().ok_or("the run has ended")?;
+            egress.open_stream(host, port, call).await.map_err(|error| error.to_string())
+        }
+        .boxed()
+    }
+}
+
+/// Returns the rules for a run's connections under a policy.
+///
+/// A profile that is gone allows nothing.
+pub(crate) fn rules_of(policy: &Policy, record: &Record) -> Narrowed {
+    match policy.profile(&record.spec.profile) {
+        Some(profile) => narrowed(profile, &record.narrowed).and_widened(record.widened.iter().cloned()),
+        None => Narrowed::new(Rules::none()),
+    }
+}
+
+/// Parses the address of a repository on a server.
+pub(crate) fn repository_url(text: &str) -> Result<RepositoryUrl, Refusal> {
+    RepositoryUrl::parse(text).map_err(|bad| Refusal::invalid("workspace.clone.url", bad))
 }
 
 /// Reads rules that a client sent, in the field `egress_json`. `None` if there are none.

@@ -46,7 +46,7 @@ pub(super) async fn measure(place: &Place, size: Size) -> Vec<Row> {
 /// Asks for the base of the repository and for a run on it. Returns the time of both, and whether the base was there.
 async fn ready(place: &Place, clients: &mut Clients) -> (Duration, Run, bool) {
     let repository = place.repository.display().to_string();
-    let source = Source::Clone(CloneWorkspace { repository, revision: String::new() });
+    let source = Source::Clone(CloneWorkspace { repository, ..CloneWorkspace::default() });
     let source = Some(BaseSource { source: Some(source) });
     let began = Instant::now();
     let request = CreateBaseRequest { source, reuse: true, ..Default::default() };

@@ -74,8 +74,7 @@ def workspace(source: Workspace) -> v1.Workspace:
         case Bind():
             return v1.Workspace(bind=v1.BindWorkspace(path=str(source.path)))
         case Clone():
-            cloned = v1.CloneWorkspace(repository=str(source.repository), revision=source.revision or "")
-            return v1.Workspace(clone=cloned)
+            return v1.Workspace(clone=clone(source))
         case Overlay():
             return v1.Workspace(overlay=v1.OverlayWorkspace(path=str(source.path)))
         case Base():
@@ -83,6 +82,15 @@ def workspace(source: Workspace) -> v1.Workspace:
         case Checkpoint():
             begun = v1.CheckpointWorkspace(checkpoint_id=source.checkpoint_id)
             return v1.Workspace(checkpoint=begun)
+
+
+def clone(source: Clone) -> v1.CloneWorkspace:
+    named, revision = str(source.repository), source.revision or ""
+    if source.depth is not None and not 1 <= source.depth < 1 << 32:
+        raise InvalidArgument(f"depth: must be at least 1, not {source.depth}", reason="INVALID_ARGUMENT")
+    if "://" in named:
+        return v1.CloneWorkspace(url=named, revision=revision, depth=source.depth or 0)
+    return v1.CloneWorkspace(repository=named, revision=revision, depth=source.depth or 0)
 
 
 def limits(limits: Limits | None) -> v1.Limits | None:

@@ -37,14 +37,17 @@ class Bind:
 
 @dataclass(frozen=True)
 class Clone:
-    """A clone of a git repository on the daemon's host, at `revision` (default: its HEAD).
+    """A clone of a git repository, at `revision` (default: its HEAD).
 
-    `keep`: whether it stays after `kill()`. Default: it stays.
+    `repository`: a directory of the daemon's host, or an `https://` address that the profile's `egress` lets the sandbox
+    fetch. `keep`: whether it stays after `kill()`. Default: it stays. `depth`: most commits of the history, for an
+    address. Default: all, with all branches and tags.
     """
 
     repository: str | Path
     revision: str | None = None
     keep: bool = True
+    depth: int | None = None
 
 
 @dataclass(frozen=True)

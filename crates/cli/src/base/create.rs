@@ -8,7 +8,7 @@ use wire::v1::{BaseSource, CheckpointWorkspace, CloneWorkspace, CreateBaseReques
 
 use crate::client::Context;
 use crate::failure::{Ended, Failure};
-use crate::host_path::absolute;
+use crate::host_path::{absolute, repository_or_url};
 use crate::{checkpoint, quantity};
 
 /// Make a base: a tree of files that never changes, on which many runs can begin. Prints its id.
@@ -61,10 +61,11 @@ impl Create {
     fn request(self) -> Result<CreateBaseRequest, Failure> {
         let source = match (self.directory, self.clone) {
             (Some(path), _) => Some(Source::Directory(DirectorySource { path: absolute(&path)? })),
-            (None, Some(repository)) => Some(Source::Clone(CloneWorkspace {
-                repository: absolute(&repository)?,
-                revision: self.revision.unwrap_or_default(),
-            })),
+            (None, Some(named)) => {
+                let (repository, url) = repository_or_url(&named)?;
+                let revision = self.revision.unwrap_or_default();
+                Some(Source::Clone(CloneWorkspace { repository, revision, url, depth: 0 }))
+            }
             (None, None) => {
                 self.checkpoint.map(|checkpoint_id| Source::Checkpoint(CheckpointWorkspace { checkpoint_id }))
             }
@@ -94,7 +95,8 @@ mod tests {
     #[test]
     fn one_source_reaches_the_request() {
         let made = request("create --clone /nonexistent/r --revision v1 --reuse");
-        let clone = CloneWorkspace { repository: "/nonexistent/r".into(), revision: "v1".into() };
+        let (repository, revision) = ("/nonexistent/r".into(), "v1".into());
+        let clone = CloneWorkspace { repository, revision, ..CloneWorkspace::default() };
         assert_eq!((made.source.unwrap().source, made.reuse), (Some(Source::Clone(clone)), true));
         assert_eq!(made.request_id.len(), 36, "an id of its own");
         let made = request("create --directory /nonexistent/d --request-id r1");

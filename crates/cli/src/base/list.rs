@@ -73,7 +73,8 @@ mod tests {
 
     #[test]
     fn a_line_a_base() {
-        let clone = CloneWorkspace { repository: "/srv/r".into(), revision: "main".into() };
+        let (repository, revision) = ("/srv/r".into(), "main".into());
+        let clone = CloneWorkspace { repository, revision, ..CloneWorkspace::default() };
         let base = Base {
             base_id: "0198a1b2-0000-7000-8000-00000000aaaa".into(),
             principal: "uid:0".into(),

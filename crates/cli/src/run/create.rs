@@ -13,7 +13,7 @@ use wire::v1::{
 
 use crate::client::Context;
 use crate::failure::{Ended, Failure};
-use crate::host_path::absolute;
+use crate::host_path::{absolute, repository_or_url};
 use crate::variables::Variables;
 use crate::{base, checkpoint, quantity, time, workspace};
 
@@ -31,6 +31,9 @@ pub(crate) struct Create {
     /// Branch, tag or commit to check out of the clone.
     #[arg(long, value_name = "REVISION", conflicts_with_all = ["bind", "managed", "workspace", "overlay", "base", "checkpoint"])]
     revision: Option<String>,
+    /// Most commits of the history in a clone of an https:// address. Default: all, with all branches and tags.
+    #[arg(long, value_name = "N", requires = "clone", value_parser = clap::value_parser!(u32).range(1..))]
+    depth: Option<u32>,
     /// Make a checkpoint before the first call of each task (turn), or after each call that wrote (write).
     #[arg(long, value_name = "MOMENT")]
     checkpoint_every: Option<Moment>,
@@ -95,7 +98,7 @@ struct SourceArgs {
     /// Use this directory in place.
     #[arg(long, value_name = "PATH")]
     bind: Option<PathBuf>,
-    /// Clone this local git repository.
+    /// Clone this git repository: a directory, or an https:// address that the profile's `egress` lets the run fetch.
     #[arg(long, value_name = "REPO")]
     clone: Option<PathBuf>,
     /// Start with an empty directory that the daemon keeps, see `coffer workspace`.
@@ -174,8 +177,9 @@ impl Create {
         let SourceArgs { bind, clone, overlay, base, checkpoint, workspace, managed: _ } = self.source;
         let source = if let Some(path) = bind {
             Source::Bind(BindWorkspace { path: absolute(&path)? })
-        } else if let Some(repository) = clone {
-            Source::Clone(CloneWorkspace { repository: absolute(&repository)?, revision })
+        } else if let Some(named) = clone {
+            let (repository, url) = repository_or_url(&named)?;
+            Source::Clone(CloneWorkspace { repository, revision, url, depth: self.depth.unwrap_or_default() })
         } else if let Some(path) = overlay {
             Source::Overlay(OverlayWorkspace { path: absolute(&path)? })
         } else if let Some(base_id) = base {
@@ -275,7 +279,8 @@ mod tests {
                 workspace: Some(Workspace {
                     source: Some(Source::Clone(CloneWorkspace {
                         repository: "/nonexistent/repo".into(),
-                        revision: "v1".into()
+                        revision: "v1".into(),
+                        ..CloneWorkspace::default()
                     }))
                 }),
                 pkg_path: "/nonexistent/pkg".into(),
@@ -325,6 +330,10 @@ mod tests {
         assert_eq!(request.agent_id, "cli");
         assert_eq!(request.limits, None);
         assert_eq!(request.workspace.unwrap().source, Some(Source::Managed(ManagedWorkspace::default())));
+        let url = "https://git.example.org/org/app";
+        let request = self::request(&format!("create --profile p --clone {url} --revision v1 --depth 2"));
+        let clone = CloneWorkspace { url: url.into(), revision: "v1".into(), depth: 2, ..Default::default() };
+        assert_eq!(request.workspace.unwrap().source, Some(Source::Clone(clone)));
     }
 
     #[test]

@@ -135,8 +135,10 @@ fn workspace(run: &Run) -> String {
         Some(Source::Overlay(overlay)) => format!("overlay on {}", overlay.path),
         Some(Source::Base(base)) => format!("base {}", base.base_id),
         Some(Source::Checkpoint(checkpoint)) => format!("checkpoint {}", checkpoint.checkpoint_id),
-        Some(Source::Clone(clone)) if clone.revision.is_empty() => format!("clone of {}", clone.repository),
-        Some(Source::Clone(clone)) => format!("clone of {} at {}", clone.repository, clone.revision),
+        Some(Source::Clone(clone)) => {
+            let at = if clone.revision.is_empty() { "" } else { " at " };
+            format!("clone of {}{}{at}{}", clone.repository, clone.url, clone.revision)
+        }
         None => String::new(),
     }
 }

@@ -10,9 +10,10 @@ use anyhow::Context as _;
 use audit::{Event, Kind};
 use audit_service::{AuditLog, Index};
 use containers::DefaultImage;
+use mirrors::Mirrors;
 use model_usage::{Ledger, Prices};
 use refusal::chain;
-use runs::{ColdStarts, Directories, Launcher, Pool, Roots, Turns, WayOut};
+use runs::{ColdStarts, Directories, Launcher, Pool, RemoteClones, Roots, Turns, WayOut};
 use secrets::Secrets;
 use store::{StateDisk, Store};
 use tokio::task::JoinHandle;
@@ -61,6 +62,9 @@ impl Opened {
         let index = audit.index().context("cannot start the audit log's index")?;
         let hooks = tokio::spawn(config.audit.hooks.open()?.run(audit.checkpoints()));
         let store = Store::open(&config.state_dir.join("store.db"), config.outcomes).map_err(broken_store)?;
+        let mirrors =
+            Mirrors::open(directories.state.join("mirrors"), config.mirrors, config.disk.warn_free).await;
+        let mirrors = mirrors.context("the mirrors of repositories in state_dir")?;
         let launcher = Launcher {
             engine,
             host,
@@ -81,6 +85,7 @@ impl Opened {
                 policy: policy.clone(),
                 reviewers: OnceLock::new(),
             },
+            remote_clones: RemoteClones { mirrors: Arc::new(mirrors), audit: audit.clone() },
         };
         Ok(Self {
             config,

@@ -189,15 +189,17 @@ fn guard(config: &Config, parts: &Parts, tokens: (Arc<Tokens>, Arc<Issuers>)) ->
 /// Starts the tasks that watch and tidy until the daemon stops.
 ///
 /// In the order of the array, they watch the free space of the state disk, return freed memory to the kernel, watch the
-/// spool, bound the stored calls, watch the runs' disk quotas, store grants that could not be stored before, let
-/// approvals expire, end the consents of runs that end, and copy the counters of the rate limits to disk.
-fn watches(parts: &Parts, grants: Arc<Grants>, disk: StateDisk, workers: usize) -> [JoinHandle<()>; 11] {
+/// spool, bound the stored calls, watch the runs' disk quotas, delete old bases, checkpoints and mirrors, store grants that
+/// could not be stored before, let approvals expire, end the consents of runs that end, and copy the counters of the rate
+/// limits to disk.
+fn watches(parts: &Parts, grants: Arc<Grants>, disk: StateDisk, workers: usize) -> [JoinHandle<()>; 12] {
     let Parts { control, records, bases, checkpoints, life, store, .. } = parts;
     let Control { limits, approvals, quotas, .. } = control;
     let (runs, audit, spool, stop) = (&parts.workers.runs, &records.audit, &records.spool, &life.stop);
     let space = DiskWatch { quotas: quotas.clone(), runs: runs.clone(), audit: audit.clone() };
     let swept = (bases.clone(), stop.clone());
     let kept = (checkpoints.clone(), stop.clone());
+    let mirrored = (runs.launcher.remote_clones.mirrors.clone(), stop.clone());
     let (owed, counters) = (stop.clone(), (limits.clone(), stop.clone()));
     let (clock, ends) = ((approvals.clone(), stop.clone()), (approvals.clone(), runs.clone(), stop.clone()));
     [
@@ -208,6 +210,7 @@ fn watches(parts: &Parts, grants: Arc<Grants>, disk: StateDisk, workers: usize) 
         tokio::spawn(space.run(stop.clone())),
         tokio::spawn(async move { swept.0.keep(swept.1).await }),
         tokio::spawn(async move { kept.0.keep(kept.1).await }),
+        tokio::spawn(async move { mirrored.0.keep(mirrored.1).await }),
         tokio::spawn(async move { grants.keep_owed(owed).await }),
         tokio::spawn(async move { clock.0.keep_time(clock.1).await }),
         tokio::spawn(async move { ends.0.follow_runs(&ends.1, ends.2).await }),

@@ -36,6 +36,7 @@ use egress_rules::SecretName;
 use gateway::limits::concurrency::Whole;
 use host_launch::WeakerForm;
 use identity::{Certified, Roles};
+use mirrors::MirrorBounds;
 use model_usage::Price;
 use runs::{HarnessOnBind, OnStop, PoolEntry, RunBounds};
 use serde_json::{Value, json};
@@ -121,6 +122,8 @@ pub(crate) struct Config {
     pub(crate) disk: Thresholds,
     /// Limits for the bases of all principals.
     pub(crate) bases: BaseBounds,
+    /// Limits for the mirrors of repositories that runs are cloned from.
+    pub(crate) mirrors: MirrorBounds,
     /// Limits for the checkpoints of all runs.
     pub(crate) checkpoints: CheckpointBounds,
     /// Limits for an operator's terminal session.
@@ -213,6 +216,11 @@ impl Config {
                 "max_per_principal": self.bases.max_per_principal,
                 "max_bytes": document::show_size(self.bases.max_bytes),
                 "max_age": seconds(self.bases.max_age),
+            },
+            "mirrors": {
+                "max_count": self.mirrors.max_count,
+                "max_bytes": document::show_size(self.mirrors.max_bytes),
+                "max_age": seconds(self.mirrors.max_age),
             },
             "checkpoints": {
                 "max_count": self.checkpoints.max_count,

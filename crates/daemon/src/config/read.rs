@@ -17,6 +17,7 @@ use containers::Endpoint;
 use document::{At, Fields, size_or, time, time_or};
 use gateway::limits::concurrency::Whole;
 use host_launch::WeakerForm;
+use mirrors::MirrorBounds;
 use runs::{HarnessOnBind, OnStop, RunBounds};
 use store::OutcomeBounds;
 use terminals::Limits;
@@ -31,7 +32,7 @@ const MAX_SOCKET_PATH: usize = 107;
 /// Seconds of a day.
 const DAY: u64 = 86_400;
 
-const KEYS: [&str; 29] = [
+const KEYS: [&str; 30] = [
     "listen",
     "state_dir",
     "workspace_roots",
@@ -55,6 +56,7 @@ const KEYS: [&str; 29] = [
     "outcomes",
     "disk",
     "bases",
+    "mirrors",
     "checkpoints",
     "sessions",
     "mcp",
@@ -122,6 +124,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
         outcomes: outcomes(&top),
         disk: disk(&top),
         bases: bases(&top),
+        mirrors: mirrors(&top),
         checkpoints: checkpoints(&top),
         sessions: sessions(&top),
         mcp: mcp::read(&top),
@@ -278,6 +281,15 @@ fn bases(top: &Fields<'_>) -> BaseBounds {
     }
 }
 
+fn mirrors(top: &Fields<'_>) -> MirrorBounds {
+    let fields = top.section("mirrors", &["max_count", "max_bytes", "max_age"]);
+    MirrorBounds {
+        max_count: number_or(&fields, "max_count", 1..=10_000, 64) as usize,
+        max_bytes: size_or(&fields, "max_bytes", 4 << 20, 16 << 30),
+        max_age: time_or(&fields, "max_age", (60, 3_660 * DAY), 30 * DAY),
+    }
+}
+
 fn checkpoints(top: &Fields<'_>) -> CheckpointBounds {
     let keys = ["max_count", "max_per_run", "max_bytes", "max_bytes_per_principal", "max_age"];
     let fields = top.section("checkpoints", &keys);
@@ -324,6 +336,7 @@ mod tests {
 
     use bases::BaseBounds;
     use checkpoints::CheckpointBounds;
+    use mirrors::MirrorBounds;
     use runs::{HarnessOnBind, OnStop};
     use store::OutcomeBounds;
 
@@ -366,6 +379,7 @@ mod tests {
         assert_eq!((config.disk.warn_free, config.disk.min_free), (1 << 30, 128 << 20));
         let bases = BaseBounds { max_count: 64, max_per_principal: 32, max_bytes: 16 << 30, max_age: days };
         assert_eq!(config.bases, bases);
+        assert_eq!(config.mirrors, MirrorBounds { max_count: 64, max_bytes: 16 << 30, max_age: days });
         let checkpoints = CheckpointBounds {
             max_count: 1_000,
             max_per_run: 50,
@@ -502,7 +516,7 @@ on_stop: leave
   cofferd.yaml:12: audit.segment_size: must be a size from 64KiB to 1024TiB, such as 512MiB or 4GiB (did you mean `1GiB`?)
   cofferd.yaml:12: audit.keep: must be at least twice audit.segment_size, or all
   cofferd.yaml:13: sessions: expected a mapping, found text
-  cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, harness_on_bind, docker, default_image, images, host_lane, egress, secrets, model_prices, pool, approvals, alerts, access, oidc, limits, runs, spool, outcomes, disk, bases, checkpoints, sessions, mcp, audit, log)"
+  cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, harness_on_bind, docker, default_image, images, host_lane, egress, secrets, model_prices, pool, approvals, alerts, access, oidc, limits, runs, spool, outcomes, disk, bases, mirrors, checkpoints, sessions, mcp, metrics, audit, log)"
         );
     }
 

@@ -31,7 +31,7 @@ use super::quote::quoted;
 use super::repository::{self, WORKSPACE, read};
 use crate::sys;
 
-const SOURCE: &str = "/source";
+pub(super) const SOURCE: &str = "/source";
 
 /// The reason why there is no clone, fit for a client.
 #[derive(Debug, Error)]
@@ -46,6 +46,10 @@ pub(crate) enum CloneFailure {
     NoRevision(String),
     #[error("the source has no commits")]
     Empty,
+    #[error("the server names no default branch; name a branch, a tag or a commit")]
+    NoDefault,
+    #[error("the commit {0} is not in the history of a branch or tag of the server")]
+    NotReached(String),
     #[error(
         "the source has its repository elsewhere (its .git is a file), as a submodule has; clone it with git to a directory \
          beneath a workspace root, and name that"
@@ -105,8 +109,7 @@ impl From<SizeError> for CloneFailure {
 /// work tree.
 pub(crate) fn clone(revision: &str, work_tree: &str, most: TreeBounds) -> Result<(), CloneFailure> {
     sys::restrict_libgit2()?;
-    let empty = fs::read_dir(WORKSPACE).is_ok_and(|mut entries| entries.next().is_none());
-    if !empty {
+    if !is_empty() {
         return Err(CloneFailure::NotEmpty);
     }
     let source = source()?;
@@ -129,6 +132,11 @@ pub(crate) fn clone(revision: &str, work_tree: &str, most: TreeBounds) -> Result
     }
     encode(&repository, &mut size)?;
     forget_source(&repository)
+}
+
+/// Returns true if the workspace is there and empty.
+pub(super) fn is_empty() -> bool {
+    fs::read_dir(WORKSPACE).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 /// Returns a digest of all that determines a clone at `revision`: the branch or commit, the tags, and the end of a shallow history.
@@ -202,7 +210,7 @@ fn source() -> Result<PathBuf, CloneFailure> {
 }
 
 /// Refuses a source whose clone would be broken.
-fn check_source(source: &Path) -> Result<(), CloneFailure> {
+pub(super) fn check_source(source: &Path) -> Result<(), CloneFailure> {
     if let Ok(config) = Config::open(&source.join("config")) {
         repository::check_extensions(&config).map_err(|error| CloneFailure::Format(error.to_string()))?;
         if repository::is_partial(&config) {
@@ -238,7 +246,7 @@ fn head_of(source: &Path, work_tree: &str) -> Result<String, CloneFailure> {
 }
 
 /// Encodes the files that have a `working-tree-encoding`.
-fn encode(repository: &Repository, size: &mut Size) -> Result<(), CloneFailure> {
+pub(super) fn encode(repository: &Repository, size: &mut Size) -> Result<(), CloneFailure> {
     let mut index = repository.index()?;
     let entries: Vec<IndexEntry> = index.iter().filter(|entry| entry.mode & 0o170_000 == 0o100_000).collect();
     let mut changed = false;
@@ -294,7 +302,7 @@ fn check_out(repository: &Repository, revision: &str, size: &mut Size) -> Result
 }
 
 /// Writes the files of HEAD, within the bounds. Their size is added to that of the clone.
-fn write_files(repository: &Repository, size: &mut Size) -> Result<(), CloneFailure> {
+pub(super) fn write_files(repository: &Repository, size: &mut Size) -> Result<(), CloneFailure> {
     let mut expected = *size;
     expected.add_tree(repository, repository.head()?.peel_to_tree()?.id())?;
     let mut checkout = CheckoutBuilder::new();

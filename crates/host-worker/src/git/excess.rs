@@ -69,6 +69,11 @@ impl Size {
         Ok(())
     }
 
+    /// Returns the excess of a file that is larger than the bounds.
+    pub(super) fn full(&self) -> Excess {
+        Excess::Bytes { has: self.most.bytes.saturating_add(1), most: self.most.bytes }
+    }
+
     /// Adds the objects and the references of the source.
     pub(super) fn add_source(&mut self, source: &Repository) -> Result<(), SizeError> {
         self.add_objects(source.commondir().join("objects"))?;

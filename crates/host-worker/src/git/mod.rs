@@ -31,6 +31,8 @@ mod gitlink;
 mod history;
 mod index;
 mod log;
+mod mirror;
+mod mirrored;
 mod network;
 mod output;
 mod paths;
@@ -54,6 +56,8 @@ use crate::way_out::WayOut;
 pub(crate) use ancestry::ancestry;
 pub(crate) use clone::{CloneFailure, clone, identity};
 pub(crate) use excess::EXCESS;
+pub(crate) use mirror::{MirrorFailure, refresh as refresh_mirror};
+pub(crate) use mirrored::clone_mirror;
 pub(crate) use quote::quoted;
 
 use diff::FIRST;

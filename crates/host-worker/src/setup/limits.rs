@@ -27,7 +27,8 @@ const PACK_SIZE: u64 = 64 * GIB;
 /// Sets no limit on processes: the kernel counts those per user, and the owner may have many elsewhere.
 pub(super) fn restrict_host_worker(task: &Task) -> Result<(), SetupError> {
     let file_size = match task {
-        Task::Clone { most, .. } => PACK_SIZE.min(most.bytes),
+        Task::Clone { most, .. } | Task::CloneMirror { most, .. } => PACK_SIZE.min(most.bytes),
+        Task::Mirror { most, .. } => PACK_SIZE.min(*most),
         Task::Accept(..)
         | Task::Copy(_)
         | Task::Save(..)

@@ -8,6 +8,7 @@
 mod fork;
 mod images;
 pub(crate) mod pool;
+mod remote;
 pub(crate) mod root;
 pub(crate) mod source;
 mod turns;
@@ -40,7 +41,6 @@ use crate::directories::Directories;
 use crate::mounting::{Opened, Shown, arrived, mount};
 use crate::placed::{self, GuestBinary};
 use crate::resources::RunResources;
-use crate::root_layer::RootLayer;
 use crate::way_out::{Outward, WayOut};
 use crate::workspace::{self, Purpose, Roots};
 use crate::{boundary, execution_log, way_out};
@@ -48,6 +48,7 @@ use crate::{boundary, execution_log, way_out};
 pub(crate) use fork::fill_part;
 pub use images::ColdStarts;
 use pool::Pool;
+pub use remote::RemoteClones;
 use root::NewRoot;
 use source::Source;
 pub use turns::Turns;
@@ -94,6 +95,7 @@ pub struct Launcher {
     pub making: Turns,
     pub starting: ColdStarts,
     pub way_out: WayOut,
+    pub remote_clones: RemoteClones,
 }
 
 /// A container whose guest answers, and whose mounts were verified.
@@ -194,7 +196,7 @@ impl Launcher {
             private: place(private)?,
             pkg: pkg.as_ref().map(place).transpose()?,
             log: Some(place(log)?),
-            root: resources.root.as_ref().map(RootLayer::place).transpose()?,
+            root: resources.root.as_ref().map(root::place).transpose()?,
             warm,
             resolver: wanted.hardening.resolver,
             bundles: wanted
@@ -432,7 +434,7 @@ impl Launcher {
 }
 
 fn is_clone(record: &Record) -> bool {
-    matches!(record.spec.workspace, Workspace::Clone { .. })
+    record.spec.workspace.is_clone()
 }
 
 /// Returns the refusal of an image that no run may use.

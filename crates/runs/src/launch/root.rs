@@ -9,6 +9,7 @@ use containers::{
     UsableImage,
 };
 use executor::engine_refusal;
+use executor::root_layer::{RootLayer, empty_layer, mount_points, write_host_files};
 use host_launch::Owner;
 use identity::RunId;
 use jail::RootMode;
@@ -18,7 +19,6 @@ use tokio::task::block_in_place;
 
 use super::Launcher;
 use crate::resources::RunResources;
-use crate::root_layer::{RootLayer, empty_layer, mount_points, write_host_files};
 use crate::workspace;
 
 /// What a writable root is made with, besides the image.
@@ -126,12 +126,17 @@ impl Launcher {
         let slot = containers::reattach_root(slots);
         let slot = slot.map_err(|error| chain(&error))?.ok_or("its root is no longer mounted")?;
         let root = RootLayer::of(slot, self.directories.root_layer(run)).map_err(|error| chain(&error))?;
-        let is = root.place().map_err(|refusal| refusal.message)?;
+        let is = place(&root).map_err(|refusal| refusal.message)?;
         if !is.is(was) {
             return Err("something else is mounted as its root".to_owned());
         }
         Ok(root)
     }
+}
+
+/// Returns the place of a root that is mounted.
+pub(super) fn place(root: &RootLayer) -> Result<Place, Refusal> {
+    Place::of(root.handle()).map_err(|error| Refusal::internal("looking at a root", &error))
 }
 
 fn refused(why: impl std::fmt::Display) -> Refusal {

@@ -17,6 +17,7 @@ use rustix::fs::{Gid, Mode, OFlags, Uid};
 use tokio::task::block_in_place;
 
 use super::Launcher;
+use super::remote::Remote;
 use crate::directories::Directories;
 use crate::linked::{InPlace, in_place, linked};
 use crate::resources::RunResources;
@@ -83,8 +84,19 @@ impl Launcher {
                 };
                 let from = (field, repository.as_path());
                 let clone = self.clone_into(make, from, revision.as_deref(), bounds, principal).await?;
-                block_in_place(|| within(&clone, most))?;
+                block_in_place(|| within(&clone, field, most))?;
                 clone.into()
+            }
+            Workspace::CloneOfUrl { url, revision, depth } => {
+                resources.made.push(path.clone());
+                let made = self.make(record.id, &path, workspace::owner_for(principal));
+                let made = made.map_err(|error| Refusal::internal("making the workspace", &error))?;
+                let (most, remote) =
+                    (record.spec.limits.disk(), Remote { url, revision: revision.as_deref(), depth: *depth });
+                let bounds = TreeBounds { bytes: most.bytes, files: most.files };
+                self.remote_clones.clone_into(&made, remote, record, &self.way_out, bounds).await?;
+                block_in_place(|| within(&made, "workspace.clone.url", most))?;
+                made.into()
             }
             Workspace::Overlay { path } => {
                 let field = "workspace.overlay.path";
@@ -261,7 +273,7 @@ pub(crate) fn repository_again(
 }
 
 /// Refuses a clone that uses up its run's quota before the run has begun.
-fn within(made: &Directory, most: Amount) -> Result<(), Refusal> {
+fn within(made: &Directory, field: &str, most: Amount) -> Result<(), Refusal> {
     let found = containers::measure(as_fd(made), most)
         .map_err(|error| Refusal::internal("measuring the clone", &error))?;
     if !found.is_more {
@@ -270,7 +282,7 @@ fn within(made: &Directory, most: Amount) -> Result<(), Refusal> {
     Err(Refusal::new(
         Reason::WriteLimit,
         format!(
-            "workspace.clone.repository: the clone takes more than the {} MiB in {} files that a run of this profile may have \
+            "{field}: the clone takes more than the {} MiB in {} files that a run of this profile may have \
              on the daemon's disk ({DISK_QUOTA})",
             most.bytes >> 20,
             most.files

@@ -6025,7 +6025,7 @@ pub mod workspace {
         /// A directory that the daemon makes, empty at first, and keeps until DeleteWorkspace.
         #[prost(message, tag = "2")]
         Managed(super::ManagedWorkspace),
-        /// A clone of a local git repository, kept until DeleteWorkspace.
+        /// A clone of a git repository, local or on a server, kept until DeleteWorkspace.
         #[prost(message, tag = "3")]
         Clone(super::CloneWorkspace),
         /// Copy-on-write over an existing directory: nothing changes in it until AcceptRun.
@@ -6140,15 +6140,25 @@ impl ::prost::Name for CheckpointWorkspace {
         "/cofferdam.v1.CheckpointWorkspace".into()
     }
 }
-/// A clone of a local repository, without hooks, with its history.
+/// A clone of a repository, without hooks, with its history. Exactly one of `repository` and `url` is set.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CloneWorkspace {
-    /// Absolute host path of a git repository beneath one of the daemon's `workspace_roots`.
+    /// Absolute host path of a local git repository beneath one of the daemon's `workspace_roots`. The clone has no remote.
     #[prost(string, tag = "1")]
     pub repository: ::prost::alloc::string::String,
-    /// Branch, tag or commit to check out. Default: the repository's HEAD.
+    /// Branch, tag or commit to check out. Default: the repository's HEAD. With `url`, a commit is a full id, and part of
+    /// the history of a branch or tag of the server.
     #[prost(string, tag = "2")]
     pub revision: ::prost::alloc::string::String,
+    /// Address of a repository on a server, as `<https://git.example.org/org/app`,> without a user or password. The daemon
+    /// fetches it through the `egress` of the run's profile, with the secrets of its rules and on the run's record. The rules
+    /// have to allow that without a reviewer. The address is the remote `origin` of the clone.
+    #[prost(string, tag = "3")]
+    pub url: ::prost::alloc::string::String,
+    /// With `url`: most commits from the checked-out one down each line of its history, and no other branch or tag. 0: all
+    /// of the history, branches and tags.
+    #[prost(uint32, tag = "4")]
+    pub depth: u32,
 }
 impl ::prost::Name for CloneWorkspace {
     const NAME: &'static str = "CloneWorkspace";
@@ -8743,7 +8753,7 @@ pub mod base_source {
         /// A copy of a directory.
         #[prost(message, tag = "1")]
         Directory(super::DirectorySource),
-        /// A clone of a local git repository.
+        /// A clone of a local git repository. `url` is refused: a base has no profile whose rules could let it out.
         #[prost(message, tag = "2")]
         Clone(super::CloneWorkspace),
         /// The workspace of a run as a checkpoint has it, with the files beneath a layer.

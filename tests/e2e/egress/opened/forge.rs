@@ -1,5 +1,6 @@
 //! A server of git over HTTPS: `git http-backend` behind basic authentication.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ pub(super) struct Forge {
     root: TempDir,
     /// Requests that had the secret.
     pub(super) authenticated: Arc<Mutex<Vec<String>>>,
+    listening: tokio::task::JoinHandle<()>,
 }
 
 impl Forge {
@@ -43,7 +45,7 @@ impl Forge {
         let (acceptor, place) = (certificates.acceptor(), root.path().to_owned());
         let authenticated = Arc::<Mutex<Vec<String>>>::default();
         let kept = Arc::clone(&authenticated);
-        tokio::spawn(async move {
+        let listening = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (acceptor, place, kept) = (acceptor.clone(), place.clone(), Arc::clone(&kept));
                 tokio::spawn(async move {
@@ -54,7 +56,39 @@ impl Forge {
                 });
             }
         });
-        Self { port, root, authenticated }
+        Self { port, root, authenticated, listening }
+    }
+
+    /// Commits a file of this number of random bytes, and another one, on `main`.
+    pub(super) fn commit_random(&self, length: usize) {
+        let mut bytes = vec![0; length];
+        std::fs::File::open("/dev/urandom").unwrap().read_exact(&mut bytes).unwrap();
+        std::fs::write(self.root.path().join("work/random"), bytes).unwrap();
+        self.commit("main", "beside", "beside\n");
+    }
+
+    /// Runs git in the repository `org/app`.
+    pub(super) fn in_app(&self, args: &[&str]) -> String {
+        git(&self.path("app"), args)
+    }
+
+    /// Returns the number of packs that were fetched from `org/app`.
+    pub(super) fn packs(&self) -> usize {
+        let is_pack =
+            |request: &&String| request.contains("/org/app") && request.contains("/git-upload-pack ");
+        self.authenticated.lock().iter().filter(is_pack).count()
+    }
+
+    /// Returns the number of times that the references of `org/app` were listed.
+    pub(super) fn lists(&self) -> usize {
+        let is_list = |request: &&String| request.contains("/org/app") && request.contains("/info/refs?");
+        self.authenticated.lock().iter().filter(is_list).count()
+    }
+
+    /// Ends the server. A connection to its port is refused.
+    pub(super) async fn stop(&mut self) {
+        self.listening.abort();
+        let _ = (&mut self.listening).await;
     }
 
     /// Returns the directory of a repository.

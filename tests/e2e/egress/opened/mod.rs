@@ -1,6 +1,7 @@
 //! Connections that are opened for their rules, secrets that stay outside, and the door to a model.
 
 mod agents;
+mod clones;
 mod door;
 mod forge;
 mod git;

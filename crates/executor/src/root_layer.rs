@@ -13,9 +13,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use crate::record::Place;
 use containers::{GROUP_PATH, HostUser, MountError, MountSlot, MountSpec, PASSWD_PATH, host_files};
-use executor::Directory;
 use host_launch::Owner;
 use operations::Reason;
 use refusal::Refusal;
@@ -25,13 +23,15 @@ use rustix::fs::{
 use rustix::io::Errno;
 use tokio::task::block_in_place;
 
+use crate::directory::Directory;
+
 /// Most top directories of a root. No image has so many.
 const MOST_DIRECTORIES: usize = 128;
 const DIRECTORY: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// A root that is mounted.
-pub(crate) struct RootLayer {
+pub struct RootLayer {
     slot: MountSlot,
     handle: OwnedFd,
     /// Directory of the layer above the image.
@@ -39,23 +39,24 @@ pub(crate) struct RootLayer {
 }
 
 impl RootLayer {
-    pub(crate) fn of(slot: MountSlot, layer: PathBuf) -> Result<Self, Errno> {
+    pub fn of(slot: MountSlot, layer: PathBuf) -> Result<Self, Errno> {
         let handle = rustix::fs::open(slot.path(), DIRECTORY, Mode::empty())?;
         Ok(Self { slot, handle, layer })
     }
 
-    pub(crate) fn place(&self) -> Result<Place, Refusal> {
-        Place::of(&self.handle).map_err(|error| Refusal::internal("looking at a root", &error))
+    /// Returns the mounted root.
+    pub fn handle(&self) -> &OwnedFd {
+        &self.handle
     }
 
     /// Returns the root as a directory in which `owner` writes.
-    pub(crate) fn directory(&self, owner: Owner) -> Result<Directory, Refusal> {
+    pub fn directory(&self, owner: Owner) -> Result<Directory, Refusal> {
         let handle = self.handle.try_clone().map_err(|error| Refusal::internal("opening a root", &error))?;
         Ok(Directory { handle, path: self.layer.clone(), owner, is_mapped: true })
     }
 
     /// Returns the mounts of the root, as the engine has to name them. No process in a container can add or remove one.
-    pub(crate) fn mounts(&self) -> Result<Vec<MountSpec>, Refusal> {
+    pub fn mounts(&self) -> Result<Vec<MountSpec>, Refusal> {
         let names = directories(&self.handle)
             .map_err(|error| Refusal::internal("listing the directories of a root", &error))?;
         if names.len() > MOST_DIRECTORIES {
@@ -66,7 +67,7 @@ impl RootLayer {
     }
 
     /// Makes a directory that every run needs, or gives it to the user.
-    pub(crate) fn make_own(&self, wanted: &str, user: HostUser) -> Result<OwnedFd, Refusal> {
+    pub fn make_own(&self, wanted: &str, user: HostUser) -> Result<OwnedFd, Refusal> {
         self.make("image", wanted, user).map_err(|refusal| match refusal.reason {
             Reason::InvalidArgument => Refusal::new(Reason::ImageUnusable, refusal.message),
             _ => refusal,
@@ -74,7 +75,7 @@ impl RootLayer {
     }
 
     /// Makes `wanted`, or gives it to the user. Follows no link, because the image decides where a link leads.
-    pub(crate) fn make(&self, field: &'static str, wanted: &str, user: HostUser) -> Result<OwnedFd, Refusal> {
+    pub fn make(&self, field: &'static str, wanted: &str, user: HostUser) -> Result<OwnedFd, Refusal> {
         let failed = |errno| match errno {
             Errno::LOOP | Errno::NOTDIR => Refusal::invalid(
                 field,
@@ -103,7 +104,7 @@ impl RootLayer {
     /// Links `/etc/mtab` to the table of mounts, as engines do in a layer that they own. `df` reads it.
     ///
     /// A layer that waits for its run has no link, because no project of quotas takes one in.
-    pub(crate) fn link_mounts(&self) -> Result<(), Errno> {
+    pub fn link_mounts(&self) -> Result<(), Errno> {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         let etc = rustix::fs::openat2(&self.handle, "etc", DIRECTORY, Mode::empty(), resolve)?;
         match rustix::fs::symlinkat("/proc/mounts", &etc, "mtab") {
@@ -113,14 +114,14 @@ impl RootLayer {
     }
 
     /// Gives the layer another name, under which it is found from now on. The mount stays.
-    pub(crate) fn rename(&mut self, layer: PathBuf) -> Result<(), Errno> {
+    pub fn rename(&mut self, layer: PathBuf) -> Result<(), Errno> {
         rustix::fs::renameat_with(CWD, &self.layer, CWD, &layer, RenameFlags::NOREPLACE)?;
         self.layer = layer;
         Ok(())
     }
 
     /// Checks that the container with this root directory shows the layer, without set-id files and devices.
-    pub(crate) fn arrived(&self, container: &OwnedFd) -> Result<(), Refusal> {
+    pub fn arrived(&self, container: &OwnedFd) -> Result<(), Refusal> {
         let failed = |error: Errno| Refusal::internal("looking at the container's root", &error);
         for name in directories(&self.handle).map_err(failed)? {
             if MountSpec::of_root(self.slot.path(), &name).is_none() {
@@ -128,7 +129,10 @@ impl RootLayer {
             }
             let meant = rustix::fs::openat(&self.handle, &name, DIRECTORY, Mode::empty()).map_err(failed)?;
             let seen = rustix::fs::openat(container, &name, DIRECTORY, Mode::empty()).map_err(failed)?;
-            let is_same = Place::of(&seen).map_err(failed)?.is(Place::of(&meant).map_err(failed)?);
+            let place = |directory: &OwnedFd| {
+                rustix::fs::fstat(directory).map(|stat| (stat.st_dev, stat.st_ino)).map_err(failed)
+            };
+            let is_same = place(&seen)? == place(&meant)?;
             let flags = rustix::fs::fstatvfs(&seen).map_err(failed)?.f_flag;
             if !is_same || !flags.contains(StatVfsMountFlags::NOSUID | StatVfsMountFlags::NODEV) {
                 return Err(Refusal::new(
@@ -145,7 +149,7 @@ impl RootLayer {
     /// Returns true if the image's files of users and groups are regular files or missing.
     ///
     /// The runtime opens them for each program that it starts in the container. It would wait forever on a FIFO.
-    pub(crate) fn users_are_files(&self) -> bool {
+    pub fn users_are_files(&self) -> bool {
         [PASSWD_PATH, GROUP_PATH].iter().all(|path| {
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
@@ -158,14 +162,14 @@ impl RootLayer {
     }
 
     /// Unmounts the root, and returns the layer for the caller to remove. No process of the container may be left.
-    pub(crate) fn unmount(self) -> (PathBuf, Result<(), MountError>) {
+    pub fn unmount(self) -> (PathBuf, Result<(), MountError>) {
         let Self { slot, handle, layer } = self;
         drop(handle);
         (layer, block_in_place(|| slot.release()))
     }
 
     /// Leaves the root mounted, for the next daemon.
-    pub(crate) fn leave(self) {
+    pub fn leave(self) {
         self.slot.leave();
     }
 }
@@ -200,7 +204,7 @@ fn directories(root: &OwnedFd) -> Result<Vec<String>, Errno> {
 ///
 /// The engine reads the files of users and groups for each program that it starts in the container, and gives it the groups that they name.
 /// On a link of the image, the mount would be at the link's target, and a command could replace the link.
-pub(crate) fn mount_points(etc: &OwnedFd) -> Result<(), Errno> {
+pub fn mount_points(etc: &OwnedFd) -> Result<(), Errno> {
     let hosts = host_files(None).map(|(path, _)| path);
     for name in [PASSWD_PATH, GROUP_PATH].iter().chain(&hosts).map(|path| path.trim_start_matches("/etc/")) {
         let found = rustix::fs::statat(etc, name, AtFlags::SYMLINK_NOFOLLOW);
@@ -212,7 +216,7 @@ pub(crate) fn mount_points(etc: &OwnedFd) -> Result<(), Errno> {
 }
 
 /// Writes the files of hosts where a root may change them. They replace the image's files, as engines do.
-pub(crate) fn write_host_files(etc: &OwnedFd, user: HostUser, resolver: Option<Ipv4Addr>) -> io::Result<()> {
+pub fn write_host_files(etc: &OwnedFd, user: HostUser, resolver: Option<Ipv4Addr>) -> io::Result<()> {
     for (path, content) in host_files(resolver) {
         let mut file = File::from(replace(etc, path.trim_start_matches("/etc/"))?);
         file.write_all(content.as_bytes())?;
@@ -232,7 +236,7 @@ fn replace(etc: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
 }
 
 /// Makes the two directories of a layer. The upper one gets the attributes of a container's root.
-pub(crate) fn empty_layer(layer: &OwnedFd, owner: Owner) -> Result<(), Errno> {
+pub fn empty_layer(layer: &OwnedFd, owner: Owner) -> Result<(), Errno> {
     for name in ["upper", "work"] {
         rustix::fs::mkdirat(layer, name, Mode::RWXU)?;
     }
