@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use egress_rules::{Decision, Destination, Verdict};
 use timestamp::Timestamp;
-use tokio_util::sync::DropGuard;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 use wire::worker::v1::HttpRequest;
 
@@ -53,6 +53,11 @@ pub(crate) struct Live {
     pub(crate) unmetered: BTreeSet<u64>,
     /// Names of the secrets that its requests had.
     pub(crate) injected: BTreeSet<String>,
+    /// Approvals of the pushes that went out over it and have no response, by the number of the request.
+    pub(crate) consented: BTreeMap<u64, String>,
+    /// Cancelled when it has ended.
+    left: CancellationToken,
+    _left: DropGuard,
     /// Tokens that its responses said, by model.
     usage: BTreeMap<String, ModelTokens>,
 }
@@ -75,6 +80,7 @@ pub(crate) enum Step {
 impl Live {
     /// Returns a connection that a program has opened just now.
     pub(crate) fn new(destination: Destination, port: u16, verdict: Verdict, calls: Vec<String>) -> Self {
+        let left = CancellationToken::new();
         Self {
             id: Uuid::now_v7().to_string(),
             destination,
@@ -95,8 +101,16 @@ impl Live {
             deciding: BTreeSet::new(),
             unmetered: BTreeSet::new(),
             injected: BTreeSet::new(),
+            consented: BTreeMap::new(),
+            _left: left.clone().drop_guard(),
+            left,
             usage: BTreeMap::new(),
         }
+    }
+
+    /// Returns the token that is cancelled when it has ended.
+    pub(crate) fn left(&self) -> CancellationToken {
+        self.left.clone()
     }
 
     /// Returns the host as people write it.

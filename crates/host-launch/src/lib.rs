@@ -6,6 +6,7 @@ mod egress;
 pub mod handles;
 mod layer;
 mod owner;
+pub mod push_preview;
 mod report;
 mod spawn;
 

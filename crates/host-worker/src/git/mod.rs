@@ -31,6 +31,7 @@ mod index;
 mod log;
 mod output;
 mod paths;
+mod preview_push;
 mod quote;
 mod repository;
 mod show;
@@ -50,6 +51,7 @@ use crate::sys;
 pub(crate) use ancestry::ancestry;
 pub(crate) use clone::{CloneFailure, clone, identity};
 pub(crate) use excess::EXCESS;
+pub(crate) use preview_push::preview_push;
 pub(crate) use quote::quoted;
 
 use diff::FIRST;
