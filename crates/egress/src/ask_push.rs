@@ -59,3 +59,7 @@ impl Session {
         Ok(approval_id)
     }
 }
+
+#[cfg(test)]
+#[path = "ask_push_tests.rs"]
+mod tests;

@@ -31,13 +31,7 @@ pub(crate) struct Consents(Vec<Consent>);
 
 impl Consents {
     /// Keeps a consent for the same push under the same rules.
-    pub(crate) fn keep(
-        &mut self,
-        question: Question,
-        approval_id: &str,
-        rules: Arc<Narrowed>,
-        now: Instant,
-    ) {
+    pub(crate) fn keep(&mut self, question: Question, approval_id: &str, rules: Arc<Narrowed>, now: Instant) {
         if self.0.len() >= CONSENTS {
             self.0.remove(0);
         }

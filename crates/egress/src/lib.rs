@@ -33,6 +33,7 @@ mod waiting;
 #[cfg(test)]
 mod testing;
 
+pub use git_wire::Change;
 pub use outside::{Outside, Shared};
 pub use push_question::{PushQuestion, PushUpdate};
 pub use roots::Roots;

@@ -9,7 +9,7 @@ use crate::git::Push;
 /// Most refs of a push that a reviewer can be asked about.
 const REFS: usize = 64;
 /// Longest statement of a push that a reviewer can be asked about, bytes.
-const LONGEST: usize = 32 * 1024;
+const LONGEST: usize = 16 * 1024;
 
 /// A push that a reviewer is asked about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +45,9 @@ impl PushQuestion {
         let Push { repository, list, .. } = push;
         let count = list.commands.len();
         if count > REFS {
-            return Err(format!("it has {count} refs, and a reviewer is asked about {REFS} at most; push fewer at once"));
+            return Err(format!(
+                "it has {count} refs, and a reviewer is asked about {REFS} at most; push fewer at once"
+            ));
         }
         let mut statement = list.statement(repository);
         let mut updates = Vec::with_capacity(count);
@@ -74,7 +76,3 @@ impl PushQuestion {
         })
     }
 }
-
-#[cfg(test)]
-#[path = "push_question_tests.rs"]
-mod tests;

@@ -183,9 +183,10 @@ impl Waiting {
     fn denied(&mut self, question: &Question, now: Instant) -> Option<String> {
         self.denied.retain(|denied| denied.until > now);
         let Question { destination, port, push, .. } = question;
-        let denied = self.denied.iter().find(|denied| {
-            (&denied.destination, &denied.port, &denied.push) == (destination, port, push)
-        });
+        let denied = self
+            .denied
+            .iter()
+            .find(|denied| (&denied.destination, &denied.port, &denied.push) == (destination, port, push));
         denied.map(|denied| denied.words.clone())
     }
 
@@ -262,7 +263,8 @@ impl Answer {
                 format!("no reviewer decided in time (approval {approval_id}); push again to ask again")
             }
             Self::Cancelled => {
-                "the question to a reviewer was withdrawn, or the rules changed; push again to ask again".to_owned()
+                "the question to a reviewer was withdrawn, or the rules changed; push again to ask again"
+                    .to_owned()
             }
         }
     }

@@ -45,6 +45,8 @@ pub(super) struct Released {
     tally: Option<Tally>,
     /// Pieces of the body that have been read.
     first: VecDeque<Bytes>,
+    /// Response to a push whose server has closed the connection meanwhile.
+    pub(super) closed: Option<Refused>,
 }
 
 impl Requests {
@@ -98,7 +100,10 @@ impl Requests {
         record: &HttpRequest,
     ) -> Result<Released, Refused> {
         let git = if self.rule.is_git { Some(self.begin_git(request, record).await?) } else { None };
-        let (asked, first) = git.map_or((None, VecDeque::new()), |Begun { asked, read }| (Some(asked), read));
+        let (asked, first, closed) = match git {
+            Some(Begun { asked, read, closed }) => (Some(asked), read, closed),
+            None => (None, VecDeque::new(), None),
+        };
         // Before the answer: a request that its program takes back may have been granted.
         let tally = self.meters.then(|| Tally::new(&self.connection, record.number));
         let grant = if self.asks { self.ask(record, asked).await? } else { Grant::default() };
@@ -120,7 +125,7 @@ impl Requests {
                 headers.remove(TE);
             }
         }
-        Ok(Released { hide, tally, first })
+        Ok(Released { hide, tally, first, closed })
     }
 
     /// Reads a request of git as far as the daemon has to know it. One that is refused here is on record like all others.
