@@ -19,10 +19,17 @@ const COMMITS: usize = 50;
 const REMARKS: usize = 16;
 /// Longest line of an agent's text, characters.
 const LINE: usize = 500;
-/// Most bytes of the diffs of a push.
-const DIFFS: usize = 256 * 1024;
+/// Most bytes of the diffs of a push, and of all other lines that agents have written.
+const MOST: Left = Left { diffs: 256 * 1024, lines: 128 * 1024 };
 /// Digits of an id that stand for it in a line.
 const DIGITS: usize = 12;
+
+/// Bytes that a preview may still have.
+#[derive(Debug, Clone, Copy)]
+struct Left {
+    diffs: usize,
+    lines: usize,
+}
 
 /// Returns the push as JSON, for programs and the record.
 pub(super) fn json(push: &PushQuestion) -> Value {
@@ -56,15 +63,15 @@ pub(super) fn describe(
     }
     for option in &push.options {
         to.push_str("Option for the hooks of the server:\n");
-        quote(to, &bounded(&redactor.text(option).0));
+        quote(to, &redactor.text(option).0);
     }
-    let mut left = DIFFS;
+    let mut left = MOST;
     for (number, update) in push.updates.iter().enumerate() {
         head(update, to);
         match preview.and_then(|preview| preview.updates.get(number)) {
             Some(effects) => self::effects(effects, redactor, &mut left, to),
             None => {
-                to.push_str("!! THE RUN'S REPOSITORY COULD NOT BE READ: nothing is known of this content.\n")
+                to.push_str("!! THE RUN'S REPOSITORY COULD NOT BE READ: nothing is known of this content.\n");
             }
         }
     }
@@ -83,16 +90,14 @@ fn head(update: &PushUpdate, to: &mut String) {
     }
 }
 
-fn effects(effects: &UpdatePreview, redactor: &Redactor, left: &mut usize, to: &mut String) {
-    for id in effects.unknown.iter().take(REMARKS) {
-        to.push_str("!! UNKNOWN TO THE RUN'S REPOSITORY, so its content is not shown:\n");
-        quote(to, &bounded(id));
+fn effects(effects: &UpdatePreview, redactor: &Redactor, left: &mut Left, to: &mut String) {
+    if !effects.unknown.is_empty() {
+        to.push_str("!! UNKNOWN TO THE RUN'S REPOSITORY, so the content of this is not shown:\n");
+        lines(&effects.unknown, REMARKS, false, redactor, left, to);
     }
-    for remark in effects.remarks.iter().take(REMARKS) {
-        quote(to, &bounded(&redactor.text(remark).0));
-    }
-    commits("Commits that it gains", &effects.gained, effects.gains_more, redactor, to);
-    commits("Commits that it loses", &effects.lost, effects.loses_more, redactor, to);
+    lines(&effects.remarks, REMARKS, false, redactor, left, to);
+    commits("Commits that it gains", &effects.gained, effects.gains_more, redactor, left, to);
+    commits("Commits that it loses", &effects.lost, effects.loses_more, redactor, left, to);
     if effects.diff.is_empty() {
         return;
     }
@@ -105,30 +110,62 @@ fn effects(effects: &UpdatePreview, redactor: &Redactor, left: &mut usize, to: &
         to.extend(line.chars().flat_map(visible));
         to.push('\n');
         let length = to.len() - from;
-        if length > *left {
+        if length > left.diffs {
             to.truncate(from);
-            (*left, is_cut) = (0, true);
+            (left.diffs, is_cut) = (0, true);
             break;
         }
-        *left -= length;
+        left.diffs -= length;
     }
     if is_cut {
         to.push_str("!! THE DIFF IS TOO LONG: a part of it is left out.\n");
     }
 }
 
-fn commits(title: &str, commits: &[PushedCommit], has_more: bool, redactor: &Redactor, to: &mut String) {
+fn commits(
+    title: &str,
+    commits: &[PushedCommit],
+    has_more: bool,
+    redactor: &Redactor,
+    left: &mut Left,
+    to: &mut String,
+) {
     if commits.is_empty() {
         return;
     }
     let _ = writeln!(to, "{title}, the nearest first:");
-    for PushedCommit { id, author, date, subject } in commits.iter().take(COMMITS) {
+    let line = |commit: &PushedCommit| {
+        let PushedCommit { id, author, date, subject } = commit;
         let id: String = id.chars().take(DIGITS).collect();
-        let line = format!("{id} {date} {}: {}", bounded(author), bounded(subject));
-        quote(to, &bounded(&redactor.text(&line).0));
+        format!("{id} {date} {}: {}", bounded(author), bounded(subject))
+    };
+    let texts: Vec<String> = commits.iter().take(COMMITS + 1).map(line).collect();
+    lines(&texts, COMMITS, has_more, redactor, left, to);
+}
+
+/// Writes lines that an agent may have written, and says if there are more.
+fn lines(
+    texts: &[String],
+    most: usize,
+    has_more: bool,
+    redactor: &Redactor,
+    left: &mut Left,
+    to: &mut String,
+) {
+    let mut has_more = has_more || texts.len() > most;
+    for text in texts.iter().take(most) {
+        let from = to.len();
+        quote(to, &bounded(&redactor.text(text).0));
+        let length = to.len() - from;
+        if length > left.lines {
+            to.truncate(from);
+            (left.lines, has_more) = (0, true);
+            break;
+        }
+        left.lines -= length;
     }
-    if has_more || commits.len() > COMMITS {
-        to.push_str("!! and more commits, which are not shown.\n");
+    if has_more {
+        to.push_str("!! and more, which is not shown.\n");
     }
 }
 

@@ -59,10 +59,30 @@ impl Forge {
 
     /// Returns the refs of a repository, one a line.
     pub(super) fn refs(&self, name: &str) -> String {
-        git(
-            &self.root.path().join(format!("org/{name}.git")),
-            &["for-each-ref", "--format=%(refname) %(objectname)"],
-        )
+        git(&self.bare(name), &["for-each-ref", "--format=%(refname) %(objectname)"])
+    }
+}
+
+/// Changes to the server's repositories that somebody else makes.
+impl Forge {
+    /// Returns the diff between two commits.
+    pub(super) fn diff(&self, name: &str, old: &str, new: &str) -> String {
+        git(&self.bare(name), &["diff", old, new])
+    }
+
+    /// Points a ref to a commit.
+    pub(super) fn set(&self, name: &str, reference: &str, commit: &str) {
+        git(&self.bare(name), &["update-ref", reference, commit]);
+    }
+
+    /// Makes a commit after `main`, without a ref, and returns its id.
+    pub(super) fn commit(&self, name: &str, subject: &str) -> String {
+        let made = git(&self.bare(name), &["commit-tree", "-p", "main", "-m", subject, "main^{tree}"]);
+        made.trim().to_owned()
+    }
+
+    fn bare(&self, name: &str) -> PathBuf {
+        self.root.path().join(format!("org/{name}.git"))
     }
 }
 

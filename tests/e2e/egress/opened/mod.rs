@@ -1,5 +1,6 @@
 //! Connections that are opened for their rules, secrets that stay outside, and the door to a model.
 
+mod consents;
 mod door;
 mod forge;
 mod git;
