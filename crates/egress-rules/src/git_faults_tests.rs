@@ -142,6 +142,13 @@ fn a_rule_for_git_is_shown_and_kept_as_it_is_written() {
         words.contains("git.example.org over git (org/app org/lib: fetch, push to refs/heads/agent/*)"),
         "{words}"
     );
+    let asked = git(
+        &["org/app"],
+        &json!({ "push": { "refs": ["refs/heads/x"], "decision": "ask", "force": "allow" } }),
+    );
+    let words = Narrowed::new(list(&json!([asked]))).words();
+    let expected = "push to refs/heads/x with a reviewer's consent, forced with a reviewer's consent)";
+    assert!(words.contains(expected), "{words}");
     let plain = json!([{ "host": HOST, "ports": [443], "scheme": "https", "decision": "allow" }]);
     let kept = serde_json::to_value(list(&plain)).unwrap();
     assert_eq!(kept["rules"], plain, "rules without git keep their digest");

@@ -40,7 +40,7 @@ pub struct PushUpdate {
 }
 
 impl PushQuestion {
-    /// Returns the question about a push, or the reason for which nobody can answer it.
+    /// Returns the question about a push, or the reason for which no reviewer can answer it.
     pub(crate) fn of(push: &Push, ruling: &Ruling) -> Result<Self, String> {
         let Push { repository, list, .. } = push;
         let count = list.commands.len();

@@ -1,6 +1,6 @@
 //! The effects of a push on its refs, as the run's own repository shows them to a reviewer.
 //!
-//! The process that answers has read files of an agent, so an answer can be anything. Who shows it bounds it, and makes it visible.
+//! The process that answers has read files of an agent, so an answer can be anything. The caller bounds it, and makes it visible.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
