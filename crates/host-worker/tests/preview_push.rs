@@ -143,7 +143,10 @@ fn tags_are_followed_and_other_objects_are_named() {
     let tag = pushed.git(&["rev-parse", "v1"]);
     assert_ne!(tag, one);
     let update = pushed.ask(ZERO, &tag);
-    assert_eq!((update.remarks, subjects(&update.gained)), (vec!["tag v1: released".to_owned()], vec!["one"]));
+    assert_eq!(
+        (update.remarks, subjects(&update.gained)),
+        (vec!["tag v1: released".to_owned()], vec!["one"])
+    );
     let tree = pushed.git(&["rev-parse", "HEAD^{tree}"]);
     let update = pushed.ask(ZERO, &tree);
     assert!(update.remarks[0].contains("is a tree and no commit") && update.gained.is_empty(), "{update:?}");

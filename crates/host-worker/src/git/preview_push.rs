@@ -7,7 +7,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use git2::{Commit, DiffOptions, ErrorClass, Object, ObjectType, Odb, Oid, Repository, Tree};
+use git2::{Commit, DiffOptions, ErrorClass, Object, Odb, Oid, Repository, Tree};
 use host_launch::push_preview::{MOST_COMMITS, MOST_DIFF, PushPreview, PushedCommit, UpdatePreview};
 use operations::GitFormat;
 
@@ -34,7 +34,7 @@ pub(crate) fn preview_push(updates: &[(String, String)]) -> PushPreview {
     let preview = |(old, new): &(String, String)| {
         let ids = [old, new].map(|id| Oid::from_str(id).unwrap_or(Oid::ZERO_SHA1));
         match opened {
-            Some((objects, repository)) => Update { objects, repository }.preview(ids, &mut left),
+            Some((repository, objects)) => Update { objects, repository }.preview(ids, &mut left),
             None => UpdatePreview {
                 unknown: known(ids).map(|id| id.to_string()).collect(),
                 ..UpdatePreview::default()
