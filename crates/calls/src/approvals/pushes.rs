@@ -98,7 +98,7 @@ fn effects(effects: &UpdatePreview, redactor: &Redactor, left: &mut Left, to: &m
     lines(&effects.remarks, REMARKS, false, redactor, left, to);
     commits("Commits that it gains", &effects.gained, effects.gains_more, redactor, left, to);
     commits("Commits that it loses", &effects.lost, effects.loses_more, redactor, left, to);
-    if effects.diff.is_empty() {
+    if effects.diff.is_empty() && !effects.is_cut {
         return;
     }
     to.push_str("Changes:\n");

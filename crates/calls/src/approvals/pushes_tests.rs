@@ -62,6 +62,9 @@ fn content_that_is_not_known_is_marked_for_each_ref() {
     let unread = described(&push(&["refs/heads/x", "refs/heads/y"], true), Vec::new());
     assert_eq!(unread.matches("!! THE RUN'S REPOSITORY COULD NOT BE READ").count(), 2, "{unread}");
     assert_eq!(unread.matches("FORCED UPDATE").count(), 2, "{unread}");
+    let effects = UpdatePreview { is_cut: true, ..UpdatePreview::default() };
+    let cut = described(&push(&["refs/heads/x"], false), vec![effects]);
+    assert!(cut.contains("!! THE DIFF IS TOO LONG"), "{cut}");
     let effects = UpdatePreview { unknown: vec![NEW.to_owned()], ..UpdatePreview::default() };
     let unknown = described(&push(&["refs/heads/x"], false), vec![effects]);
     assert!(unknown.contains("!! UNKNOWN TO THE RUN'S REPOSITORY"), "{unknown}");
