@@ -31,7 +31,7 @@ impl State {
 impl Session {
     /// Has a reviewer decide about a push. Returns the approval, or the reason of a refusal.
     ///
-    /// Ends when the connection does. Nothing of the push has left by then.
+    /// Ends when the connection does. By then, no byte of the push has left.
     pub(crate) async fn consent_to(
         &self,
         connection: u64,

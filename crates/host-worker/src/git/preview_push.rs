@@ -1,9 +1,9 @@
 //! Finds the effects of a push on its refs, for a reviewer.
 //!
 //! As in `ancestry.rs`, the repository is the agent's, and its objects alone are opened: no configuration, attribute, graft,
-//! replacement or commit graph. libgit2 compares the hash of each object with its name. So an object is the one that the id names, or
-//! it is unknown. The server has the old object of an update, or makes none, so a diff between both is the diff that lands. Nothing
-//! in the repository proves which commits a server has: a new ref is shown by the diffs of its newest commits.
+//! replacement or commit graph. libgit2 compares the hash of each object with its name, so an object is the one that the id names, or
+//! it is unknown. The server updates a ref only from the old id, so the diff between both ids is the one that lands. The repository
+//! cannot prove which commits a server has: a new ref is shown by the diffs of its newest commits.
 
 use std::collections::{HashSet, VecDeque};
 
