@@ -274,8 +274,8 @@ fn refuse_push(push: &Push, ruling: Option<Ruling>, words: &str) -> Refused {
     Refused { why: format!("push to {repository}: {reason}"), response }
 }
 
-/// Refuses a push that the rules ask about, with the same reason for each ref.
-pub(crate) fn refuse_asked(push: &Push, place: &Place<'_>, why: &str) -> Refused {
+/// Refuses a push that its commands alone do not refuse, with the same reason for each ref.
+pub(crate) fn refuse_whole(push: &Push, place: &Place<'_>, why: &str) -> Refused {
     let Push { repository, list, .. } = push;
     let words = format!("{}: {why}", place.words("this push to"));
     let mut response = Refusal::of_push(list, &vec![why.to_owned(); list.commands.len()], &words);

@@ -76,6 +76,19 @@ struct Facts {
     git: Vec<Vec<GitRules>>,
 }
 
+impl Facts {
+    fn place(&self) -> Place<'_> {
+        Place { host: &self.host, port: self.port, rule: &self.rule, lists: &self.git }
+    }
+
+    /// Gives the refusal of a push the form of git's report.
+    fn report(&self, git: Option<&GitRequest>, refused: NotGranted) -> NotGranted {
+        let Some(GitRequest::Push(push)) = git else { return refused };
+        let response = Some(git::refuse_whole(push, &self.place(), &refused.why).response);
+        NotGranted { response, ..refused }
+    }
+}
+
 impl Session {
     /// Begins to decide about a request.
     pub(crate) async fn asked(self: &Arc<Self>, connection: u64, asked: RequestAsked) -> Result<(), Broken> {
@@ -166,7 +179,7 @@ impl Session {
             self.record_push(asked, push, ruling, approval.as_deref()).await?;
         }
         // Reading a secret takes time. The rules that count are those of this moment.
-        self.check_rules(asked)?;
+        self.check_rules(asked).map_err(|refused| facts.report(git, refused))?;
         let grant = grant.map_err(|error| {
             let why = format!("{error}. Try again later, or ask an operator");
             NotGranted::new(502, "secret_unavailable", "egress: secrets", why)
@@ -189,7 +202,7 @@ impl Session {
         request: &GitRequest,
         facts: &Facts,
     ) -> Result<Option<(Ruling, Option<String>)>, NotGranted> {
-        let place = Place { host: &facts.host, port: facts.port, rule: &facts.rule, lists: &facts.git };
+        let place = facts.place();
         let refused = |refused: git::Refused| {
             // Git reads most refusals with the status of a success. The record shows that of a refusal.
             let not_granted = NotGranted::new(403, "refused", facts.rule.as_str(), refused.why);
@@ -201,7 +214,7 @@ impl Session {
             return Ok(Some((ruling, None)));
         }
         let consent = self.consent_to(asked.connection, asked.request, push, &ruling).await;
-        let approval = consent.map_err(|why| refused(git::refuse_asked(push, &place, &why)))?;
+        let approval = consent.map_err(|why| refused(git::refuse_whole(push, &place, &why)))?;
         Ok(Some((ruling, Some(approval))))
     }
 
