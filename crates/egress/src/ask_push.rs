@@ -45,12 +45,11 @@ impl Session {
         let (question, left) = asked.ok_or_else(withdrawn)?;
         let rules = self.state.control.rules();
         let known = self.state.consents.lock().find(&question, &rules, Instant::now());
-        let answer = match known {
-            Some(approval_id) => Answer::Approved { approval_id },
-            None => {
-                let waiter = self.state.join(question)?;
-                left.run_until_cancelled(answer_of(waiter)).await.ok_or_else(withdrawn)?
-            }
+        let answer = if let Some(approval_id) = known {
+            Answer::Approved { approval_id }
+        } else {
+            let waiter = self.state.join(question)?;
+            left.run_until_cancelled(answer_of(waiter)).await.ok_or_else(withdrawn)?
         };
         let Answer::Approved { approval_id } = answer else { return Err(answer.words_of_push()) };
         if let Some(live) = self.live.lock().get_mut(&connection) {
