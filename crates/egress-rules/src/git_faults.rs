@@ -1,12 +1,12 @@
 //! Problems in the keys of a rule for git.
 
-use git_wire::{BadRules, Push};
+use git_wire::BadRules;
 
 use crate::request_faults::NOT_OF_A_DENIAL;
 use crate::rule::{Decision, Rule, Scheme};
 
-/// Problem of an answer that needs a reviewer.
-const ASKED: &str = "`ask` is not possible for git yet; write `allow` or `deny`";
+/// Problem of a fetch that needs a reviewer.
+const ASKED: &str = "`ask` is not possible for a fetch; write `allow` or `deny`";
 
 impl Rule {
     /// Reports every problem of `repos`, `fetch` and `push`, and of keys that are not possible beside `scheme: git`.
@@ -47,9 +47,6 @@ impl Rule {
         if self.fetch == Some(Decision::Ask) {
             fault("fetch", ASKED.to_owned());
         }
-        if self.push.as_ref().is_some_and(asks) {
-            fault("push", ASKED.to_owned());
-        }
         let (fetch, push) = (self.fetch.unwrap_or_default(), self.push.clone().unwrap_or_default());
         if let Err(problem) = git_wire::Rules::new(repos, fetch, push) {
             let key = match problem {
@@ -59,11 +56,6 @@ impl Rule {
             fault(key, problem.to_string());
         }
     }
-}
-
-/// Returns true if a reviewer would have to answer.
-fn asks(push: &Push) -> bool {
-    [push.decision, push.force, push.delete, push.options].contains(&Decision::Ask)
 }
 
 #[cfg(test)]

@@ -56,9 +56,7 @@ fn keys_that_a_rule_for_git_cannot_have_are_faults() {
         ),
         (json!({ "repos": null }), "repos: is missing: name the repositories, such as `org/app` or `org/*`"),
         (json!({ "repos": [] }), "repos: `repos` names no repository"),
-        (json!({ "fetch": "ask" }), "fetch: `ask` is not possible for git yet; write `allow` or `deny`"),
-        (json!({ "push": "ask" }), "push: `ask` is not possible for git yet; write `allow` or `deny`"),
-        (push("ask"), "push: `ask` is not possible for git yet; write `allow` or `deny`"),
+        (json!({ "fetch": "ask" }), "fetch: `ask` is not possible for a fetch; write `allow` or `deny`"),
         (
             json!({ "fetch": "deny" }),
             "fetch: neither `fetch` nor `push` is possible by this rule; allow one, or remove the rule",
@@ -67,7 +65,9 @@ fn keys_that_a_rule_for_git_cannot_have_are_faults() {
         let found = faults(&json!([git(&["org/app"], &keys)]));
         assert_eq!(found, [format!("rule 1: {problem}")], "{keys}");
     }
-    assert!(faults(&json!([git(&["org/app"], &push("allow"))])).is_empty());
+    for push in [push("allow"), push("ask"), json!({ "push": "ask" })] {
+        assert!(faults(&json!([git(&["org/app"], &push)])).is_empty(), "{push}");
+    }
     let asked = faults(&json!([git(&["org/app"], &json!({ "decision": "ask" }))]));
     assert!(asked[0].starts_with("rule 1: decision: `ask` is not possible with `scheme: git`"), "{asked:?}");
     for (scheme, problem) in [("https", "needs `scheme: git`"), ("tcp", "needs `scheme: git`")] {
@@ -142,6 +142,13 @@ fn a_rule_for_git_is_shown_and_kept_as_it_is_written() {
         words.contains("git.example.org over git (org/app org/lib: fetch, push to refs/heads/agent/*)"),
         "{words}"
     );
+    let asked = git(
+        &["org/app"],
+        &json!({ "push": { "refs": ["refs/heads/x"], "decision": "ask", "force": "allow" } }),
+    );
+    let words = Narrowed::new(list(&json!([asked]))).words();
+    let expected = "push to refs/heads/x with a reviewer's consent, forced with a reviewer's consent)";
+    assert!(words.contains(expected), "{words}");
     let plain = json!([{ "host": HOST, "ports": [443], "scheme": "https", "decision": "allow" }]);
     let kept = serde_json::to_value(list(&plain)).unwrap();
     assert_eq!(kept["rules"], plain, "rules without git keep their digest");

@@ -48,7 +48,12 @@ impl Process {
         let servers = tls::servers(std::mem::take(&mut start.roots))?;
         let placeholders = std::mem::take(&mut start.placeholders);
         let placeholders = (!placeholders.is_empty()).then(|| Arc::new(Placeholders::new(&placeholders)));
-        Ok(Self { authority, servers: RefCell::new(Arc::new(servers)), placeholders, bodies: estimate::places() })
+        Ok(Self {
+            authority,
+            servers: RefCell::new(Arc::new(servers)),
+            placeholders,
+            bodies: estimate::places(),
+        })
     }
 
     /// Returns the side of TLS towards servers.

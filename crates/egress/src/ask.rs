@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::decide::State;
 use crate::live::{Live, Step};
 use crate::messages::{end, message, words};
+use crate::push_question::PushQuestion;
 use crate::session::Session;
 use crate::waiting::{Answer, Answers, Joined, Number, Question, Waiter};
 
@@ -21,7 +22,7 @@ const WITHDRAWN: Duration = Duration::from_secs(5);
 
 impl State {
     /// Joins the connections that wait for an answer. A new question is asked in the background.
-    fn join(self: &Arc<Self>, question: Question) -> Result<Waiter, String> {
+    pub(crate) fn join(self: &Arc<Self>, question: Question) -> Result<Waiter, String> {
         match self.waiting.lock().join(question.clone(), Instant::now()) {
             Joined::Waits(waiter) => Ok(waiter),
             Joined::Refused(why) => Err(why),
@@ -44,7 +45,7 @@ impl State {
 
 /// Asks one question, until it is answered or no connection waits for the answer.
 async fn ask(state: Arc<State>, number: Number, question: Question, answers: Arc<Answers>) {
-    let given_up = state.over.child_token();
+    let (given_up, rules) = (state.over.child_token(), state.control.rules());
     let mut asked = pin!(state.control.ask(question.clone(), given_up.clone()));
     let answer = tokio::select! {
         answer = &mut asked => answer,
@@ -53,6 +54,8 @@ async fn ask(state: Arc<State>, number: Number, question: Question, answers: Arc
             asked.await
         }
     };
+    // A consent outlives the program that waited for it.
+    state.keep_consent(&question, &answer, rules);
     state.waiting.lock().settle(number, &question, answer, Instant::now());
 }
 
@@ -203,7 +206,12 @@ impl Live {
     fn question(&self) -> Question {
         let Verdict { scheme, methods, rule, opening, .. } = self.verdict.clone();
         let destination = self.destination.clone();
-        Question { destination, port: self.port, scheme, methods, rule, opening }
+        Question { destination, port: self.port, scheme, methods, rule, opening, push: None }
+    }
+
+    /// Returns the question about a push over it.
+    pub(crate) fn question_of(&self, push: Arc<PushQuestion>) -> Question {
+        Question { push: Some(push), ..self.question() }
     }
 
     /// Has it wait for a reviewer. Returns the question, and the token that is cancelled when it no longer waits.
@@ -215,7 +223,7 @@ impl Live {
 }
 
 /// Waits for the answer to a question.
-async fn answer_of(mut waiter: Waiter) -> Answer {
+pub(crate) async fn answer_of(mut waiter: Waiter) -> Answer {
     // The sender is dropped without an answer only when the question was closed.
     match waiter.wait_for(Option::is_some).await {
         Ok(answer) => answer.clone().unwrap_or(Answer::Cancelled),

@@ -86,6 +86,7 @@ impl Scene {
             methods: None,
             rule: "egress rule 1: a.example.org".to_owned(),
             opening: Opening::default(),
+            push: None,
         })
     }
 

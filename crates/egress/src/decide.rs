@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::consents::Consents;
 use crate::git::Pushes;
 use crate::limits::PerMinute;
 use crate::live::{Begun, Opener};
@@ -50,6 +51,8 @@ pub(crate) struct State {
     recording: TaskTracker,
     /// Connections that wait for a reviewer.
     pub(crate) waiting: Mutex<Waiting>,
+    /// Consents to pushes that no server has answered.
+    pub(crate) consents: Mutex<Consents>,
     /// True once a process of the run got a secret.
     has_secrets: AtomicBool,
     /// Places for pushes of git that are decided about.
@@ -82,6 +85,7 @@ impl State {
             refusals: Mutex::default(),
             recording: TaskTracker::new(),
             waiting: Mutex::default(),
+            consents: Mutex::default(),
             has_secrets: AtomicBool::new(false),
             pushes: Pushes::new(),
             asking: TaskTracker::new(),

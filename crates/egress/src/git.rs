@@ -1,7 +1,7 @@
 //! Decides about requests of git.
 //!
 //! ```text
-//!  asked ─► parsed anew ─► repository, refs ─► forced? (walk of raw commits) ─► a secret, the record, the grant
+//!  asked ─► parsed anew ─► repository, refs ─► forced? (walk of raw commits) ─► a reviewer? ─► a secret, the record, the grant
 //!                                 │                    │
 //!                                 └────────────────────┴► refused, in the form that git shows
 //! ```
@@ -124,7 +124,7 @@ impl Place<'_> {
     }
 }
 
-/// Decides about a request. Returns the ruling on a push.
+/// Decides about a request. Returns the ruling on a push, which allows it or asks about it.
 pub(crate) async fn decide(
     request: &GitRequest,
     place: &Place<'_>,
@@ -151,8 +151,8 @@ pub(crate) async fn decide(
             }
             let ruling = rule_on(push, place.lists, control).await;
             match ruling {
-                // A probe changes nothing, and has no record.
-                Some(ruling) if ruling.decision == Decision::Allow => {
+                // A probe changes nothing, and has no record. A reviewer decides about a push that the rules ask about.
+                Some(ruling) if ruling.decision != Decision::Deny => {
                     Ok(Some(ruling).filter(|_| !push.list.is_probe()))
                 }
                 ruling => Err(refuse_push(push, ruling, &words)),
@@ -272,6 +272,17 @@ fn refuse_push(push: &Push, ruling: Option<Ruling>, words: &str) -> Refused {
         response = Refusal::of_fault(Some(&list.capabilities), &fault);
     }
     Refused { why: format!("push to {repository}: {reason}"), response }
+}
+
+/// Refuses a push that its commands alone do not refuse, with the same reason for each ref.
+pub(crate) fn refuse_whole(push: &Push, place: &Place<'_>, why: &str) -> Refused {
+    let Push { repository, list, .. } = push;
+    let words = format!("{}: {why}", place.words("this push to"));
+    let mut response = Refusal::of_push(list, &vec![why.to_owned(); list.commands.len()], &words);
+    if response.body.len() > LONGEST {
+        response = Refusal::of_fault(Some(&list.capabilities), &words);
+    }
+    Refused { why: format!("push to {repository}: {why}"), response }
 }
 
 #[cfg(test)]

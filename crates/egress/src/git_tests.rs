@@ -1,14 +1,12 @@
-use std::fmt::Write as _;
-
 use audit::Kind as Record;
 use serde_json::json;
+use wire::worker::v1::RequestGrant;
 use wire::worker::v1::from_egress::Body as From;
 use wire::worker::v1::request_answer::Decision as Answer;
 use wire::worker::v1::to_egress::Body as To;
-use wire::worker::v1::{HttpRequest, RequestAsked, RequestGrant};
 
 use super::*;
-use crate::testing::{Played, VALUE, rules};
+use crate::testing::{Played, VALUE, commands, of_git, rules};
 
 const OLD: &str = "1111111111111111111111111111111111111111";
 const NEW: &str = "2222222222222222222222222222222222222222";
@@ -16,23 +14,6 @@ const ZERO: &str = "0000000000000000000000000000000000000000";
 const RULES: &str = r#"{"networks": ["203.0.113.0/24"], "rules": [{"host": "git.example.org", "ports": [443],
     "scheme": "git", "repos": ["org/app", "lib/*"], "fetch": "allow", "push": {"refs": ["refs/heads/agent/*"]},
     "inject": {"basic": {"user": "x", "password": "${secret:model}"}}, "decision": "allow"}]}"#;
-
-/// Returns the commands of a push.
-fn commands(lines: &[&str]) -> Vec<u8> {
-    let mut text = String::new();
-    for (number, line) in lines.iter().enumerate() {
-        let capabilities = if number == 0 { "\0 report-status side-band-64k" } else { "" };
-        let length = line.len() + capabilities.len() + 4;
-        write!(text, "{length:04x}{line}{capabilities}").unwrap();
-    }
-    (text + "0000").into_bytes()
-}
-
-fn of_git(number: u64, kind: Kind, repository: &str, commands: Vec<u8>) -> From {
-    let request = HttpRequest { method: "POST".to_owned(), path: "/x".to_owned(), status: 0, number };
-    let git = GitAsked { kind: kind.into(), repository: repository.to_owned(), commands };
-    From::Asked(RequestAsked { request: Some(request), git: Some(git), model: None })
-}
 
 async fn answer(played: &mut Played, asked: From) -> Answer {
     played.say(2, asked).await;

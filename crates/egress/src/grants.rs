@@ -83,6 +83,19 @@ struct Facts {
     git: Vec<Vec<GitRules>>,
 }
 
+impl Facts {
+    fn place(&self) -> Place<'_> {
+        Place { host: &self.host, port: self.port, rule: &self.rule, lists: &self.git }
+    }
+
+    /// Gives the refusal of a push the form of git's report.
+    fn report(&self, git: Option<&GitRequest>, refused: NotGranted) -> NotGranted {
+        let Some(GitRequest::Push(push)) = git else { return refused };
+        let response = Some(git::refuse_whole(push, &self.place(), &refused.why).response);
+        NotGranted { response, ..refused }
+    }
+}
+
 impl Session {
     /// Begins to decide about a request.
     pub(crate) async fn asked(self: &Arc<Self>, connection: u64, asked: RequestAsked) -> Result<(), Broken> {
@@ -165,18 +178,18 @@ impl Session {
         let state = &self.state;
         let shared = state.outside.shared();
         let ruling = match git {
-            Some(request) => self.rule_on(request, facts).await?,
+            Some(request) => self.rule_on(asked, request, facts).await?,
             None => None,
         };
         let grant = granting(&shared.secrets, &facts.inject).await;
         if grant.is_ok()
             && let Some(GitRequest::Push(push)) = git
-            && let Some(ruling) = &ruling
+            && let Some((ruling, approval)) = &ruling
         {
-            self.record_push(asked, push, ruling).await?;
+            self.record_push(asked, push, ruling, approval.as_deref()).await?;
         }
         // Reading a secret takes time. The rules that count are those of this moment.
-        self.check_rules(asked)?;
+        self.check_rules(asked).map_err(|refused| facts.report(git, refused))?;
         let grant = grant.map_err(|error| {
             let why = format!("{error}. Try again later, or ask an operator");
             NotGranted::new(502, "secret_unavailable", "egress: secrets", why)
@@ -190,23 +203,45 @@ impl Session {
         Ok((grant, Some(admitted.map_err(|exceeded| beyond(&exceeded))?)))
     }
 
-    /// Decides about a request of git. Returns the ruling on a push.
-    async fn rule_on(&self, request: &GitRequest, facts: &Facts) -> Result<Option<Ruling>, NotGranted> {
-        let place = Place { host: &facts.host, port: facts.port, rule: &facts.rule, lists: &facts.git };
-        let ruled = git::decide(request, &place, &*self.state.control).await;
-        ruled.map_err(|refused| {
+    /// Decides about a request of git. Returns the ruling on a push, and the approval of a reviewer if there is one.
+    async fn rule_on(
+        &self,
+        asked: Asked,
+        request: &GitRequest,
+        facts: &Facts,
+    ) -> Result<Option<(Ruling, Option<String>)>, NotGranted> {
+        let place = facts.place();
+        let refused = |refused: git::Refused| {
             // Git reads most refusals with the status of a success. The record shows that of a refusal.
             let not_granted = NotGranted::new(403, "refused", facts.rule.as_str(), refused.why);
             NotGranted { response: Some(refused.response), ..not_granted }
-        })
+        };
+        let ruled = git::decide(request, &place, &*self.state.control).await.map_err(refused)?;
+        let (GitRequest::Push(push), Some(ruling)) = (request, ruled) else { return Ok(None) };
+        if ruling.decision == Rule::Allow {
+            return Ok(Some((ruling, None)));
+        }
+        let consent = self.consent_to(asked.connection, asked.request, push, &ruling).await;
+        let approval = consent.map_err(|why| refused(git::refuse_whole(push, &place, &why)))?;
+        Ok(Some((ruling, Some(approval))))
     }
 
     /// Puts a push on record before it goes out.
-    async fn record_push(&self, asked: Asked, push: &Push, ruling: &Ruling) -> Result<(), NotGranted> {
+    async fn record_push(
+        &self,
+        asked: Asked,
+        push: &Push,
+        ruling: &Ruling,
+        approval: Option<&str>,
+    ) -> Result<(), NotGranted> {
         let event = {
             let all = self.live.lock();
             let live = all.get(&asked.connection);
-            live.map(|live| events::push(&self.state.run, live, asked.request, push, ruling))
+            let event = live.map(|live| events::push(&self.state.run, live, asked.request, push, ruling));
+            match (event, approval) {
+                (Some(event), Some(approval)) => Some(event.approval(approval)),
+                (event, _) => event,
+            }
         };
         let is_recorded = match event {
             Some(event) => self.state.control.record(event).await,

@@ -3,8 +3,10 @@
 #![allow(missing_docs)] // only the daemon calls it
 
 mod ask;
+mod ask_push;
 mod broken;
 mod cause;
+mod consents;
 mod decide;
 mod events;
 mod git;
@@ -17,6 +19,7 @@ mod messages;
 mod metering;
 mod outgoing;
 mod outside;
+mod push_question;
 mod refused;
 mod roots;
 mod route;
@@ -35,7 +38,9 @@ mod metering_tests;
 #[cfg(test)]
 mod testing;
 
+pub use git_wire::Change;
 pub use outside::{Outside, Shared};
+pub use push_question::{PushQuestion, PushUpdate};
 pub use roots::Roots;
 pub use start::{Egress, Program, Setup, StartError, TaskSetup};
 pub use streams::StreamError;
@@ -69,6 +74,6 @@ pub trait Control: Send + Sync + 'static {
     /// `None` is an unknown answer.
     fn ancestry(&self, pairs: Vec<(String, String)>) -> BoxFuture<'_, Vec<Option<bool>>>;
 
-    /// Asks reviewers about a connection that waits. Ends soon after `given_up`, when no connection waits any longer.
+    /// Asks reviewers about a connection or a push that waits. Ends soon after `given_up`, when no program waits any longer.
     fn ask(&self, question: Question, given_up: CancellationToken) -> BoxFuture<'_, Answer>;
 }

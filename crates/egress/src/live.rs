@@ -7,7 +7,7 @@ use std::time::Instant;
 use egress_rules::{Decision, Destination, Verdict};
 use model_usage::Reservation;
 use timestamp::Timestamp;
-use tokio_util::sync::DropGuard;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 use wire::worker::v1::HttpRequest;
 use wire::worker::v1::to_egress::Body;
@@ -77,6 +77,11 @@ pub(crate) struct Live {
     pub(crate) taken_back: BTreeSet<u64>,
     /// Names of the secrets that its requests had.
     pub(crate) injected: BTreeSet<String>,
+    /// Approvals of the pushes that went out over it and have no response, by the number of the request.
+    pub(crate) consented: BTreeMap<u64, String>,
+    /// Cancelled when it has ended.
+    left: CancellationToken,
+    _left: DropGuard,
     /// Tokens that its responses said, by model.
     usage: BTreeMap<String, ModelTokens>,
 }
@@ -99,6 +104,7 @@ pub(crate) enum Step {
 impl Live {
     pub(crate) fn new(begun: Begun, verdict: Verdict) -> Self {
         let Begun { destination, port, calls, by } = begun;
+        let left = CancellationToken::new();
         Self {
             id: Uuid::now_v7().to_string(),
             by,
@@ -121,8 +127,16 @@ impl Live {
             unmetered: BTreeMap::new(),
             taken_back: BTreeSet::new(),
             injected: BTreeSet::new(),
+            consented: BTreeMap::new(),
+            _left: left.clone().drop_guard(),
+            left,
             usage: BTreeMap::new(),
         }
+    }
+
+    /// Returns the token that is cancelled when it has ended.
+    pub(crate) fn left(&self) -> CancellationToken {
+        self.left.clone()
     }
 
     /// Returns the host as people write it.

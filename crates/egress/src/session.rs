@@ -179,13 +179,18 @@ impl Session {
             From::Opened(opened) => self.opened(id, &opened).await?,
             From::Connection(ready) => self.ready(id, ready).await?,
             From::Request(request) => {
-                let shown = {
+                let (shown, consent) = {
                     let mut live = self.live.lock();
                     let live = live.get_mut(&id).ok_or_else(|| Broken::sent("a request of no connection"))?;
+                    let is_answered = request.status > 0;
+                    let consent = is_answered.then(|| live.consented.remove(&request.number)).flatten();
                     live.request(request);
-                    live.shown(None)
+                    (live.shown(None), consent)
                 };
                 self.state.view.show(shown);
+                if let Some(approval) = consent {
+                    self.state.consents.lock().used(&approval);
+                }
             }
             From::Ended(ended) => self.ended(id, &ended),
             From::Asked(asked) => self.asked(id, asked).await?,

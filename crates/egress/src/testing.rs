@@ -1,6 +1,7 @@
 //! A daemon and a process that tests play.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
@@ -23,9 +24,11 @@ use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use wire::worker::v1::from_egress::Body as From;
+use wire::worker::v1::git_asked::Kind as GitKind;
 use wire::worker::v1::to_egress::Body as To;
 use wire::worker::v1::{
-    ConnectionOpened, ConnectionReady, FromEgress, HttpRequest, Inspect, RequestAsked, ResolveName, ToEgress,
+    ConnectionOpened, ConnectionReady, FromEgress, GitAsked, HttpRequest, Inspect, RequestAsked, ResolveName,
+    ToEgress,
 };
 use worker_protocol::frame::{FrameBuffer, encode};
 
@@ -45,6 +48,8 @@ pub(crate) const VALUE: &str = "hunter2-hunter2";
 static REDACTOR: LazyLock<Redactor> = LazyLock::new(Redactor::default);
 
 type Ancestry = (Vec<(String, String)>, Option<bool>);
+/// Questions to the reviewers, and their answer to each. Without one they take their time.
+type Reviewers = (Vec<Question>, Option<Answer>);
 
 /// A daemon with rules and a log.
 pub(crate) struct Daemon {
@@ -52,6 +57,7 @@ pub(crate) struct Daemon {
     events: Mutex<Vec<Event>>,
     /// Pairs of commits that were asked about, and the answer about each.
     pub(crate) ancestry: Mutex<Ancestry>,
+    pub(crate) reviewers: Mutex<Reviewers>,
 }
 
 impl Control for Daemon {
@@ -78,8 +84,17 @@ impl Control for Daemon {
         ready(answers).boxed()
     }
 
-    fn ask(&self, _: Question, _: CancellationToken) -> BoxFuture<'_, Answer> {
-        ready(Answer::Cancelled).boxed()
+    fn ask(&self, question: Question, given_up: CancellationToken) -> BoxFuture<'_, Answer> {
+        let mut reviewers = self.reviewers.lock();
+        reviewers.0.push(question);
+        let answer = reviewers.1.clone();
+        async move {
+            if answer.is_none() {
+                given_up.cancelled().await;
+            }
+            answer.unwrap_or(Answer::Cancelled)
+        }
+        .boxed()
     }
 }
 
@@ -129,6 +144,7 @@ impl Played {
             rules: Mutex::new(rules(text)),
             events: Mutex::default(),
             ancestry: Mutex::default(),
+            reviewers: Mutex::default(),
         });
         let address: Vec<IpAddr> = vec![ADDRESS.into()];
         let hosts = ["api.example.org", "git.example.org", "model.internal", "real.example.org"];
@@ -204,6 +220,12 @@ impl Played {
         found.filter_map(|event| event.details.clone()).collect()
     }
 
+    /// Returns the last record of a kind.
+    pub(crate) fn event(&self, kind: Kind) -> Event {
+        let events = self.daemon.events.lock();
+        events.iter().rev().find(|event| event.kind == kind).cloned().unwrap()
+    }
+
     /// Returns the log as one text.
     pub(crate) fn log(&self) -> String {
         format!("{:?} {:?}", self.daemon.events.lock(), self.state.view.list())
@@ -224,4 +246,21 @@ pub(crate) fn asked(number: u64) -> From {
     let request =
         HttpRequest { method: "POST".to_owned(), path: "/v1/messages".to_owned(), status: 0, number };
     From::Asked(RequestAsked { request: Some(request), git: None, model: None })
+}
+
+/// Returns the commands of a push.
+pub(crate) fn commands(lines: &[&str]) -> Vec<u8> {
+    let mut text = String::new();
+    for (number, line) in lines.iter().enumerate() {
+        let capabilities = if number == 0 { "\0 report-status side-band-64k" } else { "" };
+        let length = line.len() + capabilities.len() + 4;
+        write!(text, "{length:04x}{line}{capabilities}").unwrap();
+    }
+    (text + "0000").into_bytes()
+}
+
+pub(crate) fn of_git(number: u64, kind: GitKind, repository: &str, commands: Vec<u8>) -> From {
+    let request = HttpRequest { method: "POST".to_owned(), path: "/x".to_owned(), status: 0, number };
+    let git = GitAsked { kind: kind.into(), repository: repository.to_owned(), commands };
+    From::Asked(RequestAsked { request: Some(request), git: Some(git), model: None })
 }

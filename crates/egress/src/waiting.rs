@@ -1,10 +1,10 @@
-//! Connections that wait for a reviewer.
+//! Connections that wait for a reviewer, and pushes of git (`push_question.rs`).
 //!
 //! ```text
 //!  connection ─► denied lately ──────────────────────────────► refused
 //!      │       └► too many questions, or too many in a minute ─► refused
 //!      ▼
-//!   question ◄── connections to the same host and port share it
+//!   question ◄── connections to the same host and port share it, and so do equal pushes
 //!      ├─ approved ─► all that wait go on
 //!      ├─ denied ───► all that wait are refused, and so is each that follows for five minutes
 //!      ├─ expired, cancelled, not possible ─► all that wait are refused
@@ -22,6 +22,7 @@ use egress_rules::{Destination, Injection, Opening, Scheme};
 use tokio::sync::watch;
 
 use crate::limits::PerMinute;
+use crate::push_question::PushQuestion;
 
 /// Questions of a run that are open at the same time.
 pub(crate) const OPEN: usize = 16;
@@ -35,7 +36,7 @@ const DENIALS: usize = 256;
 /// Paths of a list that a reviewer sees.
 const PATHS: usize = 16;
 
-/// A connection that a reviewer is asked about.
+/// A connection that a reviewer is asked about, or a push over it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     pub destination: Destination,
@@ -47,9 +48,16 @@ pub struct Question {
     pub rule: String,
     /// Demands on its requests, and changes to them.
     pub opening: Opening,
+    /// The push, if the question is about one. The connection itself is allowed then.
+    pub push: Option<Arc<PushQuestion>>,
 }
 
 impl Question {
+    /// Returns the reason of a refusal, for an agent.
+    fn words(&self, answer: &Answer) -> String {
+        if self.push.is_some() { answer.words_of_push() } else { answer.words() }
+    }
+
     /// Describes what happens to its requests, for a reviewer. Empty if they go out as they are.
     pub fn demands(&self) -> String {
         let Opening { paths, inject, upstream, is_metered, .. } = &self.opening;
@@ -139,6 +147,7 @@ struct Open {
 struct Denied {
     destination: Destination,
     port: u16,
+    push: Option<Arc<PushQuestion>>,
     until: Instant,
     words: String,
 }
@@ -146,7 +155,7 @@ struct Denied {
 impl Waiting {
     /// Joins the connections that wait for the same answer, or asks a new question.
     pub(crate) fn join(&mut self, question: Question, now: Instant) -> Joined {
-        if let Some(words) = self.denied(&question.destination, question.port, now) {
+        if let Some(words) = self.denied(&question, now) {
             return Joined::Refused(words);
         }
         if let Some(open) = self.open.iter().find(|open| open.question == question) {
@@ -154,12 +163,12 @@ impl Waiting {
         }
         if self.open.len() >= OPEN {
             return Joined::Refused(format!(
-                "{OPEN} connections of this run wait for a reviewer already; try again when one is decided"
+                "{OPEN} questions of this run wait for a reviewer already; try again when one is decided"
             ));
         }
         if !self.asked.take(PER_MINUTE, now) {
             return Joined::Refused(
-                "the run has asked reviewers about too many connections in a minute; try again in a minute"
+                "the run has asked reviewers too many questions in a minute; try again in a minute"
                     .to_owned(),
             );
         }
@@ -170,11 +179,14 @@ impl Waiting {
         Joined::Asks(number, answers, waiter)
     }
 
-    /// Returns the reason for which connections to a host and port are refused without a question.
-    fn denied(&mut self, destination: &Destination, port: u16, now: Instant) -> Option<String> {
+    /// Returns the reason for which connections to a host and port, or equal pushes to it, are refused without a question.
+    fn denied(&mut self, question: &Question, now: Instant) -> Option<String> {
         self.denied.retain(|denied| denied.until > now);
-        let denied =
-            self.denied.iter().find(|denied| denied.destination == *destination && denied.port == port);
+        let Question { destination, port, push, .. } = question;
+        let denied = self
+            .denied
+            .iter()
+            .find(|denied| (&denied.destination, &denied.port, &denied.push) == (destination, port, push));
         denied.map(|denied| denied.words.clone())
     }
 
@@ -197,8 +209,9 @@ impl Waiting {
             self.denied.push_back(Denied {
                 destination: question.destination.clone(),
                 port: question.port,
+                push: question.push.clone(),
                 until: now + DENIED,
-                words: answer.words(),
+                words: question.words(&answer),
             });
         }
         if let Some(place) = self.open.iter().position(|open| open.number == number) {
@@ -231,6 +244,28 @@ impl Answer {
                     .to_owned()
             }
             Self::Unasked(why) => format!("no reviewer could be asked: {why}"),
+        }
+    }
+
+    /// Returns the reason for which a push is refused, for an agent. Git shows 400 bytes of it at most.
+    pub(crate) fn words_of_push(&self) -> String {
+        match self {
+            Self::Approved { .. } | Self::Unasked(_) => self.words(),
+            Self::Denied { approval_id, comment } => {
+                let said = if comment.is_empty() { String::new() } else { format!(": {comment}") };
+                format!(
+                    "a reviewer denied this push (approval {approval_id}); the same push is refused for {} minutes, so \
+                     change it or go on without it{said}",
+                    DENIED.as_secs() / 60
+                )
+            }
+            Self::Expired { approval_id } => {
+                format!("no reviewer decided in time (approval {approval_id}); push again to ask again")
+            }
+            Self::Cancelled => {
+                "the question to a reviewer was withdrawn, or the rules changed; push again to ask again"
+                    .to_owned()
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ fn question(host: &str, port: u16) -> Question {
         methods: None,
         rule: "egress default: ask".to_owned(),
         opening: Opening::default(),
+        push: None,
     }
 }
 
@@ -138,9 +139,7 @@ fn denials_are_bounded() {
         let asked = question(&format!("h{n}.example.org"), 443);
         waiting.settle(Number(0), &asked, denied(), now);
     }
-    let known = |waiting: &mut Waiting, host: &str| {
-        waiting.denied(&Destination::parse(host).unwrap(), 443, now).is_some()
-    };
+    let known = |waiting: &mut Waiting, host: &str| waiting.denied(&question(host, 443), now).is_some();
     assert!(!known(&mut waiting, "h0.example.org"));
     assert!(known(&mut waiting, "h1.example.org") && known(&mut waiting, &format!("h{DENIALS}.example.org")));
 }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use host_launch::{CloneError, CloneSpec, HostWorkerSpec, LinkedSpec, TreeBounds, WorkerProcess, dialing};
+use host_launch::push_preview::PushPreview;
+use host_launch::{
+    CloneError, CloneSpec, HostWorkerSpec, LayerError, LinkedSpec, TreeBounds, WorkerProcess, dialing,
+};
 use jail::Private;
 use operations::Reason;
 use parking_lot::RwLock;
@@ -31,6 +34,8 @@ const GOODBYE: Duration = Duration::from_secs(5);
 const RECOVERY: Duration = Duration::from_secs(30);
 /// Time limit of the walk from commits to their ancestors.
 const ANCESTRY: Duration = Duration::from_secs(10);
+/// Time limit of the preview of a push.
+const PREVIEW: Duration = Duration::from_secs(20);
 /// Number of lost host workers that can wait to be recorded.
 const LOSSES: usize = 8;
 
@@ -65,7 +70,7 @@ pub struct HostWorkerLane {
     state: Mutex<State>,
     /// Reasons why host workers were lost, for the record.
     losses: (mpsc::Sender<CloseReason>, Mutex<mpsc::Receiver<CloseReason>>),
-    /// Held during a walk from commits to their ancestors: a run has one at a time. True if the log has a walk of the run that failed.
+    /// Held while objects of the repository are read for a push: a run has one such process at a time. True if the log has one that failed.
     walk: Mutex<bool>,
     way_out: RwLock<Option<Arc<dyn WayOut>>>,
 }
@@ -171,15 +176,43 @@ impl HostWorkerLane {
         })
     }
 
+    /// Returns the effects of the updates of a push, from an old to a new object each, as the run's repository shows them.
+    ///
+    /// `None` if it cannot be read. Each preview has its own jail.
+    pub async fn preview_push(&self, updates: Vec<(String, String)>) -> Option<PushPreview> {
+        let mut is_logged = self.walk.lock().await;
+        let read =
+            |repository: OwnedFd, owner| launcher().preview_push(repository.as_fd(), updates, owner, PREVIEW);
+        let read = self.read_objects(read).await;
+        read.inspect_err(|why| {
+            if !std::mem::replace(&mut *is_logged, true) {
+                tracing::warn!(
+                    why,
+                    "a push of a run cannot be previewed; further failures of this run are not logged"
+                );
+            }
+        })
+        .ok()
+    }
+
     async fn walk(&self, pairs: Vec<(String, String)>) -> Result<Vec<Option<bool>>, String> {
+        let walk =
+            |repository: OwnedFd, owner| launcher().ancestry(repository.as_fd(), pairs, owner, ANCESTRY);
+        self.read_objects(walk).await
+    }
+
+    /// Has a process read the objects of the run's repository.
+    async fn read_objects<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(OwnedFd, (u32, u32)) -> Result<T, LayerError> + Send + 'static,
+    ) -> Result<T, String> {
         let Directories { workspace, repository, owner_uid, owner_gid, .. } = &self.directories;
         // A linked work tree has no objects.
         let repository = repository.as_ref().map_or(workspace, |(repository, _)| repository);
         let (repository, owner) =
             (repository.try_clone().map_err(|error| chain(&error))?, (*owner_uid, *owner_gid));
-        let walk = move || launcher().ancestry(repository.as_fd(), pairs, owner, ANCESTRY);
-        let walked = tokio::task::spawn_blocking(walk).await;
-        walked.map_err(|error| chain(&error))?.map_err(|error| chain(&error))
+        let done = tokio::task::spawn_blocking(move || read(repository, owner)).await;
+        done.map_err(|error| chain(&error))?.map_err(|error| chain(&error))
     }
 
     /// Waits until a host worker is lost, and returns the reason. One that was not needed so far does not count as lost.

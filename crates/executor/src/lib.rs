@@ -30,6 +30,7 @@ pub use directory::{Directory, LinkedRepository};
 pub use engine::engine_refusal;
 pub use failure::failure;
 pub use guest::GuestLane;
+pub use host_launch::push_preview::{PushPreview, PushedCommit, UpdatePreview};
 pub use host_worker::{CloneBounds, HostWorkerLane, clone_repository};
 pub use keeper::{AttachedProcess, Held, KeeperLost, Link, leave};
 pub use lanes::Lanes;

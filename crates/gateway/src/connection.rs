@@ -1,4 +1,4 @@
-//! Approvals of connections that leave a run.
+//! Approvals of connections that leave a run, and of pushes of git over them.
 //!
 //! A connection is no call: no client can ask for one, and it has no permit. Its approval has the same states, votes and times as that of a
 //! call. It is redeemed once, for all connections to the same host and port that wait.
@@ -20,7 +20,10 @@ use policy::{Caller, DecisionTime, Form, Risk, RunScope, Terms};
 /// Name of the operation in approvals and records. No call has it.
 pub const CONNECT: &str = "connect";
 
-/// A connection that needs consent.
+/// Name of the operation of a push that a program makes over a connection. No call has it.
+pub const PUSH: &str = "push";
+
+/// A connection that needs consent, or a push over it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connect {
     /// The run's owner, agent and role.
@@ -35,6 +38,17 @@ pub struct Connect {
     pub methods: Option<BTreeSet<String>>,
     /// The rule that asks, such as `egress rule 2: *.example.net`.
     pub rule: String,
+    /// The push, if consent is for one. It covers no other.
+    pub push: Option<BoundPush>,
+}
+
+/// A push that consent is bound to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BoundPush {
+    /// Path of the repository.
+    pub repository: String,
+    /// Refs, ids and options, one fact a line.
+    pub statement: String,
 }
 
 /// The part of a connection that reviewers see. Secrets are hidden already.
@@ -47,9 +61,14 @@ pub struct ConnectReview {
 }
 
 impl Approval {
-    /// Returns true if the approval is of a connection, and not of a call.
+    /// Returns true if the approval is of a connection or of a push over one, and not of a call.
     pub fn is_of_connection(&self) -> bool {
-        self.operation == CONNECT
+        self.operation == CONNECT || self.is_of_push()
+    }
+
+    /// Returns true if the approval is of a push over a connection.
+    pub fn is_of_push(&self) -> bool {
+        self.operation == PUSH
     }
 }
 
@@ -101,7 +120,16 @@ impl Connect {
         policy_digest: &str,
         now: UnixMillis,
     ) -> Approval {
-        let Self { caller, run, host, port, scheme, rule, .. } = self;
+        let Self { caller, run, host, port, scheme, rule, push, .. } = self;
+        let justification = match push {
+            None => format!("a program in the run wants {host}:{port} over {scheme}"),
+            Some(push) => format!("a program in the run pushes to {} on {host}:{port}", push.repository),
+        };
+        // Consent to a push is for its ids, so there is nothing to remember.
+        let offers = match push {
+            None => terms.remember.into_iter().filter(|form| *form == Form::Digest).collect(),
+            Some(_) => Vec::new(),
+        };
         let approval_id = Uuid::now_v7().to_string();
         Approval {
             format: FORMAT,
@@ -113,11 +141,11 @@ impl Connect {
             role: caller.role.clone(),
             profile: run.profile.clone(),
             requested_by: caller.principal.clone(),
-            operation: CONNECT.to_owned(),
+            operation: if push.is_some() { PUSH } else { CONNECT }.to_owned(),
             operation_json: review.operation_json,
             preview: review.preview,
             rule: format!("profile {}: {rule}", run.profile),
-            justification: format!("a program in the run wants {host}:{port} over {scheme}"),
+            justification,
             risk: Risk::High,
             digest: self.digest(policy_digest, Some(&approval_id)),
             policy_digest: policy_digest.to_owned(),
@@ -130,7 +158,7 @@ impl Connect {
             level: terms.level,
             votes: Vec::new(),
             freeze: false,
-            offers: terms.remember.into_iter().filter(|form| *form == Form::Digest).collect(),
+            offers,
             consent_digest: self.digest(policy_digest, None),
             argv: Vec::new(),
             files: Vec::new(),
@@ -145,7 +173,7 @@ impl Connect {
 
     /// Returns the digest over everything that consent covers. Without an approval it is that of every such connection of the run.
     fn digest(&self, policy_digest: &str, approval_id: Option<&str>) -> String {
-        let Self { caller, run, host, port, scheme, methods, rule } = self;
+        let Self { caller, run, host, port, scheme, methods, rule, push } = self;
         let RunScope { profile, image_id } = run;
         let Caller { principal, agent_id, role, run_id } = caller;
         let mut bytes = Encoder::new();
@@ -160,6 +188,11 @@ impl Connect {
         bytes.length(methods.as_ref().map_or(usize::MAX, BTreeSet::len));
         for method in methods.iter().flatten() {
             bytes.text(method);
+        }
+        if let Some(BoundPush { repository, statement }) = push {
+            bytes.text("push");
+            bytes.text(repository);
+            bytes.text(statement);
         }
         bytes.finish()
     }

@@ -15,7 +15,13 @@ fn connect() -> Connect {
         scheme: "HTTPS".to_owned(),
         methods: None,
         rule: "egress rule 1: files.example.org".to_owned(),
+        push: None,
     }
+}
+
+fn push(statement: &str) -> Connect {
+    let push = BoundPush { repository: "org/app".to_owned(), statement: statement.to_owned() };
+    Connect { push: Some(push), ..connect() }
 }
 
 fn gateway() -> (Gateway, Arc<TestClock>) {
@@ -100,4 +106,24 @@ fn consent_is_remembered_only_as_the_profile_offers() {
     assert!(decide(&gateway, &approval, &remember(Remember::Prefix(vec!["curl".into()]))).is_err());
     let decided = decide(&gateway, &approval, &remember(Remember::Digest)).unwrap();
     assert!(decided.remembered.is_some());
+}
+
+#[test]
+fn consent_to_a_push_is_for_its_ids_and_is_not_remembered() {
+    for other in [push("1 3 refs/heads/x"), connect()] {
+        let (gateway, _) = gateway();
+        let approval = asked(&gateway, &push("1 2 refs/heads/x"));
+        assert_eq!((approval.operation.as_str(), approval.is_of_connection()), (PUSH, true));
+        assert!(approval.is_of_push() && approval.is_sound() && approval.offers.is_empty());
+        assert!(approval.justification.contains("pushes to org/app on files.example.org:443"));
+        let remembered =
+            Ballot { choice: Choice::Approve, remember: Remember::Digest, comment: String::new() };
+        assert!(decide(&gateway, &approval, &remembered).is_err());
+        decide(&gateway, &approval, &Ballot::once(Choice::Approve, "")).unwrap();
+        assert!(gateway.redeem_connection(&approval.approval_id, &other).is_err(), "{other:?}");
+    }
+    let (gateway, _) = gateway();
+    let approval = asked(&gateway, &push("1 2 refs/heads/x"));
+    decide(&gateway, &approval, &Ballot::once(Choice::Approve, "")).unwrap();
+    gateway.redeem_connection(&approval.approval_id, &push("1 2 refs/heads/x")).unwrap();
 }

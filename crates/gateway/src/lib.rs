@@ -35,7 +35,7 @@ pub use approvals::{
     Approval, ApprovalFilter, ApprovalState, Ballot, Choice, DecideError, FORMAT, MAX_COMMENT_CHARS,
     PermitState, RestoreError, Review, Reviewer, Vote,
 };
-pub use connection::{CONNECT, Connect, ConnectReview};
+pub use connection::{BoundPush, CONNECT, Connect, ConnectReview, PUSH};
 pub use consent::{Consent, Covers, NotRemembered, Remember};
 pub use decision::{Decision, Refusal};
 pub use explain::{Considered, Explanation, Stage};

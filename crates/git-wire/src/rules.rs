@@ -225,14 +225,16 @@ impl fmt::Display for Rules {
             return f.write_str(" alone");
         }
         let refs: Vec<&str> = self.push.refs.iter().take(MOST_SHOWN).map(RefPattern::as_str).collect();
-        write!(f, ", push to {}{}", refs.join(" "), and_more(self.push.refs.len()))?;
+        let consent = |decision| if decision == Decision::Ask { " with a reviewer's consent" } else { "" };
+        let more = and_more(self.push.refs.len());
+        write!(f, ", push to {}{more}{}", refs.join(" "), consent(self.push.decision))?;
         let further = [
             ("forced", self.push.force),
             ("deletions", self.push.delete),
             ("push options", self.push.options),
         ];
-        for (word, _) in further.into_iter().filter(|(_, decision)| *decision != Decision::Deny) {
-            write!(f, ", {word}")?;
+        for (word, decision) in further.into_iter().filter(|(_, decision)| *decision != Decision::Deny) {
+            write!(f, ", {word}{}", consent(decision.max(self.push.decision)))?;
         }
         Ok(())
     }

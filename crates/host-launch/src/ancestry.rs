@@ -52,13 +52,19 @@ mod tests {
 
     #[test]
     fn pairs_of_commits_are_asked_about_in_one_directory() {
+        for task in [Task::Ancestry as fn(_) -> _, Task::PreviewPush] {
+            pairs_are_read_as_they_were_written(task);
+        }
+    }
+
+    fn pairs_are_read_as_they_were_written(task: fn(Vec<(String, String)>) -> Task) {
         let pair = || ("1a".repeat(20), "2b".repeat(20));
         let args = |pairs: Vec<(String, String)>| Args {
             uid: Uid::from_raw(1),
             gid: Gid::from_raw(1),
             accepts: None,
             jail_mounts: vec![JailMount::Source],
-            task: Task::Ancestry(pairs),
+            task: task(pairs),
         };
         for count in [1, MOST_PAIRS] {
             let good = args(vec![pair(); count]);

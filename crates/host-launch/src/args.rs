@@ -133,6 +133,8 @@ pub enum Task {
     },
     /// Answer for each pair of commits, an old and a new one, if the first is an ancestor of the second.
     Ancestry(Vec<(String, String)>),
+    /// Answer with the effects of the updates of a push, each from an old object to a new one.
+    PreviewPush(Vec<(String, String)>),
     /// Copy the source into the workspace, and answer with the copy's digest.
     Copy(TreeBounds),
     /// Answer with the digest of the source.
@@ -249,6 +251,9 @@ impl Args {
             Task::Ancestry(pairs) => {
                 line.extend(["--ancestry".into(), ancestry::pairs_to_text(pairs).into()]);
             }
+            Task::PreviewPush(updates) => {
+                line.extend(["--preview-push".into(), ancestry::pairs_to_text(updates).into()]);
+            }
             Task::Copy(most) => {
                 line.push("--copy".into());
                 line.extend(most.to_command_line());
@@ -310,6 +315,9 @@ impl Args {
             Some("--ancestry") if jail_mounts == [JailMount::Source] => {
                 Task::Ancestry(ancestry::pairs(&text(&mut line)?).ok_or(BadArgs("no pairs of commits"))?)
             }
+            Some("--preview-push") if jail_mounts == [JailMount::Source] => {
+                Task::PreviewPush(ancestry::pairs(&text(&mut line)?).ok_or(BadArgs("no updates"))?)
+            }
             Some("--copy") if jail_mounts == [JailMount::Source, JailMount::Workspace] => {
                 Task::Copy(TreeBounds::parse(&mut line)?)
             }
@@ -354,6 +362,7 @@ impl Args {
                     | Task::Read(_)
                     | Task::Identify { .. }
                     | Task::Ancestry(_)
+                    | Task::PreviewPush(_)
             )
         {
             return Err(BadArgs("no workspace"));

@@ -211,7 +211,7 @@ impl Launcher {
         self.ask(&[(JailMount::Workspace, directory)], owner, Task::MakeLogs, timeout)
     }
 
-    fn ask<T: Message + Default>(
+    pub(crate) fn ask<T: Message + Default>(
         &self,
         mounts: &[(JailMount, BorrowedFd<'_>)],
         (uid, gid): (u32, u32),

@@ -9,6 +9,7 @@ mod layer;
 mod mirror;
 pub mod numbered;
 mod owner;
+pub mod push_preview;
 mod report;
 mod spawn;
 

@@ -167,6 +167,12 @@ fn work(task: Task, report: Report, null: OwnedFd, further: Option<OwnedFd>) -> 
             setup::ChildFilter::new()?.forbid_processes()?;
             layer::answer(&ancestry::answers_to_bytes(&git::ancestry(&pairs)).encode_to_vec())?;
         }
+        Task::PreviewPush(updates) => {
+            setup::limit_memory()?;
+            sys::end_after(ABANDONED);
+            setup::ChildFilter::new()?.forbid_processes()?;
+            layer::answer(&git::preview_push(&updates).encode_to_vec())?;
+        }
         Task::Copy(most) | Task::Digest(most) => {
             setup::ChildFilter::new()?.forbid_processes()?;
             let tree = if matches!(task, Task::Copy(_)) { tree::copy(most) } else { tree::digest(most) };

@@ -54,7 +54,7 @@ fn problems_have_their_place_and_a_suggestion() {
         ("repos: [org/app], push: {refs: []}", "refs", "1 to 64 patterns"),
         ("repos: [org/app], push: {refs: [refs/heads/x], tags: allow}", "tags", "unknown key"),
         ("repos: [org/app], push: sometimes", "push", "unknown value `sometimes`"),
-        ("repos: [org/app], fetch: ask", "fetch", "`ask` is not possible for git yet"),
+        ("repos: [org/app], fetch: ask", "fetch", "`ask` is not possible for a fetch"),
         ("repos: [org/app]", "fetch", "neither `fetch` nor `push` is possible"),
         ("fetch: allow", "repos", "is missing"),
     ] {

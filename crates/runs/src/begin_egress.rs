@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use audit::Event;
 use audit_service::AuditLog;
-use egress::{Answer, Control, Egress, Question, Setup};
+use egress::{Answer, Control, Egress, PushQuestion, Question, Setup};
 use egress_rules::Narrowed;
-use executor::Lanes;
+use executor::{Lanes, PushPreview};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use model_usage::Who;
@@ -23,6 +23,9 @@ use crate::run::Run;
 use crate::shared::Shared;
 use crate::way_in::network_of;
 use crate::way_out::{Asked, Streams, rules_of};
+
+/// Digits of an id of SHA-1.
+const SHA1: usize = 40;
 
 /// The daemon, for the connections of one run.
 struct Office {
@@ -82,7 +85,28 @@ impl Control for Office {
             return ready(Answer::Unasked(why)).boxed();
         };
         let (calls, commands) = (self.lanes.calls(), self.lanes.command_lines());
-        reviewers.ask(Asked { run: Arc::clone(&self.run), question, calls, commands, given_up })
+        async move {
+            let preview = match &question.push {
+                Some(push) => self.preview(push).await,
+                None => None,
+            };
+            let run = Arc::clone(&self.run);
+            reviewers.ask(Asked { run, question, calls, commands, preview, given_up }).await
+        }
+        .boxed()
+    }
+}
+
+impl Office {
+    /// Returns the effects of a push, as the run's repository shows them. `None` if it cannot be read.
+    async fn preview(&self, push: &PushQuestion) -> Option<PushPreview> {
+        let ids = push.updates.iter().map(|update| (update.old.clone(), update.new.clone()));
+        let ids: Vec<_> = ids.collect();
+        // Only ids of SHA-1 can be looked for.
+        if ids.iter().any(|(old, new)| old.len() != SHA1 || new.len() != SHA1) {
+            return None;
+        }
+        self.lanes.host_worker().preview_push(ids).await
     }
 }
 

@@ -52,7 +52,7 @@ mod way_out;
 mod workspace;
 
 pub use ::run_record as record;
-pub use egress::{Answer, Question};
+pub use egress::{Answer, Change, PushQuestion, PushUpdate, Question};
 pub use egress_rules::Rules;
 
 pub use ::leftovers::{remove_others, remove_tree};

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use containers::Boundary;
 use egress::{Answer, Egress, Outside, Program, Question};
 use egress_rules::{Narrowed, Pool, Rules};
+use executor::PushPreview;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use ipnet::Ipv4Net;
@@ -30,12 +31,12 @@ pub struct WayOut {
     pub reviewers: OnceLock<Arc<dyn Reviewers>>,
 }
 
-/// Asks reviewers about the connections of runs.
+/// Asks reviewers about the connections of runs, and about pushes over them.
 pub trait Reviewers: Send + Sync {
     fn ask(&self, asked: Asked) -> BoxFuture<'_, Answer>;
 }
 
-/// A connection that waits for a reviewer.
+/// A connection that waits for a reviewer, or a push over one.
 pub struct Asked {
     pub run: Arc<Run>,
     pub question: Question,
@@ -43,7 +44,9 @@ pub struct Asked {
     pub calls: Vec<String>,
     /// Beginnings of these commands, as the agent wrote them.
     pub commands: Vec<String>,
-    /// Cancelled when no connection waits any longer.
+    /// Effects of the push, if the question is about one and they are known.
+    pub preview: Option<PushPreview>,
+    /// Cancelled when no program waits any longer.
     pub given_up: CancellationToken,
 }
 

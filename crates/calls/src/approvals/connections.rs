@@ -1,4 +1,4 @@
-//! Asks for consent to connections that leave a run.
+//! Asks for consent to connections that leave a run, and to pushes of git over them.
 //!
 //! A connection waits in the run's egress, and cannot outlive this daemon. An approval that is pending when the daemon ends is therefore
 //! cancelled: in order at a stop, or by the next daemon.
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use gateway::{Approval, ApprovalState, Connect, ConnectReview};
+use gateway::{Approval, ApprovalState, BoundPush, CONNECT, Connect, ConnectReview, PUSH};
 use operations::Reason;
 use policy::Caller;
 use redact::Redactor;
@@ -16,7 +16,7 @@ use runs::{Answer, Asked, Question, Reviewers, Rules};
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::Approvals;
+use super::{Approvals, pushes};
 use crate::quote::quote;
 
 /// Most commands that a reviewer sees, and most characters of each.
@@ -46,6 +46,10 @@ impl Approvals {
             scheme: question.scheme.to_string(),
             methods: question.methods.clone(),
             rule: question.rule.clone(),
+            push: question.push.as_ref().map(|push| BoundPush {
+                repository: push.repository.clone(),
+                statement: push.statement.clone(),
+            }),
         };
         let redactor = self.audit.redactor().of(&connect.caller.run_id);
         let review = review(&connect, &asked, &redactor);
@@ -103,7 +107,7 @@ impl Approvals {
         Answer::Cancelled
     }
 
-    /// Marks the consent as used, and remembers it in the run's rules if the reviewer said so.
+    /// Marks the consent as used, and remembers it in the run's rules if the reviewer said so. Consent to a push is not remembered.
     async fn use_consent(
         &self,
         approval: &Approval,
@@ -144,7 +148,13 @@ impl Approvals {
 /// Returns what reviewers see: the connection, and the commands that are running.
 fn review(connect: &Connect, asked: &Asked, redactor: &Redactor) -> ConnectReview {
     let Connect { host, port, scheme, methods, rule, .. } = connect;
-    let mut preview = format!("A program in the run wants {host}:{port} over {scheme} ({rule}).\n");
+    let push = asked.question.push.as_deref();
+    let mut preview = match push {
+        None => format!("A program in the run wants {host}:{port} over {scheme} ({rule}).\n"),
+        Some(push) => {
+            format!("A program in the run pushes to {} on {host}:{port} ({rule}).\n", push.repository)
+        }
+    };
     if let Some(methods) = methods {
         let methods: Vec<&str> = methods.iter().map(String::as_str).collect();
         let _ = writeln!(preview, "Methods: {} alone.", methods.join(", "));
@@ -159,16 +169,27 @@ fn review(connect: &Connect, asked: &Asked, redactor: &Redactor) -> ConnectRevie
         let shown: String = redactor.text(command).0.chars().take(SHOWN.1).collect();
         quote(&mut preview, &shown);
     }
-    let mut operation = json!({ "connect": {
+    if let Some(push) = push {
+        pushes::describe(push, asked.preview.as_ref(), redactor, &mut preview);
+    }
+    let mut facts = json!({
         "host": host, "port": port, "scheme": scheme, "methods": methods, "rule": rule, "calls": asked.calls,
-    } });
+    });
     let opening = &asked.question.opening;
     if let Some(upstream) = &opening.upstream {
-        operation["connect"]["upstream"] = upstream.to_string().into();
+        facts["upstream"] = upstream.to_string().into();
     }
     let injected: Vec<String> = opening.secrets().into_iter().map(ToString::to_string).collect();
     if !injected.is_empty() {
-        operation["connect"]["injected"] = injected.into();
+        facts["injected"] = injected.into();
     }
-    ConnectReview { operation_json: operation.to_string(), preview }
+    let name = if let (Some(push), Some(facts)) = (push, facts.as_object_mut()) {
+        let mut pushed = pushes::json(push);
+        redactor.value(&mut pushed["options"]);
+        facts.extend(pushed.as_object().cloned().unwrap_or_default());
+        PUSH
+    } else {
+        CONNECT
+    };
+    ConnectReview { operation_json: json!({ name: facts }).to_string(), preview }
 }

@@ -26,7 +26,12 @@ pub(super) fn requested(approval: &Approval) -> Event {
         "approvals_needed": approval.needed,
         "level": approval.level.as_str(),
     });
-    if approval.is_of_connection() {
+    if approval.is_of_push() {
+        // The ids name the content, which is too long for a record.
+        details["push"] = serde_json::from_str::<Value>(&approval.operation_json)
+            .map(|mut operation| operation["push"].take())
+            .unwrap_or_default();
+    } else if approval.is_of_connection() {
         // A call has an intent with its operation.
         details["preview"] = approval.preview.as_str().into();
     }

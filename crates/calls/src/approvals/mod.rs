@@ -11,6 +11,7 @@ mod connections;
 mod consents;
 mod events;
 mod pending;
+mod pushes;
 mod reattach;
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use git_wire::{CommandReader, Fault, Head, NotServed, Refusal, Request as GitRequest, Service, Step};
+use git_wire::{
+    Capabilities, CommandReader, Fault, Head, NotServed, Refusal, Request as GitRequest, Service, Step,
+};
 use http_body_util::BodyExt as _;
 use hyper::body::Body;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -30,7 +32,12 @@ pub(super) struct Begun {
     pub(super) asked: GitAsked,
     /// Pieces of its body that have been read.
     pub(super) read: VecDeque<Bytes>,
+    /// Response to a push whose server has closed the connection before it was decided about.
+    pub(super) closed: Option<Refused>,
 }
+
+/// Reason of that response.
+const CLOSED: &str = "the server closed the connection while the push was decided about; push again, a reviewer's consent to it holds";
 
 /// Reads the head of a request, and the commands of a push.
 pub(super) async fn begin<B>(request: &mut Request<B>) -> Result<Begun, Refused>
@@ -52,17 +59,19 @@ where
     };
     let repository = parsed.repository().to_string();
     let mut asked = GitAsked { kind: kind.into(), repository, commands: Vec::new() };
-    let mut read = VecDeque::new();
+    let (mut read, mut closed) = (VecDeque::new(), None);
     if kind == Kind::Push {
         let list = timeout(LIST, read_list(request.body_mut())).await;
-        let (list, rest) = list.unwrap_or_else(|_| {
+        let (list, capabilities, rest) = list.unwrap_or_else(|_| {
             let words = format!("The commands of the push did not arrive within {} s.", LIST.as_secs());
             Err(Refused::new(StatusCode::REQUEST_TIMEOUT, Cause::Slow, &words))
         })?;
         asked.commands.clone_from(&list);
+        closed =
+            Some(Refused { cause: Cause::Closed, ..refused(Refusal::of_fault(Some(&capabilities), CLOSED)) });
         read.extend([Bytes::from(list), rest].into_iter().filter(|piece| !piece.is_empty()));
     }
-    Ok(Begun { asked, read })
+    Ok(Begun { asked, read, closed })
 }
 
 fn parse<B>(request: &Request<B>) -> Result<GitRequest, NotServed> {
@@ -90,8 +99,8 @@ fn one<'h>(
     }
 }
 
-/// Reads the commands of a push. Returns their bytes, and those of the piece that come after them.
-async fn read_list<B>(body: &mut B) -> Result<(Vec<u8>, Bytes), Refused>
+/// Reads the commands of a push. Returns their bytes, the client's capabilities, and the bytes of the piece that come after them.
+async fn read_list<B>(body: &mut B) -> Result<(Vec<u8>, Capabilities, Bytes), Refused>
 where
     B: Body<Data = Bytes> + Unpin,
 {
@@ -108,7 +117,7 @@ where
                     let words = "bytes come after commands that need no pack";
                     return Err(refused(Refusal::of_fault(Some(&list.capabilities), words)));
                 }
-                return Ok((bytes, rest));
+                return Ok((bytes, list.capabilities, rest));
             }
             Err(fault) => {
                 return Err(refused(Refusal::of_fault(reader.capabilities(), &fault.to_string())));

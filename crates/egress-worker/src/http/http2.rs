@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use wire::worker::v1::connection_ended::Cause;
 
 use super::body::{BodyError, Outgoing};
+use super::git;
 use super::tasks::Tasks;
 use super::{Body, LAST_WORDS, Refused, Requests, drain, refusal};
 use crate::stream::{Hyper, ProgramStream, ServerStream};
@@ -187,7 +188,11 @@ impl Streams {
             return Ok(Err(refused));
         }
         let mut sender = self.sender.clone().ok_or("no connection to the server")?;
-        sender.ready().await?;
+        if let Err(error) = sender.ready().await {
+            let Some(refused) = released.closed else { return Err(error.into()) };
+            git::discard(request.body_mut()).await;
+            return Ok(Err(refused));
+        }
         let response = sender.send_request(self.requests.outgoing(request, &mut released)).await?;
         self.requests.connection.meter.touch();
         record.status = response.status().as_u16().into();

@@ -239,7 +239,11 @@ impl Exchange {
         };
         let mut released = self.requests.release(&mut request, &record).await.map_err(Some)?;
         self.requests.address(&mut request).map_err(Some)?;
-        sender.ready().await.map_err(|_| self.failed(Cause::Closed))?;
+        if sender.ready().await.is_err() {
+            let Some(refused) = released.closed else { return Err(self.failed(Cause::Closed)) };
+            git::discard(request.body_mut()).await;
+            return Err(Some(refused));
+        }
         let sent = sender.send_request(self.requests.outgoing(request, &mut released)).await;
         let response = sent.map_err(|_| self.failed(Cause::Reset))?;
         self.responded.set(true);

@@ -46,6 +46,8 @@ pub(super) struct Released {
     tally: Option<Tally>,
     /// Parts of the body that have been read.
     first: Parts<hyper::Error>,
+    /// Response to a push whose server has closed the connection meanwhile.
+    pub(super) closed: Option<Refused>,
 }
 
 impl Requests {
@@ -98,9 +100,11 @@ impl Requests {
         request: &mut Request<Incoming>,
         record: &HttpRequest,
     ) -> Result<Released, Refused> {
+        let mut closed = None;
         let (git, model, first) = if self.rule.is_git {
-            let Begun { asked, read } = self.begin_git(request, record).await?;
-            (Some(asked), None, Parts::of(read))
+            let begun = self.begin_git(request, record).await?;
+            closed = begun.closed;
+            (Some(begun.asked), None, Parts::of(begun.read))
         } else if self.meters && self.asks {
             let (model, first) = estimate::read(request, &self.connection.process.bodies).await;
             (None, model, first)
@@ -128,7 +132,7 @@ impl Requests {
                 headers.remove(TE);
             }
         }
-        Ok(Released { hide, tally, first })
+        Ok(Released { hide, tally, first, closed })
     }
 
     /// Reads a request of git as far as the daemon has to know it. One that is refused here is on record like all others.

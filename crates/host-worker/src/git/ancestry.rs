@@ -14,9 +14,9 @@ use crate::sys;
 /// Places of the objects: of a work tree, and of a repository without one.
 const OBJECTS: [&str; 2] = ["/source/.git/objects", "/source/objects"];
 /// Most commits that are read, for all pairs together.
-const MOST_COMMITS: usize = 200_000;
+pub(super) const MOST_COMMITS: usize = 200_000;
 /// Largest commit that is read, bytes.
-const LARGEST: usize = 1024 * 1024;
+pub(super) const LARGEST: usize = 1024 * 1024;
 
 /// Returns for each pair if the first commit is an ancestor of the second one; `None` if that is not known.
 pub(crate) fn ancestry(pairs: &[(String, String)]) -> Vec<Option<bool>> {
@@ -26,7 +26,7 @@ pub(crate) fn ancestry(pairs: &[(String, String)]) -> Vec<Option<bool>> {
 }
 
 /// Opens the objects of the repository alone, without its configuration.
-fn objects() -> Option<Odb<'static>> {
+pub(super) fn objects() -> Option<Odb<'static>> {
     sys::restrict_libgit2().ok()?;
     let place = OBJECTS.into_iter().find(|place| lstat(*place).is_ok())?;
     let objects = Odb::new().ok()?;
@@ -65,7 +65,7 @@ fn leads_to(objects: &Odb<'_>, old: Oid, new: Oid, left: &mut usize) -> Option<b
 }
 
 /// Returns the parents of a commit. `None` if it is not there, is no commit, or has another hash than its name.
-fn parents(objects: &Odb<'_>, id: Oid) -> Option<Vec<Oid>> {
+pub(super) fn parents(objects: &Odb<'_>, id: Oid) -> Option<Vec<Oid>> {
     let (size, kind) = objects.read_header(id).ok()?;
     if size > LARGEST || kind != ObjectType::Commit {
         return None;

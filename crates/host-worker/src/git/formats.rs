@@ -115,7 +115,12 @@ fn each<'d>(diffs: &'d [Diff<'d>]) -> impl Iterator<Item = (&'d Diff<'d>, usize,
     diffs.iter().flat_map(|diff| diff.deltas().enumerate().map(move |(number, delta)| (diff, number, delta)))
 }
 
-fn patch(diff: &Diff<'_>, number: usize, delta: &DiffDelta<'_>, output: &mut Output) -> Result<(), GitError> {
+pub(super) fn patch(
+    diff: &Diff<'_>,
+    number: usize,
+    delta: &DiffDelta<'_>,
+    output: &mut Output,
+) -> Result<(), GitError> {
     if delta.status() == Delta::Conflicted {
         output.push_str(&format!("* Unmerged path {}\n", path(delta)));
     } else if let Some(mut patch) = Patch::from_diff(diff, number)? {

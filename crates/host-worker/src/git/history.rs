@@ -143,7 +143,7 @@ pub(super) fn short(object: &Object<'_>) -> Result<String, GitError> {
 }
 
 /// Formats a date as the git command does, in its author's time zone. An invalid date is the beginning of Unix time.
-fn date(time: Time) -> String {
+pub(super) fn date(time: Time) -> String {
     let offset = Offset::from_seconds(time.offset_minutes().saturating_mul(60)).unwrap_or(Offset::UTC);
     let at = Timestamp::from_second(time.seconds()).unwrap_or(Timestamp::UNIX_EPOCH);
     at.to_zoned(TimeZone::fixed(offset)).strftime("%a %b %-d %H:%M:%S %Y %z").to_string()

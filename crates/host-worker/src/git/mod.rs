@@ -36,6 +36,7 @@ mod mirrored;
 mod network;
 mod output;
 mod paths;
+mod preview_push;
 mod quote;
 mod repository;
 mod show;
@@ -58,6 +59,7 @@ pub(crate) use clone::{CloneFailure, clone, identity};
 pub(crate) use excess::EXCESS;
 pub(crate) use mirror::{MirrorFailure, refresh as refresh_mirror};
 pub(crate) use mirrored::clone_mirror;
+pub(crate) use preview_push::preview_push;
 pub(crate) use quote::quoted;
 
 use diff::FIRST;

@@ -1202,7 +1202,8 @@ pub mod alert_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
-/// A call that needs consent, or a connection out of a run (operation `connect`).
+/// A call that needs consent, a connection out of a run (operation `connect`), or a push of git by a program in a run
+/// (operation `push`).
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Approval {
     /// UUIDv7.
@@ -1214,7 +1215,7 @@ pub struct Approval {
     /// The run.
     #[prost(string, tag = "3")]
     pub run_id: ::prost::alloc::string::String,
-    /// The call; empty for a connection.
+    /// The call; empty for a connection and for a push.
     #[prost(string, tag = "4")]
     pub call_id: ::prost::alloc::string::String,
     /// Agent of the call.
@@ -1223,14 +1224,16 @@ pub struct Approval {
     /// Principal that made the call.
     #[prost(string, tag = "6")]
     pub requested_by: ::prost::alloc::string::String,
-    /// Operation, such as `write` or `git.commit`; `connect` for a connection.
+    /// Operation, such as `write` or `git.commit`; `connect` for a connection, `push` for a push.
     #[prost(string, tag = "7")]
     pub operation: ::prost::alloc::string::String,
     /// The operation as proto3 JSON, secrets redacted. For a connection: `host`, `port`, `scheme`, `methods`, `rule` and the
-    /// `calls` whose commands were running.
+    /// `calls` whose commands were running. For a push, the same within `push`, with the `repository`, its `updates` (`ref`,
+    /// `old`, `new`, `change` and `forced` of each), `options`, and if it is `atomic`.
     #[prost(string, tag = "8")]
     pub operation_json: ::prost::alloc::string::String,
-    /// Preview for the reviewer: argv and cwd, or the diff that will result. Secrets redacted.
+    /// Preview for the reviewer: argv and cwd, or the diff that will result. For a push: each ref with its commits and its
+    /// diff, as the run's own repository has them. Secrets redacted.
     #[prost(string, tag = "9")]
     pub preview: ::prost::alloc::string::String,
     /// Reason for asking: the rule's justification.
@@ -1794,7 +1797,7 @@ pub mod approval_service_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// Lists calls and connections that wait for consent, and records decisions.
+    /// Lists calls, connections and pushes that wait for consent, and records decisions.
     #[derive(Debug, Clone)]
     pub struct ApprovalServiceClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -2106,7 +2109,7 @@ pub mod approval_service_server {
             tonic::Status,
         >;
     }
-    /// Lists calls and connections that wait for consent, and records decisions.
+    /// Lists calls, connections and pushes that wait for consent, and records decisions.
     #[derive(Debug)]
     pub struct ApprovalServiceServer<T> {
         inner: Arc<T>,

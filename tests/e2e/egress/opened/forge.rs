@@ -126,6 +126,25 @@ impl Forge {
     }
 }
 
+/// Changes to the server's repositories that somebody else makes.
+impl Forge {
+    /// Returns the diff between two commits.
+    pub(super) fn diff(&self, name: &str, old: &str, new: &str) -> String {
+        git(&self.path(name), &["diff", old, new])
+    }
+
+    /// Points a ref to a commit.
+    pub(super) fn set(&self, name: &str, reference: &str, commit: &str) {
+        git(&self.path(name), &["update-ref", reference, commit]);
+    }
+
+    /// Makes a commit after `main`, without a ref, and returns its id.
+    pub(super) fn loose_commit(&self, name: &str, subject: &str) -> String {
+        let made = git(&self.path(name), &["commit-tree", "-p", "main", "-m", subject, "main^{tree}"]);
+        made.trim().to_owned()
+    }
+}
+
 /// Runs git on the host, and returns its output.
 fn git(directory: &Path, args: &[&str]) -> String {
     let output = std::process::Command::new("git")

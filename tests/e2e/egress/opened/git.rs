@@ -16,7 +16,7 @@ fn rule(port: u16) -> String {
 }
 
 /// A run with a repository of these commits: `agent/x` has the server's `main` as an ancestor, and `agent/orphan` nothing.
-async fn repository(run: &mut RunHandle, url: &str) {
+pub(super) async fn repository(run: &mut RunHandle, url: &str) {
     let script = format!(
         "set -e; git init -q -b main .; git config user.name A; git config user.email a@example.org; \
          git config advice.graftFileDeprecated false; git config push.default nothing; \

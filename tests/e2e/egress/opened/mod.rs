@@ -2,6 +2,7 @@
 
 mod agents;
 mod clones;
+mod consents;
 mod door;
 mod forge;
 mod git;

@@ -36,9 +36,11 @@ async fn a_push_is_read_up_to_its_pack_in_pieces_of_any_size() {
     for size in [1, 7, 60, whole.len()] {
         let pieces: Vec<_> = whole.chunks(size).collect();
         let mut request = push(&pieces);
-        let Begun { asked, read } = begin(&mut request).await.unwrap();
+        let Begun { asked, read, closed } = begin(&mut request).await.unwrap();
         assert_eq!((asked.kind(), asked.repository.as_str()), (Kind::Push, "org/app"));
         assert_eq!(asked.commands, update());
+        let closed = String::from_utf8_lossy(&closed.unwrap().body).into_owned();
+        assert!(closed.contains("unpack the server closed the connection"), "{closed}");
         let mut sent: Vec<u8> = read.into_iter().flatten().collect();
         while let Some(frame) = request.body_mut().frame().await {
             sent.extend_from_slice(frame.unwrap().data_ref().unwrap());

@@ -8,7 +8,8 @@ use wire::worker::v1::connection_ended::Cause;
 use wire::worker::v1::from_egress::Body as From;
 use wire::worker::v1::git_asked::Kind;
 use wire::worker::v1::request_answer::Decision;
-use wire::worker::v1::{GitAsked, RequestRefusal};
+use wire::worker::v1::to_egress::Body as To;
+use wire::worker::v1::{GitAsked, RequestAnswer, RequestRefusal};
 
 use super::*;
 
@@ -127,4 +128,34 @@ fn a_request_that_is_none_of_git_is_refused_without_a_question() {
         let statuses: Vec<u32> = requests(&egress).iter().map(|request| request.status).collect();
         assert_eq!(statuses, [0, status], "{request}");
     }
+}
+
+#[test]
+fn a_push_whose_server_has_not_waited_for_the_decision_is_told_to_come_again() {
+    let ca = Ca::new();
+    let (close, closes) = std::sync::mpsc::channel();
+    let closes = Mutex::new(closes);
+    let address = tls_server(ca.good(&["http/1.1"]), move |stream| {
+        stream.flush().unwrap();
+        closes.lock().recv().unwrap();
+    });
+    let mut script = for_git(opened(&ca, address));
+    let decision = script.ports.get_mut(&443).unwrap().decision.take();
+    let mut egress = Egress::start(script);
+    let mut stream = connect(&mut egress);
+    let body = commands() + "PACK";
+    stream.write_all((head(body.len()) + &body).as_bytes()).unwrap();
+    let asked = egress.wait("a question", |message| matches!(message.body, Some(From::Asked(_))));
+    close.send(()).unwrap();
+    // The process does not say when it has seen the end.
+    std::thread::sleep(PAUSE * 5);
+    egress.send(asked.id, To::Answer(RequestAnswer { request: 1, decision }));
+    let (head, answer) = response(&mut stream);
+    assert!(head.starts_with("HTTP/1.1 200 OK") && head.contains("receive-pack-result"), "{head}");
+    assert!(
+        answer.contains("unpack the server closed the connection") && answer.contains("push again"),
+        "{answer}"
+    );
+    drop(stream);
+    assert_eq!(egress.cause(), Cause::Closed);
 }
