@@ -9,6 +9,7 @@
 //! The archive endpoint (`docker cp`), known for container escapes, is used for one thing only: to find the type of a path in a container
 //! that was never started. Such a container cannot change meanwhile, and no file is opened.
 
+mod beside;
 mod faults;
 mod images;
 mod readback;

@@ -11,7 +11,7 @@ use operations::{Bounds, CommandLimits, PathRules};
 use serde::{Serialize, Serializer};
 
 use crate::{
-    Caps, RateLimits, Risk, Verdict, names::speaking, paths::ProfilePathRule, read_approvals::ApprovalPolicy,
+    Caps, CompanionRules, RateLimits, Risk, Verdict, names::speaking, paths::ProfilePathRule, read_approvals::ApprovalPolicy,
     rules::ExecRules,
 };
 
@@ -78,6 +78,9 @@ pub struct Profile {
     /// Connections from outside to TCP servers in the run.
     #[serde(skip_serializing_if = "is_default")]
     pub forward: Forward,
+    /// Containers that a run may have beside it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub companions: CompanionRules,
 }
 
 /// Permission to forward ports of a run to clients.
@@ -241,6 +244,13 @@ pub struct Author {
     pub author_email: String,
 }
 
+/// Returns true if one of the names of images, each of which may end in `*`, is for this image.
+pub(crate) fn permits(allowed: &[String], image: &str) -> bool {
+    allowed.iter().any(|allowed| {
+        allowed.strip_suffix('*').map_or(allowed == image, |prefix| image.starts_with(prefix))
+    })
+}
+
 fn is_none(egress: &Rules) -> bool {
     *egress == Rules::none()
 }
@@ -259,12 +269,7 @@ impl Profile {
 
     /// Returns true if a run of this profile may use `image`. `None` is the profile's own or the default image.
     pub fn permits_image(&self, image: Option<&str>) -> bool {
-        image.is_none_or(|image| {
-            self.image.as_deref() == Some(image)
-                || self.allowed_images.iter().any(|allowed| {
-                    allowed.strip_suffix('*').map_or(allowed == image, |prefix| image.starts_with(prefix))
-                })
-        })
+        image.is_none_or(|image| self.image.as_deref() == Some(image) || permits(&self.allowed_images, image))
     }
 
     /// Returns the bounds that a lane enforces.
