@@ -6,7 +6,7 @@ use egress_rules::{HostName, Rules};
 use operations::Environment;
 use serde::Serialize;
 
-use crate::model::permits;
+use crate::image_names::permits;
 
 /// Most bytes of a name: a label of a host name.
 const NAME: usize = 63;

@@ -10,6 +10,7 @@ mod consent;
 mod egress_notes;
 pub mod environment;
 mod holding;
+mod image_names;
 mod in_force;
 mod lineage;
 mod load;

@@ -10,6 +10,7 @@ use operations::deny::DenyList;
 use operations::{Bounds, CommandLimits, PathRules};
 use serde::{Serialize, Serializer};
 
+use crate::image_names::permits;
 use crate::{
     Caps, CompanionRules, RateLimits, Risk, Verdict, names::speaking, paths::ProfilePathRule, read_approvals::ApprovalPolicy,
     rules::ExecRules,
@@ -242,13 +243,6 @@ fn is_usual_transfer(bytes: &u64) -> bool {
 pub struct Author {
     pub author_name: String,
     pub author_email: String,
-}
-
-/// Returns true if one of the names of images, each of which may end in `*`, is for this image.
-pub(crate) fn permits(allowed: &[String], image: &str) -> bool {
-    allowed.iter().any(|allowed| {
-        allowed.strip_suffix('*').map_or(allowed == image, |prefix| image.starts_with(prefix))
-    })
 }
 
 fn is_none(egress: &Rules) -> bool {

@@ -9,6 +9,7 @@ use operations::{Bounds, CommandLimits, transport};
 use crate::model::{
     Author, Background, CallBounds, ContainerLimits, ContainerPaths, ExecPolicy, Forward, Profile,
 };
+use crate::image_names::reference;
 use crate::read_approvals::{ApprovalPolicy, approvals};
 use crate::read_companions::companions;
 use crate::read_egress::egress;
@@ -22,18 +23,6 @@ use document::{At, Fields};
 
 pub(super) const RISKS: [(&str, Risk); 4] =
     [("low", Risk::Low), ("medium", Risk::Medium), ("high", Risk::High), ("critical", Risk::Critical)];
-
-/// Reads the name of an image or runtime, which the engine gets unchanged.
-pub(super) fn reference(at: &At<'_>, pattern: bool) -> Option<String> {
-    let text = at.text()?;
-    let body = if pattern { text.strip_suffix('*').unwrap_or(text) } else { text };
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._:/@+-".contains(c);
-    if text.len() > 255 || !body.chars().all(plain) || body.starts_with('-') {
-        at.problem("must be at most 255 characters of letters, digits and `._:/@+-`");
-        return None;
-    }
-    Some(text.to_owned())
-}
 
 pub(super) fn profile(at: &At<'_>) -> Profile {
     let fields = at.fields(&[

@@ -6,7 +6,7 @@ use document::{At, Fields};
 use egress_rules::Rules;
 
 use crate::companions::{Check, Companion, CompanionRules, Readiness};
-use crate::read::reference;
+use crate::image_names::reference;
 
 /// Memory of all companions of a run if the profile has no number, MiB.
 const MEMORY: u64 = 1_024;
