@@ -15,6 +15,8 @@ mod images;
 mod readback;
 mod render;
 
+pub use beside::ContainerInput;
+
 use std::collections::HashMap;
 use std::future::Future;
 use std::time::{Duration, Instant};

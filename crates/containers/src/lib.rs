@@ -32,7 +32,7 @@ pub use cgroups::{
     CgroupError, Commands, ContainerCgroup, Group, HostProcess, KillEvidence, KillMethod, Leaf, LeftoverLeaf,
     LeftoversEnded, LimitEvents,
 };
-pub use docker::Engine;
+pub use docker::{ContainerInput, Engine};
 pub use engine::{
     BuildNetwork, ContainerListing, ContainerState, EngineError, EngineFacts, FileKind, ImageBuild,
     ImageFacts, ImageListing, ImageRefused, ImportChanges, Inspection, Looked, TarStream, UsableImage,

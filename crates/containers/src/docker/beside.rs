@@ -2,15 +2,39 @@
 
 use std::io;
 
+use bollard::container::LogOutput;
 use bollard::query_parameters::{AttachContainerOptions, LogsOptions};
 use bytes::Bytes;
+use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt as _};
 use tokio::io::AsyncWriteExt as _;
 
 use super::{ASKING, CHANGING, Engine, faults};
 use crate::beside::ImageProgram;
 use crate::engine::EngineError;
+use crate::exec::ExecInput;
 use crate::ids::{ContainerId, ImageId};
+
+/// Standard input of a container.
+pub struct ContainerInput {
+    input: ExecInput,
+    /// The other half of the connection, which the engine may end with it.
+    _output: BoxStream<'static, Result<LogOutput, bollard::errors::Error>>,
+}
+
+impl ContainerInput {
+    /// Writes everything that the container gets, and closes the input.
+    pub async fn write(mut self, bytes: &[u8]) -> Result<(), EngineError> {
+        let write = async {
+            self.input.write_all(bytes).await?;
+            self.input.flush().await?;
+            self.input.shutdown().await
+        };
+        let written = tokio::time::timeout(CHANGING, write).await;
+        let written = written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        written.map_err(|error| faults::malformed("write to the container's input", &error))
+    }
+}
 
 impl Engine {
     /// Returns the program that an image declares.
@@ -25,21 +49,12 @@ impl Engine {
         })
     }
 
-    /// Starts a container whose specification has an open input, and gives it this input.
-    pub async fn start_with_input(&self, id: &ContainerId, input: &[u8]) -> Result<(), EngineError> {
-        let attempt = "give a program to the container";
+    /// Opens the standard input of a container that was not started yet, and whose specification has an open input.
+    pub async fn attach_input(&self, id: &ContainerId) -> Result<ContainerInput, EngineError> {
         let options = AttachContainerOptions { stream: true, stdin: true, ..AttachContainerOptions::default() };
         let call = self.client.attach_container(id.as_str(), Some(options));
-        let mut attached = self.within(CHANGING, attempt, call).await?;
-        self.start(id).await?;
-        let write = async {
-            attached.input.write_all(input).await?;
-            attached.input.flush().await?;
-            attached.input.shutdown().await
-        };
-        let written = tokio::time::timeout(CHANGING, write).await;
-        let written = written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-        written.map_err(|error| faults::malformed(attempt, &error))
+        let attached = self.within(CHANGING, "open the container's input", call).await?;
+        Ok(ContainerInput { input: attached.input, _output: attached.output })
     }
 
     /// Returns what a container has written to its standard output and error. With `follow` goes on until the container ends.
