@@ -20,6 +20,11 @@ impl Companions {
         self.0.iter().find(|companion| companion.name() == name)
     }
 
+    /// Returns true if one of them has not ended.
+    pub fn are_running(&self) -> bool {
+        self.0.iter().any(|companion| companion.exit().is_none())
+    }
+
     /// Waits for the next companion to end. Waits for ever if none is left.
     pub async fn next_exit(&self) -> (Arc<Companion>, i64) {
         loop {

@@ -312,10 +312,12 @@ impl Run {
         if activity.under_way > 0 { Duration::ZERO } else { activity.before + activity.last.elapsed() }
     }
 
-    /// Returns true if the run was used since this moment.
+    /// Returns true if the run may have written since this moment: it was used, or has companions.
     pub fn was_used_since(&self, at: Instant) -> bool {
         let activity = self.activity.lock();
-        activity.under_way > 0 || activity.last >= at
+        let was_used = activity.under_way > 0 || activity.last >= at;
+        drop(activity);
+        was_used || self.companions.get().is_some_and(|companions| companions.are_running())
     }
 
     /// Returns true if a client waits for the run, or for one of its calls.

@@ -96,18 +96,21 @@ impl Launcher {
                 }
                 (started, resources)
             });
-            let mut refused = None;
+            let (mut is_refused, mut refusal) = (false, None);
             for (started, resources) in join_all(starts).await {
                 held.push(resources);
                 match started {
                     Ok(beside) => all.push(beside),
-                    // The first that was not only given up.
-                    Err(why) => refused = refused.flatten().or(why).map(Some).or(Some(None)),
+                    // The others were only given up.
+                    Err(why) => {
+                        is_refused = true;
+                        refusal = refusal.or(why);
+                    }
                 }
             }
-            if let Some(why) = refused {
+            if is_refused {
                 let given_up = || Refusal::new(Reason::Internal, "the start of the companions was given up");
-                return Err(why.unwrap_or_else(given_up));
+                return Err(refusal.unwrap_or_else(given_up));
             }
         }
         Ok(all)
