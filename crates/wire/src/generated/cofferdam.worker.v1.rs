@@ -33,7 +33,7 @@ pub struct ToEgress {
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// Kind of the message.
-    #[prost(oneof = "to_egress::Body", tags = "2, 3, 4, 5, 6, 7, 8, 9")]
+    #[prost(oneof = "to_egress::Body", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10")]
     pub body: ::core::option::Option<to_egress::Body>,
 }
 /// Nested message and enum types in `ToEgress`.
@@ -66,6 +66,9 @@ pub mod to_egress {
         /// Answer to RequestAsked.
         #[prost(message, tag = "9")]
         Answer(super::RequestAnswer),
+        /// Serve a connection that no program of the run opened. The id is 0.
+        #[prost(message, tag = "10")]
+        Serve(super::Serve),
     }
 }
 impl ::prost::Name for ToEgress {
@@ -76,6 +79,32 @@ impl ::prost::Name for ToEgress {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.worker.v1.ToEgress".into()
+    }
+}
+/// A connection of the daemon's own. Its other end speaks plain HTTP; the way to the server is TLS.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Serve {
+    /// Number of the handle: a Unix stream socket. ConnectionOpened has the same.
+    #[prost(uint64, tag = "1")]
+    pub handle: u64,
+    /// Host that the other end means: a canonical name, or an address as text.
+    #[prost(string, tag = "2")]
+    pub host: ::prost::alloc::string::String,
+    /// Port that it means.
+    #[prost(uint32, tag = "3")]
+    pub port: u32,
+    /// Certificates of authorities as in EgressStart, if the process was started without any; empty otherwise.
+    #[prost(bytes = "vec", repeated, tag = "4")]
+    pub roots: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+}
+impl ::prost::Name for Serve {
+    const NAME: &'static str = "Serve";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.Serve".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.Serve".into()
     }
 }
 /// Bounds of the process.
@@ -177,8 +206,8 @@ pub struct Inspect {
     /// Report the tokens that responses say (ModelUsage).
     #[prost(bool, tag = "8")]
     pub meter: bool,
-    /// Requests have to be those of git, and the questions about them say what they are (GitAsked). Present only with `open` and
-    /// `ask`.
+    /// Requests have to be those of git, and the questions about them say what they are (GitAsked). Present only with `ask`, and
+    /// with `open` or an upstream over TLS.
     #[prost(bool, tag = "9")]
     pub git: bool,
 }
@@ -377,10 +406,10 @@ impl ::prost::Name for RequestRefusal {
         "/cofferdam.worker.v1.RequestRefusal".into()
     }
 }
-/// Addresses to connect to, in this order. All are checked.
+/// Addresses to connect to, in this order. All are checked. Or a socket that is connected already.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Dial {
-    /// Addresses of four or 16 bytes, at most eight.
+    /// Addresses of four or 16 bytes, at most eight. None if there is a handle.
     #[prost(bytes = "vec", repeated, tag = "1")]
     pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
     /// Port of the server.
@@ -389,6 +418,9 @@ pub struct Dial {
     /// Present if the addresses are those of an HTTP proxy, which connects to the server.
     #[prost(message, optional, tag = "3")]
     pub tunnel: ::core::option::Option<Tunnel>,
+    /// Number of the handle that is the connection to the server; 0 for none.
+    #[prost(uint64, tag = "4")]
+    pub handle: u64,
 }
 impl ::prost::Name for Dial {
     const NAME: &'static str = "Dial";
@@ -570,6 +602,9 @@ pub struct ConnectionOpened {
     /// Port that the program meant.
     #[prost(uint32, tag = "2")]
     pub port: u32,
+    /// Handle of Serve, of which the daemon knows the host; 0 for a connection of a program.
+    #[prost(uint64, tag = "3")]
+    pub handle: u64,
 }
 impl ::prost::Name for ConnectionOpened {
     const NAME: &'static str = "ConnectionOpened";
@@ -1147,6 +1182,10 @@ pub struct Start {
     /// another's, take turns in order of arrival.
     #[prost(string, repeated, tag = "10")]
     pub paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Number of the handle over which the call asks for streams to servers; 0 if it has none. In the host lane, whose worker
+    /// gets handles over a socket of its own, each with its number.
+    #[prost(uint64, tag = "11")]
+    pub way_out: u64,
 }
 impl ::prost::Name for Start {
     const NAME: &'static str = "Start";
