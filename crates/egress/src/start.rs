@@ -185,6 +185,12 @@ impl Egress {
         self.state.control.rules()
     }
 
+    /// Returns the address that a name has within the run; `None` if no program has asked for it.
+    pub fn address_of(&self, name: &str) -> Option<Ipv4Addr> {
+        let name = HostName::parse(name).ok()?;
+        self.state.table.lock().pool().address_of(&name)
+    }
+
     /// Returns the connections and refused hosts.
     pub fn view(&self) -> &View {
         &self.state.view

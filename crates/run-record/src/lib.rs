@@ -147,6 +147,9 @@ pub struct Spec {
     /// Checkpoints that the daemon makes by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoints: Option<Automatic>,
+    /// Names of the companions that the request had. Their variables are not stored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub companions: Vec<String>,
 }
 
 /// Checkpoint with whose files a run began.

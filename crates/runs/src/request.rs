@@ -83,6 +83,7 @@ pub fn parse<'p>(
     let egress = way_out::narrowing(&request.egress_json, &Narrowed::new(profile.egress.clone()))?;
     let checkpoint = checkpoint(request.workspace.as_ref())?;
     let rules = std::iter::once(&profile.egress).chain(&egress);
+    let names_of_companions = request.companions.iter().map(|asked| asked.name.clone()).collect();
     let companions = requested(request.companions, &profile.companions, rules)?;
     let spec = Spec {
         image,
@@ -105,6 +106,7 @@ pub fn parse<'p>(
         secret_env: request.secret_env.keys().cloned().collect(),
         lease,
         forked_from: None,
+        companions: names_of_companions,
         checkpoints: request.checkpoints.map(automatic).transpose()?,
     };
     check_automatic(&spec)?;
