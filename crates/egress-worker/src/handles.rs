@@ -3,7 +3,7 @@
 //! The daemon sends a handle before the frame that refers to it. They come over two sockets, so that a frame which claims a handle first
 //! receives those that wait. A handle that no frame claims is closed after a while.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::net::TcpStream as StdTcp;
@@ -35,15 +35,15 @@ pub(crate) struct Handles {
 
 /// A connection that one frame brings; the first who takes it has it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Connected(Rc<Cell<Option<TcpStream>>>);
+pub(crate) struct Connected(Rc<RefCell<Option<TcpStream>>>);
 
 impl Connected {
     pub(crate) fn new(stream: Option<TcpStream>) -> Self {
-        Self(Rc::new(Cell::new(stream)))
+        Self(Rc::new(RefCell::new(stream)))
     }
 
     pub(crate) fn take(&self) -> Option<TcpStream> {
-        self.0.take()
+        self.0.borrow_mut().take()
     }
 }
 

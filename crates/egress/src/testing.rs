@@ -198,7 +198,7 @@ impl Played {
     pub(crate) async fn open(&mut self, host: &str, port: u32) -> Inspect {
         self.say(1, From::Resolve(ResolveName { name: host.to_owned() })).await;
         let To::Resolved(resolved) = self.hear().await else { panic!("no address") };
-        self.say(2, From::Opened(ConnectionOpened { address: resolved.address, port })).await;
+        self.say(2, From::Opened(ConnectionOpened { address: resolved.address, port, handle: 0 })).await;
         let To::Inspect(inspect) = self.hear().await else { panic!("not looked at") };
         inspect
     }
