@@ -100,7 +100,7 @@ async fn co12_secret_variables_are_in_the_companion_and_nowhere_else() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn co13_companions_count_against_the_number_of_runs() {
-    let (daemon, image) = (daemon_with("runs: { max_live: 2 }\n", "", "").await, image("co13"));
+    let (daemon, image) = (daemon_with("limits: { runs: 2 }\n", "", "").await, image("co13"));
     let two = vec![companion("db", &image, SERVE), companion("cache", &image, SERVE)];
     let status = refused(&daemon, two).await;
     assert_eq!(harness::reason(&status), "OVERLOADED", "{status}");

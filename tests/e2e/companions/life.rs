@@ -104,7 +104,7 @@ async fn co18_in_a_fork_the_companions_of_the_profile_start_anew_and_others_are_
     let daemon = daemon_with("", &default_of(&image), "").await;
     let mut run = daemon.run_on(requests::managed("beside")).await;
     let unique = page(&mut run, "unique").await;
-    let mut forked = forks::forked(&daemon, forks::of_run(run.id(), 1)).await;
+    let mut forked = forks::ready(&daemon, forks::of_run(run.id(), 1)).await;
     let of_fork = page(&mut forked[0], "unique").await;
     assert!(!of_fork.is_empty() && of_fork != unique, "{of_fork}");
     let own = daemon.run_on(request(vec![companion("db", &image, SERVE)])).await;
