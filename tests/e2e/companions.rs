@@ -44,7 +44,7 @@ fn image(name: &str) -> Image {
 /// A daemon with the profile `beside`, whose `companions` has these further keys.
 async fn daemon_with(config: &str, keys: &str, more: &str) -> Daemon {
     let policy = format!(
-        "profiles:\n  beside:\n    workspace: read-write\n    operations: {{ shell: allow, exec: allow, write: allow, checkpoint: allow }}\n    \
+        "profiles:\n  beside:\n    workspace: read-write\n    operations: {{ shell: allow, exec: allow, write: allow }}\n    \
          limits: {{ disk_mib: 64, memory_mib: 256 }}\n    exec: {{ default: allow, deny_list: off }}\n    \
          rate_limits: {{ operations: {{ default: {{ minute: unlimited, hour: unlimited, day: unlimited }} }} }}\n    \
          companions: {{ images: [\"cofferdam-test/companion-*\"], memory_mib: 256{keys} }}\n{more}  \
