@@ -149,6 +149,9 @@ async fn co1_a_companion_is_reached_by_its_name_and_on_record() {
     assert_eq!(details(&mut run, "egress_receipt", to_db).await["cause"], "closed");
     let created = details(&mut run, "run_created", |_| true).await;
     assert_eq!(created["companions"][0]["name"], "db", "{created}");
+    let tools = v1::ListToolsRequest { run_id: run.id().to_owned(), ..v1::ListToolsRequest::default() };
+    let tools = run.clients.tools.list_tools(tools).await.unwrap().into_inner();
+    assert!(tools.network.contains("db (5432)"), "the agent knows it: {}", tools.network);
     // Nothing else is open, and the name means nothing in another run.
     assert_ne!(shell(&mut run, "wget -qO- http://files.example.org/").await.0, Some(0));
     let mut other = daemon.run_on(requests::managed("alone")).await;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 72] = [
+const ARROWS: [(&str, &str); 73] = [
     ("admission", ""),
     (
         "anomaly",
@@ -70,10 +70,14 @@ const ARROWS: [(&str, &str); 72] = [
     ),
     ("file-ops", "jail operations text"),
     ("gateway", "command-rules document jail operations policy refusal text timestamp"),
+    ("git-remote", "git-wire text"),
     ("git-wire", ""),
     ("guest", "file-ops jail operations text wire worker-protocol"),
     ("host-launch", "wire"),
-    ("host-worker", "confinement file-ops host-launch jail operations text wire worker-protocol"),
+    (
+        "host-worker",
+        "confinement file-ops git-remote git-wire host-launch jail operations text wire worker-protocol",
+    ),
     ("identity", "operations refusal seal timestamp"),
     ("jail", "text"),
     ("leftovers", ""),

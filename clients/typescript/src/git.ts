@@ -4,7 +4,7 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { Caller } from "./caller.js";
 import * as results from "./results.js";
 import type { GitOutput } from "./types.js";
-import type { GitRequestSchema } from "./v1.js";
+import { GitPull_Mode, type GitRequestSchema } from "./v1.js";
 
 type Command = NonNullable<MessageInitShape<typeof GitRequestSchema>["command"]>;
 
@@ -13,6 +13,32 @@ export interface GitOptions {
   paths?: readonly string[];
   /** Git's own, as far as the daemon knows them. */
   flags?: readonly string[];
+}
+
+export interface GitFetchOptions {
+  remote?: string;
+  refs?: readonly string[];
+  tags?: boolean;
+  /** Only so many commits of each history. */
+  depth?: number;
+}
+
+export interface GitPullOptions {
+  remote?: string;
+  branch?: string;
+  /** Make a merge commit if the current branch has commits of its own. */
+  merge?: boolean;
+}
+
+export interface GitPushOptions {
+  remote?: string;
+  /** `LOCAL` or `LOCAL:REMOTE`; default `HEAD`. */
+  refs?: readonly string[];
+  delete?: boolean;
+  /** The id that a reference must have at the remote before, by the name that `refs` gives it there. */
+  expected?: Readonly<Record<string, string>>;
+  /** Lose commits that only the remote has. Each reference needs its `expected` id. */
+  force?: boolean;
 }
 
 /**
@@ -60,6 +86,38 @@ export class Git {
   /** Makes a commit of the staged changes. Its id is in `commit`; its author is the profile's. */
   async commit(message: string): Promise<GitOutput> {
     return await this.#git({ case: "commit", value: { message } });
+  }
+
+  /**
+   * Gets commits of a remote (default `origin`), which is a name or an https URL: all branches, or `refs`. Not allowed by every
+   * profile. `updates` has the references that have moved: `refs/remotes/NAME/BRANCH`, or `refs/fetched/heads/BRANCH` for a URL.
+   */
+  async fetch(options: GitFetchOptions = {}): Promise<GitOutput> {
+    const { remote = "origin", refs = [], tags = false, depth } = options;
+    return await this.#git({ case: "fetch", value: { remote, refs: [...refs], tags, depth } });
+  }
+
+  /**
+   * Fetches a branch (default: the current one's name) and brings the current branch and the files to it. Without `merge`, the
+   * current branch may have no commits of its own. Throws `PreconditionFailed`, and changes nothing, if there are conflicts or
+   * changes in the way.
+   */
+  async pull(options: GitPullOptions = {}): Promise<GitOutput> {
+    const { remote = "origin", branch = "", merge = false } = options;
+    const mode = merge ? GitPull_Mode.MERGE : GitPull_Mode.FF_ONLY;
+    return await this.#git({ case: "pull", value: { remote, branch, mode } });
+  }
+
+  /** Gives commits to a remote. A reference is `LOCAL` or `LOCAL:REMOTE`; with `delete` it is the one to delete. */
+  async push(options: GitPushOptions = {}): Promise<GitOutput> {
+    const { remote = "origin", refs = ["HEAD"], expected = {}, force = false } = options;
+    const pushed = (ref: string) => {
+      const at = options.delete ? -1 : ref.indexOf(":");
+      const local = options.delete ? "" : at < 0 ? ref : ref.slice(0, at);
+      const remoteRef = options.delete ? ref : at < 0 ? "" : ref.slice(at + 1);
+      return { local, remoteRef, expected: expected[remoteRef || local] ?? "", delete: local === "" };
+    };
+    return await this.#git({ case: "push", value: { remote, refs: refs.map(pushed), force } });
   }
 
   async #git(command: Command): Promise<GitOutput> {

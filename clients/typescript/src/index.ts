@@ -21,7 +21,7 @@ export type {
 } from "./files.js";
 export type { CompareOptions, ForkOptions, Forks } from "./forks.js";
 export type { ForwardOptions, PortForward } from "./forward.js";
-export type { Git, GitOptions } from "./git.js";
+export type { Git, GitFetchOptions, GitOptions, GitPullOptions, GitPushOptions } from "./git.js";
 export type { CommandHandle, WaitOptions } from "./handle.js";
 export type { OnAwaitingApproval } from "./options.js";
 export type { Pty, PtyOptions } from "./pty.js";

@@ -269,7 +269,9 @@ export function removed(result: v1.DeleteResult): types.RemoveInfo {
 }
 
 export function git(result: v1.GitResult): types.GitOutput {
-  return { output: result.output, truncated: result.truncated, commit: result.commit || null };
+  const { output, truncated, commit, remote } = result;
+  const updates = result.updates.map((it) => ({ name: it.name, oldId: it.oldId || null, newId: it.newId || null }));
+  return { output, truncated, commit: commit || null, remote: remote || null, updates };
 }
 
 /** As the method that made the call would return it. */

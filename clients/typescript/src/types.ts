@@ -510,8 +510,22 @@ export interface Match {
 export interface GitOutput {
   output: string;
   truncated: boolean;
-  /** The commit that `commit` made; null for others. */
+  /** The commit that `commit` made, or that `pull` moved the branch to; null for others. */
   commit: string | null;
+  /** Host and repository of `fetch`, `pull` and `push`; null for others. */
+  remote: string | null;
+  /** The references that these have updated. */
+  updates: GitRefUpdate[];
+}
+
+/** A reference of git before and after. */
+export interface GitRefUpdate {
+  /** Such as `refs/remotes/origin/main`. */
+  name: string;
+  /** null: it was made. */
+  oldId: string | null;
+  /** null: it was deleted. */
+  newId: string | null;
 }
 
 export type ApprovalState = "pending" | "approved" | "denied" | "expired" | "cancelled";

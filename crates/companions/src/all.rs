@@ -20,6 +20,17 @@ impl Companions {
         self.0.iter().find(|companion| companion.name() == name)
     }
 
+    /// Returns the companions and their ports, for the agent. Empty if there are none.
+    pub fn words(&self) -> String {
+        let ports = |companion: &Companion| {
+            let ports: Vec<String> = companion.ports().iter().map(u16::to_string).collect();
+            if ports.is_empty() { "no port".to_owned() } else { ports.join(", ") }
+        };
+        let all = self.0.iter().map(|companion| format!("{} ({})", companion.name(), ports(companion)));
+        let all = all.collect::<Vec<_>>().join(", ");
+        if all.is_empty() { all } else { format!("Companions of the run, with their TCP ports: {all}.") }
+    }
+
     /// Returns true if one of them has not ended.
     pub fn are_running(&self) -> bool {
         self.0.iter().any(|companion| companion.exit().is_none())

@@ -19,9 +19,9 @@ use wire::worker::v1::{FromEgress, LookUpAddress, ResolveName, Serve, ToEgress, 
 use worker_protocol::frame::{FrameBuffer, FrameError, encode};
 
 use crate::answer;
+use crate::begun::Begun;
 use crate::broken::Broken;
 use crate::handles::{Connected, Handles, UNCLAIMED};
-use crate::life::Begun;
 use crate::orders::{Dial, End, Inspect, Orders};
 
 /// Messages that wait to be written. Connections wait when there are more.

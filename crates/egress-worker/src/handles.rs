@@ -1,4 +1,4 @@
-//! Handles that the daemon gives a live process: connections of its own, and servers that it has connected to.
+//! Handles that the daemon gives a live process: connections that it opened itself, and servers that it has connected to.
 //!
 //! The daemon sends a handle before the frame that refers to it. They come over two sockets, so that a frame which claims a handle first
 //! receives those that wait. A handle that no frame claims is closed after a while.

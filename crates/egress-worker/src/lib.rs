@@ -2,6 +2,7 @@
 
 mod answer;
 mod authority;
+mod begun;
 mod broken;
 mod channel;
 pub mod client_hello;

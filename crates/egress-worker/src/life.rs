@@ -12,15 +12,14 @@
 //!
 //! A connection that the daemon opened itself (`Serve`) has the same life, over HTTP, with TLS on the way to the server.
 
-use std::net::SocketAddr;
 use std::rc::Rc;
 
-use tokio::net::TcpStream;
 use wire::worker::v1::ConnectionOpened;
 use wire::worker::v1::connection_ended::Cause;
 use wire::worker::v1::from_egress::Body;
 use worker_protocol::address::octets;
 
+use crate::begun::Begun;
 use crate::channel::Channel;
 use crate::connection::{Connection, Posts};
 use crate::dial::Attempt;
@@ -28,16 +27,6 @@ use crate::meter::{Bounds, Meter};
 use crate::orders::{End, Scheme};
 use crate::process::Process;
 use crate::{http, opened};
-
-/// A connection that has just begun.
-#[derive(Debug)]
-pub(crate) struct Begun {
-    pub(crate) program: TcpStream,
-    /// Address that the program meant. Unspecified if the daemon has the connection's host.
-    pub(crate) destination: SocketAddr,
-    /// Number of the handle that it is, if the daemon has opened it; 0 otherwise.
-    pub(crate) handle: u64,
-}
 
 /// Serves a connection, to its end.
 pub(crate) async fn serve(process: Rc<Process>, channel: Rc<Channel>, bounds: Rc<Bounds>, begun: Begun) {

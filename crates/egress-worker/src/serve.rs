@@ -15,11 +15,11 @@ use tokio::task::{LocalSet, spawn_local};
 use wire::worker::v1::{EgressReady, EgressStart, ToEgress, from_egress, to_egress};
 use worker_protocol::frame::FrameBuffer;
 
+use crate::begun::Begun;
 pub use crate::channel::ChannelError;
 use crate::channel::{Channel, Ends, Served, write};
 use crate::dns::{DOMAIN, Names, Sockets};
 use crate::handles::Handles;
-use crate::life::Begun;
 use crate::meter::Bounds;
 use crate::process::Process;
 pub use crate::process::ProcessError;

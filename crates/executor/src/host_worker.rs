@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use host_launch::{
-    CloneError, CloneSpec, HostWorkerSpec, LinkedSpec, TreeBounds, WorkerProcess, dialing,
-};
+use host_launch::{CloneError, CloneSpec, HostWorkerSpec, LinkedSpec, TreeBounds, WorkerProcess, dialing};
 use jail::Private;
 use operations::Reason;
 use parking_lot::RwLock;

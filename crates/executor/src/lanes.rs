@@ -29,11 +29,11 @@ const WORDS: usize = 16_384;
 pub struct Lanes {
     pub(crate) guest: GuestLane,
     host_worker: HostWorkerLane,
-    /// Calls whose commands are running.
+    /// Calls whose commands are running, or that reach servers.
     running: Mutex<Vec<Command>>,
 }
 
-/// A command that is running.
+/// A command that is running, or an operation that reaches servers.
 struct Command {
     call: String,
     /// The beginning of the command, as the agent wrote it.
@@ -53,7 +53,7 @@ impl Lanes {
         &self.host_worker
     }
 
-    /// Returns the ids of the calls whose commands are running.
+    /// Returns the ids of the calls whose commands are running, or that reach servers.
     pub fn calls(&self) -> Vec<String> {
         self.running.lock().iter().map(|command| command.call.clone()).collect()
     }
@@ -101,10 +101,9 @@ impl Lanes {
                 Err(ToolFailure::new(Reason::Internal, "no lane of the run does this"))
             }
             (Lane::Host, _) => {
-                self.host_worker
-                    .call(&parts.call_id, spec, None, cancel)
-                    .await
-                    .map_err(|error| failure(&error))
+                let _running = self.reaching(&parts.call_id, spec.operation);
+                let ended = self.host_worker.call(&parts.call_id, spec, None, cancel).await;
+                ended.map_err(|error| failure(&error))
             }
             (Lane::Container, Delivery::Stream) => self.guest.call(spec, None, cancel).await.map(results),
             (Lane::Container, Delivery::Look) => self.guest.look(spec, cancel).await.map(results),
@@ -118,6 +117,11 @@ impl Lanes {
             }
         };
         finished.unwrap_or_else(failed)
+    }
+
+    /// Lists a call for as long as it reaches servers: a reviewer of a connection sees it.
+    fn reaching<'l>(&'l self, call: &'l str, operation: &Operation) -> Option<Running<'l>> {
+        operation.uses_network().then(|| Running::new(&self.running, call, operation))
     }
 
     /// Runs a command to its end, and makes its result.
@@ -183,10 +187,9 @@ impl Lanes {
         let spec = CallSpec { operation, bounds, deadline, preview: false, output: None };
         let finished = match operation.lane() {
             Lane::Host => {
-                self.host_worker
-                    .call(&parts.call_id, spec, Some(go), cancel)
-                    .await
-                    .map_err(|error| failure(&error))
+                let _running = self.reaching(&parts.call_id, operation);
+                let ended = self.host_worker.call(&parts.call_id, spec, Some(go), cancel).await;
+                ended.map_err(|error| failure(&error))
             }
             Lane::Container | Lane::Upstream | Lane::Daemon => {
                 Err(ToolFailure::new(Reason::Internal, "only operations of the host lane can be prepared"))
@@ -257,10 +260,11 @@ impl Lanes {
         operation: &Operation,
         bounds: &operations::Bounds,
     ) -> Result<Option<Preview>, ToolFailure> {
-        let deadline = Operation::FILE_TIME;
+        let deadline = if operation.uses_network() { operation.time_limit() } else { Operation::FILE_TIME };
         let spec = CallSpec { operation, bounds, deadline, preview: true, output: None };
         let looked = match operation.lane() {
             Lane::Host => {
+                let _running = self.reaching(call, operation);
                 let looked = self.host_worker.call(call, spec, None, CancellationToken::new()).await;
                 looked.map_err(|error| failure(&error))
             }
@@ -344,7 +348,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Returns the beginning of a command.
+/// Returns the beginning of a command, or the name of another operation.
 fn words(operation: &Operation) -> String {
     let words = operation.parts().into_iter().find_map(|part| match part {
         Part::Argv(command, args) => {
@@ -362,7 +366,7 @@ fn words(operation: &Operation) -> String {
         Part::Text(_, script) => Some(String::from_utf8_lossy(beginning(script, WORDS)).into_owned()),
         Part::Line(_) | Part::Values(..) => None,
     });
-    words.unwrap_or_default()
+    words.unwrap_or_else(|| operation.name().to_owned())
 }
 
 fn beginning(bytes: &[u8], most: usize) -> &[u8] {

@@ -1,10 +1,10 @@
 //! Streams to servers for calls in the host lane.
 //!
-//! The process of such a call asks over a socket of its own ([`host_launch::dialing`]). The call's task here answers with a stream of the
+//! The process of such a call asks over its own socket ([`host_launch::dialing`]). The call's task here answers with a stream of the
 //! run's egress, or with the reason why there is none. The socket ends with the call.
 
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram as StdDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,12 +28,7 @@ pub(crate) const NONE: &str = "this run's profile has no `egress` rules, so noth
 /// The egress of a run.
 pub trait WayOut: Send + Sync + 'static {
     /// Opens a stream to a server for a call. The other end expects plain HTTP/1.1. The error is shown to an agent.
-    fn open<'a>(
-        &'a self,
-        call: &'a str,
-        host: &'a str,
-        port: u16,
-    ) -> BoxFuture<'a, Result<OwnedFd, String>>;
+    fn open<'a>(&'a self, call: &'a str, host: &'a str, port: u16) -> BoxFuture<'a, Result<OwnedFd, String>>;
 }
 
 /// The way of handles to a host worker.
@@ -71,7 +66,7 @@ impl Handles {
 /// A process that asks for something else gets nothing more.
 pub async fn give_streams(socket: OwnedFd, way_out: Option<Arc<dyn WayOut>>, call: String) {
     if let Err(error) = give(socket, way_out, &call).await {
-        tracing::warn!(call, %error, "the process of a call gets no more streams to servers");
+        tracing::warn!(call, %error, "the process of a call gets no further stream to a server");
     }
 }
 
@@ -95,4 +90,87 @@ async fn give(socket: OwnedFd, way_out: Option<Arc<dyn WayOut>>, call: &str) -> 
         answer(&socket, stream.as_ref().map(AsFd::as_fd).map_err(String::as_str))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::time::Instant;
+
+    use futures_util::FutureExt as _;
+    use host_launch::dialing::{Dialer, pair};
+    use tokio::task::spawn_blocking;
+
+    use super::*;
+
+    /// An egress that has one host.
+    struct One;
+
+    impl WayOut for One {
+        fn open<'a>(
+            &'a self,
+            call: &'a str,
+            host: &'a str,
+            port: u16,
+        ) -> BoxFuture<'a, Result<OwnedFd, String>> {
+            async move {
+                if (call, host, port) == ("call", "git.example.org", 443) {
+                    Ok(UnixStream::pair().unwrap().0.into())
+                } else {
+                    Err(format!("no rule has {host}"))
+                }
+            }
+            .boxed()
+        }
+    }
+
+    fn begin(way_out: Option<Arc<dyn WayOut>>) -> Dialer {
+        let (ours, theirs) = pair().unwrap();
+        tokio::spawn(give_streams(ours, way_out, "call".to_owned()));
+        Dialer::new(theirs, Instant::now() + Duration::from_secs(20))
+    }
+
+    #[tokio::test]
+    async fn a_call_gets_streams_or_the_reason_why_there_are_none() {
+        let dialer = begin(Some(Arc::new(One)));
+        let asked = spawn_blocking(move || {
+            let words = |host: &str| dialer.dial(host, 443).map_err(|error| error.to_string()).map(drop);
+            [words("git.example.org"), words("other.example.org"), words("git.example.org")]
+        });
+        let no = Err("no rule has other.example.org".to_owned());
+        assert_eq!(asked.await.unwrap(), [Ok(()), no, Ok(())]);
+        let dialer = begin(None);
+        let asked = spawn_blocking(move || dialer.dial("git.example.org", 443).unwrap_err().to_string());
+        assert_eq!(asked.await.unwrap(), NONE);
+    }
+
+    #[tokio::test]
+    async fn a_process_that_asks_for_something_else_or_too_often_gets_nothing_more() {
+        let (ours, theirs) = pair().unwrap();
+        rustix::net::send(&theirs, b"hello", rustix::net::SendFlags::NOSIGNAL).unwrap();
+        assert!(give(ours, None, "call").await.is_err());
+        let dialer = begin(Some(Arc::new(One)));
+        let asked = spawn_blocking(move || {
+            (0..=STREAMS).map(|_| dialer.dial("git.example.org", 443).is_ok()).collect::<Vec<_>>()
+        });
+        let asked = asked.await.unwrap();
+        assert!(asked[..STREAMS].iter().all(|has_one| *has_one) && !asked[STREAMS]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_host_worker_that_receives_nothing_holds_no_call() {
+        let (ours, _theirs) = numbered::pair().unwrap();
+        let handles = Handles::new(ours);
+        let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        for number in 1..100_000 {
+            match handles.send(null()).await {
+                Ok(sent) => assert_eq!(sent, number),
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+                    return;
+                }
+            }
+        }
+        panic!("all of them were sent");
+    }
 }

@@ -1,8 +1,9 @@
 use std::sync::Arc;
 
 use operations::{
-    Checkpoint, Edit, EditChange, Encoding, Exec, Git, GitRevision, GitRevisions, Glob, Grep, List,
-    Operation, Process, ProcessProgram, Read, ReadPart, Reason, Session, SessionInput, Shell,
+    Checkpoint, Edit, EditChange, Encoding, Exec, Git, GitFetch, GitPull, GitPullMode, GitPush, GitPushed,
+    GitRemote, GitRevision, GitRevisions, Glob, Grep, List, Operation, Process, ProcessProgram, Read,
+    ReadPart, Reason, Session, SessionInput, Shell,
 };
 use timestamp::UnixMillis;
 
@@ -102,11 +103,28 @@ fn named(name: &str) -> Operation {
         }),
         "git.add" => Operation::Git(Git::Add { paths: vec![path("a")] }),
         "git.commit" => Operation::Git(Git::Commit { message: "say hi".into() }),
+        "git.fetch" => {
+            Operation::Git(Git::Fetch(GitFetch { remote: origin(), refs: vec![], tags: false, depth: None }))
+        }
+        "git.pull" => Operation::Git(Git::Pull(GitPull {
+            remote: origin(),
+            branch: None,
+            mode: GitPullMode::FastForward,
+        })),
+        "git.push" => Operation::Git(Git::Push(GitPush {
+            remote: origin(),
+            refs: vec![GitPushed { local: Some(GitRevision::default()), reference: None, expected: None }],
+            force: false,
+        })),
         "checkpoint.create" => Operation::Checkpoint(Checkpoint::Create { label: String::new() }),
         "checkpoint.list" => Operation::Checkpoint(Checkpoint::List),
         "checkpoint.restore" => Operation::Checkpoint(Checkpoint::Restore { checkpoint_id: "c".to_owned() }),
         line => command(line),
     }
+}
+
+fn origin() -> GitRemote {
+    GitRemote::Name("origin".to_owned())
 }
 
 /// The verdict, and the message when it is `deny`.
@@ -154,11 +172,17 @@ fn shipped_profiles_decide_as_listed() {
     const OTHER: &[&str] =
         &["curl example.com", "find . -exec touch x ;", "python3 x.py", "sh -c make", "env make"];
     const DENIED: &[&str] = &["rm x", "env rm x", "busybox rm", "sudo make"];
+    const EXCHANGING: &[&str] = &["git.fetch", "git.pull", "git.push"];
     const SEALING: &[&str] = &["git.commit", "delete"];
     const ARRANGING: &[&str] = &["write", "edit", "patch", "git.add"];
     let gateway = gateway();
     for (profile, role, names, expected) in [
         ("review", "director", LOOKING, Allow),
+        ("strict", "director", EXCHANGING, Deny),
+        ("review", "director", EXCHANGING, Deny),
+        ("build", "director", EXCHANGING, Ask),
+        ("open", "director", EXCHANGING, Ask),
+        ("harness", "director", EXCHANGING, Allow),
         ("review", "director", CHANGING, Ask),
         ("review", "director", TOOLS, Ask),
         ("review", "director", OTHER, Ask),
@@ -395,6 +419,9 @@ fn decisions_name_rule_risk_and_policy() {
         (named("git.log"), Risk::Low),
         (named("git.show"), Risk::Low),
         (named("git.commit"), Risk::High),
+        (named("git.fetch"), Risk::High),
+        (named("git.pull"), Risk::High),
+        (named("git.push"), Risk::High),
         (named("patch"), Risk::High),
         (named("delete"), Risk::Critical),
     ] {

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use git_wire::{ObjectFormat, ObjectId, Packet, RefName, Service};
 use git2::Oid;
 
-use crate::error::{RemoteError, shown};
-use crate::packets::said;
+use crate::error::{RemoteError, said_by, shown};
 
 /// One ref of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +26,8 @@ pub struct Advertised {
     pub head: Option<String>,
     /// Number of refs that were left out because their names are not valid.
     pub left_out: u32,
+    /// True if the history of the server itself is cut.
+    pub is_shallow: bool,
     capabilities: BTreeSet<String>,
 }
 
@@ -51,7 +52,9 @@ pub(crate) fn parse(bytes: &[u8], service: Service, most: u32) -> Result<Adverti
     let announced = format!("# service={}", service.as_str());
     match packets.next()? {
         Packet::Data(data) if trimmed(data) == announced.as_bytes() => {}
-        Packet::Data(data) => return Err(said(data).unwrap_or(RemoteError::NotGit("it begins differently"))),
+        Packet::Data(data) => {
+            return Err(said_by(data).unwrap_or(RemoteError::NotGit("it begins differently")));
+        }
         _ => return Err(RemoteError::NotGit("it begins differently")),
     }
     if packets.next()? != Packet::Flush {
@@ -64,7 +67,7 @@ pub(crate) fn parse(bytes: &[u8], service: Service, most: u32) -> Result<Adverti
             Packet::Flush => break,
             _ => return Err(RemoteError::Malformed("the list of refs is of another version")),
         };
-        if let Some(error) = said(data) {
+        if let Some(error) = said_by(data) {
             return Err(error);
         }
         let line = trimmed(data);
@@ -109,8 +112,8 @@ impl Advertised {
         is_first: bool,
         most: u32,
     ) -> Result<(), RemoteError> {
-        // The ends of a shallow history of the server's.
         if line.starts_with(b"shallow ") {
+            self.is_shallow = true;
             return Ok(());
         }
         let malformed = || RemoteError::Malformed("a line of the list of refs");

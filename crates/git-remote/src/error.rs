@@ -47,6 +47,10 @@ pub enum RemoteError {
     TooManyRefs(u32),
     #[error("the server lacks `{0}`, which this operation needs")]
     Lacks(&'static str),
+    #[error(
+        "the history of the server's repository is cut, so its commits would be here without their parents"
+    )]
+    Shallow,
     #[error("the repository is of the object format {0}; only sha1 can be used here")]
     Format(String),
     #[error("the server has no ref `{0}`")]
@@ -87,4 +91,10 @@ impl RemoteError {
             _ => Self::Status { status, words },
         }
     }
+}
+
+/// Returns the error that a packet says.
+pub(crate) fn said_by(packet: &[u8]) -> Option<RemoteError> {
+    let words = packet.strip_prefix(b"ERR ")?;
+    Some(RemoteError::Said(shown(&String::from_utf8_lossy(words))))
 }

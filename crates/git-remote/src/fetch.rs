@@ -6,10 +6,10 @@ use git_wire::Service;
 use git2::{Oid, Repository};
 
 use crate::advertisement::{parse_id, trimmed};
-use crate::error::RemoteError;
+use crate::error::{RemoteError, said_by};
 use crate::negotiation::{Wants, haves};
 use crate::pack::{Pack, missing};
-use crate::packets::{Owned, Packets, said};
+use crate::packets::{Owned, Packets};
 use crate::refs::Fetched;
 use crate::refspec::{Refspec, Selected, select};
 use crate::server::Server;
@@ -40,6 +40,9 @@ pub fn fetch(
     let is_wanted = |one: &&Selected| depth.is_some() || odb.read_header(one.id).is_err();
     let ids: BTreeSet<Oid> = selected.iter().filter(is_wanted).map(|one| one.id).collect();
     if !ids.is_empty() {
+        if list.is_shallow {
+            return Err(RemoteError::Shallow);
+        }
         let wants = Wants { ids: &ids, depth, shallow: &ends };
         let body = wants.request(&list, &haves(repository)?)?;
         let mut packets = Packets::new(server.post(Service::UploadPack, &body)?);
@@ -74,7 +77,7 @@ fn answers(
             Owned::Flush => return Err(RemoteError::Malformed("a part of the answer is empty")),
             Owned::Data(packet) => packet,
         };
-        if let Some(error) = said(&packet) {
+        if let Some(error) = said_by(&packet) {
             return Err(error);
         }
         let line = trimmed(&packet);

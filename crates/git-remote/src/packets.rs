@@ -77,9 +77,3 @@ impl Packets {
 pub(crate) fn line(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(format!("{:04x}{text}\n", text.len() + 5).as_bytes());
 }
-
-/// Returns the error that a packet says.
-pub(crate) fn said(packet: &[u8]) -> Option<RemoteError> {
-    let words = packet.strip_prefix(b"ERR ")?;
-    Some(RemoteError::Said(shown(&String::from_utf8_lossy(words))))
-}

@@ -49,7 +49,7 @@ pub struct RefOutcome {
     pub outcome: Outcome,
 }
 
-/// Pushes updates. Each has an outcome of its own, in their order.
+/// Pushes updates. Returns the outcome of each, in their order.
 ///
 /// After an error that comes once the request is sent, the server may have taken some.
 pub fn push(
@@ -159,7 +159,7 @@ fn send(
     Report::read(&mut Packets::new(sending.end()?), has_bands)
 }
 
-/// Writes a pack until the server takes no more.
+/// Writes a pack until the server takes nothing further.
 fn write(pack: &mut git2::PackBuilder<'_>, sending: &mut Sending) -> Result<(), RemoteError> {
     let (mut failed, mut is_over) = (None, false);
     let written = pack.foreach(|bytes| match sending.write(bytes) {

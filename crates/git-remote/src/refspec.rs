@@ -98,11 +98,10 @@ mod tests {
             name: name.to_owned(),
             id: Oid::from_str(&digit.repeat(40)).unwrap(),
         };
-        Advertised {
-            refs: vec![of("refs/heads/a", "1"), of("refs/heads/b/c", "2"), of("refs/tags/v1", "3")],
-            head_id: Some(Oid::from_str(&"1".repeat(40)).unwrap()),
-            ..Advertised::default()
-        }
+        let mut list = Advertised::default();
+        list.refs = vec![of("refs/heads/a", "1"), of("refs/heads/b/c", "2"), of("refs/tags/v1", "3")];
+        list.head_id = Some(Oid::from_str(&"1".repeat(40)).unwrap());
+        list
     }
 
     fn targets(wanted: &[&str]) -> Result<Vec<String>, RemoteError> {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use git_wire::Packet;
 
 use crate::advertisement::trimmed;
-use crate::error::{RemoteError, shown};
-use crate::packets::{Owned, Packets, said};
+use crate::error::{RemoteError, said_by, shown};
+use crate::packets::{Owned, Packets};
 
 /// Most bytes of a report.
 const MOST: usize = 16 * 1024 * 1024;
@@ -34,7 +34,7 @@ impl Report {
             if count > MOST {
                 return Err(RemoteError::Malformed("the report of the push is too long"));
             }
-            if let Some(error) = said(&packet) {
+            if let Some(error) = said_by(&packet) {
                 return Err(error);
             }
             if !has_bands {

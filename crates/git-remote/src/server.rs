@@ -44,7 +44,7 @@ pub(crate) struct Response {
 pub(crate) struct Sending {
     stream: Stream,
     chunk: Vec<u8>,
-    /// True once the server takes no more. It may have answered.
+    /// True once the server takes nothing further. It may have answered.
     is_over: bool,
     service: Service,
 }
@@ -121,7 +121,7 @@ impl<'a> Server<'a> {
 }
 
 impl Sending {
-    /// Sends more of the body. Returns false if the server takes no more.
+    /// Sends more of the body. Returns false if the server takes nothing further.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<bool, RemoteError> {
         self.chunk.extend_from_slice(bytes);
         if self.chunk.len() >= CHUNK {

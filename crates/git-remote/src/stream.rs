@@ -92,7 +92,7 @@ impl Stream {
         }
     }
 
-    /// Writes all bytes. Returns false if the other side takes no more.
+    /// Writes all bytes. Returns false if the other side takes nothing further.
     pub(crate) fn write(&mut self, mut bytes: &[u8]) -> Result<bool, RemoteError> {
         while !bytes.is_empty() {
             match write(&self.socket, bytes) {

@@ -14,14 +14,14 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{fcntl_dupfd_cloexec, retry_on_intr};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::stdio::{dup2_stdin, stdin};
-use wire::v1::WriteRequest;
 use wire::v1::operation::Kind;
+use wire::v1::{WriteRequest, git_request};
 use wire::worker::v1::Start;
 use worker_protocol::convert::{bounds_from_wire, carried, outcome_to_wire, preview_to_wire};
 
 use crate::order::Order;
-use crate::way_out::WayOut;
 use crate::setup::{ChildFilter, forbid_tasks, limit_file_size, limit_memory, limit_time};
+use crate::way_out::WayOut;
 use crate::{git, location, sys};
 use confinement::SetupError;
 use host_launch::args::JailMount;
@@ -60,10 +60,16 @@ impl Work {
         }
     }
 
+    /// Returns true if it may make a file that is larger than those of other operations.
     fn is_transfer(&self) -> bool {
+        use git_request::Command::{Fetch, Pull};
         let Self::Call(start, _) = self else { return false };
-        let kind = start.operation.as_ref().and_then(|operation| operation.kind.as_ref());
-        matches!(kind, Some(Kind::Write(write)) if write.uploaded.is_some())
+        match start.operation.as_ref().and_then(|operation| operation.kind.as_ref()) {
+            Some(Kind::Write(write)) => write.uploaded.is_some(),
+            // The commits come as one pack.
+            Some(Kind::Git(git)) => matches!(git.command, Some(Fetch(_) | Pull(_))),
+            _ => false,
+        }
     }
 }
 
@@ -177,12 +183,7 @@ fn answer_to(result: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-fn execute(
-    start: Start,
-    number: u64,
-    orders: Option<&OwnedFd>,
-    way: &WayOut,
-) -> wire::worker::v1::Outcome {
+fn execute(start: Start, number: u64, orders: Option<&OwnedFd>, way: &WayOut) -> wire::worker::v1::Outcome {
     let bounds = bounds_from_wire(start.bounds);
     let operation = start.operation.ok_or_else(no_operation).and_then(|operation| {
         Operation::parse(operation).map_err(|bad| ToolFailure::new(bad.reason, bad.to_string()))
@@ -235,7 +236,7 @@ fn effect(
     match operation {
         Operation::Patch(patch) => file_ops::patch(jail, patch, bounds),
         Operation::Delete(delete) => file_ops::delete(jail, delete, bounds),
-        Operation::Git(command) => git::run(jail, command, bounds),
+        Operation::Git(command) => git::run(jail, command, (bounds, way)),
         other => Err(of_the_other_lane(other)),
     }
 }
@@ -250,7 +251,7 @@ fn foresee(
         Operation::Edit(edit) => file_ops::preview_edit(jail, edit, bounds),
         Operation::Patch(patch) => file_ops::preview_patch(jail, patch, bounds),
         Operation::Delete(delete) => file_ops::preview_delete(jail, delete, bounds),
-        Operation::Git(command) => git::preview(jail, command, bounds),
+        Operation::Git(command) => git::preview(jail, command, (bounds, way)),
         other => Err(of_the_other_lane(other)),
     }
 }

@@ -48,12 +48,25 @@ impl Stop {
     }
 }
 
-/// Returns true if the operation writes the repository. Only one such operation may be at work.
+/// Returns true if the operation writes the index or the branch of the repository. Only one such operation may be at work.
+///
+/// A fetch and a push are not among them: they take long, and each reference that they write is locked by libgit2.
 pub(crate) fn writes_repository(start: &Start) -> bool {
-    let kind = start.operation.as_ref().and_then(|operation| operation.kind.as_ref());
-    let Some(operation::Kind::Git(git)) = kind else { return false };
+    use git_request::Command;
     !start.preview
-        && matches!(git.command, Some(git_request::Command::Add(_) | git_request::Command::Commit(_)))
+        && matches!(git_command(start), Some(Command::Add(_) | Command::Commit(_) | Command::Pull(_)))
+}
+
+/// Returns true if the operation writes files of the work tree that its message does not name.
+pub(crate) fn writes_work_tree(start: &Start) -> bool {
+    !start.preview && matches!(git_command(start), Some(git_request::Command::Pull(_)))
+}
+
+fn git_command(start: &Start) -> Option<&git_request::Command> {
+    match start.operation.as_ref()?.kind.as_ref()? {
+        operation::Kind::Git(git) => git.command.as_ref(),
+        _ => None,
+    }
 }
 
 /// Returns true if the operation changes files through notes and journals. If it dies, they have to be recovered.

@@ -250,7 +250,9 @@ impl Server<'_> {
                 later.push_back(call);
                 continue;
             }
-            if let Err(error) = self.worker_pool.begin(call.id, (call.start, call.way_out), call.turn, call.deadline) {
+            if let Err(error) =
+                self.worker_pool.begin(call.id, (call.start, call.way_out), call.turn, call.deadline)
+            {
                 let failure =
                     ToolFailure::new(Reason::Overloaded, format!("cannot start the operation: {error}"));
                 self.answer(call.id, outcome_to_wire(Err(failure)))?;

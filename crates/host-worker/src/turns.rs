@@ -7,7 +7,10 @@ use std::collections::HashSet;
 
 use wire::worker::v1::Start;
 
-use crate::job::writes_repository;
+use crate::job::{writes_repository, writes_work_tree};
+
+/// The directory of all files that a pull may write.
+const WORK_TREE: &str = "@project";
 
 /// The repository and the paths that a call needs exclusively while it is at work.
 #[derive(Debug, Default)]
@@ -19,7 +22,11 @@ pub(crate) struct Turn {
 impl Turn {
     /// Takes the paths out of `start`: the process of the operation needs none of them.
     pub(crate) fn of(start: &mut Start) -> Self {
-        Self { repository: writes_repository(start), paths: std::mem::take(&mut start.paths) }
+        let mut paths = std::mem::take(&mut start.paths);
+        if writes_work_tree(start) {
+            paths.push(WORK_TREE.to_owned());
+        }
+        Self { repository: writes_repository(start), paths }
     }
 }
 
@@ -58,6 +65,8 @@ fn above(path: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
+    use wire::v1::{GitPull, git_request, operation};
+
     use super::*;
 
     #[test]
@@ -83,6 +92,16 @@ mod tests {
             turns.take(&before);
             assert_eq!(turns.admit(&next), free, "{before:?} {next:?}");
         }
+        let pull = wire::v1::GitRequest { command: Some(git_request::Command::Pull(GitPull::default())) };
+        let operation = wire::v1::Operation { kind: Some(operation::Kind::Git(pull)) };
+        let mut start = Start { operation: Some(operation), ..Start::default() };
+        let pull = Turn::of(&mut start);
+        let mut turns = Turns::default();
+        turns.take(&turn(&["@project/a"]));
+        assert!(!turns.admit(&pull));
+        start.preview = true;
+        assert!(turns.admit(&Turn::of(&mut start)));
+
         let (one, other) = (Turn { repository: true, paths: Vec::new() }, turn(&["@project/a"]));
         let mut turns = Turns::default();
         turns.take(&one);

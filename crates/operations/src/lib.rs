@@ -38,10 +38,11 @@ pub use limits::{cause, is_space};
 pub use malformed::Malformed;
 pub use mcp::{McpTool, is_mcp_server};
 pub use operation::{
-    Checkpoint, Delete, Delivery, Edit, EditChange, Effect, Encoding, Exec, Git, GitDiffFlag, GitFormat,
-    GitLogFlag, GitRevision, GitRevisions, Glob, Grep, Lane, List, Mcp, Operation, Part, Process,
-    ProcessProgram, Read, ReadPart, Session, SessionInput, Shell, TerminalSize, Transfer, UploadId, Uploaded,
-    Write, answers, check_answer, facts, output_bytes, sketch,
+    Checkpoint, Delete, Delivery, Edit, EditChange, Effect, Encoding, Exec, Git, GitDiffFlag, GitFetch,
+    GitFormat, GitLogFlag, GitPull, GitPullMode, GitPush, GitPushed, GitRefName, GitRemote, GitRevision,
+    GitRevisions, Glob, Grep, Lane, List, Mcp, Operation, Part, Process, ProcessProgram, Read, ReadPart,
+    Session, SessionInput, Shell, TerminalSize, Transfer, UploadId, Uploaded, Write, answers, check_answer,
+    facts, output_bytes, sketch,
 };
 pub use outcome::{EntryType, FileChange, OpResult, Outcome, ToolFailure, cut_short, not_ended, unfinished};
 pub use patch::{FrontMatter, Patch, PatchChange};
@@ -50,8 +51,8 @@ pub use path_rules::{PathRule, PathRules, RuledAccess, RuledPaths};
 pub use reason::Reason;
 pub use trash::{MAX_TRASH_RECORD, TRASH_RECORD_SUFFIX, TrashEntry, TrashRecord};
 pub use wire::v1::{
-    AgentCheckpoint, CheckpointResult, DeleteResult, EditResult, Entry, ExecResult, GitResult, GlobResult,
-    GrepMatch, GrepResult, KillEvidence, LeftOut, ListResult, McpContent, McpResult, PatchResult,
+    AgentCheckpoint, CheckpointResult, DeleteResult, EditResult, Entry, ExecResult, GitRefUpdate, GitResult,
+    GlobResult, GrepMatch, GrepResult, KillEvidence, LeftOut, ListResult, McpContent, McpResult, PatchResult,
     PatchedFile, ProcessResult, ReadResult, SessionResult, WriteResult, exec_result::EndedBy,
     exec_result::Limit, kill_evidence::Method as KillMethod, session_result::State as SessionState,
 };

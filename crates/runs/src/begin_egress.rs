@@ -2,13 +2,13 @@
 
 use std::future::ready;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use audit::Event;
 use audit_service::AuditLog;
 use egress::{Answer, Control, Egress, Question, Setup};
 use egress_rules::{HostName, Narrowed, Rules};
-use executor::Lanes;
+use executor::{Lanes, WayOut};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use model_usage::Who;
@@ -103,6 +103,19 @@ impl Control for Office {
     }
 }
 
+/// Streams to servers for calls in the host lane.
+struct Streams(Weak<Egress>);
+
+impl WayOut for Streams {
+    fn open<'a>(&'a self, call: &'a str, host: &'a str, port: u16) -> BoxFuture<'a, Result<OwnedFd, String>> {
+        async move {
+            let egress = self.0.upgrade().ok_or("the run has ended")?;
+            egress.open_stream(host, port, call).await.map_err(|error| error.to_string())
+        }
+        .boxed()
+    }
+}
+
 /// Returns the rules for a run's connections under a policy.
 ///
 /// A profile that is gone allows nothing.
@@ -153,7 +166,9 @@ impl Shared {
                 format!("{error}. `coffer doctor` shows what the host lacks; a run without `egress` needs none of it"),
             )
         })?;
-        *self.run.egress.write() = Some(Arc::new(egress));
+        let egress = Arc::new(egress);
+        lanes.host_worker().set_way_out(Arc::new(Streams(Arc::downgrade(&egress))));
+        *self.run.egress.write() = Some(egress);
         Ok(())
     }
 

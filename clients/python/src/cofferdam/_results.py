@@ -277,7 +277,8 @@ def removed(result: v1.DeleteResult) -> types.RemoveInfo:
 
 
 def git(result: v1.GitResult) -> types.GitOutput:
-    return types.GitOutput(result.output, result.truncated, result.commit or None)
+    updates = tuple(types.GitRefUpdate(it.name, it.old_id or None, it.new_id or None) for it in result.updates)
+    return types.GitOutput(result.output, result.truncated, result.commit or None, result.remote or None, updates)
 
 
 def any_result(response: v1.CallResponse, stdout: bytes, stderr: bytes) -> types.CallResult:

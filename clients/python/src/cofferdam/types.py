@@ -541,13 +541,29 @@ class Match:
 
 
 @dataclass(frozen=True)
+class GitRefUpdate:
+    """A reference of git before and after."""
+
+    #: Such as `refs/remotes/origin/main`.
+    name: str
+    #: None: it was made.
+    old_id: str | None
+    #: None: it was deleted.
+    new_id: str | None
+
+
+@dataclass(frozen=True)
 class GitOutput:
     """The output of git, in the form of the git command."""
 
     output: str
     truncated: bool
-    #: The commit that `commit` made; None for others.
+    #: The commit that `commit` made, or that `pull` moved the branch to; None for others.
     commit: str | None = None
+    #: Host and repository of `fetch`, `pull` and `push`; None for others.
+    remote: str | None = None
+    #: The references that these have updated.
+    updates: tuple[GitRefUpdate, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,14 @@ use wire::v1::git_request::Command as Wanted;
 use wire::v1::operation::Kind as Operation;
 use wire::v1::{GitAdd, GitCommit, GitDiff, GitLog, GitRequest, GitResult, GitShow, GitStatus};
 
+use super::exchange::{Fetch, Pull, Push};
 use super::{CallOptions, Target, make};
 use crate::client::Context;
 use crate::failure::Ended;
 use crate::output::Output;
 use crate::quantity::bytes;
 
-/// Inspect or commit to the workspace's git repository, without hooks, filters or network.
+/// Use the workspace's git repository, without hooks and filters.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer call git 3f2a9c01 diff --stat")]
 pub(crate) struct Git {
@@ -54,6 +55,15 @@ enum Command {
         #[arg(short, long)]
         message: String,
     },
+    /// Get commits of a remote.
+    #[command(before_help = "Example: coffer call git 3f2a9c01 fetch origin main")]
+    Fetch(Fetch),
+    /// Get a remote's commits, and bring the current branch to them.
+    #[command(before_help = "Example: coffer call git 3f2a9c01 pull origin main")]
+    Pull(Pull),
+    /// Give commits to a remote.
+    #[command(before_help = "Example: coffer call git 3f2a9c01 push origin HEAD:agent/fix")]
+    Push(Push),
 }
 
 #[derive(Args, Debug)]
@@ -157,6 +167,9 @@ impl Command {
             Self::Add { paths, .. } if paths.is_empty() => Wanted::Add(GitAdd { paths: vec![".".into()] }),
             Self::Add { paths, .. } => Wanted::Add(GitAdd { paths }),
             Self::Commit { message } => Wanted::Commit(GitCommit { message }),
+            Self::Fetch(fetch) => Wanted::Fetch(fetch.wanted()),
+            Self::Pull(pull) => Wanted::Pull(pull.wanted()),
+            Self::Push(push) => Wanted::Push(push.wanted()),
         }
     }
 }
@@ -267,7 +280,10 @@ mod tests {
         assert_eq!(wanted("git r show --ext-diff"), None);
         assert_eq!(wanted("git r add"), None);
         assert_eq!(wanted("git r commit"), None);
-        assert_eq!(wanted("git r push"), None);
+        assert!(matches!(wanted("git r fetch"), Some((false, Wanted::Fetch(_)))));
+        assert!(matches!(wanted("git r pull --wait"), Some((true, Wanted::Pull(_)))));
+        assert!(matches!(wanted("git r push origin"), Some((false, Wanted::Push(_)))));
+        assert_eq!(wanted("git r push --force"), None);
         assert_eq!(wanted("git r diff --ext-diff"), None);
     }
 

@@ -5,6 +5,7 @@ mod checkpoint;
 mod delete;
 mod dialect;
 mod edit;
+mod exchange;
 mod exec;
 mod exec_result;
 mod explain;

@@ -78,8 +78,18 @@ static TOOLS: LazyLock<[Tool; 10]> = LazyLock::new(|| {
         Tool::of::<search::Glob>("glob", &["glob"], Effect::Reads),
         Tool::of::<GitOperation>(
             "git",
-            &["git.status", "git.diff", "git.log", "git.show", "git.add", "git.commit"],
-            Effect::Adds,
+            &[
+                "git.status",
+                "git.diff",
+                "git.log",
+                "git.show",
+                "git.add",
+                "git.commit",
+                "git.fetch",
+                "git.pull",
+                "git.push",
+            ],
+            Effect::Changes,
         ),
         Tool::of::<process::Process>("process", &["process"], Effect::Changes),
         Tool::of::<checkpoint::Checkpoint>(

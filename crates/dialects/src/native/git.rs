@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use wire::v1::{self, git_request::Command};
 
+use super::exchange::{fetch, pull, push};
 use crate::failure::ParseFailure;
 use crate::limits::Limits;
 use crate::tool::{NoOperation, ToolArguments};
@@ -12,11 +13,14 @@ use crate::tool::{NoOperation, ToolArguments};
 /// Flags of `git status` that request the format that is used anyway.
 const STATUS_FLAGS: [&str; 5] = ["-s", "--short", "--porcelain", "-b", "--branch"];
 
-/// Git in the workspace: status, diff, log, show, add, commit. diff takes paths and the flags --cached --staged --stat
-/// --name-only --name-status --shortstat --numstat --no-color. log takes -n and a number (default 100), --oneline,
-/// --no-patch, the forms of diff, a revision or A..B, and paths after "--". show takes a revision or REVISION:PATH, with
-/// the flags of log. add takes paths, or -A for everything. commit takes -m and a message. No hooks run; there is no
-/// push. Example: {"operation": "commit", "args": ["-m", "Fix the parser"]}
+/// Git in the workspace: status, diff, log, show, add, commit, fetch, pull, push. diff takes paths and the flags
+/// --cached --staged --stat --name-only --name-status --shortstat --numstat --no-color. log takes -n and a number
+/// (default 100), --oneline, --no-patch, the forms of diff, a revision or A..B, and paths after "--". show takes a
+/// revision or REVISION:PATH, with the flags of log. add takes paths, or -A for everything. commit takes -m and a
+/// message. fetch takes a remote (default origin, or an https URL), branches, --tags and --depth N. pull takes a
+/// remote, a branch and --ff-only (default) or --no-rebase for a merge. push takes a remote and LOCAL:REMOTE (default:
+/// the current branch), --delete, and --force-with-lease=BRANCH:ID. No hooks run. Example: {"operation": "commit",
+/// "args": ["-m", "Fix the parser"]}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GitOperation {
@@ -35,6 +39,9 @@ enum GitCommand {
     Show,
     Add,
     Commit,
+    Fetch,
+    Pull,
+    Push,
 }
 
 impl ToolArguments for GitOperation {
@@ -47,6 +54,9 @@ impl ToolArguments for GitOperation {
             GitCommand::Show => show(args)?,
             GitCommand::Add => add(args)?,
             GitCommand::Commit => commit(args)?,
+            GitCommand::Fetch => fetch(args)?,
+            GitCommand::Pull => pull(args)?,
+            GitCommand::Push => push(args)?,
         };
         Ok(Operation::try_from(v1::GitRequest { command: Some(command) })?)
     }

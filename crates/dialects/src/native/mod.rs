@@ -3,6 +3,7 @@
 //! Errors begin with `Error: `. The text of files and commands is passed on unchanged. Lines that the dialect adds are in square or round
 //! brackets.
 
+mod exchange;
 mod git;
 mod matches;
 mod render;
@@ -61,8 +62,18 @@ static TOOLS: LazyLock<[Tool; 6]> = LazyLock::new(|| {
         Tool::of::<EditFile>("edit_file", &["edit"], Effect::Changes),
         Tool::of::<GitOperation>(
             "git_operation",
-            &["git.status", "git.diff", "git.log", "git.show", "git.add", "git.commit"],
-            Effect::Adds,
+            &[
+                "git.status",
+                "git.diff",
+                "git.log",
+                "git.show",
+                "git.add",
+                "git.commit",
+                "git.fetch",
+                "git.pull",
+                "git.push",
+            ],
+            Effect::Changes,
         ),
         Tool::of::<GrepFiles>("grep", &["grep"], Effect::Reads),
         Tool::of::<BashCommand>("bash_command", &["exec", "exec.read_only"], Effect::Reads),

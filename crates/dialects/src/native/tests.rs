@@ -1,8 +1,8 @@
 use jail::SandboxPath;
 use operations::{
-    EditChange, EditResult, Entry, EntryType, ExecResult, Git, GitDiffFlag, GitFormat, GitResult, GrepMatch,
-    GrepResult, ListResult, OpResult, Operation, Outcome, ReadPart, ReadResult, Reason, ToolFailure,
-    WriteResult,
+    EditChange, EditResult, Entry, EntryType, ExecResult, Git, GitDiffFlag, GitFormat, GitPull, GitPullMode,
+    GitPushed, GitRefName, GitRemote, GitResult, GrepMatch, GrepResult, ListResult, OpResult, Operation,
+    Outcome, ReadPart, ReadResult, Reason, ToolFailure, WriteResult,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -160,6 +160,74 @@ fn git_command_lines_are_understood() {
     for bad in [&[][..], &["-m"], &["a"], &["--amend", "-m", "a"], &["--no-verify", "-m", "a"], &["-m", " "]]
     {
         assert!(git("commit", bad).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn exchanges_with_a_remote_are_understood() {
+    let origin = || GitRemote::Name("origin".to_owned());
+    let name = |name: &str| GitRefName::parse(name).unwrap();
+    let id = "1".repeat(40);
+    let Ok(Git::Fetch(fetch)) = git("fetch", &["up", "main", "--depth", "3", "refs/tags/v1", "-t"]) else {
+        panic!("no fetch")
+    };
+    assert_eq!(fetch.remote, GitRemote::Name("up".to_owned()));
+    assert_eq!(fetch.refs, [name("main"), name("refs/tags/v1")]);
+    assert_eq!((fetch.depth, fetch.tags), (Some(3), true));
+    assert_eq!(git("fetch", &["--depth=3"]), git("fetch", &["origin", "--depth", "3"]));
+    for bad in [&["--all"][..], &["-p"], &["--depth"], &["--depth=x"], &["--upload-pack=sh"], &["ssh://a/b"]]
+    {
+        assert!(git("fetch", bad).is_err(), "{bad:?}");
+    }
+    let pull = |mode| Ok(Git::Pull(GitPull { remote: origin(), branch: Some(name("main")), mode }));
+    assert_eq!(git("pull", &["origin", "main"]), pull(GitPullMode::FastForward));
+    assert_eq!(git("pull", &["--ff-only", "origin", "main"]), pull(GitPullMode::FastForward));
+    assert_eq!(git("pull", &["origin", "main", "--no-rebase"]), pull(GitPullMode::Merge));
+    for bad in [&["--rebase"][..], &["a", "b", "c"], &["origin", "refs/tags/v1"], &["-X", "ours"]] {
+        assert!(git("pull", bad).is_err(), "{bad:?}");
+    }
+    let push = |args: &[&str]| match git("push", args) {
+        Ok(Git::Push(push)) => {
+            assert_eq!(push.remote, origin());
+            let of = |to: &GitPushed| {
+                let local = to.local.as_ref().map(ToString::to_string).unwrap_or_default();
+                let reference = to.reference.as_ref().map(ToString::to_string).unwrap_or_default();
+                [local, reference, to.expected.clone().unwrap_or_default()]
+            };
+            (push.refs.iter().map(of).collect::<Vec<_>>(), push.force)
+        }
+        other => panic!("{other:?}"),
+    };
+    let to = |local: &str, reference: &str, id: &str| [local, reference, id].map(str::to_owned);
+    assert_eq!(push(&[]), (vec![to("HEAD", "", "")], false));
+    assert_eq!(push(&["-u", "origin", "HEAD"]), (vec![to("HEAD", "", "")], false));
+    assert_eq!(
+        push(&["origin", "main:agent/a", "HEAD~1:b"]),
+        (vec![to("main", "refs/heads/agent/a", ""), to("HEAD~1", "refs/heads/b", "")], false)
+    );
+    let deleted = (vec![to("", "refs/heads/old", "")], false);
+    assert_eq!(push(&["origin", ":old"]), deleted);
+    assert_eq!(push(&["origin", "--delete", "old"]), deleted);
+    let lease = format!("--force-with-lease=main:{id}");
+    let forced = |local: &str| (vec![to(local, "refs/heads/main", &id)], true);
+    assert_eq!(push(&[&lease]), forced("HEAD"));
+    assert_eq!(push(&["origin", "main", &lease]), forced("main"));
+    assert_eq!(push(&["origin", "HEAD:main", &lease]), forced("HEAD"));
+    for bad in [
+        &["-f"][..],
+        &["--force"],
+        &["origin", "+main"],
+        &["--force-with-lease"],
+        &["--force-with-lease=main"],
+        &["origin", "a:a", &lease],
+        &["origin", "a:a", "main", &lease],
+        &["--mirror"],
+        &["--tags"],
+        &["origin", "--delete"],
+        &["origin", "a:b:c"],
+        &["--receive-pack=sh"],
+    ] {
+        assert!(git("push", bad).is_err(), "{bad:?}");
     }
 }
 

@@ -173,7 +173,8 @@ impl Permission {
             }
         }
         let pathless =
-            matches!(operation, Some("git.status" | "git.commit")) || operation.is_some_and(is_of_tools);
+            matches!(operation, Some("git.status" | "git.commit" | "git.fetch" | "git.pull" | "git.push"))
+                || operation.is_some_and(is_of_tools);
         if path.is_some() && (pathless || grants && runs) {
             let message =
                 "the paths that this operation touches are not known beforehand; name a command instead";
@@ -189,7 +190,8 @@ impl Permission {
         if self.effect == Effect::Revocation {
             return refuse("is for grants".to_owned());
         }
-        if matches!(operation, "delete" | "shell" | "process" | "session" | "git.add" | "git.commit") {
+        let is_seen = matches!(operation, "delete" | "shell" | "process" | "session");
+        if is_seen || Operation::effect_of(operation) == Some(operations::Effect::Commits) {
             return refuse(format!("a reviewer has to see each `{operation}`"));
         }
         if operation != "exec" {

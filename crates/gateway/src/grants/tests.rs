@@ -171,7 +171,8 @@ fn critical_wrapped_and_git_writes_cannot_be_preapproved() {
     let policy = builtin();
     let refused =
         |permission: &Permission| permission.check(&policy, NOW).map_err(|BadPermission { field, .. }| field);
-    for operation in ["delete", "shell", "git.add", "git.commit", "exec"] {
+    for operation in ["delete", "shell", "git.add", "git.commit", "git.fetch", "git.pull", "git.push", "exec"]
+    {
         assert_eq!(refused(&preapproved(grant(operation))), Err("preapproved"), "{operation}");
     }
     for line in

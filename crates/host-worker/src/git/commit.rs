@@ -127,7 +127,7 @@ impl<'r> Planned<'r> {
 }
 
 /// Returns the reference that a commit moves, and its commit; `None` before the first one.
-fn head(repository: &Repository) -> Result<(String, Option<Commit<'_>>), GitError> {
+pub(super) fn head(repository: &Repository) -> Result<(String, Option<Commit<'_>>), GitError> {
     let unnamed = || GitError::Library("HEAD names a reference that is not UTF-8".to_owned());
     let head = repository.find_reference("HEAD")?;
     match head.resolve() {
@@ -143,7 +143,8 @@ fn head(repository: &Repository) -> Result<(String, Option<Commit<'_>>), GitErro
     }
 }
 
-fn check(repository: &Repository) -> Result<(), GitError> {
+/// Refuses a repository with unresolved conflicts, or in the middle of a merge or a rebase.
+pub(super) fn check(repository: &Repository) -> Result<(), GitError> {
     let in_progress = match repository.state() {
         // During a bisection, HEAD can take a commit.
         RepositoryState::Clean | RepositoryState::Bisect => return conflicts(repository),

@@ -60,6 +60,11 @@ impl std::fmt::Display for Conversion {
     }
 }
 
+/// Returns true if these bytes are the pointer of a Git LFS file.
+pub(super) fn is_pointer(content: &[u8]) -> bool {
+    Pointer::parse(content).is_some()
+}
+
 /// Returns the encoding of a file in the work tree, if it differs from that of its object.
 pub(super) fn encoding(repository: &Repository, path: &[u8]) -> Result<Option<String>, GitError> {
     let is_other =

@@ -1,5 +1,6 @@
 //! The reasons why a git command failed, in words for an agent: `@project` instead of paths of the jail, and a remedy.
 
+use git_remote::RemoteError;
 use git2::{ErrorClass, ErrorCode};
 use operations::{Held, Reason, ToolFailure, before_effect};
 use text::{Shape, excerpt_of};
@@ -16,6 +17,8 @@ pub(super) enum GitError {
     NotOwned,
     #[error("refused: {0}: git does not touch its own files, other mounts or special files")]
     Forbidden(String),
+    #[error("nothing was changed, because one of the files may not be written: {0}")]
+    Protected(String),
     #[error("pathspec '{0}' is beyond a symbolic link")]
     BeyondLink(String),
     #[error("pathspec '{0}' did not match any files")]
@@ -47,16 +50,16 @@ pub(super) enum GitError {
     TooLargeToShow { path: String, bytes: u64, most: u64 },
     #[error("nothing to commit: nothing is staged; add files with git add first")]
     NothingStaged,
-    #[error("cannot commit while a {0} is in progress; a person has to finish or abort it")]
+    #[error("not possible while a {0} is in progress; a person has to finish or abort it")]
     InProgress(&'static str),
-    #[error("cannot commit: these files have unresolved conflicts; resolve and add them first:\n{0}")]
+    #[error("these files have unresolved conflicts; resolve and add them first:\n{0}")]
     Conflicts(String),
     #[error(
         "another process moved the branch at the same time, so nothing was committed; check the branch and try again"
     )]
     Moved,
     #[error(
-        "cannot commit: {0} is also checked out in another work tree of this repository, which the commit \
+        "{0} is also checked out in another work tree of this repository, which a new commit \
          would disturb; have a person run `git switch -c NEW-BRANCH` here on the host"
     )]
     CheckedOut(String),
@@ -78,6 +81,75 @@ pub(super) enum GitError {
     Shallow,
     #[error("the repository's index cannot be read: {0}")]
     DamagedIndex(String),
+    #[error("the repository has no remote '{0}'; give the URL, which begins with https://")]
+    NoRemote(String),
+    #[error("the remote '{name}' cannot be used: {why}. Give a URL of the form https://HOST/PATH instead")]
+    BadRemote { name: String, why: String },
+    #[error("the remote has no '{0}'; fetch without references lists the branches that it has")]
+    NotAtRemote(String),
+    #[error(
+        "the remote has {count} references, and one call fetches at most {most}; name those that are needed"
+    )]
+    TooManyRefs { count: usize, most: usize },
+    #[error("HEAD is detached: name the branch")]
+    NoBranch,
+    #[error("'{0}' is no branch of this repository: name the reference of the remote, too")]
+    NoBranchOf(String),
+    #[error(
+        "the branch and the remote's have diverged ({ahead} and {behind} commits), so nothing was changed; pull with the mode \
+         merge makes a merge commit"
+    )]
+    Diverged { ahead: usize, behind: usize },
+    #[error("the histories have no commit in common, so nothing was changed")]
+    Unrelated,
+    #[error(
+        "the merge has conflicts in these files, so nothing was changed:\n{0}\nThe commits are here: change the files as the \
+         remote has them, commit, and pull again."
+    )]
+    MergeConflicts(String),
+    #[error(
+        "these files have changes of their own and would be overwritten, so nothing was changed:\n{0}\nCommit them first."
+    )]
+    Overwrites(String),
+    #[error("these are submodules, which are not supported here, so nothing was changed:\n{0}")]
+    Submodules(String),
+    #[error(
+        "these are files of Git LFS, whose content is not transferred here, so nothing was changed:\n{0}"
+    )]
+    Lfs(String),
+    #[error(
+        "these files pass through a filter or an encoding, which does not run here, so nothing was changed:\n{0}"
+    )]
+    NotCheckedOut(String),
+    #[error("'{path}' has {bytes} bytes; at most {most} can be written, so nothing was changed")]
+    TooLargeToWrite { path: String, bytes: u64, most: u64 },
+    #[error("the files that would be written have more than {most} bytes, so nothing was changed")]
+    TooMuchToWrite { most: u64 },
+    #[error(
+        "another process moved the branch while the files were written; the files are those of {0}, and git status shows the \
+         difference as changes"
+    )]
+    MovedAfterCheckout(String),
+    #[error(
+        "the push would lose commits of '{0}', so nothing was pushed; pull first, or push with force and its present id"
+    )]
+    NotFastForward(String),
+    #[error(
+        "the remote has the tag '{0}' with another id, so nothing was pushed; with force and its present id it is moved"
+    )]
+    TagExists(String),
+    #[error("'{name}' {has} at the remote, which is not the expected id, so nothing was pushed")]
+    Stale { name: String, has: String },
+    #[error("two of the references are '{0}', so nothing was pushed")]
+    PushedTwice(String),
+    #[error("the remote's '{0}' moved meanwhile, so nothing was changed; try again")]
+    MovedAtRemote(String),
+    #[error("{0}")]
+    Remote(#[source] RemoteError),
+    #[error("{0}; some references may be pushed: check before trying again")]
+    Push(#[source] RemoteError),
+    #[error("the server refused:\n{refused}\n{done}")]
+    PushRefused { refused: String, done: String },
     #[error("{0}")]
     Withheld(String),
     #[error("{}", .0.message)]
@@ -98,14 +170,29 @@ impl GitError {
 
     fn reason(&self) -> Reason {
         match self {
-            Self::Redirected { .. } | Self::Forbidden(_) | Self::BeyondLink(_) => Reason::SandboxViolation,
-            Self::Withheld(_) => Reason::PermissionDenied,
-            Self::NoMatch(_) | Self::NoRevision(_) | Self::NotInRevision { .. } => Reason::NotFound,
-            Self::Flags(..) | Self::EmptyMessage | Self::NestedRepository(_) | Self::Ambiguous(_) => {
-                Reason::InvalidArgument
+            Self::Redirected { .. } | Self::Forbidden(_) | Self::Protected(_) | Self::BeyondLink(_) => {
+                Reason::SandboxViolation
             }
+            Self::Withheld(_) => Reason::PermissionDenied,
+            Self::NoMatch(_)
+            | Self::NoRevision(_)
+            | Self::NotInRevision { .. }
+            | Self::NoRemote(_)
+            | Self::NotAtRemote(_) => Reason::NotFound,
+            Self::Remote(error) | Self::Push(error) => reason_of(error),
+            Self::NoBranch
+            | Self::NoBranchOf(_)
+            | Self::PushedTwice(_)
+            | Self::TooManyRefs { .. }
+            | Self::BadRemote { .. }
+            | Self::Flags(..)
+            | Self::EmptyMessage
+            | Self::NestedRepository(_)
+            | Self::Ambiguous(_) => Reason::InvalidArgument,
             Self::TooLargeToShow { .. } => Reason::ReadLimit,
-            Self::TooLarge { .. } => Reason::WriteLimit,
+            Self::TooLarge { .. } | Self::TooLargeToWrite { .. } | Self::TooMuchToWrite { .. } => {
+                Reason::WriteLimit
+            }
             Self::NoRepository
             | Self::NotOwned
             | Self::NoCommits
@@ -122,6 +209,19 @@ impl GitError {
             | Self::Moved
             | Self::CheckedOut(_)
             | Self::Shallow
+            | Self::Diverged { .. }
+            | Self::Unrelated
+            | Self::MergeConflicts(_)
+            | Self::Overwrites(_)
+            | Self::Submodules(_)
+            | Self::Lfs(_)
+            | Self::NotCheckedOut(_)
+            | Self::MovedAfterCheckout(_)
+            | Self::NotFastForward(_)
+            | Self::TagExists(_)
+            | Self::Stale { .. }
+            | Self::MovedAtRemote(_)
+            | Self::PushRefused { .. }
             | Self::Consent(_)
             | Self::Library(_) => Reason::PreconditionFailed,
         }
@@ -146,6 +246,17 @@ impl From<GitError> for ToolFailure {
             GitError::Consent(failure) => failure,
             error => Self::new(error.reason(), error.to_string()),
         }
+    }
+}
+
+/// Returns the reason of a call that failed at the server or on the way to it.
+fn reason_of(error: &RemoteError) -> Reason {
+    match error {
+        RemoteError::Denied { .. } => Reason::PermissionDenied,
+        RemoteError::NotFound { .. } | RemoteError::NoRef(_) => Reason::NotFound,
+        RemoteError::TimedOut => Reason::TimedOut,
+        RemoteError::TooMuch(_) => Reason::WriteLimit,
+        _ => Reason::PreconditionFailed,
     }
 }
 

@@ -7,6 +7,8 @@
 //! libgit2 finds the differences, the renames and the changed lines; this module chooses the questions and the form of the answers.
 //! The answers have the same facts as those of the git command (paths, states, modes, lines), not the same bytes.
 //!
+//! Fetches, pulls and pushes have a way to their server only through the run's egress ([`network`]).
+//!
 //! libgit2 runs no hooks, filters, textconv, external diff, fsmonitor, editor or signing program. It knows only `crlf` and `ident`.
 //! Files with another filter are compared by other evidence ([`conversion`]). Settings of the repository's configuration about
 //! formats have no effect.
@@ -29,6 +31,7 @@ mod gitlink;
 mod history;
 mod index;
 mod log;
+mod network;
 mod output;
 mod paths;
 mod quote;
@@ -41,11 +44,12 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use git2::{Oid, Repository};
+use git2::Repository;
 use jail::Jail;
 use operations::{Bound, Bounds, Git, GitResult, OpResult, Outcome, Preview, ToolFailure};
 
 use crate::sys;
+use crate::way_out::WayOut;
 
 pub(crate) use ancestry::ancestry;
 pub(crate) use clone::{CloneFailure, clone, identity};
@@ -62,10 +66,10 @@ const LOCKED: Duration = Duration::from_secs(3);
 const AGAIN: Duration = Duration::from_millis(20);
 
 /// Executes the command. Waits a moment for a lock that another git holds.
-pub(crate) fn run(jail: &Jail, command: &Git, bounds: &Bounds) -> Outcome {
+pub(crate) fn run(jail: &Jail, command: &Git, (bounds, way): (&Bounds, &WayOut)) -> Outcome {
     let until = Instant::now() + LOCKED;
     loop {
-        match execute(jail, command, bounds) {
+        match execute(jail, command, bounds, way) {
             Err(GitError::Locked(_)) if Instant::now() < until => sleep(AGAIN),
             done => return done.map(OpResult::Git).map_err(Into::into),
         }
@@ -73,26 +77,30 @@ pub(crate) fn run(jail: &Jail, command: &Git, bounds: &Bounds) -> Outcome {
 }
 
 /// Previews the command: its effect, and the states that consent to it is bound to. Changes nothing.
-pub(crate) fn preview(jail: &Jail, command: &Git, bounds: &Bounds) -> Result<Preview, ToolFailure> {
-    foresee(jail, command, bounds).map_err(Into::into)
+pub(crate) fn preview(
+    jail: &Jail,
+    command: &Git,
+    (bounds, way): (&Bounds, &WayOut),
+) -> Result<Preview, ToolFailure> {
+    foresee(jail, command, bounds, way).map_err(Into::into)
 }
 
-fn execute(jail: &Jail, command: &Git, bounds: &Bounds) -> Result<GitResult, GitError> {
+fn execute(jail: &Jail, command: &Git, bounds: &Bounds, way: &WayOut) -> Result<GitResult, GitError> {
     sys::restrict_libgit2()?;
     let repository = repository::open()?;
     let mut output = Output::new(bounds.max_output_bytes);
-    let commit = perform(&repository, jail, command, bounds, &mut output)
+    let facts = perform(&repository, jail, command, (bounds, way), &mut output)
         .map_err(|error| explained(&repository, error))?;
-    Ok(output.into_result(commit.map(|id| id.to_string()).unwrap_or_default()))
+    Ok(output.into_result(facts))
 }
 
 fn perform(
     repository: &Repository,
     jail: &Jail,
     command: &Git,
-    bounds: &Bounds,
+    (bounds, way): (&Bounds, &WayOut),
     output: &mut Output,
-) -> Result<Option<Oid>, GitError> {
+) -> Result<GitResult, GitError> {
     let withheld = &Withheld::new(jail);
     match command {
         Git::Status => status::write(repository, jail, withheld, output)?,
@@ -104,13 +112,19 @@ fn perform(
             show::write(repository, withheld, (flags, revision), file.as_ref(), paths, output)?;
         }
         Git::Add { paths } => add::add(repository, jail, paths, bounds, output)?,
-        Git::Commit { message } => return commit::commit(repository, message, bounds, output).map(Some),
+        Git::Commit { message } => {
+            let commit = commit::commit(repository, message, bounds, output)?.to_string();
+            return Ok(GitResult { commit, ..GitResult::default() });
+        }
+        Git::Fetch(_) | Git::Pull(_) | Git::Push(_) => {
+            return network::run(repository, jail, command, (bounds, way), output);
+        }
     }
     if output.is_empty() {
         exist(repository, jail, command)?;
     }
     withheld.note(output);
-    Ok(None)
+    Ok(GitResult::default())
 }
 
 /// Checks that each path of a command without results is in the work tree, the index or HEAD: a misspelled name must not look like
@@ -145,21 +159,26 @@ fn explained(repository: &Repository, error: GitError) -> GitError {
     }
 }
 
-fn foresee(jail: &Jail, command: &Git, bounds: &Bounds) -> Result<Preview, GitError> {
+fn foresee(jail: &Jail, command: &Git, bounds: &Bounds, way: &WayOut) -> Result<Preview, GitError> {
     sys::restrict_libgit2()?;
     let repository = repository::open()?;
+    let mut output = Output::new(bounds.max_output_bytes);
+    if let Git::Fetch(_) | Git::Pull(_) | Git::Push(_) = command {
+        let bound = network::preview(&repository, jail, command, (bounds, way), &mut output)
+            .map_err(|error| explained(&repository, error))?;
+        return Ok(Preview { result: OpResult::Git(output.into_result(GitResult::default())), bound });
+    }
     // From here on, new objects are made in memory.
     repository.odb()?.add_new_mempack_backend(FIRST)?;
-    let mut output = Output::new(bounds.max_output_bytes);
     let bound = match command {
-        Git::Status | Git::Diff { .. } | Git::Log { .. } | Git::Show { .. } => {
+        Git::Add { paths } => add::preview(&repository, jail, paths, &mut output)?,
+        Git::Commit { message } => commit::preview(&repository, message, bounds, &mut output)?,
+        _ => {
             return Ok(Preview {
-                result: OpResult::Git(execute(jail, command, bounds)?),
+                result: OpResult::Git(execute(jail, command, bounds, way)?),
                 bound: Bound::default(),
             });
         }
-        Git::Add { paths } => add::preview(&repository, jail, paths, &mut output)?,
-        Git::Commit { message } => commit::preview(&repository, message, bounds, &mut output)?,
     };
-    Ok(Preview { result: OpResult::Git(output.into_result(String::new())), bound })
+    Ok(Preview { result: OpResult::Git(output.into_result(GitResult::default())), bound })
 }

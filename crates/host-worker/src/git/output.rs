@@ -37,8 +37,9 @@ impl Output {
         self.omitted > 0
     }
 
-    pub(super) fn into_result(self, commit: String) -> GitResult {
-        GitResult { output: self.text, truncated: self.omitted > 0, omitted_bytes: self.omitted, commit }
+    /// Returns the result with these facts and this output.
+    pub(super) fn into_result(self, facts: GitResult) -> GitResult {
+        GitResult { output: self.text, truncated: self.omitted > 0, omitted_bytes: self.omitted, ..facts }
     }
 }
 
@@ -59,7 +60,7 @@ mod tests {
                 output.push_str(part);
             }
             let whole = "aä€b\u{10348}c";
-            let result = output.into_result(String::new());
+            let result = output.into_result(GitResult::default());
             assert!(whole.starts_with(&result.output) && result.output.len() as u64 <= most);
             assert_eq!(result.output.len() as u64 + result.omitted_bytes, whole.len() as u64);
             assert_eq!(result.truncated, result.output != whole);

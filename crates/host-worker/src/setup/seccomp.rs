@@ -279,9 +279,16 @@ mod tests {
         ChildFilter::new().unwrap();
         let allowed = allowed().unwrap();
         assert!(DEADLY.iter().all(|call| !allowed.contains_key(call)));
-        for never in
-            [libc::SYS_socket, libc::SYS_socketpair, libc::SYS_connect, libc::SYS_sendmsg, libc::SYS_clone3, libc::SYS_ioctl, libc::SYS_setuid, libc::SYS_mknodat]
-        {
+        for never in [
+            libc::SYS_socket,
+            libc::SYS_socketpair,
+            libc::SYS_connect,
+            libc::SYS_sendmsg,
+            libc::SYS_clone3,
+            libc::SYS_ioctl,
+            libc::SYS_setuid,
+            libc::SYS_mknodat,
+        ] {
             assert!(!allowed.contains_key(&never), "{never}");
         }
     }

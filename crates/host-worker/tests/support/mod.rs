@@ -173,6 +173,8 @@ pub struct Hand {
     /// What it takes for its process id.
     pub pid: u32,
     pub bounds: Bounds,
+    /// Number of the handle over which the next call asks for streams to servers.
+    pub way_out: u64,
 }
 
 impl Hand {
@@ -213,6 +215,7 @@ impl Hand {
             answers: HashMap::new(),
             pid: 0,
             bounds: Bounds { max_output_bytes: 1 << 20, ..Bounds::default() },
+            way_out: 0,
         };
         host_worker.process.channel.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let hello = Hello { protocol: worker_protocol::PROTOCOL, nonce: vec![7; 32], ..Hello::default() };
@@ -288,6 +291,7 @@ impl Hand {
             prepared: 0,
             awaits_go,
             paths: operation.changed_paths().into_iter().map(ToString::to_string).collect(),
+            way_out: std::mem::take(&mut self.way_out),
         };
         self.send(id, to_worker::Body::Start(start));
         id

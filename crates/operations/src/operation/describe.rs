@@ -35,7 +35,7 @@ pub enum Effect {
     Writes,
     /// Removes files.
     Deletes,
-    /// Adds to the repository of the workspace.
+    /// Adds to the repository of the workspace, to its files through a merge, or to a remote repository.
     Commits,
     /// Keeps a copy of the run's state, and changes none of its files.
     Keeps,
@@ -205,6 +205,8 @@ properties! {
     cwd -> Option<&SandboxPath> = None;
     /// Returns the file that a command reads as its standard input. No reviewer sees its content.
     input_file -> Option<&SandboxPath> = None;
+    /// Returns true if the host lane needs a way to a server for it.
+    uses_network -> bool = false;
     /// Returns true if the operation covers all files beneath the directories that it names.
     ///
     /// It covers the whole project if it names none.

@@ -44,7 +44,10 @@ pub use describe::{Delivery, Effect, Encoding, Lane, Part};
 pub use edit::{Edit, EditChange};
 pub use exec::Exec;
 pub(crate) use exec::check_env;
-pub use git::{Git, GitDiffFlag, GitFormat, GitLogFlag, GitRevision, GitRevisions};
+pub use git::{
+    Git, GitDiffFlag, GitFetch, GitFormat, GitLogFlag, GitPull, GitPullMode, GitPush, GitPushed, GitRefName,
+    GitRemote, GitRevision, GitRevisions,
+};
 pub use glob::Glob;
 pub use grep::Grep;
 pub use list::List;
@@ -183,7 +186,7 @@ operations! {
     /// Remove one file or an empty directory.
     delete::Delete(DeleteRequest)[CLASS],
     /// Git in the workspace.
-    git::Git(GitRequest)[STATUS, DIFF, LOG, SHOW, ADD, COMMIT],
+    git::Git(GitRequest)[STATUS, DIFF, LOG, SHOW, ADD, COMMIT, FETCH, PULL, PUSH],
     /// Start a process that stays.
     process::Process(ProcessRequest)[CLASS],
     /// Give a session something to do.

@@ -10,6 +10,8 @@ use crate::{CommandLimits, ExecResult, Malformed, OpResult};
 
 /// Time limit of an upload, which the host lane only copies.
 const UPLOAD_TIME: Duration = Duration::from_secs(600);
+/// Time limit of an operation that exchanges commits with a server.
+const NETWORK_TIME: Duration = Duration::from_secs(300);
 /// Time limit of a download, which lasts as long as its client takes.
 const DOWNLOAD_TIME: Duration = Duration::from_secs(3_600);
 
@@ -148,6 +150,7 @@ impl Operation {
         self.command_timeout().unwrap_or(match (self.delivery(), self.transfer()) {
             (Delivery::Stream, _) => DOWNLOAD_TIME,
             (_, Some(_)) => UPLOAD_TIME,
+            (_, None) if self.uses_network() => NETWORK_TIME,
             (_, None) => Self::FILE_TIME,
         })
     }

@@ -14,8 +14,9 @@ use wire::v1::{
 };
 
 use crate::{
-    CommandLimits, Encoding, Exec, Git, GitDiffFlag, GitFormat, GitLogFlag, GitRevision, GitRevisions, Grep,
-    Malformed, Operation, Process, Read, ReadPart, Reason, Write,
+    CommandLimits, Encoding, Exec, Git, GitDiffFlag, GitFetch, GitFormat, GitLogFlag, GitPull, GitPullMode,
+    GitPush, GitPushed, GitRefName, GitRemote, GitRevision, GitRevisions, Grep, Malformed, Operation,
+    Process, Read, ReadPart, Reason, Write,
 };
 
 fn path(text: &str) -> SandboxPath {
@@ -187,6 +188,33 @@ fn operations_parse_from_their_messages() {
             paths: vec![path("d")],
         }),
         Operation::Git(Git::Commit { message: "say hi".into() }),
+        Operation::Git(Git::Fetch(GitFetch {
+            remote: GitRemote::Name("origin".into()),
+            refs: ["main", "refs/tags/v1"].map(|name| GitRefName::parse(name).unwrap()).into(),
+            tags: true,
+            depth: Some(3),
+        })),
+        Operation::Git(Git::Pull(GitPull {
+            remote: GitRemote::Url("https://git.example.org/org/app".into()),
+            branch: GitRefName::parse("main"),
+            mode: GitPullMode::Merge,
+        })),
+        Operation::Git(Git::Push(GitPush {
+            remote: GitRemote::Name("origin".into()),
+            refs: vec![
+                GitPushed {
+                    local: GitRevision::parse("main~1"),
+                    reference: None,
+                    expected: Some("1".repeat(40)),
+                },
+                GitPushed {
+                    local: None,
+                    reference: GitRefName::parse("old"),
+                    expected: Some("0".repeat(40)),
+                },
+            ],
+            force: true,
+        })),
     ];
     for operation in operations {
         assert_eq!(Operation::parse(operation.message()), Ok(operation));

@@ -12455,17 +12455,18 @@ impl ::prost::Name for DeleteResult {
         "/cofferdam.v1.DeleteResult".into()
     }
 }
-/// Git in the repository of the workspace: no hooks, no filters, no network.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+/// Git in the repository of the workspace: no hooks and no filters. Only `fetch`, `pull` and `push` use the network, over
+/// https, by the run's `egress` rules.
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GitRequest {
     /// The git command.
-    #[prost(oneof = "git_request::Command", tags = "1, 2, 3, 4, 5, 6")]
+    #[prost(oneof = "git_request::Command", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
     pub command: ::core::option::Option<git_request::Command>,
 }
 /// Nested message and enum types in `GitRequest`.
 pub mod git_request {
     /// The git command.
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Command {
         /// Show the state of the work tree.
         #[prost(message, tag = "1")]
@@ -12485,6 +12486,15 @@ pub mod git_request {
         /// Show a commit with its changes, or a file as a commit has it.
         #[prost(message, tag = "6")]
         Show(super::GitShow),
+        /// Get commits of a remote.
+        #[prost(message, tag = "7")]
+        Fetch(super::GitFetch),
+        /// Get the commits of a remote's branch, and bring the current branch to them.
+        #[prost(message, tag = "8")]
+        Pull(super::GitPull),
+        /// Give commits to a remote.
+        #[prost(message, tag = "9")]
+        Push(super::GitPush),
     }
 }
 impl ::prost::Name for GitRequest {
@@ -12616,9 +12626,183 @@ impl ::prost::Name for GitCommit {
         "/cofferdam.v1.GitCommit".into()
     }
 }
-/// Output of git.
+/// `git fetch`: updates `refs/remotes/NAME/*`, and `refs/tags/*` if tags are asked for. For a remote that is given by its URL
+/// it updates `refs/fetched/heads/*` and `refs/fetched/tags/*`.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GitFetch {
+    /// Name of a remote of the repository, or a URL of the form `<https://HOST\[:PORT\]/PATH`.> Default `origin`. Of the
+    /// repository's configuration only `remote.NAME.url` is read.
+    #[prost(string, tag = "1")]
+    pub remote: ::prost::alloc::string::String,
+    /// Branches, or names that begin with `refs/heads/` or `refs/tags/`. At most 64. Default: all branches.
+    #[prost(string, repeated, tag = "2")]
+    pub refs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Also fetch all tags. Default false.
+    #[prost(bool, tag = "3")]
+    pub tags: bool,
+    /// Only so many commits of each history, 1 to 1,000,000. Default: all.
+    #[prost(uint32, optional, tag = "4")]
+    pub depth: ::core::option::Option<u32>,
+}
+impl ::prost::Name for GitFetch {
+    const NAME: &'static str = "GitFetch";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GitFetch".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GitFetch".into()
+    }
+}
+/// `git pull`: fetches a branch, then moves the current branch and the files of the work tree to it. Nothing changes if a
+/// file that would be written has changes of its own, or if there is a conflict.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GitPull {
+    /// As in GitFetch.
+    #[prost(string, tag = "1")]
+    pub remote: ::prost::alloc::string::String,
+    /// Branch of the remote. Default: the one with the name of the current branch.
+    #[prost(string, tag = "2")]
+    pub branch: ::prost::alloc::string::String,
+    /// Default FF_ONLY.
+    #[prost(enumeration = "git_pull::Mode", tag = "3")]
+    pub mode: i32,
+}
+/// Nested message and enum types in `GitPull`.
+pub mod git_pull {
+    /// How the current branch gets the commits.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Mode {
+        /// FF_ONLY.
+        Unspecified = 0,
+        /// Only if it has no commits of its own.
+        FfOnly = 1,
+        /// By a merge commit if it has commits of its own. Its author is that of `commit`.
+        Merge = 2,
+    }
+    impl Mode {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "MODE_UNSPECIFIED",
+                Self::FfOnly => "FF_ONLY",
+                Self::Merge => "MERGE",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "MODE_UNSPECIFIED" => Some(Self::Unspecified),
+                "FF_ONLY" => Some(Self::FfOnly),
+                "MERGE" => Some(Self::Merge),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for GitPull {
+    const NAME: &'static str = "GitPull";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GitPull".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GitPull".into()
+    }
+}
+/// `git push`: updates references of a remote. Each update says which id the reference has now, and the server refuses it if
+/// that is no longer so.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GitPush {
+    /// As in GitFetch.
+    #[prost(string, tag = "1")]
+    pub remote: ::prost::alloc::string::String,
+    /// At least 1, at most 32.
+    #[prost(message, repeated, tag = "2")]
+    pub refs: ::prost::alloc::vec::Vec<GitPushRef>,
+    /// Also update references whose commits would be lost. Each reference then needs `expected`. Default false.
+    #[prost(bool, tag = "3")]
+    pub force: bool,
+}
+impl ::prost::Name for GitPush {
+    const NAME: &'static str = "GitPush";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GitPush".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GitPush".into()
+    }
+}
+/// A reference to update.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GitPushRef {
+    /// Revision as in GitLog that the reference gets. Default HEAD. Empty if `delete`.
+    #[prost(string, tag = "1")]
+    pub local: ::prost::alloc::string::String,
+    /// Branch of the remote, or a name that begins with `refs/heads/` or `refs/tags/`. Default: the branch with the name of
+    /// `local`, which is the current branch for HEAD.
+    #[prost(string, tag = "2")]
+    pub remote_ref: ::prost::alloc::string::String,
+    /// Id that the reference must have at the remote, 40 hex digits; zeroes if it must not exist. Default: the one that it
+    /// has.
+    #[prost(string, tag = "3")]
+    pub expected: ::prost::alloc::string::String,
+    /// Delete the reference. Default false.
+    #[prost(bool, tag = "4")]
+    pub delete: bool,
+}
+impl ::prost::Name for GitPushRef {
+    const NAME: &'static str = "GitPushRef";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GitPushRef".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GitPushRef".into()
+    }
+}
+/// A reference before and after.
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GitRefUpdate {
+    /// Full name, such as `refs/remotes/origin/main`.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Id before, 40 hex digits; empty if there was none.
+    #[prost(string, tag = "2")]
+    pub old_id: ::prost::alloc::string::String,
+    /// Id afterwards, 40 hex digits; empty if it was deleted.
+    #[prost(string, tag = "3")]
+    pub new_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for GitRefUpdate {
+    const NAME: &'static str = "GitRefUpdate";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GitRefUpdate".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GitRefUpdate".into()
+    }
+}
+/// Output of git.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GitResult {
     /// In the form of the git command, bounded.
     #[prost(string, tag = "1")]
@@ -12629,9 +12813,21 @@ pub struct GitResult {
     /// Bytes left out of `output`. For `log` a lower bound: commits after the cut are not read.
     #[prost(uint64, tag = "3")]
     pub omitted_bytes: u64,
-    /// The commit that `commit` made, 40 hex digits.
+    /// The commit that `commit` or a merge of `pull` made, or to which `pull` moved the branch; 40 hex digits.
     #[prost(string, tag = "4")]
     pub commit: ::prost::alloc::string::String,
+    /// Host and repository of `fetch`, `pull` and `push`, such as `git.example.org/org/app`.
+    #[prost(string, tag = "5")]
+    pub remote: ::prost::alloc::string::String,
+    /// References that `fetch`, `pull` and `push` have updated; the first 1,000.
+    #[prost(message, repeated, tag = "6")]
+    pub updates: ::prost::alloc::vec::Vec<GitRefUpdate>,
+    /// Bytes that `fetch` and `pull` have received.
+    #[prost(uint64, tag = "7")]
+    pub received_bytes: u64,
+    /// New commits of `fetch` and `pull`, or of the remote after `push`; counted up to 10,000.
+    #[prost(uint64, tag = "8")]
+    pub commits: u64,
 }
 impl ::prost::Name for GitResult {
     const NAME: &'static str = "GitResult";

@@ -57,12 +57,38 @@ impl Forge {
         Self { port, root, authenticated }
     }
 
+    /// Returns the directory of a repository.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(format!("org/{name}.git"))
+    }
+
+    /// Commits a file on a branch of `app`, after its last commit. Returns the id.
+    pub(super) fn commit(&self, branch: &str, file: &str, content: &str) -> String {
+        let work = self.root.path().join("work");
+        let app = self.path("app");
+        let app = app.to_str().unwrap();
+        let has_branch = self.refs("app").contains(&format!("refs/heads/{branch} "));
+        git(&work, &["fetch", "-q", app, if has_branch { branch } else { "main" }]);
+        git(&work, &["checkout", "-q", "--detach", "FETCH_HEAD"]);
+        let path = work.join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+        git(&work, &["add", "-A", "-f"]);
+        git(&work, &["commit", "-q", "-m", &format!("change {file}")]);
+        git(&work, &["push", "-q", app, &format!("HEAD:refs/heads/{branch}")]);
+        self.id(branch).unwrap()
+    }
+
+    /// Returns the id of a branch of `app`.
+    pub(super) fn id(&self, branch: &str) -> Option<String> {
+        let refs = self.refs("app");
+        let line = refs.lines().find_map(|line| line.strip_prefix(&format!("refs/heads/{branch} ")));
+        line.map(str::to_owned)
+    }
+
     /// Returns the refs of a repository, one a line.
     pub(super) fn refs(&self, name: &str) -> String {
-        git(
-            &self.root.path().join(format!("org/{name}.git")),
-            &["for-each-ref", "--format=%(refname) %(objectname)"],
-        )
+        git(&self.path(name), &["for-each-ref", "--format=%(refname) %(objectname)"])
     }
 }
 

@@ -4,6 +4,7 @@ mod door;
 mod forge;
 mod git;
 mod injection;
+mod operations;
 mod placeholders;
 
 use std::fmt::Write as _;

@@ -1,6 +1,6 @@
 """`sandbox.git`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cofferdam import _results, v1
 from cofferdam._async.caller import Caller
@@ -44,6 +44,48 @@ class Git:
     async def commit(self, message: str) -> GitOutput:
         """Makes a commit of the staged changes. Its id is in `commit`; its author is the profile's."""
         return await self._git(v1.GitRequest(commit=v1.GitCommit(message=message)))
+
+    async def fetch(
+        self, remote: str = "origin", refs: Sequence[str] = (), *, tags: bool = False, depth: int | None = None
+    ) -> GitOutput:
+        """Gets commits of a remote, which is a name or an https URL: all branches, or these. Not allowed by every profile.
+
+        `updates` has the references that have moved: `refs/remotes/NAME/BRANCH`, or `refs/fetched/heads/BRANCH` for a URL.
+        """
+        return await self._git(v1.GitRequest(fetch=v1.GitFetch(remote=remote, refs=refs, tags=tags, depth=depth)))
+
+    async def pull(self, remote: str = "origin", branch: str = "", *, merge: bool = False) -> GitOutput:
+        """Fetches a branch (default: the current one's name) and brings the current branch and the files to it.
+
+        Without `merge`, the current branch may have no commits of its own. Raises `PreconditionFailed`, and changes nothing, if
+        there are conflicts or changes in the way.
+        """
+        mode = v1.GitPull.Mode.MERGE if merge else v1.GitPull.Mode.FF_ONLY
+        return await self._git(v1.GitRequest(pull=v1.GitPull(remote=remote, branch=branch, mode=mode)))
+
+    async def push(
+        self,
+        remote: str = "origin",
+        refs: Sequence[str] = ("HEAD",),
+        *,
+        delete: bool = False,
+        expected: Mapping[str, str] | None = None,
+        force: bool = False,
+    ) -> GitOutput:
+        """Gives commits to a remote. A reference is `LOCAL` or `LOCAL:REMOTE`; with `delete` it is the one to delete.
+
+        `expected` has the id that a reference must have at the remote before, by the name that `refs` gives it there. `force`
+        needs one for each, and then loses commits that only the remote has.
+        """
+        leases = expected or {}
+
+        def pushed(ref: str) -> v1.GitPushRef:
+            local, _, there = ("", "", ref) if delete else ref.partition(":")
+            id_ = leases.get(there or local, "")
+            return v1.GitPushRef(local=local, remote_ref=there, expected=id_, delete=not local)
+
+        request = v1.GitPush(remote=remote, refs=[pushed(ref) for ref in refs], force=force)
+        return await self._git(v1.GitRequest(push=request))
 
     async def _git(self, request: v1.GitRequest) -> GitOutput:
         return _results.git((await self._caller.result(v1.Operation(git=request))).git)

@@ -1,17 +1,19 @@
 //! `git`: reads the workspace's own repository and adds to it.
 
 mod names;
+mod remote;
 
 use jail::{Mount, SandboxPath};
 use serde_json::{Value, json};
 use wire::v1::git_request::Command;
-use wire::v1::{GitAdd, GitCommit, GitDiff, GitLog, GitRequest, GitResult, GitShow, GitStatus};
+use wire::v1::{self, GitAdd, GitCommit, GitDiff, GitLog, GitRequest, GitResult, GitShow, GitStatus};
 
 use super::check::{required_path, text, within};
 use super::{Answer, Class, Describe, Effect, Lane, Part, Request, Sketch};
 use crate::{CommandLimits, Malformed};
 
 pub use names::{GitDiffFlag, GitFormat, GitLogFlag, GitRevision, GitRevisions};
+pub use remote::{GitFetch, GitPull, GitPullMode, GitPush, GitPushed, GitRefName, GitRemote};
 
 pub(super) const STATUS: Class = Class { name: "git.status", lane: Lane::Host, effect: Effect::Looks };
 pub(super) const DIFF: Class = Class { name: "git.diff", lane: Lane::Host, effect: Effect::Looks };
@@ -19,6 +21,9 @@ pub(super) const LOG: Class = Class { name: "git.log", lane: Lane::Host, effect:
 pub(super) const SHOW: Class = Class { name: "git.show", lane: Lane::Host, effect: Effect::Looks };
 pub(super) const ADD: Class = Class { name: "git.add", lane: Lane::Host, effect: Effect::Commits };
 pub(super) const COMMIT: Class = Class { name: "git.commit", lane: Lane::Host, effect: Effect::Commits };
+pub(super) const FETCH: Class = Class { name: "git.fetch", lane: Lane::Host, effect: Effect::Commits };
+pub(super) const PULL: Class = Class { name: "git.pull", lane: Lane::Host, effect: Effect::Commits };
+pub(super) const PUSH: Class = Class { name: "git.push", lane: Lane::Host, effect: Effect::Commits };
 
 const MAX_PATHS: usize = 1_024;
 const MAX_FLAGS: usize = 64;
@@ -28,6 +33,10 @@ const DIFF_FLAGS: &str =
 const LOG_FLAGS: &str =
     "--oneline --no-patch --stat --name-only --name-status --shortstat --numstat --no-color";
 const MAX_MESSAGE: usize = 64 * 1024;
+/// Most references of a result, as its message promises.
+const MAX_UPDATES: usize = 1_000;
+/// References that the record of a call names.
+const RECORDED_UPDATES: usize = 64;
 
 /// Git in the workspace's own repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,15 +82,22 @@ pub enum Git {
         /// Not blank, at most 64 KiB.
         message: String,
     },
+    /// `git fetch`.
+    Fetch(GitFetch),
+    /// `git pull`.
+    Pull(GitPull),
+    /// `git push`.
+    Push(GitPush),
 }
 
 impl Request for Git {
     type Message = GitRequest;
 
     fn parse(message: GitRequest, _: CommandLimits) -> Result<Self, Malformed> {
-        let command = message
-            .command
-            .ok_or_else(|| Malformed::new("git", "needs one of status, diff, log, show, add, commit"))?;
+        let command = message.command.ok_or_else(|| {
+            let commands = "status, diff, log, show, add, commit, fetch, pull, push";
+            Malformed::new("git", format!("needs one of {commands}"))
+        })?;
         Ok(match command {
             Command::Status(GitStatus {}) => Self::Status,
             Command::Diff(GitDiff { flags, paths }) => Self::Diff {
@@ -111,6 +127,9 @@ impl Request for Git {
                 }
                 Self::Commit { message }
             }
+            Command::Fetch(message) => Self::Fetch(GitFetch::parse(&message)?),
+            Command::Pull(message) => Self::Pull(GitPull::parse(&message)?),
+            Command::Push(message) => Self::Push(GitPush::parse(message)?),
         })
     }
 
@@ -137,6 +156,9 @@ impl Request for Git {
             }),
             Self::Add { paths } => Command::Add(GitAdd { paths: texts(paths) }),
             Self::Commit { message } => Command::Commit(GitCommit { message: message.clone() }),
+            Self::Fetch(fetch) => Command::Fetch(fetch.message()),
+            Self::Pull(pull) => Command::Pull(pull.message()),
+            Self::Push(push) => Command::Push(push.message()),
         };
         GitRequest { command: Some(command) }
     }
@@ -151,6 +173,14 @@ impl Request for Git {
             }
             Some(Command::Add(add)) => (ADD.name, json!({ "paths": add.paths })),
             Some(Command::Commit(_)) => (COMMIT.name, json!({})),
+            Some(Command::Fetch(fetch)) => {
+                (FETCH.name, json!({ "remote": fetch.remote, "refs": fetch.refs }))
+            }
+            Some(Command::Pull(pull)) => (PULL.name, json!({ "remote": pull.remote, "branch": pull.branch })),
+            Some(Command::Push(push)) => {
+                let refs: Vec<&String> = push.refs.iter().map(|to| &to.remote_ref).collect();
+                (PUSH.name, json!({ "remote": push.remote, "refs": refs }))
+            }
             None => ("", json!({})),
         }
     }
@@ -165,6 +195,9 @@ impl Describe for Git {
             Self::Show { .. } => SHOW,
             Self::Add { .. } => ADD,
             Self::Commit { .. } => COMMIT,
+            Self::Fetch(_) => FETCH,
+            Self::Pull(_) => PULL,
+            Self::Push(_) => PUSH,
         }
     }
 
@@ -174,13 +207,17 @@ impl Describe for Git {
                 paths.iter().collect()
             }
             Self::Show { file, paths, .. } => file.iter().chain(paths).collect(),
-            Self::Status | Self::Commit { .. } => Vec::new(),
+            Self::Status | Self::Commit { .. } | Self::Fetch(_) | Self::Pull(_) | Self::Push(_) => Vec::new(),
         }
     }
 
     /// Without paths these commands cover the whole repository.
     fn searches_beneath(&self) -> bool {
-        !matches!(self, Self::Status | Self::Commit { .. })
+        !matches!(self, Self::Status | Self::Commit { .. }) && !self.uses_network()
+    }
+
+    fn uses_network(&self) -> bool {
+        matches!(self, Self::Fetch(_) | Self::Pull(_) | Self::Push(_))
     }
 
     /// A repository gets the content of a file that is added.
@@ -197,8 +234,24 @@ impl Describe for Git {
 }
 
 impl Answer for GitResult {
+    fn check(&mut self) -> Result<(), Malformed> {
+        if self.updates.len() > MAX_UPDATES {
+            return Err(Malformed::new("git.updates", format!("are more than {MAX_UPDATES}")));
+        }
+        Ok(())
+    }
+
     fn facts(&self) -> Value {
-        json!({ "output_bytes": self.output.len(), "commit": self.commit })
+        let mut facts = json!({ "output_bytes": self.output.len(), "commit": self.commit });
+        if !self.remote.is_empty() {
+            let update = |update: &v1::GitRefUpdate| json!([update.name, update.old_id, update.new_id]);
+            facts["remote"] = self.remote.clone().into();
+            facts["updates"] = self.updates.iter().take(RECORDED_UPDATES).map(update).collect();
+            facts["updated_refs"] = self.updates.len().into();
+            facts["received_bytes"] = self.received_bytes.into();
+            facts["commits"] = self.commits.into();
+        }
+        facts
     }
 }
 

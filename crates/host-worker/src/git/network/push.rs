@@ -1,0 +1,405 @@
+//! Implements `git push`.
+//!
+//! The ids that the server has now are read first. The push names them, so the server refuses an update of a reference that has moved
+//! since. Consent is bound to the same ids.
+
+use git2::{Oid, Repository};
+use operations::{Binder, Bound, Bounds, GitFormat, GitPush, GitPushed, GitRefName, GitResult};
+
+use super::super::error::{GitError, shown};
+use super::super::formats::Formats;
+use super::super::output::Output;
+use super::super::{compare, diff, formats, history};
+use super::address::Address;
+use super::history::{Commits, digits};
+use super::lfs::demand_no_pointers;
+use super::pull::current;
+use super::server::{Listed, Server, Update};
+use super::tracking;
+use crate::way_out::WayOut;
+
+/// A push that can be made, derived from one reading of the server's references and the repository.
+struct Planned {
+    updates: Vec<Change>,
+    /// Names of references that have the wanted id.
+    same: Vec<GitRefName>,
+}
+
+struct Change {
+    update: Update,
+    commits: Commits,
+    /// Commits of the server that the reference loses; `None` if they are not known.
+    lost: Option<u64>,
+    /// Commit or tree that the changes are compared with.
+    base: Option<Oid>,
+}
+
+pub(super) fn preview(
+    repository: &Repository,
+    push: &GitPush,
+    (bounds, way): (&Bounds, &WayOut),
+    output: &mut Output,
+) -> Result<Bound, GitError> {
+    let address = Address::of(repository, &push.remote)?;
+    let listed = Server::new(&address, bounds, way).list()?;
+    let planned = Planned::of(repository, push, &listed)?;
+    output.push_str(&format!("push to {}\n", address.place()));
+    for name in &planned.same {
+        output.push_str(&format!("  {} has this id\n", shown(name.as_str())));
+    }
+    let mut remarks = Vec::new();
+    for change in &planned.updates {
+        change.describe(repository, output)?;
+        let id = |id: Option<Oid>| id.map_or_else(|| "nothing".to_owned(), |id| id.to_string());
+        let Update { name, old, new } = &change.update;
+        remarks.push(format!("{}: {} to {}", shown(name.as_str()), id(*old), id(*new)));
+    }
+    for change in &planned.updates {
+        change.patches(repository, output)?;
+    }
+    Ok(Bound { remarks, ..planned.bound(&address, push) })
+}
+
+pub(super) fn push(
+    repository: &Repository,
+    push: &GitPush,
+    (bounds, way): (&Bounds, &WayOut),
+    output: &mut Output,
+) -> Result<GitResult, GitError> {
+    let held_to = bounds.held_to.as_ref();
+    let address = Address::of(repository, &push.remote)?;
+    let server = Server::new(&address, bounds, way);
+    let planned =
+        Planned::of(repository, push, &server.list()?).map_err(|error| error.before_effect(held_to))?;
+    planned.bound(&address, push).demand(held_to).map_err(GitError::Consent)?;
+    output.push_str(&format!("To {}\n", address.place()));
+    let mut result = GitResult { remote: address.place(), ..GitResult::default() };
+    if planned.updates.is_empty() {
+        output.push_str("Everything up to date.\n");
+        return Ok(result);
+    }
+    let updates: Vec<Update> = planned.updates.iter().map(|change| change.update.clone()).collect();
+    let refused = server.push(repository, &updates)?;
+    for change in &planned.updates {
+        let Update { name, old, new } = &change.update;
+        if refused.iter().any(|(refused, _)| refused == name) {
+            continue;
+        }
+        tracking::write(name.as_str(), *old, *new, output);
+        result.updates.push(tracking::update(name.as_str(), *old, *new));
+        result.commits += change.commits.count();
+        // The push has taken effect, so a failure here is only a remark.
+        if !tracking::follow(repository, &address, name, *new) {
+            let local = shown(&tracking::local_name(&address, name));
+            output.push_str(&format!(" ! {local} was not updated here; fetch does that\n"));
+        }
+    }
+    if refused.is_empty() {
+        return Ok(result);
+    }
+    let lines = refused.iter().map(|(name, why)| format!("{}: {why}", shown(name.as_str())));
+    let refused: Vec<String> = lines.collect();
+    let done: Vec<String> = result.updates.iter().map(|update| shown(&update.name)).collect();
+    Err(GitError::PushRefused {
+        refused: refused.join("\n"),
+        done: if done.is_empty() {
+            "Nothing was updated.".to_owned()
+        } else {
+            format!("Updated: {}.", done.join(", "))
+        },
+    })
+}
+
+impl Planned {
+    fn of(repository: &Repository, push: &GitPush, listed: &[Listed]) -> Result<Self, GitError> {
+        let mut planned = Self { updates: Vec::new(), same: Vec::new() };
+        let known: Vec<Oid> = listed.iter().map(|listed| listed.id).collect();
+        for pushed in &push.refs {
+            let update = update(repository, pushed, listed)?;
+            let is_twice = planned.updates.iter().any(|change| change.update.name == update.name);
+            if is_twice || planned.same.contains(&update.name) {
+                return Err(GitError::PushedTwice(shown(update.name.as_str())));
+            }
+            if update.old == update.new {
+                planned.same.push(update.name);
+                continue;
+            }
+            let change = Change::of(repository, update, &known)?;
+            change.check(repository, push.force)?;
+            planned.updates.push(change);
+        }
+        Ok(planned)
+    }
+
+    fn bound(&self, address: &Address, push: &GitPush) -> Bound {
+        let mut binder = Binder::new("git.push");
+        binder.bytes(address.url.to_string().as_bytes());
+        binder.number(push.force.into());
+        for Change { update: Update { name, old, new }, .. } in &self.updates {
+            binder.bytes(name.as_str().as_bytes());
+            binder.bytes(old.unwrap_or(Oid::ZERO_SHA1).as_bytes());
+            binder.bytes(new.unwrap_or(Oid::ZERO_SHA1).as_bytes());
+        }
+        binder.finish()
+    }
+}
+
+/// Returns the update of a reference, with the id that the server has now.
+fn update(repository: &Repository, pushed: &GitPushed, listed: &[Listed]) -> Result<Update, GitError> {
+    let name = match (&pushed.reference, &pushed.local) {
+        (Some(name), _) => name.clone(),
+        (None, Some(local)) if local.as_str() == "HEAD" => current(repository)?,
+        (None, local) => {
+            let local = local.as_ref().map(ToString::to_string).unwrap_or_default();
+            let name = GitRefName::parse(&local).ok_or_else(|| GitError::NoBranchOf(shown(&local)))?;
+            repository.find_reference(name.as_str()).map_err(|_| GitError::NoBranchOf(shown(&local)))?;
+            name
+        }
+    };
+    let old = listed.iter().find(|listed| listed.name == name).map(|listed| listed.id);
+    let expected = pushed.expected.as_ref().map(|id| Oid::from_str(id)).transpose()?;
+    if expected.is_some_and(|expected| expected != old.unwrap_or(Oid::ZERO_SHA1)) {
+        let has = old.map_or_else(|| "does not exist".to_owned(), |id| format!("has {id}"));
+        return Err(GitError::Stale { name: shown(name.as_str()), has });
+    }
+    let new = match &pushed.local {
+        None if old.is_none() => return Err(GitError::NotAtRemote(shown(name.as_str()))),
+        None => None,
+        // A branch is a commit; a tag may be an object of its own.
+        Some(local) if name.branch().is_some() => Some(history::commit(repository, local)?.id()),
+        Some(local) => Some(history::find(repository, local)?.id()),
+    };
+    Ok(Update { name, old, new })
+}
+
+impl Change {
+    fn of(repository: &Repository, update: Update, known: &[Oid]) -> Result<Self, GitError> {
+        let is_here = |id: &Oid| repository.find_object(*id, None).is_ok();
+        let new: Vec<Oid> = update.new.into_iter().collect();
+        let commits = Commits::between(repository, &new, known.iter().copied())?;
+        let base = match update.old.filter(is_here) {
+            Some(old) => Some(old),
+            None => commits.base(repository)?,
+        };
+        let lost = match update.old {
+            None => Some(0),
+            Some(old) if !is_here(&old) => None,
+            Some(old) => Some(Commits::between(repository, &[old], new)?.count()),
+        };
+        Ok(Self { update, commits, lost, base })
+    }
+
+    /// Refuses an update that loses commits unless that is wanted, and files whose content would not be sent.
+    fn check(&self, repository: &Repository, force: bool) -> Result<(), GitError> {
+        let Update { name, old, new } = &self.update;
+        if let (Some(_), Some(_), false) = (old, new, force) {
+            if name.branch().is_none() {
+                return Err(GitError::TagExists(shown(name.as_str())));
+            }
+            if self.lost != Some(0) {
+                return Err(GitError::NotFastForward(shown(name.as_str())));
+            }
+        }
+        match self.diff(repository)? {
+            Some(diff) => demand_no_pointers(repository, &diff),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the changes that the server gets with this reference.
+    fn diff<'r>(&self, repository: &'r Repository) -> Result<Option<git2::Diff<'r>>, GitError> {
+        let tree = |id: Oid| repository.find_object(id, None).ok()?.peel_to_tree().ok();
+        let Some(new) = self.update.new.and_then(tree) else { return Ok(None) };
+        let base = self.base.and_then(tree);
+        let options = Some(&mut compare::contents());
+        let diff = repository.diff_tree_to_tree(base.as_ref(), Some(&new), options)?;
+        Ok(Some(diff::with_renames(diff)?))
+    }
+
+    /// Writes the reference, its ids, its commits and the size of the change.
+    fn describe(&self, repository: &Repository, output: &mut Output) -> Result<(), GitError> {
+        let Update { name, old, new } = &self.update;
+        let name = shown(name.as_str());
+        output.push_str(&match (old, new) {
+            (None, Some(new)) => format!("create {name}\n  with {new}\n"),
+            (Some(old), Some(new)) => format!("update {name}\n  from {old}\n  to   {new}\n"),
+            (Some(old), None) => format!("delete {name}\n  with {old}\n"),
+            (None, None) => return Ok(()),
+        });
+        match self.lost {
+            _ if new.is_none() => {}
+            Some(0) => {}
+            Some(lost) => output.push_str(&format!("  forced: {lost} commits of it are lost\n")),
+            None => output.push_str("  forced: its commits, which are not in this repository, are lost\n"),
+        }
+        if new.is_none() {
+            return Ok(());
+        }
+        output.push_str(&format!("  {}\n", self.commits.counted()));
+        self.commits.write(repository, output)?;
+        if let Some(diff) = self.diff(repository)? {
+            Formats::of([GitFormat::Stat].into_iter())?.write(&[diff], |_| true, output)?;
+        }
+        Ok(())
+    }
+
+    fn patches(&self, repository: &Repository, output: &mut Output) -> Result<(), GitError> {
+        let Some(diff) = self.diff(repository)? else { return Ok(()) };
+        let from = self.base.map_or_else(|| "nothing".to_owned(), digits);
+        output.push_str(&format!("\nchanges of {} since {from}\n", shown(self.update.name.as_str())));
+        formats::patches(&[diff], |_| true, output)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use git2::Signature;
+    use operations::{GitRemote, GitRevision};
+
+    use super::*;
+
+    struct World {
+        _place: tempfile::TempDir,
+        repository: Repository,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let place = tempfile::tempdir().unwrap();
+            let repository = Repository::init(place.path()).unwrap();
+            repository.set_head("refs/heads/main").unwrap();
+            Self { _place: place, repository }
+        }
+
+        fn commit(&self, parents: &[Oid], content: &str) -> Oid {
+            let blob = self.repository.blob(content.as_bytes()).unwrap();
+            let mut tree = self.repository.treebuilder(None).unwrap();
+            tree.insert("a", blob, 0o100_644).unwrap();
+            let tree = self.repository.find_tree(tree.write().unwrap()).unwrap();
+            let who = Signature::now("a", "a@example.org").unwrap();
+            let parents: Vec<_> =
+                parents.iter().map(|id| self.repository.find_commit(*id).unwrap()).collect();
+            let parents: Vec<_> = parents.iter().collect();
+            self.repository.commit(None, &who, &who, &format!("say {content}"), &tree, &parents).unwrap()
+        }
+
+        fn at(&self, id: Oid) {
+            self.repository.reference("refs/heads/main", id, true, "test").unwrap();
+        }
+
+        fn plan(&self, push: &GitPush, server: &[(&str, Oid)]) -> Result<Planned, GitError> {
+            let name = |name: &str| GitRefName::parse(name).unwrap();
+            let server: Vec<_> =
+                server.iter().map(|(text, id)| Listed { name: name(text), id: *id }).collect();
+            Planned::of(&self.repository, push, &server)
+        }
+    }
+
+    fn push(refs: &[(Option<&str>, Option<&str>, Option<Oid>)], force: bool) -> GitPush {
+        let refs = refs.iter().map(|(local, reference, expected)| GitPushed {
+            local: local.map(|local| GitRevision::parse(local).unwrap()),
+            reference: reference.map(|name| GitRefName::parse(name).unwrap()),
+            expected: expected.map(|id| id.to_string()),
+        });
+        GitPush { remote: GitRemote::Name("origin".into()), refs: refs.collect(), force }
+    }
+
+    fn changes(planned: &Planned) -> Vec<(String, Option<Oid>, Option<Oid>, u64)> {
+        let change = |change: &Change| {
+            let Update { name, old, new } = &change.update;
+            (name.to_string(), *old, *new, change.commits.count())
+        };
+        planned.updates.iter().map(change).collect()
+    }
+
+    #[test]
+    fn a_push_names_the_ids_that_the_server_has() {
+        let world = World::new();
+        let first = world.commit(&[], "1");
+        let second = world.commit(&[first], "2");
+        world.at(second);
+        let main = "refs/heads/main".to_owned();
+        let head = push(&[(Some("HEAD"), None, None)], false);
+        let planned = world.plan(&head, &[("main", first)]).unwrap();
+        assert_eq!(changes(&planned), [(main.clone(), Some(first), Some(second), 1)]);
+        let planned = world.plan(&head, &[]).unwrap();
+        assert_eq!(changes(&planned), [(main, None, Some(second), 2)]);
+        let planned = world.plan(&head, &[("main", second)]).unwrap();
+        assert!(planned.updates.is_empty() && planned.same.len() == 1);
+        let topic = push(&[(Some("HEAD"), Some("topic"), None)], false);
+        let planned = world.plan(&topic, &[("main", first)]).unwrap();
+        assert_eq!(changes(&planned), [("refs/heads/topic".to_owned(), None, Some(second), 1)]);
+        assert_eq!(planned.updates[0].base, Some(first));
+        let delete = push(&[(None, Some("topic"), None)], false);
+        let planned = world.plan(&delete, &[("topic", first)]).unwrap();
+        assert_eq!(changes(&planned), [("refs/heads/topic".to_owned(), Some(first), None, 0)]);
+        assert!(matches!(world.plan(&delete, &[]), Err(GitError::NotAtRemote(_))));
+        let unnamed = push(&[(Some("HEAD~1"), None, None)], false);
+        assert!(matches!(world.plan(&unnamed, &[]), Err(GitError::NoBranchOf(_))));
+        let twice = push(&[(Some("HEAD"), None, None), (Some("HEAD~1"), Some("main"), None)], false);
+        assert!(matches!(world.plan(&twice, &[]), Err(GitError::PushedTwice(_))));
+    }
+
+    #[test]
+    fn commits_are_lost_only_by_force_with_the_present_id() {
+        let world = World::new();
+        let first = world.commit(&[], "1");
+        let ours = world.commit(&[first], "ours");
+        let theirs = world.commit(&[first], "theirs");
+        world.at(ours);
+        let unknown = Oid::from_str(&"7".repeat(40)).unwrap();
+        let plain = push(&[(Some("HEAD"), None, None)], false);
+        for server in [theirs, unknown] {
+            let refused = world.plan(&plain, &[("main", server)]).err();
+            assert!(matches!(refused, Some(GitError::NotFastForward(_))), "{refused:?}");
+        }
+        let leased = |id: Oid| push(&[(Some("HEAD"), None, Some(id))], true);
+        let planned = world.plan(&leased(theirs), &[("main", theirs)]).unwrap();
+        assert_eq!(planned.updates[0].lost, Some(1));
+        let planned = world.plan(&leased(unknown), &[("main", unknown)]).unwrap();
+        assert_eq!(planned.updates[0].lost, None);
+        for (expected, server) in [(first, vec![("main", theirs)]), (theirs, vec![])] {
+            let refused = world.plan(&leased(expected), &server).err();
+            assert!(matches!(refused, Some(GitError::Stale { .. })), "{refused:?}");
+        }
+        let absent = push(&[(Some("HEAD"), None, Some(Oid::ZERO_SHA1))], false);
+        assert!(world.plan(&absent, &[]).is_ok());
+        assert!(matches!(world.plan(&absent, &[("main", first)]), Err(GitError::Stale { .. })));
+        let tag = push(&[(Some("HEAD"), Some("refs/tags/v1"), None)], false);
+        assert!(matches!(world.plan(&tag, &[("refs/tags/v1", first)]), Err(GitError::TagExists(_))));
+    }
+
+    #[test]
+    fn a_reviewer_sees_ids_commits_and_changes() {
+        let world = World::new();
+        let first = world.commit(&[], "1\n");
+        let second = world.commit(&[first], "2\n");
+        world.at(second);
+        let planned = world.plan(&push(&[(Some("HEAD"), None, None)], false), &[("main", first)]).unwrap();
+        let mut output = Output::new(16 * 1024);
+        planned.updates[0].describe(&world.repository, &mut output).unwrap();
+        planned.updates[0].patches(&world.repository, &mut output).unwrap();
+        let text = output.into_result(GitResult::default()).output;
+        for part in [
+            "update refs/heads/main".to_owned(),
+            format!("from {first}"),
+            format!("to   {second}"),
+            "1 commit\n".to_owned(),
+            "say 2".to_owned(),
+            "-1\n+2\n".to_owned(),
+        ] {
+            assert!(text.contains(&part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_lfs_is_not_pushed() {
+        let world = World::new();
+        let first = world.commit(&[], "1\n");
+        let pointer =
+            format!("version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 5\n", "4d".repeat(32));
+        world.at(world.commit(&[first], &pointer));
+        let refused = world.plan(&push(&[(Some("HEAD"), None, None)], false), &[("main", first)]).err();
+        assert!(matches!(refused, Some(GitError::Lfs(_))), "{refused:?}");
+    }
+}
