@@ -10,6 +10,8 @@ use crate::image_names::permits;
 
 /// Most bytes of a name: a label of a host name.
 const NAME: usize = 63;
+/// Names in the hosts file of each run.
+const TAKEN: [&str; 4] = ["localhost", "ip6-localhost", "ip6-loopback", "cofferdam"];
 /// Most arguments of a command, and most bytes of all of them.
 const ARGUMENTS: (usize, usize) = (256, 64 * 1024);
 /// Most ports of a companion.
@@ -118,7 +120,7 @@ impl Companion {
         if !is_label(name) {
             return Err(invalid(
                 "a name must be 1 to 63 lower-case letters, digits and hyphens, begin with a letter and not end with a hyphen, and \
-                 not be `localhost`",
+                 not be `localhost` or another name of the run itself",
             ));
         }
         let at = |why: String| Err(invalid(format!("{name}: {why}")));
@@ -165,6 +167,7 @@ impl Companion {
 fn is_label(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     name.len() <= NAME
+        && !TAKEN.contains(&name)
         && name.starts_with(|first: char| first.is_ascii_lowercase())
         && name.bytes().all(plain)
         && HostName::parse(name).is_ok_and(|canonical| canonical.as_str() == name)
@@ -311,9 +314,22 @@ mod tests {
 
     #[test]
     fn a_name_is_a_label_that_nothing_else_has() {
-        for bad in
-            ["", "Db", "d b", "-a", "a-", "a.b", "a_b", "1", "0x7f", "localhost", "ä", "a\0", &"a".repeat(64)]
-        {
+        for bad in [
+            "",
+            "Db",
+            "d b",
+            "-a",
+            "a-",
+            "a.b",
+            "a_b",
+            "1",
+            "0x7f",
+            "localhost",
+            "cofferdam",
+            "ä",
+            "a\0",
+            &"a".repeat(64),
+        ] {
             assert!(refused(&rules(), vec![companion(bad, &[])]).starts_with("a name must"), "{bad}");
         }
         let twice = vec![companion("db", &[]), companion("db", &[])];

@@ -173,7 +173,9 @@ pub fn hide_secrets(request: &mut v1::CreateRunRequest, redactor: &Redactor) -> 
     }
     let labels = request.labels.keys().map(|name| ("labels", name));
     let secrets = request.secret_env.keys().map(|name| ("secret_env", name));
-    for (field, name) in labels.chain(secrets).chain([("agent_id", &request.agent_id)]) {
+    let companions = request.companions.iter().map(|companion| ("companions", &companion.name));
+    let names = labels.chain(secrets).chain(companions).chain([("agent_id", &request.agent_id)]);
+    for (field, name) in names {
         if redactor.whole(name).1 > 0 {
             let message = "a name looks like a secret; names are stored and shown, so choose another one";
             return Err(Refusal::invalid(field, message));
