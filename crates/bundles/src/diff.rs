@@ -69,7 +69,11 @@ pub(super) async fn of(
     let mut diff = Diff::default();
     for (name, flags) in [("diff.patch", Vec::new()), ("staged.patch", vec![GitDiffFlag::Cached])] {
         let operation = Operation::Git(Git::Diff { flags, paths: Vec::new() });
-        match lanes.preview(&operation, &bounds).await.map(|preview| preview.map(|preview| preview.result)) {
+        match lanes
+            .preview("", &operation, &bounds)
+            .await
+            .map(|preview| preview.map(|preview| preview.result))
+        {
             Ok(Some(OpResult::Git(found))) => {
                 let cut = if found.truncated {
                     format!("\n[{} bytes left out]\n", found.omitted_bytes)
