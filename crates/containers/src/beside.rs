@@ -46,8 +46,9 @@ impl ImageFacts {
     /// volume without a bound otherwise.
     pub fn usable_beside(&self) -> (UsableImage, Vec<String>) {
         // `/tmp` and `/dev/shm` are file systems in memory.
-        let is_mounted = |path: &&String| !matches!(path.trim_end_matches('/'), "/tmp" | "/dev/shm");
-        (UsableImage::of(self), self.volumes.iter().filter(is_mounted).cloned().collect())
+        let volumes = self.volumes.iter().map(|path| path.trim_end_matches('/'));
+        let volumes = volumes.filter(|path| !matches!(*path, "/tmp" | "/dev/shm")).map(str::to_owned);
+        (UsableImage::of(self), volumes.collect())
     }
 }
 
@@ -83,6 +84,19 @@ mod tests {
         companion.open_input = false;
         companion.labels.clone_from(&run.labels);
         assert_eq!(companion, run);
+    }
+
+    #[test]
+    fn volumes_of_an_image_are_left_to_be_mounted() {
+        let image = ImageFacts {
+            id: crate::ids::ImageId::parse(&format!("sha256:{}", "ab".repeat(32))).unwrap(),
+            layers: Vec::new(),
+            labels: std::collections::BTreeMap::new(),
+            volumes: ["/data/", "/tmp", "/var/lib/db"].map(str::to_owned).to_vec(),
+            directories: Vec::new(),
+        };
+        assert_eq!(image.usable_beside().1, ["/data", "/var/lib/db"]);
+        assert!(image.usable().is_err(), "a run has none");
     }
 
     #[test]

@@ -212,7 +212,7 @@ fn surplus(host: &HostConfig, config: &ContainerConfig) -> Vec<String> {
         ("device requests", any(host.device_requests.as_ref())),
         ("binds", any(host.binds.as_ref())),
         ("volumes of other containers", any(host.volumes_from.as_ref())),
-        ("volumes", any(config.volumes.as_ref())),
+        ("volumes", config.volumes.iter().flatten().any(|path| !is_mounted(host, path))),
         ("groups", any(host.group_add.as_ref())),
         ("links", any(host.links.as_ref())),
         ("hosts", any(host.extra_hosts.as_ref())),
@@ -222,6 +222,14 @@ fn surplus(host: &HostConfig, config: &ContainerConfig) -> Vec<String> {
         ("a terminal", config.tty == Some(true)),
     ];
     found.into_iter().filter(|(_, present)| *present).map(|(name, _)| name.to_owned()).collect()
+}
+
+/// Returns true if something is mounted where an image declares a volume, so that the engine makes none there.
+fn is_mounted(host: &HostConfig, volume: &str) -> bool {
+    let path = volume.trim_end_matches('/');
+    let mut mounts = host.mounts.iter().flatten();
+    let mut in_memory = host.tmpfs.iter().flatten();
+    mounts.any(|mount| mount.target.as_deref() == Some(path)) || in_memory.any(|(target, _)| target == path)
 }
 
 /// Returns the mounts that the engine made, as opposed to those that were requested.
