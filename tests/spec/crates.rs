@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 73] = [
+const ARROWS: [(&str, &str); 74] = [
     ("admission", ""),
     (
         "anomaly",
@@ -101,10 +101,11 @@ const ARROWS: [(&str, &str); 73] = [
     ("redact", "text"),
     ("refusal", "operations wire"),
     ("run-families", "command-context presentation wire"),
+    ("run-files", "atomic-file containers"),
     ("run-record", "audit containers egress-rules host-launch identity policy timestamp wire"),
     (
         "runs",
-        "atomic-file audit audit-service companions containers disk-quotas egress egress-rules executor host-launch identity jail leftovers model-usage operations policy redact refusal run-record store timestamp warm-pool wire",
+        "audit audit-service companions containers disk-quotas egress egress-rules executor host-launch identity jail leftovers model-usage operations policy redact refusal run-files run-record store timestamp warm-pool wire",
     ),
     ("seal", "atomic-file"),
     ("secrets", "egress-rules"),

@@ -35,17 +35,17 @@ use jail::MountMode;
 use operations::{Environment, Reason};
 use policy::Profile;
 use refusal::Refusal;
+use run_files::GuestBinary;
 use tokio::task::block_in_place;
 
 use crate::default_image::DefaultImageSource;
 use crate::directories::Directories;
 use crate::mounting::{Opened, Shown, arrived, mount};
-use crate::placed::{self, GuestBinary};
 use crate::resources::RunResources;
 use crate::root_layer::RootLayer;
 use crate::way_out::{Outward, WayOut};
 use crate::workspace::{self, Purpose, Roots};
-use crate::{boundary, execution_log, way_out};
+use crate::{boundary, way_out};
 
 use beside::Beside;
 pub(crate) use fork::fill_part;
@@ -274,7 +274,7 @@ impl Launcher {
         let log_path = self.directories.run_log(&run);
         resources.made.push(log_path.clone());
         let log = block_in_place(|| {
-            execution_log::prepare(&log_path, state.handle.as_fd())?;
+            run_files::prepare_log(&log_path, state.handle.as_fd())?;
             workspace::open_own(&log_path)
         });
         let log = log.map_err(|error| Refusal::internal("making the run's execution log", &error))?;
@@ -426,7 +426,7 @@ impl Launcher {
 
     /// Returns the daemon's files for the `/etc` of a container that runs as `user`.
     pub(crate) fn etc(&self, user: RunUser, hardening: &Hardening) -> Result<EtcFiles, Refusal> {
-        block_in_place(|| placed::place_etc(&self.directories.bin(), user, hardening))
+        block_in_place(|| run_files::place_etc(&self.directories.bin(), user, hardening))
             .map_err(|error| Refusal::internal("writing the container's files in /etc", &error))
     }
 
