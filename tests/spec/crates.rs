@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 73] = [
+const ARROWS: [(&str, &str); 76] = [
+const ARROWS: [(&str, &str); 76] = [
     ("admission", ""),
     (
         "anomaly",
@@ -40,6 +41,10 @@ const ARROWS: [(&str, &str); 73] = [
     ("cofferdam-client", "wire"),
     ("command-context", "cofferdam-client presentation wire"),
     ("command-rules", "jail operations text"),
+    (
+        "companions",
+        "containers egress-rules loopback-dial operations policy refusal text wire worker-protocol",
+    ),
     ("comparisons", "admission audit audit-service identity operations refusal runs wire"),
     ("confinement", ""),
     ("containers", "busybox jail leftovers text"),
@@ -78,6 +83,7 @@ const ARROWS: [(&str, &str); 73] = [
     ("jail", "text"),
     ("leftovers", ""),
     ("listener", "admission audit audit-service identity oidc operations refusal runs store timestamp wire"),
+    ("loopback-dial", ""),
     ("mcp", "admission text wire"),
     ("mcp-upstream", "operations policy text wire"),
     ("metrics", "audit operations"),
@@ -89,7 +95,10 @@ const ARROWS: [(&str, &str); 73] = [
     ("oidc", "identity webhook"),
     ("operations", "jail wire"),
     ("policy", "document egress-rules jail operations text"),
-    ("port-forwarding", "audit audit-service identity operations policy refusal runs timestamp wire"),
+    (
+        "port-forwarding",
+        "audit audit-service identity loopback-dial operations policy refusal runs timestamp wire",
+    ),
     ("presentation", "certificates cofferdam-client doctor document text timestamp tryout wire"),
     (
         "processes",
@@ -98,10 +107,11 @@ const ARROWS: [(&str, &str); 73] = [
     ("redact", "text"),
     ("refusal", "operations wire"),
     ("run-families", "command-context presentation wire"),
+    ("run-files", "atomic-file containers"),
     ("run-record", "audit containers egress-rules host-launch identity policy timestamp wire"),
     (
         "runs",
-        "atomic-file audit audit-service containers disk-quotas egress egress-rules executor host-launch identity jail leftovers mirrors model-usage operations policy redact refusal run-record store timestamp warm-pool wire",
+        "audit audit-service companions containers disk-quotas egress egress-rules executor host-launch identity jail leftovers mirrors model-usage operations policy redact refusal run-files run-record store timestamp warm-pool wire",
     ),
     ("seal", "atomic-file"),
     ("secrets", "egress-rules"),

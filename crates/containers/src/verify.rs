@@ -89,10 +89,11 @@ fn fields(spec: &ContainerSpec) -> Map<String, Value> {
     }
 }
 
-/// Compares one field. Images add variables and labels, and the engine adds default limits, so the requested ones must be among them.
+/// Compares one field. Images add variables and labels, and the engine adds default limits and options of its log driver, so the requested
+/// ones must be among them.
 fn agrees(field: &str, wanted: &Value, found: &Value) -> bool {
     match (field, wanted, found) {
-        ("env" | "labels" | "limits", Value::Object(wanted), Value::Object(found)) => {
+        ("env" | "labels" | "limits" | "log_options", Value::Object(wanted), Value::Object(found)) => {
             wanted.iter().all(|(key, value)| found.get(key) == Some(value))
         }
         ("runtime", Value::Null, _) => true,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use audit::Event;
-use egress_rules::{Decision, Destination, HostName, Narrowed, Scheme, SecretName, Verdict};
+use egress_rules::{Decision, Destination, HostName, Narrowed, Scheme, SecretName, Source, Verdict};
 use model_usage::Who;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -99,7 +99,9 @@ impl State {
         // The process sends canonical names.
         let name = HostName::parse(text).ok()?;
         let rules = self.control.rules();
-        let Some(source) = rules.resolves(&name) else {
+        let is_companion = self.control.companion(&name, 0).is_some();
+        let source = if is_companion { Some(Source::Named) } else { rules.resolves(&name) };
+        let Some(source) = source else {
             self.refuse(text, 0, "egress: unknown name", "no rule has this name");
             return None;
         };
@@ -129,7 +131,9 @@ impl State {
     /// Decides about a new connection.
     pub(crate) fn decide(&self, begun: &Begun) -> Verdict {
         let rules = self.control.rules();
-        let verdict = rules.decide(&begun.destination, begun.port);
+        let companion = || self.of_companion(&begun.destination, begun.port);
+        let companion = (begun.by == Opener::Program).then(companion).flatten();
+        let verdict = companion.unwrap_or_else(|| rules.decide(&begun.destination, begun.port));
         let is_open = verdict.decision != Decision::Deny;
         if is_open && begun.by == Opener::HostLane && verdict.scheme == Scheme::Http {
             let words = "The rule for this host is for plain HTTP, and this operation goes over https. It needs a rule with the \

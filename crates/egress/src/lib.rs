@@ -6,6 +6,7 @@ mod ask;
 mod ask_push;
 mod broken;
 mod cause;
+mod companion;
 mod consents;
 mod decide;
 mod events;
@@ -48,10 +49,11 @@ pub use upstream::UpstreamProxy;
 pub use view::{Connection, Counts, ModelTokens, Phase, Refused, Request, Update, View};
 pub use waiting::{Answer, Question};
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use audit::Event;
-use egress_rules::Narrowed;
+use egress_rules::{HostName, Narrowed};
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
@@ -73,6 +75,19 @@ pub trait Control: Send + Sync + 'static {
     ///
     /// `None` is an unknown answer.
     fn ancestry(&self, pairs: Vec<(String, String)>) -> BoxFuture<'_, Vec<Option<bool>>>;
+
+    /// Returns the reason for which the run's companion of this name takes no connection at a port, or that it takes one. `None` if
+    /// there is no such companion. The reason is for the agent.
+    fn companion(&self, name: &HostName, port: u16) -> Option<Result<(), String>> {
+        let _ = (name, port);
+        None
+    }
+
+    /// Connects to a companion. The reason of a failure is for the agent.
+    fn connect(&self, name: &HostName, port: u16) -> BoxFuture<'_, Result<OwnedFd, String>> {
+        let why = format!("there is no companion {name} with a port {port}");
+        Box::pin(std::future::ready(Err(why)))
+    }
 
     /// Asks reviewers about a connection or a push that waits. Ends soon after `given_up`, when no program waits any longer.
     fn ask(&self, question: Question, given_up: CancellationToken) -> BoxFuture<'_, Answer>;

@@ -141,7 +141,10 @@ impl Live {
 
     /// Returns the host as people write it.
     pub(crate) fn host(&self) -> String {
-        self.destination.to_string()
+        match self.companion() {
+            Some(name) => format!("companion:{name}"),
+            None => self.destination.to_string(),
+        }
     }
 
     /// Adds a request, or the status of a known one. Both have the same number, and may come several times.

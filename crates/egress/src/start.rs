@@ -1,13 +1,14 @@
 //! Starts the process of a run's egress, and starts another one when it is lost.
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use egress_rules::{Narrowed, SecretName};
+use egress_rules::{HostName, Narrowed, SecretName};
 use host_launch::{EgressProcess, WorkerProcess, start_egress};
 use ipnet::Ipv4Net;
 use model_usage::Who;
@@ -183,6 +184,12 @@ impl Egress {
     /// Returns the rules that decide about the next connection.
     pub fn rules(&self) -> Arc<Narrowed> {
         self.state.control.rules()
+    }
+
+    /// Returns the address that a name has within the run; `None` if no program has asked for it.
+    pub fn address_of(&self, name: &str) -> Option<Ipv4Addr> {
+        let name = HostName::parse(name).ok()?;
+        self.state.table.lock().pool().address_of(&name)
     }
 
     /// Returns the connections and refused hosts.

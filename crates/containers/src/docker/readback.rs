@@ -139,6 +139,7 @@ fn in_force(answer: ContainerInspectResponse) -> ContainerSpec {
     let networks = answer.network_settings.and_then(|settings| settings.networks).unwrap_or_default();
     surplus.extend(networks.into_keys().filter(|name| name != "none").map(|name| format!("network {name}")));
     let mounts = mounts(answer.mounts.unwrap_or_default(), &mut surplus);
+    let log = host.log_config.unwrap_or_default();
     let security = Security::read(host.security_opt.unwrap_or_default(), &mut surplus);
     ContainerSpec {
         image: answer.image.unwrap_or_default(),
@@ -169,7 +170,9 @@ fn in_force(answer: ContainerInspectResponse) -> ContainerSpec {
         limits: limits(host.ulimits.unwrap_or_default(), &mut surplus),
         masked_paths: host.masked_paths.unwrap_or_default(),
         read_only_paths: host.readonly_paths.unwrap_or_default(),
-        log_driver: host.log_config.and_then(|log| log.typ).unwrap_or_default(),
+        log_driver: log.typ.unwrap_or_default(),
+        log_options: log.config.unwrap_or_default().into_iter().collect(),
+        open_input: config.open_stdin.unwrap_or(false),
         restart: host
             .restart_policy
             .and_then(|policy| policy.name)
@@ -209,7 +212,7 @@ fn surplus(host: &HostConfig, config: &ContainerConfig) -> Vec<String> {
         ("device requests", any(host.device_requests.as_ref())),
         ("binds", any(host.binds.as_ref())),
         ("volumes of other containers", any(host.volumes_from.as_ref())),
-        ("volumes", any(config.volumes.as_ref())),
+        ("volumes", config.volumes.iter().flatten().any(|path| !is_mounted(host, path))),
         ("groups", any(host.group_add.as_ref())),
         ("links", any(host.links.as_ref())),
         ("hosts", any(host.extra_hosts.as_ref())),
@@ -217,9 +220,16 @@ fn surplus(host: &HostConfig, config: &ContainerConfig) -> Vec<String> {
         ("published ports", host.port_bindings.as_ref().is_some_and(|ports| !ports.is_empty())),
         ("all ports published", host.publish_all_ports == Some(true)),
         ("a terminal", config.tty == Some(true)),
-        ("open input", config.open_stdin == Some(true)),
     ];
     found.into_iter().filter(|(_, present)| *present).map(|(name, _)| name.to_owned()).collect()
+}
+
+/// Returns true if something is mounted where an image declares a volume, so that the engine makes none there.
+fn is_mounted(host: &HostConfig, volume: &str) -> bool {
+    let path = volume.trim_end_matches('/');
+    let mut mounts = host.mounts.iter().flatten();
+    let mut in_memory = host.tmpfs.iter().flatten();
+    mounts.any(|mount| mount.target.as_deref() == Some(path)) || in_memory.any(|(target, _)| target == path)
 }
 
 /// Returns the mounts that the engine made, as opposed to those that were requested.

@@ -50,9 +50,10 @@ pub(super) fn egress(run: &Run) -> Option<Result<v1::Egress, Refusal>> {
     }))
 }
 
-/// Returns the hosts that a run can reach, in words; `None` if it has no way out.
+/// Returns the hosts and companions that a run can reach, in words; `None` if it has no way out.
 pub(super) fn network(run: &Run) -> Option<String> {
-    run.egress().map(|egress| egress.rules().words())
+    let (rules, companions) = (run.egress()?.rules().words(), run.companions().words());
+    Some(if companions.is_empty() { rules } else { format!("{rules}\n{companions}") })
 }
 
 #[tonic::async_trait]

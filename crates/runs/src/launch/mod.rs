@@ -5,6 +5,7 @@
 //!                             └──► claimed from the pool ─► mounts ─► read back & compare ──────────────┘
 //! ```
 
+pub(crate) mod beside;
 mod fork;
 mod images;
 pub(crate) mod pool;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use crate::record::{
     ColdBecause, LaunchFingerprint, Layer, Limits, Ownership, Place, Record, Started, Workspace,
 };
+use companions::Requested;
 use containers::{
     Boundary, ContainerId, ContainerName, ContainerSpec, Engine, EngineFacts, EtcFiles, Hardening,
     ImageReference, ImageRefused, Inspection, MountSpec, Quota, RunAs, RunFacts, RunUser, UsableImage,
@@ -34,17 +36,18 @@ use jail::MountMode;
 use operations::{Environment, Reason};
 use policy::Profile;
 use refusal::Refusal;
+use run_files::GuestBinary;
 use tokio::task::block_in_place;
 
 use crate::default_image::DefaultImageSource;
 use crate::directories::Directories;
 use crate::mounting::{Opened, Shown, arrived, mount};
-use crate::placed::{self, GuestBinary};
 use crate::resources::RunResources;
 use crate::way_out::{Outward, WayOut};
 use crate::workspace::{self, Purpose, Roots};
-use crate::{boundary, execution_log, way_out};
+use crate::{boundary, way_out};
 
+use beside::Beside;
 pub(crate) use fork::fill_part;
 pub use images::ColdStarts;
 use pool::Pool;
@@ -68,6 +71,8 @@ pub(crate) struct Wanted {
     pub(crate) workspace_access: MountMode,
     /// Environment of the run's commands.
     pub(crate) environment: Environment,
+    /// Companions of a run that is launched, in groups of which each starts when all before it are ready.
+    pub(crate) companions: Vec<Vec<Requested>>,
 }
 
 impl Wanted {
@@ -116,6 +121,7 @@ pub(crate) struct Launched {
     pub(crate) started: Started,
     pub(crate) lanes: Arc<Lanes>,
     pub(crate) resources: RunResources,
+    pub(crate) companions: Vec<Beside>,
 }
 
 impl Launcher {
@@ -128,7 +134,7 @@ impl Launcher {
     ) -> Result<Launched, Refusal> {
         let mut resources = RunResources::default();
         match self.steps(record, wanted, principal, &mut resources).await {
-            Ok((started, lanes)) => Ok(Launched { started, lanes, resources }),
+            Ok((started, lanes, companions)) => Ok(Launched { started, lanes, resources, companions }),
             Err(refusal) => {
                 self.undo(record.id, resources).await;
                 Err(refusal)
@@ -148,7 +154,7 @@ impl Launcher {
         wanted: &Wanted,
         principal: &Principal,
         resources: &mut RunResources,
-    ) -> Result<(Started, Arc<Lanes>), Refusal> {
+    ) -> Result<(Started, Arc<Lanes>, Vec<Beside>), Refusal> {
         boundary::is_named(wanted.hardening.runtime.as_deref(), &self.host)?;
         users::can_be_had(&wanted.hardening, &self.host)?;
         let imaging = self.image(wanted.image.as_ref());
@@ -166,18 +172,11 @@ impl Launcher {
         // By now the run's directories have their project, or have none.
         let wanted = &wanted.under(self.projects.quota_of(record.id));
         let shown = opened.shown(wanted.workspace_access);
-        let claimed = self.claim(record, wanted, principal, &image, &shown, resources).await;
-        let cold_because = claimed.as_ref().err().copied();
-        let contained = match claimed {
-            Ok(contained) => contained,
-            Err(because) => {
-                let contained = self.cold(record, wanted, principal, &image, &shown, resources).await?;
-                if because == ColdBecause::FirstOfItsKind {
-                    self.follow(record, wanted, principal, &image);
-                }
-                contained
-            }
-        };
+        let container = self.contained(record, wanted, principal, &image, &shown, resources);
+        let owner = workspace::owner_for(principal);
+        let (made, beside) = self.with_companions(record, wanted, owner, container).await;
+        resources.beside = beside;
+        let ((contained, cold_because), companions) = made?;
         let user = wanted.hardening.run_as.user().on_host(self.host.user_map);
         self.fill_root(record, &image.id().to_string(), user, resources).await?;
         let Contained { container, started_at, hardening, ownership, guest, warm } = contained;
@@ -221,7 +220,28 @@ impl Launcher {
             fingerprint: Some(fingerprint),
             cold_because,
         };
-        Ok((started, Arc::new(Lanes::new(guest, host_worker))))
+        Ok((started, Arc::new(Lanes::new(guest, host_worker)), companions))
+    }
+
+    /// Claims a container that waits, or makes a new one. Also returns the reason for a new one.
+    async fn contained(
+        &self,
+        record: &Record,
+        wanted: &Wanted,
+        principal: &Principal,
+        image: &UsableImage,
+        shown: &[Shown<'_>],
+        resources: &mut RunResources,
+    ) -> Result<(Contained, Option<ColdBecause>), Refusal> {
+        let because = match self.claim(record, wanted, principal, image, shown, resources).await {
+            Ok(contained) => return Ok((contained, None)),
+            Err(because) => because,
+        };
+        let contained = self.cold(record, wanted, principal, image, shown, resources).await?;
+        if because == ColdBecause::FirstOfItsKind {
+            self.follow(record, wanted, principal, image);
+        }
+        Ok((contained, Some(because)))
     }
 
     /// Opens the run's directories, and makes those that belong to the daemon.
@@ -256,7 +276,7 @@ impl Launcher {
         let log_path = self.directories.run_log(&run);
         resources.made.push(log_path.clone());
         let log = block_in_place(|| {
-            execution_log::prepare(&log_path, state.handle.as_fd())?;
+            run_files::prepare_log(&log_path, state.handle.as_fd())?;
             workspace::open_own(&log_path)
         });
         let log = log.map_err(|error| Refusal::internal("making the run's execution log", &error))?;
@@ -408,7 +428,7 @@ impl Launcher {
 
     /// Returns the daemon's files for the `/etc` of a container that runs as `user`.
     pub(crate) fn etc(&self, user: RunUser, hardening: &Hardening) -> Result<EtcFiles, Refusal> {
-        block_in_place(|| placed::place_etc(&self.directories.bin(), user, hardening))
+        block_in_place(|| run_files::place_etc(&self.directories.bin(), user, hardening))
             .map_err(|error| Refusal::internal("writing the container's files in /etc", &error))
     }
 
@@ -498,5 +518,6 @@ pub(crate) fn wanted(
         image,
         environment,
         workspace_access: profile.workspace,
+        companions: Vec::new(),
     })
 }

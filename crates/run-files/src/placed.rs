@@ -42,7 +42,7 @@ impl GuestBinary {
         Ok(Self { hidden: place("coffer-guest", mode)?, readable: place("coffer-guest-readable", 0o755)? })
     }
 
-    pub(crate) fn of(&self, boundary: Boundary) -> &Path {
+    pub fn of(&self, boundary: Boundary) -> &Path {
         match boundary {
             Boundary::HostKernel => &self.hidden,
             Boundary::OwnKernel => &self.readable,
@@ -57,7 +57,7 @@ pub fn place_worker(directory: &Path, name: &str, binary: Carried) -> io::Result
 }
 
 /// Writes the files in `/etc` for containers that run as `user` to `directory`, if they are not there.
-pub(crate) fn place_etc(directory: &Path, user: RunUser, hardening: &Hardening) -> io::Result<EtcFiles> {
+pub fn place_etc(directory: &Path, user: RunUser, hardening: &Hardening) -> io::Result<EtcFiles> {
     let place = |(target, content): (&'static str, String)| {
         let (name, sha256) = (target.trim_start_matches("/etc/"), hex::encode(Sha256::digest(&content)));
         Ok((target, place_named(directory, name, &sha256, content.as_bytes(), 0o644)?))

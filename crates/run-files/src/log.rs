@@ -32,7 +32,7 @@ const MODE: Mode = Mode::from_raw_mode(0o644);
 /// Makes a run's log directory with an empty file in it, and the mount point for it in the run's state directory.
 ///
 /// No other process has seen the state directory yet.
-pub(crate) fn prepare(log: &Path, state: BorrowedFd<'_>) -> io::Result<()> {
+pub fn prepare(log: &Path, state: BorrowedFd<'_>) -> io::Result<()> {
     std::fs::create_dir_all(log.parent().ok_or(io::ErrorKind::InvalidInput)?)?;
     std::fs::create_dir(log)?;
     // Independent of the umask: the run reads the directory, and only the daemon writes.
