@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 70] = [
+const ARROWS: [(&str, &str); 71] = [
     ("admission", ""),
     (
         "anomaly",
@@ -38,9 +38,10 @@ const ARROWS: [(&str, &str); 70] = [
         "audit capacity certificates checkup cofferdam-client command-context document egress-rules egress-sources file-ops jail mcp operations policy presentation run-families text timestamp tryout usage-report wire",
     ),
     ("cofferdam-client", "wire"),
-    ("command-context", "cofferdam-client presentation wire"),
+    ("command-context", "cofferdam-client compose presentation wire"),
     ("command-rules", "jail operations text"),
     ("comparisons", "admission audit audit-service identity operations refusal runs wire"),
+    ("compose", "document"),
     ("confinement", ""),
     ("containers", "busybox jail leftovers text"),
     (
