@@ -5555,6 +5555,9 @@ pub struct Run {
     /// has ended and made none. Only from GetRun.
     #[prost(message, optional, tag = "39")]
     pub model_use: ::core::option::Option<ModelUse>,
+    /// Output only. Containers beside it, in the order of their start. States only while the run lives.
+    #[prost(message, repeated, tag = "40")]
+    pub companions: ::prost::alloc::vec::Vec<CompanionStatus>,
 }
 /// Nested message and enum types in `Run`.
 pub mod run {
@@ -5831,6 +5834,194 @@ impl ::prost::Name for Run {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.v1.Run".into()
+    }
+}
+/// A container beside a run, such as a database of its tests. It has no network: programs of the run reach its `ports` by
+/// its name, and nothing else. It is started before the run is READY, and ended and removed with it.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Companion {
+    /// A DNS label, unique among the companions of the run: the name under which programs of the run reach it. Not
+    /// `localhost`, and no host that a rule of the run's connections names. Required.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Image reference; must be allowed by the profile. Required.
+    #[prost(string, tag = "2")]
+    pub image: ::prost::alloc::string::String,
+    /// Arguments in place of the image's command, for its entrypoint. Default: the image's command.
+    #[prost(string, repeated, tag = "3")]
+    pub command: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Environment variables, beside the image's. A value that looks like a secret is refused here.
+    #[prost(btree_map = "string, string", tag = "4")]
+    pub env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// The same with secret values. They are in the memory of the companion alone once it is READY, and never stored,
+    /// answered, recorded or logged; the engine does not know them.
+    #[prost(btree_map = "string, string", tag = "5")]
+    pub secret_env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Check that it has to pass before the run is READY. Default: it has been started.
+    #[prost(message, optional, tag = "6")]
+    pub ready: ::core::option::Option<Readiness>,
+    /// Memory, MiB. At most what the profile leaves for companions. Default: that, divided equally.
+    #[prost(uint32, tag = "7")]
+    pub memory_mib: u32,
+    /// TCP ports that programs of the run may connect to, beside the one of `ready`. At most 16.
+    #[prost(uint32, repeated, tag = "8")]
+    pub ports: ::prost::alloc::vec::Vec<u32>,
+    /// Names of companions that must be ready before it starts.
+    #[prost(string, repeated, tag = "9")]
+    pub depends_on: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for Companion {
+    const NAME: &'static str = "Companion";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.Companion".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.Companion".into()
+    }
+}
+/// Check that a companion has to pass.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Readiness {
+    /// Time from its start until it must have passed, seconds. At most 600. Default 60.
+    #[prost(uint32, tag = "3")]
+    pub timeout_seconds: u32,
+    /// Time between two checks, milliseconds. 50 to 60,000. Default 200.
+    #[prost(uint32, tag = "4")]
+    pub interval_milliseconds: u32,
+    /// Required.
+    #[prost(oneof = "readiness::Check", tags = "1, 2")]
+    pub check: ::core::option::Option<readiness::Check>,
+}
+/// Nested message and enum types in `Readiness`.
+pub mod readiness {
+    /// A program of the image and its arguments.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Command {
+        /// The program first. Required.
+        #[prost(string, repeated, tag = "1")]
+        pub args: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    }
+    impl ::prost::Name for Command {
+        const NAME: &'static str = "Command";
+        const PACKAGE: &'static str = "cofferdam.v1";
+        fn full_name() -> ::prost::alloc::string::String {
+            "cofferdam.v1.Readiness.Command".into()
+        }
+        fn type_url() -> ::prost::alloc::string::String {
+            "/cofferdam.v1.Readiness.Command".into()
+        }
+    }
+    /// Required.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Check {
+        /// A connection to this port of the companion is accepted.
+        #[prost(uint32, tag = "1")]
+        Tcp(u32),
+        /// The command, executed in the companion, ends with 0.
+        #[prost(message, tag = "2")]
+        Command(Command),
+    }
+}
+impl ::prost::Name for Readiness {
+    const NAME: &'static str = "Readiness";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.Readiness".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.Readiness".into()
+    }
+}
+/// A companion of a run.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CompanionStatus {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Image reference, as requested.
+    #[prost(string, tag = "2")]
+    pub image: ::prost::alloc::string::String,
+    /// Digest of the image that runs.
+    #[prost(string, tag = "3")]
+    pub image_digest: ::prost::alloc::string::String,
+    /// Its state.
+    #[prost(enumeration = "companion_status::State", tag = "4")]
+    pub state: i32,
+    /// Exit code of its first process, once it has EXITED.
+    #[prost(int32, tag = "5")]
+    pub exit_code: i32,
+    /// TCP ports that programs of the run may connect to.
+    #[prost(uint32, repeated, tag = "6")]
+    pub ports: ::prost::alloc::vec::Vec<u32>,
+    /// Address that its name has inside the run; empty until a program of the run has asked for the name.
+    #[prost(string, tag = "7")]
+    pub address: ::prost::alloc::string::String,
+}
+/// Nested message and enum types in `CompanionStatus`.
+pub mod companion_status {
+    /// State of a companion.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum State {
+        /// Never sent.
+        Unspecified = 0,
+        /// It has not passed its check.
+        Starting = 1,
+        /// It has passed its check.
+        Ready = 2,
+        /// Its first process has ended. It is not started again, and connections to it are refused.
+        Exited = 3,
+    }
+    impl State {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "STATE_UNSPECIFIED",
+                Self::Starting => "STARTING",
+                Self::Ready => "READY",
+                Self::Exited => "EXITED",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "STATE_UNSPECIFIED" => Some(Self::Unspecified),
+                "STARTING" => Some(Self::Starting),
+                "READY" => Some(Self::Ready),
+                "EXITED" => Some(Self::Exited),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for CompanionStatus {
+    const NAME: &'static str = "CompanionStatus";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CompanionStatus".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CompanionStatus".into()
     }
 }
 /// Checkpoints of a run that the daemon makes by itself.
@@ -6460,6 +6651,10 @@ pub struct CreateRunRequest {
     /// Make checkpoints of the run without further requests. Default: none.
     #[prost(message, optional, tag = "19")]
     pub checkpoints: ::core::option::Option<AutomaticCheckpoints>,
+    /// Containers beside the run, such as a database of its tests. The profile must allow their images. One that has the
+    /// name of a companion of the profile takes its place. Default: those of the profile.
+    #[prost(message, repeated, tag = "20")]
+    pub companions: ::prost::alloc::vec::Vec<Companion>,
 }
 impl ::prost::Name for CreateRunRequest {
     const NAME: &'static str = "CreateRunRequest";
@@ -7176,6 +7371,49 @@ impl ::prost::Name for DeleteWorkspaceResponse {
         "/cofferdam.v1.DeleteWorkspaceResponse".into()
     }
 }
+/// See RunService.ReadCompanionLogs.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReadCompanionLogsRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Name of the companion. Required.
+    #[prost(string, tag = "2")]
+    pub companion: ::prost::alloc::string::String,
+    /// Most bytes of what it has written so far, from the end. At most 1 MiB. Default 64 KiB.
+    #[prost(uint32, tag = "3")]
+    pub tail_bytes: u32,
+    /// Go on with what it writes, until it or the run ends. Default: false.
+    #[prost(bool, tag = "4")]
+    pub follow: bool,
+}
+impl ::prost::Name for ReadCompanionLogsRequest {
+    const NAME: &'static str = "ReadCompanionLogsRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ReadCompanionLogsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ReadCompanionLogsRequest".into()
+    }
+}
+/// A part of a companion's log.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReadCompanionLogsResponse {
+    /// Standard output and error, in the order in which the engine read them. Not text: a companion writes what it likes.
+    #[prost(bytes = "vec", tag = "1")]
+    pub data: ::prost::alloc::vec::Vec<u8>,
+}
+impl ::prost::Name for ReadCompanionLogsResponse {
+    const NAME: &'static str = "ReadCompanionLogsResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ReadCompanionLogsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ReadCompanionLogsResponse".into()
+    }
+}
 /// Generated client implementations.
 #[cfg(feature = "grpc")]
 pub mod run_service_client {
@@ -7686,6 +7924,32 @@ pub mod run_service_client {
                 .insert(GrpcMethod::new("cofferdam.v1.RunService", "DeleteWorkspace"));
             self.inner.unary(req, path, codec).await
         }
+        /// Returns what a companion has written to its standard output and error, and with `follow` what it writes from then on.
+        /// Fails with RUN_NOT_READY if the run has ended, because its companions' logs are removed with it.
+        pub async fn read_companion_logs(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ReadCompanionLogsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ReadCompanionLogsResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.RunService/ReadCompanionLogs",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.RunService", "ReadCompanionLogs"));
+            self.inner.server_streaming(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -7842,6 +8106,24 @@ pub mod run_service_server {
             request: tonic::Request<super::DeleteWorkspaceRequest>,
         ) -> std::result::Result<
             tonic::Response<super::DeleteWorkspaceResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the ReadCompanionLogs method.
+        type ReadCompanionLogsStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<
+                    super::ReadCompanionLogsResponse,
+                    tonic::Status,
+                >,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Returns what a companion has written to its standard output and error, and with `follow` what it writes from then on.
+        /// Fails with RUN_NOT_READY if the run has ended, because its companions' logs are removed with it.
+        async fn read_companion_logs(
+            &self,
+            request: tonic::Request<super::ReadCompanionLogsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::ReadCompanionLogsStream>,
             tonic::Status,
         >;
     }
@@ -8637,6 +8919,54 @@ pub mod run_service_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.RunService/ReadCompanionLogs" => {
+                    #[allow(non_camel_case_types)]
+                    struct ReadCompanionLogsSvc<T: RunService>(pub Arc<T>);
+                    impl<
+                        T: RunService,
+                    > tonic::server::ServerStreamingService<
+                        super::ReadCompanionLogsRequest,
+                    > for ReadCompanionLogsSvc<T> {
+                        type Response = super::ReadCompanionLogsResponse;
+                        type ResponseStream = T::ReadCompanionLogsStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ReadCompanionLogsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RunService>::read_companion_logs(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ReadCompanionLogsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)
