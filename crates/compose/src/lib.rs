@@ -12,3 +12,4 @@ mod values;
 pub use document::{MAX_FILE_BYTES, Problem};
 pub use model::{Companion, Program, Project, Ready};
 pub use project::read;
+pub use values::split as words;

@@ -22,6 +22,13 @@ pub struct Program {
     pub has_command: bool,
 }
 
+impl Program {
+    /// Returns the limit of its memory in bytes.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        self.memory_mib.map(|mib| u64::from(mib) << 20)
+    }
+}
+
 /// Service beside the run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Companion {

@@ -36,9 +36,10 @@ fn literal(at: &At<'_>, text: String) -> Option<String> {
 /// Returns the words of a command: a list, or text that is split as a shell splits it.
 pub(crate) fn words(at: &At<'_>) -> Option<Vec<String>> {
     let words = if at.is_text() {
-        let words = shlex::split(&text(at)?);
+        let text = text(at)?;
+        let words = split(&text);
         if words.is_none() {
-            at.problem("has a quote that is not closed");
+            at.problem("has a quote that is not closed, or no word");
         }
         words?
     } else {
@@ -50,6 +51,11 @@ pub(crate) fn words(at: &At<'_>) -> Option<Vec<String>> {
         return None;
     }
     Some(words)
+}
+
+/// Splits a command into its words as a shell does. Returns nothing if a quote is not closed, or there is no word.
+pub fn split(command: &str) -> Option<Vec<String>> {
+    shlex::split(command).filter(|words| words.first().is_some_and(|word| !word.is_empty()))
 }
 
 /// Returns variables: a mapping, or a list of `NAME=VALUE`.
