@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use document::{At, parse_duration, parse_size};
+use document::{At, parse_duration};
 
 /// Most ports of a companion.
 const MAX_PORTS: usize = 16;
@@ -143,16 +143,34 @@ fn long_port(at: &At<'_>) -> Option<u16> {
     fields.required("target").and_then(port)
 }
 
-/// Returns a size in MiB, rounded up.
+/// Returns a size in MiB, rounded up: a number of bytes, or with a unit as in `512m` and `0.5gb`. Units are powers of 1024.
 pub(crate) fn memory(at: &At<'_>) -> Option<u32> {
-    let written = text(at)?;
-    let bytes = parse_size(&written).or_else(|| parse_size(written.strip_suffix(['b', 'B'])?));
-    let mib = bytes.map(|bytes| bytes.div_ceil(1 << 20)).and_then(|mib| u32::try_from(mib).ok());
-    let mib = mib.filter(|mib| (1..=1 << 20).contains(mib));
+    let written = literal(at, at.decimal()?)?;
+    let mib = bytes(&written.to_ascii_lowercase()).map(|bytes| bytes.div_ceil(1 << 20));
+    let mib = mib.and_then(|mib| u32::try_from(mib).ok()).filter(|mib| (1..=1 << 20).contains(mib));
     if mib.is_none() {
         at.problem("must be a size from 1m to 1024g, such as 512m");
     }
     mib
+}
+
+fn bytes(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
+    let (number, unit) = text.split_at(digits);
+    let power = match unit.strip_suffix('b').unwrap_or(unit) {
+        "" => 0,
+        "k" | "ki" => 10,
+        "m" | "mi" => 20,
+        "g" | "gi" => 30,
+        _ => return None,
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    if fraction.is_empty() || fraction.len() > 3 || fraction.contains('.') {
+        return None;
+    }
+    let thousandths = whole.parse::<u64>().ok()?.checked_mul(1000)?;
+    let thousandths = thousandths.checked_add(format!("{fraction:0<3}").parse().ok()?)?;
+    Some(thousandths.checked_mul(1 << power)? / 1000)
 }
 
 /// Returns a time, such as `30s` or `1m30s`.
@@ -226,11 +244,13 @@ mod tests {
             ("1gb", 1024),
             ("1048577", 2),
             ("64MiB", 64),
+            ("0.5gb", 512),
+            ("1.25G", 1280),
             ("1024k", 1),
         ] {
             assert_eq!(read(text, memory), Ok(Some(mib)), "{text}");
         }
-        for bad in ["0", "1.5g", "-1", "2000t", "much"] {
+        for bad in ["0", "1.5.5g", "1.g", ".5g", "-1", "2000t", "much"] {
             assert!(read(bad, memory).is_err(), "{bad}");
         }
         assert_eq!(read("1m30s", time), Ok(Some(Duration::from_secs(90))));
