@@ -67,6 +67,7 @@ services:
       db: { condition: service_healthy }
       cache: { condition: service_started }
     mem_limit: 1g
+    expose: [8000]
   db:
     image: postgres:15
     x-owner: team
@@ -140,10 +141,10 @@ services:
     #[test]
     fn every_other_key_is_refused_by_its_line_with_its_reason() {
         let text = "services:\n  db:\n    image: a\n    build: .\n    volumes: [a:/b]\n    privileged: true\n    \
-                    network_mode: host\n    imge: b\nvolumes: { a: {} }\n";
+                    network_mode: host\n    imge: b\n    expose: [1]\nvolumes: { a: {} }\n";
         let told = told(text, None);
         let lines: Vec<&str> = told.iter().map(|line| line.split(": ").next().unwrap()).collect();
-        assert_eq!(lines, [4, 5, 6, 7, 8, 9].map(|line| format!("compose.yaml:{line}")), "{told:#?}");
+        assert_eq!(lines, [4, 5, 6, 7, 8, 10].map(|line| format!("compose.yaml:{line}")), "{told:#?}");
         assert!(
             told[0].contains("services.db.build: ") && told[0].contains("`coffer image build`"),
             "{told:#?}"
@@ -153,7 +154,10 @@ services:
 
     #[test]
     fn a_run_needs_its_service_and_a_file_needs_services() {
-        assert!(told("services: { app: { image: a } }", Some("ap"))[0].contains("did you mean `app`?"));
+        assert!(
+            told("services: { app: { image: a, expose: [1] } }", Some("ap"))[0]
+                .contains("did you mean `app`?")
+        );
         assert!(told("name: x", None)[0].contains("`services` is missing"));
         assert!(told("services: {}", None)[0].contains("1 to 32 services"));
         let many: String = (0..33).map(|n| format!("  s{n}: {{ image: a }}\n")).collect();

@@ -34,8 +34,8 @@ pub(crate) struct Dependency<'t> {
 pub(crate) fn read<'t>(name: &'t str, at: &At<'t>, is_run: bool) -> Service<'t> {
     if !is_run && !is_label(name) {
         at.problem(
-            "programs of the run reach a companion by this name: at most 63 small letters, digits and `-`, \
-             not `-` at its ends, and not `localhost`",
+            "programs of the run reach a companion by this name: at most 63 small letters, digits and `-`, a letter \
+             first, no `-` at the end, and not `localhost`",
         );
     }
     let keys = section(at, &OF_SERVICE, &REFUSED_IN_SERVICE);
@@ -52,6 +52,13 @@ pub(crate) fn read<'t>(name: &'t str, at: &At<'t>, is_run: bool) -> Service<'t> 
         (Some(at), None) => memory(at),
         (None, deployed) => deployed,
     };
+    let ports = ports(&[get("expose"), get("ports")]);
+    if ports.is_empty() && !is_run {
+        at.problem_hint(
+            "no program of the run could reach it, because it names no port",
+            Some("write the port as in `expose: [5432]`".to_owned()),
+        );
+    }
     Service {
         name,
         at: at.clone(),
@@ -61,15 +68,15 @@ pub(crate) fn read<'t>(name: &'t str, at: &At<'t>, is_run: bool) -> Service<'t> 
         command: get("command").and_then(words).unwrap_or_default(),
         env: get("environment").map(environment).unwrap_or_default(),
         memory_mib,
-        ports: ports(&[get("expose"), get("ports")]),
+        ports,
     }
 }
 
 fn is_label(name: &str) -> bool {
     let letters = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
     letters
-        && (1..=63).contains(&name.len())
-        && !name.starts_with('-')
+        && name.len() <= 63
+        && name.starts_with(|first: char| first.is_ascii_lowercase())
         && !name.ends_with('-')
         && name != "localhost"
 }
@@ -157,37 +164,41 @@ mod tests {
     use crate::read;
 
     fn told(service: &str) -> String {
-        let text = format!("services:\n  a: {{ image: i }}\n  b:\n    image: i\n{service}");
+        let text = format!(
+            "services:\n  a: {{ image: i, expose: [1] }}\n  b:\n    image: i\n    expose: [1]\n{service}"
+        );
         read("f", &text, None).map_err(|problems| problems[0].to_string()).unwrap_err()
     }
 
     #[test]
     fn values_that_do_not_hold_are_refused_by_their_line() {
         for (service, expected) in [
-            ("    restart: always\n", "f:5: services.b.restart: a companion that ends is not started again"),
-            ("    network_mode: host\n", "f:5: services.b.network_mode: "),
-            ("    deploy: { replicas: 2 }\n", "f:5: services.b.deploy.replicas: of `deploy` only"),
+            ("    restart: always\n", "f:6: services.b.restart: a companion that ends is not started again"),
+            ("    network_mode: host\n", "f:6: services.b.network_mode: "),
+            ("    deploy: { replicas: 2 }\n", "f:6: services.b.deploy.replicas: of `deploy` only"),
             (
                 "    deploy: { resources: { limits: { cpus: 1 } } }\n",
-                "f:5: services.b.deploy.resources.limits.cpus: ",
+                "f:6: services.b.deploy.resources.limits.cpus: ",
             ),
             (
                 "    mem_limit: 1g\n    deploy: { resources: { limits: { memory: 1g } } }\n",
-                "f:5: services.b.mem_limit: give one",
+                "f:6: services.b.mem_limit: give one",
             ),
-            ("    depends_on: [c]\n", "f:5: services.b.depends_on[0]: no service is named `c`"),
+            ("    depends_on: [c]\n", "f:6: services.b.depends_on[0]: no service is named `c`"),
             ("    depends_on: [b]\n", "f:3: services.b: depends on itself"),
             ("    depends_on: { a: { condition: service_healthy } }\n", "`a` has no healthcheck"),
             ("    depends_on: { a: { condition: service_completed_successfully } }\n", "unknown value"),
             ("    depends_on: { a: { required: false } }\n", "each service of the file is started"),
             (
                 "  c_d: { image: i }\n",
-                "f:5: services.c_d: programs of the run reach a companion by this name",
+                "f:6: services.c_d: programs of the run reach a companion by this name",
             ),
-            ("  localhost: { image: i }\n", "f:5: services.localhost: "),
-            ("  c: { expose: [1] }\n", "f:5: services.c: `image` is missing"),
-            ("  c: { image: i, build: . }\n", "f:5: services.c.build: no image is built"),
-            ("  c: { image: i }\n  c: { image: i }\n", "f:6: services.c: given more than once"),
+            ("  localhost: { image: i, expose: [1] }\n", "f:6: services.localhost: "),
+            ("  c: { image: i, expose: [] }\n", "services.c: no program of the run could reach it"),
+            ("  1c: { image: i, expose: [1] }\n", "services.1c: "),
+            ("  c: { expose: [1] }\n", "f:6: services.c: `image` is missing"),
+            ("  c: { image: i, expose: [1], build: . }\n", "f:6: services.c.build: no image is built"),
+            ("  c: { image: i, expose: [1] }\n  c: { image: i }\n", "f:7: services.c: given more than once"),
         ] {
             let told = told(service);
             assert!(told.contains(expected), "{service}{told}");
@@ -197,7 +208,7 @@ mod tests {
     #[test]
     fn values_that_hold_anyway_are_accepted() {
         let text = "services:\n  a_b: { image: i, restart: \"no\", network_mode: none, init: true, volumes: }\n  \
-                    c: { image: i, depends_on: { d: { condition: service_started, required: true } } }\n  d: { image: i }\n";
+                    c: { image: i, expose: [1], depends_on: { d: { condition: service_started, required: true } } }\n  d: { image: i, expose: [1] }\n";
         let project = read("f", text, Some("a_b")).unwrap();
         assert_eq!(project.companions[0].depends_on, ["d"]);
         assert_eq!(project.companions.len(), 2);
@@ -205,13 +216,14 @@ mod tests {
 
     #[test]
     fn a_circle_and_a_dependency_on_the_run_are_refused() {
-        let circle = "services:\n  a: { image: i, depends_on: [b] }\n  b: { image: i, depends_on: [c] }\n  \
-                      c: { image: i, depends_on: [b] }\n";
+        let circle = "services:\n  a: { image: i, expose: [1], depends_on: [b] }\n  b: { image: i, expose: [1], depends_on: [c] }\n  \
+                      c: { image: i, expose: [1], depends_on: [b] }\n";
         let told: Vec<String> =
             read("f", circle, None).unwrap_err().iter().map(ToString::to_string).collect();
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told[0].starts_with("f:3: services.b: depends on itself"), "{told:?}");
-        let on_run = "services:\n  a: { image: i }\n  b: { image: i, depends_on: [a] }\n";
+        let on_run =
+            "services:\n  a: { image: i, expose: [1] }\n  b: { image: i, expose: [1], depends_on: [a] }\n";
         assert!(read("f", on_run, Some("a")).unwrap_err()[0].to_string().contains("`a` is the run"));
         assert!(read("f", on_run, None).is_ok());
     }

@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn a_service_of_a_compose_file_is_the_run_unless_options_say_otherwise() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let text = "services:\n  app: { image: app:1, environment: { A: file, B: file }, mem_limit: 1g }\n  db: { image: db:1 }\n";
+        let text = "services:\n  app: { image: app:1, environment: { A: file, B: file }, mem_limit: 1g }\n  db: { image: db:1, expose: [5432] }\n";
         std::fs::write(file.path(), text).unwrap();
         let asked = |more: &str| {
             let path = file.path().display();
