@@ -28,7 +28,7 @@ postgres)
         echo 'host all all all scram-sha-256' >>"$data/pg_hba.conf"
     fi
     unset POSTGRES_PASSWORD
-    exec "$bin/postgres" -D "$data" -c listen_addresses='*' -c fsync=off
+    exec "$bin/postgres" -D "$data" -c listen_addresses='*' -c unix_socket_directories=/tmp -c fsync=off
     ;;
 redis)
     become redis /var/lib/redis "$@"

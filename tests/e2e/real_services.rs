@@ -8,7 +8,7 @@ use harness::v1::{
     Companion, CreateRunRequest, ExecRequest, ReadCompanionLogsRequest, Readiness, call_response::Status,
     operation::Kind as Operation, result::Kind as Answer,
 };
-use harness::{Daemon, RunHandle, Setup, docker, requests, services_image};
+use harness::{Daemon, RunHandle, Setup, inspect_all, requests, services_image};
 
 const PASSWORD: &str = "a-password-of-the-test";
 /// Tests of the suite.
@@ -42,7 +42,7 @@ async fn a_django_suite_passes_against_databases_beside_its_run() {
     let log = log_of(&mut run, "db").await;
     assert!(log.contains("database system is ready to accept connections"), "{log}");
     assert_eq!(run.show().await.companions.len(), 2);
-    nobody_shows_the_password(&daemon, &run, &log);
+    no_place_shows_the_password(&daemon, &log);
     run.stop().await;
 }
 
@@ -114,21 +114,16 @@ async fn log_of(run: &mut RunHandle, companion: &str) -> String {
 }
 
 /// Looks for the password in the engine's descriptions of the containers, in the daemon's log and in the companion's.
-fn nobody_shows_the_password(daemon: &Daemon, run: &RunHandle, log: &str) {
-    let label = format!("label=io.cofferdam.run={}", run.id());
-    let engine = |arguments: &[&str]| {
-        let output = docker().args(arguments).output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
-    // A container that waited has no label of its run.
-    let listed = engine(&["ps", "--quiet", "--filter", &label]);
-    let containers: Vec<&str> = listed.split_whitespace().chain([run.run.container_id.as_str()]).collect();
-    assert!(containers.len() >= 3, "the run and two companions: {listed}");
-    let described = engine(&[&["inspect"], &containers[..]].concat());
-    for (place, text) in
-        [("docker inspect", described.as_str()), ("the daemon's log", &daemon.log()), ("log", log)]
-    {
+fn no_place_shows_the_password(daemon: &Daemon, log: &str) {
+    let containers = daemon.containers();
+    assert!(containers.len() >= 3, "the run and two companions: {containers:?}");
+    let described = serde_json::to_string(&inspect_all(containers.iter().map(String::as_str))).unwrap();
+    let daemon_log = daemon.log();
+    for (place, text) in [
+        ("docker inspect", described.as_str()),
+        ("the daemon's log", &daemon_log),
+        ("the companion's log", log),
+    ] {
         assert!(!text.contains(PASSWORD), "{place}");
     }
 }
