@@ -139,6 +139,19 @@ services:
     }
 
     #[test]
+    fn the_example_is_read() {
+        let text = include_str!("../../../examples/companions/compose.yaml");
+        let project =
+            read("compose.yaml", text, Some("tests")).unwrap_or_else(|problems| panic!("{problems:?}"));
+        assert_eq!(project.run.unwrap().image, "shop/tests:1");
+        let ports: Vec<_> =
+            project.companions.iter().map(|one| (one.name.as_str(), one.ports.as_slice())).collect();
+        assert_eq!(ports, [("cache", &[6379][..]), ("db", &[5432])]);
+        let ready = project.companions[1].ready.as_ref().unwrap();
+        assert_eq!((ready.command[0].as_str(), ready.timeout_seconds), ("pg_isready", 52));
+    }
+
+    #[test]
     fn every_other_key_is_refused_by_its_line_with_its_reason() {
         let text = "services:\n  db:\n    image: a\n    build: .\n    volumes: [a:/b]\n    privileged: true\n    \
                     network_mode: host\n    imge: b\n    expose: [1]\nvolumes: { a: {} }\n";
