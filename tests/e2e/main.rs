@@ -21,6 +21,7 @@ mod changing_files;
 mod checkpoints;
 mod cli;
 mod command_lines;
+mod companions;
 mod concurrency;
 mod consents;
 mod default_image;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 71] = [
+const ARROWS: [(&str, &str); 73] = [
     ("admission", ""),
     (
         "anomaly",
@@ -40,6 +40,10 @@ const ARROWS: [(&str, &str); 71] = [
     ("cofferdam-client", "wire"),
     ("command-context", "cofferdam-client compose presentation wire"),
     ("command-rules", "jail operations text"),
+    (
+        "companions",
+        "containers egress-rules loopback-dial operations policy refusal text wire worker-protocol",
+    ),
     ("comparisons", "admission audit audit-service identity operations refusal runs wire"),
     ("compose", "document"),
     ("confinement", ""),
@@ -75,13 +79,14 @@ const ARROWS: [(&str, &str); 71] = [
     ("jail", "text"),
     ("leftovers", ""),
     ("listener", "admission audit audit-service identity oidc operations refusal runs store timestamp wire"),
+    ("loopback-dial", ""),
     ("mcp", "admission text wire"),
     ("mcp-upstream", "operations policy text wire"),
     ("model-usage", "egress-rules timestamp"),
     ("oidc", "identity webhook"),
     ("operations", "jail wire"),
     ("policy", "document egress-rules jail operations text"),
-    ("port-forwarding", "audit audit-service identity operations policy refusal runs timestamp wire"),
+    ("port-forwarding", "audit audit-service identity loopback-dial operations policy refusal runs timestamp wire"),
     ("presentation", "certificates cofferdam-client doctor document text timestamp tryout wire"),
     (
         "processes",
@@ -93,7 +98,7 @@ const ARROWS: [(&str, &str); 71] = [
     ("run-record", "audit containers egress-rules host-launch identity policy timestamp wire"),
     (
         "runs",
-        "atomic-file audit audit-service containers disk-quotas egress egress-rules executor host-launch identity jail leftovers model-usage operations policy redact refusal run-record store timestamp warm-pool wire",
+        "atomic-file audit audit-service companions containers disk-quotas egress egress-rules executor host-launch identity jail leftovers model-usage operations policy redact refusal run-record store timestamp warm-pool wire",
     ),
     ("seal", "atomic-file"),
     ("secrets", "egress-rules"),

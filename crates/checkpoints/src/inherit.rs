@@ -31,6 +31,13 @@ pub(crate) fn inherit(checkpoint: &Checkpoint, request: &v1::ForkRunRequest) -> 
                        create a run with workspace.checkpoint";
         return Err(Refusal::new(Reason::PreconditionFailed, message));
     };
+    if !spec.companions.is_empty() {
+        let message = format!(
+            "the run was created with companions ({}), whose variables are not kept: create runs with workspace.checkpoint, and              with the companions, which start anew",
+            spec.companions.join(", ")
+        );
+        return Err(Refusal::new(Reason::PreconditionFailed, message));
+    }
     let workspace = v1::CheckpointWorkspace { checkpoint_id: checkpoint.id.to_string() };
     let env = spec.env.iter().filter(|(name, _)| !request.secret_env.contains_key(*name));
     let env = env.chain(&request.env).map(|(name, value)| (name.clone(), value.clone()));

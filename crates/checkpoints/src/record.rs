@@ -63,6 +63,7 @@ impl Inherited {
             token: None,
             secret_env: Vec::new(),
             forked_from: None,
+            companions: Vec::new(),
             ..run.spec.clone()
         };
         Self { spec, narrowed: run.narrowed.clone() }

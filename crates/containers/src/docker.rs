@@ -9,10 +9,13 @@
 //! The archive endpoint (`docker cp`), known for container escapes, is used for one thing only: to find the type of a path in a container
 //! that was never started. Such a container cannot change meanwhile, and no file is opened.
 
+mod beside;
 mod faults;
 mod images;
 mod readback;
 mod render;
+
+pub use beside::ContainerInput;
 
 use std::collections::HashMap;
 use std::future::Future;

@@ -185,6 +185,10 @@ pub struct UsableImage {
 }
 
 impl UsableImage {
+    pub(crate) fn of(facts: &ImageFacts) -> Self {
+        Self { id: facts.id.clone(), directories: facts.directories.clone(), bundles: Vec::new() }
+    }
+
     /// Returns the image's identity by content.
     pub fn id(&self) -> &ImageId {
         &self.id
@@ -211,11 +215,7 @@ impl ImageFacts {
     /// Refuses an image whose declarations would weaken a container's hardening.
     pub fn usable(&self) -> Result<UsableImage, ImageRefused> {
         if self.volumes.is_empty() {
-            Ok(UsableImage {
-                id: self.id.clone(),
-                directories: self.directories.clone(),
-                bundles: Vec::new(),
-            })
+            Ok(UsableImage::of(self))
         } else {
             Err(ImageRefused::DeclaresVolumes(self.volumes.clone()))
         }

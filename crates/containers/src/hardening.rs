@@ -198,6 +198,8 @@ pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<Container
             RunAs::MappedRoot => owned(&[paths::READ_ONLY, paths::READ_ONLY_OF_ROOT].concat()),
         },
         log_driver: "none".into(),
+        log_options: BTreeMap::new(),
+        open_input: false,
         restart: "no".into(),
         engine_init: false,
         stop_signal: "SIGKILL".into(),

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod advisories;
+mod beside;
 mod boundary;
 mod bundle;
 mod cgroups;
@@ -23,6 +24,7 @@ mod user_map;
 mod verify;
 
 pub use advisories::{ADVISORY_CAVEAT, Advisory, advisories};
+pub use beside::ImageProgram;
 pub use boundary::Boundary;
 pub use bundle::{BUNDLE_PATH, BUNDLE_VARIABLES, known_bundles};
 pub use busybox::{Busybox, NoBusybox};
@@ -30,7 +32,7 @@ pub use cgroups::{
     CgroupError, Commands, ContainerCgroup, Group, HostProcess, KillEvidence, KillMethod, Leaf, LeftoverLeaf,
     LeftoversEnded, LimitEvents,
 };
-pub use docker::Engine;
+pub use docker::{ContainerInput, Engine};
 pub use engine::{
     BuildNetwork, ContainerListing, ContainerState, EngineError, EngineFacts, FileKind, ImageBuild,
     ImageFacts, ImageListing, ImageRefused, ImportChanges, Inspection, Looked, TarStream, UsableImage,

@@ -130,6 +130,11 @@ pub struct ContainerSpec {
     pub(crate) masked_paths: Vec<String>,
     pub(crate) read_only_paths: Vec<String>,
     pub(crate) log_driver: String,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) log_options: BTreeMap<String, String>,
+    /// True for a standard input that the engine's first client writes and closes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) open_input: bool,
     pub(crate) restart: String,
     /// True for the engine's own init. Cofferdam's init is the guest.
     pub(crate) engine_init: bool,

@@ -6,7 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -15,11 +15,13 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
-use wire::worker::v1::{FromEgress, LookUpAddress, ResolveName, ToEgress, from_egress, to_egress};
+use wire::worker::v1::{FromEgress, LookUpAddress, ResolveName, Serve, ToEgress, from_egress, to_egress};
 use worker_protocol::frame::{FrameBuffer, FrameError, encode};
 
 use crate::answer;
 use crate::broken::Broken;
+use crate::handles::{Connected, Handles, UNCLAIMED};
+use crate::life::Begun;
 use crate::orders::{Dial, End, Inspect, Orders};
 
 /// Messages that wait to be written. Connections wait when there are more.
@@ -56,21 +58,46 @@ enum Answer {
     Name(Option<String>),
 }
 
+/// A connection of the daemon's own.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) begun: Begun,
+    /// Authorities that servers have to be signed by from now on, if there are any.
+    pub(crate) roots: Vec<Vec<u8>>,
+}
+
+/// The other ends of a channel.
+pub(crate) struct Ends {
+    /// Messages to be written.
+    pub(crate) messages: mpsc::Receiver<FromEgress>,
+    /// Connections to be served.
+    pub(crate) served: mpsc::Receiver<Served>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Channel {
     out: mpsc::Sender<FromEgress>,
     last: Cell<u64>,
     questions: RefCell<HashMap<u64, oneshot::Sender<Answer>>>,
     connections: RefCell<HashMap<u64, Rc<Orders>>>,
+    pub(crate) handles: Handles,
+    serves: mpsc::Sender<Served>,
 }
 
 impl Channel {
-    /// Returns the channel, and the messages to be written.
-    pub(crate) fn new() -> (Rc<Self>, mpsc::Receiver<FromEgress>) {
+    /// Returns the channel, and its other ends.
+    pub(crate) fn new(handles: Handles) -> (Rc<Self>, Ends) {
         let (out, messages) = mpsc::channel(WAITING);
-        let channel =
-            Self { out, last: Cell::new(0), questions: RefCell::default(), connections: RefCell::default() };
-        (Rc::new(channel), messages)
+        let (serves, served) = mpsc::channel(UNCLAIMED);
+        let channel = Self {
+            out,
+            last: Cell::new(0),
+            questions: RefCell::default(),
+            connections: RefCell::default(),
+            handles,
+            serves,
+        };
+        (Rc::new(channel), Ends { messages, served })
     }
 
     /// Sends a message. When the channel has ended, so does the process.
@@ -164,9 +191,14 @@ impl Channel {
                 connection(&|orders| orders.inspect(inspect.clone()));
             }
             Body::Dial(dial) => {
-                let dial = Dial::try_from(dial)?;
+                let handle = dial.handle;
+                let mut dial = Dial::try_from(dial)?;
+                if handle > 0 {
+                    dial.connected = Some(Connected::new(self.handles.claim(handle)?));
+                }
                 connection(&|orders| orders.dial(dial.clone()));
             }
+            Body::Serve(serve) => self.serve(serve)?,
             Body::AwaitReview(_) => connection(&Orders::await_review),
             Body::Answer(answer) => {
                 let (number, answer) = answer::parse(answer)?;
@@ -175,6 +207,19 @@ impl Channel {
                 }
             }
             Body::End(end) => connection(&|orders| orders.end(End { http_body: end.http_body.clone() })),
+        }
+        Ok(())
+    }
+
+    /// Passes a connection on to those that are served. One whose handle has expired is not missed: the daemon waits no longer.
+    fn serve(&self, serve: Serve) -> Result<(), ChannelError> {
+        let port = u16::try_from(serve.port).ok().filter(|port| *port > 0).ok_or(Broken)?;
+        // A name is that of the daemon's order to look at the connection.
+        let address = serve.host.parse().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        if let Some(program) = self.handles.claim(serve.handle)? {
+            let begun = Begun { program, destination: SocketAddr::new(address, port), handle: serve.handle };
+            // One too many is closed.
+            let _ = self.serves.try_send(Served { begun, roots: serve.roots });
         }
         Ok(())
     }

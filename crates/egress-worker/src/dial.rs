@@ -31,8 +31,14 @@ pub(crate) struct Attempt {
     pub(crate) errno: Cell<u32>,
 }
 
-/// Connects to the first address that answers, in their order, and through it to the server if it is a proxy's.
+/// Connects to the first address that answers, in their order, and through it to the server if it is a proxy's. Takes the connection
+/// of the daemon instead if there is one.
 pub(crate) async fn dial(dial: &Dial, attempt: &Attempt) -> Result<TcpStream, Cause> {
+    if let Some(connected) = &dial.connected {
+        let stream = connected.take().ok_or(Cause::Unreachable)?;
+        settle(&stream).map_err(|_| Cause::Unreachable)?;
+        return Ok(stream);
+    }
     let end = Instant::now() + TIME;
     let mut left = u32::try_from(dial.addresses.len()).unwrap_or(1);
     for address in &dial.addresses {
@@ -61,9 +67,15 @@ pub(crate) async fn dial(dial: &Dial, attempt: &Attempt) -> Result<TcpStream, Ca
 async fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     let socket = if to.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     let stream = socket.connect(to).await?;
-    stream.set_nodelay(true)?;
-    sockopt::set_tcp_keepidle(&stream, SILENCE)?;
-    sockopt::set_tcp_keepintvl(&stream, BETWEEN)?;
-    sockopt::set_socket_keepalive(&stream, true)?;
+    settle(&stream)?;
     Ok(stream)
+}
+
+/// Sets the options of a connection to a server.
+fn settle(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    sockopt::set_tcp_keepidle(stream, SILENCE)?;
+    sockopt::set_tcp_keepintvl(stream, BETWEEN)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    Ok(())
 }

@@ -9,6 +9,7 @@ mod connection;
 mod dial;
 pub mod dns;
 mod fault;
+mod handles;
 pub mod hide;
 pub mod http;
 pub mod jail;

@@ -9,6 +9,8 @@
 //! A rule for TCP has nothing to look at, so that its addresses come at once. A program that closes its side early may still wait for
 //! the server's first words. On a connection whose TLS is ended here, and on one over HTTP, the daemon can be asked about each request
 //! (`RequestAsked`). Only while a reviewer decides does it count as gone.
+//!
+//! A connection that the daemon opened itself (`Serve`) has the same life, over HTTP, with TLS on the way to the server.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -27,32 +29,37 @@ use crate::orders::{End, Scheme};
 use crate::process::Process;
 use crate::{http, opened};
 
-/// Serves a connection that was accepted, to its end.
-pub(crate) async fn serve(
-    process: Rc<Process>,
-    channel: Rc<Channel>,
-    bounds: Rc<Bounds>,
-    program: TcpStream,
-    destination: SocketAddr,
-) {
+/// A connection that has just begun.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) program: TcpStream,
+    /// Address that the program meant. Unspecified if the daemon has the connection's host.
+    pub(crate) destination: SocketAddr,
+    /// Number of the handle that it is, if the daemon has opened it; 0 otherwise.
+    pub(crate) handle: u64,
+}
+
+/// Serves a connection, to its end.
+pub(crate) async fn serve(process: Rc<Process>, channel: Rc<Channel>, bounds: Rc<Bounds>, begun: Begun) {
+    let Begun { program, destination, handle } = begun;
     let (id, orders) = channel.open();
     let meter = Meter::new(&bounds);
     let attempt = Attempt::default();
     let posts = Posts::default();
     let connection = Connection { process, channel, id, orders, program, destination, meter, attempt, posts };
     let connection = Rc::new(connection);
-    let cause = match run(&connection).await {
+    let cause = match run(&connection, handle).await {
         Ok(()) => Cause::Closed,
         Err(cause) => cause,
     };
     connection.finish(cause).await;
 }
 
-async fn run(connection: &Rc<Connection>) -> Result<(), Cause> {
+async fn run(connection: &Rc<Connection>, handle: u64) -> Result<(), Cause> {
     // Fails only where the program has left.
     let _ = connection.program.set_nodelay(true);
     let (address, port) = (octets(connection.destination.ip()), connection.destination.port().into());
-    connection.say(Body::Opened(ConnectionOpened { address, port })).await;
+    connection.say(Body::Opened(ConnectionOpened { address, port, handle })).await;
     let left = async {
         connection.orders.review().await?;
         connection.left().await;

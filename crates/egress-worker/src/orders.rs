@@ -12,6 +12,7 @@ use worker_protocol::address::{MAX_ADDRESSES, address};
 
 use crate::answer::Answers;
 use crate::broken::Broken;
+use crate::handles::Connected;
 
 /// Most bytes of each text for a proxy.
 const TUNNEL: usize = 1024;
@@ -57,11 +58,14 @@ pub(crate) struct Upstream {
     pub(crate) path: String,
 }
 
-/// Addresses to connect to.
+/// The way to a server.
 #[derive(Debug, Clone)]
 pub(crate) struct Dial {
+    /// Addresses to connect to. None if the daemon has connected.
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) port: u16,
+    /// The connection, if the daemon has made it.
+    pub(crate) connected: Option<Connected>,
     /// Present if the addresses are those of an HTTP proxy.
     pub(crate) tunnel: Option<proto::Tunnel>,
 }
@@ -80,7 +84,8 @@ impl TryFrom<proto::Inspect> for Inspect {
             ProtoScheme::Unspecified => return Err(Broken),
         };
         let upstream = inspect.upstream.map(Upstream::try_from).transpose()?;
-        if inspect.git && !(inspect.open && inspect.ask) {
+        let is_tls = inspect.open || upstream.as_ref().is_some_and(|upstream| upstream.tls);
+        if inspect.git && !(is_tls && inspect.ask) {
             return Err(Broken);
         }
         if upstream.is_some() && scheme != Scheme::Http || inspect.open && scheme != Scheme::Https {
@@ -121,9 +126,13 @@ fn is_visible(text: &str) -> bool {
 impl TryFrom<proto::Dial> for Dial {
     type Error = Broken;
 
+    /// Reads a way without its connection.
     fn try_from(dial: proto::Dial) -> Result<Self, Broken> {
+        if dial.handle > 0 && (dial.tunnel.is_some() || !dial.addresses.is_empty()) {
+            return Err(Broken);
+        }
         let port = u16::try_from(dial.port).ok().filter(|port| *port > 0).ok_or(Broken)?;
-        if dial.addresses.is_empty() || dial.addresses.len() > MAX_ADDRESSES {
+        if dial.addresses.is_empty() != (dial.handle > 0) || dial.addresses.len() > MAX_ADDRESSES {
             return Err(Broken);
         }
         let addresses =
@@ -133,7 +142,7 @@ impl TryFrom<proto::Dial> for Dial {
         if dial.tunnel.iter().any(|tunnel| !is_text(&tunnel.authority) || !is_text(&tunnel.authorization)) {
             return Err(Broken);
         }
-        Ok(Self { addresses, port, tunnel: dial.tunnel })
+        Ok(Self { addresses, port, connected: None, tunnel: dial.tunnel })
     }
 }
 

@@ -1,5 +1,6 @@
 //! The state that all connections of the process share, as the daemon gave it with the first frame.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ pub(crate) struct Process {
     /// The authority whose certificates programs see; `None` if no connection is opened.
     pub(crate) authority: Option<Authority>,
     /// The side of TLS towards servers.
-    pub(crate) servers: Arc<ClientConfig>,
+    servers: RefCell<Arc<ClientConfig>>,
     /// The placeholders of the run's secrets; `None` if it has none.
     pub(crate) placeholders: Option<Arc<Placeholders>>,
 }
@@ -43,7 +44,18 @@ impl Process {
         let servers = tls::servers(std::mem::take(&mut start.roots))?;
         let placeholders = std::mem::take(&mut start.placeholders);
         let placeholders = (!placeholders.is_empty()).then(|| Arc::new(Placeholders::new(&placeholders)));
-        Ok(Self { authority, servers: Arc::new(servers), placeholders })
+        Ok(Self { authority, servers: RefCell::new(Arc::new(servers)), placeholders })
+    }
+
+    /// Returns the side of TLS towards servers.
+    pub(crate) fn servers(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.servers.borrow())
+    }
+
+    /// Takes the roots that servers have to be signed by from now on.
+    pub(crate) fn trust(&self, roots: Vec<Vec<u8>>) -> Result<(), TlsError> {
+        self.servers.replace(Arc::new(tls::servers(roots)?));
+        Ok(())
     }
 
     /// Returns the certificate of the authority, in DER; empty if there is none.

@@ -1,4 +1,4 @@
-//! Hears the connections and queries of a run, until the daemon closes the channel.
+//! Hears the connections and queries of a run, and serves connections of the daemon, until the daemon closes the channel.
 
 use std::io::{self, Read as _};
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -10,14 +10,16 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{LocalSet, spawn_local};
 use wire::worker::v1::{EgressReady, EgressStart, ToEgress, from_egress, to_egress};
 use worker_protocol::frame::FrameBuffer;
 
 pub use crate::channel::ChannelError;
-use crate::channel::{Channel, write};
+use crate::channel::{Channel, Ends, Served, write};
 use crate::dns::{DOMAIN, Names, Sockets};
+use crate::handles::Handles;
+use crate::life::Begun;
 use crate::meter::Bounds;
 use crate::process::Process;
 pub use crate::process::ProcessError;
@@ -49,10 +51,19 @@ pub struct Started {
 
 /// The sockets to which a network namespace is steered.
 #[derive(Debug)]
-pub struct Heard {
+pub struct Steered {
     pub tcp: OwnedFd,
     pub dns: OwnedFd,
     pub answers: [OwnedFd; 2],
+}
+
+/// The sources of connections.
+#[derive(Debug)]
+pub struct Heard {
+    /// The end over which the daemon passes further handles.
+    pub handles: OwnedFd,
+    /// `None` if the process serves only connections that the daemon gives it.
+    pub steered: Option<Steered>,
 }
 
 impl Started {
@@ -108,50 +119,90 @@ async fn run(started: Started, heard: Heard, missing: Vec<String>) -> Result<(),
     // Here, in the only process that needs its key.
     let process = Rc::new(Process::new(&mut start)?);
     let (reading, writing) = UnixStream::from_std(stream)?.into_split();
-    let listener = TcpListener::from_std(StdListener::from(heard.tcp))?;
-    let sockets = Sockets::new(heard.dns, heard.answers)?;
-    let (channel, messages) = Channel::new();
-    let names = Names::new(Rc::clone(&channel));
-    let bounds = Bounds::new(start.max_bytes, start.idle_timeout_ms);
+    let (channel, Ends { messages, served }) = Channel::new(Handles::new(heard.handles)?);
     let ready = EgressReady { missing, authority: process.certificate() };
+    let front = Front {
+        process,
+        channel: Rc::clone(&channel),
+        bounds: Bounds::new(start.max_bytes, start.idle_timeout_ms),
+        slots: Rc::new(Semaphore::new(
+            usize::try_from(start.max_connections).unwrap_or(Semaphore::MAX_PERMITS),
+        )),
+    };
     channel.send(0, from_egress::Body::Ready(ready)).await;
     tokio::select! {
         ended = channel.read(reading, buffer) => Ok(ended?),
         ended = write(writing, messages) => Ok(ended?),
-        ended = sockets.serve(Rc::clone(&names)) => Ok(ended?),
-        never = accept(&listener, &process, &channel, &bounds, &names, start.max_connections) => never,
+        error = channel.handles.receive() => Err(error.into()),
+        ended = front.hear(heard.steered) => ended,
+        ended = front.take(served) => ended,
     }
 }
 
-async fn accept(
-    listener: &TcpListener,
-    process: &Rc<Process>,
-    channel: &Rc<Channel>,
-    bounds: &Rc<Bounds>,
-    names: &Rc<Names>,
-    most: u32,
-) -> Result<(), ServeError> {
-    let slots = Rc::new(Semaphore::new(usize::try_from(most).unwrap_or(Semaphore::MAX_PERMITS)));
-    loop {
-        let Some((stream, destination)) = accepted(listener).await else {
-            tokio::time::sleep(PAUSE).await;
-            continue;
-        };
-        let slots = Rc::clone(&slots);
-        let (process, channel) = (Rc::clone(process), Rc::clone(channel));
-        let (bounds, names) = (Rc::clone(bounds), Rc::clone(names));
-        let Ok(slot) = slots.try_acquire() else {
-            // Reset, so that the program knows at once.
+/// The parts that all connections share.
+struct Front {
+    process: Rc<Process>,
+    channel: Rc<Channel>,
+    bounds: Rc<Bounds>,
+    /// Places for connections.
+    slots: Rc<Semaphore>,
+}
+
+impl Front {
+    /// Serves the connections and queries of a network namespace.
+    async fn hear(&self, steered: Option<Steered>) -> Result<(), ServeError> {
+        let Some(Steered { tcp, dns, answers }) = steered else { return std::future::pending().await };
+        let listener = TcpListener::from_std(StdListener::from(tcp))?;
+        let sockets = Sockets::new(dns, answers)?;
+        let names = Names::new(Rc::clone(&self.channel));
+        tokio::select! {
+            ended = sockets.serve(Rc::clone(&names)) => Ok(ended?),
+            never = self.accept(&listener, &names) => never,
+        }
+    }
+
+    async fn accept(&self, listener: &TcpListener, names: &Rc<Names>) -> Result<(), ServeError> {
+        loop {
+            let Some((stream, destination)) = accepted(listener).await else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            if destination.port() == DOMAIN {
+                self.spawn(stream, |stream| dns::serve_connection(stream, Rc::clone(names)));
+            } else {
+                self.spawn(stream, |program| self.life(Begun { program, destination, handle: 0 }));
+            }
+        }
+    }
+
+    /// Serves the connections that the daemon gives.
+    async fn take(&self, mut served: mpsc::Receiver<Served>) -> Result<(), ServeError> {
+        while let Some(Served { begun, roots }) = served.recv().await {
+            if !roots.is_empty() {
+                self.process.trust(roots).map_err(ProcessError::from)?;
+            }
+            let Begun { program, destination, handle } = begun;
+            self.spawn(program, |program| self.life(Begun { program, destination, handle }));
+        }
+        Ok(())
+    }
+
+    fn life(&self, begun: Begun) -> impl Future<Output = ()> + use<> {
+        life::serve(Rc::clone(&self.process), Rc::clone(&self.channel), Rc::clone(&self.bounds), begun)
+    }
+
+    /// Serves a connection in the background if there is a place for it. Otherwise the connection is reset.
+    fn spawn<F: Future<Output = ()> + 'static>(&self, stream: TcpStream, serve: impl FnOnce(TcpStream) -> F) {
+        let Ok(slot) = self.slots.try_acquire() else {
+            // So that the program knows at once.
             let _ = stream.set_zero_linger();
-            continue;
+            return;
         };
         slot.forget();
+        let slots = Rc::clone(&self.slots);
+        let served = serve(stream);
         spawn_local(async move {
-            if destination.port() == DOMAIN {
-                dns::serve_connection(stream, names).await;
-            } else {
-                life::serve(process, channel, bounds, stream, destination).await;
-            }
+            served.await;
             slots.add_permits(1);
         });
     }

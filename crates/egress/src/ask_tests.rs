@@ -8,6 +8,7 @@ use futures_util::future::{BoxFuture, ready};
 use tokio::sync::watch;
 
 use super::*;
+use crate::live::{Begun, Opener};
 use crate::table::Table;
 use crate::testing::{own, rules, shared};
 use crate::{Control, Outside};
@@ -164,7 +165,11 @@ fn a_connection_that_was_not_looked_at_for_a_scheme_does_not_pass_it() {
         ("tcp", "http", false),
         ("http", "https", false),
     ] {
-        let live = Live::new(destination.clone(), 443, verdict(looked_at_for), Vec::new());
+        let live = {
+            let begun =
+                Begun { destination: destination.clone(), port: 443, calls: Vec::new(), by: Opener::Program };
+            Live::new(begun, verdict(looked_at_for))
+        };
         assert_eq!(live.passes(&verdict(scheme)), passes, "{looked_at_for} {scheme}");
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use audit::Event;
-use egress_rules::{Decision, Destination, HostName, Narrowed, SecretName, Verdict};
+use egress_rules::{Decision, Destination, HostName, Narrowed, Scheme, SecretName, Source, Verdict};
 use model_usage::Who;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -15,8 +15,10 @@ use tokio_util::task::TaskTracker;
 
 use crate::git::Pushes;
 use crate::limits::PerMinute;
+use crate::live::{Begun, Opener};
 use crate::outside::Outside;
 use crate::refused::{Key, Placeholder, Refusals};
+use crate::streams::Streams;
 use crate::table::Table;
 use crate::view::View;
 use crate::waiting::Waiting;
@@ -29,6 +31,8 @@ pub(crate) struct Own {
     pub(crate) trust: Option<PathBuf>,
     /// Variables, the names of their secrets, and their placeholders.
     pub(crate) placeholders: Vec<(String, SecretName, String)>,
+    /// True if its process hears the connections of programs.
+    pub(crate) is_steered: bool,
 }
 
 /// State of a run's egress. It outlives the process.
@@ -54,6 +58,8 @@ pub(crate) struct State {
     pub(crate) asking: TaskTracker,
     /// Withdraws all questions.
     pub(crate) over: CancellationToken,
+    /// Streams that calls want.
+    pub(crate) streams: Streams,
 }
 
 impl State {
@@ -80,6 +86,7 @@ impl State {
             pushes: Pushes::new(),
             asking: TaskTracker::new(),
             over: CancellationToken::new(),
+            streams: Streams::new(),
         }
     }
 
@@ -88,7 +95,9 @@ impl State {
         // The process sends canonical names.
         let name = HostName::parse(text).ok()?;
         let rules = self.control.rules();
-        let Some(source) = rules.resolves(&name) else {
+        let is_companion = self.control.companion(&name, 0).is_some();
+        let source = if is_companion { Some(Source::Named) } else { rules.resolves(&name) };
+        let Some(source) = source else {
             self.refuse(text, 0, "egress: unknown name", "no rule has this name");
             return None;
         };
@@ -116,11 +125,24 @@ impl State {
     }
 
     /// Decides about a new connection.
-    pub(crate) fn decide(&self, destination: &Destination, port: u16) -> Verdict {
+    pub(crate) fn decide(&self, begun: &Begun) -> Verdict {
         let rules = self.control.rules();
-        let verdict = rules.decide(destination, port);
+        let companion = || self.of_companion(&begun.destination, begun.port);
+        let companion = (begun.by == Opener::Program).then(companion).flatten();
+        let verdict = companion.unwrap_or_else(|| rules.decide(&begun.destination, begun.port));
         let is_open = verdict.decision != Decision::Deny;
-        if is_open && verdict.opens_tls() && self.own.trust.is_none() {
+        if is_open && begun.by == Opener::HostLane && verdict.scheme == Scheme::Http {
+            let words = "The rule for this host is for plain HTTP, and this operation goes over https. It needs a rule with the \
+                         scheme `https` or `git`.";
+            return Verdict {
+                decision: Decision::Deny,
+                rule: "egress: scheme".to_owned(),
+                words: words.to_owned(),
+                ..verdict
+            };
+        }
+        let needs_trust = begun.by == Opener::Program && verdict.opens_tls();
+        if is_open && needs_trust && self.own.trust.is_none() {
             let words = "A rule looks at each request of this connection, and the run began before the policy had such a \
                          rule, so its programs do not trust the certificate. Create a new run.";
             return Verdict {

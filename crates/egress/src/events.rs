@@ -9,7 +9,7 @@ use wire::worker::v1::ConnectionEnded;
 
 use crate::cause::cause_name;
 use crate::git::Push;
-use crate::live::Live;
+use crate::live::{Live, Opener};
 use crate::refused::Due;
 use crate::view::ModelTokens;
 
@@ -140,6 +140,9 @@ fn details(live: &Live) -> Value {
         "scheme": live.verdict.scheme.to_string(),
         "rule": live.verdict.rule,
     });
+    if live.by == Opener::HostLane {
+        details["by"] = "host lane".into();
+    }
     if live.is_proxied {
         details["upstream_proxy"] = true.into();
     }

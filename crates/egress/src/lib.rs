@@ -5,10 +5,12 @@
 mod ask;
 mod broken;
 mod cause;
+mod companion;
 mod decide;
 mod events;
 mod git;
 mod grants;
+mod handles;
 mod hosts_file;
 mod limits;
 mod live;
@@ -19,8 +21,10 @@ mod outside;
 mod refused;
 mod roots;
 mod route;
+mod serve;
 mod session;
 mod start;
+mod streams;
 mod table;
 mod trust;
 mod upstream;
@@ -32,15 +36,17 @@ mod testing;
 
 pub use outside::{Outside, Shared};
 pub use roots::Roots;
-pub use start::{Egress, Program, Setup, StartError};
+pub use start::{Egress, Program, Setup, StartError, TaskSetup};
+pub use streams::StreamError;
 pub use upstream::UpstreamProxy;
 pub use view::{Connection, Counts, ModelTokens, Phase, Refused, Request, Update, View};
 pub use waiting::{Answer, Question};
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use audit::Event;
-use egress_rules::Narrowed;
+use egress_rules::{HostName, Narrowed};
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
@@ -62,6 +68,19 @@ pub trait Control: Send + Sync + 'static {
     ///
     /// `None` is an unknown answer.
     fn ancestry(&self, pairs: Vec<(String, String)>) -> BoxFuture<'_, Vec<Option<bool>>>;
+
+    /// Returns the reason for which the run's companion of this name takes no connection at a port, or that it takes one. `None` if
+    /// there is no such companion. The reason is for the agent.
+    fn companion(&self, name: &HostName, port: u16) -> Option<Result<(), String>> {
+        let _ = (name, port);
+        None
+    }
+
+    /// Connects to a companion. The reason of a failure is for the agent.
+    fn connect(&self, name: &HostName, port: u16) -> BoxFuture<'_, Result<OwnedFd, String>> {
+        let why = format!("there is no companion {name} with a port {port}");
+        Box::pin(std::future::ready(Err(why)))
+    }
 
     /// Asks reviewers about a connection that waits. Ends soon after `given_up`, when no connection waits any longer.
     fn ask(&self, question: Question, given_up: CancellationToken) -> BoxFuture<'_, Answer>;

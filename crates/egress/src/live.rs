@@ -9,7 +9,9 @@ use timestamp::Timestamp;
 use tokio_util::sync::DropGuard;
 use uuid::Uuid;
 use wire::worker::v1::HttpRequest;
+use wire::worker::v1::to_egress::Body;
 
+use crate::messages::{inspect, inspect_served};
 use crate::view::{Connection, ModelTokens, Phase, Request};
 
 /// Requests of a connection that are on record one by one.
@@ -23,9 +25,28 @@ const MODELS: usize = 16;
 /// Name under which all other models are counted.
 const OTHERS: &str = "(others)";
 
+/// The side that opened a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opener {
+    /// A program of the run.
+    Program,
+    /// A call in the host lane, over plain HTTP. The process begins TLS with the server.
+    HostLane,
+}
+
+/// A connection that has just begun.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) destination: Destination,
+    pub(crate) port: u16,
+    pub(crate) calls: Vec<String>,
+    pub(crate) by: Opener,
+}
+
 #[derive(Debug)]
 pub(crate) struct Live {
     pub(crate) id: String,
+    pub(crate) by: Opener,
     pub(crate) destination: Destination,
     pub(crate) port: u16,
     pub(crate) verdict: Verdict,
@@ -73,10 +94,11 @@ pub(crate) enum Step {
 }
 
 impl Live {
-    /// Returns a connection that a program has opened just now.
-    pub(crate) fn new(destination: Destination, port: u16, verdict: Verdict, calls: Vec<String>) -> Self {
+    pub(crate) fn new(begun: Begun, verdict: Verdict) -> Self {
+        let Begun { destination, port, calls, by } = begun;
         Self {
             id: Uuid::now_v7().to_string(),
+            by,
             destination,
             port,
             verdict,
@@ -101,7 +123,10 @@ impl Live {
 
     /// Returns the host as people write it.
     pub(crate) fn host(&self) -> String {
-        self.destination.to_string()
+        match self.companion() {
+            Some(name) => format!("companion:{name}"),
+            None => self.destination.to_string(),
+        }
     }
 
     /// Adds a request, or the status of a known one. Both have the same number, and may come several times.
@@ -125,8 +150,11 @@ impl Live {
         }
     }
 
-    /// Adds calls whose commands are running.
+    /// Adds calls whose commands are running. A connection of a call has no others.
     pub(crate) fn add_calls(&mut self, calls: Vec<String>) {
+        if self.by == Opener::HostLane {
+            return;
+        }
         for call in calls {
             if self.calls.len() < CALLS && !self.calls.contains(&call) {
                 self.calls.push(call);
@@ -147,9 +175,18 @@ impl Live {
         self.usage.values()
     }
 
-    /// Returns true if its TLS is ended in the process.
+    /// Returns true if the process begins its TLS with the server.
     pub(crate) fn is_opened(&self) -> bool {
-        self.verdict.decision != Decision::Deny && self.verdict.opens_tls()
+        let is_opened = self.by == Opener::HostLane || self.verdict.opens_tls();
+        self.verdict.decision != Decision::Deny && is_opened
+    }
+
+    /// Returns the order to look at it as its verdict says. `None` if there is nothing to look at.
+    pub(crate) fn inspect(&self) -> Option<Body> {
+        match self.by {
+            Opener::Program => inspect(&self.destination, &self.verdict),
+            Opener::HostLane => Some(inspect_served(&self.destination, self.port, &self.verdict)),
+        }
     }
 
     /// Returns the server that its requests go to in place of its host.
@@ -209,7 +246,7 @@ mod tests {
     fn live() -> Live {
         let destination = Destination::parse("files.example.org").unwrap();
         let verdict = Narrowed::new(Rules::none()).decide(&destination, 443);
-        Live::new(destination, 443, verdict, Vec::new())
+        Live::new(Begun { destination, port: 443, calls: Vec::new(), by: Opener::Program }, verdict)
     }
 
     fn request(number: u64, status: u32) -> HttpRequest {

@@ -24,21 +24,37 @@ pub(crate) fn inspect(destination: &Destination, verdict: &Verdict) -> Option<Bo
         Scheme::Http => WireScheme::Http,
         Scheme::Tcp => return None,
     };
+    let upstream = verdict.opening.upstream.as_ref().map(upstream);
+    Some(look(destination, verdict, (scheme, verdict.opens_tls()), upstream))
+}
+
+/// Returns the order to look at a connection of a call, whose requests go over TLS to the host itself.
+pub(crate) fn inspect_served(destination: &Destination, port: u16, verdict: &Verdict) -> Body {
+    let host = Upstream { tls: true, host: destination.clone(), port, path: String::new() };
+    look(destination, verdict, (WireScheme::Http, false), Some(upstream(&host)))
+}
+
+fn look(
+    destination: &Destination,
+    verdict: &Verdict,
+    (scheme, open): (WireScheme, bool),
+    upstream: Option<WireUpstream>,
+) -> Body {
     let lists =
         verdict.opening.paths.iter().map(|list| PathList {
             patterns: list.iter().map(PathPattern::as_str).map(str::to_owned).collect(),
         });
-    Some(Body::Inspect(Inspect {
+    Body::Inspect(Inspect {
         scheme: scheme.into(),
         name: name(destination),
         methods: verdict.methods.iter().flatten().cloned().collect(),
         paths: lists.collect(),
-        open: verdict.opens_tls(),
-        upstream: verdict.opening.upstream.as_ref().map(upstream),
+        open,
+        upstream,
         ask: verdict.asks_each_request(),
         meter: verdict.opening.is_metered,
         git: verdict.is_git(),
-    }))
+    })
 }
 
 fn upstream(upstream: &Upstream) -> WireUpstream {
@@ -60,7 +76,7 @@ pub(crate) fn inspect_to_refuse(destination: &Destination) -> Body {
 /// Orders to connect, through the tunnel of a proxy at the addresses if there is one.
 pub(crate) fn dial(addresses: &[IpAddr], port: u16, tunnel: Option<Tunnel>) -> Body {
     let addresses = addresses.iter().take(MAX_ADDRESSES).map(|address| octets(*address)).collect();
-    Body::Dial(Dial { addresses, port: port.into(), tunnel })
+    Body::Dial(Dial { addresses, port: port.into(), tunnel, handle: 0 })
 }
 
 /// Orders the end of a connection. An empty text resets it.

@@ -19,7 +19,7 @@ impl Session {
     /// Its intent is on disk before its name is looked up outside.
     pub(crate) async fn go_out(self: Arc<Self>, number: u64) {
         let state = &self.state;
-        let (event, host, port, server, proxy) = {
+        let (event, host, port, server, proxy, companion) = {
             let mut live = self.live.lock();
             let Some(live) = live.get_mut(&number) else { return };
             let upstream = live.verdict.opening.upstream.as_ref();
@@ -27,12 +27,17 @@ impl Session {
                 || (live.destination.clone(), live.port),
                 |upstream| (upstream.host.clone(), upstream.port),
             );
-            let proxy = state.outside.proxy(&server.0);
+            let companion = live.companion().cloned();
+            let proxy = state.outside.proxy(&server.0).filter(|_| companion.is_none());
             live.is_proxied = proxy.is_some();
-            (events::intent(&state.run, live), live.host(), live.port, server, proxy)
+            (events::intent(&state.run, live), live.host(), live.port, server, proxy, companion)
         };
         let why = if state.control.record(event).await {
-            match state.route(&server.0, server.1, proxy).await {
+            let order = match &companion {
+                Some(name) => self.to_companion(name, port).await,
+                None => state.route(&server.0, server.1, proxy).await,
+            };
+            match order {
                 Ok(order) => {
                     if let Some(live) = self.live.lock().get_mut(&number) {
                         live.may_connect = true;

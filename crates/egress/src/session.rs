@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use egress_rules::{Decision, Verdict};
@@ -27,9 +28,11 @@ use crate::broken::Broken;
 use crate::cause::{cause_name, refusal};
 use crate::decide::State;
 use crate::events;
-use crate::live::{Live, Step, cut};
-use crate::messages::{address, end, inspect, inspect_to_refuse, message, octets, speaks_http, words};
+use crate::handles::Handles;
+use crate::live::{Begun, Live, Opener, Step, cut};
+use crate::messages::{address, end, inspect_to_refuse, message, octets, speaks_http, words};
 use crate::outgoing::{Outgoing, write};
+use crate::streams::Expected;
 use crate::waiting::Question;
 
 /// Messages that wait to be written.
@@ -48,9 +51,12 @@ pub(crate) struct Session {
     pub(crate) tasks: TaskTracker,
     /// Places for questions about requests. A question keeps its place until its answer waits to be written.
     pub(crate) questions: Arc<Semaphore>,
-    most: usize,
+    pub(crate) most: usize,
     /// True if the process has the authorities that servers have to be signed by.
-    has_roots: bool,
+    pub(crate) has_roots: AtomicBool,
+    pub(crate) handles: Handles,
+    /// Connections of calls that the process has not begun, by their handles.
+    pub(crate) expected: Mutex<HashMap<u64, Expected>>,
 }
 
 /// A process that has greeted.
@@ -61,12 +67,13 @@ pub(crate) struct Greeted {
     pub(crate) most: u32,
     /// True if it has the authorities that servers have to be signed by.
     pub(crate) has_roots: bool,
+    pub(crate) handles: Handles,
 }
 
 impl Session {
     /// Talks to the process until it is lost, or until all is over.
     pub(crate) async fn run(state: &Arc<State>, greeted: Greeted, stop: &CancellationToken) -> Broken {
-        let Greeted { channel, mut buffer, most, has_roots } = greeted;
+        let Greeted { channel, mut buffer, most, has_roots, handles } = greeted;
         let (mut input, output) = channel.into_split();
         let (out, messages) = mpsc::channel(WAITING);
         let session = Arc::new(Self {
@@ -76,8 +83,11 @@ impl Session {
             tasks: TaskTracker::new(),
             questions: Arc::new(Semaphore::new(QUESTIONS)),
             most: usize::try_from(most).unwrap_or(usize::MAX),
-            has_roots,
+            has_roots: AtomicBool::new(has_roots),
+            handles,
+            expected: Mutex::default(),
         });
+        let wishes = state.streams.offer();
         let mut talking = pin!(async {
             tokio::select! {
                 why = session.read(&mut input, &mut buffer) => why,
@@ -87,6 +97,7 @@ impl Session {
         let why = tokio::select! {
             why = &mut talking => why,
             why = session.watch() => why,
+            never = session.give_streams(wishes) => match never {},
             () = stop.cancelled() => {
                 let last = session.end_all();
                 tokio::select! {
@@ -186,13 +197,10 @@ impl Session {
 
     async fn opened(self: &Arc<Self>, id: u64, opened: &ConnectionOpened) -> Result<(), Broken> {
         let broken = || Broken::sent("a connection that cannot be");
-        let address = address(&opened.address).ok_or_else(broken)?;
-        let port = u16::try_from(opened.port).map_err(|_| broken())?;
-        let destination = self.state.destination(address);
-        let verdict = self.state.decide(&destination, port);
-        let calls = self.state.control.calls();
-        let mut live = Live::new(destination, port, verdict.clone(), calls);
-        let next = match (verdict.decision, inspect(&live.destination, &verdict)) {
+        let begun = self.begun(opened).ok_or_else(broken)?;
+        let verdict = self.state.decide(&begun);
+        let mut live = Live::new(begun, verdict.clone());
+        let next = match (verdict.decision, live.inspect()) {
             (Decision::Deny, _) => Next::TurnAway,
             (Decision::Ask | Decision::Allow, Some(order)) => Next::Look(order),
             (Decision::Ask, None) => Next::Wait(live.begin_wait()),
@@ -223,6 +231,18 @@ impl Session {
         Ok(())
     }
 
+    /// Returns the connection that the process has begun: one of a call, or one of a program.
+    fn begun(&self, opened: &ConnectionOpened) -> Option<Begun> {
+        if opened.handle > 0 {
+            let Expected { destination, port, call, .. } = self.expected.lock().remove(&opened.handle)?;
+            return Some(Begun { destination, port, calls: vec![call], by: Opener::HostLane });
+        }
+        let address = address(&opened.address).filter(|_| self.state.own.is_steered)?;
+        let port = u16::try_from(opened.port).ok()?;
+        let destination = self.state.destination(address);
+        Some(Begun { destination, port, calls: self.state.control.calls(), by: Opener::Program })
+    }
+
     /// Refuses a connection: over HTTP with a response, otherwise with a reset.
     pub(crate) async fn turn_away(&self, id: u64, verdict: &Verdict) {
         let order = {
@@ -231,7 +251,7 @@ impl Session {
             let (host, port) = (live.host(), live.port);
             self.state.refuse(&host, port, &verdict.rule, &verdict.words);
             live.ended_for = Some(verdict.words.clone());
-            if speaks_http(&live.destination, port, verdict) {
+            if live.by == Opener::HostLane || speaks_http(&live.destination, port, verdict) {
                 live.step = Step::Turned(words(&host, port, verdict));
                 inspect_to_refuse(&live.destination)
             } else {
@@ -332,7 +352,7 @@ impl Session {
             self.state.record_refusals(false);
             let now = self.state.control.rules();
             if !Arc::ptr_eq(&rules, &now) {
-                if self.state.needs_roots(&now) && !self.has_roots {
+                if self.state.needs_roots(&now) && !self.has_roots.load(Ordering::Relaxed) {
                     return Broken::new(
                         "the rules have changed, and it lacks the authorities that they need",
                     );

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use egress_rules::{Narrowed, SecretName};
-use host_launch::{WorkerProcess, start_egress};
+use host_launch::{EgressProcess, WorkerProcess, start_egress};
 use ipnet::Ipv4Net;
 use model_usage::Who;
 use parking_lot::Mutex;
@@ -23,10 +23,12 @@ use wire::worker::v1::{EgressReady, EgressStart, FromEgress, from_egress, to_egr
 use worker_protocol::frame::{FrameBuffer, encode};
 
 use crate::decide::{Own, State};
+use crate::handles::Handles;
 use crate::messages::{message, octets};
 use crate::outside::Outside;
 use crate::roots::{Roots, is_certificate};
 use crate::session::{Greeted, Session};
+use crate::streams::StreamError;
 use crate::table::Table;
 use crate::trust::write;
 use crate::view::View;
@@ -60,6 +62,19 @@ pub struct Setup {
     /// Variables, the names of their secrets, and the placeholders that programs see.
     pub placeholders: Vec<(String, SecretName, String)>,
     /// The run, for budgets.
+    pub who: Who,
+}
+
+/// The parts of the way out of one task, which is no run: only connections that [`Egress::open_stream`] makes.
+pub struct TaskSetup {
+    /// Name of the task on record, in place of a run's.
+    pub task: String,
+    /// Block of addresses for names, to which no connection may go.
+    pub block: Ipv4Net,
+    pub program: Arc<Program>,
+    pub outside: Arc<Outside>,
+    pub control: Arc<dyn Control>,
+    /// The principal, for budgets.
     pub who: Who,
 }
 
@@ -106,7 +121,8 @@ struct Started {
 /// Starts processes for one run.
 struct Starter {
     program: Arc<Program>,
-    steered: Arc<Steered>,
+    /// `None` for a task.
+    steered: Option<Arc<Steered>>,
     state: Arc<State>,
     resolver: Vec<u8>,
 }
@@ -127,9 +143,10 @@ impl Egress {
         let (table, steered, process) =
             opened.await.map_err(|error| StartError::Process(io::Error::other(error)))??;
         let resolver = octets(table.pool().resolver().into());
-        let own = Own { who, trust, placeholders };
+        let own = Own { who, trust, placeholders, is_steered: true };
         let state = Arc::new(State::new(run, own, control, outside, table));
-        let starter = Starter { program, steered: Arc::new(steered), state: Arc::clone(&state), resolver };
+        let steered = Some(Arc::new(steered));
+        let starter = Starter { program, steered, state: Arc::clone(&state), resolver };
         let has_served = starter.program.has_served.load(Ordering::Relaxed);
         let waits = !has_served || starter.state.own.trust.is_some();
         let first = if waits { Some(starter.start().await?) } else { None };
@@ -139,9 +156,39 @@ impl Egress {
         Ok(Self { state, stop, task: Mutex::new(Some(task)) })
     }
 
+    /// Starts a process for a task without a network namespace, and waits for it.
+    ///
+    /// It serves only the connections of [`Self::open_stream`].
+    pub async fn for_task(setup: TaskSetup) -> Result<Self, StartError> {
+        let TaskSetup { task, block, program, outside, control, who } = setup;
+        let table = Table::of_task(block).map_err(StartError::Table)?;
+        let resolver = octets(table.pool().resolver().into());
+        let own = Own { who, trust: None, placeholders: Vec::new(), is_steered: false };
+        let state = Arc::new(State::new(task, own, control, outside, table));
+        let starter = Starter { program, steered: None, state: Arc::clone(&state), resolver };
+        let first = Some(starter.start().await?);
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(starter.keep(first, stop.clone()));
+        Ok(Self { state, stop, task: Mutex::new(Some(task)) })
+    }
+
+    /// Opens a stream to a server for a call, on record with the call's id. The other end of the stream expects plain HTTP/1.1.
+    ///
+    /// The stream is there at once. The rules decide, and a refusal is the response to the first request. A reviewer may be asked
+    /// before the response.
+    pub async fn open_stream(&self, host: &str, port: u16, call: &str) -> Result<OwnedFd, StreamError> {
+        self.state.streams.open(host, port, call).await
+    }
+
     /// Returns the rules that decide about the next connection.
     pub fn rules(&self) -> Arc<Narrowed> {
         self.state.control.rules()
+    }
+
+    /// Returns the address that a name has within the run; `None` if no program has asked for it.
+    pub fn address_of(&self, name: &str) -> Option<Ipv4Addr> {
+        let name = HostName::parse(name).ok()?;
+        self.state.table.lock().pool().address_of(&name)
     }
 
     /// Returns the connections and refused hosts.
@@ -181,26 +228,29 @@ impl Starter {
             placeholders: own.placeholders.iter().map(|(.., value)| value.clone().into_bytes()).collect(),
         };
         let most = start.max_connections;
-        let (program, steered) = (Arc::clone(&self.program), Arc::clone(&self.steered));
+        let (program, steered) = (Arc::clone(&self.program), self.steered.clone());
         let process = spawn_blocking(move || {
-            let [v4, v6] = &steered.answers;
-            let sockets = [&steered.tcp, &steered.dns, v4, v6, &steered.link].map(OwnedFd::as_fd);
+            let sockets = steered.as_ref().map(|steered| {
+                let [v4, v6] = &steered.answers;
+                [&steered.tcp, &steered.dns, v4, v6, &steered.link].map(OwnedFd::as_fd)
+            });
             start_egress(program.file.as_fd(), ID, sockets)
         });
-        let mut process = process
+        let EgressProcess { worker: mut process, handles } = process
             .await
             .map_err(io::Error::other)
             .and_then(|started| started)
             .map_err(StartError::Process)?;
         let greeting = async {
+            let handles = Handles::new(handles)?;
             let (channel, buffer, ready) = greet(&mut process, start).await?;
             if let Some(path) = &own.trust {
                 trust(path.clone(), Arc::clone(roots), ready.authority).await?;
             }
-            Ok::<_, io::Error>((channel, buffer, ready.missing))
+            Ok::<_, io::Error>((channel, buffer, ready.missing, handles))
         };
         match timeout(GREETING, greeting).await.map_err(io::Error::from).and_then(|greeted| greeted) {
-            Ok((channel, buffer, missing)) => {
+            Ok((channel, buffer, missing, handles)) => {
                 // Its one child is there by now.
                 self.state.control.share_limits(process.pid());
                 self.program.has_served.store(true, Ordering::Relaxed);
@@ -211,7 +261,7 @@ impl Starter {
                         "the jail of coffer-egress is weaker on this kernel"
                     );
                 }
-                Ok(Started { process, greeted: Greeted { channel, buffer, most, has_roots } })
+                Ok(Started { process, greeted: Greeted { channel, buffer, most, has_roots, handles } })
             }
             Err(error) => {
                 let words = spawn_blocking(move || process.end()).await;

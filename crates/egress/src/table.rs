@@ -29,7 +29,8 @@ enum Line {
 #[derive(Debug)]
 pub(crate) struct Table {
     pool: Pool,
-    file: File,
+    /// `None` for a task, which has no names and no later daemon.
+    file: Option<File>,
     bytes: u64,
 }
 
@@ -48,7 +49,12 @@ impl Table {
             write(&mut file, &Line::Block(block))?;
             (pool, 0)
         };
-        Ok(Self { pool, file, bytes })
+        Ok(Self { pool, file: Some(file), bytes })
+    }
+
+    /// Makes the table of a task.
+    pub(crate) fn of_task(block: Ipv4Net) -> io::Result<Self> {
+        Ok(Self { pool: Pool::new(block).map_err(io::Error::other)?, file: None, bytes: 0 })
     }
 
     /// Returns the address of a name. Gives it one first if it has none.
@@ -64,8 +70,12 @@ impl Table {
         }
         let address = self.pool.assign(name, source, per_minute, now)?;
         // The name has its address in this daemon anyway. Without the line, a later daemon could give the address to another name.
-        write(&mut self.file, &Line::Name(name.clone()))?;
+        self.write(&Line::Name(name.clone()))?;
         Ok(address)
+    }
+
+    fn write(&mut self, line: &Line) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), |file| write(file, line))
     }
 
     pub(crate) fn pool(&self) -> &Pool {
@@ -81,7 +91,7 @@ impl Table {
     pub(crate) fn add(&mut self, bytes: u64) {
         if bytes > 0 {
             self.bytes = self.bytes.saturating_add(bytes);
-            if let Err(error) = write(&mut self.file, &Line::Bytes(self.bytes)) {
+            if let Err(error) = self.write(&Line::Bytes(self.bytes)) {
                 tracing::error!(%error, "the bytes of a run's connections were not stored");
             }
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
@@ -11,6 +12,7 @@ use audit::{Event, Kind};
 use egress_rules::{HostName, Narrowed, Pool, Rules, SecretName};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, ready};
+use host_launch::numbered;
 use model_usage::{Ledger, Prices, Who};
 use parking_lot::Mutex;
 use redact::Redactor;
@@ -29,6 +31,7 @@ use worker_protocol::frame::{FrameBuffer, encode};
 
 use crate::broken::Broken;
 use crate::decide::{Own, State};
+use crate::handles::Handles;
 use crate::session::{Greeted, Session};
 use crate::table::Table;
 use crate::{Answer, Control, Outside, Question, Roots, Shared};
@@ -75,6 +78,18 @@ impl Control for Daemon {
         ready(answers).boxed()
     }
 
+    fn companion(&self, name: &HostName, port: u16) -> Option<Result<(), String>> {
+        let closed = || "The companion db is not open at this port.".to_owned();
+        (name.as_str() == "db").then(|| if matches!(port, 5432 | 5433) { Ok(()) } else { Err(closed()) })
+    }
+
+    fn connect(&self, _: &HostName, port: u16) -> BoxFuture<'_, Result<OwnedFd, String>> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        std::io::Write::write_all(&mut &ours, b"hello").unwrap();
+        let absent = || "the companion db accepts no connection".to_owned();
+        ready((port == 5432).then(|| theirs.into()).ok_or_else(absent)).boxed()
+    }
+
     fn ask(&self, _: Question, _: CancellationToken) -> BoxFuture<'_, Answer> {
         ready(Answer::Cancelled).boxed()
     }
@@ -99,7 +114,7 @@ pub(crate) fn shared(directory: &tempfile::TempDir) -> Shared {
 pub(crate) fn own(trust: Option<PathBuf>) -> Own {
     let placeholder = ("API_KEY".to_owned(), SecretName::parse("model").unwrap(), "key-x".to_owned());
     let who = Who { run: "run".to_owned(), principal: "uid:1".to_owned() };
-    Own { who, trust, placeholders: vec![placeholder] }
+    Own { who, trust, placeholders: vec![placeholder], is_steered: true }
 }
 
 pub(crate) fn rules(text: &str) -> Arc<Narrowed> {
@@ -112,6 +127,8 @@ pub(crate) struct Played {
     pub(crate) state: Arc<State>,
     channel: UnixStream,
     buffer: FrameBuffer,
+    /// The end over which the process gets handles.
+    pub(crate) handles: OwnedFd,
     session: JoinHandle<Broken>,
     _directory: tempfile::TempDir,
 }
@@ -134,12 +151,19 @@ impl Played {
         let control: Arc<dyn Control> = daemon.clone();
         let state = Arc::new(State::new("run".to_owned(), own(trust), control, outside, table));
         let (ours, channel) = UnixStream::pair().unwrap();
+        let (sent, handles) = numbered::pair().unwrap();
         let session = tokio::spawn({
             let state = Arc::clone(&state);
-            let greeted = Greeted { channel: ours, buffer: FrameBuffer::new(), most: 16, has_roots: true };
+            let greeted = Greeted {
+                channel: ours,
+                buffer: FrameBuffer::new(),
+                most: 16,
+                has_roots: true,
+                handles: Handles::new(sent).unwrap(),
+            };
             async move { Session::run(&state, greeted, &CancellationToken::new()).await }
         });
-        Self { daemon, state, channel, buffer: FrameBuffer::new(), session, _directory: directory }
+        Self { daemon, state, channel, buffer: FrameBuffer::new(), handles, session, _directory: directory }
     }
 
     pub(crate) async fn say(&mut self, id: u64, body: From) {
@@ -174,7 +198,7 @@ impl Played {
     pub(crate) async fn open(&mut self, host: &str, port: u32) -> Inspect {
         self.say(1, From::Resolve(ResolveName { name: host.to_owned() })).await;
         let To::Resolved(resolved) = self.hear().await else { panic!("no address") };
-        self.say(2, From::Opened(ConnectionOpened { address: resolved.address, port })).await;
+        self.say(2, From::Opened(ConnectionOpened { address: resolved.address, port, handle: 0 })).await;
         let To::Inspect(inspect) = self.hear().await else { panic!("not looked at") };
         inspect
     }

@@ -23,6 +23,8 @@ pub(crate) enum Command {
     Sweep,
     /// Empties the pipes of a command for the processes that it left running.
     Drain,
+    /// Becomes the program of a companion.
+    Companion,
 }
 
 /// Options of `serve`.
@@ -42,7 +44,7 @@ pub(crate) struct Mounts {
 /// An error in the command line. The daemon never writes such a line.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum ArgsError {
-    #[error("say `hold`, `serve`, `keep`, `relay`, `sweep` or `drain`")]
+    #[error("say `hold`, `serve`, `keep`, `relay`, `sweep`, `drain` or `companion`")]
     NoCommand,
     #[error("an unknown argument; `serve` takes --relayed, --project DIR, --pkg DIR and --state DIR")]
     Unknown,
@@ -82,6 +84,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Command,
         Some("relay") => Command::Relay,
         Some("sweep") => Command::Sweep,
         Some("drain") => Command::Drain,
+        Some("companion") => Command::Companion,
         _ => return Err(ArgsError::NoCommand),
     };
     args.next().map_or(Ok(alone), |_| Err(ArgsError::Unknown))
@@ -120,6 +123,7 @@ mod tests {
         assert_eq!(parsed("relay"), Ok(Command::Relay));
         assert_eq!(parsed("sweep"), Ok(Command::Sweep));
         assert_eq!(parsed("drain"), Ok(Command::Drain));
+        assert_eq!(parsed("companion"), Ok(Command::Companion));
         let relayed = Serve { relayed: true, ..Serve::default() };
         assert_eq!(parsed("serve --relayed"), Ok(Command::Serve(relayed)));
         let Ok(Command::Serve(serve)) = parsed("serve --state /s") else { panic!("not serve") };
@@ -135,6 +139,7 @@ mod tests {
         assert_eq!(parsed("hold on"), Err(ArgsError::Unknown));
         assert_eq!(parsed("keep --state /s"), Err(ArgsError::Unknown));
         assert_eq!(parsed("sweep all"), Err(ArgsError::Unknown));
+        assert_eq!(parsed("companion db"), Err(ArgsError::Unknown));
         assert_eq!(parsed("serve --root /"), Err(ArgsError::Unknown));
         assert_eq!(parsed("serve --state"), Err(ArgsError::NoValue));
     }

@@ -4,6 +4,7 @@ mod args;
 mod call;
 mod channel;
 mod children;
+mod companion;
 mod credit;
 mod drain;
 mod exec;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Ok(Command::Relay) => ended(relay::run()),
         Ok(Command::Sweep) => sweep::run(),
         Ok(Command::Drain) => drain::run(),
+        Ok(Command::Companion) => companion::run(),
         Err(error) => {
             eprintln!("coffer-guest: {error}");
             ExitCode::from(2)

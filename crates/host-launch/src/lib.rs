@@ -5,12 +5,13 @@ pub mod args;
 mod egress;
 pub mod handles;
 mod layer;
+pub mod numbered;
 mod owner;
 mod report;
 mod spawn;
 
 pub use args::{Marks, TreeBounds, WeakerForm};
-pub use egress::start_egress;
+pub use egress::{EgressProcess, UNSTEERED, start_egress};
 pub use layer::{LayerError, LayerSpec};
 pub use owner::Owner;
 pub use report::{Landlock, Namespaces, Report};

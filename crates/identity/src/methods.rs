@@ -138,6 +138,8 @@ pub const METHODS: &[Method] = &[
     steers("/cofferdam.v1.RunService/ListRuns", EVERYBODY, RUNS),
     row("/cofferdam.v1.RunService/ListWorkspaces", MAKERS, WIDE),
     steers("/cofferdam.v1.RunService/PauseRun", MAKERS, RUNS),
+    // Output of a program, which the agent may have caused, and which no caller of tools needs.
+    row("/cofferdam.v1.RunService/ReadCompanionLogs", MAKERS, RUNS),
     row("/cofferdam.v1.RunService/ResumeRun", MAKERS, RUNS),
     steers("/cofferdam.v1.RunService/StopRun", MAKERS, RUNS),
     row("/cofferdam.v1.RunService/WatchRuns", EVERYBODY, RUNS),

@@ -10,8 +10,9 @@ use operations::deny::DenyList;
 use operations::{Bounds, CommandLimits, PathRules};
 use serde::{Serialize, Serializer};
 
+use crate::image_names::permits;
 use crate::{
-    Caps, RateLimits, Risk, Verdict, names::speaking, paths::ProfilePathRule, read_approvals::ApprovalPolicy,
+    Caps, CompanionRules, RateLimits, Risk, Verdict, names::speaking, paths::ProfilePathRule, read_approvals::ApprovalPolicy,
     rules::ExecRules,
 };
 
@@ -78,6 +79,9 @@ pub struct Profile {
     /// Connections from outside to TCP servers in the run.
     #[serde(skip_serializing_if = "is_default")]
     pub forward: Forward,
+    /// Containers that a run may have beside it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub companions: CompanionRules,
 }
 
 /// Permission to forward ports of a run to clients.
@@ -259,12 +263,7 @@ impl Profile {
 
     /// Returns true if a run of this profile may use `image`. `None` is the profile's own or the default image.
     pub fn permits_image(&self, image: Option<&str>) -> bool {
-        image.is_none_or(|image| {
-            self.image.as_deref() == Some(image)
-                || self.allowed_images.iter().any(|allowed| {
-                    allowed.strip_suffix('*').map_or(allowed == image, |prefix| image.starts_with(prefix))
-                })
-        })
+        image.is_none_or(|image| self.image.as_deref() == Some(image) || permits(&self.allowed_images, image))
     }
 
     /// Returns the bounds that a lane enforces.

@@ -9,7 +9,9 @@ use operations::{Bounds, CommandLimits, transport};
 use crate::model::{
     Author, Background, CallBounds, ContainerLimits, ContainerPaths, ExecPolicy, Forward, Profile,
 };
+use crate::image_names::reference;
 use crate::read_approvals::{ApprovalPolicy, approvals};
+use crate::read_companions::companions;
 use crate::read_egress::egress;
 use crate::read_exec::{VERDICTS, rules};
 use crate::read_limits::{caps, rate_limits};
@@ -21,18 +23,6 @@ use document::{At, Fields};
 
 pub(super) const RISKS: [(&str, Risk); 4] =
     [("low", Risk::Low), ("medium", Risk::Medium), ("high", Risk::High), ("critical", Risk::Critical)];
-
-/// Reads the name of an image or runtime, which the engine gets unchanged.
-fn reference(at: &At<'_>, pattern: bool) -> Option<String> {
-    let text = at.text()?;
-    let body = if pattern { text.strip_suffix('*').unwrap_or(text) } else { text };
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._:/@+-".contains(c);
-    if text.len() > 255 || !body.chars().all(plain) || body.starts_with('-') {
-        at.problem("must be at most 255 characters of letters, digits and `._:/@+-`");
-        return None;
-    }
-    Some(text.to_owned())
-}
 
 pub(super) fn profile(at: &At<'_>) -> Profile {
     let fields = at.fields(&[
@@ -59,6 +49,7 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
         "commit",
         "egress",
         "forward",
+        "companions",
     ]);
     let modes = [("read-only", MountMode::ReadOnly), ("read-write", MountMode::ReadWrite)];
     let risk = fields.get("risk").map_or_else(BTreeMap::new, risks);
@@ -69,7 +60,9 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
         fields.required("operations").map_or_else(BTreeMap::new, |at| operations(at, exec.deny_list, &risk));
     let container_paths =
         fields.get("container_paths").and_then(|at| at.one_of(&CONTAINER_PATHS)).unwrap_or_default();
+    let egress = egress(fields.get("egress"));
     let profile = Profile {
+        companions: companions(fields.get("companions"), &egress),
         description: fields.text_or("description", ""),
         default_role: fields.get("default_role").and_then(At::text).map(str::to_owned),
         image: fields.get("image").and_then(|at| reference(at, false)),
@@ -95,11 +88,16 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
         concurrency: caps(fields.get("concurrency")),
         approvals,
         commit: author(&section(&fields, "commit", &["author_name", "author_email"])),
-        egress: egress(fields.get("egress")),
+        egress,
         forward: fields.get("forward").and_then(|at| at.one_of(&FORWARD)).unwrap_or_default(),
     };
     if let Some(at) = fields.get("runtime") {
         own_kernel::check(at, &profile);
+    }
+    if let Some(at) = fields.get("companions")
+        && profile.runtime.as_deref().is_some_and(own_kernel::has_own_kernel)
+    {
+        at.problem("need a run whose connections can be steered, which gVisor (`runtime: runsc`) does not have");
     }
     words_alone::check(at, &profile);
     if let Some(at) = fields.get("root_in_user_namespace").filter(|_| profile.root_in_user_namespace) {

@@ -1,48 +1,19 @@
 //! Connects to a server in a run's network namespace.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::thread;
-use std::time::Duration;
 
-use nix::sched::{CloneFlags, setns};
+use loopback_dial::DialError;
 use operations::Reason;
 use refusal::Refusal;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
-use tokio::net::{TcpSocket, TcpStream};
-use tokio::sync::oneshot;
-use tokio::time::timeout;
-
-/// Time for each of the two addresses.
-const CONNECT: Duration = Duration::from_secs(5);
+use tokio::net::TcpStream;
 
 /// Connects to `port` of the loopback interface in the namespace of `network`, a pidfd.
-///
-/// It tries 127.0.0.1, then ::1.
 pub(super) async fn dial(network: OwnedFd, port: u16) -> Result<TcpStream, Refusal> {
-    let sockets =
-        sockets(network).await.map_err(|error| Refusal::internal("entering the run's network", &error))?;
-    let [v4, v6] = sockets;
-    let mut failure = io::Error::from(io::ErrorKind::ConnectionRefused);
-    for (socket, address) in [(v4, IpAddr::from(Ipv4Addr::LOCALHOST)), (v6, Ipv6Addr::LOCALHOST.into())] {
-        // A kernel without IPv6 has no socket for it.
-        let Ok(socket) = socket else { continue };
-        let socket = TcpSocket::from_std_stream(socket.into());
-        match timeout(CONNECT, socket.connect(SocketAddr::new(address, port))).await {
-            Ok(Ok(stream)) => {
-                // Without it, small messages would wait for acknowledgements.
-                let _ = stream.set_nodelay(true);
-                return Ok(stream);
-            }
-            Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-            Ok(Err(error)) if address.is_ipv4() => failure = error,
-            // A container without IPv6 has no ::1.
-            Ok(Err(_)) => {}
-            Err(_) => failure = io::ErrorKind::TimedOut.into(),
-        }
-    }
-    Err(absent(port, &failure))
+    loopback_dial::dial(network, port).await.map_err(|error| match error {
+        DialError::Namespace(error) => Refusal::internal("entering the run's network", &error),
+        DialError::Server(error) => absent(port, &error),
+    })
 }
 
 /// Returns the refusal for a server that does not accept.
@@ -61,98 +32,22 @@ fn absent(port: u16, failure: &io::Error) -> Refusal {
     Refusal::new(Reason::PreconditionFailed, message)
 }
 
-/// Makes a socket for IPv4 and one for IPv6 in the namespace, which they never leave.
-///
-/// A new thread makes them, because it moves into that namespace.
-async fn sockets(network: OwnedFd) -> io::Result<[io::Result<OwnedFd>; 2]> {
-    let (made, sockets) = oneshot::channel();
-    let work = move || {
-        let entered = setns(&network, CloneFlags::CLONE_NEWNET).map_err(io::Error::from);
-        let socket = |family| {
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP)).map_err(io::Error::from)
-        };
-        // The client may have left.
-        let _ = made.send(entered.map(|()| [AddressFamily::INET, AddressFamily::INET6].map(socket)));
-    };
-    thread::Builder::new().name("forward".to_owned()).spawn(work)?;
-    sockets.await.map_err(io::Error::other)?
-}
-
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-    use std::os::fd::OwnedFd;
-    use std::process::{Child, Command, Stdio};
+    use std::io::ErrorKind;
 
-    use operations::Reason;
-    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+    use super::*;
 
-    use super::dial;
-
-    /// A process with a separate network namespace, which ends with the value.
-    struct Apart(Child);
-
-    impl Apart {
-        fn new() -> Self {
-            let script = "ip link set lo up || ifconfig lo up; echo up; exec sleep 60";
-            let mut child = Command::new("unshare")
-                .args(["--net", "sh", "-c", script])
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap();
-            let mut line = String::new();
-            std::io::BufRead::read_line(
-                &mut std::io::BufReader::new(child.stdout.take().unwrap()),
-                &mut line,
-            )
-            .unwrap();
-            assert_eq!(line, "up\n");
-            Self(child)
+    #[test]
+    fn a_refusal_says_what_a_port_lacks() {
+        for (kind, words) in [
+            (ErrorKind::ConnectionRefused, "nothing in the run listens on port 80"),
+            (ErrorKind::TimedOut, "accepts no connection"),
+            (ErrorKind::HostUnreachable, "cannot be connected to"),
+        ] {
+            let refusal = absent(80, &kind.into());
+            assert_eq!(refusal.reason, Reason::PreconditionFailed);
+            assert!(refusal.message.contains(words), "{}", refusal.message);
         }
-
-        fn network(&self) -> OwnedFd {
-            of(self.0.id())
-        }
-    }
-
-    impl Drop for Apart {
-        fn drop(&mut self) {
-            self.0.kill().unwrap();
-            self.0.wait().unwrap();
-        }
-    }
-
-    fn of(pid: u32) -> OwnedFd {
-        pidfd_open(Pid::from_raw(pid.try_into().unwrap()).unwrap(), PidfdFlags::empty()).unwrap()
-    }
-
-    #[tokio::test]
-    async fn a_server_on_either_loopback_address_is_found() {
-        for address in [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), (Ipv6Addr::LOCALHOST, 0).into()] {
-            let server = TcpListener::bind(address).unwrap();
-            let found = dial(of(std::process::id()), server.local_addr().unwrap().port()).await.unwrap();
-            assert_eq!(found.peer_addr().unwrap(), server.local_addr().unwrap());
-        }
-    }
-
-    #[tokio::test]
-    async fn servers_of_the_host_are_not_reached_from_another_namespace() {
-        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = server.local_addr().unwrap().port();
-        let apart = Apart::new();
-        let refusal = dial(apart.network(), port).await.unwrap_err();
-        assert_eq!(refusal.reason, Reason::PreconditionFailed);
-        assert!(refusal.message.contains("nothing in the run listens"), "{}", refusal.message);
-        // And this thread is where it was.
-        assert!(std::net::TcpStream::connect(server.local_addr().unwrap()).is_ok());
-    }
-
-    #[tokio::test]
-    async fn a_process_that_has_ended_has_no_network() {
-        let mut child = Command::new("true").spawn().unwrap();
-        let network = of(child.id());
-        child.wait().unwrap();
-        assert_eq!(dial(network, 80).await.unwrap_err().reason, Reason::Internal);
     }
 }

@@ -58,6 +58,13 @@ impl Hold {
         }
     }
 
+    /// Returns true if the run's companions are paused by it, too.
+    ///
+    /// They go on while a call is decided on or a checkpoint is copied, which ends by itself: no process of the run uses them meanwhile.
+    pub fn pauses_companions(&self) -> bool {
+        matches!(self, Self::Operator | Self::Alert(_))
+    }
+
     /// Returns true if the run makes no call at all, not even one that only looks or that was approved.
     pub fn is_total(&self) -> bool {
         !matches!(self, Self::Approval(_))

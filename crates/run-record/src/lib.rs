@@ -5,6 +5,7 @@
 
 mod automatic;
 mod cold_because;
+mod companion;
 mod hold;
 mod launch_fingerprint;
 mod workspace;
@@ -24,6 +25,7 @@ use wire::v1;
 
 pub use automatic::{Automatic, Every};
 pub use cold_because::ColdBecause;
+pub use companion::{Companion, CompanionLaunch, CompanionState};
 pub use hold::{Held, Hold};
 pub use launch_fingerprint::{LaunchFingerprint, Linked, Place};
 pub use workspace::{Beneath, Changes, Kept, Layer, Workspace};
@@ -145,6 +147,9 @@ pub struct Spec {
     /// Checkpoints that the daemon makes by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoints: Option<Automatic>,
+    /// Names of the companions that the request had. Their variables are not stored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub companions: Vec<String>,
 }
 
 /// Checkpoint with whose files a run began.
@@ -223,6 +228,9 @@ pub struct Record {
     /// Rules that opened more than those of its profile, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub widened: Vec<Widened>,
+    /// Containers beside it, in the order of their start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub companions: Vec<Companion>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -278,6 +286,7 @@ impl Record {
             end_cause: None,
             narrowed: Vec::new(),
             widened: Vec::new(),
+            companions: Vec::new(),
         }
     }
 
@@ -316,6 +325,11 @@ impl Record {
     pub fn made_as(&self) -> Option<RunId> {
         let fingerprint = self.started.as_ref()?.fingerprint.as_ref()?;
         Some(fingerprint.made_as(self.id))
+    }
+
+    /// Returns the ids under which the containers of its companions were made.
+    pub fn companions_made_as(&self) -> impl Iterator<Item = RunId> {
+        self.companions.iter().filter_map(|companion| Some(companion.launched.as_ref()?.made_as))
     }
 
     /// Returns whether its container was made before the run was requested.
@@ -400,6 +414,7 @@ impl Record {
                 run_id: from.run.to_string(),
             }),
             checkpoints: spec.checkpoints.map(Automatic::to_wire),
+            companions: self.companions.iter().map(Companion::to_wire).collect(),
             // Only the daemon's measurement knows it; the caller adds it.
             disk: None,
             egress: None,

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::record::{LaunchFingerprint, Layer, Linked, Ownership, Place, Record, Spec, Started};
+use companions::Companions;
 use containers::{
     Boundary, ContainerCgroup, ContainerId, ContainerState, Hardening, HostProcess, ImageReference,
     Inspection, LeftoversEnded, MountSlot, RunUser, UsableImage, known_bundles,
@@ -42,6 +43,7 @@ pub(crate) struct Adopted {
     pub(crate) lanes: Arc<Lanes>,
     pub(crate) resources: RunResources,
     pub(crate) ended: LeftoversEnded,
+    pub(crate) companions: Companions,
 }
 
 /// Reason that a run is not reattached. The run's principal reads it, so it names no path of the host.
@@ -128,7 +130,7 @@ impl Launcher {
         let container = ContainerId::parse(&started.container_id).map_err(|error| chain(&error))?;
         let found = block_in_place(|| self.found(record, started, fingerprint))?;
         let directories = found.shown(wanted.workspace_access);
-        let resources = self.held(record, &container, &directories, fingerprint)?;
+        let mut resources = self.held(record, &container, &directories, fingerprint)?;
 
         let inspection = self.inspected(&run, &container).await?;
         let first = alive(&inspection, fingerprint)?;
@@ -189,8 +191,16 @@ impl Launcher {
         for pid in [inspection.host_pid, guest.host_pid()] {
             self.has_users(pid, hardening).map_err(|refusal| refusal.message)?;
         }
+        let mut beside = Vec::new();
+        for companion in &record.companions {
+            let again = self.companion_again(hardening, companion).await;
+            let (live, held) = again.map_err(|why| format!("its companion {}: {why}", companion.name))?;
+            resources.beside.push(held);
+            beside.push(live);
+        }
         let host_worker = host_worker_again(&run, &found).await?;
-        Ok(Adopted { lanes: Arc::new(Lanes::new(guest, host_worker)), resources, ended })
+        let lanes = Arc::new(Lanes::new(guest, host_worker));
+        Ok(Adopted { lanes, resources, ended, companions: Companions::new(beside) })
     }
 
     /// Returns the directory with the slots of the run, under the name with which its container was made.
@@ -216,12 +226,12 @@ impl Launcher {
                 slot_directory: Some(parent.clone()),
                 slots,
                 root,
-                made: Vec::new(),
+                ..RunResources::default()
             })
         })
     }
 
-    async fn inspected(&self, run: &str, container: &ContainerId) -> Result<Inspection, Mismatch> {
+    pub(crate) async fn inspected(&self, run: &str, container: &ContainerId) -> Result<Inspection, Mismatch> {
         self.engine.inspect(container).await.map_err(|error| match error {
             containers::EngineError::NotFound { .. } => "its container is gone".to_owned(),
             error => {

@@ -1,12 +1,13 @@
 //! The egress of a run, which begins and ends with it.
 
 use std::future::ready;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use audit::Event;
 use audit_service::AuditLog;
 use egress::{Answer, Control, Egress, Question, Setup};
-use egress_rules::{Narrowed, Rules};
+use egress_rules::{HostName, Narrowed, Rules};
 use executor::Lanes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -75,6 +76,21 @@ impl Control for Office {
 
     fn ancestry(&self, pairs: Vec<(String, String)>) -> BoxFuture<'_, Vec<Option<bool>>> {
         self.lanes.host_worker().ancestry(pairs).boxed()
+    }
+
+    fn companion(&self, name: &HostName, port: u16) -> Option<Result<(), String>> {
+        let companions = self.run.companions();
+        let companion = companions.get(name.as_str())?;
+        Some(companion.refuses(port).map_or(Ok(()), Err))
+    }
+
+    fn connect(&self, name: &HostName, port: u16) -> BoxFuture<'_, Result<OwnedFd, String>> {
+        let companion = self.run.companions().get(name.as_str()).cloned();
+        async move {
+            let companion = companion.ok_or("the run has no such companion")?;
+            companion.connect(port).await
+        }
+        .boxed()
     }
 
     fn ask(&self, question: Question, given_up: CancellationToken) -> BoxFuture<'_, Answer> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::record::{Kept, Record, Spec, Workspace};
+use crate::record::{Companion, Kept, Record, Spec, Workspace};
 use audit::{Event, Kind};
 use identity::{Principal, RunId};
 use jail::RootMode;
@@ -13,7 +13,8 @@ use policy::{ContainerPaths, Profile};
 use refusal::{Refusal, chain};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::launch::wanted;
+use crate::launch::beside::starting;
+use crate::launch::{Wanted, wanted};
 use crate::registry::{Runs, user_among};
 use crate::request::Parsed;
 use crate::run::Run;
@@ -31,7 +32,7 @@ impl Runs {
         principal: &Arc<Principal>,
         request: Option<(String, Vec<u8>)>,
     ) -> Result<Record, Refusal> {
-        let Parsed { mut spec, secrets, egress, checkpoint, profile } = parsed;
+        let Parsed { mut spec, secrets, egress, checkpoint, companions, profile } = parsed;
         // Kept until the run is launched.
         let _origin = self.begin_from(checkpoint, &mut spec, principal)?;
         self.check_deny_list(&spec, Some(profile))?;
@@ -39,14 +40,18 @@ impl Runs {
         spec.ttl = spec.ttl.or(self.max_ttl);
         // Show the limit that will be in force.
         spec.limits.cpu_millis = containers::cpu_limit(spec.limits.cpu_millis, self.launcher.host.cpus);
-        let record = Record { narrowed: egress, ..Record::new(id, spec) };
+        let beside = companions.iter().flatten().map(starting).collect();
+        let record = Record { narrowed: egress, companions: beside, ..Record::new(id, spec) };
         let rules = narrowed(profile, &record.narrowed);
         self.launcher.way_out.check_secrets(&rules)?;
-        let outward = self.launcher.way_out.outward(&rules);
+        let outward = self.launcher.way_out.outward(&rules, !companions.is_empty());
         let own = variables::environment(&record.spec, &secrets);
         let placeholders = placeholders::of_run(&self.store, id, &rules);
         let environment = variables::for_connections(&own, outward.has_bundle, &placeholders)?;
         let wanted = wanted(profile, &record.spec.image, &record.spec.limits, environment, outward)?;
+        let of_companions = companions.iter().flatten().flat_map(|requested| requested.secrets.values());
+        let hidden: Vec<String> = secrets.values().chain(of_companions).cloned().collect();
+        let wanted = Wanted { companions, ..wanted };
         let (record_sender, record_receiver) = watch::channel(record.clone());
         let (commands, command_receiver) = mpsc::channel(8);
         let run = Arc::new(Run::new(record_receiver, commands, Duration::ZERO));
@@ -58,7 +63,8 @@ impl Runs {
         } else {
             self.admit(id, &run, principal)?;
         }
-        self.audit.redactor().learn(&id.to_string(), secrets.values().map(String::as_str));
+        self.audit.redactor().learn(&id.to_string(), hidden.iter().map(String::as_str));
+        drop(hidden);
         if let Err(refusal) = self.put_on_record(&record, profile, request, secrets).await {
             self.forget(id);
             return Err(refusal);
@@ -128,10 +134,14 @@ impl Runs {
             ));
         }
         let mut living = self.living();
-        if living.len() >= self.limit {
+        let containers = |run: &Run| 1 + run.record.borrow().companions.len();
+        if living.values().map(|run| containers(run)).sum::<usize>() + containers(run) > self.limit {
             return Err(Refusal::new(
                 Reason::Overloaded,
-                format!("{} runs are live, which is the daemon's limit: stop one first", self.limit),
+                format!(
+                    "{} runs and companions may live, which is the daemon's limit, and this run is one too many: stop one first",
+                    self.limit
+                ),
             ));
         }
         if living.contains_key(&id) || self.ended().contains_key(&id) {
@@ -198,6 +208,14 @@ fn created(record: &Record, profile: &Profile) -> Event {
             details["root_in_user_namespace"] = true.into();
         }
         details["writable_paths"] = serde_json::json!(spec.writable_paths);
+    }
+    if !record.companions.is_empty() {
+        let named = |companion: &Companion| {
+            serde_json::json!({
+                "name": companion.name, "image": companion.image, "ports": companion.ports, "memory_mib": companion.memory_mib,
+            })
+        };
+        details["companions"] = record.companions.iter().map(named).collect();
     }
     if !record.narrowed.is_empty() {
         details["egress"] = serde_json::json!(record.narrowed);

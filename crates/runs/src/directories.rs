@@ -141,6 +141,7 @@ impl Directories {
     pub fn counted_of(&self, record: &Record) -> Vec<PathBuf> {
         let run = record.id.to_string();
         let mut counted = vec![self.run_state(&run), self.root_layer(&run)];
+        counted.extend(record.companions_made_as().map(|made_as| self.root_layer(&made_as.to_string())));
         match &record.spec.workspace {
             Workspace::Managed | Workspace::Clone { .. } => counted.push(self.workspace(&run)),
             Workspace::Kept { workspace } => counted.push(self.workspace(&workspace.to_string())),

@@ -192,6 +192,8 @@ impl Shared {
                 );
             still &= applied.await?;
         }
+        let pauses = self.record.borrow().holds.iter().any(|held| held.hold.pauses_companions());
+        self.run.companions().set_paused(pauses).await;
         Ok(still)
     }
 

@@ -2,11 +2,11 @@
 
 #![expect(clippy::disallowed_methods, reason = "mount points that the daemon made")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use containers::{ContainerId, ContainerListing, LABEL_INSTANCE, LeftoversEnded};
+use containers::{ContainerId, ContainerListing, LABEL_INSTANCE};
 use identity::RunId;
 use refusal::chain;
 use tokio::sync::Semaphore;
@@ -97,11 +97,11 @@ impl Runs {
         Ok(())
     }
 
-    /// Removes the layers of the writable roots of all runs except `kept`. A layer ends with its run.
-    pub(crate) async fn remove_roots(&self, kept: &BTreeMap<RunId, LeftoversEnded>) {
+    /// Removes the layers of the writable roots of all runs and companions except `kept`. A layer ends with its run.
+    pub(crate) async fn remove_roots(&self, kept: &BTreeSet<RunId>) {
         let layers = self.launcher.directories.root_layers();
         let run = |name: &OsStr| name.to_str().and_then(|name| RunId::parse(name).ok());
-        remove_others(&layers, |name| run(name).is_some_and(|run| kept.contains_key(&run))).await;
+        remove_others(&layers, |name| run(name).is_some_and(|run| kept.contains(&run))).await;
     }
 }
 

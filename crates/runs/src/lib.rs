@@ -10,6 +10,7 @@ mod boundary;
 mod bundle;
 mod changes;
 mod checkpoints;
+mod companions_end;
 mod create;
 mod default_image;
 mod deny_list;

@@ -175,12 +175,13 @@ impl Runs {
         looks.shutdown().await;
         let unanswered: BTreeSet<_> = pending.values().filter_map(Record::made_as).collect();
         over.extend(pending.into_values().map(|record| (record, End::Failed(UNANSWERED.to_owned()))));
-        let containers =
-            living.iter().filter_map(|(_, _, adopted)| adopted.resources.container.clone()).collect();
+        let containers = living.iter().flat_map(|(_, _, adopted)| adopted.resources.containers()).collect();
         self.remove_others(&containers, &unanswered).await?;
+        let beside: BTreeSet<RunId> =
+            living.iter().flat_map(|(record, _, _)| record.companions_made_as()).collect();
         let made_as = living.iter().filter_map(|(record, _, _)| record.made_as());
-        self.clean_others(made_as.collect()).await?;
-        self.remove_roots(&taken).await;
+        self.clean_others(made_as.chain(beside.iter().copied()).collect()).await?;
+        self.remove_roots(&taken.keys().copied().chain(beside).collect()).await;
         for (record, end) in over {
             self.is_over(record, end).await?;
         }
@@ -266,13 +267,14 @@ impl Runs {
 
     /// Lets a reattached run take calls.
     async fn goes_on(self: &Arc<Self>, record: Record, idle: Duration, adopted: Adopted) {
-        let Adopted { lanes, resources, ended } = adopted;
+        let Adopted { lanes, resources, ended, companions } = adopted;
         let (record_sender, record_receiver) = watch::channel(record.clone());
         let (commands, command_receiver) = mpsc::channel(8);
         let run = Arc::new(Run::new(record_receiver, commands, idle));
         self.launcher.projects.limit_again(record.id, run.disk.most());
         self.enter_recordings(&run, record.id).await;
         *run.lanes.write() = Some(lanes.clone());
+        run.has_companions(companions);
         self.living().insert(record.id, run.clone());
         let mut shared = Shared {
             runs: self.clone(),

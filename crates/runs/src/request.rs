@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::record::{Automatic, Limits, Spec, Workspace};
 use crate::way_out;
+use companions::{Requested, requested};
 use containers::MountSpec;
 use egress_rules::{Narrowed, Rules};
 use identity::{BaseId, CheckpointId, Principal, RunId};
@@ -37,6 +38,8 @@ pub struct Parsed<'p> {
     pub egress: Vec<Rules>,
     /// Checkpoint on which it begins, with the workspace of the checkpoint's run.
     pub checkpoint: Option<CheckpointId>,
+    /// Containers beside it, in groups of which each starts when all before it are ready.
+    pub companions: Vec<Vec<Requested>>,
     pub profile: &'p Profile,
 }
 
@@ -79,6 +82,9 @@ pub fn parse<'p>(
     variables::parse(&request.env, &request.secret_env, profile)?;
     let egress = way_out::narrowing(&request.egress_json, &Narrowed::new(profile.egress.clone()))?;
     let checkpoint = checkpoint(request.workspace.as_ref())?;
+    let rules = std::iter::once(&profile.egress).chain(&egress);
+    let names_of_companions = request.companions.iter().map(|asked| asked.name.clone()).collect();
+    let companions = requested(request.companions, &profile.companions, rules)?;
     let spec = Spec {
         image,
         workspace: workspace(request.workspace)?,
@@ -100,11 +106,12 @@ pub fn parse<'p>(
         secret_env: request.secret_env.keys().cloned().collect(),
         lease,
         forked_from: None,
+        companions: names_of_companions,
         checkpoints: request.checkpoints.map(automatic).transpose()?,
     };
     check_automatic(&spec)?;
     let egress = egress.into_iter().collect();
-    Ok(Parsed { spec, secrets: request.secret_env, egress, checkpoint, profile })
+    Ok(Parsed { spec, secrets: request.secret_env, egress, checkpoint, companions, profile })
 }
 
 fn automatic(asked: v1::AutomaticCheckpoints) -> Result<Automatic, Refusal> {
@@ -160,7 +167,8 @@ pub fn hide_secrets(request: &mut v1::CreateRunRequest, redactor: &Redactor) -> 
         ("image", &request.image),
     ];
     let paths = request.writable_paths.iter().map(|path| ("writable_paths", path.as_str()));
-    for (field, text) in texts.into_iter().chain(paths) {
+    let images = request.companions.iter().map(|companion| ("companions", companion.image.as_str()));
+    for (field, text) in texts.into_iter().chain(paths).chain(images) {
         has_no_password(field, text, redactor)?;
     }
     let labels = request.labels.keys().map(|name| ("labels", name));

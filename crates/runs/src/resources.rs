@@ -28,6 +28,8 @@ pub(crate) struct RunResources {
     pub(crate) slot_directory: Option<PathBuf>,
     /// Directories that were made for this run. They are removed only if its launch fails, or when the run is deleted.
     pub(crate) made: Vec<PathBuf>,
+    /// Resources of its companions.
+    pub(crate) beside: Vec<RunResources>,
 }
 
 impl RunResources {
@@ -37,6 +39,12 @@ impl RunResources {
             .map_err(|error| Refusal::internal("making the mount points", &error))?;
         self.slot_directory = Some(slots.to_owned());
         Ok(())
+    }
+
+    /// Returns the containers of the run and of its companions.
+    pub(crate) fn containers(&self) -> Vec<ContainerId> {
+        let beside = self.beside.iter().filter_map(|held| held.container.clone());
+        self.container.iter().cloned().chain(beside).collect()
     }
 
     /// Removes that directory if it is empty but for a bundle of certificates.
@@ -49,6 +57,8 @@ impl RunResources {
 
     /// Removes the container, the mounts and the layer of the run's root. Files that the run made elsewhere stay.
     pub(crate) async fn take_away(&mut self, engine: &Arc<Engine>) {
+        let beside = self.beside.iter_mut().map(|held| Box::pin(held.take_away(engine)));
+        futures_util::future::join_all(beside).await;
         if let Some(container) = self.container.take() {
             remove_container(engine, container).await;
         }
@@ -74,6 +84,7 @@ impl RunResources {
 
     /// Leaves everything as it is, for the next daemon.
     pub(crate) fn leave(mut self) {
+        self.beside.drain(..).for_each(Self::leave);
         self.slots.drain(..).for_each(MountSlot::leave);
         if let Some(root) = self.root.take() {
             root.leave();
@@ -83,7 +94,8 @@ impl RunResources {
     /// Removes everything after a launch that failed.
     pub(crate) async fn made_too(mut self, engine: &Arc<Engine>) {
         self.take_away(engine).await;
-        for path in self.made.drain(..) {
+        let beside = self.beside.iter_mut().flat_map(|held| held.made.drain(..));
+        for path in beside.chain(self.made.drain(..)) {
             remove_tree(path).await;
         }
     }

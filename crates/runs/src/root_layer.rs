@@ -65,6 +65,12 @@ impl RootLayer {
         Ok(names.iter().filter_map(|name| MountSpec::of_root(self.slot.path(), name)).collect())
     }
 
+    /// Returns the mount of a directory within the root at its own path.
+    pub(crate) fn within(&self, path: &str) -> Result<MountSpec, Refusal> {
+        let mount = MountSpec::within_root(self.slot.path(), path);
+        mount.map_err(|error| Refusal::new(Reason::ImageUnusable, format!("a volume of the image: {error}")))
+    }
+
     /// Makes a directory that every run needs, or gives it to the user.
     pub(crate) fn make_own(&self, wanted: &str, user: HostUser) -> Result<OwnedFd, Refusal> {
         self.make("image", wanted, user).map_err(|refusal| match refusal.reason {

@@ -1,10 +1,11 @@
 //! A run, as all code except its task sees it: its record, its lanes while it takes calls, and the commands that it accepts.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::record::{Held, Hold, Record, Spec, State, Workspace};
+use companions::Companions;
 use disk_quotas::Account;
 use egress::Egress;
 use egress_rules::Rules;
@@ -43,6 +44,8 @@ pub struct Run {
     pub allowance: Arc<Allowance>,
     /// The run's connections, if it has a way out.
     pub(crate) egress: RwLock<Option<Arc<Egress>>>,
+    /// Its companions. Set once they are ready.
+    companions: OnceLock<Arc<Companions>>,
     /// Cancelled when the run no longer takes calls.
     pub ended: CancellationToken,
 }
@@ -165,6 +168,7 @@ impl Run {
             stands_still: AtomicBool::new(false),
             allowance,
             egress: RwLock::default(),
+            companions: OnceLock::new(),
             ended: CancellationToken::new(),
         }
     }
@@ -181,6 +185,17 @@ impl Run {
     /// Returns the run's connections, if it has a way out.
     pub fn egress(&self) -> Option<Arc<Egress>> {
         self.egress.read().clone()
+    }
+
+    /// Returns the run's companions. None of them is there before they are ready.
+    pub fn companions(&self) -> Arc<Companions> {
+        self.companions.get().cloned().unwrap_or_default()
+    }
+
+    /// Notes the companions that are ready.
+    pub(crate) fn has_companions(&self, companions: Companions) {
+        // Only the run's launch, or its reattachment, does so.
+        let _ = self.companions.set(Arc::new(companions));
     }
 
     /// Returns the part of the run that the gateway needs.
@@ -297,10 +312,12 @@ impl Run {
         if activity.under_way > 0 { Duration::ZERO } else { activity.before + activity.last.elapsed() }
     }
 
-    /// Returns true if the run was used since this moment.
+    /// Returns true if the run may have written since this moment: it was used, or has companions.
     pub fn was_used_since(&self, at: Instant) -> bool {
         let activity = self.activity.lock();
-        activity.under_way > 0 || activity.last >= at
+        let was_used = activity.under_way > 0 || activity.last >= at;
+        drop(activity);
+        was_used || self.companions.get().is_some_and(|companions| companions.are_running())
     }
 
     /// Returns true if a client waits for the run, or for one of its calls.

@@ -1,5 +1,6 @@
 //! The owning task of a run. It launches the run, waits for its end and removes it. No other code changes the run's state.
 
+use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use crate::record::{EndCause, Record, State};
 use audit::{Event, Kind};
+use companions::Companions;
 use containers::ContainerId;
 use executor::{Lanes, Loss};
-use identity::Principal;
+use identity::{Principal, RunId};
 use operations::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
@@ -45,6 +47,8 @@ pub(crate) async fn own(
 ) {
     let record = shared.record.borrow().clone();
     let launched = shared.launch(&record, &wanted, &principal).await;
+    // It has the variables of companions.
+    drop(wanted);
     let Launched { lanes, resources, .. } = match launched {
         Ok(launched) => launched,
         Err(refusal) => {
@@ -110,8 +114,15 @@ impl Shared {
         principal: &Principal,
     ) -> Result<Launched, Refusal> {
         let runs = &self.runs;
-        let launched = runs.launcher.launch(record, wanted, principal).await?;
-        self.record.send_modify(|record| record.started = Some(launched.started.clone()));
+        let launched = runs.launcher.launch(record, wanted, principal).await;
+        let mut launched = launched.map_err(|refusal| self.without_secrets(refusal))?;
+        let (beside, live) =
+            launched.companions.drain(..).map(|beside| (beside.record, beside.live)).unzip();
+        self.run.has_companions(Companions::new(live));
+        self.record.send_modify(|record| {
+            record.started = Some(launched.started.clone());
+            record.companions = beside;
+        });
         match self.begin_egress(&launched.lanes).await {
             Ok(()) => Ok(launched),
             Err(refusal) => {
@@ -129,6 +140,7 @@ impl Shared {
         // Set if the last restart failed.
         let mut failed: Option<Loss> = None;
         self.freeze_again(lanes).await;
+        let companions = self.run.companions();
         loop {
             let until_due = match self.due(age + began.elapsed()) {
                 ControlFlow::Break(cause) => return End::Due(cause),
@@ -140,7 +152,10 @@ impl Shared {
                     Some(Command::Fail(why)) => return End::Failed(why),
                     Some(Command::Leave(done)) => return End::Left(done),
                     Some(Command::Freeze(freeze)) => self.freeze(freeze, lanes).await,
-                    Some(Command::EndCommands) => self.end_commands(lanes).await,
+                    Some(Command::EndCommands) => {
+                        self.end_commands(lanes).await;
+                        companions.kill(Some("the run has used up its space on the disk")).await;
+                    }
                     Some(Command::Settle) => self.freeze_again(lanes).await,
                     Some(Command::Extend(extend)) => self.extend(extend).await,
                     Some(Command::Token(token)) => self.take_token(token).await,
@@ -159,6 +174,7 @@ impl Shared {
                 }
                 // The next call that needs a host worker starts another.
                 why = lanes.host_worker().lost() => self.worker_event(record, "coffer-host-worker", &why.to_string()).await,
+                (companion, code) = companions.next_exit() => self.companion_ended(&companion, code).await,
                 () = tokio::time::sleep(until_due) => {}
             }
         }
@@ -229,6 +245,7 @@ impl Shared {
             end_frozen(lanes).await;
         }
         self.close(lanes).await;
+        self.end_companions(std::mem::take(&mut resources.beside)).await;
         if lanes.guest().end_container().await {
             // The run ends even without a turn in time.
             let turn = self.runs.launcher.making.wait().await;
@@ -246,15 +263,19 @@ impl Shared {
     /// Removes a container without processes, and the layer of its root, after the end of its run was reported.
     ///
     /// A daemon that stops waits for this. After a crash the next daemon removes both, as it does for all containers without a run.
-    fn remove_later(&self, container: Option<ContainerId>, layer: Option<PathBuf>) {
+    pub(crate) fn remove_later(&self, container: Option<ContainerId>, layer: Option<PathBuf>) {
         let (runs, run) = (self.runs.clone(), self.record.borrow().id);
         self.runs.tasks.spawn(async move {
             if let Some(container) = container {
                 remove_container(&runs.launcher.engine, container).await;
             }
             if let Some(layer) = layer {
+                // The layer of a companion has a name of its own.
+                let made_as = layer.file_name().and_then(OsStr::to_str).and_then(|name| RunId::parse(name).ok());
                 remove_tree(layer).await;
-                runs.launcher.projects.settle(run);
+                for settled in made_as.into_iter().filter(|id| *id != run).chain([run]) {
+                    runs.launcher.projects.settle(settled);
+                }
             }
             runs.gone.notify_one();
         });

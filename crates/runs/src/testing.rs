@@ -25,6 +25,7 @@ pub fn record() -> Record {
         lease: None,
         writable_paths: Vec::new(),
         forked_from: None,
+        companions: Vec::new(),
         checkpoints: None,
     };
     Record::new(RunId::new(), spec)

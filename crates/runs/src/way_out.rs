@@ -61,11 +61,12 @@ impl Outward {
 }
 
 impl WayOut {
-    /// Returns the parts of a container with these rules.
-    pub(crate) fn outward(&self, rules: &Narrowed) -> Outward {
-        let pool = Pool::new(self.block).ok().filter(|_| !rules.is_nothing());
+    /// Returns the parts of a container with these rules, which may have companions.
+    pub(crate) fn outward(&self, rules: &Narrowed, has_companions: bool) -> Outward {
+        let is_open = !rules.is_nothing();
+        let pool = Pool::new(self.block).ok().filter(|_| is_open || has_companions);
         let resolver = pool.map(|pool| pool.resolver());
-        Outward { resolver, has_bundle: resolver.is_some() && rules.opens_tls() }
+        Outward { resolver, has_bundle: resolver.is_some() && is_open && rules.opens_tls() }
     }
 
     /// Refuses rules that something is open to, with a secret that the daemon's configuration lacks.
@@ -94,7 +95,7 @@ pub(crate) fn can_be_had(resolver: Option<Ipv4Addr>, boundary: Boundary) -> Resu
     }
     Err(Refusal::new(
         Reason::PreconditionFailed,
-        "profile: its `egress` cannot be had with `runtime: runsc` (gVisor), whose network stack the host cannot steer: \
+        "profile: its `egress`, or `companions`, cannot be had with `runtime: runsc` (gVisor), whose network stack the host cannot steer: \
          leave `runtime` out, or create the run without connections (`--egress '{}'`)",
     ))
 }

@@ -194,6 +194,17 @@ impl RunService for Canned {
             tokio_stream::pending(),
         ))))
     }
+
+    type ReadCompanionLogsStream = Events<ReadCompanionLogsResponse>;
+
+    /// Its name comes back, with bytes that are no text.
+    async fn read_companion_logs(
+        &self,
+        request: Request<ReadCompanionLogsRequest>,
+    ) -> Answer<Self::ReadCompanionLogsStream> {
+        let data = [request.into_inner().companion.as_bytes(), b": started\n\xff\x1b[2J\n"].concat();
+        Ok(Response::new(Box::pin(tokio_stream::iter([Ok(ReadCompanionLogsResponse { data })]))))
+    }
 }
 
 #[tonic::async_trait]

@@ -139,6 +139,7 @@ fn in_force(answer: ContainerInspectResponse) -> ContainerSpec {
     let networks = answer.network_settings.and_then(|settings| settings.networks).unwrap_or_default();
     surplus.extend(networks.into_keys().filter(|name| name != "none").map(|name| format!("network {name}")));
     let mounts = mounts(answer.mounts.unwrap_or_default(), &mut surplus);
+    let log = host.log_config.unwrap_or_default();
     let security = Security::read(host.security_opt.unwrap_or_default(), &mut surplus);
     ContainerSpec {
         image: answer.image.unwrap_or_default(),
@@ -169,7 +170,9 @@ fn in_force(answer: ContainerInspectResponse) -> ContainerSpec {
         limits: limits(host.ulimits.unwrap_or_default(), &mut surplus),
         masked_paths: host.masked_paths.unwrap_or_default(),
         read_only_paths: host.readonly_paths.unwrap_or_default(),
-        log_driver: host.log_config.and_then(|log| log.typ).unwrap_or_default(),
+        log_driver: log.typ.unwrap_or_default(),
+        log_options: log.config.unwrap_or_default().into_iter().collect(),
+        open_input: config.open_stdin.unwrap_or(false),
         restart: host
             .restart_policy
             .and_then(|policy| policy.name)
@@ -217,7 +220,6 @@ fn surplus(host: &HostConfig, config: &ContainerConfig) -> Vec<String> {
         ("published ports", host.port_bindings.as_ref().is_some_and(|ports| !ports.is_empty())),
         ("all ports published", host.publish_all_ports == Some(true)),
         ("a terminal", config.tty == Some(true)),
-        ("open input", config.open_stdin == Some(true)),
     ];
     found.into_iter().filter(|(_, present)| *present).map(|(name, _)| name.to_owned()).collect()
 }

@@ -1,7 +1,5 @@
 //! Converts a specification to the engine's request. Every setting is written out, and none is left to a default.
 
-use std::collections::HashMap;
-
 use bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount,
     MountBindOptions, MountBindOptionsPropagationEnum, MountType, ResourcesUlimits, RestartPolicy,
@@ -24,7 +22,8 @@ pub(super) fn create_body(spec: &ContainerSpec) -> ContainerCreateBody {
         domainname: Some(String::new()),
         labels: Some(spec.labels.clone().into_iter().collect()),
         tty: Some(false),
-        open_stdin: Some(false),
+        open_stdin: Some(spec.open_input),
+        stdin_once: Some(spec.open_input).filter(|open| *open),
         attach_stdin: Some(false),
         attach_stdout: Some(false),
         attach_stderr: Some(false),
@@ -67,7 +66,7 @@ fn host_config(spec: &ContainerSpec) -> HostConfig {
         readonly_paths: Some(spec.read_only_paths.clone()),
         log_config: Some(HostConfigLogConfig {
             typ: Some(spec.log_driver.clone()),
-            config: Some(HashMap::new()),
+            config: Some(spec.log_options.clone().into_iter().collect()),
         }),
         restart_policy: Some(RestartPolicy {
             name: spec.restart.parse::<RestartPolicyNameEnum>().ok(),

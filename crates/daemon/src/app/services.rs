@@ -14,6 +14,7 @@ use listener::{Certificates, Tokens};
 use oidc::Issuers;
 use port_forwarding::PortForwarding;
 use terminals::{Sessions, Terminals};
+use tokio::sync::Semaphore;
 
 use super::parts::Parts;
 use crate::config::Config;
@@ -152,5 +153,6 @@ fn run_service(parts: &Parts, alerts: &Arc<Alerts>) -> rpc::run::Service {
         quotas: control.quotas.clone(),
         tasks: life.tasks.clone(),
         stop: life.stop.clone(),
+        log_readers: Arc::new(Semaphore::new(rpc::companion_log::READERS)),
     }
 }

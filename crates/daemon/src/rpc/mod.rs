@@ -6,6 +6,7 @@ pub(crate) mod approval;
 pub(crate) mod audit;
 pub(crate) mod base;
 pub(crate) mod checkpoint;
+pub(crate) mod companion_log;
 mod deadline;
 pub(crate) mod egress;
 mod explain;

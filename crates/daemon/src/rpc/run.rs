@@ -19,6 +19,7 @@ use runs::record::{Hold, Record};
 use runs::{Parsed, Runs, hide_secrets, parse_request};
 use sha2::{Digest as _, Sha256};
 use timestamp::Timestamp;
+use tokio::sync::Semaphore;
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -26,7 +27,7 @@ use tonic::{Request, Response, Status};
 use wire::v1::run_service_server::RunService;
 use wire::v1::{self, CreateRunRequest};
 
-use super::{behind, egress, portion, principal, usage};
+use super::{behind, companion_log, egress, portion, principal, usage};
 
 const MAX_PAGE: u32 = 1_000;
 /// Default size of a diff, bytes.
@@ -45,6 +46,8 @@ pub(crate) struct Service {
     pub(crate) quotas: Arc<Quotas>,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
+    /// Places for clients that read the output of companions.
+    pub(crate) log_readers: Arc<Semaphore>,
 }
 
 impl Service {
@@ -127,9 +130,15 @@ impl Service {
         let living = self.runs.living_run(record.id).ok();
         let model_use = usage::of_run(&self.runs, record);
         let egress = living.as_deref().and_then(egress::egress).transpose()?;
+        let mut shown = self.shown(record);
+        for companion in &mut shown.companions {
+            let of_run = living.as_ref().and_then(|run| run.egress());
+            let address = of_run.and_then(|egress| egress.address_of(&companion.name));
+            companion.address = address.map(|address| address.to_string()).unwrap_or_default();
+        }
         let left = living.and_then(|run| run.lease_left());
         let lease_ends_at = left.map(|left| Timestamp::now().after(left).to_wire());
-        Ok(v1::Run { env: record.spec.env.clone(), lease_ends_at, egress, model_use, ..self.shown(record) })
+        Ok(v1::Run { env: record.spec.env.clone(), lease_ends_at, egress, model_use, ..shown })
     }
 
     /// Returns a digest that tells a repetition of a request from a different request.
@@ -137,7 +146,8 @@ impl Service {
         let mut content = request.clone();
         content.request_id.clear();
         let content = content.encode_to_vec();
-        if request.secret_env.is_empty() {
+        // The variables of companions may be secret as well.
+        if request.secret_env.is_empty() && request.companions.is_empty() {
             Sha256::digest(content).to_vec()
         } else {
             self.runs.store.fingerprint(&content)
@@ -452,6 +462,18 @@ impl RunService for Service {
         let stop = self.stop.clone();
         let watched = stream::iter(present).chain(later).take_until(stop.cancelled_owned());
         Ok(Response::new(Box::pin(watched)))
+    }
+
+    type ReadCompanionLogsStream = companion_log::Log;
+
+    async fn read_companion_logs(
+        &self,
+        request: Request<v1::ReadCompanionLogsRequest>,
+    ) -> Result<Response<Self::ReadCompanionLogsStream>, Status> {
+        let id = self.used(&request, &request.get_ref().run_id)?;
+        let run = self.runs.living_run(id)?;
+        let log = companion_log::read(run, request.get_ref(), &self.log_readers).await?;
+        Ok(Response::new(Box::pin(log.take_until(self.stop.clone().cancelled_owned()))))
     }
 }
 

@@ -55,8 +55,8 @@ impl Exchange {
         let bad_gateway = |cause, words: &str| Some(Refused::new(StatusCode::BAD_GATEWAY, cause, words));
         let name = ServerName::try_from(upstream.host.clone())
             .map_err(|_| bad_gateway(Cause::Unverified, "The server of the rule has no name for TLS."))?;
-        let servers = &self.requests.connection.process.servers;
-        match connect(servers, name, vec![HTTP1.to_vec()], stream).await {
+        let servers = self.requests.connection.process.servers();
+        match connect(&servers, name, vec![HTTP1.to_vec()], stream).await {
             Ok(stream) => Ok(Stream::Tls(Box::new(stream))),
             Err(Unconnected::Unverified(why)) => {
                 let words = format!("The certificate of the server of this rule is not valid: {why}.");

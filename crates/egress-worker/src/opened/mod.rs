@@ -84,7 +84,7 @@ async fn begin(connection: &Rc<Connection>, name: &str, fault: &Rc<Fault>) -> Re
     connection.meter.touch();
     let counted = Counted::new(server, Rc::clone(connection), Rc::clone(fault));
     let server_name = ServerName::try_from(shown.clone()).map_err(|_| Cause::Unverified)?;
-    let connected = tls::connect(&connection.process.servers, server_name, offer.clone(), counted).await;
+    let connected = tls::connect(&connection.process.servers(), server_name, offer.clone(), counted).await;
     let (server, protocol) = match connected {
         Ok(stream) => {
             let protocol = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);

@@ -4,6 +4,7 @@
 mod bulk;
 mod dns;
 mod ech;
+mod handed;
 mod http;
 mod opened;
 mod process;

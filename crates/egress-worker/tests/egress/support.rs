@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use host_launch::handles;
+use host_launch::{handles, numbered};
 use nix::sched::{CloneFlags, setns};
 use parking_lot::{Condvar, Mutex};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -24,7 +24,7 @@ use wire::worker::v1::request_answer::Decision;
 use wire::worker::v1::to_egress::Body as To;
 use wire::worker::v1::{
     AddressLookedUp, AwaitReview, ConnectionEnded, Dial, EgressStart, EndConnection, FromEgress, Inspect,
-    NameResolved, RequestAnswer, ToEgress,
+    NameResolved, RequestAnswer, Serve, ToEgress,
 };
 use worker_protocol::address::octets;
 use worker_protocol::frame::{FrameBuffer, encode};
@@ -68,7 +68,7 @@ impl Rule {
             Some(server) => To::Dial(Dial {
                 addresses: vec![octets(server.ip())],
                 port: server.port().into(),
-                tunnel: None,
+                ..Dial::default()
             }),
             None => To::End(EndConnection { http_body: self.words.clone() }),
         }
@@ -124,6 +124,8 @@ pub(crate) struct Egress {
     namespace: Child,
     pub(crate) program: Child,
     pub(crate) channel: UnixStream,
+    /// The end over which the program gets further handles.
+    handles: OwnedFd,
     log: Arc<Log>,
 }
 
@@ -149,7 +151,8 @@ impl Egress {
         let Steered { tcp, dns, answers: [v4, v6], link } =
             steering::steer(pidfd(&namespace).as_fd(), Ipv4Addr::new(11, 0, 0, 1)).unwrap();
         let (channel, theirs) = UnixStream::pair().unwrap();
-        let sockets = [&tcp, &dns, &v4, &v6, &link].map(OwnedFd::as_fd);
+        let (given, further) = numbered::pair().unwrap();
+        let sockets = [&further, &tcp, &dns, &v4, &v6, &link].map(OwnedFd::as_fd);
         handles::send(&channel, &sockets).unwrap();
         let program = std::env::var_os(PROGRAM).unwrap_or_else(|| env!("CARGO_BIN_EXE_coffer-egress").into());
         let program = Command::new(program)
@@ -161,7 +164,7 @@ impl Egress {
             .spawn()
             .unwrap();
         let log = Arc::new(Log::default());
-        let mut egress = Self { namespace, program, channel, log: Arc::clone(&log) };
+        let mut egress = Self { namespace, program, channel, handles: given, log: Arc::clone(&log) };
         egress.send(0, To::Start(script.start.clone()));
         let (reading, writing) = (egress.channel.try_clone().unwrap(), egress.channel.try_clone().unwrap());
         thread::spawn(move || follow(&script, reading, writing, &log));
@@ -171,6 +174,23 @@ impl Egress {
 
     pub(crate) fn send(&mut self, id: u64, body: To) {
         send(&mut self.channel, id, body);
+    }
+
+    /// Gives the program a handle.
+    pub(crate) fn give(&self, number: u64, handle: impl Into<OwnedFd>) {
+        let handle = handle.into();
+        rustix::io::ioctl_fionbio(&handle, true).unwrap();
+        numbered::send(&self.handles, number, handle.as_fd()).unwrap();
+    }
+
+    /// Gives the program a connection to serve, and returns its other end.
+    pub(crate) fn serve(&mut self, handle: u64, port: u16, roots: &[Vec<u8>]) -> UnixStream {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        self.give(handle, theirs);
+        ours.set_read_timeout(Some(DEADLINE)).unwrap();
+        let (host, roots) = ("api.example.org".to_owned(), roots.to_vec());
+        self.send(0, To::Serve(Serve { handle, host, port: port.into(), roots }));
+        ours
     }
 
     /// Waits for a message that was sent or is.

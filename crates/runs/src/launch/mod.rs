@@ -5,6 +5,7 @@
 //!                             └──► claimed from the pool ─► mounts ─► read back & compare ──────────────┘
 //! ```
 
+pub(crate) mod beside;
 mod fork;
 mod images;
 pub(crate) mod pool;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use crate::record::{
     ColdBecause, LaunchFingerprint, Layer, Limits, Ownership, Place, Record, Started, Workspace,
 };
+use companions::Requested;
 use containers::{
     Boundary, ContainerId, ContainerName, ContainerSpec, Engine, EngineFacts, EtcFiles, Hardening,
     ImageReference, ImageRefused, Inspection, MountSpec, Quota, RunAs, RunFacts, RunUser, UsableImage,
@@ -45,6 +47,7 @@ use crate::way_out::{Outward, WayOut};
 use crate::workspace::{self, Purpose, Roots};
 use crate::{boundary, execution_log, way_out};
 
+use beside::Beside;
 pub(crate) use fork::fill_part;
 pub use images::ColdStarts;
 use pool::Pool;
@@ -67,6 +70,8 @@ pub(crate) struct Wanted {
     pub(crate) workspace_access: MountMode,
     /// Environment of the run's commands.
     pub(crate) environment: Environment,
+    /// Companions of a run that is launched, in groups of which each starts when all before it are ready.
+    pub(crate) companions: Vec<Vec<Requested>>,
 }
 
 impl Wanted {
@@ -114,6 +119,7 @@ pub(crate) struct Launched {
     pub(crate) started: Started,
     pub(crate) lanes: Arc<Lanes>,
     pub(crate) resources: RunResources,
+    pub(crate) companions: Vec<Beside>,
 }
 
 impl Launcher {
@@ -126,7 +132,7 @@ impl Launcher {
     ) -> Result<Launched, Refusal> {
         let mut resources = RunResources::default();
         match self.steps(record, wanted, principal, &mut resources).await {
-            Ok((started, lanes)) => Ok(Launched { started, lanes, resources }),
+            Ok((started, lanes, companions)) => Ok(Launched { started, lanes, resources, companions }),
             Err(refusal) => {
                 self.undo(record.id, resources).await;
                 Err(refusal)
@@ -146,7 +152,7 @@ impl Launcher {
         wanted: &Wanted,
         principal: &Principal,
         resources: &mut RunResources,
-    ) -> Result<(Started, Arc<Lanes>), Refusal> {
+    ) -> Result<(Started, Arc<Lanes>, Vec<Beside>), Refusal> {
         boundary::is_named(wanted.hardening.runtime.as_deref(), &self.host)?;
         users::can_be_had(&wanted.hardening, &self.host)?;
         let imaging = self.image(wanted.image.as_ref());
@@ -164,18 +170,11 @@ impl Launcher {
         // By now the run's directories have their project, or have none.
         let wanted = &wanted.under(self.projects.quota_of(record.id));
         let shown = opened.shown(wanted.workspace_access);
-        let claimed = self.claim(record, wanted, principal, &image, &shown, resources).await;
-        let cold_because = claimed.as_ref().err().copied();
-        let contained = match claimed {
-            Ok(contained) => contained,
-            Err(because) => {
-                let contained = self.cold(record, wanted, principal, &image, &shown, resources).await?;
-                if because == ColdBecause::FirstOfItsKind {
-                    self.follow(record, wanted, principal, &image);
-                }
-                contained
-            }
-        };
+        let container = self.contained(record, wanted, principal, &image, &shown, resources);
+        let owner = workspace::owner_for(principal);
+        let (made, beside) = self.with_companions(record, wanted, owner, container).await;
+        resources.beside = beside;
+        let ((contained, cold_because), companions) = made?;
         let user = wanted.hardening.run_as.user().on_host(self.host.user_map);
         self.fill_root(record, &image.id().to_string(), user, resources).await?;
         let Contained { container, started_at, hardening, ownership, guest, warm } = contained;
@@ -219,7 +218,28 @@ impl Launcher {
             fingerprint: Some(fingerprint),
             cold_because,
         };
-        Ok((started, Arc::new(Lanes::new(guest, host_worker))))
+        Ok((started, Arc::new(Lanes::new(guest, host_worker)), companions))
+    }
+
+    /// Claims a container that waits, or makes a new one. Also returns the reason for a new one.
+    async fn contained(
+        &self,
+        record: &Record,
+        wanted: &Wanted,
+        principal: &Principal,
+        image: &UsableImage,
+        shown: &[Shown<'_>],
+        resources: &mut RunResources,
+    ) -> Result<(Contained, Option<ColdBecause>), Refusal> {
+        let because = match self.claim(record, wanted, principal, image, shown, resources).await {
+            Ok(contained) => return Ok((contained, None)),
+            Err(because) => because,
+        };
+        let contained = self.cold(record, wanted, principal, image, shown, resources).await?;
+        if because == ColdBecause::FirstOfItsKind {
+            self.follow(record, wanted, principal, image);
+        }
+        Ok((contained, Some(because)))
     }
 
     /// Opens the run's directories, and makes those that belong to the daemon.
@@ -496,5 +516,6 @@ pub(crate) fn wanted(
         image,
         environment,
         workspace_access: profile.workspace,
+        companions: Vec::new(),
     })
 }

@@ -5850,14 +5850,14 @@ pub struct Companion {
     /// Arguments in place of the image's command, for its entrypoint. Default: the image's command.
     #[prost(string, repeated, tag = "3")]
     pub command: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Environment variables, beside the image's. A value that looks like a secret is refused here.
+    /// Environment variables, beside the image's. At most 128 KiB with `secret_env`.
     #[prost(btree_map = "string, string", tag = "4")]
     pub env: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
-    /// The same with secret values. They are in the memory of the companion alone once it is READY, and never stored,
-    /// answered, recorded or logged; the engine does not know them.
+    /// The same with secret values, which are also hidden if they turn up in the run's calls. The daemon stores, answers,
+    /// records and logs neither kind, and the engine does not know them.
     #[prost(btree_map = "string, string", tag = "5")]
     pub secret_env: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,

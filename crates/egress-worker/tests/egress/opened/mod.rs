@@ -4,6 +4,7 @@ mod git;
 mod hostile;
 mod http1;
 mod http2;
+mod served;
 mod upstream;
 
 use std::io::Write as _;

@@ -215,7 +215,7 @@ impl Launcher {
         let image = asked.or(profile.image.as_deref()).unwrap_or_default();
         let mut limits = request::limits(&wire::v1::Limits::default(), profile)?;
         limits.cpu_millis = containers::cpu_limit(limits.cpu_millis, self.host.cpus);
-        let outward = self.way_out.outward(&narrowed(profile, &[]));
+        let outward = self.way_out.outward(&narrowed(profile, &[]), !profile.companions.defaults.is_empty());
         let wanted = wanted(profile, image, &limits, Environment::default(), outward)?;
         let wanted = wanted.under(self.projects.quota());
         if never_warm(&wanted).is_some() {

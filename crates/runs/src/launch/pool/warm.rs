@@ -177,8 +177,14 @@ impl Launcher {
     }
 
     fn make_for(record: &Record, wanted: &Wanted, principal: &Principal, image: &UsableImage) -> Make {
-        // The variables are the run's alone.
-        let wanted_of_all = Wanted { environment: Environment::default(), ..wanted.clone() };
+        // The variables and the companions are the run's alone.
+        let wanted_of_all = Wanted {
+            hardening: wanted.hardening.clone(),
+            image: wanted.image.clone(),
+            workspace_access: wanted.workspace_access,
+            environment: Environment::default(),
+            companions: Vec::new(),
+        };
         let root = Self::new_root(record, wanted, principal);
         Make { wanted: wanted_of_all, image: image.clone(), root }
     }

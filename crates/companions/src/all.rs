@@ -1,0 +1,54 @@
+//! The companions of one run.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures_util::future::{join_all, select_all};
+
+use crate::companion::Companion;
+
+/// The companions of one run, in the order of their start.
+#[derive(Default)]
+pub struct Companions(Vec<Arc<Companion>>);
+
+impl Companions {
+    pub fn new(all: Vec<Arc<Companion>>) -> Self {
+        Self(all)
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Arc<Companion>> {
+        self.0.iter().find(|companion| companion.name() == name)
+    }
+
+    /// Returns true if one of them has not ended.
+    pub fn are_running(&self) -> bool {
+        self.0.iter().any(|companion| companion.exit().is_none())
+    }
+
+    /// Waits for the next companion to end. Waits for ever if none is left.
+    pub async fn next_exit(&self) -> (Arc<Companion>, i64) {
+        loop {
+            let left = self.0.iter().filter(|companion| !companion.is_reported.load(Ordering::Relaxed));
+            let ends: Vec<_> = left
+                .map(|companion| Box::pin(async move { (Arc::clone(companion), companion.ended().await) }))
+                .collect();
+            if ends.is_empty() {
+                return std::future::pending().await;
+            }
+            let ((companion, code), ..) = select_all(ends).await;
+            if companion.report() {
+                return (companion, code);
+            }
+        }
+    }
+
+    /// Pauses or resumes all of them.
+    pub async fn set_paused(&self, paused: bool) {
+        join_all(self.0.iter().map(|companion| companion.set_paused(paused))).await;
+    }
+
+    /// Ends all processes of all of them. Returns false if one is left.
+    pub async fn kill(&self, why: Option<&'static str>) -> bool {
+        join_all(self.0.iter().map(|companion| companion.kill(why))).await.into_iter().all(|is_over| is_over)
+    }
+}

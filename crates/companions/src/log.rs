@@ -1,0 +1,88 @@
+//! The output of a companion, of which the engine keeps the end.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use containers::{ContainerId, Engine, EngineError};
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
+
+use crate::companion::Companion;
+
+/// Time in which the engine has to give what it keeps.
+const WITHIN: Duration = Duration::from_secs(20);
+/// Most bytes and lines of the end of a log, in a message.
+const LAST: (usize, usize) = (2_048, 12);
+
+impl Companion {
+    /// Returns what it has written, from the last `tail` bytes on. With `follow` goes on until it ends.
+    pub async fn log(
+        &self,
+        tail: usize,
+        follow: bool,
+    ) -> Result<impl Stream<Item = Result<Bytes, EngineError>> + Send + use<>, EngineError> {
+        let attempt = "read a container's log";
+        let kept = self.engine.logs(&self.container, false);
+        let kept = kept.try_fold(0usize, |sum, piece| std::future::ready(Ok(sum.saturating_add(piece.len()))));
+        let kept = tokio::time::timeout(WITHIN, kept).await;
+        let kept = kept.map_err(|_| EngineError::TimedOut { attempt, limit: WITHIN })??;
+        let mut skip = kept.saturating_sub(tail);
+        let pieces = self.engine.logs(&self.container, follow);
+        Ok(pieces.try_filter_map(move |piece| std::future::ready(Ok(after(&mut skip, piece)))))
+    }
+}
+
+/// Returns the part of a piece that is not skipped.
+fn after(skip: &mut usize, mut piece: Bytes) -> Option<Bytes> {
+    let skipped = piece.len().min(*skip);
+    *skip -= skipped;
+    let rest = piece.split_off(skipped);
+    (!rest.is_empty()).then_some(rest)
+}
+
+/// Returns the last lines that a container has written, made harmless for a message. Empty if there are none.
+pub async fn last_lines(engine: &Engine, container: &ContainerId) -> String {
+    let mut end = Vec::new();
+    let reading = async {
+        let mut pieces = std::pin::pin!(engine.logs(container, false));
+        while let Some(Ok(piece)) = pieces.next().await {
+            end.extend_from_slice(&piece);
+            let surplus = end.len().saturating_sub(LAST.0);
+            end.drain(..surplus);
+        }
+    };
+    // What has come by then is better than nothing.
+    let _ = tokio::time::timeout(WITHIN, reading).await;
+    cleaned(&end)
+}
+
+fn cleaned(end: &[u8]) -> String {
+    let end = String::from_utf8_lossy(&end[text::cut_beginning(end)..]).into_owned();
+    let mut lines: Vec<&str> = end.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines.drain(..lines.len().saturating_sub(LAST.1));
+    lines.into_iter().map(|line| text::one_line(line.trim_end())).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_log_begins_anywhere_in_a_piece() {
+        let mut skip = 4;
+        let mut rest = |piece: &'static [u8]| after(&mut skip, Bytes::from_static(piece));
+        assert_eq!(rest(b"ab"), None);
+        assert_eq!(rest(b"cdef").as_deref(), Some(&b"ef"[..]));
+        assert_eq!(rest(b"gh").as_deref(), Some(&b"gh"[..]));
+        assert_eq!(rest(b""), None);
+    }
+
+    #[test]
+    fn the_last_lines_are_harmless_and_few() {
+        assert_eq!(cleaned(b""), "");
+        assert_eq!(cleaned(b"a\n\n  \nb\x1b[2J\xff\n"), "a\nb\\u{1b}[2J\u{fffd}");
+        let many: String = (0..100).map(|number| format!("line {number}\n")).collect();
+        let last = cleaned(many.as_bytes());
+        assert!(last.starts_with("line 88\n") && last.ends_with("line 99"), "{last}");
+        assert_eq!(cleaned(&"ä".as_bytes()[1..]), "");
+    }
+}

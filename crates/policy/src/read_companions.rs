@@ -1,0 +1,149 @@
+//! Reads `companions`. A profile without it allows none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use document::{At, Fields};
+use egress_rules::Rules;
+
+use crate::companions::{Check, Companion, CompanionRules, Readiness};
+use crate::image_names::reference;
+
+/// Memory of all companions of a run if the profile has no number, MiB.
+const MEMORY: u64 = 1_024;
+/// Most memory of all companions of a run, MiB.
+const MOST_MEMORY: u64 = 1 << 20;
+
+pub(super) fn companions(at: Option<&At<'_>>, egress: &Rules) -> CompanionRules {
+    let Some(at) = at else { return CompanionRules::default() };
+    let fields = at.fields(&["images", "max", "memory_mib", "defaults"]);
+    let images = fields.required("images").map(At::items).unwrap_or_default();
+    let max = fields.number_or("max", 1..=CompanionRules::MOST as u64, 4);
+    let items = fields.items("defaults");
+    let defaults: Vec<Companion> =
+        items.iter().take(CompanionRules::MOST + 1).filter_map(companion).collect();
+    // With one left out, problems between companions would name the wrong ones.
+    let is_whole = defaults.len() == items.len();
+    let rules = CompanionRules {
+        images: images.iter().filter_map(|item| reference(item, true)).collect(),
+        max: usize::try_from(max).unwrap_or(CompanionRules::MOST),
+        memory_mib: fields.number_or("memory_mib", 16..=MOST_MEMORY, MEMORY),
+        defaults,
+    };
+    if is_whole && let Err(why) = rules.of_run(Vec::new(), [egress]) {
+        fields.at("defaults").problem(why.to_string());
+    }
+    rules
+}
+
+fn companion(at: &At<'_>) -> Option<Companion> {
+    let fields =
+        at.fields(&["name", "image", "command", "env", "ready", "memory_mib", "ports", "depends_on"]);
+    let name = fields.required("name").and_then(At::text);
+    let image = fields.required("image").and_then(|at| reference(at, false));
+    let ready = fields.get("ready").map(ready);
+    if ready == Some(None) {
+        return None;
+    }
+    let depends_on = fields.items("depends_on");
+    Some(Companion {
+        name: name?.to_owned(),
+        image: image?,
+        command: arguments(&fields, "command"),
+        env: fields.get("env").map(env).unwrap_or_default(),
+        ready: ready.flatten(),
+        memory_mib: fields.number_or("memory_mib", 16..=MOST_MEMORY, 0),
+        ports: fields.items("ports").iter().filter_map(port).collect(),
+        depends_on: depends_on.iter().filter_map(At::text).map(str::to_owned).collect::<BTreeSet<_>>(),
+    })
+}
+
+fn ready(at: &At<'_>) -> Option<Readiness> {
+    let fields = at.fields(&["tcp", "command", "timeout_seconds", "interval_milliseconds"]);
+    let check = match (fields.get("tcp"), fields.get("command")) {
+        (Some(tcp), None) => port(tcp).map(Check::Tcp),
+        (None, Some(_)) => Some(Check::Command(arguments(&fields, "command"))),
+        _ => {
+            at.problem("needs either `tcp`, a port, or `command`, a list of arguments");
+            None
+        }
+    };
+    let (longest, timeout) = Readiness::TIMEOUT;
+    let (least, most, interval) = Readiness::INTERVAL;
+    Some(Readiness {
+        check: check?,
+        timeout_seconds: fields.number_or("timeout_seconds", 1..=longest, timeout),
+        interval_milliseconds: fields.number_or("interval_milliseconds", least..=most, interval),
+    })
+}
+
+fn arguments(fields: &Fields<'_>, key: &str) -> Vec<String> {
+    fields.items(key).iter().filter_map(At::argument).collect()
+}
+
+fn env(at: &At<'_>) -> BTreeMap<String, String> {
+    let entries = at.entries().into_iter();
+    entries.filter_map(|(name, value)| Some((name.to_owned(), value.argument()?))).collect()
+}
+
+fn port(at: &At<'_>) -> Option<u16> {
+    at.number(1..=u64::from(u16::MAX)).and_then(|port| u16::try_from(port).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Check, Policy};
+
+    fn loaded(companions: &str) -> Result<Policy, Vec<String>> {
+        let policy = format!(
+            "profiles:\n  p:\n    operations: {{}}\n    companions: {companions}\nroles: {{r: {{allow: \"*\"}}}}\n"
+        );
+        Policy::from_files([("p.yaml", policy)])
+            .map_err(|problems| problems.0.iter().map(ToString::to_string).collect())
+    }
+
+    const WHOLE: &str = "{images: [\"db:*\"], max: 2, memory_mib: 512, defaults: [{name: db, image: \"db:15\", command: [serve, 1], \
+        env: {MODE: test}, ready: {tcp: 5432, timeout_seconds: 30}, memory_mib: 64, ports: [5433]}, \
+        {name: app, image: \"db:1\", ready: {command: [check]}, depends_on: [db]}]}";
+
+    #[test]
+    fn companions_are_read_and_written_back() {
+        let policy = loaded(WHOLE).unwrap();
+        let rules = &policy.profile("p").unwrap().companions;
+        assert_eq!((rules.max, rules.memory_mib), (2, 512));
+        let db = &rules.defaults[0];
+        assert_eq!(db.command, ["serve", "1"]);
+        let ready = db.ready.as_ref().unwrap();
+        assert_eq!((&ready.check, ready.timeout_seconds, ready.interval_milliseconds), (&Check::Tcp(5432), 30, 200));
+        let written = policy.to_yaml().unwrap();
+        assert_eq!(Policy::from_files([("again.yaml", &written)]).unwrap().digest(), policy.digest());
+    }
+
+    #[test]
+    fn a_profile_without_companions_keeps_its_digest() {
+        let text = "profiles: {p: {operations: {}}}\nroles: {r: {allow: \"*\"}}\n";
+        let policy = Policy::from_files([("p.yaml", text)]).unwrap();
+        assert!(!policy.to_yaml().unwrap().contains("companions"));
+    }
+
+    #[test]
+    fn every_problem_of_a_companion_has_its_place() {
+        for (written, problem) in [
+            ("{max: 2}", "`images` is missing"),
+            ("{images: [a], max: 17}", "max: must be a whole number from 1 to 16"),
+            ("{images: [a], defaults: [{name: db}]}", "defaults[0]: `image` is missing"),
+            ("{images: [a], defaults: [{name: db, image: b}]}", "defaults: db: the profile does not allow the image b"),
+            ("{images: [a], defaults: [{name: a, image: a, ready: {}}]}", "defaults[0].ready: needs either"),
+            (
+                "{images: [a], defaults: [{name: a, image: a, ready: {tcp: 1, command: [b]}}]}",
+                "defaults[0].ready: needs either",
+            ),
+            ("{images: [a], defaults: [{name: a, image: a, ports: [0]}]}", "ports[0]: must be a whole number"),
+            ("{images: [a], defaults: [{name: localhost, image: a}]}", "defaults: a name must be"),
+            ("{images: [a], defaults: [{name: a, image: a, depends_on: [a]}]}", "defaults: each of these waits"),
+            ("{images: [a], default: []}", "default: unknown key"),
+        ] {
+            let found = loaded(written).unwrap_err();
+            assert!(found[0].contains(problem), "{written}: {found:?}");
+        }
+    }
+}

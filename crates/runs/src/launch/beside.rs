@@ -1,0 +1,329 @@
+//! Starts the companions of a run beside its container, and finds those that a previous daemon started.
+
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::record::{self, CompanionLaunch, CompanionState, Record};
+use companions::{Companion, NotReady, Program, Requested, last_lines};
+use containers::{
+    ContainerId, ContainerName, ContainerState, Hardening, ImageId, ImageReference, MountSpec, UsableImage,
+};
+use executor::engine_refusal;
+use futures_util::future::join_all;
+use host_launch::Owner;
+use identity::RunId;
+use jail::RootMode;
+use operations::Reason;
+use refusal::{Refusal, chain};
+use tokio::task::block_in_place;
+use tokio_util::sync::CancellationToken;
+
+use super::root::NewRoot;
+use super::turns::in_turn;
+use super::{Launcher, MISSING, Wanted, differs};
+use crate::mounting::arrived;
+use crate::resources::RunResources;
+use crate::workspace;
+
+/// A companion that is ready, and its record.
+pub(crate) struct Beside {
+    pub(crate) live: Arc<Companion>,
+    pub(crate) record: record::Companion,
+}
+
+/// Returns the record of a companion that is about to start.
+pub(crate) fn starting(requested: &Requested) -> record::Companion {
+    let companion = &requested.companion;
+    record::Companion {
+        name: companion.name.clone(),
+        image: companion.image.clone(),
+        ports: companion.open_ports(),
+        memory_mib: companion.memory_mib,
+        state: CompanionState::Starting,
+        launched: None,
+    }
+}
+
+/// Returns the hardening of a companion: that of the run, with a writable root and a name server of nobody.
+fn hardening(of_run: &Hardening, memory_mib: u64) -> Hardening {
+    Hardening {
+        memory_bytes: memory_mib << 20,
+        root: RootMode::WritableLayer,
+        resolver: None,
+        has_bundle: false,
+        ..of_run.clone()
+    }
+}
+
+impl Launcher {
+    /// Makes the run's container, and starts its companions at the same time. If one of the two fails, the other is given up.
+    pub(super) async fn with_companions<T>(
+        &self,
+        record: &Record,
+        wanted: &Wanted,
+        owner: Owner,
+        container: impl Future<Output = Result<T, Refusal>>,
+    ) -> (Result<(T, Vec<Beside>), Refusal>, Vec<RunResources>) {
+        let (given_up, mut held) = (CancellationToken::new(), Vec::new());
+        let container = async {
+            let made = container.await;
+            if made.is_err() {
+                given_up.cancel();
+            }
+            made
+        };
+        let beside = self.start_companions(record.id, wanted, owner, &given_up, &mut held);
+        let (made, beside) = tokio::join!(container, beside);
+        (made.and_then(|made| beside.map(|beside| (made, beside))), held)
+    }
+
+    async fn start_companions(
+        &self,
+        run: RunId,
+        wanted: &Wanted,
+        owner: Owner,
+        given_up: &CancellationToken,
+        held: &mut Vec<RunResources>,
+    ) -> Result<Vec<Beside>, Refusal> {
+        let mut all = Vec::new();
+        for group in &wanted.companions {
+            let starts = group.iter().map(|requested| async move {
+                let mut resources = RunResources::default();
+                let started = self.start_companion(run, wanted, requested, owner, given_up, &mut resources).await;
+                if started.is_err() {
+                    given_up.cancel();
+                }
+                (started, resources)
+            });
+            let (mut is_refused, mut refusal) = (false, None);
+            for (started, resources) in join_all(starts).await {
+                held.push(resources);
+                match started {
+                    Ok(beside) => all.push(beside),
+                    // The others were only given up.
+                    Err(why) => {
+                        is_refused = true;
+                        refusal = refusal.or(why);
+                    }
+                }
+            }
+            if is_refused {
+                let given_up = || Refusal::new(Reason::Internal, "the start of the companions was given up");
+                return Err(refusal.unwrap_or_else(given_up));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Starts a companion and waits until it is ready. `None` if it was given up meanwhile.
+    async fn start_companion(
+        &self,
+        run: RunId,
+        wanted: &Wanted,
+        requested: &Requested,
+        owner: Owner,
+        given_up: &CancellationToken,
+        resources: &mut RunResources,
+    ) -> Result<Beside, Option<Refusal>> {
+        let asked = &requested.companion;
+        let named = |refusal: Refusal| {
+            let message = format!("companions: {}: {}", asked.name, refusal.message);
+            Refusal { message, ..refusal }.with("companion", asked.name.as_str())
+        };
+        let hardening = hardening(&wanted.hardening, asked.memory_mib);
+        let making = self.make_companion(run, &hardening, requested, owner, resources);
+        let (live, program, launched) = making.await.map_err(|refusal| Some(named(refusal)))?;
+        if let Some(readiness) = &asked.ready {
+            let ready = live.is_ready(readiness, &program, hardening.run_as.user());
+            match given_up.run_until_cancelled(ready).await {
+                None => return Err(None),
+                Some(Ok(())) => {}
+                Some(Err(why)) => {
+                    let container = ContainerId::parse(&launched.container_id);
+                    let last = match &container {
+                        Ok(container) => last_lines(&self.engine, container).await,
+                        Err(_) => String::new(),
+                    };
+                    return Err(Some(named(not_ready(&why, &last))));
+                }
+            }
+        }
+        let state = live.exit().map_or(CompanionState::Ready, CompanionState::Exited);
+        let record = record::Companion { state, launched: Some(launched), ..starting(requested) };
+        Ok(Beside { live, record })
+    }
+
+    /// Makes the container of a companion, and has it become its program.
+    async fn make_companion(
+        &self,
+        run: RunId,
+        hardening: &Hardening,
+        requested: &Requested,
+        owner: Owner,
+        resources: &mut RunResources,
+    ) -> Result<(Arc<Companion>, Program, CompanionLaunch), Refusal> {
+        let asked = &requested.companion;
+        let reference = ImageReference::parse(&asked.image).map_err(|error| Refusal::invalid("image", error))?;
+        let Some(facts) = self.engine.image(&reference).await.map_err(engine_refusal)? else {
+            let message = format!("image: the engine has no image {reference}, and nothing is pulled: {MISSING}");
+            return Err(Refusal::new(Reason::ImageMissing, message).with("image", reference.as_str()));
+        };
+        let (image, volumes) = facts.usable_beside();
+        self.check_image(&image, &reference).await?;
+        let declared = self.engine.image_program(image.id()).await.map_err(engine_refusal)?;
+        let variables = [&asked.env, &requested.secrets];
+        let program = Program::of(declared, &asked.command, variables, hardening.home());
+        let no_program = |error: companions::NoProgram| Refusal::new(Reason::InvalidArgument, error.to_string());
+        let program = program.map_err(no_program)?;
+        let message = program.message().map_err(no_program)?;
+        let first = self.starting.first(image.id()).await?;
+        let turn = self.starting.turns.wait().await?;
+        let ids = (run, RunId::new());
+        let starting = async {
+            let layers = self.companion_layers(ids.1, hardening, &image, resources).await?;
+            let mounts = block_in_place(|| self.companion_root(ids, hardening, (&layers, &volumes), owner, resources))?;
+            self.companion_container(ids.1, hardening, &image, mounts, &message, resources).await
+        };
+        let (container, started, pid) = in_turn(turn, starting).await?;
+        first.started();
+        let live = Companion::running(self.engine.clone(), (asked.name.clone(), asked.open_ports()), container, pid, false)
+            .map_err(|error| Refusal::internal("watching a companion", &chain(&error)))?;
+        let root = resources.root.as_ref().map(super::RootLayer::place).transpose()?;
+        let launched = CompanionLaunch {
+            image_id: image.id().to_string(),
+            made_as: ids.1,
+            container_id: resources.container.as_ref().map(ToString::to_string).unwrap_or_default(),
+            container_started: started,
+            root: root.ok_or_else(|| Refusal::new(Reason::Internal, "a companion without a root"))?,
+        };
+        Ok((live, program, launched))
+    }
+
+    async fn companion_layers(
+        &self,
+        made_as: RunId,
+        hardening: &Hardening,
+        image: &UsableImage,
+        resources: &mut RunResources,
+    ) -> Result<Vec<PathBuf>, Refusal> {
+        let (id, guest) = (made_as.to_string(), self.guest.of(hardening.boundary).to_owned());
+        let bare = self.describe(&id, hardening, image.clone(), hardening.run_as.user(), Vec::new(), guest)?;
+        self.layers_of(&bare, image, &id, resources).await
+    }
+
+    /// Mounts the root of a companion in the quota of its run, with a directory for each volume of the image.
+    fn companion_root(
+        &self,
+        (run, made_as): (RunId, RunId),
+        hardening: &Hardening,
+        (layers, volumes): (&[PathBuf], &[String]),
+        owner: Owner,
+        resources: &mut RunResources,
+    ) -> Result<Vec<MountSpec>, Refusal> {
+        let id = made_as.to_string();
+        let failed = |error: std::io::Error| Refusal::internal("making the root of a companion", &error);
+        resources.make_slots(&self.directories.slots(&id))?;
+        let user = hardening.run_as.user().on_host(self.host.user_map);
+        let new = NewRoot { owner, paths: volumes.to_vec() };
+        let mut mounts = self.root_layer(made_as, &new, hardening, layers, user, resources)?;
+        let Some(root) = &resources.root else { return Ok(mounts) };
+        let layer = workspace::open_own(&self.directories.root_layer(&id)).map_err(failed)?;
+        self.projects.take_in(run, layer.handle.as_fd()).map_err(failed)?;
+        root.link_mounts().map_err(|errno| failed(errno.into()))?;
+        for volume in volumes {
+            mounts.push(root.within(volume)?);
+        }
+        Ok(mounts)
+    }
+
+    /// Makes and starts the container, compares it with its description, and only then gives it its program.
+    async fn companion_container(
+        &self,
+        made_as: RunId,
+        hardening: &Hardening,
+        image: &UsableImage,
+        mounts: Vec<MountSpec>,
+        program: &[u8],
+        resources: &mut RunResources,
+    ) -> Result<(ContainerId, String, u32), Refusal> {
+        let (id, user) = (made_as.to_string(), hardening.run_as.user());
+        let guest = self.guest.of(hardening.boundary).to_owned();
+        let spec = self.describe(&id, hardening, image.clone(), user, mounts, guest)?.of_companion();
+        let name = ContainerName::parse(&format!("cofferdam-{id}"))
+            .map_err(|error| Refusal::internal("naming the container", &error))?;
+        let container = self.engine.create(&spec, &name).await.map_err(engine_refusal)?;
+        resources.container = Some(container.clone());
+        let input = self.engine.attach_input(&container).await.map_err(engine_refusal)?;
+        self.engine.start(&container).await.map_err(engine_refusal)?;
+        let inspection = self.engine.inspect(&container).await.map_err(engine_refusal)?;
+        let refused = |why: String| Refusal::new(Reason::EngineUnavailable, why);
+        if let Some(fields) = differs(&id, &spec, &inspection) {
+            return Err(refused(format!(
+                "the engine did not apply the asked hardening ({fields}); no companion is started like this"
+            )));
+        }
+        let pid = inspection.host_pid.ok_or_else(|| {
+            refused("the engine's processes are not visible to the daemon (a rootless or remote engine)".to_owned())
+        })?;
+        let own = self.own_files(&id, user, hardening, &[])?;
+        block_in_place(|| arrived(pid, &[], &own, resources.root.as_ref()))?;
+        self.has_users(Some(pid), hardening)?;
+        input.write(program).await.map_err(engine_refusal)?;
+        Ok((container, inspection.started_at, pid))
+    }
+
+    /// Finds a companion that a previous daemon started, and checks that it is the same.
+    pub(crate) async fn companion_again(
+        &self,
+        of_run: &Hardening,
+        record: &record::Companion,
+    ) -> Result<(Arc<Companion>, RunResources), String> {
+        let launched = record.launched.as_ref().ok_or("its launch was not complete")?;
+        let (id, hardening) = (launched.made_as.to_string(), hardening(of_run, record.memory_mib));
+        let slots = self.directories.slots(&id);
+        let root = block_in_place(|| self.reattach_root(&slots, &id, launched.root))?;
+        let container = ContainerId::parse(&launched.container_id).map_err(|error| chain(&error))?;
+        let inspection = self.inspected(&id, &container).await?;
+        let image = ImageId::parse(&launched.image_id).map_err(|error| chain(&error))?;
+        let facts = self.engine.image(&ImageReference::from(&image)).await.map_err(|error| chain(&error))?;
+        let (image, volumes) = facts.ok_or("its image no longer exists")?.usable_beside();
+        let message = |refusal: Refusal| refusal.message;
+        let mut mounts = block_in_place(|| root.mounts()).map_err(message)?;
+        for volume in &volumes {
+            mounts.push(root.within(volume).map_err(message)?);
+        }
+        let guest = self.guest.of(hardening.boundary).to_owned();
+        let spec = self.describe(&id, &hardening, image, hardening.run_as.user(), mounts, guest).map_err(message)?;
+        if let Some(fields) = differs(&id, &spec.of_companion(), &inspection) {
+            return Err(format!("its container differs from how it was launched, or from its profile now ({fields})"));
+        }
+        let (engine, named) = (self.engine.clone(), (record.name.clone(), record.ports.clone()));
+        let live = match (inspection.state, inspection.host_pid) {
+            (ContainerState::Running | ContainerState::Paused, Some(pid)) => {
+                if inspection.started_at != launched.container_started {
+                    return Err("its container was started again".to_owned());
+                }
+                let is_paused = inspection.state == ContainerState::Paused;
+                Companion::running(engine, named, container.clone(), pid, is_paused).map_err(|error| chain(&error))?
+            }
+            (ContainerState::Exited(code), _) => {
+                let is_reported = matches!(record.state, CompanionState::Exited(_));
+                Companion::over(engine, named, container.clone(), code, is_reported)
+            }
+            _ => return Err("its container is in an odd state".to_owned()),
+        };
+        let resources = RunResources {
+            container: Some(container),
+            slot_directory: Some(slots),
+            root: Some(root),
+            ..RunResources::default()
+        };
+        Ok((live, resources))
+    }
+}
+
+fn not_ready(why: &NotReady, last: &str) -> Refusal {
+    let said = if last.is_empty() { "It has written nothing.".to_owned() } else { format!("Its last output:\n{last}") };
+    Refusal::new(Reason::PreconditionFailed, format!("{why}. {said}"))
+}
