@@ -22,11 +22,11 @@ pub struct Companions {
     companions: Vec<Companion>,
     /// Set an environment variable of a companion; can be repeated.
     #[arg(long = "companion-env", value_name = "COMPANION:NAME=VALUE", value_parser = variable)]
-    env: Vec<(String, (String, String))>,
+    companion_env: Vec<(String, (String, String))>,
     /// The same with a secret value, which is taken from coffer's own variable NAME, or from a file as in
     /// COMPANION:NAME=@PATH, and is never shown; can be repeated.
     #[arg(long = "companion-secret-env", value_name = "COMPANION:NAME[=@PATH]")]
-    secret_env: Vec<String>,
+    companion_secret_env: Vec<String>,
     /// Start the services of this Compose file as companions. A key that has no meaning here is an error.
     #[arg(long, value_name = "FILE")]
     compose: Option<PathBuf>,
@@ -64,10 +64,10 @@ impl Companions {
                 ))
             })
         };
-        for (name, (variable, value)) in self.env {
+        for (name, (variable, value)) in self.companion_env {
             companions[place(&name)?].env.insert(variable, value);
         }
-        for given in &self.secret_env {
+        for given in &self.companion_secret_env {
             let (name, given) = given.split_once(':').ok_or_else(|| {
                 // The message does not contain the text, because it may be a secret.
                 Failure::usage("--companion-secret-env: write COMPANION:NAME or COMPANION:NAME=@PATH")
