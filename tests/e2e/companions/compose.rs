@@ -39,13 +39,13 @@ async fn the_services_of_a_compose_file_are_reached_shown_and_logged() {
     let names: Vec<_> = companions.iter().map(|one| one["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["db", "cache", "third"]);
     let page = out(&daemon, &["run", "show", &run]).await;
-    assert!(page.contains("\nCompanions\n  db    READY, port 5432 at "), "{page}");
+    assert!(page.contains("\nCompanions\n  db     READY, port 5432 at "), "{page}");
     assert_eq!(out(&daemon, &["run", "logs", &run, "--companion", "db"]).await, "hello\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compose_file_with_anything_else_makes_no_run() {
-    let (daemon, image) = (daemon().await, image("compose"));
+    let (daemon, image) = (daemon().await, image("compose-bad"));
     let bad = services(&image).replace("    mem_limit: 64m\n", "    volumes: [\"/:/host\"]\n");
     let file = daemon.workspace("files", &[("compose.yaml", &bad)]).join("compose.yaml");
     let mut coffer = tokio::process::Command::new(binary("coffer"));

@@ -318,8 +318,8 @@ mod tests {
              budget     3 of 5 requests for the run\n\
              start      cold: all that waited were taken\n\
              labels     a=1 b=2\n\
-             \nCompanions\n  cache READY, port 6379 6380 at 198.18.0.1, redis:7\n  \
-             db    EXITED with 3, no port, postgres:15\n\
+             \nCompanions\n  cache  READY, port 6379 6380 at 198.18.0.1, redis:7\n  \
+             db     EXITED with 3, no port, postgres:15\n\
              \nHardening in force\n  network  none\n"
         );
     }
