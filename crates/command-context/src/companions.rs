@@ -150,7 +150,7 @@ fn project(path: &Path, run: Option<&str>) -> Result<compose::Project, Failure> 
     compose::read(&name, &text, run).map_err(|problems| {
         let problems: String = problems.iter().map(|problem| format!("\n  {problem}")).collect();
         Failure::usage(format!("these keys and values of the Compose file cannot be used:{problems}"))
-            .with_hint("the page on companions in the book has the keys that are read")
+            .with_hint("see the book, \"Compose files\", for the keys that are read")
     })
 }
 
