@@ -46,10 +46,14 @@ async fn a_django_suite_passes_against_databases_beside_its_run() {
     run.stop().await;
 }
 
-/// The built-in profile, with companions of this image, and a variable for their password.
+/// The built-in profile with a database and a cache of this image, and with a variable for the password.
 fn setup(image: &str) -> Setup {
     let build = include_str!("../../crates/policy/policies/build.yaml");
-    let companions = format!("    companions: {{ images: ['{image}'], max: 2, memory_mib: 1024 }}\n");
+    let companions = format!(
+        "    companions:\n      images: ['{image}']\n      max: 2\n      memory_mib: 1024\n      defaults:\n        \
+         - {{ name: cache, image: '{image}', command: [redis], ready: {{ tcp: 6379 }} }}\n        \
+         - {{ name: db, image: '{image}', ports: [5432] }}\n"
+    );
     let profile = build.replace("        - CI\n", "        - CI\n        - PGPASSWORD\n") + &companions;
     let roles = include_str!("../../crates/policy/policies/roles.yaml").to_owned();
     Setup {
@@ -59,6 +63,7 @@ fn setup(image: &str) -> Setup {
     }
 }
 
+/// The request has another database in place of the profile's, because only a request has secrets.
 fn request(daemon: &Daemon, image: &str) -> CreateRunRequest {
     let workspace = daemon.workspace(
         "shop",
@@ -73,27 +78,20 @@ fn request(daemon: &Daemon, image: &str) -> CreateRunRequest {
     );
     let script = "/usr/lib/postgresql/*/bin/pg_isready --quiet --host 127.0.0.1";
     let args = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
-    let ready = |check| Some(Readiness { check: Some(check), ..Default::default() });
+    let check = Some(Check::Command(Command { args }));
     let db = Companion {
         name: "db".to_owned(),
         image: image.to_owned(),
         secret_env: [("POSTGRES_PASSWORD".to_owned(), PASSWORD.to_owned())].into(),
-        ready: ready(Check::Command(Command { args })),
+        ready: Some(Readiness { check, ..Default::default() }),
         memory_mib: 512,
         ports: vec![5432],
-        ..Default::default()
-    };
-    let cache = Companion {
-        name: "cache".to_owned(),
-        image: image.to_owned(),
-        command: vec!["redis".to_owned()],
-        ready: ready(Check::Tcp(6379)),
         ..Default::default()
     };
     CreateRunRequest {
         image: image.to_owned(),
         secret_env: [("PGPASSWORD".to_owned(), PASSWORD.to_owned())].into(),
-        companions: vec![cache, db],
+        companions: vec![db],
         ..requests::bind("build", &workspace)
     }
 }
