@@ -19,7 +19,7 @@ pub struct Companions {
     /// which can be repeated, `memory` in MiB or as in 512M, and at the end `command`, for the image's entrypoint; can be
     /// repeated.
     #[arg(long = "companion", value_name = "name=NAME,image=REF[,…]", value_parser = companion)]
-    companions: Vec<Companion>,
+    listed: Vec<Companion>,
     /// Set an environment variable of a companion; can be repeated.
     #[arg(long = "companion-env", value_name = "COMPANION:NAME=VALUE", value_parser = variable)]
     companion_env: Vec<(String, (String, String))>,
@@ -50,7 +50,7 @@ impl Companions {
             self.compose.as_deref().map(|path| project(path, self.service.as_deref())).transpose()?;
         let project = project.unwrap_or_default();
         let mut companions: Vec<Companion> = project.companions.into_iter().map(of_service).collect();
-        companions.extend(self.companions);
+        companions.extend(self.listed);
         let mut names = BTreeMap::new();
         for (index, companion) in companions.iter().enumerate() {
             if names.insert(companion.name.clone(), index).is_some() {
@@ -148,8 +148,9 @@ fn project(path: &Path, run: Option<&str>) -> Result<compose::Project, Failure> 
         .and_then(|file| file.take(most).read_to_string(&mut text))
         .map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))?;
     compose::read(&name, &text, run).map_err(|problems| {
-        let problems: String = problems.iter().map(|problem| format!("\n  {problem}")).collect();
-        Failure::usage(format!("these keys and values of the Compose file cannot be used:{problems}"))
+        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        let problems = problems.join("\n  ");
+        Failure::usage(format!("these keys and values of the Compose file cannot be used:\n  {problems}"))
             .with_hint("see the book, \"Compose files\", for the keys that are read")
     })
 }

@@ -173,7 +173,7 @@ services:
         );
         assert!(told("name: x", None)[0].contains("`services` is missing"));
         assert!(told("services: {}", None)[0].contains("1 to 32 services"));
-        let many: String = (0..33).map(|n| format!("  s{n}: {{ image: a }}\n")).collect();
+        let many = (0..33).fold(String::new(), |text, n| text + &format!("  s{n}: {{ image: a }}\n"));
         assert!(told(&format!("services:\n{many}"), None)[0].contains("1 to 32 services"));
         assert!(told("", None)[0].contains("`services` is missing"));
         assert!(told("[1]", None)[0].contains("expected a mapping"));
