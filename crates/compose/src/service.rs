@@ -84,7 +84,7 @@ fn is_label(name: &str) -> bool {
 /// Refuses keys that say anything else than what is so without them.
 fn says_as_it_is(keys: &BTreeMap<&str, At<'_>>) {
     if let Some(at) = keys.get("init") {
-        // A companion always has an init process.
+        // No program of the run sees the difference.
         at.flag();
     }
     if let Some(at) = keys.get("restart").filter(|at| text(at).is_some_and(|word| word != "no")) {

@@ -3,7 +3,7 @@
 The image of a task is one that the daemon's engine has, or its Dockerfile is built there, which only an operator may have
 done. A task reaches the hosts that it asks for, if the egress of the profile allows them. Otherwise it is refused, unless
 `--ek offline=true` says that it does without. Its commands all run as the run's one user: `root` is accepted and means that
-user. Of a Compose file the service `main` is the sandbox, and the others are companions. With `--ek base=ID` or
+user. The service `main` of a Compose file is the sandbox, and the others are companions. With `--ek base=ID` or
 `--ek repository=PATH` its files are in `/workspace` when a trial begins.
 
 A call that needs a person's consent raises `ApprovalRequired`, which says how to decide; with
