@@ -33,15 +33,19 @@ fn image(name: &str) -> Image {
         }
         std::fs::write(root.join("www/page"), "hello\n").unwrap();
     };
-    let changes =
-        ["ENTRYPOINT [\"/bin/sh\", \"-c\"]", "CMD [\"exec httpd -f -p 5432 -h /www\"]", "VOLUME /data", "ENV MODE=image"];
+    let changes = [
+        "ENTRYPOINT [\"/bin/sh\", \"-c\"]",
+        "CMD [\"exec httpd -f -p 5432 -h /www\"]",
+        "VOLUME /data",
+        "ENV MODE=image",
+    ];
     Image::of_tree(&format!("companion-{name}"), make, &changes)
 }
 
 /// A daemon with the profile `beside`, whose `companions` has these further keys.
 async fn daemon_with(config: &str, keys: &str, more: &str) -> Daemon {
     let policy = format!(
-        "profiles:\n  beside:\n    workspace: read-write\n    operations: {{ shell: allow, exec: allow, write: allow, checkpoint: allow }}\n    \
+        "profiles:\n  beside:\n    workspace: read-write\n    operations: {{ shell: allow, exec: allow, write: allow }}\n    \
          limits: {{ disk_mib: 64, memory_mib: 256 }}\n    exec: {{ default: allow, deny_list: off }}\n    \
          rate_limits: {{ operations: {{ default: {{ minute: unlimited, hour: unlimited, day: unlimited }} }} }}\n    \
          companions: {{ images: [\"cofferdam-test/companion-*\"], memory_mib: 256{keys} }}\n{more}  \
@@ -100,10 +104,15 @@ fn beside(daemon: &Daemon) -> Vec<serde_json::Value> {
 }
 
 /// Waits until the log has an event of this kind whose details `are` as they have to be.
-async fn details(run: &mut RunHandle, kind: &str, are: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+async fn details(
+    run: &mut RunHandle,
+    kind: &str,
+    are: impl Fn(&serde_json::Value) -> bool,
+) -> serde_json::Value {
     let id = run.id().to_owned();
     let of = |event: &v1::AuditEvent| record(event)["details"].clone();
-    let events = run.clients.events_when(&id, kind, |events| events.iter().any(|event| are(&of(event)))).await;
+    let events =
+        run.clients.events_when(&id, kind, |events| events.iter().any(|event| are(&of(event)))).await;
     let found = events.iter().map(of).find(|details| are(details));
     found.unwrap_or_else(|| panic!("no such event {kind}: {events:?}"))
 }
@@ -134,8 +143,8 @@ async fn co1_a_companion_is_reached_by_its_name_and_on_record() {
     assert!(db.image_digest.starts_with("sha256:"), "{db:?}");
     assert_eq!(page(&mut run, "page").await, "hello\n");
     let address = run.show().await.companions[0].address.clone();
-    let (_, resolved) = shell(&mut run, "nslookup db 2>/dev/null | grep -c ADDRESS".replace("ADDRESS", &address).as_str()).await;
-    assert_ne!((address.as_str(), resolved.trim()), ("", "0"));
+    let (_, resolved) = shell(&mut run, "nslookup db").await;
+    assert!(!address.is_empty() && resolved.contains(&address), "{address}: {resolved}");
     let to_db = |details: &serde_json::Value| details["host"] == "companion:db" && details["port"] == 5432;
     assert_eq!(details(&mut run, "egress_intent", to_db).await["rule"], "companion: db");
     assert_eq!(details(&mut run, "egress_receipt", to_db).await["cause"], "closed");

@@ -86,7 +86,10 @@ const ARROWS: [(&str, &str); 73] = [
     ("oidc", "identity webhook"),
     ("operations", "jail wire"),
     ("policy", "document egress-rules jail operations text"),
-    ("port-forwarding", "audit audit-service identity loopback-dial operations policy refusal runs timestamp wire"),
+    (
+        "port-forwarding",
+        "audit audit-service identity loopback-dial operations policy refusal runs timestamp wire",
+    ),
     ("presentation", "certificates cofferdam-client doctor document text timestamp tryout wire"),
     (
         "processes",

@@ -123,7 +123,9 @@ impl Companion {
     pub fn refuses(&self, port: u16) -> Option<String> {
         let name = &self.name;
         if let Some(code) = self.exit() {
-            return Some(format!("The companion {name} has ended with the code {code}, and is not started again."));
+            return Some(format!(
+                "The companion {name} has ended with the code {code}, and is not started again."
+            ));
         }
         if !self.ports.contains(&port) {
             let ports: Vec<String> = self.ports.iter().map(u16::to_string).collect();
@@ -142,7 +144,9 @@ impl Companion {
             tracing::debug!(companion = self.name, port, %error, "a companion was not reached");
             match error {
                 DialError::Namespace(_) => format!("the companion {} has ended", self.name),
-                DialError::Server(_) => format!("the companion {} accepts no connection at port {port}", self.name),
+                DialError::Server(_) => {
+                    format!("the companion {} accepts no connection at port {port}", self.name)
+                }
             }
         })?;
         let stream = stream.into_std().map_err(|error| error.to_string())?;
@@ -162,7 +166,8 @@ impl Companion {
             return;
         }
         let engine = &self.engine;
-        let done = if paused { engine.pause(&self.container).await } else { engine.unpause(&self.container).await };
+        let done =
+            if paused { engine.pause(&self.container).await } else { engine.unpause(&self.container).await };
         match done {
             Ok(()) => *is_paused = paused,
             Err(error) => {

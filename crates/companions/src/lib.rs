@@ -12,7 +12,6 @@ mod request;
 
 pub use all::Companions;
 pub use companion::Companion;
-pub use log::last_lines;
 pub use program::{NoProgram, Program};
 pub use ready::NotReady;
 pub use request::{Requested, requested};

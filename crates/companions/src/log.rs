@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use containers::{ContainerId, Engine, EngineError};
+use containers::EngineError;
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
 
 use crate::companion::Companion;
@@ -22,12 +22,29 @@ impl Companion {
     ) -> Result<impl Stream<Item = Result<Bytes, EngineError>> + Send + use<>, EngineError> {
         let attempt = "read a container's log";
         let kept = self.engine.logs(&self.container, false);
-        let kept = kept.try_fold(0usize, |sum, piece| std::future::ready(Ok(sum.saturating_add(piece.len()))));
+        let kept =
+            kept.try_fold(0usize, |sum, piece| std::future::ready(Ok(sum.saturating_add(piece.len()))));
         let kept = tokio::time::timeout(WITHIN, kept).await;
         let kept = kept.map_err(|_| EngineError::TimedOut { attempt, limit: WITHIN })??;
         let mut skip = kept.saturating_sub(tail);
         let pieces = self.engine.logs(&self.container, follow);
         Ok(pieces.try_filter_map(move |piece| std::future::ready(Ok(after(&mut skip, piece)))))
+    }
+
+    /// Returns the last lines that it has written, made harmless for a message. Empty if there are none.
+    pub async fn last_lines(&self) -> String {
+        let mut end = Vec::new();
+        let reading = async {
+            let mut pieces = std::pin::pin!(self.engine.logs(&self.container, false));
+            while let Some(Ok(piece)) = pieces.next().await {
+                end.extend_from_slice(&piece);
+                let surplus = end.len().saturating_sub(LAST.0);
+                end.drain(..surplus);
+            }
+        };
+        // Lines that have come by then are better than none.
+        let _ = tokio::time::timeout(WITHIN, reading).await;
+        cleaned(&end)
     }
 }
 
@@ -37,22 +54,6 @@ fn after(skip: &mut usize, mut piece: Bytes) -> Option<Bytes> {
     *skip -= skipped;
     let rest = piece.split_off(skipped);
     (!rest.is_empty()).then_some(rest)
-}
-
-/// Returns the last lines that a container has written, made harmless for a message. Empty if there are none.
-pub async fn last_lines(engine: &Engine, container: &ContainerId) -> String {
-    let mut end = Vec::new();
-    let reading = async {
-        let mut pieces = std::pin::pin!(engine.logs(container, false));
-        while let Some(Ok(piece)) = pieces.next().await {
-            end.extend_from_slice(&piece);
-            let surplus = end.len().saturating_sub(LAST.0);
-            end.drain(..surplus);
-        }
-    };
-    // What has come by then is better than nothing.
-    let _ = tokio::time::timeout(WITHIN, reading).await;
-    cleaned(&end)
 }
 
 fn cleaned(end: &[u8]) -> String {

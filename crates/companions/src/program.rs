@@ -101,11 +101,13 @@ mod tests {
         let pairs = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
             pairs.iter().map(|pair| owned(*pair)).collect()
         };
-        let (plain, secret) = (pairs(&[("MODE", "test"), ("A", "1")]), pairs(&[("A", "2"), ("KEY", "hunter2")]));
+        let (plain, secret) =
+            (pairs(&[("MODE", "test"), ("A", "1")]), pairs(&[("A", "2"), ("KEY", "hunter2")]));
         let image = image(&["serve"], &[], &["PATH=/opt/bin", "MODE=production", "odd"]);
         let program = Program::of(image, &[], [&plain, &secret], "/home/agent").unwrap();
         let check = decoded(&program.message_with(&["check".to_owned()]).unwrap());
-        let expected = [("A", "2"), ("HOME", "/home/agent"), ("KEY", "hunter2"), ("MODE", "test"), ("PATH", "/opt/bin")];
+        let expected =
+            [("A", "2"), ("HOME", "/home/agent"), ("KEY", "hunter2"), ("MODE", "test"), ("PATH", "/opt/bin")];
         assert_eq!(check.env, pairs(&expected));
         assert_eq!((check.args, check.directory.as_str()), (vec!["check".to_owned()], "/"));
         assert_eq!(decoded(&program.message().unwrap()).env, check.env);

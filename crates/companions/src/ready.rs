@@ -28,7 +28,12 @@ pub enum NotReady {
 
 impl Companion {
     /// Waits until it passes its check, or has ended, or its time is over.
-    pub async fn is_ready(&self, readiness: &Readiness, program: &Program, user: RunUser) -> Result<(), NotReady> {
+    pub async fn is_ready(
+        &self,
+        readiness: &Readiness,
+        program: &Program,
+        user: RunUser,
+    ) -> Result<(), NotReady> {
         let command = match &readiness.check {
             Check::Command(args) => Some(program.message_with(args)?),
             Check::Tcp(_) => None,
@@ -39,7 +44,9 @@ impl Companion {
             loop {
                 let checked = match (&readiness.check, &command) {
                     (Check::Tcp(port), _) => self.accepts(*port).await,
-                    (Check::Command(_), message) => self.passes(message.as_deref().unwrap_or_default(), user).await,
+                    (Check::Command(_), message) => {
+                        self.passes(message.as_deref().unwrap_or_default(), user).await
+                    }
                 };
                 match checked {
                     Ok(()) => return,

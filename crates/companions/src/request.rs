@@ -139,7 +139,10 @@ mod tests {
         for (change, words) in [
             (&(|db: &mut v1::Companion| db.ports = vec![65_536]) as &dyn Fn(&mut v1::Companion), "a port is"),
             (&|db: &mut v1::Companion| db.ports = vec![0], "a port is"),
-            (&|db: &mut v1::Companion| db.ready = Some(v1::Readiness::default()), "needs a port or a command"),
+            (
+                &|db: &mut v1::Companion| db.ready = Some(v1::Readiness::default()),
+                "needs a port or a command",
+            ),
             (&|db: &mut v1::Companion| db.name = "Db".to_owned(), "a name must be"),
             (&|db: &mut v1::Companion| db.env = db.secret_env.clone(), "in env and in secret_env"),
             (

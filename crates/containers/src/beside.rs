@@ -89,7 +89,10 @@ mod tests {
     fn a_volume_is_a_directory_of_the_root() {
         let root = Path::new("/srv/mounts/x/root");
         let data = MountSpec::within_root(root, "/var/lib/data").unwrap();
-        assert_eq!((data.source.as_str(), data.target()), ("/srv/mounts/x/root/var/lib/data", "/var/lib/data"));
+        assert_eq!(
+            (data.source.as_str(), data.target()),
+            ("/srv/mounts/x/root/var/lib/data", "/var/lib/data")
+        );
         assert!(!data.read_only);
         for bad in ["/", "data", "/etc/data", "/a/../etc", "/proc/x", "/.cofferdam/x"] {
             assert!(MountSpec::within_root(root, bad).is_err(), "{bad}");

@@ -137,7 +137,8 @@ impl Session {
                 .iter()
                 .filter(|(_, live)| matches!(live.step, Step::LookedAt | Step::Out | Step::Waits { .. }));
             let changed = decided.filter_map(|(id, live)| {
-                let companion = live.companion().and_then(|_| self.state.of_companion(&live.destination, live.port));
+                let companion =
+                    live.companion().and_then(|_| self.state.of_companion(&live.destination, live.port));
                 let verdict = companion.unwrap_or_else(|| rules.decide(&live.destination, live.port));
                 let stays = match verdict.decision {
                     Decision::Allow => !live.is_waiting() && live.passes(&verdict),

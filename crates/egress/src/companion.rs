@@ -1,6 +1,6 @@
 //! Companions of a run: containers beside it, which its programs reach by name without a rule.
 //!
-//! The daemon connects, because a companion has a network of its own. The process gets the connection as a handle.
+//! The daemon connects, because a companion is in another network namespace. The process gets the connection as a handle.
 
 use egress_rules::{Decision, Destination, HostName, Opening, Scheme, Verdict};
 use wire::worker::v1::Dial;

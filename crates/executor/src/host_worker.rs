@@ -1,23 +1,29 @@
 //! The host lane: `coffer-host-worker`. It is started when a run first needs it and again after a loss, and ends with the run.
 
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use host_launch::{CloneError, CloneSpec, HostWorkerSpec, LinkedSpec, TreeBounds, WorkerProcess};
+use host_launch::{
+    CloneError, CloneSpec, HostWorkerSpec, LinkedSpec, TreeBounds, WorkerProcess, dialing,
+};
 use jail::Private;
 use operations::Reason;
+use parking_lot::RwLock;
 use refusal::{Refusal, chain};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
 use tokio::net::UnixStream;
 use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use worker_protocol::client::{CallSpec, Client, CloseReason, ConnectOptions, Finished, Go, LaneError};
 use worker_protocol::convert::Reply;
 
 use crate::directory::{Directory, LinkedRepository};
 use crate::launcher::launcher;
+use crate::way_out::{Handles, WayOut, give_streams};
 
 /// Time limit of a clone.
 const CLONE: Duration = Duration::from_secs(120);
@@ -45,6 +51,7 @@ struct Directories {
 struct Serving {
     client: Client,
     process: WorkerProcess,
+    handles: Arc<Handles>,
 }
 
 enum State {
@@ -62,6 +69,7 @@ pub struct HostWorkerLane {
     losses: (mpsc::Sender<CloseReason>, Mutex<mpsc::Receiver<CloseReason>>),
     /// Held during a walk from commits to their ancestors: a run has one at a time. True if the log has a walk of the run that failed.
     walk: Mutex<bool>,
+    way_out: RwLock<Option<Arc<dyn WayOut>>>,
 }
 
 impl HostWorkerLane {
@@ -87,17 +95,33 @@ impl HostWorkerLane {
         };
         let (sender, receiver) = mpsc::channel(LOSSES);
         let losses = (sender, Mutex::new(receiver));
-        Ok(Self { directories, state: Mutex::new(State::Absent), losses, walk: Mutex::default() })
+        Ok(Self {
+            directories,
+            state: Mutex::new(State::Absent),
+            losses,
+            walk: Mutex::default(),
+            way_out: RwLock::default(),
+        })
     }
 
+    /// Lets calls reach servers through the run's egress from now on.
+    pub fn set_way_out(&self, way_out: Arc<dyn WayOut>) {
+        *self.way_out.write() = Some(way_out);
+    }
+
+    /// Executes an operation of the call with this id.
     pub(crate) async fn call(
         &self,
+        call: &str,
         spec: CallSpec<'_>,
         go: Option<Go>,
         cancel: CancellationToken,
     ) -> Result<Finished, LaneError> {
-        let client = self.client().await?;
+        let (client, handles) = self.client().await?;
         let ended = match go {
+            go if spec.operation.uses_network() => {
+                self.call_with_way_out(call, spec, go, (&client, &handles), cancel).await
+            }
             Some(go) => client.call_after(spec, go, cancel).await,
             None => client.call(spec, None, cancel).await,
         };
@@ -107,6 +131,28 @@ impl HostWorkerLane {
             self.clear(&mut state).await;
         }
         ended.map(|finished| finished.and_then(Reply::result))
+    }
+
+    /// Executes an operation that reaches servers, and gives it streams meanwhile.
+    async fn call_with_way_out(
+        &self,
+        call: &str,
+        spec: CallSpec<'_>,
+        go: Option<Go>,
+        (client, handles): (&Client, &Handles),
+        cancel: CancellationToken,
+    ) -> Result<Finished<Reply>, LaneError> {
+        let not_placed = |error: std::io::Error| {
+            tracing::error!(call, %error, "a call of the host lane got no socket for its streams to servers");
+            LaneError::NotPlaced("the way to servers could not be prepared".to_owned())
+        };
+        let (ours, theirs) = dialing::pair().map_err(not_placed)?;
+        let number = handles.send(theirs).await.map_err(not_placed)?;
+        let way_out = self.way_out.read().clone();
+        let streams = AbortOnDropHandle::new(tokio::spawn(give_streams(ours, way_out, call.to_owned())));
+        let ended = client.call_with_way_out(spec, go, number, cancel).await;
+        drop(streams);
+        ended
     }
 
     /// Returns for each pair of commits of the run's repository, an old and a new one, if the first is an ancestor of the second.
@@ -225,28 +271,30 @@ impl HostWorkerLane {
         })
     }
 
-    async fn client(&self) -> Result<Client, LaneError> {
+    async fn client(&self) -> Result<(Client, Arc<Handles>), LaneError> {
         let mut state = self.state.lock().await;
         self.clear(&mut state).await;
         match &*state {
             State::Ended => return Err(LaneError::Cancelled),
-            State::Serves(serving) => return Ok(serving.client.clone()),
+            State::Serves(serving) => return Ok((serving.client.clone(), serving.handles.clone())),
             State::Absent => {}
         }
         let started = self.start().await.map_err(|error| {
             tracing::error!(error = %error, "the host worker did not start");
             LaneError::NotPlaced("the host lane did not start".to_owned())
         })?;
-        let client = started.client.clone();
+        let parts = (started.client.clone(), started.handles.clone());
         *state = State::Serves(started);
-        Ok(client)
+        Ok(parts)
     }
 
     async fn start(&self) -> Result<Serving, String> {
         let text = |error: &dyn std::error::Error| chain(error);
         let spec = self.spec().map_err(|error| text(&error))?;
         let started = tokio::task::spawn_blocking(move || launcher().serve(&spec)).await;
-        let process = started.map_err(|error| text(&error))?.map_err(|error| text(&error))?;
+        let mut process = started.map_err(|error| text(&error))?.map_err(|error| text(&error))?;
+        let handles = process.handles.take().ok_or("the host worker has no socket for handles")?;
+        let handles = Arc::new(Handles::new(handles));
         let channel = process.channel.try_clone().map_err(|error| text(&error))?;
         channel.set_nonblocking(true).map_err(|error| text(&error))?;
         let (input, output) = UnixStream::from_std(channel).map_err(|error| text(&error))?.into_split();
@@ -260,7 +308,7 @@ impl HostWorkerLane {
                         why => drop(losses.send(why).await),
                     }
                 });
-                Ok(Serving { client, process })
+                Ok(Serving { client, process, handles })
             }
             Err(error) => {
                 let words = tokio::task::spawn_blocking(move || process.end()).await;
@@ -351,7 +399,7 @@ mod tests {
             preview: false,
             output: None,
         };
-        let late = host_worker.call(spec, None, CancellationToken::new()).await;
+        let late = host_worker.call("call", spec, None, CancellationToken::new()).await;
         assert!(matches!(late, Err(LaneError::Cancelled)), "{late:?}");
     }
 }

@@ -101,12 +101,15 @@ impl Lanes {
                 Err(ToolFailure::new(Reason::Internal, "no lane of the run does this"))
             }
             (Lane::Host, _) => {
-                self.host_worker.call(spec, None, cancel).await.map_err(|error| failure(&error))
+                self.host_worker
+                    .call(&parts.call_id, spec, None, cancel)
+                    .await
+                    .map_err(|error| failure(&error))
             }
             (Lane::Container, Delivery::Stream) => self.guest.call(spec, None, cancel).await.map(results),
             (Lane::Container, Delivery::Look) => self.guest.look(spec, cancel).await.map(results),
             // A file outside of the mounts.
-            (Lane::Container, Delivery::Effect) => match self.stage(spec, &cancel).await {
+            (Lane::Container, Delivery::Effect) => match self.stage(&parts.call_id, spec, &cancel).await {
                 Ok(()) => self.guest.call(spec, None, cancel).await.map(results),
                 Err(failure) => Err(failure),
             },
@@ -180,7 +183,10 @@ impl Lanes {
         let spec = CallSpec { operation, bounds, deadline, preview: false, output: None };
         let finished = match operation.lane() {
             Lane::Host => {
-                self.host_worker.call(spec, Some(go), cancel).await.map_err(|error| failure(&error))
+                self.host_worker
+                    .call(&parts.call_id, spec, Some(go), cancel)
+                    .await
+                    .map_err(|error| failure(&error))
             }
             Lane::Container | Lane::Upstream | Lane::Daemon => {
                 Err(ToolFailure::new(Reason::Internal, "only operations of the host lane can be prepared"))
@@ -190,11 +196,16 @@ impl Lanes {
     }
 
     /// Copies an uploaded file to the path where the container lane finds it.
-    async fn stage(&self, spec: CallSpec<'_>, cancel: &CancellationToken) -> Result<(), ToolFailure> {
+    async fn stage(
+        &self,
+        call: &str,
+        spec: CallSpec<'_>,
+        cancel: &CancellationToken,
+    ) -> Result<(), ToolFailure> {
         let Some(operation) = spec.operation.staging() else { return Ok(()) };
         let spec = CallSpec { operation: &operation, ..spec };
         let staged =
-            self.host_worker.call(spec, None, cancel.clone()).await.map_err(|error| failure(&error))?;
+            self.host_worker.call(call, spec, None, cancel.clone()).await.map_err(|error| failure(&error))?;
         staged.outcome.map(drop)
     }
 
@@ -242,6 +253,7 @@ impl Lanes {
     /// Returns `None` for most operations of the container lane, because their effect is not known in advance.
     pub async fn preview(
         &self,
+        call: &str,
         operation: &Operation,
         bounds: &operations::Bounds,
     ) -> Result<Option<Preview>, ToolFailure> {
@@ -249,7 +261,7 @@ impl Lanes {
         let spec = CallSpec { operation, bounds, deadline, preview: true, output: None };
         let looked = match operation.lane() {
             Lane::Host => {
-                let looked = self.host_worker.call(spec, None, CancellationToken::new()).await;
+                let looked = self.host_worker.call(call, spec, None, CancellationToken::new()).await;
                 looked.map_err(|error| failure(&error))
             }
             Lane::Container if operation.delivery() == Delivery::Command => {

@@ -49,5 +49,5 @@ pub fn start_egress(
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()?;
-    Ok(EgressProcess { worker: WorkerProcess { channel, child }, handles: ours })
+    Ok(EgressProcess { worker: WorkerProcess { channel, handles: None, child }, handles: ours })
 }

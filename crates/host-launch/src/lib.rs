@@ -2,6 +2,7 @@
 
 pub mod ancestry;
 pub mod args;
+pub mod dialing;
 mod egress;
 pub mod handles;
 mod layer;

@@ -35,11 +35,23 @@ pub fn send(to: impl AsFd, number: u64, handle: BorrowedFd<'_>) -> io::Result<()
 
 /// Receives a handle. `None` if the other end is closed. The error is `WouldBlock` if there is none, and `InvalidData` for another message.
 pub fn receive(from: impl AsFd) -> io::Result<Option<(u64, OwnedFd)>> {
+    let mut bytes = [0; NUMBER];
+    let (length, handles, is_cut) = receive_message(from, &mut bytes)?;
+    if length == 0 && handles.is_empty() {
+        return Ok(None);
+    }
+    match <[OwnedFd; 1]>::try_from(handles) {
+        Ok([handle]) if length == NUMBER && !is_cut => Ok(Some((u64::from_be_bytes(bytes), handle))),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "not a number and one handle")),
+    }
+}
+
+/// Receives a message: its length, its handles, and true if a part of it was cut.
+pub(crate) fn receive_message(from: impl AsFd, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>, bool)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SPACE))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut bytes = [0; NUMBER];
     let message = rustix::io::retry_on_intr(|| {
-        recvmsg(&from, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+        recvmsg(&from, &mut [IoSliceMut::new(bytes)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)
     })?;
     let mut handles = Vec::new();
     for part in ancillary.drain() {
@@ -47,14 +59,8 @@ pub fn receive(from: impl AsFd) -> io::Result<Option<(u64, OwnedFd)>> {
             handles.extend(received);
         }
     }
-    if message.bytes == 0 && handles.is_empty() {
-        return Ok(None);
-    }
     let is_cut = message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
-    match <[OwnedFd; 1]>::try_from(handles) {
-        Ok([handle]) if message.bytes == NUMBER && !is_cut => Ok(Some((u64::from_be_bytes(bytes), handle))),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "not a number and one handle")),
-    }
+    Ok((message.bytes, handles, is_cut))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use thiserror::Error;
 
 use crate::args::{Args, JailMount, Task, TreeBounds, WeakerForm};
 use crate::report::Report;
-use crate::{PROGRAM, handles};
+use crate::{PROGRAM, handles, numbered};
 
 /// Most bytes that are read of a host worker's last words.
 const LAST_WORDS: u64 = 4096;
@@ -90,6 +90,8 @@ pub struct CloneSpec {
 pub struct WorkerProcess {
     /// The stream of frames. The worker is ready when it answers the first one.
     pub channel: UnixStream,
+    /// The end over which [`numbered::send`](crate::numbered::send) passes handles to a host worker that serves.
+    pub handles: Option<OwnedFd>,
     pub(crate) child: Child,
 }
 
@@ -192,8 +194,10 @@ impl Launcher {
             work_tree.clone_from(&linked.work_tree);
         }
         let task = Task::Serve { work_tree };
-        let (channel, child) = self.start(&mounts, spec.owner_uid, spec.owner_gid, task)?;
-        Ok(WorkerProcess { channel, child })
+        let (ours, further) = numbered::pair()?;
+        let owner = (spec.owner_uid, spec.owner_gid);
+        let (channel, child) = self.start_with(&mounts, Some(further.as_fd()), owner, task)?;
+        Ok(WorkerProcess { channel, handles: Some(ours), child })
     }
 
     /// Recovers the leftovers of a run's host workers that were killed together with their daemon, within `timeout`.
@@ -254,6 +258,17 @@ impl Launcher {
         gid: u32,
         task: Task,
     ) -> io::Result<(UnixStream, Child)> {
+        self.start_with(mounts, None, (uid, gid), task)
+    }
+
+    /// Starts a host worker with one more handle after those of its mounts.
+    fn start_with(
+        &self,
+        mounts: &[(JailMount, BorrowedFd<'_>)],
+        further: Option<BorrowedFd<'_>>,
+        (uid, gid): (u32, u32),
+        task: Task,
+    ) -> io::Result<(UnixStream, Child)> {
         let jail_mounts = mounts.iter().map(|(jail_mount, _)| *jail_mount).collect();
         let args = Args {
             uid: Uid::from_raw(uid),
@@ -264,7 +279,8 @@ impl Launcher {
         };
         let (channel, theirs) = UnixStream::pair()?;
         // Sent before there is a reader: a socket keeps one byte and its handles until then.
-        handles::send(&channel, &mounts.iter().map(|(_, handle)| *handle).collect::<Vec<_>>())?;
+        let mounted = mounts.iter().map(|(_, handle)| *handle);
+        handles::send(&channel, &mounted.chain(further).collect::<Vec<_>>())?;
         let child = Command::new(&self.program)
             .arg0(PROGRAM)
             .args(args.to_command_line())

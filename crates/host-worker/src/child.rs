@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
@@ -20,6 +20,7 @@ use wire::worker::v1::Start;
 use worker_protocol::convert::{bounds_from_wire, carried, outcome_to_wire, preview_to_wire};
 
 use crate::order::Order;
+use crate::way_out::WayOut;
 use crate::setup::{ChildFilter, forbid_tasks, limit_file_size, limit_memory, limit_time};
 use crate::{git, location, sys};
 use confinement::SetupError;
@@ -40,7 +41,8 @@ impl Terms {
 /// The task of a process of the host worker.
 #[derive(Debug)]
 pub(crate) enum Work {
-    Call(Box<Start>),
+    /// A call, and the socket over which it asks for streams to servers, if it may.
+    Call(Box<Start>, Option<OwnedFd>),
     /// Recovers the leftovers of killed operations.
     Recover(Whose),
 }
@@ -48,11 +50,18 @@ pub(crate) enum Work {
 impl Work {
     /// Returns true if the call takes effect only after the daemon's word.
     pub(crate) fn awaits_go(&self) -> bool {
-        matches!(self, Self::Call(start) if start.awaits_go)
+        matches!(self, Self::Call(start, _) if start.awaits_go)
+    }
+
+    fn way_out(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Call(_, way_out) => way_out.as_ref().map(AsFd::as_fd),
+            Self::Recover(_) => None,
+        }
     }
 
     fn is_transfer(&self) -> bool {
-        let Self::Call(start) = self else { return false };
+        let Self::Call(start, _) = self else { return false };
         let kind = start.operation.as_ref().and_then(|operation| operation.kind.as_ref());
         matches!(kind, Some(Kind::Write(write)) if write.uploaded.is_some())
     }
@@ -71,7 +80,7 @@ pub(crate) fn run(
 ) -> ! {
     let done = orders
         .map_or(Ok(()), listen_to)
-        .and_then(|()| restrict(terms, &result))
+        .and_then(|()| restrict(terms, &result, work.way_out()))
         .and_then(|()| perform(work, number, deadline, result));
     sys::exit_now(i32::from(done.is_err()))
 }
@@ -84,10 +93,10 @@ pub(crate) fn wait(terms: &Terms, orders: OwnedFd, result: OwnedFd) -> ! {
 
 fn take_order(terms: &Terms, orders: OwnedFd, result: OwnedFd) -> io::Result<()> {
     listen_to(orders)?;
-    restrict(terms, &result)?;
+    restrict(terms, &result, None)?;
     rehearse();
     let Some(Order { number, deadline, start }) = Order::receive(stdin())? else { return Ok(()) };
-    perform(Work::Call(Box::new(start)), number, deadline, result)
+    perform(Work::Call(Box::new(start), None), number, deadline, result)
 }
 
 /// Runs the code before and after the effect of each operation, without an effect.
@@ -121,8 +130,9 @@ fn perform(work: Work, number: u64, deadline: Instant, result: OwnedFd) -> io::R
         limit_file_size()?;
     }
     match work {
-        Work::Call(start) => {
-            let execute = AssertUnwindSafe(|| execute(*start, number, orders.as_ref()));
+        Work::Call(start, way_out) => {
+            let way = WayOut::new(way_out, deadline);
+            let execute = AssertUnwindSafe(|| execute(*start, number, orders.as_ref(), &way));
             let outcome = catch_unwind(execute).unwrap_or_else(|_| {
                 outcome_to_wire(Err(ToolFailure::new(
                     Reason::Internal,
@@ -148,10 +158,11 @@ pub(crate) fn recover_everything() -> io::Result<Option<String>> {
     Ok(Some([vec![counts], found.remarks].concat().join("; ")))
 }
 
-/// Closes every descriptor of the host worker (its channel, the other operations' pipes and pidfds) but `result`, and gives up the
-/// rights that no operation needs.
-fn restrict(terms: &Terms, result: &OwnedFd) -> io::Result<()> {
-    sys::close_others(result.as_fd())?;
+/// Closes every descriptor of the host worker (its channel, the other operations' pipes and pidfds) but `result` and the way out, and
+/// gives up the rights that no operation needs.
+fn restrict(terms: &Terms, result: &OwnedFd, way_out: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let kept: Vec<BorrowedFd<'_>> = way_out.into_iter().chain([result.as_fd()]).collect();
+    sys::close_others(&kept)?;
     set_parent_process_death_signal(Some(Signal::KILL))?;
     limit_memory()?;
     forbid_tasks()?;
@@ -166,7 +177,12 @@ fn answer_to(result: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-fn execute(start: Start, number: u64, orders: Option<&OwnedFd>) -> wire::worker::v1::Outcome {
+fn execute(
+    start: Start,
+    number: u64,
+    orders: Option<&OwnedFd>,
+    way: &WayOut,
+) -> wire::worker::v1::Outcome {
     let bounds = bounds_from_wire(start.bounds);
     let operation = start.operation.ok_or_else(no_operation).and_then(|operation| {
         Operation::parse(operation).map_err(|bad| ToolFailure::new(bad.reason, bad.to_string()))
@@ -185,10 +201,10 @@ fn execute(start: Start, number: u64, orders: Option<&OwnedFd>) -> wire::worker:
         Ok((operation, jail))
     });
     match admitted {
-        Ok((operation, jail)) if start.preview => preview_to_wire(foresee(&jail, &operation, &bounds)),
+        Ok((operation, jail)) if start.preview => preview_to_wire(foresee(&jail, &operation, (&bounds, way))),
         Ok((operation, jail)) => {
             let mut go = orders.map(|orders| move || await_go(orders));
-            outcome_to_wire(effect(&jail, &operation, &bounds, go.as_mut().map(|go| go as Go<'_>)))
+            outcome_to_wire(effect(&jail, &operation, (&bounds, way), go.as_mut().map(|go| go as Go<'_>)))
         }
         Err(failure) => outcome_to_wire(Err(failure)),
     }
@@ -202,7 +218,12 @@ fn await_go(orders: &OwnedFd) -> Result<(), ToolFailure> {
     }
 }
 
-fn effect(jail: &Jail, operation: &Operation, bounds: &Bounds, go: Option<Go<'_>>) -> Outcome {
+fn effect(
+    jail: &Jail,
+    operation: &Operation,
+    (bounds, way): (&Bounds, &WayOut),
+    go: Option<Go<'_>>,
+) -> Outcome {
     let go = match operation {
         Operation::Write(write) => return file_ops::write(jail, write, bounds, go),
         Operation::Edit(edit) => return file_ops::edit(jail, edit, bounds, go),
@@ -219,7 +240,11 @@ fn effect(jail: &Jail, operation: &Operation, bounds: &Bounds, go: Option<Go<'_>
     }
 }
 
-fn foresee(jail: &Jail, operation: &Operation, bounds: &Bounds) -> Result<Preview, ToolFailure> {
+fn foresee(
+    jail: &Jail,
+    operation: &Operation,
+    (bounds, way): (&Bounds, &WayOut),
+) -> Result<Preview, ToolFailure> {
     match operation {
         Operation::Write(write) => file_ops::preview_write(jail, write, bounds),
         Operation::Edit(edit) => file_ops::preview_edit(jail, edit, bounds),

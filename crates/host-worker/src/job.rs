@@ -81,7 +81,7 @@ impl Job {
     /// Gives the work to the process that waits, or forks another.
     pub(crate) fn begin_call(
         number: u64,
-        start: Start,
+        (start, way_out): (Start, Option<OwnedFd>),
         deadline: Instant,
         terms: &Terms,
         ready: Option<Ready>,
@@ -90,7 +90,7 @@ impl Job {
             Some(Ordered { process, orders, result }) => {
                 Ok(Self::of(number, deadline, process, result).listening(start.awaits_go.then_some(orders)))
             }
-            None => Self::begin(number, Work::Call(Box::new(start)), deadline, terms),
+            None => Self::begin(number, Work::Call(Box::new(start), way_out), deadline, terms),
         }
     }
 

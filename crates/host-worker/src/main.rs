@@ -17,6 +17,7 @@ mod setup;
 mod sys;
 mod tree;
 mod turns;
+mod way_out;
 mod worker_pool;
 
 use std::io;
@@ -36,6 +37,7 @@ use host_launch::Report;
 use host_launch::ancestry;
 use host_launch::args::{Args, BadArgs, Task};
 use host_launch::handles;
+use way_out::WaysOut;
 
 /// Time after which a walk over commits ends by itself, seconds. The daemon ends it much earlier.
 const ABANDONED: u32 = 60;
@@ -87,7 +89,10 @@ fn run() -> Result<ExitCode, Failure> {
     close_from(3)?;
     set_name(c"coffer-host-worker").map_err(io::Error::from)?;
     let args = Args::parse(std::env::args_os().skip(1))?;
-    let handles = handles::receive(stdin(), args.jail_mounts.len())?;
+    let serves = matches!(args.task, Task::Serve { .. });
+    let mut handles = handles::receive(stdin(), args.jail_mounts.len() + usize::from(serves))?;
+    // Handles of later calls come over the last one.
+    let further = if serves { handles.pop() } else { None };
     let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from)?;
     let report = setup::enter(&args, &handles)?;
     drop(handles);
@@ -95,7 +100,7 @@ fn run() -> Result<ExitCode, Failure> {
         Fork::Parent(host_worker) => keep(host_worker, null),
         Fork::Child => {
             set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from)?;
-            work(args.task, report, null)
+            work(args.task, report, null, further)
         }
     }
 }
@@ -111,7 +116,7 @@ fn keep(host_worker: Pid, null: OwnedFd) -> Result<ExitCode, Failure> {
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> {
+fn work(task: Task, report: Report, null: OwnedFd, further: Option<OwnedFd>) -> Result<ExitCode, Failure> {
     match task {
         Task::Report => eprintln!("{report}"),
         Task::Recover => {
@@ -172,7 +177,8 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
             dup2_stderr(&null).map_err(io::Error::from)?;
             drop(null);
             recovery::claim_private()?;
-            serve::serve(stdin())?;
+            let further = further.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+            serve::serve(stdin(), WaysOut::new(further))?;
         }
     }
     Ok(ExitCode::SUCCESS)

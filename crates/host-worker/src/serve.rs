@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use operations::{Reason, ToolFailure};
@@ -23,6 +23,7 @@ use worker_protocol::frame::{FrameBuffer, FrameError, encode};
 use crate::child::Terms;
 use crate::job::{Job, Stop};
 use crate::turns::Turn;
+use crate::way_out::WaysOut;
 use crate::worker_pool::WorkerPool;
 use confinement::SetupError;
 
@@ -59,6 +60,7 @@ struct Call {
     start: Start,
     turn: Turn,
     deadline: Instant,
+    way_out: Option<OwnedFd>,
 }
 
 struct Server<'c> {
@@ -68,10 +70,11 @@ struct Server<'c> {
     greeted: bool,
     waiting: VecDeque<Call>,
     worker_pool: WorkerPool,
+    ways_out: WaysOut,
 }
 
 /// Serves until the channel ends. Then it kills the operations at work and recovers their leftovers.
-pub(crate) fn serve(channel: BorrowedFd<'_>) -> Result<(), ServeError> {
+pub(crate) fn serve(channel: BorrowedFd<'_>, ways_out: WaysOut) -> Result<(), ServeError> {
     // fcntl, since the filter allows no ioctl.
     fcntl_setfl(channel, fcntl_getfl(channel)? | OFlags::NONBLOCK)?;
     let mut server = Server {
@@ -81,6 +84,7 @@ pub(crate) fn serve(channel: BorrowedFd<'_>) -> Result<(), ServeError> {
         greeted: false,
         waiting: VecDeque::new(),
         worker_pool: WorkerPool::new(Terms::new()?),
+        ways_out,
     };
     server.worker_pool.recover_everything()?;
     let ended = server.turns();
@@ -198,6 +202,7 @@ impl Server<'_> {
     }
 
     fn enqueue(&mut self, id: u64, mut start: Start) -> Result<(), ServeError> {
+        let way_out = if start.way_out > 0 { self.ways_out.claim(start.way_out)? } else { None };
         if self.waiting.len() >= WAITING {
             let failure =
                 ToolFailure::new(Reason::Overloaded, "too many calls at once for this run; try again");
@@ -205,7 +210,7 @@ impl Server<'_> {
         }
         let time = Duration::from_millis(start.deadline_ms).min(LONGEST);
         let turn = Turn::of(&mut start);
-        self.waiting.push_back(Call { id, start, turn, deadline: Instant::now() + time });
+        self.waiting.push_back(Call { id, start, turn, deadline: Instant::now() + time, way_out });
         Ok(())
     }
 
@@ -245,7 +250,7 @@ impl Server<'_> {
                 later.push_back(call);
                 continue;
             }
-            if let Err(error) = self.worker_pool.begin(call.id, call.start, call.turn, call.deadline) {
+            if let Err(error) = self.worker_pool.begin(call.id, (call.start, call.way_out), call.turn, call.deadline) {
                 let failure =
                     ToolFailure::new(Reason::Overloaded, format!("cannot start the operation: {error}"));
                 self.answer(call.id, outcome_to_wire(Err(failure)))?;

@@ -74,18 +74,23 @@ pub(crate) fn is_abandoned() -> bool {
     poll(&mut polled, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
-/// Closes every descriptor from 3 on but this one.
-pub(crate) fn close_others(kept: BorrowedFd<'_>) -> io::Result<()> {
-    let kept = kept.as_raw_fd().unsigned_abs();
-    if kept > 3 {
-        // SAFETY: called only in a fresh child that uses none of what it closes and ends with `exit_now`, so no owner of a closed
-        // descriptor lives on.
-        match unsafe { libc::syscall(libc::SYS_close_range, 3, kept - 1, 0) } {
-            0 => {}
-            _ => return Err(io::Error::last_os_error()),
+/// Closes every descriptor from 3 on but these.
+pub(crate) fn close_others(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut kept: Vec<u32> = kept.iter().map(|kept| kept.as_raw_fd().unsigned_abs()).collect();
+    kept.sort_unstable();
+    let mut first = 3;
+    for kept in kept {
+        if kept > first {
+            // SAFETY: called only in a fresh child that uses none of what it closes and ends with `exit_now`, so no owner of a
+            // closed descriptor lives on.
+            match unsafe { libc::syscall(libc::SYS_close_range, first, kept - 1, 0) } {
+                0 => {}
+                _ => return Err(io::Error::last_os_error()),
+            }
         }
+        first = first.max(kept + 1);
     }
-    close_from((kept + 1).max(3))
+    close_from(first)
 }
 
 /// Ends this process by SIGALRM after so many seconds, in case the parent fails to end it.

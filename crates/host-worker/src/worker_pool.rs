@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use wire::worker::v1::{Start, Usage};
@@ -86,13 +87,20 @@ impl WorkerPool {
         self.current.is_empty() && self.recoveries.is_empty()
     }
 
-    /// Begins an operation whose turn it is.
-    pub(crate) fn begin(&mut self, id: u64, start: Start, turn: Turn, deadline: Instant) -> io::Result<()> {
+    /// Begins an operation whose turn it is, with its way to servers if it has one.
+    pub(crate) fn begin(
+        &mut self,
+        id: u64,
+        (start, way_out): (Start, Option<OwnedFd>),
+        turn: Turn,
+        deadline: Instant,
+    ) -> io::Result<()> {
         let leaves_traces = leaves_traces(&start);
         let number = self.next_number();
-        let ready = self.ready.pop_front();
+        // A process that waits cannot get a handle.
+        let ready = if way_out.is_some() { None } else { self.ready.pop_front() };
         self.last = Some(Instant::now());
-        let job = Job::begin_call(number, start, deadline, &self.terms, ready)?;
+        let job = Job::begin_call(number, (start, way_out), deadline, &self.terms, ready)?;
         self.current.push(Current { id, turn, leaves_traces, job });
         Ok(())
     }

@@ -241,7 +241,10 @@ fn in_order(mut all: Vec<Companion>) -> Result<Vec<Vec<Companion>>, NoCompanions
     for companion in &all {
         if let Some(other) = companion.depends_on.iter().find(|other| !names.contains(other.as_str())) {
             let shown: String = other.chars().filter(|c| !c.is_control()).take(NAME).collect();
-            return Err(invalid(format!("{}: depends_on names `{shown}`, which is no companion", companion.name)));
+            return Err(invalid(format!(
+                "{}: depends_on names `{shown}`, which is no companion",
+                companion.name
+            )));
         }
     }
     let (mut groups, mut started) = (Vec::new(), BTreeSet::new());
@@ -357,7 +360,8 @@ mod tests {
 
     #[test]
     fn a_request_replaces_a_companion_of_the_profile() {
-        let with = CompanionRules { defaults: vec![companion("db", &[]), companion("cache", &[])], ..rules() };
+        let with =
+            CompanionRules { defaults: vec![companion("db", &[]), companion("cache", &[])], ..rules() };
         let mut own = companion("db", &["cache"]);
         own.image = "db:2".to_owned();
         let groups = with.of_run(vec![own], []).unwrap();
@@ -388,7 +392,10 @@ mod tests {
             (Check::Command(vec![String::new()]), 60, 200),
             (Check::Command(vec!["a\0".to_owned()]), 60, 200),
         ] {
-            assert!(with(&ready(check.clone(), timeout, interval)).is_err(), "{check:?} {timeout} {interval}");
+            assert!(
+                with(&ready(check.clone(), timeout, interval)).is_err(),
+                "{check:?} {timeout} {interval}"
+            );
         }
         assert!(with(&|one| one.ports = (1..=16).collect()).is_ok());
         assert!(with(&|one| one.ports = (1..=17).collect()).is_err());

@@ -16,7 +16,7 @@ pub(super) fn reference(at: &At<'_>, pattern: bool) -> Option<String> {
 
 /// Returns true if one of the names of images, each of which may end in `*`, is for this image.
 pub(crate) fn permits(allowed: &[String], image: &str) -> bool {
-    allowed.iter().any(|allowed| {
-        allowed.strip_suffix('*').map_or(allowed == image, |prefix| image.starts_with(prefix))
-    })
+    allowed
+        .iter()
+        .any(|allowed| allowed.strip_suffix('*').map_or(allowed == image, |prefix| image.starts_with(prefix)))
 }

@@ -12,8 +12,8 @@ use serde::{Serialize, Serializer};
 
 use crate::image_names::permits;
 use crate::{
-    Caps, CompanionRules, RateLimits, Risk, Verdict, names::speaking, paths::ProfilePathRule, read_approvals::ApprovalPolicy,
-    rules::ExecRules,
+    Caps, CompanionRules, RateLimits, Risk, Verdict, names::speaking, paths::ProfilePathRule,
+    read_approvals::ApprovalPolicy, rules::ExecRules,
 };
 
 /// Role of a run if neither its request nor its profile names one.

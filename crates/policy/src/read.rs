@@ -6,10 +6,10 @@ use jail::{MountMode, RootMode, TmpMode};
 use operations::deny::DenyList;
 use operations::{Bounds, CommandLimits, transport};
 
+use crate::image_names::reference;
 use crate::model::{
     Author, Background, CallBounds, ContainerLimits, ContainerPaths, ExecPolicy, Forward, Profile,
 };
-use crate::image_names::reference;
 use crate::read_approvals::{ApprovalPolicy, approvals};
 use crate::read_companions::companions;
 use crate::read_egress::egress;
@@ -97,7 +97,9 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
     if let Some(at) = fields.get("companions")
         && profile.runtime.as_deref().is_some_and(own_kernel::has_own_kernel)
     {
-        at.problem("need a run whose connections can be steered, which gVisor (`runtime: runsc`) does not have");
+        at.problem(
+            "need a run whose connections can be steered, which gVisor (`runtime: runsc`) does not have",
+        );
     }
     words_alone::check(at, &profile);
     if let Some(at) = fields.get("root_in_user_namespace").filter(|_| profile.root_in_user_namespace) {

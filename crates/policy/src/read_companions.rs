@@ -113,7 +113,10 @@ mod tests {
         let db = &rules.defaults[0];
         assert_eq!(db.command, ["serve", "1"]);
         let ready = db.ready.as_ref().unwrap();
-        assert_eq!((&ready.check, ready.timeout_seconds, ready.interval_milliseconds), (&Check::Tcp(5432), 30, 200));
+        assert_eq!(
+            (&ready.check, ready.timeout_seconds, ready.interval_milliseconds),
+            (&Check::Tcp(5432), 30, 200)
+        );
         let written = policy.to_yaml().unwrap();
         assert_eq!(Policy::from_files([("again.yaml", &written)]).unwrap().digest(), policy.digest());
     }
@@ -131,15 +134,24 @@ mod tests {
             ("{max: 2}", "`images` is missing"),
             ("{images: [a], max: 17}", "max: must be a whole number from 1 to 16"),
             ("{images: [a], defaults: [{name: db}]}", "defaults[0]: `image` is missing"),
-            ("{images: [a], defaults: [{name: db, image: b}]}", "defaults: db: the profile does not allow the image b"),
+            (
+                "{images: [a], defaults: [{name: db, image: b}]}",
+                "defaults: db: the profile does not allow the image b",
+            ),
             ("{images: [a], defaults: [{name: a, image: a, ready: {}}]}", "defaults[0].ready: needs either"),
             (
                 "{images: [a], defaults: [{name: a, image: a, ready: {tcp: 1, command: [b]}}]}",
                 "defaults[0].ready: needs either",
             ),
-            ("{images: [a], defaults: [{name: a, image: a, ports: [0]}]}", "ports[0]: must be a whole number"),
+            (
+                "{images: [a], defaults: [{name: a, image: a, ports: [0]}]}",
+                "ports[0]: must be a whole number",
+            ),
             ("{images: [a], defaults: [{name: localhost, image: a}]}", "defaults: a name must be"),
-            ("{images: [a], defaults: [{name: a, image: a, depends_on: [a]}]}", "defaults: each of these waits"),
+            (
+                "{images: [a], defaults: [{name: a, image: a, depends_on: [a]}]}",
+                "defaults: each of these waits",
+            ),
             ("{images: [a], default: []}", "default: unknown key"),
         ] {
             let found = loaded(written).unwrap_err();

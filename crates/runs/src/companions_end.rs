@@ -28,7 +28,8 @@ impl Shared {
         if let Err(error) = stored::update(&self.runs.store, &record).await {
             tracing::error!(run = %record.id, error = %chain(&error), "a run's state was not kept");
         }
-        let mut details = json!({ "worker": format!("companion:{name}"), "event": "ended", "exit_code": code });
+        let mut details =
+            json!({ "worker": format!("companion:{name}"), "event": "ended", "exit_code": code });
         if let Some(why) = killed_for {
             details["why"] = why.into();
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use containers::{ContainerId, Engine, MountSlot};
+use futures_util::future::join_all;
 use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
 
@@ -57,8 +58,12 @@ impl RunResources {
 
     /// Removes the container, the mounts and the layer of the run's root. Files that the run made elsewhere stay.
     pub(crate) async fn take_away(&mut self, engine: &Arc<Engine>) {
-        let beside = self.beside.iter_mut().map(|held| Box::pin(held.take_away(engine)));
-        futures_util::future::join_all(beside).await;
+        join_all(self.beside.iter_mut().map(|held| held.take_own(engine))).await;
+        self.take_own(engine).await;
+    }
+
+    /// Removes what [`Self::take_away`] removes, but for companions.
+    async fn take_own(&mut self, engine: &Arc<Engine>) {
         if let Some(container) = self.container.take() {
             remove_container(engine, container).await;
         }

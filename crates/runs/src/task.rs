@@ -116,8 +116,7 @@ impl Shared {
         let runs = &self.runs;
         let launched = runs.launcher.launch(record, wanted, principal).await;
         let mut launched = launched.map_err(|refusal| self.without_secrets(refusal))?;
-        let (beside, live) =
-            launched.companions.drain(..).map(|beside| (beside.record, beside.live)).unzip();
+        let (beside, live) = launched.companions.drain(..).map(|beside| (beside.record, beside.live)).unzip();
         self.run.has_companions(Companions::new(live));
         self.record.send_modify(|record| {
             record.started = Some(launched.started.clone());
@@ -270,8 +269,9 @@ impl Shared {
                 remove_container(&runs.launcher.engine, container).await;
             }
             if let Some(layer) = layer {
-                // The layer of a companion has a name of its own.
-                let made_as = layer.file_name().and_then(OsStr::to_str).and_then(|name| RunId::parse(name).ok());
+                // The layer of a companion has another name.
+                let made_as =
+                    layer.file_name().and_then(OsStr::to_str).and_then(|name| RunId::parse(name).ok());
                 remove_tree(layer).await;
                 for settled in made_as.into_iter().filter(|id| *id != run).chain([run]) {
                     runs.launcher.projects.settle(settled);

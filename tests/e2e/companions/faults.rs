@@ -30,7 +30,10 @@ async fn co6_a_companion_that_is_never_ready_ends_the_launch_in_time() {
     db.ready.as_mut().unwrap().timeout_seconds = 2;
     let began = std::time::Instant::now();
     let status = refused(&daemon, vec![db.clone()]).await;
-    assert!(status.message().contains("not ready within 2 s") && status.message().contains("waiting"), "{status}");
+    assert!(
+        status.message().contains("not ready within 2 s") && status.message().contains("waiting"),
+        "{status}"
+    );
     assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
     let check = ["sh", "-c", "echo never; exit 3"].map(str::to_owned).to_vec();
     db.ready.as_mut().unwrap().check = Some(Check::Command(v1::readiness::Command { args: check }));

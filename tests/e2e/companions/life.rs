@@ -70,7 +70,11 @@ async fn co16_a_pause_of_the_run_pauses_its_companions_until_it_is_resumed() {
     let run_id = run.id().to_owned();
     run.clients.runs.pause_run(v1::PauseRunRequest { run_id: run_id.clone() }).await.unwrap();
     assert!(is_paused());
-    run.clients.runs.resume_run(v1::ResumeRunRequest { run_id: run_id.clone(), lift_alerts: false }).await.unwrap();
+    run.clients
+        .runs
+        .resume_run(v1::ResumeRunRequest { run_id: run_id.clone(), lift_alerts: false })
+        .await
+        .unwrap();
     assert!(!is_paused());
     assert_eq!(page(&mut run, "page").await, "hello\n");
     // A run that is paused ends as any other.

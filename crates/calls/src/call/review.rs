@@ -67,7 +67,7 @@ pub(super) async fn bound(lanes: &Lanes, ticket: &Ticket) -> Result<Bound, Refus
 async fn look(lanes: &Lanes, ticket: &Ticket) -> Result<(Bound, Option<OpResult>), Refusal> {
     let most = ticket.bounds().max_output_bytes.clamp(SHOWN, MOST_SHOWN);
     let bounds = Bounds { max_output_bytes: most, ..ticket.bounds().clone() };
-    let Some(Preview { result, mut bound }) = lanes.preview(ticket.operation(), &bounds).await? else {
+    let Some(Preview { result, mut bound }) = lanes.preview(ticket.call_id(), ticket.operation(), &bounds).await? else {
         let remarks =
             if ticket.operation().binds_words() { vec![WORDS_ALONE.to_owned()] } else { Vec::new() };
         return Ok((Bound { remarks, ..Bound::default() }, None));

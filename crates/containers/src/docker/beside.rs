@@ -51,7 +51,8 @@ impl Engine {
 
     /// Opens the standard input of a container that was not started yet, and whose specification has an open input.
     pub async fn attach_input(&self, id: &ContainerId) -> Result<ContainerInput, EngineError> {
-        let options = AttachContainerOptions { stream: true, stdin: true, ..AttachContainerOptions::default() };
+        let options =
+            AttachContainerOptions { stream: true, stdin: true, ..AttachContainerOptions::default() };
         let call = self.client.attach_container(id.as_str(), Some(options));
         let attached = self.within(CHANGING, "open the container's input", call).await?;
         Ok(ContainerInput { input: attached.input, _output: attached.output })
@@ -73,7 +74,8 @@ impl Engine {
         let endpoint = self.endpoint.clone();
         let pieces = self.client.logs(id.as_str(), Some(options));
         pieces.map(move |piece| {
-            let piece = piece.map_err(|error| faults::translate("read a container's log", &endpoint, error))?;
+            let piece =
+                piece.map_err(|error| faults::translate("read a container's log", &endpoint, error))?;
             Ok(piece.into_bytes())
         })
     }

@@ -28,7 +28,8 @@ pub(super) async fn read(
 ) -> Result<Log, Refusal> {
     let companions = run.companions();
     let companion = companions.get(&request.companion).ok_or_else(|| {
-        Refusal::new(Reason::NotFound, "companion: the run has no companion of this name").with("resource", "companion")
+        Refusal::new(Reason::NotFound, "companion: the run has no companion of this name")
+            .with("resource", "companion")
     })?;
     let reader = Arc::clone(readers).try_acquire_owned().map_err(|_| {
         let message = "too many clients read the output of companions; try again later";
@@ -47,7 +48,10 @@ pub(super) async fn read(
     let pieces = log.flat_map(move |piece| {
         let _while_read = &reader;
         let pieces = match piece {
-            Ok(bytes) => bytes.chunks(PIECE).map(|data| Ok(ReadCompanionLogsResponse { data: data.to_vec() })).collect(),
+            Ok(bytes) => bytes
+                .chunks(PIECE)
+                .map(|data| Ok(ReadCompanionLogsResponse { data: data.to_vec() }))
+                .collect(),
             Err(error) => vec![Err(Status::from(failed(&error)))],
         };
         futures_util::stream::iter(pieces)

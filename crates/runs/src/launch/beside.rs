@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::record::{self, CompanionLaunch, CompanionState, Record};
-use companions::{Companion, NotReady, Program, Requested, last_lines};
+use companions::{Companion, NotReady, Program, Requested};
 use containers::{
-    ContainerId, ContainerName, ContainerState, Hardening, ImageId, ImageReference, MountSpec, UsableImage,
+    ContainerId, ContainerInput, ContainerName, ContainerState, Hardening, ImageId, ImageReference,
+    MountSpec, UsableImage,
 };
 use executor::engine_refusal;
 use futures_util::future::join_all;
@@ -32,6 +33,16 @@ pub(crate) struct Beside {
     pub(crate) record: record::Companion,
 }
 
+/// A container that waits for its program.
+struct Waiting {
+    container: ContainerId,
+    /// Start time of its first process, as the engine writes it.
+    started_at: String,
+    /// Its first process.
+    pid: u32,
+    input: ContainerInput,
+}
+
 /// Returns the record of a companion that is about to start.
 pub(crate) fn starting(requested: &Requested) -> record::Companion {
     let companion = &requested.companion;
@@ -45,7 +56,7 @@ pub(crate) fn starting(requested: &Requested) -> record::Companion {
     }
 }
 
-/// Returns the hardening of a companion: that of the run, with a writable root and a name server of nobody.
+/// Returns the hardening of a companion: that of the run, with a writable root and without a name server.
 fn hardening(of_run: &Hardening, memory_mib: u64) -> Hardening {
     Hardening {
         memory_bytes: memory_mib << 20,
@@ -73,7 +84,8 @@ impl Launcher {
             }
             made
         };
-        let beside = self.start_companions(record.id, wanted, owner, &given_up, &mut held);
+        // Its state is large, and most runs have no companion.
+        let beside = Box::pin(self.start_companions(record.id, wanted, owner, &given_up, &mut held));
         let (made, beside) = tokio::join!(container, beside);
         (made.and_then(|made| beside.map(|beside| (made, beside))), held)
     }
@@ -90,7 +102,8 @@ impl Launcher {
         for group in &wanted.companions {
             let starts = group.iter().map(|requested| async move {
                 let mut resources = RunResources::default();
-                let started = self.start_companion(run, wanted, requested, owner, given_up, &mut resources).await;
+                let started =
+                    self.start_companion(run, wanted, requested, owner, given_up, &mut resources).await;
                 if started.is_err() {
                     given_up.cancel();
                 }
@@ -139,14 +152,7 @@ impl Launcher {
             match given_up.run_until_cancelled(ready).await {
                 None => return Err(None),
                 Some(Ok(())) => {}
-                Some(Err(why)) => {
-                    let container = ContainerId::parse(&launched.container_id);
-                    let last = match &container {
-                        Ok(container) => last_lines(&self.engine, container).await,
-                        Err(_) => String::new(),
-                    };
-                    return Err(Some(named(not_ready(&why, &last))));
-                }
+                Some(Err(why)) => return Err(Some(named(not_ready(&why, &live.last_lines().await)))),
             }
         }
         let state = live.exit().map_or(CompanionState::Ready, CompanionState::Exited);
@@ -164,9 +170,11 @@ impl Launcher {
         resources: &mut RunResources,
     ) -> Result<(Arc<Companion>, Program, CompanionLaunch), Refusal> {
         let asked = &requested.companion;
-        let reference = ImageReference::parse(&asked.image).map_err(|error| Refusal::invalid("image", error))?;
+        let reference =
+            ImageReference::parse(&asked.image).map_err(|error| Refusal::invalid("image", error))?;
         let Some(facts) = self.engine.image(&reference).await.map_err(engine_refusal)? else {
-            let message = format!("image: the engine has no image {reference}, and nothing is pulled: {MISSING}");
+            let message =
+                format!("image: the engine has no image {reference}, and nothing is pulled: {MISSING}");
             return Err(Refusal::new(Reason::ImageMissing, message).with("image", reference.as_str()));
         };
         let (image, volumes) = facts.usable_beside();
@@ -174,7 +182,8 @@ impl Launcher {
         let declared = self.engine.image_program(image.id()).await.map_err(engine_refusal)?;
         let variables = [&asked.env, &requested.secrets];
         let program = Program::of(declared, &asked.command, variables, hardening.home());
-        let no_program = |error: companions::NoProgram| Refusal::new(Reason::InvalidArgument, error.to_string());
+        let no_program =
+            |error: companions::NoProgram| Refusal::new(Reason::InvalidArgument, error.to_string());
         let program = program.map_err(no_program)?;
         let message = program.message().map_err(no_program)?;
         let first = self.starting.first(image.id()).await?;
@@ -182,19 +191,23 @@ impl Launcher {
         let ids = (run, RunId::new());
         let starting = async {
             let layers = self.companion_layers(ids.1, hardening, &image, resources).await?;
-            let mounts = block_in_place(|| self.companion_root(ids, hardening, (&layers, &volumes), owner, resources))?;
-            self.companion_container(ids.1, hardening, &image, mounts, &message, resources).await
+            let mounts = block_in_place(|| {
+                self.companion_root(ids, hardening, (&layers, &volumes), owner, resources)
+            })?;
+            self.companion_container(ids.1, hardening, &image, mounts, resources).await
         };
-        let (container, started, pid) = in_turn(turn, starting).await?;
+        let Waiting { container, started_at, pid, input } = in_turn(turn, starting).await?;
         first.started();
-        let live = Companion::running(self.engine.clone(), (asked.name.clone(), asked.open_ports()), container, pid, false)
+        let named = (asked.name.clone(), asked.open_ports());
+        let live = Companion::running(self.engine.clone(), named, container.clone(), pid, false)
             .map_err(|error| Refusal::internal("watching a companion", &chain(&error)))?;
+        input.write(&message).await.map_err(engine_refusal)?;
         let root = resources.root.as_ref().map(super::RootLayer::place).transpose()?;
         let launched = CompanionLaunch {
             image_id: image.id().to_string(),
             made_as: ids.1,
-            container_id: resources.container.as_ref().map(ToString::to_string).unwrap_or_default(),
-            container_started: started,
+            container_id: container.to_string(),
+            container_started: started_at,
             root: root.ok_or_else(|| Refusal::new(Reason::Internal, "a companion without a root"))?,
         };
         Ok((live, program, launched))
@@ -208,7 +221,8 @@ impl Launcher {
         resources: &mut RunResources,
     ) -> Result<Vec<PathBuf>, Refusal> {
         let (id, guest) = (made_as.to_string(), self.guest.of(hardening.boundary).to_owned());
-        let bare = self.describe(&id, hardening, image.clone(), hardening.run_as.user(), Vec::new(), guest)?;
+        let bare =
+            self.describe(&id, hardening, image.clone(), hardening.run_as.user(), Vec::new(), guest)?;
         self.layers_of(&bare, image, &id, resources).await
     }
 
@@ -237,16 +251,15 @@ impl Launcher {
         Ok(mounts)
     }
 
-    /// Makes and starts the container, compares it with its description, and only then gives it its program.
+    /// Makes and starts the container, and compares it with its description. No program of the image runs in it yet.
     async fn companion_container(
         &self,
         made_as: RunId,
         hardening: &Hardening,
         image: &UsableImage,
         mounts: Vec<MountSpec>,
-        program: &[u8],
         resources: &mut RunResources,
-    ) -> Result<(ContainerId, String, u32), Refusal> {
+    ) -> Result<Waiting, Refusal> {
         let (id, user) = (made_as.to_string(), hardening.run_as.user());
         let guest = self.guest.of(hardening.boundary).to_owned();
         let spec = self.describe(&id, hardening, image.clone(), user, mounts, guest)?.of_companion();
@@ -264,13 +277,15 @@ impl Launcher {
             )));
         }
         let pid = inspection.host_pid.ok_or_else(|| {
-            refused("the engine's processes are not visible to the daemon (a rootless or remote engine)".to_owned())
+            refused(
+                "the engine's processes are not visible to the daemon (a rootless or remote engine)"
+                    .to_owned(),
+            )
         })?;
         let own = self.own_files(&id, user, hardening, &[])?;
         block_in_place(|| arrived(pid, &[], &own, resources.root.as_ref()))?;
         self.has_users(Some(pid), hardening)?;
-        input.write(program).await.map_err(engine_refusal)?;
-        Ok((container, inspection.started_at, pid))
+        Ok(Waiting { container, started_at: inspection.started_at, pid, input })
     }
 
     /// Finds a companion that a previous daemon started, and checks that it is the same.
@@ -294,9 +309,12 @@ impl Launcher {
             mounts.push(root.within(volume).map_err(message)?);
         }
         let guest = self.guest.of(hardening.boundary).to_owned();
-        let spec = self.describe(&id, &hardening, image, hardening.run_as.user(), mounts, guest).map_err(message)?;
+        let spec =
+            self.describe(&id, &hardening, image, hardening.run_as.user(), mounts, guest).map_err(message)?;
         if let Some(fields) = differs(&id, &spec.of_companion(), &inspection) {
-            return Err(format!("its container differs from how it was launched, or from its profile now ({fields})"));
+            return Err(format!(
+                "its container differs from how it was launched, or from its profile now ({fields})"
+            ));
         }
         let (engine, named) = (self.engine.clone(), (record.name.clone(), record.ports.clone()));
         let live = match (inspection.state, inspection.host_pid) {
@@ -305,7 +323,8 @@ impl Launcher {
                     return Err("its container was started again".to_owned());
                 }
                 let is_paused = inspection.state == ContainerState::Paused;
-                Companion::running(engine, named, container.clone(), pid, is_paused).map_err(|error| chain(&error))?
+                Companion::running(engine, named, container.clone(), pid, is_paused)
+                    .map_err(|error| chain(&error))?
             }
             (ContainerState::Exited(code), _) => {
                 let is_reported = matches!(record.state, CompanionState::Exited(_));
@@ -324,6 +343,10 @@ impl Launcher {
 }
 
 fn not_ready(why: &NotReady, last: &str) -> Refusal {
-    let said = if last.is_empty() { "It has written nothing.".to_owned() } else { format!("Its last output:\n{last}") };
+    let said = if last.is_empty() {
+        "It has written nothing.".to_owned()
+    } else {
+        format!("Its last output:\n{last}")
+    };
     Refusal::new(Reason::PreconditionFailed, format!("{why}. {said}"))
 }

@@ -53,6 +53,8 @@ pub(super) struct Request<'a> {
     pub(super) prepared: Option<Prepared>,
     /// Future that permits the call to take effect.
     pub(super) go: Option<client::Go>,
+    /// Number of the handle over which the worker asks for streams to servers; 0 if it has none.
+    pub(super) way_out: u64,
     pub(super) cancel: CancellationToken,
     pub(super) slot: OwnedSemaphorePermit,
 }
@@ -71,7 +73,7 @@ struct Placed {
 impl Driver {
     /// Adds the call to the table.
     pub(super) fn new(shared: &Arc<Shared>, request: Request<'_>) -> Result<Self, LaneError> {
-        let Request { spec, terminal, placement, prepared, go, cancel, slot } = request;
+        let Request { spec, terminal, placement, prepared, go, way_out, cancel, slot } = request;
         let is_command = spec.operation.delivery() == Delivery::Command;
         let has_output = is_command || spec.operation.is_download();
         let placement = placement.filter(|_| is_command);
@@ -90,6 +92,7 @@ impl Driver {
             prepared: prepared.as_ref().map_or(0, Prepared::id),
             awaits_go: go.is_some(),
             paths: spec.operation.changed_paths().into_iter().map(ToString::to_string).collect(),
+            way_out,
         };
         let start =
             encode(&ToWorker { id, body: Some(Body::Start(start)) }).map_err(|_| LaneError::TooLarge)?;

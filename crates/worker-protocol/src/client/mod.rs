@@ -234,7 +234,7 @@ impl Client {
         placement: Option<Arc<dyn Placement>>,
         cancel: CancellationToken,
     ) -> Result<Finished<Reply>, LaneError> {
-        self.start(spec, placement, None, None, cancel).await
+        self.start(spec, placement, None, (None, 0), cancel).await
     }
 
     /// Executes an operation of the host lane that takes effect only after `go`, and prepares it meanwhile.
@@ -246,7 +246,20 @@ impl Client {
         go: Go,
         cancel: CancellationToken,
     ) -> Result<Finished<Reply>, LaneError> {
-        self.start(spec, None, None, Some(go), cancel).await
+        self.start(spec, None, None, (Some(go), 0), cancel).await
+    }
+
+    /// Executes an operation of the host lane that reaches servers. With `go` it takes effect only after that.
+    ///
+    /// `way_out` is the number of a handle that the worker got before, over which it asks for streams. Otherwise like [`Client::call`].
+    pub async fn call_with_way_out(
+        &self,
+        spec: CallSpec<'_>,
+        go: Option<Go>,
+        way_out: u64,
+        cancel: CancellationToken,
+    ) -> Result<Finished<Reply>, LaneError> {
+        self.start(spec, None, None, (go, way_out), cancel).await
     }
 
     /// Executes a command in a process that exists already. Otherwise like [`Client::call`].
@@ -259,7 +272,7 @@ impl Client {
         if !prepared.is_of(&self.inner.shared) {
             return Err(self.inner.shared.lost());
         }
-        self.start(spec, None, Some(prepared), None, cancel).await
+        self.start(spec, None, Some(prepared), (None, 0), cancel).await
     }
 
     async fn start(
@@ -267,7 +280,7 @@ impl Client {
         spec: CallSpec<'_>,
         placement: Option<Arc<dyn Placement>>,
         prepared: Option<Prepared>,
-        go: Option<Go>,
+        (go, way_out): (Option<Go>, u64),
         cancel: CancellationToken,
     ) -> Result<Finished<Reply>, LaneError> {
         let shared = &self.inner.shared;
@@ -283,8 +296,8 @@ impl Client {
         };
         let cancel = cancel.child_token();
         let _dropped = cancel.clone().drop_guard();
-        let driver =
-            Driver::new(shared, Request { spec, terminal: None, placement, prepared, go, cancel, slot })?;
+        let request = Request { spec, terminal: None, placement, prepared, go, way_out, cancel, slot };
+        let driver = Driver::new(shared, request)?;
         DetachOnDrop::new(shared.drivers.track_future(driver.run())).await
     }
 

@@ -97,6 +97,7 @@ impl Client {
             placement,
             prepared: None,
             go: None,
+            way_out: 0,
             cancel,
             slot,
         };

@@ -51,6 +51,7 @@ async fn x2_a_call_on_a_stream_that_closed_meanwhile_finishes_its_process() {
         placement: None,
         prepared: prepared.ok(),
         go: None,
+            way_out: 0,
         cancel: CancellationToken::new(),
         slot: Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap(),
     };
