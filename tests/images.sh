@@ -2,7 +2,7 @@
 # Builds an image of images/ for the tests, unless it is in the engine, and prints its name. The name holds a digest of
 # what it is built from, so that a changed Dockerfile is another image.
 #
-#   tests/images.sh dev|rust|programs
+#   tests/images.sh dev|rust|programs|services
 set -euo pipefail
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -35,7 +35,7 @@ programs() {
 }
 
 case ${1:-} in
-dev | rust | programs) ;;
+dev | rust | programs | services) ;;
 *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
 esac
 
@@ -46,7 +46,7 @@ flock 8
 BASE=$("$REPOSITORY/images/debian-base.sh")
 ensure dev "$BASE"
 case $1 in
-rust) ensure rust "$IMAGE" ;;
+rust | services) ensure "$1" "$IMAGE" ;;
 programs) programs ;;
 esac
 printf '%s\n' "$IMAGE"

@@ -116,6 +116,16 @@ async fn forks_are_compared_kept_or_accepted_and_the_others_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn companions_are_reached_by_their_names_and_their_logs_are_read() {
+    pass("companions").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn compose_files_of_tasks_are_read_or_refused_by_their_lines() {
+    pass("compose").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn sessions_outlive_daemons_watches_end_and_leases_are_kept() {
     pass("sessions").await;
 }
@@ -168,6 +178,8 @@ fn no_file_of_tests_is_left_out() {
     let known = [
         "archives",
         "bases",
+        "companions",
+        "compose",
         "connections",
         "endpoints",
         "errors",

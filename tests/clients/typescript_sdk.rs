@@ -136,6 +136,11 @@ async fn forks_are_compared_kept_or_accepted_and_the_others_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn companions_are_reached_by_their_names_and_their_logs_are_read() {
+    pass("companions").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_false_archive_from_a_run_leads_nowhere() {
     pass("archive").await;
 }
@@ -199,6 +204,7 @@ fn no_file_of_tests_is_left_out() {
         "ai",
         "archive",
         "claude",
+        "companions",
         "connections",
         "endpoints",
         "forks",

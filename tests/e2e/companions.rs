@@ -1,6 +1,7 @@
 //! CO: containers beside a run, reached by their names and ended with it. Their images are of the host's busybox.
 
 mod bounds;
+mod compose;
 mod faults;
 mod life;
 

@@ -58,6 +58,7 @@ mod profile_table;
 mod programs;
 mod rate_limits;
 mod real_job;
+mod real_services;
 mod receiver;
 mod run_checkpoints;
 mod run_comparisons;

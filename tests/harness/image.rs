@@ -101,6 +101,11 @@ pub fn programs_image() -> String {
     work_image("programs")
 }
 
+/// The image of `images/services`, made if it is not there.
+pub fn services_image() -> String {
+    work_image("services")
+}
+
 fn work_image(name: &str) -> String {
     let failed = std::env::var_os("COFFERDAM_NO_IMAGES").is_some();
     assert!(!failed, "tests/run.sh could not make the images; target/images.log says why");

@@ -30,7 +30,7 @@ pub use container::{in_pid_namespace, inspect, inspect_all, memory, pid_namespac
 pub use daemon::{Daemon, Setup, binary, git, own};
 pub use engine::{docker, use_mapped_engine};
 pub use engine_proxy::EngineProxy;
-pub use image::{Image, debian, dev_image, programs_image, rust_image};
+pub use image::{Image, debian, dev_image, programs_image, rust_image, services_image};
 pub use issuer::Issuer;
 pub use mounts::mounts_beneath;
 pub use probe::{Libc, mcp_server, offers, offers_with, probe};

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 76] = [
-const ARROWS: [(&str, &str); 76] = [
+const ARROWS: [(&str, &str); 77] = [
     ("admission", ""),
     (
         "anomaly",
@@ -39,13 +38,14 @@ const ARROWS: [(&str, &str); 76] = [
         "audit capacity certificates checkup cofferdam-client command-context document egress-rules egress-sources file-ops jail mcp operations policy presentation run-families text timestamp tryout usage-report wire",
     ),
     ("cofferdam-client", "wire"),
-    ("command-context", "cofferdam-client presentation wire"),
+    ("command-context", "cofferdam-client compose presentation wire"),
     ("command-rules", "jail operations text"),
     (
         "companions",
         "containers egress-rules loopback-dial operations policy refusal text wire worker-protocol",
     ),
     ("comparisons", "admission audit audit-service identity operations refusal runs wire"),
+    ("compose", "document"),
     ("confinement", ""),
     ("containers", "busybox jail leftovers text"),
     (

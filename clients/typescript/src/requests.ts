@@ -4,12 +4,14 @@ import { randomBytes } from "node:crypto";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type Duration, durationFromMs } from "@bufbuild/protobuf/wkt";
 import { InvalidArgument } from "./errors.js";
-import type { Every, Limits, PtySize, Workspace } from "./types.js";
+import type { Companion, Every, Limits, PtySize, Workspace } from "./types.js";
 import {
   AutomaticCheckpoints_Every,
   type AutomaticCheckpointsSchema,
+  type CompanionSchema,
   type LimitsSchema,
   type OperationSchema,
+  type ReadinessSchema,
   type TerminalSizeSchema,
   type WorkspaceSchema,
 } from "./v1.js";
@@ -100,6 +102,51 @@ export function limits(given: Limits | undefined): MessageInitShape<typeof Limit
         diskBytes: count("limits.diskBytes", given.diskBytes),
         diskFiles: count("limits.diskFiles", given.diskFiles),
       };
+}
+
+export function companion(given: Companion): MessageInitShape<typeof CompanionSchema> {
+  const of = `companion ${given.name}`;
+  if (given.ready === undefined && (given.readyTimeout !== undefined || given.readyInterval !== undefined)) {
+    throw new InvalidArgument(`${of}: readyTimeout and readyInterval are for one with \`ready\``);
+  }
+  return {
+    name: given.name,
+    image: given.image,
+    command: [...(given.command ?? [])],
+    env: { ...given.env },
+    secretEnv: { ...given.secretEnv },
+    ready: given.ready === undefined ? undefined : readiness(of, given.ready, given),
+    memoryMib: unsigned(`${of}: memoryMib`, given.memoryMib ?? 0),
+    ports: (given.ports ?? []).map((port) => unsigned(`${of}: ports`, port)),
+    dependsOn: [...(given.dependsOn ?? [])],
+  };
+}
+
+function readiness(
+  of: string,
+  ready: number | readonly string[],
+  { readyTimeout, readyInterval }: Companion,
+): MessageInitShape<typeof ReadinessSchema> {
+  // The daemon knows the bounds of both; 0 would be its default.
+  return {
+    check:
+      typeof ready === "number"
+        ? { case: "tcp", value: unsigned(`${of}: ready`, ready) }
+        : { case: "command", value: { args: [...ready] } },
+    timeoutSeconds: readyTimeout === undefined ? 0 : Math.ceil(positive(`${of}: readyTimeout`, readyTimeout)),
+    intervalMilliseconds:
+      readyInterval === undefined
+        ? 0
+        : Math.min(Math.max(1, Math.round(positive(`${of}: readyInterval`, readyInterval) * 1000)), 0xffffffff),
+  };
+}
+
+/** A number for a field of 32 bits. */
+export function unsigned(name: string, value: number): number {
+  if (!(Number.isInteger(value) && value >= 0 && value < 2 ** 32)) {
+    throw new InvalidArgument(`${name}: must be a whole number from 0, not ${value}`);
+  }
+  return value;
 }
 
 /** A text is a script for the shell; an array is a program and its arguments. */

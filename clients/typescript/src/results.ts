@@ -61,6 +61,20 @@ export function runInfo(run: v1.Run | undefined): types.RunInfo {
     workspacePath: it.workspacePath,
     forkedFrom:
       it.forkedFrom === undefined ? null : { checkpointId: it.forkedFrom.checkpointId, runId: it.forkedFrom.runId },
+    companions: it.companions.map(companionInfo),
+  };
+}
+
+function companionInfo(it: v1.CompanionStatus): types.CompanionInfo {
+  const { STATE_UNSPECIFIED, EXITED } = v1.CompanionStatus_State;
+  return {
+    name: it.name,
+    image: it.image,
+    imageDigest: it.imageDigest,
+    state: it.state === STATE_UNSPECIFIED ? "" : word(v1.CompanionStatus_State, it.state),
+    exitCode: it.state === EXITED ? it.exitCode : null,
+    ports: it.ports,
+    address: it.address,
   };
 }
 

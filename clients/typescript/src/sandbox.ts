@@ -22,6 +22,7 @@ import type { Tls } from "./settings.js";
 import { Stream } from "./stream.js";
 import { sleep } from "./transport.js";
 import {
+  type Companion,
   type Diff,
   type EditInfo,
   type Every,
@@ -114,6 +115,11 @@ export interface CreateOptions extends ConnectOptions {
   limits?: Limits;
   /** A directory of the host to show as `/pkg`. */
   pkgPath?: string;
+  /**
+   * Containers beside it, such as databases of its tests, which its commands reach by their names. The profile says which
+   * images they may have. Default: the profile's.
+   */
+  companions?: readonly Companion[];
   /** When the daemon makes checkpoints by itself. Default: never. */
   checkpoints?: Every;
   /** So many of these checkpoints are kept, 1 to 100; the oldest is deleted first. Default: 10. */
@@ -243,6 +249,7 @@ export class Sandbox implements AsyncDisposable {
       secretEnv: { ...options.secretEnv },
       writablePaths: [...(options.writablePaths ?? [])],
       checkpoints: requests.automatic(options.checkpoints, options.keepCheckpoints),
+      companions: (options.companions ?? []).map(requests.companion),
       egressJson: options.egress === undefined ? "" : JSON.stringify(options.egress),
       labels: { ...options.metadata },
       issueToken,
@@ -447,6 +454,27 @@ export class Sandbox implements AsyncDisposable {
   /** The run as it is now. Throws `NotFound`. */
   async info(): Promise<RunInfo> {
     return results.runInfo((await this.client.runs.getRun({ runId: this.runId })).run);
+  }
+
+  /**
+   * What one of its companions has written, raw, as it comes. Throws `NotFound` where there is no such companion.
+   *
+   * `tailBytes`: at most so many of the last bytes until now, up to 1 MiB. Default: 64 KiB. `follow`: go on with what it
+   * writes, until it or the sandbox ends.
+   */
+  companionLogs(
+    companion: string,
+    options: { tailBytes?: number; follow?: boolean; signal?: AbortSignal } = {},
+  ): Stream<Uint8Array> {
+    const { client, runId } = this;
+    const tailBytes = requests.unsigned("tailBytes", options.tailBytes ?? 0);
+    const request = { runId, companion, tailBytes, follow: options.follow };
+    const make = async function* (signal: AbortSignal): AsyncGenerator<Uint8Array, void> {
+      for await (const part of client.runs.readCompanionLogs(request, { signal })) {
+        yield part.data;
+      }
+    };
+    return new Stream(make, either(options.signal, this.#caller.options.signal));
   }
 
   /** What it has used of models, where its profile counts that. Throws `NotFound`. */

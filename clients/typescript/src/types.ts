@@ -88,6 +88,50 @@ export interface Limits {
   diskFiles?: number;
 }
 
+/**
+ * A container beside a sandbox, such as a database of its tests: commands of the sandbox reach it by its name.
+ *
+ * It is started before the sandbox is ready, and ended with it. It reaches nothing itself.
+ */
+export interface Companion {
+  /** Small letters, digits and `-`, as in a host name. */
+  name: string;
+  /** One that the engine has and the profile allows. */
+  image: string;
+  /** Arguments for the image's entrypoint. Default: the image's own. */
+  command?: readonly string[];
+  env?: Readonly<Record<string, string>>;
+  /** Never answered, recorded or logged. */
+  secretEnv?: Readonly<Record<string, string>>;
+  /** When it is ready: a TCP port accepts connections, or a command ends with 0. Default: once it is started. */
+  ready?: number | readonly string[];
+  /** Seconds that it has to be ready, at most 600. Default: 60. */
+  readyTimeout?: number;
+  /** Seconds between two attempts, 0.05 to 60. Default: 0.2. */
+  readyInterval?: number;
+  /** Default: an equal part of what the profile allows for all of them. */
+  memoryMib?: number;
+  /** TCP ports that commands may connect to, beside that of `ready`. At most 16. */
+  ports?: readonly number[];
+  /** Names of companions that must be ready before it starts. */
+  dependsOn?: readonly string[];
+}
+
+/** A companion, as the daemon knows it. */
+export interface CompanionInfo {
+  name: string;
+  image: string;
+  imageDigest: string;
+  /** Empty: the sandbox has ended. One that has exited is not started again. */
+  state: "starting" | "ready" | "exited" | "";
+  /** Null unless it has exited. */
+  exitCode: number | null;
+  /** TCP ports that commands of the sandbox may connect to. */
+  ports: readonly number[];
+  /** Address of its name in the sandbox; empty until a command has asked for it. */
+  address: string;
+}
+
 export type RunState = "creating" | "ready" | "paused" | "stopping" | "stopped" | "failed";
 
 /** Why a container was made for a run, instead of one that waited. */
@@ -150,6 +194,8 @@ export interface RunInfo {
   workspacePath: string;
   /** Where it began; null: not on a checkpoint. */
   forkedFrom: ForkedFrom | null;
+  /** Containers beside it. */
+  companions: readonly CompanionInfo[];
 }
 
 /** Requests to models and what they took, as the answers of models say it. */

@@ -33,7 +33,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-use command_context::{client, run_ref, variables};
+use command_context::{client, companions, run_ref, variables};
 use presentation::{ending, exit, failure, ids, output, quantity, time, ui};
 use text::{clean, outlet};
 

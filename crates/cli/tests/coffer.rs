@@ -164,6 +164,18 @@ fn output_is_printed_byte_for_byte_from_any_offset() {
 }
 
 #[test]
+fn the_log_of_a_companion_is_printed_byte_for_byte() {
+    let daemon = Daemon::start();
+    let output = prepared(&daemon, &["run", "logs", RUN_A, "--companion", "db"]).output().unwrap();
+    assert_eq!(
+        (output.status.code(), output.stdout.as_slice()),
+        (Some(0), &b"db: started\n\xff\x1b[2J\n"[..])
+    );
+    let (code, line, _) = coffer(&daemon, &["run", "logs", RUN_A, "--companion", "db", "--output", "json"]);
+    assert_eq!((code, line.trim()), (0, r#"{"data":"ZGI6IHN0YXJ0ZWQK/xtbMkoK"}"#));
+}
+
+#[test]
 fn a_waiting_call_shows_the_next_command() {
     let daemon = Daemon::start();
     let command = prepared(&daemon, &["call", "write", RUN_A, "a.txt", "-", "--wait"]);

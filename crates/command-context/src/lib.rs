@@ -2,5 +2,6 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod companions;
 pub mod run_ref;
 pub mod variables;

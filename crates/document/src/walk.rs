@@ -168,6 +168,11 @@ impl<'t> At<'t> {
         matches!(self.node, Node::Text(_))
     }
 
+    /// Returns true if its key has no value.
+    pub fn is_absent(&self) -> bool {
+        *self.node == Node::Null
+    }
+
     /// Returns true if it is a number of any kind.
     pub fn is_number(&self) -> bool {
         matches!(self.node, Node::Number(_) | Node::Fraction(_) | Node::OtherNumber)
@@ -211,6 +216,16 @@ impl<'t> At<'t> {
             Node::Number(number) => Some(number.to_string()),
             Node::Fraction(number) => Some(number.to_string()),
             _ => self.text().map(str::to_owned),
+        }
+    }
+
+    /// Returns text that may be blank, or the shortest text that means a number. Control characters are problems.
+    pub fn value(&self) -> Option<String> {
+        match self.node {
+            Node::Text(text) if text.trim().is_empty() && !text.contains(char::is_control) => {
+                Some(text.clone())
+            }
+            _ => self.decimal(),
         }
     }
 

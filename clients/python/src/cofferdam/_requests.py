@@ -1,6 +1,7 @@
 """From the arguments of methods to requests of the API. No I/O."""
 
 import json
+import math
 import secrets
 import time
 import uuid
@@ -12,7 +13,19 @@ from google.protobuf.duration_pb2 import Duration
 
 from cofferdam import v1
 from cofferdam.errors import InvalidArgument
-from cofferdam.types import Base, Bind, Checkpoint, Clone, Every, Limits, Managed, Overlay, PtySize, Workspace
+from cofferdam.types import (
+    Base,
+    Bind,
+    Checkpoint,
+    Clone,
+    Companion,
+    Every,
+    Limits,
+    Managed,
+    Overlay,
+    PtySize,
+    Workspace,
+)
 
 
 def new_id() -> str:
@@ -101,6 +114,53 @@ def limits(limits: Limits | None) -> v1.Limits | None:
         if value is not None:
             setattr(made, name, value)
     return made
+
+
+def companion(given: Companion) -> v1.Companion:
+    if given.ready is None and (given.ready_timeout is not None or given.ready_interval is not None):
+        raise InvalidArgument(
+            f"companion {given.name}: ready_timeout and ready_interval are for one with `ready`", reason="INVALID_ARGUMENT"
+        )
+    if any(isinstance(words, str) for words in (given.command, given.ready)):
+        raise InvalidArgument(
+            f"companion {given.name}: a command is a sequence of a program and its arguments", reason="INVALID_ARGUMENT"
+        )
+    return v1.Companion(
+        name=given.name,
+        image=given.image,
+        command=given.command,
+        env=given.env,
+        secret_env=given.secret_env,
+        ready=_readiness(given),
+        memory_mib=unsigned(f"companion {given.name}: memory_mib", given.memory_mib or 0),
+        ports=[unsigned(f"companion {given.name}: ports", port) for port in given.ports],
+        depends_on=given.depends_on,
+    )
+
+
+def _readiness(given: Companion) -> v1.Readiness | None:
+    if given.ready is None:
+        return None
+    made = v1.Readiness()
+    if isinstance(given.ready, int):
+        made.tcp = unsigned(f"companion {given.name}: ready", given.ready)
+    else:
+        made.command.args.extend(given.ready)
+    if given.ready_timeout is not None:
+        made.timeout_seconds = math.ceil(positive(f"companion {given.name}: ready_timeout", given.ready_timeout))
+    if given.ready_interval is not None:
+        # The daemon knows the bounds of both; 0 would be its default.
+        made.interval_milliseconds = max(
+            1, min(round(positive(f"companion {given.name}: ready_interval", given.ready_interval) * 1000), 2**32 - 1)
+        )
+    return made
+
+
+def unsigned(name: str, number: int) -> int:
+    """A number for a field of 32 bits."""
+    if not 0 <= number < 2**32:
+        raise InvalidArgument(f"{name}: must be a whole number from 0, not {number}", reason="INVALID_ARGUMENT")
+    return number
 
 
 def command(

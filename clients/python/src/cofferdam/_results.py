@@ -59,6 +59,20 @@ def run_info(run: v1.Run) -> types.RunInfo:
         writable_paths=tuple(run.writable_paths),
         workspace_path=run.workspace_path,
         forked_from=_forked_from(run),
+        companions=tuple(map(_companion_info, run.companions)),
+    )
+
+
+def _companion_info(status: v1.CompanionStatus) -> types.CompanionInfo:
+    state = v1.CompanionStatus.State.Name(status.state).lower()
+    return types.CompanionInfo(
+        name=status.name,
+        image=status.image,
+        image_digest=status.image_digest,
+        state=cast(Literal["starting", "ready", "exited", ""], state if state in ("starting", "ready", "exited") else ""),
+        exit_code=status.exit_code if state == "exited" else None,
+        ports=tuple(status.ports),
+        address=status.address,
     )
 
 

@@ -104,6 +104,53 @@ class Limits:
     disk_files: int | None = None
 
 
+@dataclass(frozen=True)
+class Companion:
+    """A container beside a sandbox, such as a database of its tests: commands of the sandbox reach it by its name.
+
+    It is started before the sandbox is ready, and ended with it. It reaches nothing itself.
+    """
+
+    #: Small letters, digits and `-`, as in a host name.
+    name: str
+    #: One that the engine has and the profile allows.
+    image: str
+    #: Arguments for the image's entrypoint; empty: the image's own.
+    command: Sequence[str] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    #: Never answered, recorded or logged.
+    secret_env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: When it is ready: a TCP port accepts connections, or a command ends with 0. Default: once it is started.
+    ready: int | Sequence[str] | None = None
+    #: Seconds that it has to be ready, at most 600. Default: 60.
+    ready_timeout: float | None = None
+    #: Seconds between two attempts, 0.05 to 60. Default: 0.2.
+    ready_interval: float | None = None
+    #: Default: an equal part of what the profile allows for all of them.
+    memory_mib: int | None = None
+    #: TCP ports that commands may connect to, beside that of `ready`. At most 16.
+    ports: Sequence[int] = ()
+    #: Names of companions that must be ready before it starts.
+    depends_on: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class CompanionInfo:
+    """A companion, as the daemon knows it."""
+
+    name: str
+    image: str
+    image_digest: str
+    #: Empty: the sandbox has ended. One that has exited is not started again.
+    state: Literal["starting", "ready", "exited", ""]
+    #: None unless it has exited.
+    exit_code: int | None
+    #: TCP ports that commands of the sandbox may connect to.
+    ports: tuple[int, ...]
+    #: Address of its name in the sandbox; empty until a command has asked for it.
+    address: str
+
+
 RunState: TypeAlias = Literal["creating", "ready", "paused", "stopping", "stopped", "failed"]
 
 
@@ -173,6 +220,8 @@ class RunInfo:
     workspace_path: str
     #: Where it began; None: not on a checkpoint.
     forked_from: ForkedFrom | None
+    #: Containers beside it.
+    companions: tuple[CompanionInfo, ...]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ use wire::v1::{
 };
 
 use crate::client::Context;
+use crate::companions::{Companions, Requested};
 use crate::failure::{Ended, Failure};
 use crate::host_path::{absolute, repository_or_url};
 use crate::variables::Variables;
@@ -73,6 +74,8 @@ pub(crate) struct Create {
     egress: Option<String>,
     #[command(flatten)]
     variables: Variables,
+    #[command(flatten)]
+    companions: Companions,
     /// Less memory than the profile gives, as in 512M.
     #[arg(long, value_name = "SIZE", value_parser = quantity::parse_bytes)]
     memory: Option<u64>,
@@ -146,7 +149,10 @@ impl Create {
             ui.note(&format!("profile review, clone of {place}: choose others with --profile and --bind, --overlay, --clone or --managed"));
             (self.profile, self.source.clone) = (Some("review".into()), Some(repository));
         }
-        let mut request = self.request()?;
+        let (mut request, has_command) = self.request()?;
+        if has_command {
+            ui.note("the command of this service is not started: run commands by `coffer exec`");
+        }
         let client = context.connect().await?;
         match request.workspace.as_mut().and_then(|workspace| workspace.source.as_mut()) {
             Some(Source::Managed(managed)) if !managed.workspace_id.is_empty() => {
@@ -171,7 +177,10 @@ impl Create {
         })
     }
 
-    fn request(self) -> Result<CreateRunRequest, Failure> {
+    /// Returns the request, and true if the service that is the run has a command in its Compose file.
+    fn request(self) -> Result<(CreateRunRequest, bool), Failure> {
+        let Requested { companions, run } = self.companions.read()?;
+        let run = run.unwrap_or_default();
         let revision = self.revision.unwrap_or_default();
         // Exactly one of these options or `--managed` was given, or chosen.
         let SourceArgs { bind, clone, overlay, base, checkpoint, workspace, managed: _ } = self.source;
@@ -190,21 +199,24 @@ impl Create {
             Source::Managed(ManagedWorkspace { workspace_id: workspace.unwrap_or_default() })
         };
         let limits = Limits {
-            memory_bytes: self.memory.unwrap_or_default(),
+            memory_bytes: self.memory.or(run.memory_bytes()).unwrap_or_default(),
             cpu_millis: self.cpus.unwrap_or_default(),
             pids: self.pids.unwrap_or_default(),
             ..Default::default()
         };
-        let (env, secret_env) = self.variables.read()?;
+        let (given, secret_env) = self.variables.read()?;
+        let mut env = run.env;
+        env.retain(|name, _| !secret_env.contains_key(name));
+        env.extend(given);
         let checkpoints = self.checkpoint_every.map(|moment| AutomaticCheckpoints {
             every: moment.every().into(),
             keep: self.keep_checkpoints.unwrap_or_default(),
         });
-        Ok(CreateRunRequest {
+        let request = CreateRunRequest {
             request_id: self.request_id.unwrap_or_default(),
             run_id: String::new(),
             profile: self.profile.unwrap_or_default(),
-            image: self.image.unwrap_or_default(),
+            image: self.image.unwrap_or(run.image),
             workspace: Some(Workspace { source: Some(source) }),
             pkg_path: self.pkg.as_deref().map(absolute).transpose()?.unwrap_or_default(),
             agent_id: self.agent,
@@ -220,7 +232,9 @@ impl Create {
             writable_paths: self.writable_paths,
             egress_json: self.egress.unwrap_or_default(),
             checkpoints,
-        })
+            companions,
+        };
+        Ok((request, run.has_command))
     }
 }
 
@@ -254,7 +268,7 @@ mod tests {
     }
 
     fn request(line: &str) -> CreateRunRequest {
-        Line::try_parse_from(line.split(' ')).unwrap().create.request().unwrap()
+        Line::try_parse_from(line.split(' ')).unwrap().create.request().unwrap().0
     }
 
     fn refused(line: &str) -> ErrorKind {
@@ -302,8 +316,33 @@ mod tests {
                 writable_paths: vec!["/logs".into(), "/tests".into()],
                 egress_json: "{}".into(),
                 checkpoints: None,
+                companions: Vec::new(),
             }
         );
+    }
+
+    #[test]
+    fn a_service_of_a_compose_file_is_the_run_unless_options_say_otherwise() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "services:\n  app: { image: app:1, environment: { A: file, B: file }, mem_limit: 1g }\n  db: { image: db:1, expose: [5432] }\n";
+        std::fs::write(file.path(), text).unwrap();
+        let asked = |more: &str| {
+            let path = file.path().display();
+            request(&format!("create --profile open --managed --compose {path} --service app{more}"))
+        };
+        let made = asked("");
+        assert_eq!((made.image.as_str(), made.companions[0].name.as_str()), ("app:1", "db"));
+        assert_eq!(
+            made.env,
+            [("A".to_owned(), "file".to_owned()), ("B".to_owned(), "file".to_owned())].into()
+        );
+        assert_eq!(made.limits.unwrap().memory_bytes, 1 << 30);
+        let made = asked(" --image box:1 --env A=line --memory 512M");
+        assert_eq!(
+            (made.image.as_str(), made.env["A"].as_str(), made.env["B"].as_str()),
+            ("box:1", "line", "file")
+        );
+        assert_eq!(made.limits.unwrap().memory_bytes, 512 << 20);
     }
 
     #[test]

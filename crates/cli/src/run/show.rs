@@ -2,9 +2,10 @@
 
 use clap::Args;
 use wire::v1::automatic_checkpoints::Every;
+use wire::v1::companion_status::State as CompanionState;
 use wire::v1::run::{Changes, EndCause};
 use wire::v1::workspace::Source;
-use wire::v1::{DiskUse, Egress, GetRunRequest, Limits, Run, disk_use};
+use wire::v1::{CompanionStatus, DiskUse, Egress, GetRunRequest, Limits, Run, disk_use};
 
 use super::RunRef;
 use crate::client::{Context, quick};
@@ -76,6 +77,14 @@ fn render(run: &Run, page: &mut Output) {
         ("env", variables.join(" ")),
         ("labels", labels.join(" ")),
     ]);
+    if !run.companions.is_empty() {
+        page.own("\n").styled(Style::Bold, "Companions").own("\n");
+        let names = run.companions.iter().map(|companion| companion.name.len());
+        let width = names.max().unwrap_or_default().min(32);
+        for status in &run.companions {
+            page.own("  ").column(&status.name, width).own(" ").word(&companion(status)).end_line();
+        }
+    }
     if !run.hardening.is_empty() {
         page.own("\n").styled(Style::Bold, "Hardening in force").own("\n");
         let width = run.hardening.iter().map(|fact| fact.name.len()).max().unwrap_or_default().min(32);
@@ -83,6 +92,19 @@ fn render(run: &Run, page: &mut Output) {
             page.own("  ").column(&fact.name, width).own(" ").word(&fact.value).end_line();
         }
     }
+}
+
+/// Describes the state of a companion, and where programs of the run reach it.
+fn companion(status: &CompanionStatus) -> String {
+    let state = match status.state() {
+        CompanionState::Unspecified => String::new(),
+        CompanionState::Exited => format!("EXITED with {}, ", status.exit_code),
+        state => format!("{}, ", state.as_str_name()),
+    };
+    let ports: Vec<String> = status.ports.iter().map(u32::to_string).collect();
+    let ports = if ports.is_empty() { "no port".to_owned() } else { format!("port {}", ports.join(" ")) };
+    let address = if status.address.is_empty() { String::new() } else { format!(" at {}", status.address) };
+    format!("{state}{ports}{address}, {}", status.image)
 }
 
 /// Describes when the run ended, and why if it was not stopped by a request.
@@ -262,6 +284,23 @@ mod tests {
             start_kind: StartKind::Cold.into(),
             cold_because: ColdBecause::NoneWaits.into(),
             labels: [("b".into(), "2".into()), ("a".into(), "1".into())].into(),
+            companions: vec![
+                CompanionStatus {
+                    name: "cache".into(),
+                    image: "redis:7".into(),
+                    state: CompanionState::Ready.into(),
+                    ports: vec![6379, 6380],
+                    address: "198.18.0.1".into(),
+                    ..Default::default()
+                },
+                CompanionStatus {
+                    name: "db".into(),
+                    image: "postgres:15".into(),
+                    state: CompanionState::Exited.into(),
+                    exit_code: 3,
+                    ..Default::default()
+                },
+            ],
             hardening: vec![HardeningFact { name: "network".into(), value: "none".into() }],
             ..Default::default()
         };
@@ -281,6 +320,8 @@ mod tests {
              budget     3 of 5 requests for the run\n\
              start      cold: all that waited were taken\n\
              labels     a=1 b=2\n\
+             \nCompanions\n  cache  READY, port 6379 6380 at 198.18.0.1, redis:7\n  \
+             db     EXITED with 3, no port, postgres:15\n\
              \nHardening in force\n  network  none\n"
         );
     }

@@ -3,7 +3,8 @@
 The image of a task is one that the daemon's engine has, or its Dockerfile is built there, which only an operator may have
 done. A task reaches the hosts that it asks for, if the egress of the profile allows them. Otherwise it is refused, unless
 `--ek offline=true` says that it does without. Its commands all run as the run's one user: `root` is accepted and means that
-user. With `--ek base=ID` or `--ek repository=PATH` its files are in `/workspace` when a trial begins.
+user. The service `main` of a Compose file is the sandbox, and the others are companions. With `--ek base=ID` or
+`--ek repository=PATH` its files are in `/workspace` when a trial begins.
 
 A call that needs a person's consent raises `ApprovalRequired`, which says how to decide; with
 `--ek wait_for_approval=true` it waits instead.
@@ -26,6 +27,7 @@ from typing_extensions import override
 from cofferdam import AsyncClient, AsyncSandbox, Denied, Limits, NotFound
 from cofferdam._async.posix import Posix, is_mounted
 from cofferdam.errors import AwaitingApproval, CommandNotAllowed, CommandTimedOut, InvalidArgument
+from cofferdam.integrations import _compose
 from cofferdam.integrations._archive import download, upload
 from cofferdam.integrations._bases import Origin, workspace
 from cofferdam.integrations._image import Context
@@ -36,6 +38,11 @@ MIB = 1024 * 1024
 REPOSITORY = "harbor-task"
 # Hosts of a task with a public network: every name.
 PUBLIC = ("*",)
+# Of a task with several services, and the service that is the sandbox.
+COMPOSE_FILE = "docker-compose.yaml"
+MAIN = "main"
+# Variables that Harbor sets for such files. It says elsewhere which image the sandbox has.
+VARIABLES = {"CONTEXT_DIR": ".", "MAIN_IMAGE_NAME": "", "PREBUILT_IMAGE_NAME": ""}
 # Names of the run's own user, as Harbor has them.
 OWN_USERS = (None, "", "root", "0")
 
@@ -70,6 +77,7 @@ class CofferdamEnvironment(BaseEnvironment):
         self._build_network = build_network
         self._wait_for_approval = wait_for_approval
         self._sandbox: AsyncSandbox | None = None
+        self._project = _compose.Project()
         super().__init__(*args, **kwargs)
         self._workdir = parse_dockerfile_workdir(self._dockerfile)
 
@@ -99,13 +107,17 @@ class CofferdamEnvironment(BaseEnvironment):
 
     @override
     def _validate_definition(self) -> None:
+        compose = Path(self.environment_dir, COMPOSE_FILE)
+        if compose.exists():
+            variables = {**self._persistent_env, **VARIABLES}
+            self._project = _compose.read(compose, _is_main, variables=variables, default_main=MAIN)
+            if self._project.options:
+                raise ValueError(f"{compose}: x-cofferdam has no options for Harbor, which takes them as `--ek NAME=VALUE`")
         if self._ready_image(force_build=False) is None and not self._dockerfile.is_file():
             raise ValueError(
                 f"the task {self.environment_name} has neither an image nor a Dockerfile. Name an image as docker_image in "
                 "[environment] of its task.toml, or by `--ek image=…`"
             )
-        if Path(self.environment_dir, "docker-compose.yaml").exists():
-            raise ValueError(f"the task {self.environment_name} has a Compose file, and a sandbox is one container")
         if self._wanted_mounts():
             raise ValueError("directories of this host cannot be mounted in a sandbox: upload them")
 
@@ -126,7 +138,7 @@ class CofferdamEnvironment(BaseEnvironment):
         """The image that is to be there already. None: the Dockerfile is built."""
         if self._image is None and force_build and self._dockerfile.is_file():
             return None
-        return self._image or self.task_env_config.docker_image
+        return self._image or self.task_env_config.docker_image or self._project.main.image
 
     @property
     def sandbox(self) -> AsyncSandbox:
@@ -165,6 +177,7 @@ class CofferdamEnvironment(BaseEnvironment):
                 image=image,
                 workspace=workspace(await self._origin.base_id()),
                 limits=self._limits(),
+                companions=self._project.companions,
                 writable_paths=self._places(),
                 egress={"only": list(hosts)} if hosts else {},
                 agent_id="harbor",
@@ -224,9 +237,10 @@ class CofferdamEnvironment(BaseEnvironment):
         cpus = self._resource_limit_value("cpu", auto_mode=ResourceMode.LIMIT)
         memory = self._resource_limit_value("memory", auto_mode=ResourceMode.LIMIT)
         storage = self._effective_storage_mb
+        of_file = self._project.main.limits
         return Limits(
-            cpu_millis=round(cpus * 1000) if cpus else None,
-            memory_bytes=memory * MIB if memory else None,
+            cpu_millis=round(cpus * 1000) if cpus else of_file.cpu_millis,
+            memory_bytes=memory * MIB if memory else of_file.memory_bytes,
             disk_bytes=storage * MIB if storage else None,
         )
 
@@ -264,9 +278,8 @@ class CofferdamEnvironment(BaseEnvironment):
             raise ValueError(f"a run has one user, and {wanted!r} cannot be another one: leave it out of the task.toml")
         cwd = effective_exec_cwd(cwd, self.task_env_config.workdir, self._workdir)
         try:
-            result = await Posix(self.sandbox).run(
-                ["bash", "-c", command], cwd=cwd, env=self._merge_env(env), timeout=timeout_sec
-            )
+            merged = {**self._project.main.env, **(self._merge_env(env) or {})}
+            result = await Posix(self.sandbox).run(["bash", "-c", command], cwd=cwd, env=merged, timeout=timeout_sec)
         except CommandTimedOut as error:
             told = "" if timeout_sec is None else f" after {timeout_sec} seconds"
             raise RuntimeError(f"Command timed out{told}: {error}") from error
@@ -292,6 +305,10 @@ class CofferdamEnvironment(BaseEnvironment):
     @override
     async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
         await download(self.sandbox, source_dir, Path(target_dir), self.logger)
+
+
+def _is_main(name: str, service: Mapping[str, Any]) -> bool:
+    return name == MAIN
 
 
 def _written(target: Path, data: bytes) -> None:

@@ -1,6 +1,8 @@
 """Inspect AI: `sandbox="cofferdam"`, or `sandbox=("cofferdam", CofferdamSandboxConfig(profile=…, image=…))`.
 
 At the command line the same options are in a file of YAML: `inspect eval task.py --sandbox cofferdam:sandbox.yaml`.
+A Compose file is taken, too, by its name or from beside the task: its service `default` is the sandbox, and the others are
+companions.
 
 Tools that need a process which outlives its command (`exec_remote`, the text editor, the bash session, MCP servers in the
 sandbox) do not work: a command's processes end with it. A call that needs a person's consent raises `ApprovalRequired`,
@@ -8,6 +10,7 @@ which says how to decide; with `wait_for_approval=True` it waits instead.
 """
 
 import errno
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -21,6 +24,7 @@ from inspect_ai.util import (
     SandboxEnvironmentLimits,
     sandboxenv,
 )
+from inspect_ai.util._sandbox.compose import COMPOSE_FILES, ComposeConfig, is_compose_yaml, is_dockerfile
 from inspect_ai.util._sandbox.environment import SandboxUserUnsupportedError
 from inspect_ai.util._sandbox.events import SandboxTimeoutError
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -29,6 +33,7 @@ from typing_extensions import Self, override
 from cofferdam import AsyncSandbox, CommandResult, _output
 from cofferdam._async.posix import Posix
 from cofferdam.errors import AwaitingApproval, CommandStopped, CommandTimedOut, Denied, NotFound
+from cofferdam.integrations import _compose
 from cofferdam.integrations._bases import Origin, TaskBases, workspace
 from cofferdam.integrations._shell import OUTPUT_LIMIT
 
@@ -53,6 +58,8 @@ class CofferdamSandboxConfig(BaseModel):
     revision: str | None = None
     #: A directory of the daemon's host. The daemon makes a base of it, which is deleted after the task.
     directory: str | None = None
+    #: A Compose file. `image` and `env` here come before those of its service `default`.
+    compose: str | None = None
     #: Seconds after which the daemon stops it.
     timeout: int | None = None
     #: Wait for a person where one has to consent, instead of `ApprovalRequired`.
@@ -79,19 +86,43 @@ class CofferdamSandboxConfig(BaseModel):
             return config
         if config is None:
             return cls()
+        if isinstance(config, ComposeConfig):
+            return cls._with_options(_project(config).options)
         if not isinstance(config, str):
             raise ValueError(
                 f"the sandbox cofferdam takes a CofferdamSandboxConfig or a file, not a {type(config).__name__}"
             )
+        if is_dockerfile(config):
+            raise ValueError(f"{config}: no image is built for a sandbox; have an operator do it by `coffer image build`")
+        if is_compose_yaml(config):
+            return cls._with_options({**_project(config).options, "compose": config})
         try:
-            options = yaml.safe_load(Path(config).read_text()) or {}
-            # A misspelt option has no effect otherwise.
-            if unknown := sorted(set(options) - set(cls.model_fields)):
-                raise ValueError(f"there is no option {', '.join(map(str, unknown))}")
-            found: CofferdamSandboxConfig = cls.model_validate(options)
-            return found
+            found: CofferdamSandboxConfig = cls._with_options(yaml.safe_load(Path(config).read_text()) or {})
+            # Relative to the file that names it.
+            beside = None if found.compose is None else str(Path(config).parent / found.compose)
+            with_file: CofferdamSandboxConfig = found.model_copy(update={"compose": beside})
+            return with_file
         except (yaml.YAMLError, ValueError, TypeError) as error:
             raise ValueError(f"{config} has no valid options of CofferdamSandboxConfig: {error}") from error
+
+    @classmethod
+    def _with_options(cls, options: Mapping[str, Any]) -> "CofferdamSandboxConfig":
+        # A misspelt option has no effect otherwise.
+        if unknown := sorted(set(options) - set(cls.model_fields)):
+            raise ValueError(f"there is no option {', '.join(map(str, unknown))}")
+        found: CofferdamSandboxConfig = cls.model_validate(options)
+        return found
+
+
+def _project(compose: str | ComposeConfig) -> _compose.Project:
+    """What a Compose file says, whose service `default` is the sandbox, or the one with `x-default: true`."""
+
+    def is_main(name: str, service: Mapping[str, Any]) -> bool:
+        return name == "default" or service.get("x-default") is True
+
+    if isinstance(compose, str):
+        return _compose.read(Path(compose), is_main)
+    return _compose.parse(compose.model_dump(by_alias=True, exclude_none=True), is_main)
 
 
 @sandboxenv(name="cofferdam")
@@ -102,6 +133,11 @@ class CofferdamSandboxEnvironment(SandboxEnvironment):
         super().__init__()
         self.sandbox = sandbox
         self._posix = Posix(sandbox)
+
+    @override
+    @classmethod
+    def config_files(cls) -> list[str]:
+        return list(COMPOSE_FILES)
 
     @override
     @classmethod
@@ -119,17 +155,22 @@ class CofferdamSandboxEnvironment(SandboxEnvironment):
         cls, task_name: str, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
     ) -> dict[str, SandboxEnvironment]:
         wanted = CofferdamSandboxConfig.of(config)
+        compose = config if isinstance(config, ComposeConfig) else wanted.compose
+        project = _compose.Project() if compose is None else _project(compose)
+        main = project.main
         sandbox = await AsyncSandbox.create(
             profile=wanted.profile,
-            image=wanted.image,
+            image=wanted.image or main.image,
             workspace=workspace(await _bases.base_id(wanted.origin)),
-            env=wanted.env,
+            env={**main.env, **wanted.env},
+            limits=main.limits,
+            companions=project.companions,
             timeout=wanted.timeout,
             agent_id="inspect",
             metadata={"inspect.task": task_name[:256]},
             wait_for_approval=wanted.wait_for_approval,
         )
-        return {"default": cls(sandbox)}
+        return {main.name: cls(sandbox)}
 
     @override
     @classmethod
