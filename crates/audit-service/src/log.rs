@@ -114,13 +114,13 @@ impl AuditLog {
         let (head_sender, head) = watch::channel(writer.head());
         let (available_sender, available) = watch::channel(true);
         let (written_sender, written) = watch::channel(0);
-        let (tail, writes) = (Arc::new(Tail::default()), metrics::latency());
+        let (tail, latency) = (Arc::new(Tail::default()), metrics::latency());
         let told = Told {
             head: head_sender,
             available: available_sender,
             written: written_sender,
             tail: tail.clone(),
-            writes: writes.clone(),
+            writes: latency.clone(),
         };
         let hurry = Arc::new(AtomicBool::new(false));
         let thread = thread::Thread::new(writer, directory.to_owned(), limits, signing, told, hurry.clone());
@@ -135,7 +135,7 @@ impl AuditLog {
             taken: AtomicU64::new(0),
             written,
             checkpoints,
-            writes,
+            writes: latency,
             tidying: Mutex::new(()),
             directory: directory.to_owned(),
             tail,

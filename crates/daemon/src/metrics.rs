@@ -1,6 +1,6 @@
 //! Fills the metrics: follows the audit log and the runs, reads the state of the daemon at a scrape, and serves both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -117,16 +117,16 @@ impl Source {
     /// Counts the runs that become ready from now on.
     async fn follow_runs(self: Arc<Self>, stop: CancellationToken) {
         let mut changes = self.runs.changes();
-        let mut last: BTreeMap<RunId, ()> = BTreeMap::new();
+        let mut beginning = BTreeSet::new();
         while let Some(change) = stop.run_until_cancelled(changes.recv()).await {
             match change {
                 Ok(record) if record.state == State::Creating => {
-                    last.insert(record.id, ());
+                    beginning.insert(record.id);
                 }
-                Ok(record) if last.remove(&record.id).is_some() => self.ready(&record),
+                Ok(record) if beginning.remove(&record.id) => self.ready(&record),
                 Ok(_) => {}
                 // Runs were missed, and those whose beginning was seen may have been among them.
-                Err(RecvError::Lagged(_)) => last.clear(),
+                Err(RecvError::Lagged(_)) => beginning.clear(),
                 Err(RecvError::Closed) => return,
             }
         }

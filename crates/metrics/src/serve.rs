@@ -124,13 +124,13 @@ async fn connection(
 ) {
     let (stream, is_certified): (Box<dyn Stream>, bool) = match &access.tls {
         None => (Box::new(stream), false),
-        Some(tls) => match timeout(HANDSHAKE, tls(stream)).await {
-            Ok(Ok(opened)) => opened,
-            Ok(Err(_)) | Err(_) => {
+        Some(tls) => {
+            let Ok(Ok(opened)) = timeout(HANDSHAKE, tls(stream)).await else {
                 tracing::debug!(%from, "a TLS handshake for metrics failed");
                 return;
-            }
-        },
+            };
+            opened
+        }
     };
     let service = service_fn(|request| async move {
         Ok::<_, Infallible>(answer(&request, access.admits(&request, is_certified), text).await)

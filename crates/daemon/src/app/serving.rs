@@ -76,9 +76,9 @@ impl Recovered {
             &guard,
         );
         mcp::start(access, config.mcp.as_ref(), (&parts.life.tasks, parts.life.stop.clone())).await?;
-        let watched = (Arc::new(log.index), alerts);
-        metrics::start(config.metrics.as_ref(), certificates.clone(), &parts, watched.clone()).await?;
-        let (index, alerts) = watched;
+        let seen = (Arc::new(log.index), alerts);
+        metrics::start(config.metrics.as_ref(), certificates.clone(), &parts, seen.clone()).await?;
+        let (index, alerts) = seen;
         let judges = (parts.control.gateway.clone(), parts.control.approvals.clone());
         let files = (config.policy_dir.clone(), config.secrets.keys().cloned().collect());
         let loader = Loader::new(files, judges, parts.records.audit.clone(), parts.store.clone());

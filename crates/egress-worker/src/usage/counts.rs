@@ -35,6 +35,7 @@ pub struct Reported {
 
 /// The greatest numbers of all reports so far.
 #[derive(Default)]
+#[allow(clippy::struct_excessive_bools)] // independent facts
 pub(super) struct Counts {
     model: String,
     input: u64,
