@@ -1,10 +1,12 @@
 //! Connections that are opened for their rules, secrets that stay outside, and the door to a model.
 
+mod attacks;
 mod door;
 mod forge;
 mod git;
 mod injection;
 mod placeholders;
+mod search;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
