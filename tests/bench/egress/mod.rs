@@ -2,6 +2,7 @@
 //!
 //! A program in the run takes the times (`caller/main.rs`), and the same program on the host takes those of the direct way.
 
+pub(crate) mod opened;
 mod starts;
 
 use std::fs;
@@ -56,7 +57,11 @@ pub(crate) async fn run(args: &Args) -> ExitCode {
     let mut rows = Place::make().await.measure(args.rounds).await;
     rows.extend(starts::measure(args.rounds).await);
     let columns = ["direct", "egress"];
-    let table = Table { lane: "egress", columns, began, ended: Host::look(), rows };
+    finish(args, Table { lane: "egress", columns, began, ended: Host::look(), rows })
+}
+
+/// Prints a table, writes it, and checks it if that is asked for.
+fn finish(args: &Args, table: Table) -> ExitCode {
     print!("{table}");
     if let Some(path) = &args.json {
         verdict::write(path, &table.json());
@@ -66,10 +71,15 @@ pub(crate) async fn run(args: &Args) -> ExitCode {
 
 /// Starts a daemon with two profiles, `out` with these rules and `none`, which are the same otherwise.
 async fn daemon(rules: &str, config: &str) -> Daemon {
+    daemon_in(Vec::new(), rules, config).await
+}
+
+/// The same with variables of its environment.
+async fn daemon_in(environment: Vec<(&'static str, String)>, rules: &str, config: &str) -> Daemon {
     let processors = Host::look().processors * 1_000;
     let unlimited = "{ minute: unlimited, hour: unlimited, day: unlimited }";
     let same = format!(
-        "\n    workspace: read-write\n    operations: {{ exec: allow, process: allow }}\n    \
+        "\n    workspace: read-write\n    allowed_images: [\"*\"]\n    operations: {{ exec: allow, process: allow }}\n    \
          exec: {{ default: allow, default_timeout_s: 120, max_timeout_s: 120 }}\n    \
          limits: {{ cpu_millis: {processors}, memory_mib: 1024, open_files: 8192 }}\n    \
          rate_limits: {{ operations: {{ default: {unlimited} }}, run: {unlimited}, principal: {unlimited} }}"
@@ -78,7 +88,8 @@ async fn daemon(rules: &str, config: &str) -> Daemon {
         "profiles:\n  none:{same}\n  out:{same}\n    egress: {rules}\nroles: {{ director: {{ allow: \"*\" }} }}\n"
     );
     let config = format!("egress: {{ hosts: {{ {NAME}: 127.0.0.1 }} }}\n{config}");
-    Daemon::start_with(Setup { config, policy: vec![("egress.yaml", policy)], ..Default::default() }).await
+    let policy = vec![("egress.yaml", policy)];
+    Daemon::start_with(Setup { config, policy, environment, ..Default::default() }).await
 }
 
 /// A run that reaches servers of the host, and the program that takes the times.
@@ -179,13 +190,13 @@ impl Place {
 
     /// Measures the memory of `coffer-egress` with many idle connections. `other` is the memory before.
     async fn idle(&mut self) -> Row {
-        let before = self.memory();
+        let before = memory(&self.daemon);
         let (caller, port) = (format!("{INSIDE}/caller"), self.echo.port.to_string());
         let held = process::command(&[&caller, "hold", NAME, &port, IDLE_CONNECTIONS]);
         let id = self.run.start(held).await.process_id;
         self.run.until(&id, "held").await;
         tokio::time::sleep(SETTLED).await;
-        let after = self.memory();
+        let after = memory(&self.daemon);
         self.run.send(&id, Signal::Kill).await.unwrap();
         self.run.waited(&id).await;
         eprintln!("idle connections: done");
@@ -197,13 +208,6 @@ impl Place {
             target: format!("≤ {}", mib(MEMORY)),
             met: Some(after <= MEMORY),
         }
-    }
-
-    /// Returns the resident memory of the two processes of `coffer-egress` together. What they share counts twice.
-    fn memory(&self) -> u64 {
-        let pids: Vec<u32> = workers(&self.daemon).into_iter().flat_map(tree).collect();
-        assert_eq!(pids.len(), 2, "{pids:?}");
-        pids.iter().map(|pid| usage::mapped(*pid, "Rss").unwrap()).sum()
     }
 
     /// Returns the rows of the parts of a way out. `other` is a run without one.
@@ -261,6 +265,13 @@ impl Place {
         assert_eq!(ran.exit_code, Some(0), "{words:?}: {ran:?}");
         times(&ran.stdout)
     }
+}
+
+/// Returns the resident memory of the two processes of `coffer-egress` together. What they share counts twice.
+fn memory(daemon: &Daemon) -> u64 {
+    let pids: Vec<u32> = workers(daemon).into_iter().flat_map(tree).collect();
+    assert_eq!(pids.len(), 2, "{pids:?}");
+    pids.iter().map(|pid| usage::mapped(*pid, "Rss").unwrap()).sum()
 }
 
 /// Reads the times that the program printed.
