@@ -94,7 +94,7 @@ if [[ " $* " == *" --lane runs "* ]]; then
     fi
 elif [[ " $* " == *" --lane forks "* ]]; then
     tests/images.sh dev >/dev/null
-elif [[ $BENCH == lane && " $* " != *" --lane egress "* && ! -x target/tools/ripgrep/bin/rg ]]; then
+elif [[ $BENCH == lane && " $* " != *" --lane egress "* && " $* " != *" --lane opened "* && ! -x target/tools/ripgrep/bin/rg ]]; then
     step "Compiling ripgrep (once, takes minutes)" build_ripgrep
 fi
 step "Building cofferd" cargo build --profile "$PROFILE" --locked "${DAEMON[@]}"

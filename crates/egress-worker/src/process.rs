@@ -4,19 +4,19 @@ use std::fmt;
 use std::sync::Arc;
 
 use thiserror::Error;
-use tokio_rustls::rustls::{ClientConfig, Error as TlsError};
+use tokio_rustls::rustls::Error as TlsError;
 use wire::worker::v1::EgressStart;
 
 use crate::authority::{Authority, AuthorityError};
 use crate::seek::Placeholders;
-use crate::tls;
+use crate::tls::{self, Servers};
 
 /// The state that all connections share.
 pub(crate) struct Process {
     /// The authority whose certificates programs see; `None` if no connection is opened.
     pub(crate) authority: Option<Authority>,
     /// The side of TLS towards servers.
-    pub(crate) servers: Arc<ClientConfig>,
+    pub(crate) servers: Servers,
     /// The placeholders of the run's secrets; `None` if it has none.
     pub(crate) placeholders: Option<Arc<Placeholders>>,
 }
@@ -40,10 +40,10 @@ impl Process {
     /// Takes the roots and the placeholders. Makes an authority if the daemon wants one.
     pub(crate) fn new(start: &mut EgressStart) -> Result<Self, ProcessError> {
         let authority = start.make_authority.then(Authority::new).transpose()?;
-        let servers = tls::servers(std::mem::take(&mut start.roots))?;
+        let servers = tls::servers(std::mem::take(&mut start.roots), std::mem::take(&mut start.revoked))?;
         let placeholders = std::mem::take(&mut start.placeholders);
         let placeholders = (!placeholders.is_empty()).then(|| Arc::new(Placeholders::new(&placeholders)));
-        Ok(Self { authority, servers: Arc::new(servers), placeholders })
+        Ok(Self { authority, servers, placeholders })
     }
 
     /// Returns the certificate of the authority, in DER; empty if there is none.

@@ -7,9 +7,11 @@ mod broken;
 mod cause;
 mod decide;
 mod events;
+mod fingerprint;
 mod git;
 mod grants;
 mod hosts_file;
+mod java;
 mod limits;
 mod live;
 mod messages;
@@ -30,9 +32,11 @@ mod waiting;
 #[cfg(test)]
 mod testing;
 
+pub use fingerprint::Fingerprint;
 pub use outside::{Outside, Shared};
 pub use roots::Roots;
 pub use start::{Egress, Program, Setup, StartError};
+pub use trust::Trust;
 pub use upstream::UpstreamProxy;
 pub use view::{Connection, Counts, ModelTokens, Phase, Refused, Request, Update, View};
 pub use waiting::{Answer, Question};

@@ -86,8 +86,7 @@ impl Place {
         for (number, piece) in PIECES.into_iter().enumerate() {
             rows.extend(self.downloads(&mut run, rounds.min(DOWNLOADS), number, piece).await);
         }
-        run.stop().await;
-        rows.push(self.streams().await);
+        rows.push(self.streams(&mut run).await);
         rows
     }
 
@@ -157,8 +156,7 @@ impl Place {
     }
 
     /// Measures the memory with many streams of events. `other` is the memory before.
-    async fn streams(&self) -> Row {
-        let mut run = self.run().await;
+    async fn streams(&self, run: &mut RunHandle) -> Row {
         let before = memory(&self.daemon);
         let (script, port) = (format!("{INSIDE}/tls.py"), self.ports[0][0].to_string());
         let held = process::command(&["python3", &script, "streams", NAME, &port, STREAMS]);
@@ -168,7 +166,6 @@ impl Place {
         let after = memory(&self.daemon);
         run.send(&id, Signal::Kill).await.unwrap();
         run.waited(&id).await;
-        run.stop().await;
         eprintln!("streams of events: done");
         Row {
             what: format!("memory, {STREAMS} opened streams of events"),

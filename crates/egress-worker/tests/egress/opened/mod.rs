@@ -79,10 +79,19 @@ impl Ca {
 
 /// Returns the side of a server that shows a certificate.
 fn serving(certificate: &CertificateDer<'static>, key: &KeyPair, protocols: &[&str]) -> Arc<ServerConfig> {
+    serving_chain(vec![certificate.clone()], key, protocols)
+}
+
+/// The same with the certificates above it.
+fn serving_chain(
+    chain: Vec<CertificateDer<'static>>,
+    key: &KeyPair,
+    protocols: &[&str],
+) -> Arc<ServerConfig> {
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()));
     let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
-    let mut config = builder.with_single_cert(vec![certificate.clone()], key).unwrap();
+    let mut config = builder.with_single_cert(chain, key).unwrap();
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
     Arc::new(config)
 }
