@@ -5,6 +5,7 @@ mod door;
 mod forge;
 mod git;
 mod injection;
+mod java;
 mod placeholders;
 mod search;
 
