@@ -60,7 +60,7 @@ pub fn known_bundles<'p>(paths: impl IntoIterator<Item = &'p str>) -> Vec<&'stat
 
 /// Returns the mounts of the bundle at `source` and of the store for Java: their own paths, and those of the image's bundles.
 pub fn bundle_mounts(source: &Path, image: &[&'static str]) -> impl Iterator<Item = (PathBuf, &'static str)> {
-    [BUNDLE_PATH, JAVA_STORE_PATH].iter().chain(image).map(|target| {
+    [BUNDLE_PATH, JAVA_STORE_PATH].iter().chain(image).map(move |target| {
         let is_of_java =
             *target == JAVA_STORE_PATH || PLACES.iter().rev().take(OF_JAVA).any(|place| place == target);
         (if is_of_java { java_store(source) } else { source.to_owned() }, *target)

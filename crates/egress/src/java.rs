@@ -84,8 +84,8 @@ fn element(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use x509_cert::der::asn1::{AnyRef, ObjectIdentifier, OctetStringRef};
-    use x509_cert::der::{Decode as _, Reader as _, SliceReader, Tag};
+    use x509_cert::der::asn1::{AnyRef, ObjectIdentifier};
+    use x509_cert::der::{Decode as _, Encode as _, Reader as _, SliceReader, Tag};
 
     use super::*;
 
@@ -107,7 +107,7 @@ mod tests {
     fn content(der: &[u8]) -> Vec<u8> {
         let both = parts(der);
         assert_eq!(name(&both[0]), "1.2.840.113549.1.7.1");
-        <&OctetStringRef>::from_der(both[1].value()).unwrap().as_bytes().to_vec()
+        AnyRef::from_der(both[1].value()).unwrap().value().to_vec()
     }
 
     #[test]
@@ -116,7 +116,6 @@ mod tests {
         let store = store(certificates.iter().map(Vec::as_slice));
         let top = parts(&store);
         assert_eq!((top.len(), top[0].value()), (2, &[3][..]), "nothing is signed");
-        use x509_cert::der::Encode as _;
         let safe = content(&top[1].to_der().unwrap());
         let safe = parts(&safe);
         assert_eq!(safe.len(), 1);
@@ -129,7 +128,7 @@ mod tests {
             assert_eq!(name(&bag[0]), "1.2.840.113549.1.12.10.1.3");
             let value = parts(bag[1].value());
             assert_eq!(name(&value[0]), "1.2.840.113549.1.9.22.1");
-            assert!(<&OctetStringRef>::from_der(value[1].value()).unwrap().as_bytes() == certificate);
+            assert!(AnyRef::from_der(value[1].value()).unwrap().value() == certificate);
             let set = bag[2].to_der().unwrap();
             let mut names = Vec::new();
             for attribute in parts(&set) {

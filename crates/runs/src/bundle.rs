@@ -19,7 +19,6 @@ use containers::{EtcFiles, Hardening, RunUser, bundle_mounts, java_store};
 use refusal::Refusal;
 use tokio::task::block_in_place;
 
-use crate::directories::BUNDLE;
 use crate::launch::Launcher;
 
 /// Readable for every user of the container.
@@ -58,13 +57,6 @@ impl Launcher {
     }
 }
 
-/// Removes the files beside the mount points of a container.
-pub(crate) fn remove(slots: &Path) {
-    let bundle = slots.join(BUNDLE);
-    let _ = std::fs::remove_file(java_store(&bundle));
-    let _ = std::fs::remove_file(bundle);
-}
-
 fn make(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(path)?;
     // The daemon's umask has no say.
@@ -75,6 +67,7 @@ fn make(path: &Path, content: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::directories::BUNDLE;
     use crate::resources::RunResources;
 
     #[test]

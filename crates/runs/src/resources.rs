@@ -10,7 +10,7 @@ use containers::{ContainerId, Engine, MountSlot};
 use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
 
-use crate::bundle;
+use crate::directories::remove_bundle;
 use crate::root_layer::RootLayer;
 use ::leftovers::remove_tree;
 
@@ -42,7 +42,7 @@ impl RunResources {
     /// Removes that directory if it is empty but for a bundle of certificates.
     pub(crate) fn remove_slots(&mut self) {
         if let Some(directory) = self.slot_directory.take() {
-            bundle::remove(&directory);
+            remove_bundle(&directory);
             let _ = std::fs::remove_dir(directory);
         }
     }

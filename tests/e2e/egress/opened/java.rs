@@ -1,4 +1,4 @@
-//! Java, which reads no bundle of certificates: it has a store of its own.
+//! The store of certificates for Java, which reads no bundle in PEM.
 
 use harness::{calls, programs_image, requests, v1};
 

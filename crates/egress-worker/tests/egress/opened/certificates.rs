@@ -1,4 +1,4 @@
-//! Certificates of servers that nobody may be shown a secret for.
+//! Certificates of servers that must get no request.
 
 use std::io::Write as _;
 

@@ -1,8 +1,11 @@
-//! Programs and servers that abuse HTTP/2: each costs its own connection, and neither memory nor the requests of others.
+//! Programs and servers that abuse HTTP/2. Each costs its own connection, little memory, and no request of others.
 
 use std::io::{Read as _, Write as _};
 
-use super::frames::*;
+use super::frames::{
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, INITIAL_WINDOW, PING, PUSH_PROMISE,
+    RST_STREAM, WINDOW_UPDATE, accept, bomb, field, frame, get, preface, read_frame, read_until, setting,
+};
 use super::http2::{get as request, h2_server, with_client};
 use super::*;
 use crate::process::private_memory;
@@ -128,7 +131,7 @@ fn windows_of_a_program_hold_bodies_back_and_their_overflow_ends_the_connection(
     assert_eq!(read_until(&mut stream, &[HEADERS, DATA, GOAWAY]), Some((HEADERS, 1)));
     std::thread::sleep(PAUSE);
     assert_little(&egress, before, "a closed window");
-    // One byte is let through, and no more.
+    // One byte is let through.
     stream.write_all(&frame(WINDOW_UPDATE, 0, 1, &1_u32.to_be_bytes())).unwrap();
     let mut data = std::iter::from_fn(|| read_frame(&mut stream)).filter(|(kind, ..)| *kind == DATA);
     assert_eq!(data.find(|(_, _, bytes)| !bytes.is_empty()).unwrap().2, b"x");
