@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub const BUNDLE_PATH: &str = "/.cofferdam/ca-bundle.pem";
 
 /// Path of the same certificates for Java, in every container that has a bundle.
-pub const JAVA_STORE_PATH: &str = "/.cofferdam/cacerts.p12";
+pub(crate) const JAVA_STORE_PATH: &str = "/.cofferdam/cacerts.p12";
 
 /// Variables by which programs find a bundle.
 pub const BUNDLE_VARIABLES: [&str; 10] = [

@@ -85,7 +85,7 @@ fn element(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use x509_cert::der::asn1::{AnyRef, ObjectIdentifier};
-    use x509_cert::der::{Decode as _, Encode as _, Reader as _, SliceReader, Tag};
+    use x509_cert::der::{Decode as _, Encode as _, Reader as _, SliceReader, Tag, Tagged as _};
 
     use super::*;
 
@@ -137,13 +137,13 @@ mod tests {
                 let inner = attribute[1].value();
                 let value = AnyRef::from_der(inner).unwrap();
                 if value.tag() == Tag::ObjectIdentifier {
-                    assert_eq!(self::name(&value), "2.5.29.37.0");
+                    assert_eq!(name(&value), "2.5.29.37.0");
                 } else {
                     let units: Vec<u16> =
                         value.value().chunks(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
                     assert_eq!(String::from_utf16(&units).unwrap(), format!("authority-{number}"));
                 }
-                names.push(self::name(&attribute[0]));
+                names.push(name(&attribute[0]));
             }
             names.sort();
             assert_eq!(names, ["1.2.840.113549.1.9.20", "2.16.840.1.113894.746875.1.1"]);

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
 use audit::{Event, Kind};
