@@ -6,10 +6,10 @@ use std::time::Duration;
 const USAGE: &str = "\
 The benchmark of both lanes, of the audit log, of runs, of their way out, and of their forks.
 
-  tests/bench.sh [--lane container|host|writes|sessions|files|audit|runs|egress|forks] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
+  tests/bench.sh [--lane container|host|writes|sessions|files|audit|runs|egress|opened|forks] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
                  [--plot FILE] [--costs FILE] [--ratios] [--write-baseline] [--record-trace]
 
-  --lane LANE       only this one; runs, egress and forks are measured only when they are named
+  --lane LANE       only this one; runs, egress, opened and forks are measured only when they are named
   --json FILE       also write everything that was measured
   --check           exit with 1 when a goal is missed, or with `--lane runs` a ratio to what is in tests/bench/baseline.json
   --rounds N        rounds of each comparison (30)
@@ -43,6 +43,8 @@ pub(crate) enum Lane {
     Runs,
     /// None of both: the way out of a run, against none.
     Egress,
+    /// None of both: connections whose TLS is opened, against direct ones.
+    Opened,
     /// None of both: forks, checkpoints, restores and bases of runs.
     Forks,
 }
@@ -117,9 +119,8 @@ impl Args {
     /// Whether this lane is measured. Runs take minutes and fetch what they are compared with, so they have to be named. Their
     /// way out and their forks have tables of their own.
     pub(crate) fn has(&self, lane: Lane) -> bool {
-        self.lane.map_or(!matches!(lane, Lane::Runs | Lane::Writes | Lane::Egress | Lane::Forks), |only| {
-            only == lane
-        })
+        let is_named = matches!(lane, Lane::Runs | Lane::Writes | Lane::Egress | Lane::Opened | Lane::Forks);
+        self.lane.map_or(!is_named, |only| only == lane)
     }
 }
 
@@ -133,6 +134,7 @@ fn lane(name: &str) -> Result<Lane, String> {
         "audit" => Ok(Lane::Audit),
         "runs" => Ok(Lane::Runs),
         "egress" => Ok(Lane::Egress),
+        "opened" => Ok(Lane::Opened),
         "forks" => Ok(Lane::Forks),
         _ => Err(format!("{name}: no lane\n\n{USAGE}")),
     }

@@ -50,6 +50,9 @@ async fn main() -> ExitCode {
     if args.has(Lane::Egress) {
         return egress::run(&args).await;
     }
+    if args.has(Lane::Opened) {
+        return egress::opened::run(&args).await;
+    }
     if args.has(Lane::Forks) {
         return Box::pin(forks::run(&args)).await;
     }

@@ -15,7 +15,7 @@ use jail::{RootMode, TmpMode};
 use leftovers::LABEL_INSTANCE;
 
 use crate::boundary::Boundary;
-use crate::bundle;
+use crate::bundle::bundle_mounts;
 use crate::engine::UsableImage;
 use crate::etc::{EtcFiles, HOSTNAME};
 use crate::ids::RunUser;
@@ -145,10 +145,12 @@ pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<Container
     let mut mounts = facts.mounts.clone();
     let etc = facts.etc.iter().filter(|_| profile.has_own_etc()).map(|(target, source)| (source, *target));
     let own = [(&facts.guest, GUEST_PATH)].into_iter().chain(etc);
-    let own = own.map(|(source, target)| (source.as_path(), target));
+    let own = own.map(|(source, target)| (source.clone(), target));
     let bundle = facts.bundle.as_deref().filter(|_| profile.has_bundle);
-    for (source, target) in own.chain(bundle::targets(bundle, facts.image.bundles())) {
-        mounts.push(MountSpec::own(source, target).map_err(|source| HardeningError::Own { target, source })?);
+    let bundle = bundle.into_iter().flat_map(|source| bundle_mounts(source, facts.image.bundles()));
+    for (source, target) in own.chain(bundle) {
+        mounts
+            .push(MountSpec::own(&source, target).map_err(|source| HardeningError::Own { target, source })?);
     }
     mounts.sort_by(|a, b| a.target.cmp(&b.target));
 
@@ -322,11 +324,15 @@ pub(crate) mod tests {
         // The containers of two runs are interchangeable.
         assert_eq!(spec.digest(), container_spec(&profile, &with("run-2")).unwrap().digest());
         let (bundles, others): (Vec<_>, Vec<_>) =
-            spec.mounts.drain(..).partition(|mount| mount.source.ends_with("/run-1/ca-bundle.pem"));
+            spec.mounts.drain(..).partition(|mount| mount.source.contains("/run-1/ca"));
         let targets: Vec<_> = bundles.iter().map(|mount| (mount.target.as_str(), mount.read_only)).collect();
         assert_eq!(
             targets,
-            [("/.cofferdam/ca-bundle.pem", true), ("/etc/ssl/certs/ca-certificates.crt", true)]
+            [
+                ("/.cofferdam/ca-bundle.pem", true),
+                ("/.cofferdam/cacerts.p12", true),
+                ("/etc/ssl/certs/ca-certificates.crt", true)
+            ]
         );
         spec.mounts = others;
         spec.labels.clone_from(&plain.labels);

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use crate::bundle::{BUNDLE_PATH, PLACES, parents};
+use crate::bundle::{BUNDLE_PATH, JAVA_STORE_PATH, PLACES, parents};
 use crate::docker::Engine;
 use crate::engine::{EngineError, FileKind, ImageRefused};
 use crate::hardening::GUEST_PATH;
@@ -16,8 +16,16 @@ use crate::ids::ContainerId;
 /// Paths that must be directories. The engine or the runtime makes those that are missing.
 const DIRECTORIES: [&str; 9] =
     ["/etc", "/proc", "/sys", "/dev", "/tmp", "/workspace", "/state", "/pkg", "/.cofferdam"];
-const FILES: [&str; 7] =
-    ["/etc/passwd", "/etc/group", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", GUEST_PATH, BUNDLE_PATH];
+const FILES: [&str; 8] = [
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/hosts",
+    "/etc/hostname",
+    "/etc/resolv.conf",
+    GUEST_PATH,
+    BUNDLE_PATH,
+    JAVA_STORE_PATH,
+];
 
 /// Checks the image of a container that was made without mounts and never started. Returns the bundles of certificates that it has.
 pub async fn check_image_paths(

@@ -6,20 +6,20 @@ use std::sync::Arc;
 
 use thiserror::Error;
 use tokio::sync::Semaphore;
-use tokio_rustls::rustls::{ClientConfig, Error as TlsError};
+use tokio_rustls::rustls::Error as TlsError;
 use wire::worker::v1::EgressStart;
 
 use crate::authority::{Authority, AuthorityError};
 use crate::estimate;
 use crate::seek::Placeholders;
-use crate::tls;
+use crate::tls::{self, Servers};
 
 /// The state that all connections share.
 pub(crate) struct Process {
     /// The authority whose certificates programs see; `None` if no connection is opened.
     pub(crate) authority: Option<Authority>,
     /// The side of TLS towards servers.
-    servers: RefCell<Arc<ClientConfig>>,
+    servers: RefCell<Arc<Servers>>,
     /// The placeholders of the run's secrets; `None` if it has none.
     pub(crate) placeholders: Option<Arc<Placeholders>>,
     /// Places for the bodies of requests that are read before they go out.
@@ -45,7 +45,7 @@ impl Process {
     /// Takes the roots and the placeholders. Makes an authority if the daemon wants one.
     pub(crate) fn new(start: &mut EgressStart) -> Result<Self, ProcessError> {
         let authority = start.make_authority.then(Authority::new).transpose()?;
-        let servers = tls::servers(std::mem::take(&mut start.roots))?;
+        let servers = tls::servers(std::mem::take(&mut start.roots), std::mem::take(&mut start.revoked))?;
         let placeholders = std::mem::take(&mut start.placeholders);
         let placeholders = (!placeholders.is_empty()).then(|| Arc::new(Placeholders::new(&placeholders)));
         Ok(Self {
@@ -57,13 +57,14 @@ impl Process {
     }
 
     /// Returns the side of TLS towards servers.
-    pub(crate) fn servers(&self) -> Arc<ClientConfig> {
+    pub(crate) fn servers(&self) -> Arc<Servers> {
         Arc::clone(&self.servers.borrow())
     }
 
     /// Takes the roots that servers have to be signed by from now on.
     pub(crate) fn trust(&self, roots: Vec<Vec<u8>>) -> Result<(), TlsError> {
-        self.servers.replace(Arc::new(tls::servers(roots)?));
+        let servers = self.servers().with_roots(roots)?;
+        self.servers.replace(Arc::new(servers));
         Ok(())
     }
 

@@ -1,9 +1,11 @@
 //! TLS on both sides of an opened connection.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ring::digest::{SHA256, digest};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -31,8 +33,26 @@ pub(crate) enum Unconnected {
     Failed,
 }
 
-/// Makes the side of TLS towards servers, which these roots have signed.
-pub(crate) fn servers(roots: Vec<Vec<u8>>) -> Result<ClientConfig, Error> {
+/// The side of TLS towards servers.
+pub(crate) struct Servers {
+    config: Arc<ClientConfig>,
+    /// SHA-256 of certificates that no server may show.
+    revoked: Arc<HashSet<Vec<u8>>>,
+}
+
+/// Makes the side of TLS towards servers, which these roots have signed, and which show no revoked certificate.
+pub(crate) fn servers(roots: Vec<Vec<u8>>, revoked: Vec<Vec<u8>>) -> Result<Servers, Error> {
+    Ok(Servers { config: Arc::new(trusting(roots)?), revoked: Arc::new(revoked.into_iter().collect()) })
+}
+
+impl Servers {
+    /// Returns the same with other roots.
+    pub(crate) fn with_roots(&self, roots: Vec<Vec<u8>>) -> Result<Self, Error> {
+        Ok(Self { config: Arc::new(trusting(roots)?), revoked: Arc::clone(&self.revoked) })
+    }
+}
+
+fn trusting(roots: Vec<Vec<u8>>) -> Result<ClientConfig, Error> {
     let mut store = RootCertStore::empty();
     // A root that this version cannot read signs nothing.
     store.add_parsable_certificates(roots.into_iter().map(CertificateDer::from));
@@ -46,20 +66,28 @@ pub(crate) fn servers(roots: Vec<Vec<u8>>) -> Result<ClientConfig, Error> {
 
 /// Begins TLS with a server, which chooses one of the protocols, or none.
 pub(crate) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
-    config: &Arc<ClientConfig>,
+    servers: &Servers,
     name: ServerName<'static>,
     protocols: Vec<Vec<u8>>,
     stream: S,
 ) -> Result<TlsStream<S>, Unconnected> {
-    let connector = TlsConnector::from(Arc::clone(config));
+    let connector = TlsConnector::from(Arc::clone(&servers.config));
     let connector = connector.with_alpn(protocols);
     let connect = connector.connect_with(name, stream, |tls| tls.set_buffer_limit(Some(BUFFER)));
     let connected = timeout(SLOW, connect).await.map_err(|_| Unconnected::Failed)?;
-    connected.map_err(|error| match tls_error(&error) {
+    let connected = connected.map_err(|error| match tls_error(&error) {
         Some(Error::InvalidCertificate(error)) => Unconnected::Unverified(reason(error)),
         Some(Error::NoCertificatesPresented) => Unconnected::Unverified("it has none"),
         _ => Unconnected::Failed,
-    })
+    })?;
+    // Before a byte of a request. Any certificate of the chain counts, because it could have signed the one below it.
+    let shown = connected.get_ref().1.peer_certificates().unwrap_or_default();
+    let is_revoked =
+        |certificate: &CertificateDer<'_>| servers.revoked.contains(digest(&SHA256, certificate).as_ref());
+    if shown.iter().any(is_revoked) {
+        return Err(Unconnected::Unverified(reason(&CertificateError::Revoked)));
+    }
+    Ok(connected)
 }
 
 fn tls_error(error: &io::Error) -> Option<&Error> {

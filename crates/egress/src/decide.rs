@@ -1,7 +1,6 @@
 //! The state of a run's egress, and the decisions that need no waiting.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -21,6 +20,7 @@ use crate::outside::Outside;
 use crate::refused::{Key, Placeholder, Refusals};
 use crate::streams::Streams;
 use crate::table::Table;
+use crate::trust::Trust;
 use crate::view::View;
 use crate::waiting::Waiting;
 use crate::{Control, events};
@@ -28,8 +28,8 @@ use crate::{Control, events};
 /// The parts of a run that its rules refer to.
 pub(crate) struct Own {
     pub(crate) who: Who,
-    /// File of the authorities that its programs trust; `None` if they do not trust that of its process.
-    pub(crate) trust: Option<PathBuf>,
+    /// Files of the authorities that its programs trust; `None` if they do not trust that of its process.
+    pub(crate) trust: Option<Trust>,
     /// Variables, the names of their secrets, and their placeholders.
     pub(crate) placeholders: Vec<(String, SecretName, String)>,
     /// True if its process hears the connections of programs.

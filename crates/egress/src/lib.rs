@@ -10,10 +10,12 @@ mod companion;
 mod consents;
 mod decide;
 mod events;
+mod fingerprint;
 mod git;
 mod grants;
 mod handles;
 mod hosts_file;
+mod java;
 mod limits;
 mod live;
 mod messages;
@@ -39,12 +41,14 @@ mod metering_tests;
 #[cfg(test)]
 mod testing;
 
+pub use fingerprint::Fingerprint;
 pub use git_wire::Change;
 pub use outside::{Outside, Shared};
 pub use push_question::{PushQuestion, PushUpdate};
 pub use roots::Roots;
 pub use start::{Egress, Program, Setup, StartError, TaskSetup};
 pub use streams::StreamError;
+pub use trust::Trust;
 pub use upstream::UpstreamProxy;
 pub use view::{Connection, Counts, ModelTokens, Phase, Refused, Request, Update, View};
 pub use waiting::{Answer, Question};

@@ -9,24 +9,29 @@ use rustls_native_certs::{load_certs_from_paths, load_native_certs};
 use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
 
+use crate::fingerprint::Fingerprint;
+use crate::java;
+
 /// Longest file of certificates, bytes.
 const LONGEST_FILE: u64 = 1 << 20;
 /// Most bytes of all certificates together. They are one message to the process.
 const MOST_BYTES: usize = 2 << 20;
 
-/// Certificates of authorities: those that this host trusts, and those of the configuration.
+/// Certificates of authorities: those that this host trusts, and those of the configuration, without the revoked ones.
 #[derive(Debug, Clone, Default)]
 pub struct Roots {
     der: Vec<Vec<u8>>,
     pem: String,
+    revoked: Vec<Fingerprint>,
 }
 
 impl Roots {
-    /// Reads the authorities of this host, or of `SSL_CERT_FILE`, and those of further files in PEM.
+    /// Reads the authorities of this host, or of `SSL_CERT_FILE`, and those of further files in PEM. `revoked` certificates are none,
+    /// and no server may show one.
     ///
     /// # Errors
     /// For the operator, with the name of the file that is missing, too long, or has no certificate.
-    pub fn load(extra: &[PathBuf]) -> Result<Self, String> {
+    pub fn load(extra: &[PathBuf], revoked: &[Fingerprint]) -> Result<Self, String> {
         let found = load_native_certs();
         for error in &found.errors {
             tracing::warn!(%error, "a certificate of this host cannot be read");
@@ -35,13 +40,14 @@ impl Roots {
         for path in extra {
             all.extend(read(path)?);
         }
+        all.retain(|certificate| !revoked.contains(&Fingerprint::of(certificate)));
         let bytes: usize = all.iter().map(Vec::len).sum();
         if bytes > MOST_BYTES {
             return Err(format!(
                 "the authorities have {bytes} bytes together; at most {MOST_BYTES} are possible"
             ));
         }
-        Ok(Self::new(all.into_iter().collect()))
+        Ok(Self::new(all.into_iter().collect(), revoked.to_vec()))
     }
 
     /// Checks a file in PEM, as [`Self::load`] does.
@@ -52,14 +58,24 @@ impl Roots {
         read(file).map(drop)
     }
 
-    fn new(der: Vec<Vec<u8>>) -> Self {
+    fn new(der: Vec<Vec<u8>>, revoked: Vec<Fingerprint>) -> Self {
         let pem = der.iter().map(|certificate| pem(certificate)).collect();
-        Self { der, pem }
+        Self { der, pem, revoked }
+    }
+
+    /// Returns the certificates that no server may show, as their SHA-256.
+    pub(crate) fn revoked(&self) -> Vec<Vec<u8>> {
+        self.revoked.iter().map(|fingerprint| fingerprint.bytes().to_vec()).collect()
     }
 
     /// Returns the certificates in DER.
     pub fn der(&self) -> &[Vec<u8>] {
         &self.der
+    }
+
+    /// Returns the certificates in the form that Java reads, for the store of a run, with that of an authority.
+    pub fn java_store(&self, authority: Option<&[u8]>) -> Vec<u8> {
+        java::store(self.der.iter().map(Vec::as_slice).chain(authority))
     }
 
     /// Returns the certificates in PEM, for the bundle of a run.
@@ -116,8 +132,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("own.pem");
         std::fs::write(&path, format!("A comment.\n{CERTIFICATE}{CERTIFICATE}")).unwrap();
-        let (host, both) = (Roots::load(&[]).unwrap(), Roots::load(&[path]).unwrap());
+        let (host, both) =
+            (Roots::load(&[], &[]).unwrap(), Roots::load(std::slice::from_ref(&path), &[]).unwrap());
         assert_eq!(both.der().len(), host.der().len() + 1, "the same certificate counts once");
+        let own = both.der().iter().find(|der| !host.der().contains(der)).unwrap();
+        let revoked = Fingerprint::of(own);
+        let without = Roots::load(&[path], &[revoked]).unwrap();
+        assert_eq!((without.der(), without.pem()), (host.der(), host.pem()), "a revoked one is none");
+        assert_eq!(without.revoked(), [revoked.bytes()]);
         assert!(both.pem().contains(CERTIFICATE), "PEM is written as OpenSSL writes it");
         assert_eq!(both.pem().matches("BEGIN").count(), both.der().len());
     }
@@ -126,7 +148,7 @@ mod tests {
     fn a_file_without_a_valid_certificate_is_named() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("own.pem");
-        let load = || Roots::load(std::slice::from_ref(&path)).unwrap_err();
+        let load = || Roots::load(std::slice::from_ref(&path), &[]).unwrap_err();
         assert!(load().contains("own.pem: cannot be read"), "{}", load());
         std::fs::write(&path, "no certificate").unwrap();
         assert!(load().contains("own.pem: has no certificate"), "{}", load());

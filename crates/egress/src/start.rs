@@ -31,7 +31,7 @@ use crate::roots::{Roots, is_certificate};
 use crate::session::{Greeted, Session};
 use crate::streams::StreamError;
 use crate::table::Table;
-use crate::trust::write;
+use crate::trust::Trust;
 use crate::view::View;
 use crate::{Control, events};
 
@@ -58,8 +58,8 @@ pub struct Setup {
     pub program: Arc<Program>,
     pub outside: Arc<Outside>,
     pub control: Arc<dyn Control>,
-    /// File of the authorities that its programs trust, if its rules open TLS. It is written in place.
-    pub trust: Option<PathBuf>,
+    /// Files of the authorities that its programs trust, if its rules open TLS. They are written in place.
+    pub trust: Option<Trust>,
     /// Variables, the names of their secrets, and the placeholders that programs see.
     pub placeholders: Vec<(String, SecretName, String)>,
     /// The run, for budgets.
@@ -226,6 +226,7 @@ impl Starter {
             resolver: self.resolver.clone(),
             make_authority: own.trust.is_some(),
             roots: if has_roots { roots.der().to_vec() } else { Vec::new() },
+            revoked: if has_roots { roots.revoked() } else { Vec::new() },
             placeholders: own.placeholders.iter().map(|(.., value)| value.clone().into_bytes()).collect(),
         };
         let most = start.max_connections;
@@ -245,8 +246,8 @@ impl Starter {
         let greeting = async {
             let handles = Handles::new(handles)?;
             let (channel, buffer, ready) = greet(&mut process, start).await?;
-            if let Some(path) = &own.trust {
-                trust(path.clone(), Arc::clone(roots), ready.authority).await?;
+            if let Some(files) = &own.trust {
+                trust(files.clone(), Arc::clone(roots), ready.authority).await?;
             }
             Ok::<_, io::Error>((channel, buffer, ready.missing, handles))
         };
@@ -338,14 +339,14 @@ fn without_secrets(words: &str) -> String {
 }
 
 /// Has the programs of the run trust a process.
-async fn trust(path: PathBuf, roots: Arc<Roots>, authority: Vec<u8>) -> io::Result<()> {
+async fn trust(files: Trust, roots: Arc<Roots>, authority: Vec<u8>) -> io::Result<()> {
     if authority.len() > MOST_AUTHORITY || !is_certificate(&authority) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             "the certificate of its authority is not valid",
         ));
     }
-    let written = spawn_blocking(move || write(&path, roots.pem(), &authority));
+    let written = spawn_blocking(move || files.write(&roots, &authority));
     written.await.map_err(io::Error::other)?
 }
 

@@ -6,7 +6,6 @@ use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
 use audit::{Event, Kind};
@@ -37,6 +36,7 @@ use crate::decide::{Own, State};
 use crate::handles::Handles;
 use crate::session::{Greeted, Session};
 use crate::table::Table;
+use crate::trust::Trust;
 use crate::{Answer, Control, Outside, Question, Roots, Shared};
 
 /// Address of every host.
@@ -126,7 +126,7 @@ pub(crate) fn shared(directory: &tempfile::TempDir) -> Shared {
 }
 
 /// Returns a run with one placeholder.
-pub(crate) fn own(trust: Option<PathBuf>) -> Own {
+pub(crate) fn own(trust: Option<Trust>) -> Own {
     let placeholder = ("API_KEY".to_owned(), SecretName::parse("model").unwrap(), "key-x".to_owned());
     let who = Who { run: "run".to_owned(), principal: "uid:1".to_owned() };
     Own { who, trust, placeholders: vec![placeholder], is_steered: true }
@@ -163,7 +163,8 @@ impl Played {
         let hosts: BTreeMap<_, _> =
             hosts.map(|host| (HostName::parse(host).unwrap(), address.clone())).into();
         let outside = Arc::new(Outside::new(hosts, None, shared(&directory)));
-        let trust = Some(directory.path().join("bundle"));
+        let file = |name: &str| directory.path().join(name);
+        let trust = Some(Trust { bundle: file("bundle"), java: file("cacerts.p12") });
         let control: Arc<dyn Control> = daemon.clone();
         let state = Arc::new(State::new("run".to_owned(), own(trust), control, outside, table));
         let (ours, channel) = UnixStream::pair().unwrap();

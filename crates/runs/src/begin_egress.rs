@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use audit::Event;
 use audit_service::AuditLog;
-use egress::{Answer, Control, Egress, PushQuestion, Question, Setup};
+use containers::java_store;
+use egress::{Answer, Control, Egress, PushQuestion, Question, Setup, Trust};
 use egress_rules::{HostName, Narrowed};
 use executor::{Lanes, PushPreview};
 use futures_util::FutureExt as _;
@@ -155,7 +156,10 @@ impl Shared {
             program: out.program.clone(),
             outside: out.outside.clone(),
             control: Arc::new(control),
-            trust: fingerprint.bundles.as_ref().map(|_| directories.bundle(&made_as)),
+            trust: fingerprint.bundles.as_ref().map(|_| {
+                let bundle = directories.bundle(&made_as);
+                Trust { java: java_store(&bundle), bundle }
+            }),
             placeholders: placeholders.into_iter().map(Placeholder::into_parts).collect(),
             who: Who { run: record.id.to_string(), principal: record.spec.principal.clone() },
         };

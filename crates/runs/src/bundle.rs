@@ -1,11 +1,12 @@
-//! The bundle of certificates of a container, for a run whose egress opens connections.
+//! The bundle of certificates of a container, for a run whose egress opens connections, and the same certificates for Java beside it.
 //!
 //! ```text
 //!  container made, or made to wait ─► the host's roots ─► READY: and the authority of the run's process ─► container removed, bundle too
 //! ```
 //!
-//! The file is beside the container's mount points, under the name with which the container was made. Mounts follow its inode, so it is
-//! never replaced: the egress writes it in place whenever a process of the run begins. No checkpoint has it, and no quota counts it.
+//! The files are beside the container's mount points, under the name with which the container was made. Mounts follow their inodes, so they
+//! are never replaced: the egress writes them in place whenever a process of the run begins. No checkpoint has them, and no quota counts
+//! them.
 
 #![expect(clippy::disallowed_methods, reason = "a file of the daemon beside mount points that it made")]
 
@@ -14,7 +15,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use containers::{BUNDLE_PATH, EtcFiles, Hardening, RunUser};
+use containers::{EtcFiles, Hardening, RunUser, bundle_mounts, java_store};
 use refusal::Refusal;
 use tokio::task::block_in_place;
 
@@ -28,8 +29,11 @@ impl Launcher {
     pub(crate) fn make_bundle(&self, made_as: &str, hardening: &Hardening) -> Result<(), Refusal> {
         let Some(path) = self.bundle_of(made_as, hardening) else { return Ok(()) };
         let roots = &self.way_out.outside.shared().roots;
-        block_in_place(|| make(&path, roots.pem()))
-            .map_err(|error| Refusal::internal("making the run's bundle of certificates", &error))
+        let made = block_in_place(|| {
+            make(&path, roots.pem().as_bytes())?;
+            make(&java_store(&path), &roots.java_store(None))
+        });
+        made.map_err(|error| Refusal::internal("making the run's bundle of certificates", &error))
     }
 
     /// Returns the bundle of a container, if it has one.
@@ -47,17 +51,17 @@ impl Launcher {
     ) -> Result<EtcFiles, Refusal> {
         let mut files = if hardening.has_own_etc() { self.etc(user, hardening)? } else { EtcFiles::new() };
         if let Some(bundle) = self.bundle_of(made_as, hardening) {
-            files.extend([BUNDLE_PATH].iter().chain(bundles).map(|path| (*path, bundle.clone())));
+            files.extend(bundle_mounts(&bundle, bundles).map(|(source, path)| (path, source)));
         }
         Ok(files)
     }
 }
 
-fn make(path: &Path, roots: &str) -> io::Result<()> {
+fn make(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(path)?;
     // The daemon's umask has no say.
     file.set_permissions(Permissions::from_mode(MODE))?;
-    file.write_all(roots.as_bytes())
+    file.write_all(content)
 }
 
 #[cfg(test)]
@@ -73,10 +77,11 @@ mod tests {
         let mut resources = RunResources::default();
         resources.make_slots(&slots).unwrap();
         let path = slots.join(BUNDLE);
-        make(&path, "roots\n").unwrap();
+        make(&path, b"roots\n").unwrap();
+        make(&java_store(&path), b"roots").unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, MODE);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "roots\n");
-        assert_eq!(make(&path, "others\n").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(make(&path, b"others\n").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         resources.remove_slots();
         assert!(!slots.exists());
     }

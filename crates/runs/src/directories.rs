@@ -1,8 +1,9 @@
 //! Directories in which the daemon keeps its files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::record::{Beneath, Record, Workspace};
+use containers::java_store;
 use identity::{BaseId, CheckpointId, RunId};
 use jail::Keeps;
 
@@ -10,6 +11,14 @@ use ::leftovers::remove_tree;
 
 /// Name of a run's bundle of certificates, beside the mount points of its container.
 pub(crate) const BUNDLE: &str = "ca-bundle.pem";
+
+/// Removes the certificates beside the mount points of a container.
+#[expect(clippy::disallowed_methods, reason = "files of the daemon beside mount points that it made")]
+pub(crate) fn remove_bundle(slots: &Path) {
+    let bundle = slots.join(BUNDLE);
+    let _ = std::fs::remove_file(java_store(&bundle));
+    let _ = std::fs::remove_file(bundle);
+}
 
 /// Paths of the daemon's directories.
 #[derive(Debug, Clone)]

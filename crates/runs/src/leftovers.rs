@@ -12,7 +12,7 @@ use refusal::chain;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::directories::BUNDLE;
+use crate::directories::remove_bundle;
 use crate::freeze::end_leftover;
 use crate::reattach::{AT_ONCE, PROGRESS};
 use crate::registry::Runs;
@@ -83,7 +83,7 @@ impl Runs {
                             tracing::error!(error = %chain(&error), "mounts from before the restart could not be removed; the next start tries again");
                         }
                     }
-                    let _ = std::fs::remove_file(run.path().join(BUNDLE));
+                    remove_bundle(&run.path());
                     // This removes only an empty directory.
                     let _ = std::fs::remove_dir(run.path());
                 }

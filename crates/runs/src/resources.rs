@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
 
-use crate::directories::BUNDLE;
+use crate::directories::remove_bundle;
 use ::leftovers::remove_tree;
 
 /// Time for which a caller waits for the removal of a container.
@@ -51,7 +51,7 @@ impl RunResources {
     /// Removes that directory if it is empty but for a bundle of certificates.
     pub(crate) fn remove_slots(&mut self) {
         if let Some(directory) = self.slot_directory.take() {
-            let _ = std::fs::remove_file(directory.join(BUNDLE));
+            remove_bundle(&directory);
             let _ = std::fs::remove_dir(directory);
         }
     }

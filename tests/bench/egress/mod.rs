@@ -2,6 +2,7 @@
 //!
 //! A program in the run takes the times (`caller/main.rs`), and the same program on the host takes those of the direct way.
 
+pub(crate) mod opened;
 mod sse;
 mod starts;
 
@@ -58,7 +59,11 @@ pub(crate) async fn run(args: &Args) -> ExitCode {
     rows.push(sse::measure().await);
     rows.extend(starts::measure(args.rounds).await);
     let columns = ["direct", "egress"];
-    let table = Table { lane: "egress", columns, began, ended: Host::look(), rows };
+    finish(args, Table { lane: "egress", columns, began, ended: Host::look(), rows })
+}
+
+/// Prints a table, writes it, and checks it if that is asked for.
+fn finish(args: &Args, table: Table) -> ExitCode {
     print!("{table}");
     if let Some(path) = &args.json {
         verdict::write(path, &table.json());
@@ -68,10 +73,15 @@ pub(crate) async fn run(args: &Args) -> ExitCode {
 
 /// Starts a daemon with two profiles, `out` with these rules and `none`, which are the same otherwise.
 async fn daemon(rules: &str, config: &str) -> Daemon {
+    daemon_in(Vec::new(), rules, config).await
+}
+
+/// The same with variables of its environment.
+async fn daemon_in(environment: Vec<(&'static str, String)>, rules: &str, config: &str) -> Daemon {
     let processors = Host::look().processors * 1_000;
     let unlimited = "{ minute: unlimited, hour: unlimited, day: unlimited }";
     let same = format!(
-        "\n    workspace: read-write\n    operations: {{ exec: allow, process: allow }}\n    \
+        "\n    workspace: read-write\n    allowed_images: [\"*\"]\n    operations: {{ exec: allow, process: allow }}\n    \
          exec: {{ default: allow, default_timeout_s: 120, max_timeout_s: 120 }}\n    \
          limits: {{ cpu_millis: {processors}, memory_mib: 1024, open_files: 8192 }}\n    \
          rate_limits: {{ operations: {{ default: {unlimited} }}, run: {unlimited}, principal: {unlimited} }}"
@@ -80,7 +90,8 @@ async fn daemon(rules: &str, config: &str) -> Daemon {
         "profiles:\n  none:{same}\n  out:{same}\n    egress: {rules}\nroles: {{ director: {{ allow: \"*\" }} }}\n"
     );
     let config = format!("egress: {{ hosts: {{ {NAME}: 127.0.0.1 }} }}\n{config}");
-    Daemon::start_with(Setup { config, policy: vec![("egress.yaml", policy)], ..Default::default() }).await
+    let policy = vec![("egress.yaml", policy)];
+    Daemon::start_with(Setup { config, policy, environment, ..Default::default() }).await
 }
 
 /// A run that reaches servers of the host, and the program that takes the times.

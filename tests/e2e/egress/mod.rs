@@ -42,6 +42,17 @@ async fn daemon_of(config: &str, egress: &str, more: &str) -> Daemon {
 
 /// The same with a file of authorities by which servers of opened connections are signed, or none.
 async fn daemon_trusting(authorities: &str, config: &str, egress: &str, more: &str) -> Daemon {
+    daemon_in(Vec::new(), authorities, config, egress, more).await
+}
+
+/// The same with further variables of its environment.
+async fn daemon_in(
+    environment: Vec<(&'static str, String)>,
+    authorities: &str,
+    config: &str,
+    egress: &str,
+    more: &str,
+) -> Daemon {
     let hosts = format!(
         "harness_on_bind: allow\negress: {{ authorities: [{authorities}], hosts: {{ files.example.org: 127.0.0.1, git.example.org: 127.0.0.1, \
          inner.example.org: 10.1.2.3, mixed.example.org: [10.1.2.3, 127.0.0.1] }} }}\n"
@@ -53,7 +64,8 @@ async fn daemon_trusting(authorities: &str, config: &str, egress: &str, more: &s
          exec: {{ default: allow }}\nroles: {{ director: {{ allow: \"*\" }} }}\n{more}"
     );
     let policy = vec![("out.yaml", policy)];
-    Daemon::start_with(Setup { config: format!("{hosts}{config}"), policy, ..Default::default() }).await
+    let config = format!("{hosts}{config}");
+    Daemon::start_with(Setup { config, policy, environment, ..Default::default() }).await
 }
 
 /// Rules for one host over HTTP, and for another over anything.

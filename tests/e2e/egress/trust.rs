@@ -14,6 +14,8 @@ use tempfile::TempDir;
 use super::shell;
 
 const BUNDLE: &str = "/.cofferdam/ca-bundle.pem";
+/// The same certificates for Java.
+const JAVA_STORE: &str = "/.cofferdam/cacerts.p12";
 /// A bundle of the image, over which the run's is mounted.
 const OF_IMAGE: &str = "/etc/ssl/certs/ca-certificates.crt";
 const VARIABLES: [&str; 10] = [
@@ -107,8 +109,10 @@ async fn n200_a_run_whose_connections_are_opened_has_a_bundle_that_its_variables
     assert_ne!(authority(&mut run, &host.root).await, of_bare, "each run has an authority of its own");
     says(&mut run, &format!("cmp {BUNDLE} {OF_IMAGE}")).await;
     let mounts = run.run.hardening.iter().find(|fact| fact.name == "mounts").unwrap();
-    assert!(mounts.value.contains(&format!("{BUNDLE} read-only")), "{}", mounts.value);
-    for target in [BUNDLE, OF_IMAGE] {
+    for path in [BUNDLE, JAVA_STORE] {
+        assert!(mounts.value.contains(&format!("{path} read-only")), "{}", mounts.value);
+    }
+    for target in [BUNDLE, JAVA_STORE, OF_IMAGE] {
         for attempt in ["echo x >", "echo x >>", "rm -f", "chmod 666", "mv -f /etc/hosts"] {
             let (code, _) = shell(&mut run, &format!("{attempt} {target}")).await;
             assert_ne!(code, Some(0), "{attempt} {target}");
@@ -257,26 +261,45 @@ async fn n205_a_bundle_covers_those_of_the_image_and_follows_no_link_out_of_etc(
     let fedora = "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem";
     let both = image(
         "bundles",
-        &[&OF_IMAGE[1..], &fedora[1..]],
+        &[
+            &OF_IMAGE[1..],
+            &fedora[1..],
+            "etc/ssl/certs/java/cacerts",
+            "opt/java/openjdk/lib/security/cacerts",
+        ],
         &[
             ("etc/ssl/cert.pem", "certs/ca-certificates.crt"),
             ("etc/pki/tls/certs/ca-bundle.crt", "../../ca-trust/extracted/pem/tls-ca-bundle.pem"),
         ],
     );
+    let stores = ["/etc/ssl/certs/java/cacerts", "/opt/java/openjdk/lib/security/cacerts"];
     let beneath_workspace = "workspace/pki/tls/certs/ca-bundle.crt";
     let hostile = image(
         "bundles-elsewhere",
-        &[beneath_workspace, "workspace/cert.pem", "etc/ssl/certs/ca-certificates.crt/a-directory"],
-        &[("etc/pki", "/workspace/pki"), ("etc/ssl/cert.pem", "/workspace/cert.pem")],
+        &[
+            beneath_workspace,
+            "workspace/cert.pem",
+            "workspace/java/openjdk/lib/security/cacerts",
+            "etc/ssl/certs/ca-certificates.crt/a-directory",
+        ],
+        &[
+            ("etc/pki", "/workspace/pki"),
+            ("etc/ssl/cert.pem", "/workspace/cert.pem"),
+            ("opt/java", "/workspace/java"),
+        ],
     );
     let request = |image: &Image| v1::CreateRunRequest { image: image.0.clone(), ..requests::managed("out") };
     let mut run = host.daemon.run_on(request(&both)).await;
     for place in [OF_IMAGE, fedora, "/etc/ssl/cert.pem", "/etc/pki/tls/certs/ca-bundle.crt"] {
         says(&mut run, &format!("cmp {BUNDLE} {place}")).await;
     }
+    for place in stores {
+        says(&mut run, &format!("cmp {JAVA_STORE} {place}")).await;
+    }
     let mut run = host.daemon.run_on(request(&hostile)).await;
     authority(&mut run, &host.root).await;
     assert_eq!(says(&mut run, "ls -A /workspace").await, "");
     let mounts = run.run.hardening.iter().find(|fact| fact.name == "mounts").unwrap();
     assert!(!mounts.value.contains("/etc/pki") && !mounts.value.contains("/etc/ssl"), "{}", mounts.value);
+    assert!(!mounts.value.contains("/opt/java"), "{}", mounts.value);
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use document::{At, Fields};
-use egress::{Roots, UpstreamProxy};
+use egress::{Fingerprint, Roots, UpstreamProxy};
 use egress_rules::{Destination, HostName, Pool};
 use ipnet::Ipv4Net;
 use serde_json::{Value, json};
@@ -19,6 +19,8 @@ const MAX_HOSTS: usize = 1_000;
 const MAX_ADDRESSES: usize = 8;
 /// Most files of authorities.
 const MAX_AUTHORITIES: usize = 16;
+/// Most revoked certificates.
+const MAX_REVOKED: usize = 1_000;
 
 /// Settings of all runs with a way out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub(crate) struct Egress {
     credentials_file: Option<PathBuf>,
     /// Files in PEM with authorities of servers, beside those that this host trusts.
     authorities: Vec<PathBuf>,
+    /// Certificates of servers, and of authorities, that count no longer.
+    revoked: Vec<Fingerprint>,
 }
 
 impl Default for Egress {
@@ -43,6 +47,7 @@ impl Default for Egress {
             upstream_proxy: None,
             credentials_file: None,
             authorities: Vec::new(),
+            revoked: Vec::new(),
         }
     }
 }
@@ -59,13 +64,14 @@ impl Egress {
 
     /// Reads the authorities that servers of opened connections have to be signed by.
     pub(crate) fn roots(&self) -> anyhow::Result<Roots> {
-        Roots::load(&self.authorities).map_err(|why| anyhow::anyhow!("egress.authorities: {why}"))
+        Roots::load(&self.authorities, &self.revoked)
+            .map_err(|why| anyhow::anyhow!("egress.authorities: {why}"))
     }
 }
 
 /// Reads the section.
 pub(super) fn read(top: &Fields<'_>) -> Egress {
-    let keys = ["pool", "hosts", "upstream_proxy", "upstream_proxy_credentials", "authorities"];
+    let keys = ["pool", "hosts", "upstream_proxy", "upstream_proxy_credentials", "authorities", "revoked"];
     let fields = top.section("egress", &keys);
     let block = fields.get("pool").and_then(|at| {
         let parsed = at.text()?.parse().map_err(|_| "must be a network such as 11.200.0.0/16".to_owned());
@@ -92,7 +98,26 @@ pub(super) fn read(top: &Fields<'_>) -> Egress {
         upstream_proxy,
         credentials_file,
         authorities: authorities(&fields),
+        revoked: revoked(&fields),
     }
+}
+
+/// Reads the fingerprints of certificates that count no longer.
+fn revoked(fields: &Fields<'_>) -> Vec<Fingerprint> {
+    let items = fields.items("revoked");
+    if items.len() > MAX_REVOKED {
+        fields.at("revoked").problem(format!("has more than {MAX_REVOKED} certificates"));
+        return Vec::new();
+    }
+    let wrong = "must be the SHA-256 of a certificate, as `openssl x509 -noout -fingerprint -sha256` prints it after the `=`";
+    let read = |at: &At<'_>| {
+        let fingerprint = Fingerprint::parse(at.text()?);
+        if fingerprint.is_none() {
+            at.problem(wrong);
+        }
+        fingerprint
+    };
+    items.iter().filter_map(read).collect()
 }
 
 /// Reads the paths of authorities, and checks that each file has certificates.
@@ -147,6 +172,10 @@ pub(super) fn shown(egress: &Egress) -> Option<Value> {
     }
     if !egress.authorities.is_empty() {
         shown["authorities"] = json!(egress.authorities);
+    }
+    if !egress.revoked.is_empty() {
+        let revoked: Vec<String> = egress.revoked.iter().map(Fingerprint::to_string).collect();
+        shown["revoked"] = json!(revoked);
     }
     Some(shown)
 }
@@ -223,5 +252,21 @@ mod tests {
             keys("egress: { hosts: { a.example.org: 10.0.0.1, A.example.org: 10.0.0.2 } }"),
             ["egress.hosts.A.example.org"]
         );
+    }
+
+    #[test]
+    fn revoked_certificates_are_read_and_another_text_is_reported_by_key() {
+        let (one, other) = ("1f".repeat(32), vec!["AB"; 32].join(":"));
+        let config = parse(&format!("egress: {{ revoked: ['{one}', '{other}'] }}")).unwrap();
+        let shown: Vec<String> = config.egress.revoked.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, [one.clone(), "ab".repeat(32)]);
+        assert_eq!(parse(&config.to_string()).unwrap().egress, config.egress);
+        assert_eq!(
+            keys(&format!("egress: {{ revoked: ['{one}', '{}'] }}", &one[1..])),
+            ["egress.revoked[1]"]
+        );
+        assert_eq!(keys(&format!("egress: {{ revoked: '{one}' }}")), ["egress.revoked"]);
+        let many = format!("'{one}', ").repeat(1_001);
+        assert_eq!(keys(&format!("egress: {{ revoked: [{many}] }}")), ["egress.revoked"]);
     }
 }

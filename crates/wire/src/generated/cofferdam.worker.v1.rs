@@ -133,6 +133,9 @@ pub struct EgressStart {
     /// reported.
     #[prost(bytes = "vec", repeated, tag = "7")]
     pub placeholders: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    /// SHA-256 of the DER of each certificate that no server of an opened connection may show.
+    #[prost(bytes = "vec", repeated, tag = "8")]
+    pub revoked: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
 }
 impl ::prost::Name for EgressStart {
     const NAME: &'static str = "EgressStart";

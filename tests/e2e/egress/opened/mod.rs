@@ -1,14 +1,17 @@
 //! Connections that are opened for their rules, secrets that stay outside, and the door to a model.
 
 mod agents;
+mod attacks;
 mod clones;
 mod consents;
 mod door;
 mod forge;
 mod git;
 mod injection;
+mod java;
 mod operations;
 mod placeholders;
+mod search;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -159,3 +159,36 @@ fn a_push_whose_server_has_not_waited_for_the_decision_is_told_to_come_again() {
     drop(stream);
     assert_eq!(egress.cause(), Cause::Closed);
 }
+
+#[test]
+fn a_secret_in_the_refs_or_the_bands_of_an_answer_to_a_push_is_hidden() {
+    let band = format!("\u{2}remote: your key is {SECRET}\n");
+    let packet = format!("{:04x}{band}0000", band.len() + 4);
+    let answers = [("advertisement", packet.clone()), ("result", packet.clone())];
+    let ca = Ca::new();
+    let address = tls_server(ca.good(&["http/1.1"]), move |stream| {
+        for (kind, body) in &answers {
+            let head = read_head(stream).unwrap();
+            let length = if head.starts_with("POST ") { commands().len() + 4 } else { 0 };
+            std::io::Read::read_exact(stream, &mut vec![0; length]).unwrap();
+            write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nContent-Type: application/x-git-receive-pack-{kind}\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            )
+            .unwrap();
+        }
+    });
+    let mut egress = Egress::start(for_git(opened(&ca, address)));
+    let mut stream = connect(&mut egress);
+    let begin =
+        format!("GET /org/app.git/info/refs?service=git-receive-pack HTTP/1.1\r\nHost: {NAME}\r\n\r\n");
+    let push = commands() + "PACK";
+    for request in [begin, head(push.len()) + &push] {
+        stream.write_all(request.as_bytes()).unwrap();
+        let (head, body) = response(&mut stream);
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}{body}");
+        // The lengths of packets stay right.
+        assert_eq!(body, packet.replace(SECRET, &"*".repeat(SECRET.len())), "{request}");
+    }
+}

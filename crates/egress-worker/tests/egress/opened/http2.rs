@@ -22,7 +22,7 @@ use wire::worker::v1::model_usage::Extent;
 use super::*;
 use crate::process::private_memory;
 
-type Payload = BoxBody<Bytes, Infallible>;
+pub(super) type Payload = BoxBody<Bytes, Infallible>;
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
@@ -62,7 +62,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Payload>, hyper::
 }
 
 /// A server over HTTP/2. Counts its connections.
-fn h2_server(config: Arc<ServerConfig>) -> (SocketAddr, Arc<AtomicUsize>) {
+pub(super) fn h2_server(config: Arc<ServerConfig>) -> (SocketAddr, Arc<AtomicUsize>) {
     let connections = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&connections);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -86,7 +86,7 @@ fn h2_server(config: Arc<ServerConfig>) -> (SocketAddr, Arc<AtomicUsize>) {
 }
 
 /// Connects as a program that speaks HTTP/2. Runs `talk` with the connection.
-fn with_client<T>(egress: &mut Egress, talk: impl AsyncFnOnce(SendRequest<Payload>) -> T) -> T {
+pub(super) fn with_client<T>(egress: &mut Egress, talk: impl AsyncFnOnce(SendRequest<Payload>) -> T) -> T {
     let config = client_config(egress, &["h2", "http/1.1"]);
     let stream = egress.connect(TO);
     stream.set_nonblocking(true).unwrap();
@@ -104,7 +104,7 @@ fn with_client<T>(egress: &mut Egress, talk: impl AsyncFnOnce(SendRequest<Payloa
     })
 }
 
-fn get(path: &str) -> Request<Payload> {
+pub(super) fn get(path: &str) -> Request<Payload> {
     Request::builder().uri(format!("https://{NAME}{path}")).body(full("")).unwrap()
 }
 

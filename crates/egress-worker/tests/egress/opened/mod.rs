@@ -1,9 +1,13 @@
 //! Connections whose TLS is ended in the process: servers and clients for their tests.
 
+mod certificates;
+mod frames;
+mod games;
 mod git;
 mod hostile;
 mod http1;
 mod http2;
+mod secrets;
 mod served;
 mod upstream;
 
@@ -58,20 +62,39 @@ impl Ca {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.not_before = rcgen::date_time_ymd(2000, 1, 1);
         params.not_after = rcgen::date_time_ymd(until, 1, 1);
+        self.signed(&params, protocols)
+    }
+
+    /// Returns the side of a server with a certificate that is signed as it is described.
+    fn signed(&self, params: &CertificateParams, protocols: &[&str]) -> Arc<ServerConfig> {
         let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()));
-        let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
-        let mut config = builder.with_single_cert(vec![certificate.der().clone()], key).unwrap();
-        config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
-        Arc::new(config)
+        let certificate = params.clone().signed_by(&key, &self.issuer).unwrap();
+        serving(certificate.der(), &key, protocols)
     }
 
     /// Returns the usual side of a server.
     fn good(&self, protocols: &[&str]) -> Arc<ServerConfig> {
         self.server(NAME, 3000, protocols)
     }
+}
+
+/// Returns the side of a server that shows a certificate.
+fn serving(certificate: &CertificateDer<'static>, key: &KeyPair, protocols: &[&str]) -> Arc<ServerConfig> {
+    serving_chain(vec![certificate.clone()], key, protocols)
+}
+
+/// The same with the certificates above it.
+fn serving_chain(
+    chain: Vec<CertificateDer<'static>>,
+    key: &KeyPair,
+    protocols: &[&str],
+) -> Arc<ServerConfig> {
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+    let mut config = builder.with_single_cert(chain, key).unwrap();
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+    Arc::new(config)
 }
 
 /// A server with TLS that serves each connection in a thread.
