@@ -12,7 +12,6 @@ use wire::worker::v1::connection_ended::Cause;
 use wire::worker::v1::from_egress::Body as From;
 use wire::worker::v1::to_egress::Body as To;
 use wire::worker::v1::{Dial, EgressStart, FromEgress, Serve, ToEgress};
-
 use worker_protocol::frame::{FrameBuffer, encode};
 
 use crate::support::{DEADLINE, Egress, Script, echo, program};
