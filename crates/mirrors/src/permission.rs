@@ -90,6 +90,8 @@ fn asks(what: &str) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use egress_rules::{Push, RepositoryPattern};
+
     use super::*;
 
     fn rules(rules: &str) -> Narrowed {
@@ -99,7 +101,7 @@ mod tests {
     fn git(repos: &str, fetch: &str, more: &str) -> String {
         format!(
             "{{\"host\":\"git.example.org\",\"ports\":[443],\"scheme\":\"git\",\"repos\":[{repos}],\"fetch\":\"{fetch}\",\
-             \"push\":\"ask\",\"decision\":\"allow\"{more}}}"
+             \"push\":\"allow\",\"decision\":\"allow\"{more}}}"
         )
     }
 
@@ -119,7 +121,6 @@ mod tests {
             (String::new(), "nothing is open to the run"),
             (https("deny"), FIELD),
             (https("ask"), "a reviewer would have to allow a connection"),
-            (git("\"org/*\"", "ask", ""), "a reviewer would have to allow a fetch"),
             (git("\"org/*\"", "deny", ""), "does not allow a fetch from org/app"),
             (git("\"other/*\"", "allow", ""), "does not allow a fetch from org/app"),
             (
@@ -132,6 +133,22 @@ mod tests {
             assert_eq!(refused.reason, Reason::PermissionDenied);
             assert!(refused.message.contains(why), "{}", refused.message);
         }
+    }
+
+    #[test]
+    fn the_strictest_list_decides_about_a_fetch_and_none_allows_nothing() {
+        let list = |fetch| {
+            let repos = [RepositoryPattern::parse("org/*").unwrap()].into();
+            vec![GitRules::new(repos, fetch, Push::for_branches(Decision::Allow)).unwrap()]
+        };
+        let (allow, ask) = (list(Decision::Allow), list(Decision::Ask));
+        let app = Repository::parse("org/app").unwrap();
+        assert_eq!(of_lists(&[], &app), Decision::Deny);
+        assert_eq!(of_lists(&[allow.clone()], &app), Decision::Allow);
+        assert_eq!(of_lists(&[allow.clone(), ask], &app), Decision::Ask);
+        assert_eq!(of_lists(&[allow, Vec::new()], &app), Decision::Deny);
+        let other = list(Decision::Allow);
+        assert_eq!(of_lists(&[other], &Repository::parse("lib/app").unwrap()), Decision::Deny);
     }
 
     #[test]
