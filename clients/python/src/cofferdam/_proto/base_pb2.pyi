@@ -96,7 +96,7 @@ class BaseSource(google.protobuf.message.Message):
 
     @property
     def clone(self) -> cofferdam._proto.run_pb2.CloneWorkspace:
-        """A clone of a local git repository."""
+        """A clone of a local git repository. `url` is refused: a base has no profile whose rules could let it out."""
 
     @property
     def checkpoint(self) -> cofferdam._proto.run_pb2.CheckpointWorkspace:

@@ -2049,7 +2049,9 @@ global___DeleteResult = DeleteResult
 
 @typing.final
 class GitRequest(google.protobuf.message.Message):
-    """Git in the repository of the workspace: no hooks, no filters, no network."""
+    """Git in the repository of the workspace: no hooks and no filters. Only `fetch`, `pull` and `push` use the network, over
+    https, by the run's `egress` rules.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -2059,6 +2061,9 @@ class GitRequest(google.protobuf.message.Message):
     COMMIT_FIELD_NUMBER: builtins.int
     LOG_FIELD_NUMBER: builtins.int
     SHOW_FIELD_NUMBER: builtins.int
+    FETCH_FIELD_NUMBER: builtins.int
+    PULL_FIELD_NUMBER: builtins.int
+    PUSH_FIELD_NUMBER: builtins.int
     @property
     def status(self) -> global___GitStatus:
         """Show the state of the work tree."""
@@ -2083,6 +2088,18 @@ class GitRequest(google.protobuf.message.Message):
     def show(self) -> global___GitShow:
         """Show a commit with its changes, or a file as a commit has it."""
 
+    @property
+    def fetch(self) -> global___GitFetch:
+        """Get commits of a remote."""
+
+    @property
+    def pull(self) -> global___GitPull:
+        """Get the commits of a remote's branch, and bring the current branch to them."""
+
+    @property
+    def push(self) -> global___GitPush:
+        """Give commits to a remote."""
+
     def __init__(
         self,
         *,
@@ -2092,10 +2109,13 @@ class GitRequest(google.protobuf.message.Message):
         commit: global___GitCommit | None = ...,
         log: global___GitLog | None = ...,
         show: global___GitShow | None = ...,
+        fetch: global___GitFetch | None = ...,
+        pull: global___GitPull | None = ...,
+        push: global___GitPush | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["add", b"add", "command", b"command", "commit", b"commit", "diff", b"diff", "log", b"log", "show", b"show", "status", b"status"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["add", b"add", "command", b"command", "commit", b"commit", "diff", b"diff", "log", b"log", "show", b"show", "status", b"status"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["command", b"command"]) -> typing.Literal["status", "diff", "add", "commit", "log", "show"] | None: ...
+    def HasField(self, field_name: typing.Literal["add", b"add", "command", b"command", "commit", b"commit", "diff", b"diff", "fetch", b"fetch", "log", b"log", "pull", b"pull", "push", b"push", "show", b"show", "status", b"status"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["add", b"add", "command", b"command", "commit", b"commit", "diff", b"diff", "fetch", b"fetch", "log", b"log", "pull", b"pull", "push", b"push", "show", b"show", "status", b"status"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["command", b"command"]) -> typing.Literal["status", "diff", "add", "commit", "log", "show", "fetch", "pull", "push"] | None: ...
 
 global___GitRequest = GitRequest
 
@@ -2247,6 +2267,185 @@ class GitCommit(google.protobuf.message.Message):
 global___GitCommit = GitCommit
 
 @typing.final
+class GitFetch(google.protobuf.message.Message):
+    """`git fetch`: updates `refs/remotes/NAME/*`, and `refs/tags/*` if tags are asked for. For a remote that is given by its URL
+    it updates `refs/fetched/heads/*` and `refs/fetched/tags/*`.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REMOTE_FIELD_NUMBER: builtins.int
+    REFS_FIELD_NUMBER: builtins.int
+    TAGS_FIELD_NUMBER: builtins.int
+    DEPTH_FIELD_NUMBER: builtins.int
+    remote: builtins.str
+    """Name of a remote of the repository, or a URL of the form `https://HOST[:PORT]/PATH`. Default `origin`. Of the
+    repository's configuration only `remote.NAME.url` is read.
+    """
+    tags: builtins.bool
+    """Also fetch all tags. Default false."""
+    depth: builtins.int
+    """Only so many commits of each history, 1 to 1,000,000. Default: all."""
+    @property
+    def refs(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Branches, or names that begin with `refs/heads/` or `refs/tags/`. At most 64. Default: all branches."""
+
+    def __init__(
+        self,
+        *,
+        remote: builtins.str = ...,
+        refs: collections.abc.Iterable[builtins.str] | None = ...,
+        tags: builtins.bool = ...,
+        depth: builtins.int | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_depth", b"_depth", "depth", b"depth"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_depth", b"_depth", "depth", b"depth", "refs", b"refs", "remote", b"remote", "tags", b"tags"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_depth", b"_depth"]) -> typing.Literal["depth"] | None: ...
+
+global___GitFetch = GitFetch
+
+@typing.final
+class GitPull(google.protobuf.message.Message):
+    """`git pull`: fetches a branch, then moves the current branch and the files of the work tree to it. Nothing changes if a
+    file that would be written has local changes, or if there is a conflict.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    class _Mode:
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
+
+    class _ModeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[GitPull._Mode.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+        MODE_UNSPECIFIED: GitPull._Mode.ValueType  # 0
+        """FF_ONLY."""
+        FF_ONLY: GitPull._Mode.ValueType  # 1
+        """Only if it has no local commits."""
+        MERGE: GitPull._Mode.ValueType  # 2
+        """By a merge commit if it has local commits. Its author is that of `commit`."""
+
+    class Mode(_Mode, metaclass=_ModeEnumTypeWrapper):
+        """How the current branch gets the commits."""
+
+    MODE_UNSPECIFIED: GitPull.Mode.ValueType  # 0
+    """FF_ONLY."""
+    FF_ONLY: GitPull.Mode.ValueType  # 1
+    """Only if it has no local commits."""
+    MERGE: GitPull.Mode.ValueType  # 2
+    """By a merge commit if it has local commits. Its author is that of `commit`."""
+
+    REMOTE_FIELD_NUMBER: builtins.int
+    BRANCH_FIELD_NUMBER: builtins.int
+    MODE_FIELD_NUMBER: builtins.int
+    remote: builtins.str
+    """As in GitFetch."""
+    branch: builtins.str
+    """Branch of the remote. Default: the one with the name of the current branch."""
+    mode: global___GitPull.Mode.ValueType
+    """Default FF_ONLY."""
+    def __init__(
+        self,
+        *,
+        remote: builtins.str = ...,
+        branch: builtins.str = ...,
+        mode: global___GitPull.Mode.ValueType = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["branch", b"branch", "mode", b"mode", "remote", b"remote"]) -> None: ...
+
+global___GitPull = GitPull
+
+@typing.final
+class GitPush(google.protobuf.message.Message):
+    """`git push`: updates references of a remote. Each update says which id the reference has now, and the server refuses it if
+    that is no longer so.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REMOTE_FIELD_NUMBER: builtins.int
+    REFS_FIELD_NUMBER: builtins.int
+    FORCE_FIELD_NUMBER: builtins.int
+    remote: builtins.str
+    """As in GitFetch."""
+    force: builtins.bool
+    """Also update references whose commits would be lost. Each reference then needs `expected`. Default false."""
+    @property
+    def refs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___GitPushRef]:
+        """At least 1, at most 32."""
+
+    def __init__(
+        self,
+        *,
+        remote: builtins.str = ...,
+        refs: collections.abc.Iterable[global___GitPushRef] | None = ...,
+        force: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["force", b"force", "refs", b"refs", "remote", b"remote"]) -> None: ...
+
+global___GitPush = GitPush
+
+@typing.final
+class GitPushRef(google.protobuf.message.Message):
+    """A reference to update."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LOCAL_FIELD_NUMBER: builtins.int
+    REMOTE_REF_FIELD_NUMBER: builtins.int
+    EXPECTED_FIELD_NUMBER: builtins.int
+    DELETE_FIELD_NUMBER: builtins.int
+    local: builtins.str
+    """Revision as in GitLog that the reference gets. Default HEAD. Empty if `delete`."""
+    remote_ref: builtins.str
+    """Branch of the remote, or a name that begins with `refs/heads/` or `refs/tags/`. Default: the branch with the name of
+    `local`, which is the current branch for HEAD.
+    """
+    expected: builtins.str
+    """Id that the reference must have at the remote, 40 hex digits; zeroes if it must not exist. Default: the one that it
+    has.
+    """
+    delete: builtins.bool
+    """Delete the reference. Default false."""
+    def __init__(
+        self,
+        *,
+        local: builtins.str = ...,
+        remote_ref: builtins.str = ...,
+        expected: builtins.str = ...,
+        delete: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["delete", b"delete", "expected", b"expected", "local", b"local", "remote_ref", b"remote_ref"]) -> None: ...
+
+global___GitPushRef = GitPushRef
+
+@typing.final
+class GitRefUpdate(google.protobuf.message.Message):
+    """A reference before and after."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    OLD_ID_FIELD_NUMBER: builtins.int
+    NEW_ID_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Full name, such as `refs/remotes/origin/main`."""
+    old_id: builtins.str
+    """Id before, 40 hex digits; empty if there was none."""
+    new_id: builtins.str
+    """Id afterwards, 40 hex digits; empty if it was deleted."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        old_id: builtins.str = ...,
+        new_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "new_id", b"new_id", "old_id", b"old_id"]) -> None: ...
+
+global___GitRefUpdate = GitRefUpdate
+
+@typing.final
 class GitResult(google.protobuf.message.Message):
     """Output of git."""
 
@@ -2256,6 +2455,10 @@ class GitResult(google.protobuf.message.Message):
     TRUNCATED_FIELD_NUMBER: builtins.int
     OMITTED_BYTES_FIELD_NUMBER: builtins.int
     COMMIT_FIELD_NUMBER: builtins.int
+    REMOTE_FIELD_NUMBER: builtins.int
+    UPDATES_FIELD_NUMBER: builtins.int
+    RECEIVED_BYTES_FIELD_NUMBER: builtins.int
+    COMMITS_FIELD_NUMBER: builtins.int
     output: builtins.str
     """In the form of the git command, bounded."""
     truncated: builtins.bool
@@ -2263,7 +2466,17 @@ class GitResult(google.protobuf.message.Message):
     omitted_bytes: builtins.int
     """Bytes left out of `output`. For `log` a lower bound: commits after the cut are not read."""
     commit: builtins.str
-    """The commit that `commit` made, 40 hex digits."""
+    """The commit that `commit` or a merge of `pull` made, or to which `pull` moved the branch; 40 hex digits."""
+    remote: builtins.str
+    """Host and repository of `fetch`, `pull` and `push`, such as `git.example.org/org/app`."""
+    received_bytes: builtins.int
+    """Bytes that `fetch` and `pull` have received."""
+    commits: builtins.int
+    """New commits of `fetch` and `pull`, or of the remote after `push`; counted up to 10,000."""
+    @property
+    def updates(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___GitRefUpdate]:
+        """References that `fetch`, `pull` and `push` have updated; the first 1,000."""
+
     def __init__(
         self,
         *,
@@ -2271,7 +2484,11 @@ class GitResult(google.protobuf.message.Message):
         truncated: builtins.bool = ...,
         omitted_bytes: builtins.int = ...,
         commit: builtins.str = ...,
+        remote: builtins.str = ...,
+        updates: collections.abc.Iterable[global___GitRefUpdate] | None = ...,
+        received_bytes: builtins.int = ...,
+        commits: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["commit", b"commit", "omitted_bytes", b"omitted_bytes", "output", b"output", "truncated", b"truncated"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["commit", b"commit", "commits", b"commits", "omitted_bytes", b"omitted_bytes", "output", b"output", "received_bytes", b"received_bytes", "remote", b"remote", "truncated", b"truncated", "updates", b"updates"]) -> None: ...
 
 global___GitResult = GitResult

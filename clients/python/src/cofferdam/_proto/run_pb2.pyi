@@ -267,6 +267,7 @@ class Run(google.protobuf.message.Message):
     FORKED_FROM_FIELD_NUMBER: builtins.int
     CHECKPOINTS_FIELD_NUMBER: builtins.int
     MODEL_USE_FIELD_NUMBER: builtins.int
+    COMPANIONS_FIELD_NUMBER: builtins.int
     run_id: builtins.str
     """UUIDv7."""
     profile: builtins.str
@@ -395,6 +396,10 @@ class Run(google.protobuf.message.Message):
         has ended and made none. Only from GetRun.
         """
 
+    @property
+    def companions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___CompanionStatus]:
+        """Output only. Containers beside it, in the order of their start. States only while the run lives."""
+
     def __init__(
         self,
         *,
@@ -437,11 +442,236 @@ class Run(google.protobuf.message.Message):
         forked_from: global___ForkedFrom | None = ...,
         checkpoints: global___AutomaticCheckpoints | None = ...,
         model_use: cofferdam._proto.usage_pb2.ModelUse | None = ...,
+        companions: collections.abc.Iterable[global___CompanionStatus] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "checkpoints", b"checkpoints", "created_at", b"created_at", "disk", b"disk", "egress", b"egress", "ended_at", b"ended_at", "forked_from", b"forked_from", "idle_timeout", b"idle_timeout", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "model_use", b"model_use", "ready_at", b"ready_at", "ttl", b"ttl", "workspace", b"workspace"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "agent_id", b"agent_id", "changes", b"changes", "checkpoints", b"checkpoints", "cold_because", b"cold_because", "container_id", b"container_id", "created_at", b"created_at", "disk", b"disk", "egress", b"egress", "end_cause", b"end_cause", "ended_at", b"ended_at", "env", b"env", "failure", b"failure", "forked_from", b"forked_from", "hardening", b"hardening", "holds", b"holds", "idle_timeout", b"idle_timeout", "image", b"image", "image_id", b"image_id", "labels", b"labels", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "model_use", b"model_use", "ownership", b"ownership", "pkg_path", b"pkg_path", "principal", b"principal", "profile", b"profile", "ready_at", b"ready_at", "restarts", b"restarts", "role", b"role", "run_id", b"run_id", "secret_env", b"secret_env", "start_kind", b"start_kind", "state", b"state", "ttl", b"ttl", "workspace", b"workspace", "workspace_path", b"workspace_path", "writable_paths", b"writable_paths"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "agent_id", b"agent_id", "changes", b"changes", "checkpoints", b"checkpoints", "cold_because", b"cold_because", "companions", b"companions", "container_id", b"container_id", "created_at", b"created_at", "disk", b"disk", "egress", b"egress", "end_cause", b"end_cause", "ended_at", b"ended_at", "env", b"env", "failure", b"failure", "forked_from", b"forked_from", "hardening", b"hardening", "holds", b"holds", "idle_timeout", b"idle_timeout", "image", b"image", "image_id", b"image_id", "labels", b"labels", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "model_use", b"model_use", "ownership", b"ownership", "pkg_path", b"pkg_path", "principal", b"principal", "profile", b"profile", "ready_at", b"ready_at", "restarts", b"restarts", "role", b"role", "run_id", b"run_id", "secret_env", b"secret_env", "start_kind", b"start_kind", "state", b"state", "ttl", b"ttl", "workspace", b"workspace", "workspace_path", b"workspace_path", "writable_paths", b"writable_paths"]) -> None: ...
 
 global___Run = Run
+
+@typing.final
+class Companion(google.protobuf.message.Message):
+    """A container beside a run, such as a database of its tests. It has no network: programs of the run reach its `ports` by
+    its name, and nothing else. It is started before the run is READY, and ended and removed with it.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class EnvEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    @typing.final
+    class SecretEnvEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    NAME_FIELD_NUMBER: builtins.int
+    IMAGE_FIELD_NUMBER: builtins.int
+    COMMAND_FIELD_NUMBER: builtins.int
+    ENV_FIELD_NUMBER: builtins.int
+    SECRET_ENV_FIELD_NUMBER: builtins.int
+    READY_FIELD_NUMBER: builtins.int
+    MEMORY_MIB_FIELD_NUMBER: builtins.int
+    PORTS_FIELD_NUMBER: builtins.int
+    DEPENDS_ON_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """A DNS label, unique among the companions of the run: the name under which programs of the run reach it. Not
+    `localhost`, and no host that a rule of the run's connections names. Required.
+    """
+    image: builtins.str
+    """Image reference; must be allowed by the profile. Required."""
+    memory_mib: builtins.int
+    """Memory, MiB. At most what the profile leaves for companions. Default: that, divided equally."""
+    @property
+    def command(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Arguments in place of the image's command, for its entrypoint. Default: the image's command."""
+
+    @property
+    def env(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """Environment variables, beside the image's. At most 128 KiB with `secret_env`."""
+
+    @property
+    def secret_env(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """The same with secret values, which are also hidden if they turn up in the run's calls. The daemon stores, answers,
+        records and logs neither kind, and the engine does not know them.
+        """
+
+    @property
+    def ready(self) -> global___Readiness:
+        """Check that it has to pass before the run is READY. Default: it has been started."""
+
+    @property
+    def ports(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """TCP ports that programs of the run may connect to, beside the one of `ready`. At most 16."""
+
+    @property
+    def depends_on(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Names of companions that must be ready before it starts."""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        image: builtins.str = ...,
+        command: collections.abc.Iterable[builtins.str] | None = ...,
+        env: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        secret_env: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        ready: global___Readiness | None = ...,
+        memory_mib: builtins.int = ...,
+        ports: collections.abc.Iterable[builtins.int] | None = ...,
+        depends_on: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["ready", b"ready"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["command", b"command", "depends_on", b"depends_on", "env", b"env", "image", b"image", "memory_mib", b"memory_mib", "name", b"name", "ports", b"ports", "ready", b"ready", "secret_env", b"secret_env"]) -> None: ...
+
+global___Companion = Companion
+
+@typing.final
+class Readiness(google.protobuf.message.Message):
+    """Check that a companion has to pass."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class Command(google.protobuf.message.Message):
+        """A program of the image and its arguments."""
+
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        ARGS_FIELD_NUMBER: builtins.int
+        @property
+        def args(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+            """The program first. Required."""
+
+        def __init__(
+            self,
+            *,
+            args: collections.abc.Iterable[builtins.str] | None = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["args", b"args"]) -> None: ...
+
+    TCP_FIELD_NUMBER: builtins.int
+    COMMAND_FIELD_NUMBER: builtins.int
+    TIMEOUT_SECONDS_FIELD_NUMBER: builtins.int
+    INTERVAL_MILLISECONDS_FIELD_NUMBER: builtins.int
+    tcp: builtins.int
+    """A connection to this port of the companion is accepted."""
+    timeout_seconds: builtins.int
+    """Time from its start until it must have passed, seconds. At most 600. Default 60."""
+    interval_milliseconds: builtins.int
+    """Time between two checks, milliseconds. 50 to 60,000. Default 200."""
+    @property
+    def command(self) -> global___Readiness.Command:
+        """The command, executed in the companion, ends with 0."""
+
+    def __init__(
+        self,
+        *,
+        tcp: builtins.int = ...,
+        command: global___Readiness.Command | None = ...,
+        timeout_seconds: builtins.int = ...,
+        interval_milliseconds: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["check", b"check", "command", b"command", "tcp", b"tcp"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["check", b"check", "command", b"command", "interval_milliseconds", b"interval_milliseconds", "tcp", b"tcp", "timeout_seconds", b"timeout_seconds"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["check", b"check"]) -> typing.Literal["tcp", "command"] | None: ...
+
+global___Readiness = Readiness
+
+@typing.final
+class CompanionStatus(google.protobuf.message.Message):
+    """A companion of a run."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    class _State:
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
+
+    class _StateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[CompanionStatus._State.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+        STATE_UNSPECIFIED: CompanionStatus._State.ValueType  # 0
+        """Never sent."""
+        STARTING: CompanionStatus._State.ValueType  # 1
+        """It has not passed its check."""
+        READY: CompanionStatus._State.ValueType  # 2
+        """It has passed its check."""
+        EXITED: CompanionStatus._State.ValueType  # 3
+        """Its first process has ended. It is not started again, and connections to it are refused."""
+
+    class State(_State, metaclass=_StateEnumTypeWrapper):
+        """State of a companion."""
+
+    STATE_UNSPECIFIED: CompanionStatus.State.ValueType  # 0
+    """Never sent."""
+    STARTING: CompanionStatus.State.ValueType  # 1
+    """It has not passed its check."""
+    READY: CompanionStatus.State.ValueType  # 2
+    """It has passed its check."""
+    EXITED: CompanionStatus.State.ValueType  # 3
+    """Its first process has ended. It is not started again, and connections to it are refused."""
+
+    NAME_FIELD_NUMBER: builtins.int
+    IMAGE_FIELD_NUMBER: builtins.int
+    IMAGE_DIGEST_FIELD_NUMBER: builtins.int
+    STATE_FIELD_NUMBER: builtins.int
+    EXIT_CODE_FIELD_NUMBER: builtins.int
+    PORTS_FIELD_NUMBER: builtins.int
+    ADDRESS_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Its name."""
+    image: builtins.str
+    """Image reference, as requested."""
+    image_digest: builtins.str
+    """Digest of the image that runs."""
+    state: global___CompanionStatus.State.ValueType
+    """Its state."""
+    exit_code: builtins.int
+    """Exit code of its first process, once it has EXITED."""
+    address: builtins.str
+    """Address that its name has inside the run; empty until a program of the run has asked for the name."""
+    @property
+    def ports(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """TCP ports that programs of the run may connect to."""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        image: builtins.str = ...,
+        image_digest: builtins.str = ...,
+        state: global___CompanionStatus.State.ValueType = ...,
+        exit_code: builtins.int = ...,
+        ports: collections.abc.Iterable[builtins.int] | None = ...,
+        address: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["address", b"address", "exit_code", b"exit_code", "image", b"image", "image_digest", b"image_digest", "name", b"name", "ports", b"ports", "state", b"state"]) -> None: ...
+
+global___CompanionStatus = CompanionStatus
 
 @typing.final
 class AutomaticCheckpoints(google.protobuf.message.Message):
@@ -604,7 +834,7 @@ class Workspace(google.protobuf.message.Message):
 
     @property
     def clone(self) -> global___CloneWorkspace:
-        """A clone of a local git repository, kept until DeleteWorkspace."""
+        """A clone of a git repository, local or on a server, kept until DeleteWorkspace."""
 
     @property
     def overlay(self) -> global___OverlayWorkspace:
@@ -736,23 +966,38 @@ global___CheckpointWorkspace = CheckpointWorkspace
 
 @typing.final
 class CloneWorkspace(google.protobuf.message.Message):
-    """A clone of a local repository, without hooks, with its history."""
+    """A clone of a repository, without hooks, with its history. Exactly one of `repository` and `url` is set."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     REPOSITORY_FIELD_NUMBER: builtins.int
     REVISION_FIELD_NUMBER: builtins.int
+    URL_FIELD_NUMBER: builtins.int
+    DEPTH_FIELD_NUMBER: builtins.int
     repository: builtins.str
-    """Absolute host path of a git repository beneath one of the daemon's `workspace_roots`."""
+    """Absolute host path of a local git repository beneath one of the daemon's `workspace_roots`. The clone has no remote."""
     revision: builtins.str
-    """Branch, tag or commit to check out. Default: the repository's HEAD."""
+    """Branch, tag or commit to check out. Default: the repository's HEAD. With `url`, a commit is a full id, and part of
+    the history of a branch or tag of the server.
+    """
+    url: builtins.str
+    """Address of a repository on a server, as `https://git.example.org/org/app`, without a user or password. The daemon
+    fetches it through the `egress` of the run's profile, with the secrets of its rules and on the run's record. The rules
+    have to allow that without a reviewer. The address is the remote `origin` of the clone.
+    """
+    depth: builtins.int
+    """With `url`: most commits from the checked-out one down each line of its history, and no other branch or tag. 0: all
+    of the history, branches and tags.
+    """
     def __init__(
         self,
         *,
         repository: builtins.str = ...,
         revision: builtins.str = ...,
+        url: builtins.str = ...,
+        depth: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["repository", b"repository", "revision", b"revision"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["depth", b"depth", "repository", b"repository", "revision", b"revision", "url", b"url"]) -> None: ...
 
 global___CloneWorkspace = CloneWorkspace
 
@@ -1027,6 +1272,7 @@ class CreateRunRequest(google.protobuf.message.Message):
     WRITABLE_PATHS_FIELD_NUMBER: builtins.int
     EGRESS_JSON_FIELD_NUMBER: builtins.int
     CHECKPOINTS_FIELD_NUMBER: builtins.int
+    COMPANIONS_FIELD_NUMBER: builtins.int
     request_id: builtins.str
     """Makes the request idempotent: the same id from the same principal with the same content returns the first answer's
     run, with other content it fails with ALREADY_EXISTS. At most 128 characters.
@@ -1107,6 +1353,12 @@ class CreateRunRequest(google.protobuf.message.Message):
     def checkpoints(self) -> global___AutomaticCheckpoints:
         """Make checkpoints of the run without further requests. Default: none."""
 
+    @property
+    def companions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Companion]:
+        """Containers beside the run, such as a database of its tests. The profile must allow their images. One that has the
+        name of a companion of the profile takes its place. Default: those of the profile.
+        """
+
     def __init__(
         self,
         *,
@@ -1129,9 +1381,10 @@ class CreateRunRequest(google.protobuf.message.Message):
         writable_paths: collections.abc.Iterable[builtins.str] | None = ...,
         egress_json: builtins.str = ...,
         checkpoints: global___AutomaticCheckpoints | None = ...,
+        companions: collections.abc.Iterable[global___Companion] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["checkpoints", b"checkpoints", "idle_timeout", b"idle_timeout", "lease", b"lease", "limits", b"limits", "ttl", b"ttl", "workspace", b"workspace"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["agent_id", b"agent_id", "checkpoints", b"checkpoints", "egress_json", b"egress_json", "env", b"env", "idle_timeout", b"idle_timeout", "image", b"image", "issue_token", b"issue_token", "labels", b"labels", "lease", b"lease", "limits", b"limits", "pkg_path", b"pkg_path", "profile", b"profile", "request_id", b"request_id", "role", b"role", "run_id", b"run_id", "secret_env", b"secret_env", "ttl", b"ttl", "workspace", b"workspace", "writable_paths", b"writable_paths"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["agent_id", b"agent_id", "checkpoints", b"checkpoints", "companions", b"companions", "egress_json", b"egress_json", "env", b"env", "idle_timeout", b"idle_timeout", "image", b"image", "issue_token", b"issue_token", "labels", b"labels", "lease", b"lease", "limits", b"limits", "pkg_path", b"pkg_path", "profile", b"profile", "request_id", b"request_id", "role", b"role", "run_id", b"run_id", "secret_env", b"secret_env", "ttl", b"ttl", "workspace", b"workspace", "writable_paths", b"writable_paths"]) -> None: ...
 
 global___CreateRunRequest = CreateRunRequest
 
@@ -1934,3 +2187,51 @@ class DeleteWorkspaceResponse(google.protobuf.message.Message):
     ) -> None: ...
 
 global___DeleteWorkspaceResponse = DeleteWorkspaceResponse
+
+@typing.final
+class ReadCompanionLogsRequest(google.protobuf.message.Message):
+    """See RunService.ReadCompanionLogs."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: builtins.int
+    COMPANION_FIELD_NUMBER: builtins.int
+    TAIL_BYTES_FIELD_NUMBER: builtins.int
+    FOLLOW_FIELD_NUMBER: builtins.int
+    run_id: builtins.str
+    """Required."""
+    companion: builtins.str
+    """Name of the companion. Required."""
+    tail_bytes: builtins.int
+    """Most bytes of what it has written so far, from the end. At most 1 MiB. Default 64 KiB."""
+    follow: builtins.bool
+    """Go on with what it writes, until it or the run ends. Default: false."""
+    def __init__(
+        self,
+        *,
+        run_id: builtins.str = ...,
+        companion: builtins.str = ...,
+        tail_bytes: builtins.int = ...,
+        follow: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["companion", b"companion", "follow", b"follow", "run_id", b"run_id", "tail_bytes", b"tail_bytes"]) -> None: ...
+
+global___ReadCompanionLogsRequest = ReadCompanionLogsRequest
+
+@typing.final
+class ReadCompanionLogsResponse(google.protobuf.message.Message):
+    """A part of a companion's log."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DATA_FIELD_NUMBER: builtins.int
+    data: builtins.bytes
+    """Standard output and error, in the order in which the engine read them. Not text: a companion writes what it likes."""
+    def __init__(
+        self,
+        *,
+        data: builtins.bytes = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["data", b"data"]) -> None: ...
+
+global___ReadCompanionLogsResponse = ReadCompanionLogsResponse

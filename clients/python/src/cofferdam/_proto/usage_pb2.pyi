@@ -181,7 +181,7 @@ class ModelCounts(google.protobuf.message.Message):
     requests: builtins.int
     """Requests that were sent; for a model, requests whose response is over."""
     unreported_requests: builtins.int
-    """Responses without usage that could be read. Their tokens are not counted."""
+    """Responses without usage that could be read. Their tokens are estimated."""
     input_tokens: builtins.int
     """Tokens of requests that were not read from a cache."""
     output_tokens: builtins.int

@@ -85,7 +85,7 @@ _APPROVAL_SERVICE_REVOKE_CONSENT = Method(
 
 
 class ApprovalService:
-    """Lists calls and connections that wait for consent, and records decisions."""
+    """Lists calls, connections and pushes that wait for consent, and records decisions."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -822,6 +822,9 @@ _RUN_SERVICE_LIST_WORKSPACES = Method(
 _RUN_SERVICE_DELETE_WORKSPACE = Method(
     "/cofferdam.v1.RunService/DeleteWorkspace", v1.DeleteWorkspaceRequest, v1.DeleteWorkspaceResponse, False
 )
+_RUN_SERVICE_READ_COMPANION_LOGS = Method(
+    "/cofferdam.v1.RunService/ReadCompanionLogs", v1.ReadCompanionLogsRequest, v1.ReadCompanionLogsResponse, True
+)
 
 
 class RunService:
@@ -992,6 +995,19 @@ class RunService:
         """Deletes one of them with all its contents. Fails with PRECONDITION_FAILED while a run uses it."""
         return self._transport.unary(
             _RUN_SERVICE_DELETE_WORKSPACE,
+            request,
+            timeout,
+        )
+
+    def read_companion_logs(
+        self, request: v1.ReadCompanionLogsRequest, *, timeout: float | None = None
+    ) -> Generator[v1.ReadCompanionLogsResponse, None]:
+        """Returns what a companion has written to its standard output and error, and with `follow` what it writes
+        from then on. Fails with RUN_NOT_READY if the run has ended, because its companions' logs are removed with
+        it.
+        """
+        return self._transport.stream(
+            _RUN_SERVICE_READ_COMPANION_LOGS,
             request,
             timeout,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +35,7 @@ from cofferdam.types import (
     Base,
     Checkpoint,
     Clone,
+    Companion,
     Diff,
     EditInfo,
     Every,
@@ -122,6 +123,7 @@ class Sandbox:
         pkg_path: str | None = None,
         writable_paths: Sequence[str] = (),
         egress: Mapping[str, object] | None = None,
+        companions: Sequence[Companion] = (),
         checkpoints: Every | None = None,
         keep_checkpoints: int | None = None,
         issue_token: bool = False,
@@ -153,6 +155,8 @@ class Sandbox:
         with a writable root, as `harness` has it.
         `egress`: rules that its connections have to pass beside those of the profile, in the same form; `{}` for none, and
         `{"only": ["files.example.org"]}` for those of the profile for these hosts. `InvalidArgument` if it allows less.
+        `companions`: containers beside it, such as databases of its tests, which its commands reach by their names. The
+        profile says which images they may have. Default: the profile's.
         `checkpoints`: have the daemon make checkpoints by itself: "turn": before the first call of each new `task_id`;
         "write": after each call that has written to files. `keep_checkpoints`: so many of these, 1 to 100; the oldest is
         deleted first. Default: 10.
@@ -190,6 +194,7 @@ class Sandbox:
             issue_token=issue_token,
             writable_paths=writable_paths,
             checkpoints=_requests.automatic(checkpoints, keep_checkpoints),
+            companions=[_requests.companion(companion) for companion in companions],
             egress_json="" if egress is None else json.dumps(egress),
         )
         owns_client = client is None
@@ -402,6 +407,24 @@ class Sandbox:
     def info(self) -> RunInfo:
         """The run as it is now. Raises `NotFound`."""
         return _results.run_info((self._client.runs.get_run(v1.GetRunRequest(run_id=self._run_id))).run)
+
+    def companion_logs(
+        self, companion: str, *, tail_bytes: int | None = None, follow: bool = False
+    ) -> Generator[bytes, None]:
+        """What one of its companions has written, raw, as it comes.
+
+        `tail_bytes`: at most so many of the last bytes until now, up to 1 MiB. Default: 64 KiB. `follow`: go on with what
+        it writes, until it or the sandbox ends. Raises `NotFound` where there is no such companion.
+        """
+        request = v1.ReadCompanionLogsRequest(
+            run_id=self._run_id,
+            companion=companion,
+            tail_bytes=_requests.unsigned("tail_bytes", tail_bytes or 0),
+            follow=follow,
+        )
+        with closing(self._client.runs.read_companion_logs(request)) as parts:
+            for part in parts:
+                yield part.data
 
     def usage(self) -> ModelUsage:
         """What it has used of models, where its profile counts that. Raises `NotFound`."""

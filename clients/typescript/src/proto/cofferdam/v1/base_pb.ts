@@ -130,7 +130,7 @@ export type BaseSource = Message<"cofferdam.v1.BaseSource"> & {
     case: "directory";
   } | {
     /**
-     * A clone of a local git repository.
+     * A clone of a local git repository. `url` is refused: a base has no profile whose rules could let it out.
      *
      * @generated from field: cofferdam.v1.CloneWorkspace clone = 2;
      */

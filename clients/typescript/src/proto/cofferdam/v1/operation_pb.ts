@@ -19,7 +19,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cofferdam/v1/operation.proto.
  */
 export const file_cofferdam_v1_operation: GenFile = /*@__PURE__*/
-  fileDesc("Chxjb2ZmZXJkYW0vdjEvb3BlcmF0aW9uLnByb3RvEgxjb2ZmZXJkYW0udjEitgUKCU9wZXJhdGlvbhIpCgRyZWFkGAEgASgLMhkuY29mZmVyZGFtLnYxLlJlYWRSZXF1ZXN0SAASKQoEbGlzdBgCIAEoCzIZLmNvZmZlcmRhbS52MS5MaXN0UmVxdWVzdEgAEikKBGdsb2IYAyABKAsyGS5jb2ZmZXJkYW0udjEuR2xvYlJlcXVlc3RIABIpCgRncmVwGAQgASgLMhkuY29mZmVyZGFtLnYxLkdyZXBSZXF1ZXN0SAASKQoEZXhlYxgFIAEoCzIZLmNvZmZlcmRhbS52MS5FeGVjUmVxdWVzdEgAEisKBXNoZWxsGAYgASgLMhouY29mZmVyZGFtLnYxLlNoZWxsUmVxdWVzdEgAEisKBXdyaXRlGAcgASgLMhouY29mZmVyZGFtLnYxLldyaXRlUmVxdWVzdEgAEikKBGVkaXQYCCABKAsyGS5jb2ZmZXJkYW0udjEuRWRpdFJlcXVlc3RIABIrCgVwYXRjaBgJIAEoCzIaLmNvZmZlcmRhbS52MS5QYXRjaFJlcXVlc3RIABItCgZkZWxldGUYCiABKAsyGy5jb2ZmZXJkYW0udjEuRGVsZXRlUmVxdWVzdEgAEicKA2dpdBgLIAEoCzIYLmNvZmZlcmRhbS52MS5HaXRSZXF1ZXN0SAASJwoDbWNwGAwgASgLMhguY29mZmVyZGFtLnYxLk1jcFJlcXVlc3RIABIvCgdwcm9jZXNzGA0gASgLMhwuY29mZmVyZGFtLnYxLlByb2Nlc3NSZXF1ZXN0SAASLwoHc2Vzc2lvbhgOIAEoCzIcLmNvZmZlcmRhbS52MS5TZXNzaW9uUmVxdWVzdEgAEjUKCmNoZWNrcG9pbnQYDyABKAsyHy5jb2ZmZXJkYW0udjEuQ2hlY2twb2ludFJlcXVlc3RIAEIGCgRraW5kIqMFCgZSZXN1bHQSKAoEcmVhZBgBIAEoCzIYLmNvZmZlcmRhbS52MS5SZWFkUmVzdWx0SAASKAoEbGlzdBgCIAEoCzIYLmNvZmZlcmRhbS52MS5MaXN0UmVzdWx0SAASKAoEZ2xvYhgDIAEoCzIYLmNvZmZlcmRhbS52MS5HbG9iUmVzdWx0SAASKAoEZ3JlcBgEIAEoCzIYLmNvZmZlcmRhbS52MS5HcmVwUmVzdWx0SAASKAoEZXhlYxgFIAEoCzIYLmNvZmZlcmRhbS52MS5FeGVjUmVzdWx0SAASKQoFc2hlbGwYBiABKAsyGC5jb2ZmZXJkYW0udjEuRXhlY1Jlc3VsdEgAEioKBXdyaXRlGAcgASgLMhkuY29mZmVyZGFtLnYxLldyaXRlUmVzdWx0SAASKAoEZWRpdBgIIAEoCzIYLmNvZmZlcmRhbS52MS5FZGl0UmVzdWx0SAASKgoFcGF0Y2gYCSABKAsyGS5jb2ZmZXJkYW0udjEuUGF0Y2hSZXN1bHRIABIsCgZkZWxldGUYCiABKAsyGi5jb2ZmZXJkYW0udjEuRGVsZXRlUmVzdWx0SAASJgoDZ2l0GAsgASgLMhcuY29mZmVyZGFtLnYxLkdpdFJlc3VsdEgAEiYKA21jcBgMIAEoCzIXLmNvZmZlcmRhbS52MS5NY3BSZXN1bHRIABIuCgdwcm9jZXNzGA0gASgLMhsuY29mZmVyZGFtLnYxLlByb2Nlc3NSZXN1bHRIABIuCgdzZXNzaW9uGA4gASgLMhsuY29mZmVyZGFtLnYxLlNlc3Npb25SZXN1bHRIABI0CgpjaGVja3BvaW50GA8gASgLMh4uY29mZmVyZGFtLnYxLkNoZWNrcG9pbnRSZXN1bHRIAEIGCgRraW5kIpcBCgtUb29sRmFpbHVyZRIOCgZyZWFzb24YASABKAkSDwoHbWVzc2FnZRgCIAEoCRI3CgdkZXRhaWxzGAMgAygLMiYuY29mZmVyZGFtLnYxLlRvb2xGYWlsdXJlLkRldGFpbHNFbnRyeRouCgxEZXRhaWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKAAgoLUmVhZFJlcXVlc3QSDAoEcGF0aBgBIAEoCRIXCgpzdGFydF9saW5lGAIgASgESACIAQESFQoIZW5kX2xpbmUYAyABKARIAYgBARITCgZvZmZzZXQYBCABKARIAogBARISCgVsaW1pdBgFIAEoBEgDiAEBEi8KCGVuY29kaW5nGAYgASgOMh0uY29mZmVyZGFtLnYxLkNvbnRlbnRFbmNvZGluZxIoCgh0cmFuc2ZlchgHIAEoDjIWLmNvZmZlcmRhbS52MS5UcmFuc2ZlckINCgtfc3RhcnRfbGluZUILCglfZW5kX2xpbmVCCQoHX29mZnNldEIICgZfbGltaXQiowIKClJlYWRSZXN1bHQSDAoEcGF0aBgJIAEoCRIPCgdjb250ZW50GAEgASgJEi8KCGVuY29kaW5nGAggASgOMh0uY29mZmVyZGFtLnYxLkNvbnRlbnRFbmNvZGluZxISCgpzaXplX2J5dGVzGAIgASgEEg4KBnNoYTI1NhgDIAEoCRITCgt0b3RhbF9saW5lcxgEIAEoBBISCgpzdGFydF9saW5lGAogASgEEhAKCGVuZF9saW5lGAsgASgEEhEKCXRydW5jYXRlZBgFIAEoCBIOCgZiaW5hcnkYByABKAgSDAoEaGludBgGIAEoCRISCgpzZW50X2J5dGVzGAwgASgEEg8KB2VudHJpZXMYDSABKAQSEAoIbGVmdF9vdXQYDiABKAQilQEKC0xpc3RSZXF1ZXN0EgwKBHBhdGgYASABKAkSEgoFZGVwdGgYAiABKA1IAIgBARIWCg5pbmNsdWRlX2hpZGRlbhgDIAEoCBIYChBpbmNsdWRlX3N5bWxpbmtzGAQgASgIEhgKC21heF9lbnRyaWVzGAUgASgNSAGIAQFCCAoGX2RlcHRoQg4KDF9tYXhfZW50cmllcyLNAQoFRW50cnkSDAoEcGF0aBgBIAEoCRIMCgRuYW1lGAIgASgJEiYKBHR5cGUYAyABKA4yGC5jb2ZmZXJkYW0udjEuRW50cnkuVHlwZRISCgpzaXplX2J5dGVzGAQgASgEEh0KFW1vZGlmaWVkX3VuaXhfc2Vjb25kcxgFIAEoAyJNCgRUeXBlEhQKEFRZUEVfVU5TUEVDSUZJRUQQABIICgRGSUxFEAESDQoJRElSRUNUT1JZEAISCwoHU1lNTElOSxADEgkKBU9USEVSEAQioQEKCkxpc3RSZXN1bHQSDAoEcGF0aBgBIAEoCRIkCgdlbnRyaWVzGAIgAygLMhMuY29mZmVyZGFtLnYxLkVudHJ5EhEKCXRydW5jYXRlZBgDIAEoCBIVCg10b3RhbF9lbnRyaWVzGAUgASgEEgwKBGhpbnQYBCABKAkSJwoIbGVmdF9vdXQYBiABKAsyFS5jb2ZmZXJkYW0udjEuTGVmdE91dCJvCgtHbG9iUmVxdWVzdBIMCgRwYXRoGAEgASgJEg8KB3BhdHRlcm4YAiABKAkSFwoPaW5jbHVkZV9pZ25vcmVkGAMgASgIEhgKC21heF9yZXN1bHRzGAQgASgNSACIAQFCDgoMX21heF9yZXN1bHRzImUKCkdsb2JSZXN1bHQSDQoFcGF0aHMYASADKAkSEQoJdHJ1bmNhdGVkGAIgASgIEgwKBGhpbnQYAyABKAkSJwoIbGVmdF9vdXQYBCABKAsyFS5jb2ZmZXJkYW0udjEuTGVmdE91dCKUAQoHTGVmdE91dBIPCgdpZ25vcmVkGAEgASgEEg4KBmhpZGRlbhgCIAEoBBINCgVsaW5rcxgDIAEoBBIPCgdzcGVjaWFsGAQgASgEEg4KBmJpbmFyeRgFIAEoBBISCgp1bnJlYWRhYmxlGAYgASgEEhIKCnVuZmluaXNoZWQYByABKAQSEAoId2l0aGhlbGQYCCABKAQi+gEKC0dyZXBSZXF1ZXN0EgwKBHBhdGgYASABKAkSDwoHcGF0dGVybhgCIAEoCRINCgVyZWdleBgDIAEoCBIYChBjYXNlX2luc2Vuc2l0aXZlGAQgASgIEhMKBmJlZm9yZRgFIAEoDUgAiAEBEhIKBWFmdGVyGAYgASgNSAGIAQESDAoEZ2xvYhgHIAEoCRIYCgttYXhfbWF0Y2hlcxgIIAEoDUgCiAEBEhcKD2luY2x1ZGVfaWdub3JlZBgJIAEoCBIUCgxvbmVfcGVyX2ZpbGUYCiABKAhCCQoHX2JlZm9yZUIICgZfYWZ0ZXJCDgoMX21heF9tYXRjaGVzIlQKCUdyZXBNYXRjaBIMCgRwYXRoGAEgASgJEgwKBGxpbmUYAiABKAQSDAoEdGV4dBgDIAEoCRIOCgZiZWZvcmUYBCADKAkSDQoFYWZ0ZXIYBSADKAkixgEKCkdyZXBSZXN1bHQSKAoHbWF0Y2hlcxgBIAMoCzIXLmNvZmZlcmRhbS52MS5HcmVwTWF0Y2gSEQoJdHJ1bmNhdGVkGAIgASgIEgwKBGhpbnQYAyABKAkSFgoOZmlsZXNfc2VhcmNoZWQYBCABKAQSFQoNZmlsZXNfbWF0Y2hlZBgFIAEoBBIVCg1maWxlc19za2lwcGVkGAYgASgEEicKCGxlZnRfb3V0GAcgASgLMhUuY29mZmVyZGFtLnYxLkxlZnRPdXQi9QEKC0V4ZWNSZXF1ZXN0Eg8KB2NvbW1hbmQYASABKAkSDAoEYXJncxgCIAMoCRILCgNjd2QYAyABKAkSLwoDZW52GAQgAygLMiIuY29mZmVyZGFtLnYxLkV4ZWNSZXF1ZXN0LkVudkVudHJ5Eg0KBXN0ZGluGAUgASgMEhcKCnRpbWVvdXRfbXMYBiABKARIAIgBARISCgpvbmx5X3JlYWRzGAcgASgIEhIKCnN0ZGluX2ZpbGUYCCABKAkaKgoIRW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUINCgtfdGltZW91dF9tcyLUAQoMU2hlbGxSZXF1ZXN0Eg4KBnNjcmlwdBgBIAEoCRILCgNjd2QYAiABKAkSMAoDZW52GAMgAygLMiMuY29mZmVyZGFtLnYxLlNoZWxsUmVxdWVzdC5FbnZFbnRyeRINCgVzdGRpbhgEIAEoDBIXCgp0aW1lb3V0X21zGAUgASgESACIAQESEgoKc3RkaW5fZmlsZRgGIAEoCRoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQg0KC190aW1lb3V0X21zIq8CCg5Qcm9jZXNzUmVxdWVzdBIPCgdjb21tYW5kGAEgASgJEgwKBGFyZ3MYAiADKAkSDgoGc2NyaXB0GAMgASgJEgsKA2N3ZBgEIAEoCRIyCgNlbnYYBSADKAsyJS5jb2ZmZXJkYW0udjEuUHJvY2Vzc1JlcXVlc3QuRW52RW50cnkSDQoFc3RkaW4YBiABKAgSLAoIdGVybWluYWwYByABKAsyGi5jb2ZmZXJkYW0udjEuVGVybWluYWxTaXplEgsKA3RhZxgIIAEoCRIXCgp0aW1lb3V0X21zGAkgASgESACIAQESDwoHc2Vzc2lvbhgKIAEoCBoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQg0KC190aW1lb3V0X21zIiMKDVByb2Nlc3NSZXN1bHQSEgoKcHJvY2Vzc19pZBgBIAEoCSJ8Cg5TZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB2NvbW1hbmQYAiABKAkSDQoFaW5wdXQYAyABKAkSDgoGZXhwZWN0GAQgAygJEhcKCnRpbWVvdXRfbXMYBSABKARIAIgBAUINCgtfdGltZW91dF9tcyKGAwoNU2Vzc2lvblJlc3VsdBIwCgVzdGF0ZRgBIAEoDjIhLmNvZmZlcmRhbS52MS5TZXNzaW9uUmVzdWx0LlN0YXRlEg4KBm91dHB1dBgCIAEoCRIUCgxvdXRwdXRfYnl0ZXMYAyABKAQSFQoNb21pdHRlZF9ieXRlcxgEIAEoBBIVCg1vdXRwdXRfb2Zmc2V0GAUgASgEEhYKCWV4aXRfY29kZRgGIAEoBUgAiAEBEhQKB21hdGNoZWQYByABKA1IAYgBARIUCgxtYXRjaGVkX3RleHQYCCABKAkSMgoIZW5kZWRfYnkYCSABKA4yIC5jb2ZmZXJkYW0udjEuRXhlY1Jlc3VsdC5FbmRlZEJ5Il0KBVN0YXRlEhUKEVNUQVRFX1VOU1BFQ0lGSUVEEAASCAoERE9ORRABEgsKB01BVENIRUQQAhILCgdSVU5OSU5HEAMSCQoFRU5ERUQQBBIOCgpVTkFOU1dFUkVEEAVCDAoKX2V4aXRfY29kZUIKCghfbWF0Y2hlZCKtBgoKRXhlY1Jlc3VsdBIOCgZzdGRvdXQYASABKAkSDgoGc3RkZXJyGAIgASgJEhYKCWV4aXRfY29kZRgDIAEoBUgAiAEBEhMKBnNpZ25hbBgEIAEoBUgBiAEBEhEKCXRpbWVkX291dBgFIAEoCBIUCgxzdGRvdXRfYnl0ZXMYBiABKAQSFAoMc3RkZXJyX2J5dGVzGAcgASgEEhwKFHN0ZG91dF9vbWl0dGVkX2J5dGVzGAggASgEEhwKFHN0ZGVycl9vbWl0dGVkX2J5dGVzGAkgASgEEhMKC2NwdV90aW1lX3VzGAogASgEEhkKEXBlYWtfbWVtb3J5X2J5dGVzGAsgASgEEhQKDHdhbGxfdGltZV91cxgMIAEoBBIoCgRraWxsGA0gASgLMhouY29mZmVyZGFtLnYxLktpbGxFdmlkZW5jZRIyCghlbmRlZF9ieRgOIAEoDjIgLmNvZmZlcmRhbS52MS5FeGVjUmVzdWx0LkVuZGVkQnkSMgoKbGltaXRzX2hpdBgPIAMoDjIeLmNvZmZlcmRhbS52MS5FeGVjUmVzdWx0LkxpbWl0EgwKBGhpbnQYECABKAkitAEKB0VuZGVkQnkSGAoURU5ERURfQllfVU5TUEVDSUZJRUQQABILCgdUSU1FT1VUEAESDQoJQ0FOQ0VMTEVEEAISEAoMT1VUUFVUX0xJTUlUEAMSEAoMTUVNT1JZX0xJTUlUEAQSEwoPRklMRV9TSVpFX0xJTUlUEAUSDgoKRElTS19RVU9UQRAGEg0KCVJVTl9FTkRFRBAHEgoKBktJTExFRBAIEg8KC0lOVEVSUlVQVEVEEAkioAEKBUxpbWl0EhUKEUxJTUlUX1VOU1BFQ0lGSUVEEAASCgoGTUVNT1JZEAESDQoJUFJPQ0VTU0VTEAISCgoGT1VUUFVUEAMSDQoJRklMRV9TSVpFEAQSDQoJVE1QX1NQQUNFEAUSDQoJU0hNX1NQQUNFEAYSEQoNUFJPSkVDVF9TUEFDRRAHEg8KC1NUQVRFX1NQQUNFEAgSCAoERElTSxAJQgwKCl9leGl0X2NvZGVCCQoHX3NpZ25hbCL7AQoMS2lsbEV2aWRlbmNlEg0KBWVuZGVkGAEgASgNEgwKBGxlZnQYAiABKA0SMQoGbWV0aG9kGAMgASgOMiEuY29mZmVyZGFtLnYxLktpbGxFdmlkZW5jZS5NZXRob2QSDwoHdG9va191cxgEIAEoBBIPCgdydW5uaW5nGAUgASgNInkKBk1ldGhvZBIWChJNRVRIT0RfVU5TUEVDSUZJRUQQABIPCgtOT05FX05FRURFRBABEhIKDkNHUk9VUF9WMl9LSUxMEAISFQoRQ0dST1VQX1YxX0ZSRUVaRVIQAxIPCgtERVNDRU5EQU5UUxAEEgoKBkZBSUxFRBAFItkBCgxXcml0ZVJlcXVlc3QSDAoEcGF0aBgBIAEoCRIPCgdjb250ZW50GAIgASgJEhcKD2lmX21hdGNoX3NoYTI1NhgDIAEoCRITCgtjcmVhdGVfb25seRgEIAEoCBIvCghlbmNvZGluZxgFIAEoDjIdLmNvZmZlcmRhbS52MS5Db250ZW50RW5jb2RpbmcSLwoIdXBsb2FkZWQYBiABKAsyHS5jb2ZmZXJkYW0udjEuVXBsb2FkZWRDb250ZW50EhEKBG1vZGUYByABKA1IAIgBAUIHCgVfbW9kZSJZCg9VcGxvYWRlZENvbnRlbnQSEQoJdXBsb2FkX2lkGAEgASgJEhIKCnNpemVfYnl0ZXMYAiABKAQSDgoGc2hhMjU2GAMgASgJEg8KB2FyY2hpdmUYBCABKAgigQEKC1dyaXRlUmVzdWx0EgwKBHBhdGgYASABKAkSFQoNYnl0ZXNfd3JpdHRlbhgCIAEoBBIVCg1zaGEyNTZfYmVmb3JlGAMgASgJEhQKDHNoYTI1Nl9hZnRlchgEIAEoCRIPCgdjcmVhdGVkGAUgASgIEg8KB2VudHJpZXMYBiABKAQixwEKC0VkaXRSZXF1ZXN0EgwKBHBhdGgYASABKAkSLwoLc3RyX3JlcGxhY2UYAiABKAsyGC5jb2ZmZXJkYW0udjEuU3RyUmVwbGFjZUgAEioKBmNyZWF0ZRgDIAEoCzIYLmNvZmZlcmRhbS52MS5DcmVhdGVGaWxlSAASKgoGaW5zZXJ0GAQgASgLMhguY29mZmVyZGFtLnYxLkluc2VydFRleHRIABIXCg9pZl9tYXRjaF9zaGEyNTYYBSABKAlCCAoGY2hhbmdlIkMKClN0clJlcGxhY2USDwoHb2xkX3N0chgBIAEoCRIPCgduZXdfc3RyGAIgASgJEhMKC3JlcGxhY2VfYWxsGAMgASgIIh0KCkNyZWF0ZUZpbGUSDwoHY29udGVudBgBIAEoCSIuCgpJbnNlcnRUZXh0EhIKCmFmdGVyX2xpbmUYASABKAQSDAoEdGV4dBgCIAEoCSKDAQoKRWRpdFJlc3VsdBIMCgRwYXRoGAEgASgJEgwKBGRpZmYYAiABKAkSFgoOZGlmZl90cnVuY2F0ZWQYAyABKAgSFQoNc2hhMjU2X2JlZm9yZRgEIAEoCRIUCgxzaGEyNTZfYWZ0ZXIYBSABKAkSFAoMcmVwbGFjZW1lbnRzGAYgASgNIoMBCgxQYXRjaFJlcXVlc3QSFgoMdW5pZmllZF9kaWZmGAEgASgJSAASEgoIZW52ZWxvcGUYAiABKAlIABI9ChJ1cGRhdGVfZnJvbnRtYXR0ZXIYAyABKAsyHy5jb2ZmZXJkYW0udjEuVXBkYXRlRnJvbnRtYXR0ZXJIAEIICgZjaGFuZ2UijAIKEVVwZGF0ZUZyb250bWF0dGVyEgwKBHBhdGgYASABKAkSFwoPaWZfbWF0Y2hfc2hhMjU2GAIgASgJEh4KFnN0ZXBzX2NvbXBsZXRlZF9hcHBlbmQYAyADKAkSGgoSdmFyaWFibGVzX3NldF9qc29uGAQgASgJEiAKGGRlY2lzaW9uX2xvZ19hcHBlbmRfanNvbhgFIAMoCRIYChBhcnRpZmFjdHNfYXBwZW5kGAYgAygJEhwKD2N1cnJlbnRfbm9kZV9pZBgHIAEoCUgAiAEBEhcKCnVwZGF0ZWRfYXQYCCABKAlIAYgBAUISChBfY3VycmVudF9ub2RlX2lkQg0KC191cGRhdGVkX2F0ImwKC1BhdGNoUmVzdWx0EigKBWZpbGVzGAEgAygLMhkuY29mZmVyZGFtLnYxLlBhdGNoZWRGaWxlEg0KBW5vdGVzGAQgAygJEgwKBGRpZmYYAiABKAkSFgoOZGlmZl90cnVuY2F0ZWQYAyABKAgijgIKC1BhdGNoZWRGaWxlEgwKBHBhdGgYASABKAkSMAoGY2hhbmdlGAIgASgOMiAuY29mZmVyZGFtLnYxLlBhdGNoZWRGaWxlLkNoYW5nZRISCgptb3ZlZF9mcm9tGAMgASgJEhUKDXNoYTI1Nl9iZWZvcmUYBCABKAkSFAoMc2hhMjU2X2FmdGVyGAUgASgJEhUKDWJ5dGVzX3dyaXR0ZW4YBiABKAQSEwoLdHJhc2hfZW50cnkYByABKAkiUgoGQ2hhbmdlEhYKEkNIQU5HRV9VTlNQRUNJRklFRBAAEgsKB0NSRUFURUQQARILCgdVUERBVEVEEAISCwoHREVMRVRFRBADEgkKBU1PVkVEEAQiNgoNRGVsZXRlUmVxdWVzdBIMCgRwYXRoGAEgASgJEhcKD2lmX21hdGNoX3NoYTI1NhgCIAEoCSKUAQoMRGVsZXRlUmVzdWx0EgwKBHBhdGgYASABKAkSJgoEdHlwZRgCIAEoDjIYLmNvZmZlcmRhbS52MS5FbnRyeS5UeXBlEhIKCnNpemVfYnl0ZXMYAyABKAQSDgoGc2hhMjU2GAQgASgJEhMKC3RyYXNoX2VudHJ5GAUgASgJEhUKDWdvbmVfZm9yX2dvb2QYBiABKAgihQIKCkdpdFJlcXVlc3QSKQoGc3RhdHVzGAEgASgLMhcuY29mZmVyZGFtLnYxLkdpdFN0YXR1c0gAEiUKBGRpZmYYAiABKAsyFS5jb2ZmZXJkYW0udjEuR2l0RGlmZkgAEiMKA2FkZBgDIAEoCzIULmNvZmZlcmRhbS52MS5HaXRBZGRIABIpCgZjb21taXQYBCABKAsyFy5jb2ZmZXJkYW0udjEuR2l0Q29tbWl0SAASIwoDbG9nGAUgASgLMhQuY29mZmVyZGFtLnYxLkdpdExvZ0gAEiUKBHNob3cYBiABKAsyFS5jb2ZmZXJkYW0udjEuR2l0U2hvd0gAQgkKB2NvbW1hbmQiCwoJR2l0U3RhdHVzIicKB0dpdERpZmYSDQoFZmxhZ3MYASADKAkSDQoFcGF0aHMYAiADKAkiXgoGR2l0TG9nEg0KBWZsYWdzGAEgAygJEhYKCW1heF9jb3VudBgCIAEoDUgAiAEBEhAKCHJldmlzaW9uGAMgASgJEg0KBXBhdGhzGAQgAygJQgwKCl9tYXhfY291bnQiOQoHR2l0U2hvdxINCgVmbGFncxgBIAMoCRIQCghyZXZpc2lvbhgCIAEoCRINCgVwYXRocxgDIAMoCSIXCgZHaXRBZGQSDQoFcGF0aHMYASADKAkiHAoJR2l0Q29tbWl0Eg8KB21lc3NhZ2UYASABKAkiVQoJR2l0UmVzdWx0Eg4KBm91dHB1dBgBIAEoCRIRCgl0cnVuY2F0ZWQYAiABKAgSFQoNb21pdHRlZF9ieXRlcxgDIAEoBBIOCgZjb21taXQYBCABKAkqawoPQ29udGVudEVuY29kaW5nEiAKHENPTlRFTlRfRU5DT0RJTkdfVU5TUEVDSUZJRUQQABIZChVDT05URU5UX0VOQ09ESU5HX1VURjgQARIbChdDT05URU5UX0VOQ09ESU5HX0JBU0U2NBACKmAKCFRyYW5zZmVyEhgKFFRSQU5TRkVSX1VOU1BFQ0lGSUVEEAASEQoNVFJBTlNGRVJfTk9ORRABEhEKDVRSQU5TRkVSX0ZJTEUQAhIUChBUUkFOU0ZFUl9BUkNISVZFEANiBnByb3RvMw", [file_cofferdam_v1_agent_checkpoint, file_cofferdam_v1_mcp, file_cofferdam_v1_terminal]);
+  fileDesc("Chxjb2ZmZXJkYW0vdjEvb3BlcmF0aW9uLnByb3RvEgxjb2ZmZXJkYW0udjEitgUKCU9wZXJhdGlvbhIpCgRyZWFkGAEgASgLMhkuY29mZmVyZGFtLnYxLlJlYWRSZXF1ZXN0SAASKQoEbGlzdBgCIAEoCzIZLmNvZmZlcmRhbS52MS5MaXN0UmVxdWVzdEgAEikKBGdsb2IYAyABKAsyGS5jb2ZmZXJkYW0udjEuR2xvYlJlcXVlc3RIABIpCgRncmVwGAQgASgLMhkuY29mZmVyZGFtLnYxLkdyZXBSZXF1ZXN0SAASKQoEZXhlYxgFIAEoCzIZLmNvZmZlcmRhbS52MS5FeGVjUmVxdWVzdEgAEisKBXNoZWxsGAYgASgLMhouY29mZmVyZGFtLnYxLlNoZWxsUmVxdWVzdEgAEisKBXdyaXRlGAcgASgLMhouY29mZmVyZGFtLnYxLldyaXRlUmVxdWVzdEgAEikKBGVkaXQYCCABKAsyGS5jb2ZmZXJkYW0udjEuRWRpdFJlcXVlc3RIABIrCgVwYXRjaBgJIAEoCzIaLmNvZmZlcmRhbS52MS5QYXRjaFJlcXVlc3RIABItCgZkZWxldGUYCiABKAsyGy5jb2ZmZXJkYW0udjEuRGVsZXRlUmVxdWVzdEgAEicKA2dpdBgLIAEoCzIYLmNvZmZlcmRhbS52MS5HaXRSZXF1ZXN0SAASJwoDbWNwGAwgASgLMhguY29mZmVyZGFtLnYxLk1jcFJlcXVlc3RIABIvCgdwcm9jZXNzGA0gASgLMhwuY29mZmVyZGFtLnYxLlByb2Nlc3NSZXF1ZXN0SAASLwoHc2Vzc2lvbhgOIAEoCzIcLmNvZmZlcmRhbS52MS5TZXNzaW9uUmVxdWVzdEgAEjUKCmNoZWNrcG9pbnQYDyABKAsyHy5jb2ZmZXJkYW0udjEuQ2hlY2twb2ludFJlcXVlc3RIAEIGCgRraW5kIqMFCgZSZXN1bHQSKAoEcmVhZBgBIAEoCzIYLmNvZmZlcmRhbS52MS5SZWFkUmVzdWx0SAASKAoEbGlzdBgCIAEoCzIYLmNvZmZlcmRhbS52MS5MaXN0UmVzdWx0SAASKAoEZ2xvYhgDIAEoCzIYLmNvZmZlcmRhbS52MS5HbG9iUmVzdWx0SAASKAoEZ3JlcBgEIAEoCzIYLmNvZmZlcmRhbS52MS5HcmVwUmVzdWx0SAASKAoEZXhlYxgFIAEoCzIYLmNvZmZlcmRhbS52MS5FeGVjUmVzdWx0SAASKQoFc2hlbGwYBiABKAsyGC5jb2ZmZXJkYW0udjEuRXhlY1Jlc3VsdEgAEioKBXdyaXRlGAcgASgLMhkuY29mZmVyZGFtLnYxLldyaXRlUmVzdWx0SAASKAoEZWRpdBgIIAEoCzIYLmNvZmZlcmRhbS52MS5FZGl0UmVzdWx0SAASKgoFcGF0Y2gYCSABKAsyGS5jb2ZmZXJkYW0udjEuUGF0Y2hSZXN1bHRIABIsCgZkZWxldGUYCiABKAsyGi5jb2ZmZXJkYW0udjEuRGVsZXRlUmVzdWx0SAASJgoDZ2l0GAsgASgLMhcuY29mZmVyZGFtLnYxLkdpdFJlc3VsdEgAEiYKA21jcBgMIAEoCzIXLmNvZmZlcmRhbS52MS5NY3BSZXN1bHRIABIuCgdwcm9jZXNzGA0gASgLMhsuY29mZmVyZGFtLnYxLlByb2Nlc3NSZXN1bHRIABIuCgdzZXNzaW9uGA4gASgLMhsuY29mZmVyZGFtLnYxLlNlc3Npb25SZXN1bHRIABI0CgpjaGVja3BvaW50GA8gASgLMh4uY29mZmVyZGFtLnYxLkNoZWNrcG9pbnRSZXN1bHRIAEIGCgRraW5kIpcBCgtUb29sRmFpbHVyZRIOCgZyZWFzb24YASABKAkSDwoHbWVzc2FnZRgCIAEoCRI3CgdkZXRhaWxzGAMgAygLMiYuY29mZmVyZGFtLnYxLlRvb2xGYWlsdXJlLkRldGFpbHNFbnRyeRouCgxEZXRhaWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKAAgoLUmVhZFJlcXVlc3QSDAoEcGF0aBgBIAEoCRIXCgpzdGFydF9saW5lGAIgASgESACIAQESFQoIZW5kX2xpbmUYAyABKARIAYgBARITCgZvZmZzZXQYBCABKARIAogBARISCgVsaW1pdBgFIAEoBEgDiAEBEi8KCGVuY29kaW5nGAYgASgOMh0uY29mZmVyZGFtLnYxLkNvbnRlbnRFbmNvZGluZxIoCgh0cmFuc2ZlchgHIAEoDjIWLmNvZmZlcmRhbS52MS5UcmFuc2ZlckINCgtfc3RhcnRfbGluZUILCglfZW5kX2xpbmVCCQoHX29mZnNldEIICgZfbGltaXQiowIKClJlYWRSZXN1bHQSDAoEcGF0aBgJIAEoCRIPCgdjb250ZW50GAEgASgJEi8KCGVuY29kaW5nGAggASgOMh0uY29mZmVyZGFtLnYxLkNvbnRlbnRFbmNvZGluZxISCgpzaXplX2J5dGVzGAIgASgEEg4KBnNoYTI1NhgDIAEoCRITCgt0b3RhbF9saW5lcxgEIAEoBBISCgpzdGFydF9saW5lGAogASgEEhAKCGVuZF9saW5lGAsgASgEEhEKCXRydW5jYXRlZBgFIAEoCBIOCgZiaW5hcnkYByABKAgSDAoEaGludBgGIAEoCRISCgpzZW50X2J5dGVzGAwgASgEEg8KB2VudHJpZXMYDSABKAQSEAoIbGVmdF9vdXQYDiABKAQilQEKC0xpc3RSZXF1ZXN0EgwKBHBhdGgYASABKAkSEgoFZGVwdGgYAiABKA1IAIgBARIWCg5pbmNsdWRlX2hpZGRlbhgDIAEoCBIYChBpbmNsdWRlX3N5bWxpbmtzGAQgASgIEhgKC21heF9lbnRyaWVzGAUgASgNSAGIAQFCCAoGX2RlcHRoQg4KDF9tYXhfZW50cmllcyLNAQoFRW50cnkSDAoEcGF0aBgBIAEoCRIMCgRuYW1lGAIgASgJEiYKBHR5cGUYAyABKA4yGC5jb2ZmZXJkYW0udjEuRW50cnkuVHlwZRISCgpzaXplX2J5dGVzGAQgASgEEh0KFW1vZGlmaWVkX3VuaXhfc2Vjb25kcxgFIAEoAyJNCgRUeXBlEhQKEFRZUEVfVU5TUEVDSUZJRUQQABIICgRGSUxFEAESDQoJRElSRUNUT1JZEAISCwoHU1lNTElOSxADEgkKBU9USEVSEAQioQEKCkxpc3RSZXN1bHQSDAoEcGF0aBgBIAEoCRIkCgdlbnRyaWVzGAIgAygLMhMuY29mZmVyZGFtLnYxLkVudHJ5EhEKCXRydW5jYXRlZBgDIAEoCBIVCg10b3RhbF9lbnRyaWVzGAUgASgEEgwKBGhpbnQYBCABKAkSJwoIbGVmdF9vdXQYBiABKAsyFS5jb2ZmZXJkYW0udjEuTGVmdE91dCJvCgtHbG9iUmVxdWVzdBIMCgRwYXRoGAEgASgJEg8KB3BhdHRlcm4YAiABKAkSFwoPaW5jbHVkZV9pZ25vcmVkGAMgASgIEhgKC21heF9yZXN1bHRzGAQgASgNSACIAQFCDgoMX21heF9yZXN1bHRzImUKCkdsb2JSZXN1bHQSDQoFcGF0aHMYASADKAkSEQoJdHJ1bmNhdGVkGAIgASgIEgwKBGhpbnQYAyABKAkSJwoIbGVmdF9vdXQYBCABKAsyFS5jb2ZmZXJkYW0udjEuTGVmdE91dCKUAQoHTGVmdE91dBIPCgdpZ25vcmVkGAEgASgEEg4KBmhpZGRlbhgCIAEoBBINCgVsaW5rcxgDIAEoBBIPCgdzcGVjaWFsGAQgASgEEg4KBmJpbmFyeRgFIAEoBBISCgp1bnJlYWRhYmxlGAYgASgEEhIKCnVuZmluaXNoZWQYByABKAQSEAoId2l0aGhlbGQYCCABKAQi+gEKC0dyZXBSZXF1ZXN0EgwKBHBhdGgYASABKAkSDwoHcGF0dGVybhgCIAEoCRINCgVyZWdleBgDIAEoCBIYChBjYXNlX2luc2Vuc2l0aXZlGAQgASgIEhMKBmJlZm9yZRgFIAEoDUgAiAEBEhIKBWFmdGVyGAYgASgNSAGIAQESDAoEZ2xvYhgHIAEoCRIYCgttYXhfbWF0Y2hlcxgIIAEoDUgCiAEBEhcKD2luY2x1ZGVfaWdub3JlZBgJIAEoCBIUCgxvbmVfcGVyX2ZpbGUYCiABKAhCCQoHX2JlZm9yZUIICgZfYWZ0ZXJCDgoMX21heF9tYXRjaGVzIlQKCUdyZXBNYXRjaBIMCgRwYXRoGAEgASgJEgwKBGxpbmUYAiABKAQSDAoEdGV4dBgDIAEoCRIOCgZiZWZvcmUYBCADKAkSDQoFYWZ0ZXIYBSADKAkixgEKCkdyZXBSZXN1bHQSKAoHbWF0Y2hlcxgBIAMoCzIXLmNvZmZlcmRhbS52MS5HcmVwTWF0Y2gSEQoJdHJ1bmNhdGVkGAIgASgIEgwKBGhpbnQYAyABKAkSFgoOZmlsZXNfc2VhcmNoZWQYBCABKAQSFQoNZmlsZXNfbWF0Y2hlZBgFIAEoBBIVCg1maWxlc19za2lwcGVkGAYgASgEEicKCGxlZnRfb3V0GAcgASgLMhUuY29mZmVyZGFtLnYxLkxlZnRPdXQi9QEKC0V4ZWNSZXF1ZXN0Eg8KB2NvbW1hbmQYASABKAkSDAoEYXJncxgCIAMoCRILCgNjd2QYAyABKAkSLwoDZW52GAQgAygLMiIuY29mZmVyZGFtLnYxLkV4ZWNSZXF1ZXN0LkVudkVudHJ5Eg0KBXN0ZGluGAUgASgMEhcKCnRpbWVvdXRfbXMYBiABKARIAIgBARISCgpvbmx5X3JlYWRzGAcgASgIEhIKCnN0ZGluX2ZpbGUYCCABKAkaKgoIRW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUINCgtfdGltZW91dF9tcyLUAQoMU2hlbGxSZXF1ZXN0Eg4KBnNjcmlwdBgBIAEoCRILCgNjd2QYAiABKAkSMAoDZW52GAMgAygLMiMuY29mZmVyZGFtLnYxLlNoZWxsUmVxdWVzdC5FbnZFbnRyeRINCgVzdGRpbhgEIAEoDBIXCgp0aW1lb3V0X21zGAUgASgESACIAQESEgoKc3RkaW5fZmlsZRgGIAEoCRoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQg0KC190aW1lb3V0X21zIq8CCg5Qcm9jZXNzUmVxdWVzdBIPCgdjb21tYW5kGAEgASgJEgwKBGFyZ3MYAiADKAkSDgoGc2NyaXB0GAMgASgJEgsKA2N3ZBgEIAEoCRIyCgNlbnYYBSADKAsyJS5jb2ZmZXJkYW0udjEuUHJvY2Vzc1JlcXVlc3QuRW52RW50cnkSDQoFc3RkaW4YBiABKAgSLAoIdGVybWluYWwYByABKAsyGi5jb2ZmZXJkYW0udjEuVGVybWluYWxTaXplEgsKA3RhZxgIIAEoCRIXCgp0aW1lb3V0X21zGAkgASgESACIAQESDwoHc2Vzc2lvbhgKIAEoCBoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQg0KC190aW1lb3V0X21zIiMKDVByb2Nlc3NSZXN1bHQSEgoKcHJvY2Vzc19pZBgBIAEoCSJ8Cg5TZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB2NvbW1hbmQYAiABKAkSDQoFaW5wdXQYAyABKAkSDgoGZXhwZWN0GAQgAygJEhcKCnRpbWVvdXRfbXMYBSABKARIAIgBAUINCgtfdGltZW91dF9tcyKGAwoNU2Vzc2lvblJlc3VsdBIwCgVzdGF0ZRgBIAEoDjIhLmNvZmZlcmRhbS52MS5TZXNzaW9uUmVzdWx0LlN0YXRlEg4KBm91dHB1dBgCIAEoCRIUCgxvdXRwdXRfYnl0ZXMYAyABKAQSFQoNb21pdHRlZF9ieXRlcxgEIAEoBBIVCg1vdXRwdXRfb2Zmc2V0GAUgASgEEhYKCWV4aXRfY29kZRgGIAEoBUgAiAEBEhQKB21hdGNoZWQYByABKA1IAYgBARIUCgxtYXRjaGVkX3RleHQYCCABKAkSMgoIZW5kZWRfYnkYCSABKA4yIC5jb2ZmZXJkYW0udjEuRXhlY1Jlc3VsdC5FbmRlZEJ5Il0KBVN0YXRlEhUKEVNUQVRFX1VOU1BFQ0lGSUVEEAASCAoERE9ORRABEgsKB01BVENIRUQQAhILCgdSVU5OSU5HEAMSCQoFRU5ERUQQBBIOCgpVTkFOU1dFUkVEEAVCDAoKX2V4aXRfY29kZUIKCghfbWF0Y2hlZCKtBgoKRXhlY1Jlc3VsdBIOCgZzdGRvdXQYASABKAkSDgoGc3RkZXJyGAIgASgJEhYKCWV4aXRfY29kZRgDIAEoBUgAiAEBEhMKBnNpZ25hbBgEIAEoBUgBiAEBEhEKCXRpbWVkX291dBgFIAEoCBIUCgxzdGRvdXRfYnl0ZXMYBiABKAQSFAoMc3RkZXJyX2J5dGVzGAcgASgEEhwKFHN0ZG91dF9vbWl0dGVkX2J5dGVzGAggASgEEhwKFHN0ZGVycl9vbWl0dGVkX2J5dGVzGAkgASgEEhMKC2NwdV90aW1lX3VzGAogASgEEhkKEXBlYWtfbWVtb3J5X2J5dGVzGAsgASgEEhQKDHdhbGxfdGltZV91cxgMIAEoBBIoCgRraWxsGA0gASgLMhouY29mZmVyZGFtLnYxLktpbGxFdmlkZW5jZRIyCghlbmRlZF9ieRgOIAEoDjIgLmNvZmZlcmRhbS52MS5FeGVjUmVzdWx0LkVuZGVkQnkSMgoKbGltaXRzX2hpdBgPIAMoDjIeLmNvZmZlcmRhbS52MS5FeGVjUmVzdWx0LkxpbWl0EgwKBGhpbnQYECABKAkitAEKB0VuZGVkQnkSGAoURU5ERURfQllfVU5TUEVDSUZJRUQQABILCgdUSU1FT1VUEAESDQoJQ0FOQ0VMTEVEEAISEAoMT1VUUFVUX0xJTUlUEAMSEAoMTUVNT1JZX0xJTUlUEAQSEwoPRklMRV9TSVpFX0xJTUlUEAUSDgoKRElTS19RVU9UQRAGEg0KCVJVTl9FTkRFRBAHEgoKBktJTExFRBAIEg8KC0lOVEVSUlVQVEVEEAkioAEKBUxpbWl0EhUKEUxJTUlUX1VOU1BFQ0lGSUVEEAASCgoGTUVNT1JZEAESDQoJUFJPQ0VTU0VTEAISCgoGT1VUUFVUEAMSDQoJRklMRV9TSVpFEAQSDQoJVE1QX1NQQUNFEAUSDQoJU0hNX1NQQUNFEAYSEQoNUFJPSkVDVF9TUEFDRRAHEg8KC1NUQVRFX1NQQUNFEAgSCAoERElTSxAJQgwKCl9leGl0X2NvZGVCCQoHX3NpZ25hbCL7AQoMS2lsbEV2aWRlbmNlEg0KBWVuZGVkGAEgASgNEgwKBGxlZnQYAiABKA0SMQoGbWV0aG9kGAMgASgOMiEuY29mZmVyZGFtLnYxLktpbGxFdmlkZW5jZS5NZXRob2QSDwoHdG9va191cxgEIAEoBBIPCgdydW5uaW5nGAUgASgNInkKBk1ldGhvZBIWChJNRVRIT0RfVU5TUEVDSUZJRUQQABIPCgtOT05FX05FRURFRBABEhIKDkNHUk9VUF9WMl9LSUxMEAISFQoRQ0dST1VQX1YxX0ZSRUVaRVIQAxIPCgtERVNDRU5EQU5UUxAEEgoKBkZBSUxFRBAFItkBCgxXcml0ZVJlcXVlc3QSDAoEcGF0aBgBIAEoCRIPCgdjb250ZW50GAIgASgJEhcKD2lmX21hdGNoX3NoYTI1NhgDIAEoCRITCgtjcmVhdGVfb25seRgEIAEoCBIvCghlbmNvZGluZxgFIAEoDjIdLmNvZmZlcmRhbS52MS5Db250ZW50RW5jb2RpbmcSLwoIdXBsb2FkZWQYBiABKAsyHS5jb2ZmZXJkYW0udjEuVXBsb2FkZWRDb250ZW50EhEKBG1vZGUYByABKA1IAIgBAUIHCgVfbW9kZSJZCg9VcGxvYWRlZENvbnRlbnQSEQoJdXBsb2FkX2lkGAEgASgJEhIKCnNpemVfYnl0ZXMYAiABKAQSDgoGc2hhMjU2GAMgASgJEg8KB2FyY2hpdmUYBCABKAgigQEKC1dyaXRlUmVzdWx0EgwKBHBhdGgYASABKAkSFQoNYnl0ZXNfd3JpdHRlbhgCIAEoBBIVCg1zaGEyNTZfYmVmb3JlGAMgASgJEhQKDHNoYTI1Nl9hZnRlchgEIAEoCRIPCgdjcmVhdGVkGAUgASgIEg8KB2VudHJpZXMYBiABKAQixwEKC0VkaXRSZXF1ZXN0EgwKBHBhdGgYASABKAkSLwoLc3RyX3JlcGxhY2UYAiABKAsyGC5jb2ZmZXJkYW0udjEuU3RyUmVwbGFjZUgAEioKBmNyZWF0ZRgDIAEoCzIYLmNvZmZlcmRhbS52MS5DcmVhdGVGaWxlSAASKgoGaW5zZXJ0GAQgASgLMhguY29mZmVyZGFtLnYxLkluc2VydFRleHRIABIXCg9pZl9tYXRjaF9zaGEyNTYYBSABKAlCCAoGY2hhbmdlIkMKClN0clJlcGxhY2USDwoHb2xkX3N0chgBIAEoCRIPCgduZXdfc3RyGAIgASgJEhMKC3JlcGxhY2VfYWxsGAMgASgIIh0KCkNyZWF0ZUZpbGUSDwoHY29udGVudBgBIAEoCSIuCgpJbnNlcnRUZXh0EhIKCmFmdGVyX2xpbmUYASABKAQSDAoEdGV4dBgCIAEoCSKDAQoKRWRpdFJlc3VsdBIMCgRwYXRoGAEgASgJEgwKBGRpZmYYAiABKAkSFgoOZGlmZl90cnVuY2F0ZWQYAyABKAgSFQoNc2hhMjU2X2JlZm9yZRgEIAEoCRIUCgxzaGEyNTZfYWZ0ZXIYBSABKAkSFAoMcmVwbGFjZW1lbnRzGAYgASgNIoMBCgxQYXRjaFJlcXVlc3QSFgoMdW5pZmllZF9kaWZmGAEgASgJSAASEgoIZW52ZWxvcGUYAiABKAlIABI9ChJ1cGRhdGVfZnJvbnRtYXR0ZXIYAyABKAsyHy5jb2ZmZXJkYW0udjEuVXBkYXRlRnJvbnRtYXR0ZXJIAEIICgZjaGFuZ2UijAIKEVVwZGF0ZUZyb250bWF0dGVyEgwKBHBhdGgYASABKAkSFwoPaWZfbWF0Y2hfc2hhMjU2GAIgASgJEh4KFnN0ZXBzX2NvbXBsZXRlZF9hcHBlbmQYAyADKAkSGgoSdmFyaWFibGVzX3NldF9qc29uGAQgASgJEiAKGGRlY2lzaW9uX2xvZ19hcHBlbmRfanNvbhgFIAMoCRIYChBhcnRpZmFjdHNfYXBwZW5kGAYgAygJEhwKD2N1cnJlbnRfbm9kZV9pZBgHIAEoCUgAiAEBEhcKCnVwZGF0ZWRfYXQYCCABKAlIAYgBAUISChBfY3VycmVudF9ub2RlX2lkQg0KC191cGRhdGVkX2F0ImwKC1BhdGNoUmVzdWx0EigKBWZpbGVzGAEgAygLMhkuY29mZmVyZGFtLnYxLlBhdGNoZWRGaWxlEg0KBW5vdGVzGAQgAygJEgwKBGRpZmYYAiABKAkSFgoOZGlmZl90cnVuY2F0ZWQYAyABKAgijgIKC1BhdGNoZWRGaWxlEgwKBHBhdGgYASABKAkSMAoGY2hhbmdlGAIgASgOMiAuY29mZmVyZGFtLnYxLlBhdGNoZWRGaWxlLkNoYW5nZRISCgptb3ZlZF9mcm9tGAMgASgJEhUKDXNoYTI1Nl9iZWZvcmUYBCABKAkSFAoMc2hhMjU2X2FmdGVyGAUgASgJEhUKDWJ5dGVzX3dyaXR0ZW4YBiABKAQSEwoLdHJhc2hfZW50cnkYByABKAkiUgoGQ2hhbmdlEhYKEkNIQU5HRV9VTlNQRUNJRklFRBAAEgsKB0NSRUFURUQQARILCgdVUERBVEVEEAISCwoHREVMRVRFRBADEgkKBU1PVkVEEAQiNgoNRGVsZXRlUmVxdWVzdBIMCgRwYXRoGAEgASgJEhcKD2lmX21hdGNoX3NoYTI1NhgCIAEoCSKUAQoMRGVsZXRlUmVzdWx0EgwKBHBhdGgYASABKAkSJgoEdHlwZRgCIAEoDjIYLmNvZmZlcmRhbS52MS5FbnRyeS5UeXBlEhIKCnNpemVfYnl0ZXMYAyABKAQSDgoGc2hhMjU2GAQgASgJEhMKC3RyYXNoX2VudHJ5GAUgASgJEhUKDWdvbmVfZm9yX2dvb2QYBiABKAgi/AIKCkdpdFJlcXVlc3QSKQoGc3RhdHVzGAEgASgLMhcuY29mZmVyZGFtLnYxLkdpdFN0YXR1c0gAEiUKBGRpZmYYAiABKAsyFS5jb2ZmZXJkYW0udjEuR2l0RGlmZkgAEiMKA2FkZBgDIAEoCzIULmNvZmZlcmRhbS52MS5HaXRBZGRIABIpCgZjb21taXQYBCABKAsyFy5jb2ZmZXJkYW0udjEuR2l0Q29tbWl0SAASIwoDbG9nGAUgASgLMhQuY29mZmVyZGFtLnYxLkdpdExvZ0gAEiUKBHNob3cYBiABKAsyFS5jb2ZmZXJkYW0udjEuR2l0U2hvd0gAEicKBWZldGNoGAcgASgLMhYuY29mZmVyZGFtLnYxLkdpdEZldGNoSAASJQoEcHVsbBgIIAEoCzIVLmNvZmZlcmRhbS52MS5HaXRQdWxsSAASJQoEcHVzaBgJIAEoCzIVLmNvZmZlcmRhbS52MS5HaXRQdXNoSABCCQoHY29tbWFuZCILCglHaXRTdGF0dXMiJwoHR2l0RGlmZhINCgVmbGFncxgBIAMoCRINCgVwYXRocxgCIAMoCSJeCgZHaXRMb2cSDQoFZmxhZ3MYASADKAkSFgoJbWF4X2NvdW50GAIgASgNSACIAQESEAoIcmV2aXNpb24YAyABKAkSDQoFcGF0aHMYBCADKAlCDAoKX21heF9jb3VudCI5CgdHaXRTaG93Eg0KBWZsYWdzGAEgAygJEhAKCHJldmlzaW9uGAIgASgJEg0KBXBhdGhzGAMgAygJIhcKBkdpdEFkZBINCgVwYXRocxgBIAMoCSIcCglHaXRDb21taXQSDwoHbWVzc2FnZRgBIAEoCSJUCghHaXRGZXRjaBIOCgZyZW1vdGUYASABKAkSDAoEcmVmcxgCIAMoCRIMCgR0YWdzGAMgASgIEhIKBWRlcHRoGAQgASgNSACIAQFCCAoGX2RlcHRoIokBCgdHaXRQdWxsEg4KBnJlbW90ZRgBIAEoCRIOCgZicmFuY2gYAiABKAkSKAoEbW9kZRgDIAEoDjIaLmNvZmZlcmRhbS52MS5HaXRQdWxsLk1vZGUiNAoETW9kZRIUChBNT0RFX1VOU1BFQ0lGSUVEEAASCwoHRkZfT05MWRABEgkKBU1FUkdFEAIiUAoHR2l0UHVzaBIOCgZyZW1vdGUYASABKAkSJgoEcmVmcxgCIAMoCzIYLmNvZmZlcmRhbS52MS5HaXRQdXNoUmVmEg0KBWZvcmNlGAMgASgIIlEKCkdpdFB1c2hSZWYSDQoFbG9jYWwYASABKAkSEgoKcmVtb3RlX3JlZhgCIAEoCRIQCghleHBlY3RlZBgDIAEoCRIOCgZkZWxldGUYBCABKAgiPAoMR2l0UmVmVXBkYXRlEgwKBG5hbWUYASABKAkSDgoGb2xkX2lkGAIgASgJEg4KBm5ld19pZBgDIAEoCSK7AQoJR2l0UmVzdWx0Eg4KBm91dHB1dBgBIAEoCRIRCgl0cnVuY2F0ZWQYAiABKAgSFQoNb21pdHRlZF9ieXRlcxgDIAEoBBIOCgZjb21taXQYBCABKAkSDgoGcmVtb3RlGAUgASgJEisKB3VwZGF0ZXMYBiADKAsyGi5jb2ZmZXJkYW0udjEuR2l0UmVmVXBkYXRlEhYKDnJlY2VpdmVkX2J5dGVzGAcgASgEEg8KB2NvbW1pdHMYCCABKAQqawoPQ29udGVudEVuY29kaW5nEiAKHENPTlRFTlRfRU5DT0RJTkdfVU5TUEVDSUZJRUQQABIZChVDT05URU5UX0VOQ09ESU5HX1VURjgQARIbChdDT05URU5UX0VOQ09ESU5HX0JBU0U2NBACKmAKCFRyYW5zZmVyEhgKFFRSQU5TRkVSX1VOU1BFQ0lGSUVEEAASEQoNVFJBTlNGRVJfTk9ORRABEhEKDVRSQU5TRkVSX0ZJTEUQAhIUChBUUkFOU0ZFUl9BUkNISVZFEANiBnByb3RvMw", [file_cofferdam_v1_agent_checkpoint, file_cofferdam_v1_mcp, file_cofferdam_v1_terminal]);
 
 /**
  * One request of an agent. Exactly one field is set.
@@ -2621,7 +2621,8 @@ export const DeleteResultSchema: GenMessage<DeleteResult> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_operation, 35);
 
 /**
- * Git in the repository of the workspace: no hooks, no filters, no network.
+ * Git in the repository of the workspace: no hooks and no filters. Only `fetch`, `pull` and `push` use the network, over
+ * https, by the run's `egress` rules.
  *
  * @generated from message cofferdam.v1.GitRequest
  */
@@ -2679,6 +2680,30 @@ export type GitRequest = Message<"cofferdam.v1.GitRequest"> & {
      */
     value: GitShow;
     case: "show";
+  } | {
+    /**
+     * Get commits of a remote.
+     *
+     * @generated from field: cofferdam.v1.GitFetch fetch = 7;
+     */
+    value: GitFetch;
+    case: "fetch";
+  } | {
+    /**
+     * Get the commits of a remote's branch, and bring the current branch to them.
+     *
+     * @generated from field: cofferdam.v1.GitPull pull = 8;
+     */
+    value: GitPull;
+    case: "pull";
+  } | {
+    /**
+     * Give commits to a remote.
+     *
+     * @generated from field: cofferdam.v1.GitPush push = 9;
+     */
+    value: GitPush;
+    case: "push";
   } | { case: undefined; value?: undefined };
 };
 
@@ -2855,6 +2880,235 @@ export const GitCommitSchema: GenMessage<GitCommit> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_operation, 42);
 
 /**
+ * `git fetch`: updates `refs/remotes/NAME/*`, and `refs/tags/*` if tags are asked for. For a remote that is given by its URL
+ * it updates `refs/fetched/heads/*` and `refs/fetched/tags/*`.
+ *
+ * @generated from message cofferdam.v1.GitFetch
+ */
+export type GitFetch = Message<"cofferdam.v1.GitFetch"> & {
+  /**
+   * Name of a remote of the repository, or a URL of the form `https://HOST[:PORT]/PATH`. Default `origin`. Of the
+   * repository's configuration only `remote.NAME.url` is read.
+   *
+   * @generated from field: string remote = 1;
+   */
+  remote: string;
+
+  /**
+   * Branches, or names that begin with `refs/heads/` or `refs/tags/`. At most 64. Default: all branches.
+   *
+   * @generated from field: repeated string refs = 2;
+   */
+  refs: string[];
+
+  /**
+   * Also fetch all tags. Default false.
+   *
+   * @generated from field: bool tags = 3;
+   */
+  tags: boolean;
+
+  /**
+   * Only so many commits of each history, 1 to 1,000,000. Default: all.
+   *
+   * @generated from field: optional uint32 depth = 4;
+   */
+  depth?: number | undefined;
+};
+
+/**
+ * Describes the message cofferdam.v1.GitFetch.
+ * Use `create(GitFetchSchema)` to create a new message.
+ */
+export const GitFetchSchema: GenMessage<GitFetch> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_operation, 43);
+
+/**
+ * `git pull`: fetches a branch, then moves the current branch and the files of the work tree to it. Nothing changes if a
+ * file that would be written has local changes, or if there is a conflict.
+ *
+ * @generated from message cofferdam.v1.GitPull
+ */
+export type GitPull = Message<"cofferdam.v1.GitPull"> & {
+  /**
+   * As in GitFetch.
+   *
+   * @generated from field: string remote = 1;
+   */
+  remote: string;
+
+  /**
+   * Branch of the remote. Default: the one with the name of the current branch.
+   *
+   * @generated from field: string branch = 2;
+   */
+  branch: string;
+
+  /**
+   * Default FF_ONLY.
+   *
+   * @generated from field: cofferdam.v1.GitPull.Mode mode = 3;
+   */
+  mode: GitPull_Mode;
+};
+
+/**
+ * Describes the message cofferdam.v1.GitPull.
+ * Use `create(GitPullSchema)` to create a new message.
+ */
+export const GitPullSchema: GenMessage<GitPull> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_operation, 44);
+
+/**
+ * How the current branch gets the commits.
+ *
+ * @generated from enum cofferdam.v1.GitPull.Mode
+ */
+export enum GitPull_Mode {
+  /**
+   * FF_ONLY.
+   *
+   * @generated from enum value: MODE_UNSPECIFIED = 0;
+   */
+  MODE_UNSPECIFIED = 0,
+
+  /**
+   * Only if it has no local commits.
+   *
+   * @generated from enum value: FF_ONLY = 1;
+   */
+  FF_ONLY = 1,
+
+  /**
+   * By a merge commit if it has local commits. Its author is that of `commit`.
+   *
+   * @generated from enum value: MERGE = 2;
+   */
+  MERGE = 2,
+}
+
+/**
+ * Describes the enum cofferdam.v1.GitPull.Mode.
+ */
+export const GitPull_ModeSchema: GenEnum<GitPull_Mode> = /*@__PURE__*/
+  enumDesc(file_cofferdam_v1_operation, 44, 0);
+
+/**
+ * `git push`: updates references of a remote. Each update says which id the reference has now, and the server refuses it if
+ * that is no longer so.
+ *
+ * @generated from message cofferdam.v1.GitPush
+ */
+export type GitPush = Message<"cofferdam.v1.GitPush"> & {
+  /**
+   * As in GitFetch.
+   *
+   * @generated from field: string remote = 1;
+   */
+  remote: string;
+
+  /**
+   * At least 1, at most 32.
+   *
+   * @generated from field: repeated cofferdam.v1.GitPushRef refs = 2;
+   */
+  refs: GitPushRef[];
+
+  /**
+   * Also update references whose commits would be lost. Each reference then needs `expected`. Default false.
+   *
+   * @generated from field: bool force = 3;
+   */
+  force: boolean;
+};
+
+/**
+ * Describes the message cofferdam.v1.GitPush.
+ * Use `create(GitPushSchema)` to create a new message.
+ */
+export const GitPushSchema: GenMessage<GitPush> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_operation, 45);
+
+/**
+ * A reference to update.
+ *
+ * @generated from message cofferdam.v1.GitPushRef
+ */
+export type GitPushRef = Message<"cofferdam.v1.GitPushRef"> & {
+  /**
+   * Revision as in GitLog that the reference gets. Default HEAD. Empty if `delete`.
+   *
+   * @generated from field: string local = 1;
+   */
+  local: string;
+
+  /**
+   * Branch of the remote, or a name that begins with `refs/heads/` or `refs/tags/`. Default: the branch with the name of
+   * `local`, which is the current branch for HEAD.
+   *
+   * @generated from field: string remote_ref = 2;
+   */
+  remoteRef: string;
+
+  /**
+   * Id that the reference must have at the remote, 40 hex digits; zeroes if it must not exist. Default: the one that it
+   * has.
+   *
+   * @generated from field: string expected = 3;
+   */
+  expected: string;
+
+  /**
+   * Delete the reference. Default false.
+   *
+   * @generated from field: bool delete = 4;
+   */
+  delete: boolean;
+};
+
+/**
+ * Describes the message cofferdam.v1.GitPushRef.
+ * Use `create(GitPushRefSchema)` to create a new message.
+ */
+export const GitPushRefSchema: GenMessage<GitPushRef> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_operation, 46);
+
+/**
+ * A reference before and after.
+ *
+ * @generated from message cofferdam.v1.GitRefUpdate
+ */
+export type GitRefUpdate = Message<"cofferdam.v1.GitRefUpdate"> & {
+  /**
+   * Full name, such as `refs/remotes/origin/main`.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Id before, 40 hex digits; empty if there was none.
+   *
+   * @generated from field: string old_id = 2;
+   */
+  oldId: string;
+
+  /**
+   * Id afterwards, 40 hex digits; empty if it was deleted.
+   *
+   * @generated from field: string new_id = 3;
+   */
+  newId: string;
+};
+
+/**
+ * Describes the message cofferdam.v1.GitRefUpdate.
+ * Use `create(GitRefUpdateSchema)` to create a new message.
+ */
+export const GitRefUpdateSchema: GenMessage<GitRefUpdate> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_operation, 47);
+
+/**
  * Output of git.
  *
  * @generated from message cofferdam.v1.GitResult
@@ -2882,11 +3136,39 @@ export type GitResult = Message<"cofferdam.v1.GitResult"> & {
   omittedBytes: bigint;
 
   /**
-   * The commit that `commit` made, 40 hex digits.
+   * The commit that `commit` or a merge of `pull` made, or to which `pull` moved the branch; 40 hex digits.
    *
    * @generated from field: string commit = 4;
    */
   commit: string;
+
+  /**
+   * Host and repository of `fetch`, `pull` and `push`, such as `git.example.org/org/app`.
+   *
+   * @generated from field: string remote = 5;
+   */
+  remote: string;
+
+  /**
+   * References that `fetch`, `pull` and `push` have updated; the first 1,000.
+   *
+   * @generated from field: repeated cofferdam.v1.GitRefUpdate updates = 6;
+   */
+  updates: GitRefUpdate[];
+
+  /**
+   * Bytes that `fetch` and `pull` have received.
+   *
+   * @generated from field: uint64 received_bytes = 7;
+   */
+  receivedBytes: bigint;
+
+  /**
+   * New commits of `fetch` and `pull`, or of the remote after `push`; counted up to 10,000.
+   *
+   * @generated from field: uint64 commits = 8;
+   */
+  commits: bigint;
 };
 
 /**
@@ -2894,7 +3176,7 @@ export type GitResult = Message<"cofferdam.v1.GitResult"> & {
  * Use `create(GitResultSchema)` to create a new message.
  */
 export const GitResultSchema: GenMessage<GitResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 43);
+  messageDesc(file_cofferdam_v1_operation, 48);
 
 /**
  * Encoding of a file's bytes in a string.

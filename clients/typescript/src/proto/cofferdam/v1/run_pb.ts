@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cofferdam/v1/run.proto.
  */
 export const file_cofferdam_v1_run: GenFile = /*@__PURE__*/
-  fileDesc("ChZjb2ZmZXJkYW0vdjEvcnVuLnByb3RvEgxjb2ZmZXJkYW0udjEitg8KA1J1bhIOCgZydW5faWQYASABKAkSDwoHcHJvZmlsZRgCIAEoCRINCgVpbWFnZRgDIAEoCRIqCgl3b3Jrc3BhY2UYBCABKAsyFy5jb2ZmZXJkYW0udjEuV29ya3NwYWNlEhAKCHBrZ19wYXRoGAUgASgJEhAKCGFnZW50X2lkGAYgASgJEgwKBHJvbGUYByABKAkSJAoGbGltaXRzGAggASgLMhQuY29mZmVyZGFtLnYxLkxpbWl0cxImCgN0dGwYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMaWRsZV90aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi0KBmxhYmVscxgLIAMoCzIdLmNvZmZlcmRhbS52MS5SdW4uTGFiZWxzRW50cnkSJgoFc3RhdGUYDCABKA4yFy5jb2ZmZXJkYW0udjEuUnVuLlN0YXRlEg8KB2ZhaWx1cmUYDSABKAkSLgoKY3JlYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIcmVhZHlfYXQYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KCnN0YXJ0X2tpbmQYECABKA4yGy5jb2ZmZXJkYW0udjEuUnVuLlN0YXJ0S2luZBIuCgloYXJkZW5pbmcYESADKAsyGy5jb2ZmZXJkYW0udjEuSGFyZGVuaW5nRmFjdBIQCghpbWFnZV9pZBgSIAEoCRIUCgxjb250YWluZXJfaWQYEyABKAkSEQoJb3duZXJzaGlwGBQgASgJEhYKDndvcmtzcGFjZV9wYXRoGBUgASgJEhEKCXByaW5jaXBhbBgWIAEoCRIsCghlbmRlZF9hdBgXIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoHY2hhbmdlcxgYIAEoDjIZLmNvZmZlcmRhbS52MS5SdW4uQ2hhbmdlcxIQCghyZXN0YXJ0cxgZIAEoDRIuCgphZG9wdGVkX2F0GBogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgVob2xkcxgbIAMoCzIVLmNvZmZlcmRhbS52MS5SdW5Ib2xkEiMKBGRpc2sYHCABKAsyFS5jb2ZmZXJkYW0udjEuRGlza1VzZRInCgNlbnYYHSADKAsyGi5jb2ZmZXJkYW0udjEuUnVuLkVudkVudHJ5EhIKCnNlY3JldF9lbnYYHiADKAkSKAoFbGVhc2UYHyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoNbGVhc2VfZW5kc19hdBggIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoJZW5kX2NhdXNlGCEgASgOMhouY29mZmVyZGFtLnYxLlJ1bi5FbmRDYXVzZRIWCg53cml0YWJsZV9wYXRocxgiIAMoCRIkCgZlZ3Jlc3MYIyABKAsyFC5jb2ZmZXJkYW0udjEuRWdyZXNzEjMKDGNvbGRfYmVjYXVzZRgkIAEoDjIdLmNvZmZlcmRhbS52MS5SdW4uQ29sZEJlY2F1c2USLQoLZm9ya2VkX2Zyb20YJSABKAsyGC5jb2ZmZXJkYW0udjEuRm9ya2VkRnJvbRI3CgtjaGVja3BvaW50cxgmIAEoCzIiLmNvZmZlcmRhbS52MS5BdXRvbWF0aWNDaGVja3BvaW50cxIpCgltb2RlbF91c2UYJyABKAsyFi5jb2ZmZXJkYW0udjEuTW9kZWxVc2UaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImoKBVN0YXRlEhUKEVNUQVRFX1VOU1BFQ0lGSUVEEAASDAoIQ1JFQVRJTkcQARIJCgVSRUFEWRACEgoKBlBBVVNFRBADEgwKCFNUT1BQSU5HEAQSCwoHU1RPUFBFRBAFEgoKBkZBSUxFRBAGIjsKCVN0YXJ0S2luZBIaChZTVEFSVF9LSU5EX1VOU1BFQ0lGSUVEEAASCAoEV0FSTRABEggKBENPTEQQAiK/AQoLQ29sZEJlY2F1c2USHAoYQ09MRF9CRUNBVVNFX1VOU1BFQ0lGSUVEEAASCwoHTk9fUE9PTBABEhQKEFVOU1VQUE9SVEVEX0hPU1QQAhIOCgpPV05fS0VSTkVMEAMSGgoWUk9PVF9JTl9VU0VSX05BTUVTUEFDRRAEEgwKCFBLR19QQVRIEAUSFQoRRklSU1RfT0ZfSVRTX0tJTkQQBhIOCgpOT05FX1dBSVRTEAcSDgoKTk9UX1VTQUJMRRAIIksKCEVuZENhdXNlEhkKFUVORF9DQVVTRV9VTlNQRUNJRklFRBAAEgcKA1RUTBABEhAKDElETEVfVElNRU9VVBACEgkKBUxFQVNFEAMiTAoHQ2hhbmdlcxIXChNDSEFOR0VTX1VOU1BFQ0lGSUVEEAASCwoHUEVORElORxABEgwKCEFDQ0VQVEVEEAISDQoJRElTQ0FSREVEEAMikgEKFEF1dG9tYXRpY0NoZWNrcG9pbnRzEjcKBWV2ZXJ5GAEgASgOMiguY29mZmVyZGFtLnYxLkF1dG9tYXRpY0NoZWNrcG9pbnRzLkV2ZXJ5EgwKBGtlZXAYAiABKA0iMwoFRXZlcnkSFQoRRVZFUllfVU5TUEVDSUZJRUQQABIICgRUVVJOEAESCQoFV1JJVEUQAiIzCgpGb3JrZWRGcm9tEhUKDWNoZWNrcG9pbnRfaWQYASABKAkSDgoGcnVuX2lkGAIgASgJIvMBCgdSdW5Ib2xkEigKBGtpbmQYASABKA4yGi5jb2ZmZXJkYW0udjEuUnVuSG9sZC5LaW5kEhAKCGNhdXNlX2lkGAIgASgJEhEKCXByaW5jaXBhbBgDIAEoCRIpCgVzaW5jZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAibgoES2luZBIUChBLSU5EX1VOU1BFQ0lGSUVEEAASDAoIT1BFUkFUT1IQARIMCghBUFBST1ZBTBACEgkKBUFMRVJUEAMSDAoIVEVSTUlOQUwQBBIOCgpDSEVDS1BPSU5UEAUSCwoHUkVTVE9SRRAGIr0CCglXb3Jrc3BhY2USKwoEYmluZBgBIAEoCzIbLmNvZmZlcmRhbS52MS5CaW5kV29ya3NwYWNlSAASMQoHbWFuYWdlZBgCIAEoCzIeLmNvZmZlcmRhbS52MS5NYW5hZ2VkV29ya3NwYWNlSAASLQoFY2xvbmUYAyABKAsyHC5jb2ZmZXJkYW0udjEuQ2xvbmVXb3Jrc3BhY2VIABIxCgdvdmVybGF5GAQgASgLMh4uY29mZmVyZGFtLnYxLk92ZXJsYXlXb3Jrc3BhY2VIABIrCgRiYXNlGAUgASgLMhsuY29mZmVyZGFtLnYxLkJhc2VXb3Jrc3BhY2VIABI3CgpjaGVja3BvaW50GAYgASgLMiEuY29mZmVyZGFtLnYxLkNoZWNrcG9pbnRXb3Jrc3BhY2VIAEIICgZzb3VyY2UiHQoNQmluZFdvcmtzcGFjZRIMCgRwYXRoGAEgASgJIigKEE1hbmFnZWRXb3Jrc3BhY2USFAoMd29ya3NwYWNlX2lkGAEgASgJIiAKEE92ZXJsYXlXb3Jrc3BhY2USDAoEcGF0aBgBIAEoCSIgCg1CYXNlV29ya3NwYWNlEg8KB2Jhc2VfaWQYASABKAkiLAoTQ2hlY2twb2ludFdvcmtzcGFjZRIVCg1jaGVja3BvaW50X2lkGAEgASgJIjYKDkNsb25lV29ya3NwYWNlEhIKCnJlcG9zaXRvcnkYASABKAkSEAoIcmV2aXNpb24YAiABKAkilQEKBkxpbWl0cxIUCgxtZW1vcnlfYnl0ZXMYASABKAQSEgoKY3B1X21pbGxpcxgCIAEoDRIMCgRwaWRzGAMgASgNEhcKD2ZpbGVfc2l6ZV9ieXRlcxgEIAEoBBISCgpvcGVuX2ZpbGVzGAUgASgNEhIKCmRpc2tfYnl0ZXMYBiABKAQSEgoKZGlza19maWxlcxgHIAEoBCLBAQoHRGlza1VzZRISCgp1c2VkX2J5dGVzGAEgASgEEhIKCnVzZWRfZmlsZXMYAiABKAQSEAoIYXRfbGVhc3QYAyABKAgSKgoFc3RhdGUYBCABKA4yGy5jb2ZmZXJkYW0udjEuRGlza1VzZS5TdGF0ZRIOCgZrZXJuZWwYBSABKAgiQAoFU3RhdGUSFQoRU1RBVEVfVU5TUEVDSUZJRUQQABIKCgZXSVRISU4QARIICgRPVkVSEAISCgoGTE9DS0VEEAMi2QEKCVN0YXRlRGlzaxISCgpmcmVlX2J5dGVzGAEgASgEEhMKC3RvdGFsX2J5dGVzGAIgASgEEhcKCmZyZWVfZmlsZXMYAyABKARIAIgBARIsCgVzdGF0ZRgEIAEoDjIdLmNvZmZlcmRhbS52MS5TdGF0ZURpc2suU3RhdGUSDgoGa2VybmVsGAUgASgIIj0KBVN0YXRlEhUKEVNUQVRFX1VOU1BFQ0lGSUVEEAASCgoGRU5PVUdIEAESBwoDTE9XEAISCAoERlVMTBADQg0KC19mcmVlX2ZpbGVzIiwKDUhhcmRlbmluZ0ZhY3QSDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoCSKaBgoQQ3JlYXRlUnVuUmVxdWVzdBISCgpyZXF1ZXN0X2lkGAEgASgJEg4KBnJ1bl9pZBgCIAEoCRIPCgdwcm9maWxlGAMgASgJEg0KBWltYWdlGAQgASgJEioKCXdvcmtzcGFjZRgFIAEoCzIXLmNvZmZlcmRhbS52MS5Xb3Jrc3BhY2USEAoIcGtnX3BhdGgYBiABKAkSEAoIYWdlbnRfaWQYByABKAkSDAoEcm9sZRgIIAEoCRIkCgZsaW1pdHMYCSABKAsyFC5jb2ZmZXJkYW0udjEuTGltaXRzEiYKA3R0bBgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIvCgxpZGxlX3RpbWVvdXQYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SOgoGbGFiZWxzGAwgAygLMiouY29mZmVyZGFtLnYxLkNyZWF0ZVJ1blJlcXVlc3QuTGFiZWxzRW50cnkSEwoLaXNzdWVfdG9rZW4YDSABKAgSNAoDZW52GA4gAygLMicuY29mZmVyZGFtLnYxLkNyZWF0ZVJ1blJlcXVlc3QuRW52RW50cnkSQQoKc2VjcmV0X2VudhgPIAMoCzItLmNvZmZlcmRhbS52MS5DcmVhdGVSdW5SZXF1ZXN0LlNlY3JldEVudkVudHJ5EigKBWxlYXNlGBAgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhYKDndyaXRhYmxlX3BhdGhzGBEgAygJEhMKC2VncmVzc19qc29uGBIgASgJEjcKC2NoZWNrcG9pbnRzGBMgASgLMiIuY29mZmVyZGFtLnYxLkF1dG9tYXRpY0NoZWNrcG9pbnRzGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaKgoIRW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARowCg5TZWNyZXRFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIkIKEUNyZWF0ZVJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4SDQoFdG9rZW4YAiABKAkiHwoNR2V0UnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkiMAoOR2V0UnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biJgCg9MaXN0UnVuc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkSJgoFc3RhdGUYAyABKA4yFy5jb2ZmZXJkYW0udjEuUnVuLlN0YXRlInkKEExpc3RSdW5zUmVzcG9uc2USHwoEcnVucxgBIAMoCzIRLmNvZmZlcmRhbS52MS5SdW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEisKCnN0YXRlX2Rpc2sYAyABKAsyFy5jb2ZmZXJkYW0udjEuU3RhdGVEaXNrIiAKDlN0b3BSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSIxCg9TdG9wUnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biIhCg9QYXVzZVJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIjIKEFBhdXNlUnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biI3ChBSZXN1bWVSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRITCgtsaWZ0X2FsZXJ0cxgCIAEoCCIzChFSZXN1bWVSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuIiUKE0tlZXBBbGl2ZVJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIjYKFEtlZXBBbGl2ZVJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4iSgoQRXh0ZW5kUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSJgoDdHRsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIjMKEUV4dGVuZFJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4iJgoUSXNzdWVSdW5Ub2tlblJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIkYKFUlzc3VlUnVuVG9rZW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuEg0KBXRva2VuGAIgASgJIjwKEERlbGV0ZVJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhgKEGRlbGV0ZV93b3Jrc3BhY2UYAiABKAgiEwoRRGVsZXRlUnVuUmVzcG9uc2UiIgoQV2F0Y2hSdW5zUmVxdWVzdBIOCgZydW5faWQYASABKAkiMwoRV2F0Y2hSdW5zUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biI4Cg5EaWZmUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSFgoObWF4X2RpZmZfYnl0ZXMYAiABKA0idAoPRGlmZlJ1blJlc3BvbnNlEikKB2NoYW5nZXMYASADKAsyGC5jb2ZmZXJkYW0udjEuRmlsZUNoYW5nZRINCgV0b3RhbBgCIAEoBBIUCgx1bmlmaWVkX2RpZmYYAyABKAkSEQoJdHJ1bmNhdGVkGAQgASgIIuUBCgpGaWxlQ2hhbmdlEgwKBHBhdGgYASABKAkSKwoEa2luZBgCIAEoDjIdLmNvZmZlcmRhbS52MS5GaWxlQ2hhbmdlLktpbmQSEQoJZmlsZV90eXBlGAMgASgJEgwKBG1vZGUYBCABKA0SEgoKc2l6ZV9ieXRlcxgFIAEoBBIRCglvYmplY3Rpb24YBiABKAkSEAoIb2JzdGFjbGUYByABKAkiQgoES2luZBIUChBLSU5EX1VOU1BFQ0lGSUVEEAASCQoFQURERUQQARIMCghNT0RJRklFRBACEgsKB0RFTEVURUQQAyIxChBBY2NlcHRSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRINCgVmb3JjZRgCIAEoCCJWChFBY2NlcHRSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuEg8KB2FwcGxpZWQYAiABKAQSEAoIbGVmdF9vdXQYAyADKAkiIwoRRGlzY2FyZFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIjQKEkRpc2NhcmRSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuItEBCg1LZXB0V29ya3NwYWNlEhQKDHdvcmtzcGFjZV9pZBgBIAEoCRIMCgRraW5kGAIgASgJEhEKCXByaW5jaXBhbBgDIAEoCRIuCgpjcmVhdGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRwYXRoGAUgASgJEg8KB3VzZWRfYnkYBiABKAkSFwoKc2l6ZV9ieXRlcxgHIAEoBEgAiAEBEhIKCnJlcG9zaXRvcnkYCCABKAlCDQoLX3NpemVfYnl0ZXMiTwoVTGlzdFdvcmtzcGFjZXNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoDRISCgpwYWdlX3Rva2VuGAIgASgJEg8KB21lYXN1cmUYAyABKAgiYgoWTGlzdFdvcmtzcGFjZXNSZXNwb25zZRIvCgp3b3Jrc3BhY2VzGAEgAygLMhsuY29mZmVyZGFtLnYxLktlcHRXb3Jrc3BhY2USFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIi4KFkRlbGV0ZVdvcmtzcGFjZVJlcXVlc3QSFAoMd29ya3NwYWNlX2lkGAEgASgJIhkKF0RlbGV0ZVdvcmtzcGFjZVJlc3BvbnNlMsgKCgpSdW5TZXJ2aWNlEkwKCUNyZWF0ZVJ1bhIeLmNvZmZlcmRhbS52MS5DcmVhdGVSdW5SZXF1ZXN0Gh8uY29mZmVyZGFtLnYxLkNyZWF0ZVJ1blJlc3BvbnNlEkgKBkdldFJ1bhIbLmNvZmZlcmRhbS52MS5HZXRSdW5SZXF1ZXN0GhwuY29mZmVyZGFtLnYxLkdldFJ1blJlc3BvbnNlIgOQAgESTgoITGlzdFJ1bnMSHS5jb2ZmZXJkYW0udjEuTGlzdFJ1bnNSZXF1ZXN0Gh4uY29mZmVyZGFtLnYxLkxpc3RSdW5zUmVzcG9uc2UiA5ACARJLCgdTdG9wUnVuEhwuY29mZmVyZGFtLnYxLlN0b3BSdW5SZXF1ZXN0Gh0uY29mZmVyZGFtLnYxLlN0b3BSdW5SZXNwb25zZSIDkAICElEKCURlbGV0ZVJ1bhIeLmNvZmZlcmRhbS52MS5EZWxldGVSdW5SZXF1ZXN0Gh8uY29mZmVyZGFtLnYxLkRlbGV0ZVJ1blJlc3BvbnNlIgOQAgISSQoIUGF1c2VSdW4SHS5jb2ZmZXJkYW0udjEuUGF1c2VSdW5SZXF1ZXN0Gh4uY29mZmVyZGFtLnYxLlBhdXNlUnVuUmVzcG9uc2USTAoJUmVzdW1lUnVuEh4uY29mZmVyZGFtLnYxLlJlc3VtZVJ1blJlcXVlc3QaHy5jb2ZmZXJkYW0udjEuUmVzdW1lUnVuUmVzcG9uc2USWgoMS2VlcEFsaXZlUnVuEiEuY29mZmVyZGFtLnYxLktlZXBBbGl2ZVJ1blJlcXVlc3QaIi5jb2ZmZXJkYW0udjEuS2VlcEFsaXZlUnVuUmVzcG9uc2UiA5ACAhJRCglFeHRlbmRSdW4SHi5jb2ZmZXJkYW0udjEuRXh0ZW5kUnVuUmVxdWVzdBofLmNvZmZlcmRhbS52MS5FeHRlbmRSdW5SZXNwb25zZSIDkAICEl0KDUlzc3VlUnVuVG9rZW4SIi5jb2ZmZXJkYW0udjEuSXNzdWVSdW5Ub2tlblJlcXVlc3QaIy5jb2ZmZXJkYW0udjEuSXNzdWVSdW5Ub2tlblJlc3BvbnNlIgOQAgISUwoJV2F0Y2hSdW5zEh4uY29mZmVyZGFtLnYxLldhdGNoUnVuc1JlcXVlc3QaHy5jb2ZmZXJkYW0udjEuV2F0Y2hSdW5zUmVzcG9uc2UiA5ACATABEksKB0RpZmZSdW4SHC5jb2ZmZXJkYW0udjEuRGlmZlJ1blJlcXVlc3QaHS5jb2ZmZXJkYW0udjEuRGlmZlJ1blJlc3BvbnNlIgOQAgESUQoJQWNjZXB0UnVuEh4uY29mZmVyZGFtLnYxLkFjY2VwdFJ1blJlcXVlc3QaHy5jb2ZmZXJkYW0udjEuQWNjZXB0UnVuUmVzcG9uc2UiA5ACAhJUCgpEaXNjYXJkUnVuEh8uY29mZmVyZGFtLnYxLkRpc2NhcmRSdW5SZXF1ZXN0GiAuY29mZmVyZGFtLnYxLkRpc2NhcmRSdW5SZXNwb25zZSIDkAICEmAKDkxpc3RXb3Jrc3BhY2VzEiMuY29mZmVyZGFtLnYxLkxpc3RXb3Jrc3BhY2VzUmVxdWVzdBokLmNvZmZlcmRhbS52MS5MaXN0V29ya3NwYWNlc1Jlc3BvbnNlIgOQAgESXgoPRGVsZXRlV29ya3NwYWNlEiQuY29mZmVyZGFtLnYxLkRlbGV0ZVdvcmtzcGFjZVJlcXVlc3QaJS5jb2ZmZXJkYW0udjEuRGVsZXRlV29ya3NwYWNlUmVzcG9uc2ViBnByb3RvMw", [file_cofferdam_v1_egress, file_cofferdam_v1_usage, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChZjb2ZmZXJkYW0vdjEvcnVuLnByb3RvEgxjb2ZmZXJkYW0udjEi6Q8KA1J1bhIOCgZydW5faWQYASABKAkSDwoHcHJvZmlsZRgCIAEoCRINCgVpbWFnZRgDIAEoCRIqCgl3b3Jrc3BhY2UYBCABKAsyFy5jb2ZmZXJkYW0udjEuV29ya3NwYWNlEhAKCHBrZ19wYXRoGAUgASgJEhAKCGFnZW50X2lkGAYgASgJEgwKBHJvbGUYByABKAkSJAoGbGltaXRzGAggASgLMhQuY29mZmVyZGFtLnYxLkxpbWl0cxImCgN0dGwYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMaWRsZV90aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi0KBmxhYmVscxgLIAMoCzIdLmNvZmZlcmRhbS52MS5SdW4uTGFiZWxzRW50cnkSJgoFc3RhdGUYDCABKA4yFy5jb2ZmZXJkYW0udjEuUnVuLlN0YXRlEg8KB2ZhaWx1cmUYDSABKAkSLgoKY3JlYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIcmVhZHlfYXQYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KCnN0YXJ0X2tpbmQYECABKA4yGy5jb2ZmZXJkYW0udjEuUnVuLlN0YXJ0S2luZBIuCgloYXJkZW5pbmcYESADKAsyGy5jb2ZmZXJkYW0udjEuSGFyZGVuaW5nRmFjdBIQCghpbWFnZV9pZBgSIAEoCRIUCgxjb250YWluZXJfaWQYEyABKAkSEQoJb3duZXJzaGlwGBQgASgJEhYKDndvcmtzcGFjZV9wYXRoGBUgASgJEhEKCXByaW5jaXBhbBgWIAEoCRIsCghlbmRlZF9hdBgXIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoHY2hhbmdlcxgYIAEoDjIZLmNvZmZlcmRhbS52MS5SdW4uQ2hhbmdlcxIQCghyZXN0YXJ0cxgZIAEoDRIuCgphZG9wdGVkX2F0GBogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgVob2xkcxgbIAMoCzIVLmNvZmZlcmRhbS52MS5SdW5Ib2xkEiMKBGRpc2sYHCABKAsyFS5jb2ZmZXJkYW0udjEuRGlza1VzZRInCgNlbnYYHSADKAsyGi5jb2ZmZXJkYW0udjEuUnVuLkVudkVudHJ5EhIKCnNlY3JldF9lbnYYHiADKAkSKAoFbGVhc2UYHyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoNbGVhc2VfZW5kc19hdBggIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoJZW5kX2NhdXNlGCEgASgOMhouY29mZmVyZGFtLnYxLlJ1bi5FbmRDYXVzZRIWCg53cml0YWJsZV9wYXRocxgiIAMoCRIkCgZlZ3Jlc3MYIyABKAsyFC5jb2ZmZXJkYW0udjEuRWdyZXNzEjMKDGNvbGRfYmVjYXVzZRgkIAEoDjIdLmNvZmZlcmRhbS52MS5SdW4uQ29sZEJlY2F1c2USLQoLZm9ya2VkX2Zyb20YJSABKAsyGC5jb2ZmZXJkYW0udjEuRm9ya2VkRnJvbRI3CgtjaGVja3BvaW50cxgmIAEoCzIiLmNvZmZlcmRhbS52MS5BdXRvbWF0aWNDaGVja3BvaW50cxIpCgltb2RlbF91c2UYJyABKAsyFi5jb2ZmZXJkYW0udjEuTW9kZWxVc2USMQoKY29tcGFuaW9ucxgoIAMoCzIdLmNvZmZlcmRhbS52MS5Db21wYW5pb25TdGF0dXMaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImoKBVN0YXRlEhUKEVNUQVRFX1VOU1BFQ0lGSUVEEAASDAoIQ1JFQVRJTkcQARIJCgVSRUFEWRACEgoKBlBBVVNFRBADEgwKCFNUT1BQSU5HEAQSCwoHU1RPUFBFRBAFEgoKBkZBSUxFRBAGIjsKCVN0YXJ0S2luZBIaChZTVEFSVF9LSU5EX1VOU1BFQ0lGSUVEEAASCAoEV0FSTRABEggKBENPTEQQAiK/AQoLQ29sZEJlY2F1c2USHAoYQ09MRF9CRUNBVVNFX1VOU1BFQ0lGSUVEEAASCwoHTk9fUE9PTBABEhQKEFVOU1VQUE9SVEVEX0hPU1QQAhIOCgpPV05fS0VSTkVMEAMSGgoWUk9PVF9JTl9VU0VSX05BTUVTUEFDRRAEEgwKCFBLR19QQVRIEAUSFQoRRklSU1RfT0ZfSVRTX0tJTkQQBhIOCgpOT05FX1dBSVRTEAcSDgoKTk9UX1VTQUJMRRAIIksKCEVuZENhdXNlEhkKFUVORF9DQVVTRV9VTlNQRUNJRklFRBAAEgcKA1RUTBABEhAKDElETEVfVElNRU9VVBACEgkKBUxFQVNFEAMiTAoHQ2hhbmdlcxIXChNDSEFOR0VTX1VOU1BFQ0lGSUVEEAASCwoHUEVORElORxABEgwKCEFDQ0VQVEVEEAISDQoJRElTQ0FSREVEEAMi4QIKCUNvbXBhbmlvbhIMCgRuYW1lGAEgASgJEg0KBWltYWdlGAIgASgJEg8KB2NvbW1hbmQYAyADKAkSLQoDZW52GAQgAygLMiAuY29mZmVyZGFtLnYxLkNvbXBhbmlvbi5FbnZFbnRyeRI6CgpzZWNyZXRfZW52GAUgAygLMiYuY29mZmVyZGFtLnYxLkNvbXBhbmlvbi5TZWNyZXRFbnZFbnRyeRImCgVyZWFkeRgGIAEoCzIXLmNvZmZlcmRhbS52MS5SZWFkaW5lc3MSEgoKbWVtb3J5X21pYhgHIAEoDRINCgVwb3J0cxgIIAMoDRISCgpkZXBlbmRzX29uGAkgAygJGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaMAoOU2VjcmV0RW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKoAQoJUmVhZGluZXNzEg0KA3RjcBgBIAEoDUgAEjIKB2NvbW1hbmQYAiABKAsyHy5jb2ZmZXJkYW0udjEuUmVhZGluZXNzLkNvbW1hbmRIABIXCg90aW1lb3V0X3NlY29uZHMYAyABKA0SHQoVaW50ZXJ2YWxfbWlsbGlzZWNvbmRzGAQgASgNGhcKB0NvbW1hbmQSDAoEYXJncxgBIAMoCUIHCgVjaGVjayLwAQoPQ29tcGFuaW9uU3RhdHVzEgwKBG5hbWUYASABKAkSDQoFaW1hZ2UYAiABKAkSFAoMaW1hZ2VfZGlnZXN0GAMgASgJEjIKBXN0YXRlGAQgASgOMiMuY29mZmVyZGFtLnYxLkNvbXBhbmlvblN0YXR1cy5TdGF0ZRIRCglleGl0X2NvZGUYBSABKAUSDQoFcG9ydHMYBiADKA0SDwoHYWRkcmVzcxgHIAEoCSJDCgVTdGF0ZRIVChFTVEFURV9VTlNQRUNJRklFRBAAEgwKCFNUQVJUSU5HEAESCQoFUkVBRFkQAhIKCgZFWElURUQQAyKSAQoUQXV0b21hdGljQ2hlY2twb2ludHMSNwoFZXZlcnkYASABKA4yKC5jb2ZmZXJkYW0udjEuQXV0b21hdGljQ2hlY2twb2ludHMuRXZlcnkSDAoEa2VlcBgCIAEoDSIzCgVFdmVyeRIVChFFVkVSWV9VTlNQRUNJRklFRBAAEggKBFRVUk4QARIJCgVXUklURRACIjMKCkZvcmtlZEZyb20SFQoNY2hlY2twb2ludF9pZBgBIAEoCRIOCgZydW5faWQYAiABKAki8wEKB1J1bkhvbGQSKAoEa2luZBgBIAEoDjIaLmNvZmZlcmRhbS52MS5SdW5Ib2xkLktpbmQSEAoIY2F1c2VfaWQYAiABKAkSEQoJcHJpbmNpcGFsGAMgASgJEikKBXNpbmNlGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJuCgRLaW5kEhQKEEtJTkRfVU5TUEVDSUZJRUQQABIMCghPUEVSQVRPUhABEgwKCEFQUFJPVkFMEAISCQoFQUxFUlQQAxIMCghURVJNSU5BTBAEEg4KCkNIRUNLUE9JTlQQBRILCgdSRVNUT1JFEAYivQIKCVdvcmtzcGFjZRIrCgRiaW5kGAEgASgLMhsuY29mZmVyZGFtLnYxLkJpbmRXb3Jrc3BhY2VIABIxCgdtYW5hZ2VkGAIgASgLMh4uY29mZmVyZGFtLnYxLk1hbmFnZWRXb3Jrc3BhY2VIABItCgVjbG9uZRgDIAEoCzIcLmNvZmZlcmRhbS52MS5DbG9uZVdvcmtzcGFjZUgAEjEKB292ZXJsYXkYBCABKAsyHi5jb2ZmZXJkYW0udjEuT3ZlcmxheVdvcmtzcGFjZUgAEisKBGJhc2UYBSABKAsyGy5jb2ZmZXJkYW0udjEuQmFzZVdvcmtzcGFjZUgAEjcKCmNoZWNrcG9pbnQYBiABKAsyIS5jb2ZmZXJkYW0udjEuQ2hlY2twb2ludFdvcmtzcGFjZUgAQggKBnNvdXJjZSIdCg1CaW5kV29ya3NwYWNlEgwKBHBhdGgYASABKAkiKAoQTWFuYWdlZFdvcmtzcGFjZRIUCgx3b3Jrc3BhY2VfaWQYASABKAkiIAoQT3ZlcmxheVdvcmtzcGFjZRIMCgRwYXRoGAEgASgJIiAKDUJhc2VXb3Jrc3BhY2USDwoHYmFzZV9pZBgBIAEoCSIsChNDaGVja3BvaW50V29ya3NwYWNlEhUKDWNoZWNrcG9pbnRfaWQYASABKAkiUgoOQ2xvbmVXb3Jrc3BhY2USEgoKcmVwb3NpdG9yeRgBIAEoCRIQCghyZXZpc2lvbhgCIAEoCRILCgN1cmwYAyABKAkSDQoFZGVwdGgYBCABKA0ilQEKBkxpbWl0cxIUCgxtZW1vcnlfYnl0ZXMYASABKAQSEgoKY3B1X21pbGxpcxgCIAEoDRIMCgRwaWRzGAMgASgNEhcKD2ZpbGVfc2l6ZV9ieXRlcxgEIAEoBBISCgpvcGVuX2ZpbGVzGAUgASgNEhIKCmRpc2tfYnl0ZXMYBiABKAQSEgoKZGlza19maWxlcxgHIAEoBCLBAQoHRGlza1VzZRISCgp1c2VkX2J5dGVzGAEgASgEEhIKCnVzZWRfZmlsZXMYAiABKAQSEAoIYXRfbGVhc3QYAyABKAgSKgoFc3RhdGUYBCABKA4yGy5jb2ZmZXJkYW0udjEuRGlza1VzZS5TdGF0ZRIOCgZrZXJuZWwYBSABKAgiQAoFU3RhdGUSFQoRU1RBVEVfVU5TUEVDSUZJRUQQABIKCgZXSVRISU4QARIICgRPVkVSEAISCgoGTE9DS0VEEAMi2QEKCVN0YXRlRGlzaxISCgpmcmVlX2J5dGVzGAEgASgEEhMKC3RvdGFsX2J5dGVzGAIgASgEEhcKCmZyZWVfZmlsZXMYAyABKARIAIgBARIsCgVzdGF0ZRgEIAEoDjIdLmNvZmZlcmRhbS52MS5TdGF0ZURpc2suU3RhdGUSDgoGa2VybmVsGAUgASgIIj0KBVN0YXRlEhUKEVNUQVRFX1VOU1BFQ0lGSUVEEAASCgoGRU5PVUdIEAESBwoDTE9XEAISCAoERlVMTBADQg0KC19mcmVlX2ZpbGVzIiwKDUhhcmRlbmluZ0ZhY3QSDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoCSLHBgoQQ3JlYXRlUnVuUmVxdWVzdBISCgpyZXF1ZXN0X2lkGAEgASgJEg4KBnJ1bl9pZBgCIAEoCRIPCgdwcm9maWxlGAMgASgJEg0KBWltYWdlGAQgASgJEioKCXdvcmtzcGFjZRgFIAEoCzIXLmNvZmZlcmRhbS52MS5Xb3Jrc3BhY2USEAoIcGtnX3BhdGgYBiABKAkSEAoIYWdlbnRfaWQYByABKAkSDAoEcm9sZRgIIAEoCRIkCgZsaW1pdHMYCSABKAsyFC5jb2ZmZXJkYW0udjEuTGltaXRzEiYKA3R0bBgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIvCgxpZGxlX3RpbWVvdXQYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SOgoGbGFiZWxzGAwgAygLMiouY29mZmVyZGFtLnYxLkNyZWF0ZVJ1blJlcXVlc3QuTGFiZWxzRW50cnkSEwoLaXNzdWVfdG9rZW4YDSABKAgSNAoDZW52GA4gAygLMicuY29mZmVyZGFtLnYxLkNyZWF0ZVJ1blJlcXVlc3QuRW52RW50cnkSQQoKc2VjcmV0X2VudhgPIAMoCzItLmNvZmZlcmRhbS52MS5DcmVhdGVSdW5SZXF1ZXN0LlNlY3JldEVudkVudHJ5EigKBWxlYXNlGBAgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhYKDndyaXRhYmxlX3BhdGhzGBEgAygJEhMKC2VncmVzc19qc29uGBIgASgJEjcKC2NoZWNrcG9pbnRzGBMgASgLMiIuY29mZmVyZGFtLnYxLkF1dG9tYXRpY0NoZWNrcG9pbnRzEisKCmNvbXBhbmlvbnMYFCADKAsyFy5jb2ZmZXJkYW0udjEuQ29tcGFuaW9uGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaKgoIRW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARowCg5TZWNyZXRFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIkIKEUNyZWF0ZVJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4SDQoFdG9rZW4YAiABKAkiHwoNR2V0UnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkiMAoOR2V0UnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biJgCg9MaXN0UnVuc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkSJgoFc3RhdGUYAyABKA4yFy5jb2ZmZXJkYW0udjEuUnVuLlN0YXRlInkKEExpc3RSdW5zUmVzcG9uc2USHwoEcnVucxgBIAMoCzIRLmNvZmZlcmRhbS52MS5SdW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEisKCnN0YXRlX2Rpc2sYAyABKAsyFy5jb2ZmZXJkYW0udjEuU3RhdGVEaXNrIiAKDlN0b3BSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSIxCg9TdG9wUnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biIhCg9QYXVzZVJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIjIKEFBhdXNlUnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biI3ChBSZXN1bWVSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRITCgtsaWZ0X2FsZXJ0cxgCIAEoCCIzChFSZXN1bWVSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuIiUKE0tlZXBBbGl2ZVJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIjYKFEtlZXBBbGl2ZVJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4iSgoQRXh0ZW5kUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSJgoDdHRsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIjMKEUV4dGVuZFJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4iJgoUSXNzdWVSdW5Ub2tlblJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIkYKFUlzc3VlUnVuVG9rZW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuEg0KBXRva2VuGAIgASgJIjwKEERlbGV0ZVJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhgKEGRlbGV0ZV93b3Jrc3BhY2UYAiABKAgiEwoRRGVsZXRlUnVuUmVzcG9uc2UiIgoQV2F0Y2hSdW5zUmVxdWVzdBIOCgZydW5faWQYASABKAkiMwoRV2F0Y2hSdW5zUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biI4Cg5EaWZmUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSFgoObWF4X2RpZmZfYnl0ZXMYAiABKA0idAoPRGlmZlJ1blJlc3BvbnNlEikKB2NoYW5nZXMYASADKAsyGC5jb2ZmZXJkYW0udjEuRmlsZUNoYW5nZRINCgV0b3RhbBgCIAEoBBIUCgx1bmlmaWVkX2RpZmYYAyABKAkSEQoJdHJ1bmNhdGVkGAQgASgIIuUBCgpGaWxlQ2hhbmdlEgwKBHBhdGgYASABKAkSKwoEa2luZBgCIAEoDjIdLmNvZmZlcmRhbS52MS5GaWxlQ2hhbmdlLktpbmQSEQoJZmlsZV90eXBlGAMgASgJEgwKBG1vZGUYBCABKA0SEgoKc2l6ZV9ieXRlcxgFIAEoBBIRCglvYmplY3Rpb24YBiABKAkSEAoIb2JzdGFjbGUYByABKAkiQgoES2luZBIUChBLSU5EX1VOU1BFQ0lGSUVEEAASCQoFQURERUQQARIMCghNT0RJRklFRBACEgsKB0RFTEVURUQQAyIxChBBY2NlcHRSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRINCgVmb3JjZRgCIAEoCCJWChFBY2NlcHRSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuEg8KB2FwcGxpZWQYAiABKAQSEAoIbGVmdF9vdXQYAyADKAkiIwoRRGlzY2FyZFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIjQKEkRpc2NhcmRSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuItEBCg1LZXB0V29ya3NwYWNlEhQKDHdvcmtzcGFjZV9pZBgBIAEoCRIMCgRraW5kGAIgASgJEhEKCXByaW5jaXBhbBgDIAEoCRIuCgpjcmVhdGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRwYXRoGAUgASgJEg8KB3VzZWRfYnkYBiABKAkSFwoKc2l6ZV9ieXRlcxgHIAEoBEgAiAEBEhIKCnJlcG9zaXRvcnkYCCABKAlCDQoLX3NpemVfYnl0ZXMiTwoVTGlzdFdvcmtzcGFjZXNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoDRISCgpwYWdlX3Rva2VuGAIgASgJEg8KB21lYXN1cmUYAyABKAgiYgoWTGlzdFdvcmtzcGFjZXNSZXNwb25zZRIvCgp3b3Jrc3BhY2VzGAEgAygLMhsuY29mZmVyZGFtLnYxLktlcHRXb3Jrc3BhY2USFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIi4KFkRlbGV0ZVdvcmtzcGFjZVJlcXVlc3QSFAoMd29ya3NwYWNlX2lkGAEgASgJIhkKF0RlbGV0ZVdvcmtzcGFjZVJlc3BvbnNlImEKGFJlYWRDb21wYW5pb25Mb2dzUmVxdWVzdBIOCgZydW5faWQYASABKAkSEQoJY29tcGFuaW9uGAIgASgJEhIKCnRhaWxfYnl0ZXMYAyABKA0SDgoGZm9sbG93GAQgASgIIikKGVJlYWRDb21wYW5pb25Mb2dzUmVzcG9uc2USDAoEZGF0YRgBIAEoDDK1CwoKUnVuU2VydmljZRJMCglDcmVhdGVSdW4SHi5jb2ZmZXJkYW0udjEuQ3JlYXRlUnVuUmVxdWVzdBofLmNvZmZlcmRhbS52MS5DcmVhdGVSdW5SZXNwb25zZRJICgZHZXRSdW4SGy5jb2ZmZXJkYW0udjEuR2V0UnVuUmVxdWVzdBocLmNvZmZlcmRhbS52MS5HZXRSdW5SZXNwb25zZSIDkAIBEk4KCExpc3RSdW5zEh0uY29mZmVyZGFtLnYxLkxpc3RSdW5zUmVxdWVzdBoeLmNvZmZlcmRhbS52MS5MaXN0UnVuc1Jlc3BvbnNlIgOQAgESSwoHU3RvcFJ1bhIcLmNvZmZlcmRhbS52MS5TdG9wUnVuUmVxdWVzdBodLmNvZmZlcmRhbS52MS5TdG9wUnVuUmVzcG9uc2UiA5ACAhJRCglEZWxldGVSdW4SHi5jb2ZmZXJkYW0udjEuRGVsZXRlUnVuUmVxdWVzdBofLmNvZmZlcmRhbS52MS5EZWxldGVSdW5SZXNwb25zZSIDkAICEkkKCFBhdXNlUnVuEh0uY29mZmVyZGFtLnYxLlBhdXNlUnVuUmVxdWVzdBoeLmNvZmZlcmRhbS52MS5QYXVzZVJ1blJlc3BvbnNlEkwKCVJlc3VtZVJ1bhIeLmNvZmZlcmRhbS52MS5SZXN1bWVSdW5SZXF1ZXN0Gh8uY29mZmVyZGFtLnYxLlJlc3VtZVJ1blJlc3BvbnNlEloKDEtlZXBBbGl2ZVJ1bhIhLmNvZmZlcmRhbS52MS5LZWVwQWxpdmVSdW5SZXF1ZXN0GiIuY29mZmVyZGFtLnYxLktlZXBBbGl2ZVJ1blJlc3BvbnNlIgOQAgISUQoJRXh0ZW5kUnVuEh4uY29mZmVyZGFtLnYxLkV4dGVuZFJ1blJlcXVlc3QaHy5jb2ZmZXJkYW0udjEuRXh0ZW5kUnVuUmVzcG9uc2UiA5ACAhJdCg1Jc3N1ZVJ1blRva2VuEiIuY29mZmVyZGFtLnYxLklzc3VlUnVuVG9rZW5SZXF1ZXN0GiMuY29mZmVyZGFtLnYxLklzc3VlUnVuVG9rZW5SZXNwb25zZSIDkAICElMKCVdhdGNoUnVucxIeLmNvZmZlcmRhbS52MS5XYXRjaFJ1bnNSZXF1ZXN0Gh8uY29mZmVyZGFtLnYxLldhdGNoUnVuc1Jlc3BvbnNlIgOQAgEwARJLCgdEaWZmUnVuEhwuY29mZmVyZGFtLnYxLkRpZmZSdW5SZXF1ZXN0Gh0uY29mZmVyZGFtLnYxLkRpZmZSdW5SZXNwb25zZSIDkAIBElEKCUFjY2VwdFJ1bhIeLmNvZmZlcmRhbS52MS5BY2NlcHRSdW5SZXF1ZXN0Gh8uY29mZmVyZGFtLnYxLkFjY2VwdFJ1blJlc3BvbnNlIgOQAgISVAoKRGlzY2FyZFJ1bhIfLmNvZmZlcmRhbS52MS5EaXNjYXJkUnVuUmVxdWVzdBogLmNvZmZlcmRhbS52MS5EaXNjYXJkUnVuUmVzcG9uc2UiA5ACAhJgCg5MaXN0V29ya3NwYWNlcxIjLmNvZmZlcmRhbS52MS5MaXN0V29ya3NwYWNlc1JlcXVlc3QaJC5jb2ZmZXJkYW0udjEuTGlzdFdvcmtzcGFjZXNSZXNwb25zZSIDkAIBEl4KD0RlbGV0ZVdvcmtzcGFjZRIkLmNvZmZlcmRhbS52MS5EZWxldGVXb3Jrc3BhY2VSZXF1ZXN0GiUuY29mZmVyZGFtLnYxLkRlbGV0ZVdvcmtzcGFjZVJlc3BvbnNlEmsKEVJlYWRDb21wYW5pb25Mb2dzEiYuY29mZmVyZGFtLnYxLlJlYWRDb21wYW5pb25Mb2dzUmVxdWVzdBonLmNvZmZlcmRhbS52MS5SZWFkQ29tcGFuaW9uTG9nc1Jlc3BvbnNlIgOQAgEwAWIGcHJvdG8z", [file_cofferdam_v1_egress, file_cofferdam_v1_usage, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * A run.
@@ -302,6 +302,13 @@ export type Run = Message<"cofferdam.v1.Run"> & {
    * @generated from field: cofferdam.v1.ModelUse model_use = 39;
    */
   modelUse?: ModelUse | undefined;
+
+  /**
+   * Output only. Containers beside it, in the order of their start. States only while the run lives.
+   *
+   * @generated from field: repeated cofferdam.v1.CompanionStatus companions = 40;
+   */
+  companions: CompanionStatus[];
 };
 
 /**
@@ -567,6 +574,262 @@ export const Run_ChangesSchema: GenEnum<Run_Changes> = /*@__PURE__*/
   enumDesc(file_cofferdam_v1_run, 0, 4);
 
 /**
+ * A container beside a run, such as a database of its tests. It has no network: programs of the run reach its `ports` by
+ * its name, and nothing else. It is started before the run is READY, and ended and removed with it.
+ *
+ * @generated from message cofferdam.v1.Companion
+ */
+export type Companion = Message<"cofferdam.v1.Companion"> & {
+  /**
+   * A DNS label, unique among the companions of the run: the name under which programs of the run reach it. Not
+   * `localhost`, and no host that a rule of the run's connections names. Required.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Image reference; must be allowed by the profile. Required.
+   *
+   * @generated from field: string image = 2;
+   */
+  image: string;
+
+  /**
+   * Arguments in place of the image's command, for its entrypoint. Default: the image's command.
+   *
+   * @generated from field: repeated string command = 3;
+   */
+  command: string[];
+
+  /**
+   * Environment variables, beside the image's. At most 128 KiB with `secret_env`.
+   *
+   * @generated from field: map<string, string> env = 4;
+   */
+  env: { [key: string]: string };
+
+  /**
+   * The same with secret values, which are also hidden if they turn up in the run's calls. The daemon stores, answers,
+   * records and logs neither kind, and the engine does not know them.
+   *
+   * @generated from field: map<string, string> secret_env = 5;
+   */
+  secretEnv: { [key: string]: string };
+
+  /**
+   * Check that it has to pass before the run is READY. Default: it has been started.
+   *
+   * @generated from field: cofferdam.v1.Readiness ready = 6;
+   */
+  ready?: Readiness | undefined;
+
+  /**
+   * Memory, MiB. At most what the profile leaves for companions. Default: that, divided equally.
+   *
+   * @generated from field: uint32 memory_mib = 7;
+   */
+  memoryMib: number;
+
+  /**
+   * TCP ports that programs of the run may connect to, beside the one of `ready`. At most 16.
+   *
+   * @generated from field: repeated uint32 ports = 8;
+   */
+  ports: number[];
+
+  /**
+   * Names of companions that must be ready before it starts.
+   *
+   * @generated from field: repeated string depends_on = 9;
+   */
+  dependsOn: string[];
+};
+
+/**
+ * Describes the message cofferdam.v1.Companion.
+ * Use `create(CompanionSchema)` to create a new message.
+ */
+export const CompanionSchema: GenMessage<Companion> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_run, 1);
+
+/**
+ * Check that a companion has to pass.
+ *
+ * @generated from message cofferdam.v1.Readiness
+ */
+export type Readiness = Message<"cofferdam.v1.Readiness"> & {
+  /**
+   * Required.
+   *
+   * @generated from oneof cofferdam.v1.Readiness.check
+   */
+  check: {
+    /**
+     * A connection to this port of the companion is accepted.
+     *
+     * @generated from field: uint32 tcp = 1;
+     */
+    value: number;
+    case: "tcp";
+  } | {
+    /**
+     * The command, executed in the companion, ends with 0.
+     *
+     * @generated from field: cofferdam.v1.Readiness.Command command = 2;
+     */
+    value: Readiness_Command;
+    case: "command";
+  } | { case: undefined; value?: undefined };
+
+  /**
+   * Time from its start until it must have passed, seconds. At most 600. Default 60.
+   *
+   * @generated from field: uint32 timeout_seconds = 3;
+   */
+  timeoutSeconds: number;
+
+  /**
+   * Time between two checks, milliseconds. 50 to 60,000. Default 200.
+   *
+   * @generated from field: uint32 interval_milliseconds = 4;
+   */
+  intervalMilliseconds: number;
+};
+
+/**
+ * Describes the message cofferdam.v1.Readiness.
+ * Use `create(ReadinessSchema)` to create a new message.
+ */
+export const ReadinessSchema: GenMessage<Readiness> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_run, 2);
+
+/**
+ * A program of the image and its arguments.
+ *
+ * @generated from message cofferdam.v1.Readiness.Command
+ */
+export type Readiness_Command = Message<"cofferdam.v1.Readiness.Command"> & {
+  /**
+   * The program first. Required.
+   *
+   * @generated from field: repeated string args = 1;
+   */
+  args: string[];
+};
+
+/**
+ * Describes the message cofferdam.v1.Readiness.Command.
+ * Use `create(Readiness_CommandSchema)` to create a new message.
+ */
+export const Readiness_CommandSchema: GenMessage<Readiness_Command> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_run, 2, 0);
+
+/**
+ * A companion of a run.
+ *
+ * @generated from message cofferdam.v1.CompanionStatus
+ */
+export type CompanionStatus = Message<"cofferdam.v1.CompanionStatus"> & {
+  /**
+   * Its name.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Image reference, as requested.
+   *
+   * @generated from field: string image = 2;
+   */
+  image: string;
+
+  /**
+   * Digest of the image that runs.
+   *
+   * @generated from field: string image_digest = 3;
+   */
+  imageDigest: string;
+
+  /**
+   * Its state.
+   *
+   * @generated from field: cofferdam.v1.CompanionStatus.State state = 4;
+   */
+  state: CompanionStatus_State;
+
+  /**
+   * Exit code of its first process, once it has EXITED.
+   *
+   * @generated from field: int32 exit_code = 5;
+   */
+  exitCode: number;
+
+  /**
+   * TCP ports that programs of the run may connect to.
+   *
+   * @generated from field: repeated uint32 ports = 6;
+   */
+  ports: number[];
+
+  /**
+   * Address that its name has inside the run; empty until a program of the run has asked for the name.
+   *
+   * @generated from field: string address = 7;
+   */
+  address: string;
+};
+
+/**
+ * Describes the message cofferdam.v1.CompanionStatus.
+ * Use `create(CompanionStatusSchema)` to create a new message.
+ */
+export const CompanionStatusSchema: GenMessage<CompanionStatus> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_run, 3);
+
+/**
+ * State of a companion.
+ *
+ * @generated from enum cofferdam.v1.CompanionStatus.State
+ */
+export enum CompanionStatus_State {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: STATE_UNSPECIFIED = 0;
+   */
+  STATE_UNSPECIFIED = 0,
+
+  /**
+   * It has not passed its check.
+   *
+   * @generated from enum value: STARTING = 1;
+   */
+  STARTING = 1,
+
+  /**
+   * It has passed its check.
+   *
+   * @generated from enum value: READY = 2;
+   */
+  READY = 2,
+
+  /**
+   * Its first process has ended. It is not started again, and connections to it are refused.
+   *
+   * @generated from enum value: EXITED = 3;
+   */
+  EXITED = 3,
+}
+
+/**
+ * Describes the enum cofferdam.v1.CompanionStatus.State.
+ */
+export const CompanionStatus_StateSchema: GenEnum<CompanionStatus_State> = /*@__PURE__*/
+  enumDesc(file_cofferdam_v1_run, 3, 0);
+
+/**
  * Checkpoints of a run that the daemon makes by itself.
  *
  * @generated from message cofferdam.v1.AutomaticCheckpoints
@@ -592,7 +855,7 @@ export type AutomaticCheckpoints = Message<"cofferdam.v1.AutomaticCheckpoints"> 
  * Use `create(AutomaticCheckpointsSchema)` to create a new message.
  */
 export const AutomaticCheckpointsSchema: GenMessage<AutomaticCheckpoints> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 1);
+  messageDesc(file_cofferdam_v1_run, 4);
 
 /**
  * Moment of a checkpoint.
@@ -626,7 +889,7 @@ export enum AutomaticCheckpoints_Every {
  * Describes the enum cofferdam.v1.AutomaticCheckpoints.Every.
  */
 export const AutomaticCheckpoints_EverySchema: GenEnum<AutomaticCheckpoints_Every> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_run, 1, 0);
+  enumDesc(file_cofferdam_v1_run, 4, 0);
 
 /**
  * Checkpoint with whose files a run began.
@@ -654,7 +917,7 @@ export type ForkedFrom = Message<"cofferdam.v1.ForkedFrom"> & {
  * Use `create(ForkedFromSchema)` to create a new message.
  */
 export const ForkedFromSchema: GenMessage<ForkedFrom> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 2);
+  messageDesc(file_cofferdam_v1_run, 5);
 
 /**
  * One reason that keeps a run PAUSED.
@@ -696,7 +959,7 @@ export type RunHold = Message<"cofferdam.v1.RunHold"> & {
  * Use `create(RunHoldSchema)` to create a new message.
  */
 export const RunHoldSchema: GenMessage<RunHold> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 3);
+  messageDesc(file_cofferdam_v1_run, 6);
 
 /**
  * Kind of the hold.
@@ -758,7 +1021,7 @@ export enum RunHold_Kind {
  * Describes the enum cofferdam.v1.RunHold.Kind.
  */
 export const RunHold_KindSchema: GenEnum<RunHold_Kind> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_run, 3, 0);
+  enumDesc(file_cofferdam_v1_run, 6, 0);
 
 /**
  * Source of `/workspace`. Exactly one is set.
@@ -789,7 +1052,7 @@ export type Workspace = Message<"cofferdam.v1.Workspace"> & {
     case: "managed";
   } | {
     /**
-     * A clone of a local git repository, kept until DeleteWorkspace.
+     * A clone of a git repository, local or on a server, kept until DeleteWorkspace.
      *
      * @generated from field: cofferdam.v1.CloneWorkspace clone = 3;
      */
@@ -827,7 +1090,7 @@ export type Workspace = Message<"cofferdam.v1.Workspace"> & {
  * Use `create(WorkspaceSchema)` to create a new message.
  */
 export const WorkspaceSchema: GenMessage<Workspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 4);
+  messageDesc(file_cofferdam_v1_run, 7);
 
 /**
  * An existing directory.
@@ -848,7 +1111,7 @@ export type BindWorkspace = Message<"cofferdam.v1.BindWorkspace"> & {
  * Use `create(BindWorkspaceSchema)` to create a new message.
  */
 export const BindWorkspaceSchema: GenMessage<BindWorkspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 5);
+  messageDesc(file_cofferdam_v1_run, 8);
 
 /**
  * A directory made by the daemon.
@@ -870,7 +1133,7 @@ export type ManagedWorkspace = Message<"cofferdam.v1.ManagedWorkspace"> & {
  * Use `create(ManagedWorkspaceSchema)` to create a new message.
  */
 export const ManagedWorkspaceSchema: GenMessage<ManagedWorkspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 6);
+  messageDesc(file_cofferdam_v1_run, 9);
 
 /**
  * A directory seen through a layer that takes the agent's changes.
@@ -892,7 +1155,7 @@ export type OverlayWorkspace = Message<"cofferdam.v1.OverlayWorkspace"> & {
  * Use `create(OverlayWorkspaceSchema)` to create a new message.
  */
 export const OverlayWorkspaceSchema: GenMessage<OverlayWorkspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 7);
+  messageDesc(file_cofferdam_v1_run, 10);
 
 /**
  * A base seen through a layer that takes the agent's changes. DiffRun shows them and DiscardRun deletes them. AcceptRun
@@ -914,7 +1177,7 @@ export type BaseWorkspace = Message<"cofferdam.v1.BaseWorkspace"> & {
  * Use `create(BaseWorkspaceSchema)` to create a new message.
  */
 export const BaseWorkspaceSchema: GenMessage<BaseWorkspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 8);
+  messageDesc(file_cofferdam_v1_run, 11);
 
 /**
  * A copy of what a checkpoint of CheckpointService has: the workspace, `/state` and the changes of a writable root. The
@@ -938,27 +1201,45 @@ export type CheckpointWorkspace = Message<"cofferdam.v1.CheckpointWorkspace"> & 
  * Use `create(CheckpointWorkspaceSchema)` to create a new message.
  */
 export const CheckpointWorkspaceSchema: GenMessage<CheckpointWorkspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 9);
+  messageDesc(file_cofferdam_v1_run, 12);
 
 /**
- * A clone of a local repository, without hooks, with its history.
+ * A clone of a repository, without hooks, with its history. Exactly one of `repository` and `url` is set.
  *
  * @generated from message cofferdam.v1.CloneWorkspace
  */
 export type CloneWorkspace = Message<"cofferdam.v1.CloneWorkspace"> & {
   /**
-   * Absolute host path of a git repository beneath one of the daemon's `workspace_roots`.
+   * Absolute host path of a local git repository beneath one of the daemon's `workspace_roots`. The clone has no remote.
    *
    * @generated from field: string repository = 1;
    */
   repository: string;
 
   /**
-   * Branch, tag or commit to check out. Default: the repository's HEAD.
+   * Branch, tag or commit to check out. Default: the repository's HEAD. With `url`, a commit is a full id, and part of
+   * the history of a branch or tag of the server.
    *
    * @generated from field: string revision = 2;
    */
   revision: string;
+
+  /**
+   * Address of a repository on a server, as `https://git.example.org/org/app`, without a user or password. The daemon
+   * fetches it through the `egress` of the run's profile, with the secrets of its rules and on the run's record. The rules
+   * have to allow that without a reviewer. The address is the remote `origin` of the clone.
+   *
+   * @generated from field: string url = 3;
+   */
+  url: string;
+
+  /**
+   * With `url`: most commits from the checked-out one down each line of its history, and no other branch or tag. 0: all
+   * of the history, branches and tags.
+   *
+   * @generated from field: uint32 depth = 4;
+   */
+  depth: number;
 };
 
 /**
@@ -966,7 +1247,7 @@ export type CloneWorkspace = Message<"cofferdam.v1.CloneWorkspace"> & {
  * Use `create(CloneWorkspaceSchema)` to create a new message.
  */
 export const CloneWorkspaceSchema: GenMessage<CloneWorkspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 10);
+  messageDesc(file_cofferdam_v1_run, 13);
 
 /**
  * Resource limits of a container. 0 or absent means the profile's value; a client may only lower it.
@@ -1029,7 +1310,7 @@ export type Limits = Message<"cofferdam.v1.Limits"> & {
  * Use `create(LimitsSchema)` to create a new message.
  */
 export const LimitsSchema: GenMessage<Limits> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 11);
+  messageDesc(file_cofferdam_v1_run, 14);
 
 /**
  * Data of a run on the daemon's disk: `/state`, a managed or cloned workspace, the layer of an overlay. All of it
@@ -1080,7 +1361,7 @@ export type DiskUse = Message<"cofferdam.v1.DiskUse"> & {
  * Use `create(DiskUseSchema)` to create a new message.
  */
 export const DiskUseSchema: GenMessage<DiskUse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 12);
+  messageDesc(file_cofferdam_v1_run, 15);
 
 /**
  * State of the run's quota.
@@ -1122,7 +1403,7 @@ export enum DiskUse_State {
  * Describes the enum cofferdam.v1.DiskUse.State.
  */
 export const DiskUse_StateSchema: GenEnum<DiskUse_State> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_run, 12, 0);
+  enumDesc(file_cofferdam_v1_run, 15, 0);
 
 /**
  * The file system that has the daemon's state directory.
@@ -1172,7 +1453,7 @@ export type StateDisk = Message<"cofferdam.v1.StateDisk"> & {
  * Use `create(StateDiskSchema)` to create a new message.
  */
 export const StateDiskSchema: GenMessage<StateDisk> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 13);
+  messageDesc(file_cofferdam_v1_run, 16);
 
 /**
  * Free space.
@@ -1213,7 +1494,7 @@ export enum StateDisk_State {
  * Describes the enum cofferdam.v1.StateDisk.State.
  */
 export const StateDisk_StateSchema: GenEnum<StateDisk_State> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_run, 13, 0);
+  enumDesc(file_cofferdam_v1_run, 16, 0);
 
 /**
  * One property of the container, as the engine reports it.
@@ -1241,7 +1522,7 @@ export type HardeningFact = Message<"cofferdam.v1.HardeningFact"> & {
  * Use `create(HardeningFactSchema)` to create a new message.
  */
 export const HardeningFactSchema: GenMessage<HardeningFact> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 14);
+  messageDesc(file_cofferdam_v1_run, 17);
 
 /**
  * See RunService.CreateRun.
@@ -1395,6 +1676,14 @@ export type CreateRunRequest = Message<"cofferdam.v1.CreateRunRequest"> & {
    * @generated from field: cofferdam.v1.AutomaticCheckpoints checkpoints = 19;
    */
   checkpoints?: AutomaticCheckpoints | undefined;
+
+  /**
+   * Containers beside the run, such as a database of its tests. The profile must allow their images. One that has the
+   * name of a companion of the profile takes its place. Default: those of the profile.
+   *
+   * @generated from field: repeated cofferdam.v1.Companion companions = 20;
+   */
+  companions: Companion[];
 };
 
 /**
@@ -1402,7 +1691,7 @@ export type CreateRunRequest = Message<"cofferdam.v1.CreateRunRequest"> & {
  * Use `create(CreateRunRequestSchema)` to create a new message.
  */
 export const CreateRunRequestSchema: GenMessage<CreateRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 15);
+  messageDesc(file_cofferdam_v1_run, 18);
 
 /**
  * The run, READY.
@@ -1431,7 +1720,7 @@ export type CreateRunResponse = Message<"cofferdam.v1.CreateRunResponse"> & {
  * Use `create(CreateRunResponseSchema)` to create a new message.
  */
 export const CreateRunResponseSchema: GenMessage<CreateRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 16);
+  messageDesc(file_cofferdam_v1_run, 19);
 
 /**
  * See RunService.GetRun.
@@ -1452,7 +1741,7 @@ export type GetRunRequest = Message<"cofferdam.v1.GetRunRequest"> & {
  * Use `create(GetRunRequestSchema)` to create a new message.
  */
 export const GetRunRequestSchema: GenMessage<GetRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 17);
+  messageDesc(file_cofferdam_v1_run, 20);
 
 /**
  * The run.
@@ -1473,7 +1762,7 @@ export type GetRunResponse = Message<"cofferdam.v1.GetRunResponse"> & {
  * Use `create(GetRunResponseSchema)` to create a new message.
  */
 export const GetRunResponseSchema: GenMessage<GetRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 18);
+  messageDesc(file_cofferdam_v1_run, 21);
 
 /**
  * See RunService.ListRuns.
@@ -1508,7 +1797,7 @@ export type ListRunsRequest = Message<"cofferdam.v1.ListRunsRequest"> & {
  * Use `create(ListRunsRequestSchema)` to create a new message.
  */
 export const ListRunsRequestSchema: GenMessage<ListRunsRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 19);
+  messageDesc(file_cofferdam_v1_run, 22);
 
 /**
  * A page of runs.
@@ -1543,7 +1832,7 @@ export type ListRunsResponse = Message<"cofferdam.v1.ListRunsResponse"> & {
  * Use `create(ListRunsResponseSchema)` to create a new message.
  */
 export const ListRunsResponseSchema: GenMessage<ListRunsResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 20);
+  messageDesc(file_cofferdam_v1_run, 23);
 
 /**
  * See RunService.StopRun.
@@ -1564,7 +1853,7 @@ export type StopRunRequest = Message<"cofferdam.v1.StopRunRequest"> & {
  * Use `create(StopRunRequestSchema)` to create a new message.
  */
 export const StopRunRequestSchema: GenMessage<StopRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 21);
+  messageDesc(file_cofferdam_v1_run, 24);
 
 /**
  * The run, STOPPED.
@@ -1585,7 +1874,7 @@ export type StopRunResponse = Message<"cofferdam.v1.StopRunResponse"> & {
  * Use `create(StopRunResponseSchema)` to create a new message.
  */
 export const StopRunResponseSchema: GenMessage<StopRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 22);
+  messageDesc(file_cofferdam_v1_run, 25);
 
 /**
  * See RunService.PauseRun.
@@ -1606,7 +1895,7 @@ export type PauseRunRequest = Message<"cofferdam.v1.PauseRunRequest"> & {
  * Use `create(PauseRunRequestSchema)` to create a new message.
  */
 export const PauseRunRequestSchema: GenMessage<PauseRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 23);
+  messageDesc(file_cofferdam_v1_run, 26);
 
 /**
  * The run, PAUSED.
@@ -1627,7 +1916,7 @@ export type PauseRunResponse = Message<"cofferdam.v1.PauseRunResponse"> & {
  * Use `create(PauseRunResponseSchema)` to create a new message.
  */
 export const PauseRunResponseSchema: GenMessage<PauseRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 24);
+  messageDesc(file_cofferdam_v1_run, 27);
 
 /**
  * See RunService.ResumeRun.
@@ -1655,7 +1944,7 @@ export type ResumeRunRequest = Message<"cofferdam.v1.ResumeRunRequest"> & {
  * Use `create(ResumeRunRequestSchema)` to create a new message.
  */
 export const ResumeRunRequestSchema: GenMessage<ResumeRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 25);
+  messageDesc(file_cofferdam_v1_run, 28);
 
 /**
  * The run, READY or still PAUSED.
@@ -1676,7 +1965,7 @@ export type ResumeRunResponse = Message<"cofferdam.v1.ResumeRunResponse"> & {
  * Use `create(ResumeRunResponseSchema)` to create a new message.
  */
 export const ResumeRunResponseSchema: GenMessage<ResumeRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 26);
+  messageDesc(file_cofferdam_v1_run, 29);
 
 /**
  * See RunService.KeepAliveRun.
@@ -1697,7 +1986,7 @@ export type KeepAliveRunRequest = Message<"cofferdam.v1.KeepAliveRunRequest"> & 
  * Use `create(KeepAliveRunRequestSchema)` to create a new message.
  */
 export const KeepAliveRunRequestSchema: GenMessage<KeepAliveRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 27);
+  messageDesc(file_cofferdam_v1_run, 30);
 
 /**
  * The run, with its lease renewed.
@@ -1718,7 +2007,7 @@ export type KeepAliveRunResponse = Message<"cofferdam.v1.KeepAliveRunResponse"> 
  * Use `create(KeepAliveRunResponseSchema)` to create a new message.
  */
 export const KeepAliveRunResponseSchema: GenMessage<KeepAliveRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 28);
+  messageDesc(file_cofferdam_v1_run, 31);
 
 /**
  * See RunService.ExtendRun.
@@ -1747,7 +2036,7 @@ export type ExtendRunRequest = Message<"cofferdam.v1.ExtendRunRequest"> & {
  * Use `create(ExtendRunRequestSchema)` to create a new message.
  */
 export const ExtendRunRequestSchema: GenMessage<ExtendRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 29);
+  messageDesc(file_cofferdam_v1_run, 32);
 
 /**
  * The run, with its new ttl.
@@ -1768,7 +2057,7 @@ export type ExtendRunResponse = Message<"cofferdam.v1.ExtendRunResponse"> & {
  * Use `create(ExtendRunResponseSchema)` to create a new message.
  */
 export const ExtendRunResponseSchema: GenMessage<ExtendRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 30);
+  messageDesc(file_cofferdam_v1_run, 33);
 
 /**
  * See RunService.IssueRunToken.
@@ -1789,7 +2078,7 @@ export type IssueRunTokenRequest = Message<"cofferdam.v1.IssueRunTokenRequest"> 
  * Use `create(IssueRunTokenRequestSchema)` to create a new message.
  */
 export const IssueRunTokenRequestSchema: GenMessage<IssueRunTokenRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 31);
+  messageDesc(file_cofferdam_v1_run, 34);
 
 /**
  * The run's new token.
@@ -1817,7 +2106,7 @@ export type IssueRunTokenResponse = Message<"cofferdam.v1.IssueRunTokenResponse"
  * Use `create(IssueRunTokenResponseSchema)` to create a new message.
  */
 export const IssueRunTokenResponseSchema: GenMessage<IssueRunTokenResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 32);
+  messageDesc(file_cofferdam_v1_run, 35);
 
 /**
  * See RunService.DeleteRun.
@@ -1846,7 +2135,7 @@ export type DeleteRunRequest = Message<"cofferdam.v1.DeleteRunRequest"> & {
  * Use `create(DeleteRunRequestSchema)` to create a new message.
  */
 export const DeleteRunRequestSchema: GenMessage<DeleteRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 33);
+  messageDesc(file_cofferdam_v1_run, 36);
 
 /**
  * Done.
@@ -1861,7 +2150,7 @@ export type DeleteRunResponse = Message<"cofferdam.v1.DeleteRunResponse"> & {
  * Use `create(DeleteRunResponseSchema)` to create a new message.
  */
 export const DeleteRunResponseSchema: GenMessage<DeleteRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 34);
+  messageDesc(file_cofferdam_v1_run, 37);
 
 /**
  * See RunService.WatchRuns.
@@ -1882,7 +2171,7 @@ export type WatchRunsRequest = Message<"cofferdam.v1.WatchRunsRequest"> & {
  * Use `create(WatchRunsRequestSchema)` to create a new message.
  */
 export const WatchRunsRequestSchema: GenMessage<WatchRunsRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 35);
+  messageDesc(file_cofferdam_v1_run, 38);
 
 /**
  * A run in a new state.
@@ -1903,7 +2192,7 @@ export type WatchRunsResponse = Message<"cofferdam.v1.WatchRunsResponse"> & {
  * Use `create(WatchRunsResponseSchema)` to create a new message.
  */
 export const WatchRunsResponseSchema: GenMessage<WatchRunsResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 36);
+  messageDesc(file_cofferdam_v1_run, 39);
 
 /**
  * See RunService.DiffRun.
@@ -1931,7 +2220,7 @@ export type DiffRunRequest = Message<"cofferdam.v1.DiffRunRequest"> & {
  * Use `create(DiffRunRequestSchema)` to create a new message.
  */
 export const DiffRunRequestSchema: GenMessage<DiffRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 37);
+  messageDesc(file_cofferdam_v1_run, 40);
 
 /**
  * Changes of the agent.
@@ -1974,7 +2263,7 @@ export type DiffRunResponse = Message<"cofferdam.v1.DiffRunResponse"> & {
  * Use `create(DiffRunResponseSchema)` to create a new message.
  */
 export const DiffRunResponseSchema: GenMessage<DiffRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 38);
+  messageDesc(file_cofferdam_v1_run, 41);
 
 /**
  * One changed path.
@@ -2038,7 +2327,7 @@ export type FileChange = Message<"cofferdam.v1.FileChange"> & {
  * Use `create(FileChangeSchema)` to create a new message.
  */
 export const FileChangeSchema: GenMessage<FileChange> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 39);
+  messageDesc(file_cofferdam_v1_run, 42);
 
 /**
  * Kind of change.
@@ -2079,7 +2368,7 @@ export enum FileChange_Kind {
  * Describes the enum cofferdam.v1.FileChange.Kind.
  */
 export const FileChange_KindSchema: GenEnum<FileChange_Kind> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_run, 39, 0);
+  enumDesc(file_cofferdam_v1_run, 42, 0);
 
 /**
  * See RunService.AcceptRun.
@@ -2107,7 +2396,7 @@ export type AcceptRunRequest = Message<"cofferdam.v1.AcceptRunRequest"> & {
  * Use `create(AcceptRunRequestSchema)` to create a new message.
  */
 export const AcceptRunRequestSchema: GenMessage<AcceptRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 40);
+  messageDesc(file_cofferdam_v1_run, 43);
 
 /**
  * The changes are in the directory.
@@ -2142,7 +2431,7 @@ export type AcceptRunResponse = Message<"cofferdam.v1.AcceptRunResponse"> & {
  * Use `create(AcceptRunResponseSchema)` to create a new message.
  */
 export const AcceptRunResponseSchema: GenMessage<AcceptRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 41);
+  messageDesc(file_cofferdam_v1_run, 44);
 
 /**
  * See RunService.DiscardRun.
@@ -2163,7 +2452,7 @@ export type DiscardRunRequest = Message<"cofferdam.v1.DiscardRunRequest"> & {
  * Use `create(DiscardRunRequestSchema)` to create a new message.
  */
 export const DiscardRunRequestSchema: GenMessage<DiscardRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 42);
+  messageDesc(file_cofferdam_v1_run, 45);
 
 /**
  * The changes are gone.
@@ -2184,7 +2473,7 @@ export type DiscardRunResponse = Message<"cofferdam.v1.DiscardRunResponse"> & {
  * Use `create(DiscardRunResponseSchema)` to create a new message.
  */
 export const DiscardRunResponseSchema: GenMessage<DiscardRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 43);
+  messageDesc(file_cofferdam_v1_run, 46);
 
 /**
  * A directory that the daemon keeps.
@@ -2255,7 +2544,7 @@ export type KeptWorkspace = Message<"cofferdam.v1.KeptWorkspace"> & {
  * Use `create(KeptWorkspaceSchema)` to create a new message.
  */
 export const KeptWorkspaceSchema: GenMessage<KeptWorkspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 44);
+  messageDesc(file_cofferdam_v1_run, 47);
 
 /**
  * See RunService.ListWorkspaces.
@@ -2290,7 +2579,7 @@ export type ListWorkspacesRequest = Message<"cofferdam.v1.ListWorkspacesRequest"
  * Use `create(ListWorkspacesRequestSchema)` to create a new message.
  */
 export const ListWorkspacesRequestSchema: GenMessage<ListWorkspacesRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 45);
+  messageDesc(file_cofferdam_v1_run, 48);
 
 /**
  * A page of workspaces.
@@ -2318,7 +2607,7 @@ export type ListWorkspacesResponse = Message<"cofferdam.v1.ListWorkspacesRespons
  * Use `create(ListWorkspacesResponseSchema)` to create a new message.
  */
 export const ListWorkspacesResponseSchema: GenMessage<ListWorkspacesResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 46);
+  messageDesc(file_cofferdam_v1_run, 49);
 
 /**
  * See RunService.DeleteWorkspace.
@@ -2339,7 +2628,7 @@ export type DeleteWorkspaceRequest = Message<"cofferdam.v1.DeleteWorkspaceReques
  * Use `create(DeleteWorkspaceRequestSchema)` to create a new message.
  */
 export const DeleteWorkspaceRequestSchema: GenMessage<DeleteWorkspaceRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 47);
+  messageDesc(file_cofferdam_v1_run, 50);
 
 /**
  * Done.
@@ -2354,7 +2643,70 @@ export type DeleteWorkspaceResponse = Message<"cofferdam.v1.DeleteWorkspaceRespo
  * Use `create(DeleteWorkspaceResponseSchema)` to create a new message.
  */
 export const DeleteWorkspaceResponseSchema: GenMessage<DeleteWorkspaceResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 48);
+  messageDesc(file_cofferdam_v1_run, 51);
+
+/**
+ * See RunService.ReadCompanionLogs.
+ *
+ * @generated from message cofferdam.v1.ReadCompanionLogsRequest
+ */
+export type ReadCompanionLogsRequest = Message<"cofferdam.v1.ReadCompanionLogsRequest"> & {
+  /**
+   * Required.
+   *
+   * @generated from field: string run_id = 1;
+   */
+  runId: string;
+
+  /**
+   * Name of the companion. Required.
+   *
+   * @generated from field: string companion = 2;
+   */
+  companion: string;
+
+  /**
+   * Most bytes of what it has written so far, from the end. At most 1 MiB. Default 64 KiB.
+   *
+   * @generated from field: uint32 tail_bytes = 3;
+   */
+  tailBytes: number;
+
+  /**
+   * Go on with what it writes, until it or the run ends. Default: false.
+   *
+   * @generated from field: bool follow = 4;
+   */
+  follow: boolean;
+};
+
+/**
+ * Describes the message cofferdam.v1.ReadCompanionLogsRequest.
+ * Use `create(ReadCompanionLogsRequestSchema)` to create a new message.
+ */
+export const ReadCompanionLogsRequestSchema: GenMessage<ReadCompanionLogsRequest> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_run, 52);
+
+/**
+ * A part of a companion's log.
+ *
+ * @generated from message cofferdam.v1.ReadCompanionLogsResponse
+ */
+export type ReadCompanionLogsResponse = Message<"cofferdam.v1.ReadCompanionLogsResponse"> & {
+  /**
+   * Standard output and error, in the order in which the engine read them. Not text: a companion writes what it likes.
+   *
+   * @generated from field: bytes data = 1;
+   */
+  data: Uint8Array;
+};
+
+/**
+ * Describes the message cofferdam.v1.ReadCompanionLogsResponse.
+ * Use `create(ReadCompanionLogsResponseSchema)` to create a new message.
+ */
+export const ReadCompanionLogsResponseSchema: GenMessage<ReadCompanionLogsResponse> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_run, 53);
 
 /**
  * Makes, shows and ends runs.
@@ -2541,6 +2893,17 @@ export const RunService: GenService<{
     methodKind: "unary";
     input: typeof DeleteWorkspaceRequestSchema;
     output: typeof DeleteWorkspaceResponseSchema;
+  },
+  /**
+   * Returns what a companion has written to its standard output and error, and with `follow` what it writes from then on.
+   * Fails with RUN_NOT_READY if the run has ended, because its companions' logs are removed with it.
+   *
+   * @generated from rpc cofferdam.v1.RunService.ReadCompanionLogs
+   */
+  readCompanionLogs: {
+    methodKind: "server_streaming";
+    input: typeof ReadCompanionLogsRequestSchema;
+    output: typeof ReadCompanionLogsResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_cofferdam_v1_run, 0);

@@ -205,7 +205,7 @@ export type ModelCounts = Message<"cofferdam.v1.ModelCounts"> & {
   requests: bigint;
 
   /**
-   * Responses without usage that could be read. Their tokens are not counted.
+   * Responses without usage that could be read. Their tokens are estimated.
    *
    * @generated from field: uint64 unreported_requests = 2;
    */
