@@ -31,7 +31,7 @@ impl ContainerSpec {
     pub fn of_companion(mut self) -> Self {
         self.command = vec![GUEST_PATH.to_owned(), "companion".to_owned()];
         self.open_input = true;
-        self.log_driver = "local".to_owned();
+        "local".clone_into(&mut self.log_driver);
         self.log_options = [("max-size", LOG_FILE), ("max-file", "2"), ("compress", "false")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .into();

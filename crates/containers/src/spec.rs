@@ -95,6 +95,7 @@ fn utf8_absolute(path: &Path) -> Result<String, MountSpecError> {
 
 /// The specification of a container. The fields are private to this crate, so that only the hardening function sets them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(clippy::struct_excessive_bools)] // as the engine has them
 pub struct ContainerSpec {
     pub(crate) image: String,
     pub(crate) command: Vec<String>,

@@ -41,7 +41,7 @@ impl Handles {
                 let send = || numbered::send(&self.socket, number, handle.as_fd());
                 match self.socket.try_io(Interest::WRITABLE, send) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    sent => return sent,
+                    done => return done,
                 }
             }
         };

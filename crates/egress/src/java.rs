@@ -68,17 +68,18 @@ fn identifier(content: &[u8]) -> Vec<u8> {
 fn element(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
     let length: usize = parts.iter().map(|part| part.len()).sum();
     let mut bytes = vec![kind];
-    match u8::try_from(length) {
-        Ok(short @ ..0x80) => bytes.push(short),
-        _ => {
-            let long = length.to_be_bytes();
-            let long: Vec<u8> = long.into_iter().skip_while(|byte| *byte == 0).collect();
-            // As many bytes as an address has at most.
-            bytes.push(0x80 | u8::try_from(long.len()).unwrap_or_default());
-            bytes.extend(long);
-        }
+    if let Ok(short @ ..0x80) = u8::try_from(length) {
+        bytes.push(short);
+    } else {
+        let long = length.to_be_bytes();
+        let long: Vec<u8> = long.into_iter().skip_while(|byte| *byte == 0).collect();
+        // As many bytes as an address has at most.
+        bytes.push(0x80 | u8::try_from(long.len()).unwrap_or_default());
+        bytes.extend(long);
     }
-    parts.iter().for_each(|part| bytes.extend_from_slice(part));
+    for part in parts {
+        bytes.extend_from_slice(part);
+    }
     bytes
 }
 

@@ -67,7 +67,7 @@ impl RootLayer {
     }
 
     /// Returns the mount of a directory within the root at its own path.
-    pub(crate) fn within(&self, path: &str) -> Result<MountSpec, Refusal> {
+    pub fn within(&self, path: &str) -> Result<MountSpec, Refusal> {
         let mount = MountSpec::within_root(self.slot.path(), path);
         mount.map_err(|error| Refusal::new(Reason::ImageUnusable, format!("a volume of the image: {error}")))
     }

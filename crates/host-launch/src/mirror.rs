@@ -100,6 +100,7 @@ impl Launcher {
 }
 
 /// Reads the end of a process: its exit code, unless a signal ended it, or `None` after a timeout.
+#[expect(clippy::option_option, reason = "a timeout differs from an end by a signal")]
 fn outcome(status: Option<Option<i32>>, words: String, timeout: Duration) -> Result<(), MirrorError> {
     match status {
         Some(Some(0)) => Ok(()),

@@ -38,7 +38,7 @@ pub(crate) fn key(url: &RepositoryUrl, rules: &Narrowed) -> Result<String, Refus
 fn verdict(url: &RepositoryUrl, rules: &Narrowed) -> Result<Verdict, Refusal> {
     let (host, port) = (url.host(), url.port());
     if rules.is_nothing() {
-        return Err(refused(format!(
+        return Err(refused(&format!(
             "nothing is open to the run: its profile needs an `egress` rule that allows {host}:{port}"
         )));
     }
@@ -46,18 +46,18 @@ fn verdict(url: &RepositoryUrl, rules: &Narrowed) -> Result<Verdict, Refusal> {
     let rule = &verdict.rule;
     match (verdict.decision, verdict.scheme) {
         (Decision::Deny, _) => {
-            Err(refused(format!("the run's `egress` does not allow {host}:{port} ({rule})")))
+            Err(refused(&format!("the run's `egress` does not allow {host}:{port} ({rule})")))
         }
         (Decision::Ask, _) => Err(asks(&format!("a connection to {host}:{port} ({rule})"))),
         (Decision::Allow, Scheme::Http) => {
-            Err(refused(format!("{rule} is for plain HTTP, and a clone needs `scheme: git` or `https`")))
+            Err(refused(&format!("{rule} is for plain HTTP, and a clone needs `scheme: git` or `https`")))
         }
         (Decision::Allow, Scheme::Git) => {
             let decision = of_lists(&verdict.opening.git, url.repository());
             match decision {
                 Decision::Allow => Ok(verdict),
                 Decision::Ask => Err(asks(&format!("a fetch from {} ({rule})", url.repository()))),
-                Decision::Deny => Err(refused(format!(
+                Decision::Deny => Err(refused(&format!(
                     "the run's `egress` does not allow a fetch from {} of {host}:{port} ({rule}): `repos` and `fetch: allow` \
                      would",
                     url.repository()
@@ -77,12 +77,12 @@ fn of_lists(lists: &[Vec<GitRules>], repository: &Repository) -> Decision {
     lists.iter().map(of_list).max().unwrap_or(Decision::Deny)
 }
 
-fn refused(why: String) -> Refusal {
+fn refused(why: &str) -> Refusal {
     Refusal::new(Reason::PermissionDenied, format!("{FIELD}: {why}")).with("field", FIELD)
 }
 
 fn asks(what: &str) -> Refusal {
-    refused(format!(
+    refused(&format!(
         "a reviewer would have to allow {what}, and none is asked before a run exists: the rule has to say `allow`, or create \
          the run without a clone and fetch from within it"
     ))

@@ -202,7 +202,7 @@ impl Launcher {
         let live = Companion::running(self.engine.clone(), named, container.clone(), pid, false)
             .map_err(|error| Refusal::internal("watching a companion", &chain(&error)))?;
         input.write(&message).await.map_err(engine_refusal)?;
-        let root = resources.root.as_ref().map(super::RootLayer::place).transpose()?;
+        let root = resources.root.as_ref().map(super::root::place).transpose()?;
         let launched = CompanionLaunch {
             image_id: image.id().to_string(),
             made_as: ids.1,

@@ -176,10 +176,10 @@ impl Launcher {
         let owner = workspace::owner_for(principal);
         let (made, beside) = self.with_companions(record, wanted, owner, container).await;
         resources.beside = beside;
-        let ((contained, cold_because), companions) = made?;
+        let ((made, cold_because), companions) = made?;
         let user = wanted.hardening.run_as.user().on_host(self.host.user_map);
         self.fill_root(record, &image.id().to_string(), user, resources).await?;
-        let Contained { container, started_at, hardening, ownership, guest, warm } = contained;
+        let Contained { container, started_at, hardening, ownership, guest, warm } = made;
         let place = |directory: &Directory| {
             Place::of(&directory.handle)
                 .map_err(|error| Refusal::internal("looking at the run's directories", &error))

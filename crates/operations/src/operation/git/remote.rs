@@ -98,7 +98,9 @@ impl GitRefName {
         let name = full.strip_prefix(HEADS).or_else(|| full.strip_prefix(TAGS))?;
         let forbidden =
             |c: char| c.is_control() || matches!(c, ' ' | '~' | '^' | ':' | '?' | '*' | '[' | '\\');
-        let is_part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock");
+        // Git compares the ending with its case.
+        let is_lock = |part: &str| part.as_bytes().ends_with(b".lock");
+        let is_part = |part: &str| !part.is_empty() && !part.starts_with('.') && !is_lock(part);
         let is_name = full.len() <= MAX_NAME
             && name.split('/').all(is_part)
             && !name.starts_with('-')
@@ -253,10 +255,10 @@ impl GitPush {
             ));
         }
         let mut names: Vec<_> = refs.iter().filter_map(|pushed| pushed.reference.as_ref()).collect();
-        let named = names.len();
+        let count = names.len();
         names.sort_unstable();
         names.dedup();
-        if names.len() < named {
+        if names.len() < count {
             return Err(Malformed::new(REFS, "name a reference twice"));
         }
         Ok(Self { remote: GitRemote::parse("git.push.remote", &message.remote)?, refs, force: message.force })
