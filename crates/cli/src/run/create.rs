@@ -216,6 +216,7 @@ impl Create {
             writable_paths: self.writable_paths,
             egress_json: self.egress.unwrap_or_default(),
             checkpoints,
+            companions: Vec::new(),
         })
     }
 }
@@ -297,6 +298,7 @@ mod tests {
                 writable_paths: vec!["/logs".into(), "/tests".into()],
                 egress_json: "{}".into(),
                 checkpoints: None,
+                companions: Vec::new(),
             }
         );
     }
