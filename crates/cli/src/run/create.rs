@@ -235,6 +235,7 @@ impl Create {
             companions,
         };
         Ok((request, run.has_command))
+            companions: Vec::new(),
     }
 }
 
