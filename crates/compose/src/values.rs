@@ -12,15 +12,15 @@ const NO_VARIABLES: &str = "variables are not replaced; write the value, or `$$`
 
 /// Returns text that is not blank, with `$$` as a dollar sign. A variable is a problem.
 pub(crate) fn text(at: &At<'_>) -> Option<String> {
-    literal(at, at.argument()?)
+    literal(at, &at.argument()?)
 }
 
 /// Returns the value of a variable of the environment: text that may be blank, or a number.
 fn variable(at: &At<'_>) -> Option<String> {
-    literal(at, at.value()?)
+    literal(at, &at.value()?)
 }
 
-fn literal(at: &At<'_>, text: String) -> Option<String> {
+fn literal(at: &At<'_>, text: &str) -> Option<String> {
     let mut literal = String::with_capacity(text.len());
     let mut rest = text.chars();
     while let Some(letter) = rest.next() {
@@ -145,7 +145,7 @@ fn long_port(at: &At<'_>) -> Option<u16> {
 
 /// Returns a size in MiB, rounded up: a number of bytes, or with a unit as in `512m` and `0.5gb`. Units are powers of 1024.
 pub(crate) fn memory(at: &At<'_>) -> Option<u32> {
-    let written = literal(at, at.decimal()?)?;
+    let written = literal(at, &at.decimal()?)?;
     let mib = bytes(&written.to_ascii_lowercase()).map(|bytes| bytes.div_ceil(1 << 20));
     let mib = mib.and_then(|mib| u32::try_from(mib).ok()).filter(|mib| (1..=1 << 20).contains(mib));
     if mib.is_none() {

@@ -88,14 +88,14 @@ impl Channel {
     /// Returns the channel, and its other ends.
     pub(crate) fn new(handles: Handles) -> (Rc<Self>, Ends) {
         let (out, messages) = mpsc::channel(WAITING);
-        let (serves, served) = mpsc::channel(UNCLAIMED);
+        let (sender, served) = mpsc::channel(UNCLAIMED);
         let channel = Self {
             out,
             last: Cell::new(0),
             questions: RefCell::default(),
             connections: RefCell::default(),
             handles,
-            serves,
+            serves: sender,
         };
         (Rc::new(channel), Ends { messages, served })
     }

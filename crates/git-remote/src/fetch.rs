@@ -58,7 +58,7 @@ pub fn fetch(
     let mut fetched =
         Fetched { head: list.head.clone(), bytes: server.budget.received(), ..Fetched::default() };
     for one in selected {
-        fetched.update(repository, one)?;
+        fetched.update(repository, one);
     }
     Ok(fetched)
 }

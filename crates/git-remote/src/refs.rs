@@ -39,7 +39,7 @@ pub struct Fetched {
 
 impl Fetched {
     /// Makes a ref of the repository what it is on the server.
-    pub(crate) fn update(&mut self, repository: &Repository, selected: Selected) -> Result<(), RemoteError> {
+    pub(crate) fn update(&mut self, repository: &Repository, selected: Selected) {
         let Selected { target: name, id: new, is_forced } = selected;
         match change(repository, &name, new, is_forced) {
             Ok(None) => {}
@@ -50,7 +50,6 @@ impl Fetched {
                 self.rejected.push(Rejected { name, why: shown(error.message()) });
             }
         }
-        Ok(())
     }
 }
 

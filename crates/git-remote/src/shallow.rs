@@ -53,7 +53,11 @@ pub(crate) fn write(repository: &Repository, ends: &BTreeSet<Oid>) -> Result<(),
             _ => Ok(()),
         };
     }
-    let text: String = ends.iter().map(|id| format!("{id}\n")).collect();
+    let mut text = String::new();
+    for id in ends {
+        text.push_str(&id.to_string());
+        text.push('\n');
+    }
     // The lock is the same as that of git: one that is there belongs to another program.
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let mut new = File::from(open(&lock, flags, Mode::from_raw_mode(0o644)).map_err(failed)?);

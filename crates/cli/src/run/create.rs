@@ -235,7 +235,6 @@ impl Create {
             companions,
         };
         Ok((request, run.has_command))
-            companions: Vec::new(),
     }
 }
 

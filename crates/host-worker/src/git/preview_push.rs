@@ -9,7 +9,7 @@ use std::collections::{HashSet, VecDeque};
 
 use git2::{Commit, DiffOptions, ErrorClass, Object, Odb, Oid, Repository, Tree};
 use host_launch::push_preview::{MOST_COMMITS, MOST_DIFF, PushPreview, PushedCommit, UpdatePreview};
-use operations::GitFormat;
+use operations::{GitFormat, GitResult};
 
 use super::ancestry::{self, LARGEST};
 use super::formats::{self, Formats};
@@ -89,7 +89,7 @@ impl<'r> Update<'r> {
         }
         preview.gained = gained.iter().map(shown).collect();
         preview.gains_more = gains_more;
-        let result = output.into_result(String::new());
+        let result = output.into_result(GitResult::default());
         left.diff = left.diff.saturating_sub(result.output.len() as u64);
         (preview.diff, preview.is_cut) = (result.output, result.truncated);
         preview

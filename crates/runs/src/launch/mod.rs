@@ -133,7 +133,8 @@ impl Launcher {
         principal: &Principal,
     ) -> Result<Launched, Refusal> {
         let mut resources = RunResources::default();
-        match self.steps(record, wanted, principal, &mut resources).await {
+        let steps = Box::pin(self.steps(record, wanted, principal, &mut resources));
+        match steps.await {
             Ok((started, lanes, companions)) => Ok(Launched { started, lanes, resources, companions }),
             Err(refusal) => {
                 self.undo(record.id, resources).await;
@@ -174,7 +175,7 @@ impl Launcher {
         let shown = opened.shown(wanted.workspace_access);
         let container = self.contained(record, wanted, principal, &image, &shown, resources);
         let owner = workspace::owner_for(principal);
-        let (made, beside) = self.with_companions(record, wanted, owner, container).await;
+        let (made, beside) = Box::pin(self.with_companions(record, wanted, owner, container)).await;
         resources.beside = beside;
         let ((made, cold_because), companions) = made?;
         let user = wanted.hardening.run_as.user().on_host(self.host.user_map);
