@@ -59,8 +59,8 @@ async fn daemon() -> Daemon {
     daemon_with("", "", "").await
 }
 
-fn tcp(port: u32) -> Option<v1::Readiness> {
-    Some(v1::Readiness { check: Some(Check::Tcp(port)), ..v1::Readiness::default() })
+fn tcp(port: u32) -> v1::Readiness {
+    v1::Readiness { check: Some(Check::Tcp(port)), ..v1::Readiness::default() }
 }
 
 /// A companion that is ready when its port 5432 accepts.
@@ -69,7 +69,7 @@ fn companion(name: &str, image: &Image, script: &str) -> v1::Companion {
         name: name.to_owned(),
         image: image.0.clone(),
         command: vec![script.to_owned()],
-        ready: tcp(5432),
+        ready: Some(tcp(5432)),
         ..v1::Companion::default()
     }
 }

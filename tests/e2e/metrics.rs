@@ -43,10 +43,10 @@ async fn until_it_has(address: &str, line: &str) -> String {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     });
-    match scraped.await {
-        Ok(text) => text,
-        Err(_) => panic!("no scrape has {line}:\n{}", get(address, "/metrics", "").await.1),
-    }
+    let Ok(text) = scraped.await else {
+        panic!("no scrape has {line}:\n{}", get(address, "/metrics", "").await.1);
+    };
+    text
 }
 
 fn series(text: &str) -> usize {

@@ -81,8 +81,8 @@ mod tests {
     fn the_last_lines_are_harmless_and_few() {
         assert_eq!(cleaned(b""), "");
         assert_eq!(cleaned(b"a\n\n  \nb\x1b[2J\xff\n"), "a\nb\\u{1b}[2J\u{fffd}");
-        let many: String = (0..100).map(|number| format!("line {number}\n")).collect();
-        let last = cleaned(many.as_bytes());
+        let many: Vec<String> = (0..100).map(|number| format!("line {number}\n")).collect();
+        let last = cleaned(many.concat().as_bytes());
         assert!(last.starts_with("line 88\n") && last.ends_with("line 99"), "{last}");
         assert_eq!(cleaned(&"ä".as_bytes()[1..]), "");
     }

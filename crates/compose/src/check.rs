@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Result<Option<Ready>, String> {
-        let read = document::read("f", text, |top| read(top));
+        let read = document::read("f", text, read);
         read.map_err(|problems| problems[0].to_string())
     }
 

@@ -143,6 +143,7 @@ fn admitted(gateway: &Gateway, profile: &str, role: &str, operation: Operation) 
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn shipped_profiles_decide_as_listed() {
     use Verdict::{Allow, Ask, Deny};
     const LOOKING: &[&str] = &[

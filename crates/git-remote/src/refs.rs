@@ -2,7 +2,7 @@
 
 use git2::{ErrorCode, Oid, Reference, Repository};
 
-use crate::error::{RemoteError, shown};
+use crate::error::shown;
 use crate::refspec::Selected;
 
 /// Message of the reflog.

@@ -3,12 +3,12 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use git_remote::{Bounds, Fetched, Outcome, Refspec, RemoteError, RemoteUrl, Update, fetch, list, push};
 use git2::{Oid, Repository, Signature};
+use parking_lot::Mutex;
 use tempfile::TempDir;
 
 const A: &str = "1111111111111111111111111111111111111111";
@@ -62,7 +62,7 @@ impl Played {
         |host, port| {
             assert_eq!((host, port), ("git.example.org", 443));
             let (ours, mut theirs) = UnixStream::pair()?;
-            let answers = std::mem::take(&mut *self.answers.lock().unwrap());
+            let answers = std::mem::take(&mut *self.answers.lock());
             thread::spawn(move || {
                 for answer in answers {
                     if read_request(&mut theirs).is_none() || theirs.write_all(&answer).is_err() {
@@ -179,7 +179,7 @@ fn malformed_lists_are_errors() {
         ("no name", second(A)),
         ("twice", second(&format!("{A} refs/heads/a\n"))),
         ("empty line", second("")),
-        ("no utf-8", [&packet(&[A.as_bytes(), b" refs/heads/a\0\xff"].concat())[..], b"0000"].concat()),
+        ("no utf-8", [&packet([A.as_bytes(), b" refs/heads/a\0\xff"].concat())[..], b"0000"].concat()),
         ("sha256", [&packet(format!("{A} refs/heads/a\0object-format=sha256\n"))[..], b"0000"].concat()),
     ];
     for (name, lines) in cases {
@@ -294,7 +294,7 @@ fn a_server_that_sends_without_end_or_not_at_all_is_left() {
     let kept = Mutex::new(Vec::new());
     let silent = |_: &str, _: u16| {
         let (ours, theirs) = UnixStream::pair()?;
-        kept.lock().unwrap().push(theirs);
+        kept.lock().push(theirs);
         Ok(ours)
     };
     let short = Bounds { deadline: Instant::now() + Duration::from_millis(50), ..bounds() };

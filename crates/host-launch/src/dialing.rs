@@ -132,9 +132,9 @@ mod tests {
         std::thread::spawn(move || {
             loop {
                 match Wish::receive(&daemon) {
-                    Ok(wish) => {
+                    Ok(asked) => {
                         answer(&daemon, with.as_ref().map(AsFd::as_fd).map_err(String::as_str)).unwrap();
-                        return wish.unwrap();
+                        return asked.unwrap();
                     }
                     Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
                 }

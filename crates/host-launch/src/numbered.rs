@@ -104,13 +104,14 @@ mod tests {
     fn other_messages_are_refused_and_their_handles_closed() {
         let (ours, theirs) = pair().unwrap();
         let number = 1_u64.to_be_bytes();
+        let long = vec![0; 64 * 1024];
         for (bytes, count) in [
             (&number[..], 0),
             (&number[..], 2),
             (&number[..], 8),
             (&number[..7], 1),
             (&[0; 9][..], 1),
-            (&[0; 64 * 1024][..], 0),
+            (&long[..], 0),
         ] {
             send_raw(&ours, bytes, count);
             assert_eq!(receive(&theirs).unwrap_err().kind(), io::ErrorKind::InvalidData, "{count}");

@@ -76,11 +76,10 @@ impl Failure {
             Self::Clone(git::CloneFailure::Excess(_)) | Self::Mirrored(git::CloneFailure::Excess(_)) => {
                 git::EXCESS
             }
-            // The daemon does not use the mirror again.
-            Self::Mirrored(git::CloneFailure::Library(_)) => 1,
             Self::Mirror(failure) => failure.code(),
+            // After the first, the daemon does not use the mirror again.
+            Self::Mirrored(git::CloneFailure::Library(_)) | Self::Start(_) | Self::Serve(_) => 1,
             Self::Clone(_) | Self::Mirrored(_) | Self::Layer(_) | Self::Tree(_) | Self::Fill(_) => 4,
-            Self::Start(_) | Self::Serve(_) => 1,
         }
     }
 }

@@ -35,10 +35,10 @@ fn way_out(
         let mut wishes = Vec::new();
         loop {
             match Wish::receive(&ours) {
-                Ok(Some(wish)) => {
-                    answer(&ours, with(&wish).as_ref().map(|stream| stream.as_fd()).map_err(String::as_str))
+                Ok(Some(asked)) => {
+                    answer(&ours, with(&asked).as_ref().map(|stream| stream.as_fd()).map_err(String::as_str))
                         .unwrap();
-                    wishes.push(wish);
+                    wishes.push(asked);
                 }
                 Ok(None) => return wishes,
                 Err(error) => {

@@ -144,7 +144,7 @@ mod tests {
         let (allow, ask) = (list(Decision::Allow), list(Decision::Ask));
         let app = Repository::parse("org/app").unwrap();
         assert_eq!(of_lists(&[], &app), Decision::Deny);
-        assert_eq!(of_lists(&[allow.clone()], &app), Decision::Allow);
+        assert_eq!(of_lists(std::slice::from_ref(&allow), &app), Decision::Allow);
         assert_eq!(of_lists(&[allow.clone(), ask], &app), Decision::Ask);
         assert_eq!(of_lists(&[allow, Vec::new()], &app), Decision::Deny);
         let other = list(Decision::Allow);

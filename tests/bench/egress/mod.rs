@@ -59,11 +59,11 @@ pub(crate) async fn run(args: &Args) -> ExitCode {
     rows.push(sse::measure().await);
     rows.extend(starts::measure(args.rounds).await);
     let columns = ["direct", "egress"];
-    finish(args, Table { lane: "egress", columns, began, ended: Host::look(), rows })
+    finish(args, &Table { lane: "egress", columns, began, ended: Host::look(), rows })
 }
 
 /// Prints a table, writes it, and checks it if that is asked for.
-fn finish(args: &Args, table: Table) -> ExitCode {
+fn finish(args: &Args, table: &Table) -> ExitCode {
     print!("{table}");
     if let Some(path) = &args.json {
         verdict::write(path, &table.json());

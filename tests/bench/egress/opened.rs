@@ -40,7 +40,7 @@ const EVENT: &str = "data: {\"type\":\"ping\"}\n\n";
 pub(crate) async fn run(args: &Args) -> ExitCode {
     let began = Host::look();
     let rows = Place::make().await.measure(args.rounds).await;
-    finish(args, Table { lane: "opened", columns: ["direct", "opened"], began, ended: Host::look(), rows })
+    finish(args, &Table { lane: "opened", columns: ["direct", "opened"], began, ended: Host::look(), rows })
 }
 
 /// Runs that reach servers of the host, and a container that does so directly.

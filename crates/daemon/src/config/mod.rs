@@ -238,6 +238,12 @@ impl Config {
             "audit": self.audit.shown(),
             "log": { "level": self.log_level, "format": if self.log_json { "json" } else { "text" } },
         });
+        self.show_optional(&mut shown);
+        shown
+    }
+
+    /// Adds the keys that have no default.
+    fn show_optional(&self, shown: &mut Value) {
         if let Some(group) = self.socket_group {
             shown["listen"]["unix"]["group"] = json!(group);
         }
@@ -279,7 +285,6 @@ impl Config {
             shown["alerts"] =
                 json!({ "webhooks": self.webhooks.iter().map(Webhook::shown).collect::<Vec<_>>() });
         }
-        shown
     }
 
     fn access_shown(&self) -> Vec<Value> {

@@ -221,7 +221,11 @@ impl Reached {
             return Ok(());
         }
         self.ends.sort_unstable();
-        let lines: String = self.ends.iter().map(|id| format!("{id}\n")).collect();
+        let mut lines = String::new();
+        for id in &self.ends {
+            lines.push_str(&id.to_string());
+            lines.push('\n');
+        }
         fs::write(repository.path().join("shallow"), lines).map_err(failed)
     }
 }

@@ -5,7 +5,7 @@ use harness::{calls, programs_image, requests, v1};
 use super::super::shell;
 use super::{Keys, Origin, SECRET, header, ok};
 
-const CLIENT: &str = r#"
+const CLIENT: &str = r"
 import java.net.*;
 import java.net.http.*;
 
@@ -15,7 +15,7 @@ public class Client {
         System.out.print(HttpClient.newHttpClient().send(request, HttpResponse.BodyHandlers.ofString()).body());
     }
 }
-"#;
+";
 const STORE: &str = "/.cofferdam/cacerts.p12";
 
 #[tokio::test(flavor = "multi_thread")]

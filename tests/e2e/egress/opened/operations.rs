@@ -260,8 +260,8 @@ async fn s45_a_reviewer_consents_to_the_ids_of_a_push() {
     assert_eq!(world.forge.id("agent/x"), Some(new.clone()));
     assert_eq!(pushed.updates[0].new_id, new);
     assert_eq!(world.git(&["rev-parse", "refs/remotes/origin/agent/x"]), new);
-    let pushes = details(&mut world.run, "git_push", 1).await;
-    assert_eq!(pushes[0]["refs"][0]["ref"], "refs/heads/agent/x", "{pushes:?}");
+    let records = details(&mut world.run, "git_push", 1).await;
+    assert_eq!(records[0]["refs"][0]["ref"], "refs/heads/agent/x", "{records:?}");
 
     // The branch moves at the server while the reviewer reads.
     let later = world.commit("two", "two\n");

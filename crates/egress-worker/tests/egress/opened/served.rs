@@ -28,7 +28,7 @@ fn a_request_over_plain_http_goes_over_tls_with_the_secret_of_the_rule() {
     let ca = Ca::new();
     let mut egress = Egress::start(served(tls_server(ca.good(&[]), mirror)));
     // The process was started without an authority, and gets one with the connection.
-    let mut stream = egress.serve(4, 443, &[ca.der.clone()]);
+    let mut stream = egress.serve(4, 443, std::slice::from_ref(&ca.der));
     let answer = answered(&mut stream, "/org/app");
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("GET /org/app HTTP/1.1\r\n"), "{answer}");
     let lower = answer.to_ascii_lowercase();
@@ -45,7 +45,7 @@ fn a_server_whose_certificate_is_not_valid_gets_no_request() {
     let (ca, other) = (Ca::new(), Ca::new());
     let server = tls_server(other.good(&[]), |stream| assert!(read_head(stream).is_none()));
     let mut egress = Egress::start(served(server));
-    let mut stream = egress.serve(1, 443, &[ca.der.clone()]);
+    let mut stream = egress.serve(1, 443, std::slice::from_ref(&ca.der));
     let answer = answered(&mut stream, "/");
     assert!(answer.starts_with("HTTP/1.1 502 ") && answer.contains("is not valid"), "{answer}");
     assert_eq!(egress.cause(), Cause::Unverified);

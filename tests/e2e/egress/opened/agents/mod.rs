@@ -152,7 +152,7 @@ fn assert_outside(daemon: &Daemon) {
         let files = ["environ", "cmdline"].map(|file| std::fs::read(process.join(file)).unwrap_or_default());
         let is_in =
             files.iter().any(|bytes| bytes.windows(SECRET.len()).any(|part| part == SECRET.as_bytes()));
-        assert!(!is_in && !has_secret(&process), "the secret is in {process:?}");
+        assert!(!is_in && !has_secret(&process), "the secret is in {}", process.display());
     }
     for directory in [daemon.state_dir(), daemon.roots()] {
         let found = Command::new("grep").args(["-rlF", SECRET]).arg(directory).output().unwrap();
