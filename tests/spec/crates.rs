@@ -75,10 +75,7 @@ const ARROWS: [(&str, &str); 77] = [
     ("git-wire", ""),
     ("guest", "file-ops jail operations text wire worker-protocol"),
     ("host-launch", "wire"),
-    (
-        "host-worker",
-        "confinement file-ops git-remote git-wire host-launch jail operations text wire worker-protocol",
-    ),
+    ("host-worker", "confinement file-ops git-remote host-launch jail operations text wire worker-protocol"),
     ("identity", "operations refusal seal timestamp"),
     ("jail", "text"),
     ("leftovers", ""),

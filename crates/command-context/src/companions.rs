@@ -249,7 +249,7 @@ mod tests {
     fn services_of_a_compose_file_are_companions_and_problems_have_lines() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let path = file.path().to_str().unwrap();
-        let text = "services:\n  app: { image: app:1, depends_on: [db], command: sleep 9 }\n  \
+        let text = "services:\n  app: { image: app:1, depends_on: [db], command: sleep 9, expose: [80] }\n  \
                     db: { image: db:1, expose: [5432], healthcheck: { test: [CMD, ready], interval: 1s } }\n";
         std::fs::write(file.path(), text).unwrap();
         let made = read(&["--compose", path, "--service", "app", "--companion", "name=b,image=c"]).unwrap();

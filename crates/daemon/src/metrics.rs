@@ -8,6 +8,7 @@ use ::metrics::{Access, AuditSample, DiskSample, Metrics, Own, PoolSample, Ready
 use anomaly::Alerts;
 use anyhow::Context as _;
 use audit_service::{AuditLog, Index, IndexState};
+use calls::{Control, Records, Workers};
 use disk_quotas::Quotas;
 use gateway::{ApprovalFilter, ApprovalState, Gateway};
 use identity::RunId;
@@ -21,7 +22,6 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::app::Parts;
 use crate::config::MetricsListen;
 
 /// Time that records may wait for more.
@@ -49,21 +49,22 @@ struct Source {
 pub(crate) async fn start(
     listen: Option<&MetricsListen>,
     certificates: Option<Arc<Certificates>>,
-    parts: &Parts,
+    (control, workers, records): (&Control, &Workers, &Records),
     (index, alerts): (Arc<Index>, Arc<Alerts>),
+    (tasks, stop): (&TaskTracker, &CancellationToken),
 ) -> anyhow::Result<()> {
     let Some(listen) = listen else { return Ok(()) };
-    let (audit, runs) = (parts.records.audit.clone(), parts.workers.runs.clone());
-    let own = Own { stages: parts.records.stages.clone(), audit_writes: audit.writes() };
+    let (audit, runs) = (records.audit.clone(), workers.runs.clone());
+    let own = Own { stages: records.stages.clone(), audit_writes: audit.writes() };
     let source = Arc::new(Source {
         metrics: Metrics::new(env!("CARGO_PKG_VERSION"), own),
         runs,
-        gateway: parts.control.gateway.clone(),
+        gateway: control.gateway.clone(),
         audit,
         index,
         alerts,
-        quotas: parts.control.quotas.clone(),
-        processes: parts.workers.processes.clone(),
+        quotas: control.quotas.clone(),
+        processes: workers.processes.clone(),
     });
     let mut access = listen.token()?.map_or_else(Access::open, |token| Access::open().token(&token));
     if let Some(certificates) = certificates.filter(|_| listen.is_remote()) {
@@ -79,7 +80,6 @@ pub(crate) async fn start(
     let listener = TcpListener::bind(address).await;
     let listener = listener.with_context(|| format!("cannot listen on {address} for metrics"))?;
     tracing::info!(address = %listener.local_addr()?, "metrics are at /metrics");
-    let (tasks, stop): (&TaskTracker, _) = (&parts.life.tasks, &parts.life.stop);
     tasks.spawn(source.clone().follow_log(stop.clone()));
     tasks.spawn(source.clone().follow_runs(stop.clone()));
     let text = move || {

@@ -20,7 +20,7 @@ pub enum Scope {
 
 impl Scope {
     pub(crate) const ALL: [Self; 3] = [Self::Run, Self::PrincipalDay, Self::Day];
-    /// Those that begin anew each day.
+    /// Bounds that begin anew each day.
     pub(crate) const DAYS: [Self; 2] = [Self::PrincipalDay, Self::Day];
 
     pub(crate) fn of(self, budget: &Budget) -> &Bound {

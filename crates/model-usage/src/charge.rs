@@ -34,9 +34,9 @@ impl Estimate {
         Self { model, input: of_bytes(body_bytes).clamp(1, MOST), output: output.clamp(1, MOST) }
     }
 
-    /// Returns the estimate with no more tokens than the bound of a run has.
+    /// Returns the estimate with at most the tokens of a run's bound.
     ///
-    /// By what it says, a request then takes no more of the bounds of days than its own run may use.
+    /// By what it says, a request then takes at most the part of a day's bound that its run may use.
     pub(crate) fn within(self, run: &Bound) -> Self {
         let most = run.tokens.unwrap_or(u64::MAX);
         let input = self.input.min(most);

@@ -334,7 +334,8 @@ mod tests {
         }
         let twice = vec![companion("db", &[]), companion("db", &[])];
         assert_eq!(refused(&rules(), twice), "two of them have the same name");
-        let host = serde_json::json!({"rules": [{"host": "db", "decision": "allow"}]}).to_string();
+        let host =
+            serde_json::json!({"rules": [{"host": "db", "ports": [80], "decision": "allow"}]}).to_string();
         let egress = Rules::from_json(&host).unwrap();
         let taken = rules().of_run(vec![companion("db", &[])], [&egress]).unwrap_err();
         assert_eq!(taken.to_string(), "db: a rule of `egress` has a host of this name");

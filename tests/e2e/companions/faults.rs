@@ -59,7 +59,7 @@ async fn co7_ports_that_were_not_asked_for_are_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn co8_names_images_and_circles_are_checked_before_anything_is_made() {
-    let more = "  named:\n    operations: { shell: allow }\n    egress: { rules: [{ host: db, decision: allow }] }\n    \
+    let more = "  named:\n    operations: { shell: allow }\n    egress: { rules: [{ host: db, ports: [5432], decision: allow }] }\n    \
                 companions: { images: [\"*\"] }\n";
     let (daemon, image) = (daemon_with("", "", more).await, image("co8"));
     let named = |name: &str| companion(name, &image, SERVE);

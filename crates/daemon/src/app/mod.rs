@@ -16,8 +16,6 @@ use std::path::Path;
 use refusal::chain;
 use store::StoreError;
 
-pub(crate) use self::parts::Parts;
-
 use self::opened::Opened;
 use crate::config::Config;
 use crate::startup::Prepared;

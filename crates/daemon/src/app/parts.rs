@@ -7,14 +7,14 @@ use calls::{Calls, Control, Life, Records, Workers};
 use checkpoints::Checkpoints;
 use store::Store;
 
-pub(crate) struct Parts {
-    pub(crate) control: Control,
-    pub(crate) workers: Workers,
-    pub(crate) records: Records,
-    pub(crate) bases: Arc<Bases>,
-    pub(crate) checkpoints: Arc<Checkpoints>,
-    pub(crate) life: Life,
-    pub(crate) store: Store,
+pub(super) struct Parts {
+    pub(super) control: Control,
+    pub(super) workers: Workers,
+    pub(super) records: Records,
+    pub(super) bases: Arc<Bases>,
+    pub(super) checkpoints: Arc<Checkpoints>,
+    pub(super) life: Life,
+    pub(super) store: Store,
 }
 
 impl Parts {

@@ -77,7 +77,9 @@ impl Recovered {
         );
         mcp::start(access, config.mcp.as_ref(), (&parts.life.tasks, parts.life.stop.clone())).await?;
         let seen = (Arc::new(log.index), alerts);
-        metrics::start(config.metrics.as_ref(), certificates.clone(), &parts, seen.clone()).await?;
+        let made = (&parts.control, &parts.workers, &parts.records);
+        let life = (&parts.life.tasks, &parts.life.stop);
+        metrics::start(config.metrics.as_ref(), certificates.clone(), made, seen.clone(), life).await?;
         let (index, alerts) = seen;
         let judges = (parts.control.gateway.clone(), parts.control.approvals.clone());
         let files = (config.policy_dir.clone(), config.secrets.keys().cloned().collect());

