@@ -131,7 +131,7 @@ fn an_object_that_is_missing_or_forged_is_unknown() {
     let file = pushed.git(&["rev-parse", &format!("{two}:f")]);
     fs::remove_file(place(&file)).unwrap();
     let update = pushed.ask(&one, &two);
-    assert!(update.remarks[0].contains("the diff is not whole"), "{update:?}");
+    assert!(update.remarks[0].contains("the diff is not whole") && update.is_cut, "{update:?}");
     assert_eq!(subjects(&update.gained), ["two"]);
 }
 
@@ -166,6 +166,7 @@ fn tags_are_followed_and_other_objects_are_named() {
     let tree = pushed.git(&["rev-parse", "HEAD^{tree}"]);
     let update = pushed.ask(ZERO, &tree);
     assert!(update.remarks[0].contains("is a tree and no commit") && update.gained.is_empty(), "{update:?}");
+    assert!(update.is_cut, "its content is not shown");
 }
 
 #[test]

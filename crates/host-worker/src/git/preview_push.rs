@@ -91,7 +91,10 @@ impl<'r> Update<'r> {
         preview.gains_more = gains_more;
         let result = output.into_result(String::new());
         left.diff = left.diff.saturating_sub(result.output.len() as u64);
-        (preview.diff, preview.is_cut) = (result.output, result.truncated);
+        // Remarks look like text of the agent. That a part is left out has to be said by the daemon.
+        let is_other_object = !new.is_zero() && after.is_none() && preview.unknown.is_empty();
+        preview.is_cut = result.truncated || written.is_err() || is_other_object;
+        preview.diff = result.output;
         preview
     }
 
