@@ -19,16 +19,20 @@ const PROGRAMS: [(&str, &str); 3] = [
 ];
 
 /// Source paths of the programs, from the workspace's root. A change in one of them runs this script again.
-const SOURCES: [&str; 12] = [
+const SOURCES: [&str; 16] = [
     "Cargo.toml",
     "crates/confinement",
+    "crates/egress-rules",
     "crates/egress-worker",
     "crates/file-ops",
+    "crates/git-remote",
+    "crates/git-wire",
     "crates/guest",
     "crates/host-launch",
     "crates/host-worker",
     "crates/jail",
     "crates/operations",
+    "crates/signature-twins",
     "crates/text",
     "crates/wire",
     "crates/worker-protocol",

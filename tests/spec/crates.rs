@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 77] = [
+const ARROWS: [(&str, &str); 78] = [
     ("admission", ""),
     (
         "anomaly",
@@ -63,7 +63,7 @@ const ARROWS: [(&str, &str); 77] = [
     ),
     ("egress-rules", "git-wire"),
     ("egress-sources", "egress-rules text timestamp"),
-    ("egress-worker", "confinement egress-rules git-wire host-launch wire worker-protocol"),
+    ("egress-worker", "confinement egress-rules git-wire host-launch signature-twins wire worker-protocol"),
     ("execution-log", "audit audit-service identity refusal runs"),
     (
         "executor",
@@ -79,7 +79,10 @@ const ARROWS: [(&str, &str); 77] = [
     ("identity", "operations refusal seal timestamp"),
     ("jail", "text"),
     ("leftovers", ""),
-    ("listener", "admission audit audit-service identity oidc operations refusal runs store timestamp wire"),
+    (
+        "listener",
+        "admission audit audit-service identity oidc operations refusal runs signature-twins store timestamp wire",
+    ),
     ("loopback-dial", ""),
     ("mcp", "admission text wire"),
     ("mcp-upstream", "operations policy text wire"),
@@ -112,6 +115,7 @@ const ARROWS: [(&str, &str); 77] = [
     ),
     ("seal", "atomic-file"),
     ("secrets", "egress-rules"),
+    ("signature-twins", ""),
     ("steering", ""),
     ("store", "identity refusal seal timestamp"),
     (

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
+use signature_twins::twins;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -82,9 +83,10 @@ pub(crate) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     })?;
     // Before a byte of a request. Any certificate of the chain counts, because it could have signed the one below it.
     let shown = connected.get_ref().1.peer_certificates().unwrap_or_default();
-    let is_revoked =
-        |certificate: &CertificateDer<'_>| servers.revoked.contains(digest(&SHA256, certificate).as_ref());
-    if shown.iter().any(is_revoked) {
+    let is_listed = |der: &[u8]| servers.revoked.contains(digest(&SHA256, der).as_ref());
+    // A server can show a revoked certificate with the other signature that is valid.
+    let is_revoked = |der: &CertificateDer<'_>| is_listed(der) || twins(der).any(|twin| is_listed(&twin));
+    if !servers.revoked.is_empty() && shown.iter().any(is_revoked) {
         return Err(Unconnected::Unverified(reason(&CertificateError::Revoked)));
     }
     Ok(connected)

@@ -226,7 +226,8 @@ impl Starter {
             resolver: self.resolver.clone(),
             make_authority: own.trust.is_some(),
             roots: if has_roots { roots.der().to_vec() } else { Vec::new() },
-            revoked: if has_roots { roots.revoked() } else { Vec::new() },
+            // Always: a process may get the authorities later, with the first connection of a call (`serve.rs`).
+            revoked: roots.revoked(),
             placeholders: own.placeholders.iter().map(|(.., value)| value.clone().into_bytes()).collect(),
         };
         let most = start.max_connections;

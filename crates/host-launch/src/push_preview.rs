@@ -46,7 +46,7 @@ pub struct UpdatePreview {
     /// Files and lines that change, and the diff.
     #[prost(string, tag = "7")]
     pub diff: String,
-    /// True if a part of the diff is left out.
+    /// True if a part of the diff is left out, because it is too long or cannot be read.
     #[prost(bool, tag = "8")]
     pub is_cut: bool,
 }

@@ -131,8 +131,24 @@ fn an_object_that_is_missing_or_forged_is_unknown() {
     let file = pushed.git(&["rev-parse", &format!("{two}:f")]);
     fs::remove_file(place(&file)).unwrap();
     let update = pushed.ask(&one, &two);
-    assert!(update.remarks[0].contains("the diff is not whole"), "{update:?}");
+    assert!(update.remarks[0].contains("the diff is not whole") && update.is_cut, "{update:?}");
     assert_eq!(subjects(&update.gained), ["two"]);
+}
+
+#[test]
+fn a_commit_that_cannot_be_shown_is_not_passed_over() {
+    let pushed = Pushed::new();
+    let one = pushed.commit("one", &[("f", b"a\n")]);
+    let tree = pushed.git(&["rev-parse", "HEAD^{tree}"]);
+    let file = pushed.scratch.workspace().join("commit");
+    fs::write(&file, format!("tree {tree}\nparent {one}\nauthor nobody\ncommitter nobody\n\nhidden\n"))
+        .unwrap();
+    let hidden = pushed.git(&["hash-object", "-t", "commit", "-w", "--literally", "commit"]);
+    let merge = pushed.git(&["commit-tree", &tree, "-p", &one, "-p", &hidden, "-m", "merge"]);
+    for (old, gained) in [(one.as_str(), vec!["merge"]), (ZERO, vec!["merge", "one"])] {
+        let update = pushed.ask(old, &merge);
+        assert_eq!((subjects(&update.gained), update.gains_more), (gained, true));
+    }
 }
 
 #[test]
@@ -150,6 +166,7 @@ fn tags_are_followed_and_other_objects_are_named() {
     let tree = pushed.git(&["rev-parse", "HEAD^{tree}"]);
     let update = pushed.ask(ZERO, &tree);
     assert!(update.remarks[0].contains("is a tree and no commit") && update.gained.is_empty(), "{update:?}");
+    assert!(update.is_cut, "its content is not shown");
 }
 
 #[test]

@@ -237,7 +237,7 @@ mod tests {
     use tokio::net::UnixStream;
     use tokio_util::either::Either;
 
-    use super::super::revoked::Fingerprint;
+    use super::super::revoked::Shown;
     use super::super::{Peer, Remote, Subject};
     use super::{Connection, Hold};
 
@@ -287,7 +287,7 @@ mod tests {
     }
 
     fn certificate() -> Subject {
-        Subject { name: "ci".into(), not_after: SystemTime::now(), fingerprint: Fingerprint::of(b"ci") }
+        Subject { name: "ci".into(), not_after: SystemTime::now(), shown: Shown::of(b"ci") }
     }
 
     #[tokio::test]

@@ -99,16 +99,17 @@ impl Remote {
     }
 
     /// Returns the address in the form in which it is counted.
-    /// Completes when its certificate is revoked, at once if it is revoked already.
     pub fn network(&self) -> IpAddr {
         admission::network(self.address)
     }
 
+    /// Completes when its certificate is revoked, at once if it is revoked already.
     pub fn revoked(&self) -> impl Future<Output = ()> + Send + use<> {
-        let shown = self.certificates.clone().zip(self.certificate.as_ref().map(|shown| shown.fingerprint));
+        let shown =
+            self.certificates.clone().zip(self.certificate.as_ref().map(|subject| subject.shown.clone()));
         async move {
             match shown {
-                Some((certificates, fingerprint)) => certificates.revoked(fingerprint).await,
+                Some((certificates, shown)) => certificates.revoked(&shown).await,
                 None => std::future::pending().await,
             }
         }
@@ -117,7 +118,7 @@ impl Remote {
     /// Returns true if its certificate is revoked.
     pub fn is_revoked(&self) -> bool {
         let shown = self.certificates.as_ref().zip(self.certificate.as_ref());
-        shown.is_some_and(|(certificates, shown)| certificates.is_revoked(shown.fingerprint))
+        shown.is_some_and(|(certificates, subject)| certificates.is_revoked(&subject.shown))
     }
 
     /// Counts the connection for these owners from now on.

@@ -1,10 +1,13 @@
 //! Reads the list of revoked client certificates.
 //!
-//! It has the SHA-256 of each, as `openssl x509 -noout -fingerprint -sha256` prints it.
+//! It has the SHA-256 of each, as `openssl x509 -noout -fingerprint -sha256` prints it. The holder of a certificate can make another one
+//! of it without its authority (`signature-twins`), so the list counts for that one, too.
 
 use std::collections::HashSet;
+use std::iter;
 
 use sha2::{Digest as _, Sha256};
+use signature_twins::twins;
 
 /// The SHA-256 of a certificate's DER.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -29,6 +32,22 @@ impl Fingerprint {
     }
 }
 
+/// The fingerprints by which a certificate that a client has shown may be in the list: its own first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Shown(Vec<Fingerprint>);
+
+impl Shown {
+    pub(super) fn of(der: &[u8]) -> Self {
+        let twins = twins(der).map(|twin| Fingerprint::of(&twin));
+        Self(iter::once(Fingerprint::of(der)).chain(twins).collect())
+    }
+
+    /// Returns true if the list has one of them.
+    pub(super) fn is_in(&self, list: &HashSet<Fingerprint>) -> bool {
+        self.0.iter().any(|fingerprint| list.contains(fingerprint))
+    }
+}
+
 /// Parses the fingerprints of a file: one a line, and `#` begins a comment.
 pub(super) fn parse(text: &[u8]) -> Result<HashSet<Fingerprint>, String> {
     let text = std::str::from_utf8(text).map_err(|_| "is no text".to_owned())?;
@@ -46,7 +65,20 @@ pub(super) fn parse(text: &[u8]) -> Result<HashSet<Fingerprint>, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fingerprint, parse};
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::{Fingerprint, Shown, parse, twins};
+
+    #[test]
+    fn the_list_counts_for_a_certificate_with_the_other_signature() {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::default().self_signed(&key).unwrap();
+        let twin = twins(certificate.der()).next().unwrap();
+        let list = [Fingerprint::of(certificate.der())].into();
+        assert_ne!(Fingerprint::of(&twin), Fingerprint::of(certificate.der()));
+        assert!(Shown::of(certificate.der()).is_in(&list) && Shown::of(&twin).is_in(&list));
+        assert!(!Shown::of(b"another").is_in(&list));
+    }
 
     #[test]
     fn a_list_is_as_openssl_prints_it_and_one_wrong_line_is_an_error() {

@@ -8,7 +8,7 @@ use x509_cert::der::Decode as _;
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
-use super::revoked::Fingerprint;
+use super::revoked::Shown;
 
 /// Maximum length of a name, bytes.
 const MAX_NAME: usize = 256;
@@ -19,13 +19,13 @@ pub struct Subject {
     /// URI among the alternative names, or the common name if there is no URI.
     pub name: String,
     pub not_after: SystemTime,
-    pub(super) fingerprint: Fingerprint,
+    pub(super) shown: Shown,
 }
 
 impl Subject {
     /// Returns the subject; `None` if the certificate names no holder, or more than one.
     pub(super) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
-        let fingerprint = Fingerprint::of(certificate);
+        let shown = Shown::of(certificate);
         let certificate = Certificate::from_der(certificate).ok()?;
         let certificate = certificate.tbs_certificate();
         let alternatives = certificate.get_extension::<SubjectAltName>().ok()?;
@@ -42,7 +42,7 @@ impl Subject {
         let is_plain = |name: &String| {
             !name.is_empty() && name.len() <= MAX_NAME && name.chars().all(|c| c.is_ascii_graphic())
         };
-        Some(Self { name: name.filter(is_plain)?, not_after, fingerprint })
+        Some(Self { name: name.filter(is_plain)?, not_after, shown })
     }
 }
 

@@ -202,7 +202,7 @@ impl Door {
         let Some(shown) = stream.get_ref().1.peer_certificates().and_then(<[_]>::first) else {
             return Some(None);
         };
-        let is_in_force = |subject: &Subject| !certificates.is_revoked(subject.fingerprint);
+        let is_in_force = |subject: &Subject| !certificates.is_revoked(&subject.shown);
         let subject = Subject::of(shown).filter(is_in_force);
         if subject.is_none() {
             self.report(address);

@@ -31,7 +31,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use super::expiry::CertificateEnd;
-use super::revoked::{self, Fingerprint};
+use super::revoked::{self, Fingerprint, Shown};
 
 /// Maximum size of a file of certificates, bytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -89,14 +89,14 @@ impl Certificates {
     }
 
     /// Returns true if a client's certificate is revoked.
-    pub(super) fn is_revoked(&self, fingerprint: Fingerprint) -> bool {
-        self.current.read().revoked.contains(&fingerprint)
+    pub(super) fn is_revoked(&self, shown: &Shown) -> bool {
+        shown.is_in(&self.current.read().revoked)
     }
 
     /// Completes when this certificate is revoked.
-    pub(super) async fn revoked(&self, fingerprint: Fingerprint) {
+    pub(super) async fn revoked(&self, shown: &Shown) {
         let mut changes = self.changes.subscribe();
-        while !self.is_revoked(fingerprint) {
+        while !self.is_revoked(shown) {
             // Cannot fail, because `self` has the sender.
             let _ = changes.changed().await;
         }
@@ -127,11 +127,11 @@ impl Certificates {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let stream = TlsAcceptor::from(Arc::new(config)).accept(stream).await?;
         let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let fingerprint = shown.map(|shown| Fingerprint::of(shown));
-        if fingerprint.is_some_and(|fingerprint| self.is_revoked(fingerprint)) {
+        let shown = shown.map(|shown| Shown::of(shown));
+        if shown.as_ref().is_some_and(|shown| self.is_revoked(shown)) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        Ok((stream, fingerprint.is_some()))
+        Ok((stream, shown.is_some()))
     }
 
     /// Reads the files again, and returns true if they have changed. A problem leaves the old certificates in force.

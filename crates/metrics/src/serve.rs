@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE as TYPE, WWW_AUTHENTICATE};
+use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE as TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -80,7 +80,7 @@ impl Access {
 
     fn admits(&self, request: &Request<Incoming>, is_certified: bool) -> bool {
         let Some(token) = &self.token else { return self.tls.is_none() || is_certified };
-        let sent = request.headers().get(AUTHORIZATION).map(hyper::header::HeaderValue::as_bytes);
+        let sent = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
         let sent = sent.and_then(|sent| sent.split_at_checked(7));
         let sent = sent.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer ")).map(|(_, sent)| sent);
         is_certified || sent.is_some_and(|sent| Sha256::digest(sent)[..].ct_eq(token).into())
@@ -148,7 +148,9 @@ async fn answer(
     if !is_admitted {
         let mut answer =
             plain(StatusCode::UNAUTHORIZED, "send the token of metrics.token_file as a bearer token\n");
-        answer.headers_mut().insert(WWW_AUTHENTICATE, hyper::header::HeaderValue::from_static("Bearer"));
+        answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        // A client without a credential keeps no connection of the few.
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         return answer;
     }
     if request.uri().path() != "/metrics" {
@@ -158,7 +160,7 @@ async fn answer(
         return plain(StatusCode::METHOD_NOT_ALLOWED, "the metrics are read with GET\n");
     }
     let mut answer = Response::new(Full::new(Bytes::from(text().await)));
-    answer.headers_mut().insert(TYPE, hyper::header::HeaderValue::from_static(CONTENT_TYPE));
+    answer.headers_mut().insert(TYPE, HeaderValue::from_static(CONTENT_TYPE));
     answer
 }
 
@@ -218,6 +220,9 @@ mod tests {
             let answer = ask(address, &get("/metrics", header)).await;
             assert!(answer.starts_with(&format!("HTTP/1.1 {expected} ")), "{header}: {answer}");
         }
+        let kept_open = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let answer = timeout(Duration::from_secs(5), ask(address, kept_open)).await.expect("it stays open");
+        assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
     }
 
     #[tokio::test]

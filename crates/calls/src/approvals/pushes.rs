@@ -118,7 +118,7 @@ fn effects(effects: &UpdatePreview, redactor: &Redactor, left: &mut Left, to: &m
         left.diffs -= length;
     }
     if is_cut {
-        to.push_str("!! THE DIFF IS TOO LONG: a part of it is left out.\n");
+        to.push_str("!! THE DIFF IS NOT WHOLE: a part of it is left out.\n");
     }
 }
 

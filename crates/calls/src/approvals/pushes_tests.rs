@@ -64,7 +64,7 @@ fn content_that_is_not_known_is_marked_for_each_ref() {
     assert_eq!(unread.matches("FORCED UPDATE").count(), 2, "{unread}");
     let effects = UpdatePreview { is_cut: true, ..UpdatePreview::default() };
     let cut = described(&push(&["refs/heads/x"], false), vec![effects]);
-    assert!(cut.contains("!! THE DIFF IS TOO LONG"), "{cut}");
+    assert!(cut.contains("!! THE DIFF IS NOT WHOLE"), "{cut}");
     let effects = UpdatePreview { unknown: vec![NEW.to_owned()], ..UpdatePreview::default() };
     let unknown = described(&push(&["refs/heads/x"], false), vec![effects]);
     assert!(unknown.contains("!! UNKNOWN TO THE RUN'S REPOSITORY"), "{unknown}");
@@ -102,7 +102,7 @@ fn an_answer_that_is_too_large_is_bounded() {
     let text = described(&push(&["refs/heads/x"; 64], false), vec![effects; 64]);
     let of_daemon = 64 * 1024;
     assert!(text.len() < MOST.diffs + MOST.lines + of_daemon, "{}", text.len());
-    assert_eq!(text.matches("!! THE DIFF IS TOO LONG").count(), 64);
+    assert_eq!(text.matches("!! THE DIFF IS NOT WHOLE").count(), 64);
     assert_eq!(text.matches("!! and more, which is not shown.").count(), 64 * 4);
 }
 

@@ -91,7 +91,10 @@ impl<'r> Update<'r> {
         preview.gains_more = gains_more;
         let result = output.into_result(GitResult::default());
         left.diff = left.diff.saturating_sub(result.output.len() as u64);
-        (preview.diff, preview.is_cut) = (result.output, result.truncated);
+        // Remarks look like text of the agent. That a part is left out has to be said by the daemon.
+        let is_other_object = !new.is_zero() && after.is_none() && preview.unknown.is_empty();
+        preview.is_cut = result.truncated || written.is_err() || is_other_object;
+        preview.diff = result.output;
         preview
     }
 
@@ -143,16 +146,21 @@ impl<'r> Update<'r> {
         let mut seen: HashSet<Oid> = without.into_iter().collect();
         // If not all of these can be read, too many commits are shown, and none is hidden.
         let _ = without.and_then(|without| self.walk(without, &mut seen, left, |_| true));
-        let (mut found, mut is_whole) = (Vec::new(), true);
+        let (mut found, mut is_whole, mut is_shown) = (Vec::new(), true, true);
         if seen.insert(from) {
             let mut take = |id| {
-                found.extend(self.repository.find_commit(id).ok());
+                if let Ok(commit) = self.repository.find_commit(id) {
+                    found.push(commit);
+                } else {
+                    // Its parents may be legible all the same, as those of a commit whose author is malformed. Servers take such commits.
+                    is_shown = false;
+                }
                 found.len() <= MOST_COMMITS
             };
             take(from);
             is_whole = self.walk(from, &mut seen, left, take).is_some();
         }
-        let has_more = found.len() > MOST_COMMITS || !is_whole;
+        let has_more = found.len() > MOST_COMMITS || !is_whole || !is_shown;
         found.truncate(MOST_COMMITS);
         (found, has_more)
     }

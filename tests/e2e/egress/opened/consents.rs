@@ -278,7 +278,7 @@ const HOSTILE: &[(&str, &[&str])] = &[
     ),
     (
         "seq 100000 >many; git add many; git commit -qm many; git push origin agent/x:refs/heads/agent/many",
-        &["!! THE DIFF IS TOO LONG", "many |"],
+        &["!! THE DIFF IS NOT WHOLE", "many |"],
     ),
     ("git push origin \"agent/x:refs/heads/agent/'a\\\"\\$(x)\"", &["create refs/heads/agent/'a\"$(x)\n"]),
 ];

@@ -52,15 +52,19 @@ fn a_certificate_that_the_operator_has_revoked_gets_no_request() {
     let ca = Ca::new();
     let key = KeyPair::generate().unwrap();
     let certificate = params().signed_by(&key, &ca.issuer).unwrap();
-    // A chain with the authority, which is what such a list names when it is no root.
-    let chain = vec![certificate.der().clone(), CertificateDer::from(ca.der.clone())];
+    // As valid as the certificate itself.
+    let twin = CertificateDer::from(signature_twins::twins(certificate.der()).next().unwrap());
     let fingerprint = |der: &[u8]| digest(&SHA256, der).as_ref().to_vec();
-    for (revoked, is_refused) in [
-        (fingerprint(certificate.der()), true),
-        (fingerprint(&ca.der), true),
-        (fingerprint(b"another"), false),
+    for (shown, revoked, is_refused) in [
+        (certificate.der(), fingerprint(certificate.der()), true),
+        (certificate.der(), fingerprint(&ca.der), true),
+        (certificate.der(), fingerprint(b"another"), false),
+        (&twin, fingerprint(certificate.der()), true),
+        (&twin, fingerprint(b"another"), false),
     ] {
-        let address = tls_server(serving_chain(chain.clone(), &key, &["http/1.1"]), mirror);
+        // A chain with the authority, which is what such a list names when it is no root.
+        let chain = vec![shown.clone(), CertificateDer::from(ca.der.clone())];
+        let address = tls_server(serving_chain(chain, &key, &["http/1.1"]), mirror);
         let mut script = granting(opened(&ca, address), 443);
         script.start.revoked = vec![revoked];
         let mut egress = Egress::start(script);

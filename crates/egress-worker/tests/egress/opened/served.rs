@@ -3,6 +3,7 @@
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
 
+use ring::digest::{SHA256, digest};
 use wire::worker::v1::connection_ended::Cause;
 use wire::worker::v1::{FromEgress, Upstream};
 
@@ -48,6 +49,20 @@ fn a_server_whose_certificate_is_not_valid_gets_no_request() {
     let mut stream = egress.serve(1, 443, std::slice::from_ref(&ca.der));
     let answer = answered(&mut stream, "/");
     assert!(answer.starts_with("HTTP/1.1 502 ") && answer.contains("is not valid"), "{answer}");
+    assert_eq!(egress.cause(), Cause::Unverified);
+}
+
+#[test]
+fn a_revoked_certificate_counts_also_if_the_authority_comes_later() {
+    let (ca, key) = (Ca::new(), KeyPair::generate().unwrap());
+    let params = CertificateParams::new(vec![NAME.to_owned()]).unwrap();
+    let certificate = params.signed_by(&key, &ca.issuer).unwrap();
+    let mut script = served(tls_server(serving(certificate.der(), &key, &[]), mirror));
+    script.start.revoked = vec![digest(&SHA256, certificate.der()).as_ref().to_vec()];
+    let mut egress = Egress::start(script);
+    let mut stream = egress.serve(1, 443, &[ca.der.clone()]);
+    let answer = answered(&mut stream, "/");
+    assert!(answer.starts_with("HTTP/1.1 502 ") && answer.contains("it is revoked"), "{answer}");
     assert_eq!(egress.cause(), Cause::Unverified);
 }
 
