@@ -193,7 +193,7 @@ impl Launcher {
         }
         let mut beside = Vec::new();
         for companion in &record.companions {
-            let again = self.companion_again(hardening, companion).await;
+            let again = self.companion_again(hardening, &fingerprint.guest, companion).await;
             let (live, held) = again.map_err(|why| format!("its companion {}: {why}", companion.name))?;
             resources.beside.push(held);
             beside.push(live);

@@ -1,7 +1,7 @@
 //! Starts the companions of a run beside its container, and finds those that a previous daemon started.
 
 use std::os::fd::AsFd as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::record::{self, CompanionLaunch, CompanionState, Record};
@@ -288,10 +288,11 @@ impl Launcher {
         Ok(Waiting { container, started_at: inspection.started_at, pid, input })
     }
 
-    /// Finds a companion that a previous daemon started, and checks that it is the same.
+    /// Finds a companion that a previous daemon started, and checks that it is the same. `guest` is the binary that it was started with.
     pub(crate) async fn companion_again(
         &self,
         of_run: &Hardening,
+        guest: &Path,
         record: &record::Companion,
     ) -> Result<(Arc<Companion>, RunResources), String> {
         let launched = record.launched.as_ref().ok_or("its launch was not complete")?;
@@ -308,9 +309,8 @@ impl Launcher {
         for volume in &volumes {
             mounts.push(root.within(volume).map_err(message)?);
         }
-        let guest = self.guest.of(hardening.boundary).to_owned();
-        let spec =
-            self.describe(&id, &hardening, image, hardening.run_as.user(), mounts, guest).map_err(message)?;
+        let user = hardening.run_as.user();
+        let spec = self.describe(&id, &hardening, image, user, mounts, guest.to_owned()).map_err(message)?;
         if let Some(fields) = differs(&id, &spec.of_companion(), &inspection) {
             return Err(format!(
                 "its container differs from how it was launched, or from its profile now ({fields})"
