@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::record::{self, CompanionLaunch, CompanionState, Record};
 use companions::{Companion, NotReady, Program, Requested};
 use containers::{
-    ContainerId, ContainerInput, ContainerName, ContainerState, Hardening, ImageId, ImageReference,
-    MountSpec, UsableImage,
+    ContainerCgroup, ContainerId, ContainerInput, ContainerName, ContainerState, Hardening, ImageId,
+    ImageReference, MountSpec, UsableImage,
 };
 use executor::engine_refusal;
 use futures_util::future::join_all;
@@ -323,8 +323,12 @@ impl Launcher {
                     return Err("its container was started again".to_owned());
                 }
                 let is_paused = inspection.state == ContainerState::Paused;
-                Companion::running(engine, named, container.clone(), pid, is_paused)
-                    .map_err(|error| chain(&error))?
+                let live = Companion::running(engine, named, container.clone(), pid, is_paused)
+                    .map_err(|error| chain(&error))?;
+                // The process is held by now. The companion may have ended since the engine's answer, and its pid may be another process's,
+                // whose network connections would enter.
+                block_in_place(|| ContainerCgroup::of_pid(pid, &container)).map_err(|error| chain(&error))?;
+                live
             }
             (ContainerState::Exited(code), _) => {
                 let is_reported = matches!(record.state, CompanionState::Exited(_));
