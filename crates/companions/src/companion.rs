@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use containers::{CgroupError, ContainerId, ContainerState, Engine, HostProcess};
+use containers::{CgroupError, ContainerCgroup, ContainerId, ContainerState, Engine, HostProcess};
 use loopback_dial::DialError;
 use parking_lot::Mutex;
 use tokio::io::Interest;
@@ -110,6 +110,12 @@ impl Companion {
     /// Returns the reason for which the daemon has ended it.
     pub fn killed_for(&self) -> Option<&'static str> {
         *self.killed_for.lock()
+    }
+
+    /// Returns the cgroup of its processes. `None` if it has ended, or if the cgroup is not visible. Blocks on `/proc`.
+    pub(crate) fn cgroup(&self) -> Option<ContainerCgroup> {
+        let process = self.process.as_ref().filter(|_| self.exit().is_none())?;
+        ContainerCgroup::of_pid(process.pid(), &self.container).ok()
     }
 
     /// Waits for its end, and returns the exit code.
