@@ -60,7 +60,14 @@ fn cleaned(end: &[u8]) -> String {
     let end = String::from_utf8_lossy(&end[text::cut_beginning(end)..]).into_owned();
     let mut lines: Vec<&str> = end.lines().filter(|line| !line.trim().is_empty()).collect();
     lines.drain(..lines.len().saturating_sub(LAST.1));
-    lines.into_iter().map(|line| text::one_line(line.trim_end())).collect::<Vec<_>>().join("\n")
+    let lines = lines.into_iter().map(|line| text::one_line(line.trim_end()));
+    let mut last = lines.collect::<Vec<_>>().join("\n");
+    // An escaped byte is several. The message is a header of an answer, of which clients take 16 KiB.
+    let mut surplus = last.len().saturating_sub(LAST.0);
+    while !last.is_char_boundary(surplus) {
+        surplus += 1;
+    }
+    last.split_off(surplus)
 }
 
 #[cfg(test)]
@@ -85,5 +92,9 @@ mod tests {
         let last = cleaned(many.concat().as_bytes());
         assert!(last.starts_with("line 88\n") && last.ends_with("line 99"), "{last}");
         assert_eq!(cleaned(&"ä".as_bytes()[1..]), "");
+        for hostile in [b'\x01', b'\xff'] {
+            let last = cleaned(&[hostile; LAST.0]);
+            assert!((LAST.0 - 4..=LAST.0).contains(&last.len()), "{}", last.len());
+        }
     }
 }
