@@ -46,6 +46,8 @@ pub struct Run {
     pub(crate) egress: RwLock<Option<Arc<Egress>>>,
     /// Its companions. Set once they are ready.
     companions: OnceLock<Arc<Companions>>,
+    /// Cancelled when a client stops the run, for a launch that waits for companions.
+    pub(crate) stopping: CancellationToken,
     /// Cancelled when the run no longer takes calls.
     pub ended: CancellationToken,
 }
@@ -169,6 +171,7 @@ impl Run {
             allowance,
             egress: RwLock::default(),
             companions: OnceLock::new(),
+            stopping: CancellationToken::new(),
             ended: CancellationToken::new(),
         }
     }

@@ -76,7 +76,7 @@ impl Launcher {
         owner: Owner,
         container: impl Future<Output = Result<T, Refusal>>,
     ) -> (Result<(T, Vec<Beside>), Refusal>, Vec<RunResources>) {
-        let (given_up, mut held) = (CancellationToken::new(), Vec::new());
+        let (given_up, mut held) = (wanted.stopping.child_token(), Vec::new());
         let container = async {
             let made = container.await;
             if made.is_err() {
@@ -122,8 +122,12 @@ impl Launcher {
                 }
             }
             if is_refused {
-                let given_up = || Refusal::new(Reason::Internal, "the start of the companions was given up");
-                return Err(refusal.unwrap_or_else(given_up));
+                let (reason, why) = if wanted.stopping.is_cancelled() {
+                    (Reason::Cancelled, "the run was stopped before its companions were ready")
+                } else {
+                    (Reason::Internal, "the start of the companions was given up")
+                };
+                return Err(refusal.unwrap_or_else(|| Refusal::new(reason, why)));
             }
         }
         Ok(all)

@@ -38,6 +38,7 @@ use policy::Profile;
 use refusal::Refusal;
 use run_files::GuestBinary;
 use tokio::task::block_in_place;
+use tokio_util::sync::CancellationToken;
 
 use crate::default_image::DefaultImageSource;
 use crate::directories::Directories;
@@ -73,6 +74,8 @@ pub(crate) struct Wanted {
     pub(crate) environment: Environment,
     /// Companions of a run that is launched, in groups of which each starts when all before it are ready.
     pub(crate) companions: Vec<Vec<Requested>>,
+    /// Cancelled when the run is stopped, so that its launch waits for companions no longer.
+    pub(crate) stopping: CancellationToken,
 }
 
 impl Wanted {
@@ -520,5 +523,6 @@ pub(crate) fn wanted(
         environment,
         workspace_access: profile.workspace,
         companions: Vec::new(),
+        stopping: CancellationToken::new(),
     })
 }

@@ -16,6 +16,7 @@ use jail::{Mount, MountMode};
 use operations::{Environment, Reason};
 use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
+use tokio_util::sync::CancellationToken;
 use warm_pool::NoneWaits;
 
 use super::{Make, named};
@@ -184,6 +185,7 @@ impl Launcher {
             workspace_access: wanted.workspace_access,
             environment: Environment::default(),
             companions: Vec::new(),
+            stopping: CancellationToken::new(),
         };
         let root = Self::new_root(record, wanted, principal);
         Make { wanted: wanted_of_all, image: image.clone(), root }
