@@ -75,13 +75,14 @@ impl Unnamed {
 }
 
 pub(super) fn unnamed(watch: &DiskWatch, id: RunId, run: &Run) -> Unnamed {
-    let Ok(lanes) = run.lanes_for_review() else { return Unnamed::default() };
+    let lanes = run.lanes_for_review().ok();
+    let of_group = |group| lanes.as_ref().and_then(|lanes| lanes.commands(group));
     let places: &[_] = if run.disk.has_workspace() { &["/state/", "/workspace/"] } else { &["/state/"] };
-    let record = run.record();
-    let made_as = record.companions_made_as().chain([record.made_as().unwrap_or(id)]);
+    let (record, (starting, begun)) = (run.record(), run.starting());
+    let made_as = record.companions_made_as().chain(starting).chain([record.made_as().unwrap_or(id)]);
     Unnamed {
-        commands: Group::ALL.into_iter().filter_map(|group| lanes.commands(group)).collect(),
-        companions: run.companions().cgroups(),
+        commands: Group::ALL.into_iter().filter_map(of_group).collect(),
+        companions: run.companions().cgroups().into_iter().chain(begun.cgroups()).collect(),
         places,
         slots: made_as.map(|id| watch.runs.launcher.directories.slots(&id.to_string())).collect(),
     }
@@ -93,8 +94,10 @@ pub(super) fn of_run(
     id: RunId,
     run: &Run,
 ) -> impl Future<Output = std::io::Result<Found>> + Send + 'static {
-    let paths = watch.runs.launcher.directories.counted_of(&run.record());
-    let uploads = watch.runs.launcher.directories.uploads(&id.to_string());
+    let directories = &watch.runs.launcher.directories;
+    let mut paths = directories.counted_of(&run.record());
+    paths.extend(run.starting().0.iter().map(|made_as| directories.root_layer(&made_as.to_string())));
+    let uploads = directories.uploads(&id.to_string());
     measured(paths, Some(uploads), run.disk.worth_counting(), unnamed(watch, id, run))
 }
 

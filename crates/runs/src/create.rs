@@ -57,7 +57,8 @@ impl Runs {
         let (record_sender, record_receiver) = watch::channel(record.clone());
         let (commands, command_receiver) = mpsc::channel(8);
         let run = Arc::new(Run::new(record_receiver, commands, Duration::ZERO));
-        let wanted = Wanted { companions, stopping: run.stopping.clone(), ..wanted };
+        let (starting, stopping) = (run.starting.clone(), run.stopping.clone());
+        let wanted = Wanted { companions, starting, stopping, ..wanted };
         if let Workspace::Kept { workspace } = record.spec.workspace {
             // The turn prevents a deletion of the workspace between the check and the admission.
             let _settling = self.settle(workspace).await;

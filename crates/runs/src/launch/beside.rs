@@ -123,7 +123,8 @@ impl Launcher {
             }
             if is_refused {
                 let (reason, why) = if wanted.stopping.is_cancelled() {
-                    (Reason::Cancelled, "the run was stopped before its companions were ready")
+                    let why = "the run was stopped, or used up its space on the disk, before its companions were ready";
+                    (Reason::Cancelled, why)
                 } else {
                     (Reason::Internal, "the start of the companions was given up")
                 };
@@ -151,6 +152,7 @@ impl Launcher {
         let hardening = hardening(&wanted.hardening, asked.memory_mib);
         let making = self.make_companion(run, &hardening, requested, owner, resources);
         let (live, program, launched) = making.await.map_err(|refusal| Some(named(refusal)))?;
+        wanted.starting.lock().push((launched.made_as, Arc::clone(&live)));
         if let Some(readiness) = &asked.ready {
             let ready = live.is_ready(readiness, &program, hardening.run_as.user());
             match given_up.run_until_cancelled(ready).await {

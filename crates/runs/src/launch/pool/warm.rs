@@ -25,6 +25,7 @@ use crate::launch::root::NewRoot;
 use crate::launch::{Contained, Launcher, Wanted, confirmed, differs};
 use crate::mounting::{Shown, are_restricted, arrived};
 use crate::resources::RunResources;
+use crate::run::Starting;
 
 /// A container that waits. Its owner uses it or removes it.
 pub(super) struct Warm {
@@ -185,6 +186,7 @@ impl Launcher {
             workspace_access: wanted.workspace_access,
             environment: Environment::default(),
             companions: Vec::new(),
+            starting: Starting::default(),
             stopping: CancellationToken::new(),
         };
         let root = Self::new_root(record, wanted, principal);
