@@ -158,7 +158,10 @@ impl Launcher {
             match given_up.run_until_cancelled(ready).await {
                 None => return Err(None),
                 Some(Ok(())) => {}
-                Some(Err(why)) => return Err(Some(named(not_ready(&why, &live.last_lines().await)))),
+                Some(Err(why)) => {
+                    let secrets: Vec<&str> = requested.secrets.values().map(String::as_str).collect();
+                    return Err(Some(named(not_ready(&why, &live.last_lines(&secrets).await))));
+                }
             }
         }
         let state = live.exit().map_or(CompanionState::Ready, CompanionState::Exited);
