@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::root::NewRoot;
 use super::turns::in_turn;
 use super::{Launcher, MISSING, Wanted, differs};
+use crate::boundary;
 use crate::mounting::arrived;
 use crate::resources::RunResources;
 use crate::workspace;
@@ -337,6 +338,7 @@ impl Launcher {
                 // The process is held by now. The companion may have ended since the engine's answer, and its pid may be another process's,
                 // whose network connections would enter.
                 block_in_place(|| ContainerCgroup::of_pid(pid, &container)).map_err(|error| chain(&error))?;
+                block_in_place(|| boundary::has_no_network(pid))?;
                 live
             }
             (ContainerState::Exited(code), _) => {
