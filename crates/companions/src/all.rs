@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use containers::ContainerCgroup;
 use futures_util::future::{join_all, select_all};
 
 use crate::companion::Companion;
@@ -34,6 +35,11 @@ impl Companions {
     /// Returns true if one of them has not ended.
     pub fn are_running(&self) -> bool {
         self.0.iter().any(|companion| companion.exit().is_none())
+    }
+
+    /// Returns the cgroups of those that have not ended. Blocks on `/proc`.
+    pub fn cgroups(&self) -> Vec<ContainerCgroup> {
+        self.0.iter().filter_map(|companion| companion.cgroup()).collect()
     }
 
     /// Waits for the next companion to end. Waits for ever if none is left.

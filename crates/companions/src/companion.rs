@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use containers::{CgroupError, ContainerId, ContainerState, Engine, HostProcess};
+use containers::{CgroupError, ContainerCgroup, ContainerId, ContainerState, Engine, HostProcess};
 use loopback_dial::DialError;
 use parking_lot::Mutex;
 use tokio::io::Interest;
@@ -35,8 +35,8 @@ pub struct Companion {
     killed_for: Mutex<Option<&'static str>>,
     /// True once its end was reported by [`crate::Companions::next_exit`].
     pub(crate) is_reported: AtomicBool,
-    /// True while the engine has paused it.
-    paused: tokio::sync::Mutex<bool>,
+    /// True while the engine has paused it; `None` if an error of the engine left that open.
+    paused: tokio::sync::Mutex<Option<bool>>,
 }
 
 impl Companion {
@@ -59,7 +59,7 @@ impl Companion {
             exit: watch::Sender::new(None),
             killed_for: Mutex::default(),
             is_reported: AtomicBool::new(false),
-            paused: tokio::sync::Mutex::new(is_paused),
+            paused: tokio::sync::Mutex::new(Some(is_paused)),
         });
         let watched = Arc::downgrade(&companion);
         tokio::spawn(async move {
@@ -89,7 +89,7 @@ impl Companion {
             exit: watch::Sender::new(Some(code)),
             killed_for: Mutex::default(),
             is_reported: AtomicBool::new(is_reported),
-            paused: tokio::sync::Mutex::new(false),
+            paused: tokio::sync::Mutex::new(Some(false)),
         })
     }
 
@@ -110,6 +110,12 @@ impl Companion {
     /// Returns the reason for which the daemon has ended it.
     pub fn killed_for(&self) -> Option<&'static str> {
         *self.killed_for.lock()
+    }
+
+    /// Returns the cgroup of its processes. `None` if it has ended, or if the cgroup is not visible. Blocks on `/proc`.
+    pub(crate) fn cgroup(&self) -> Option<ContainerCgroup> {
+        let process = self.process.as_ref().filter(|_| self.exit().is_none())?;
+        ContainerCgroup::of_pid(process.pid(), &self.container).ok()
     }
 
     /// Waits for its end, and returns the exit code.
@@ -162,18 +168,21 @@ impl Companion {
     /// Pauses or resumes all its processes. An error of the engine is logged.
     pub(crate) async fn set_paused(&self, paused: bool) {
         let mut is_paused = self.paused.lock().await;
-        if *is_paused == paused || self.exit().is_some() {
+        if *is_paused == Some(paused) || self.exit().is_some() {
             return;
         }
         let engine = &self.engine;
         let done =
             if paused { engine.pause(&self.container).await } else { engine.unpause(&self.container).await };
-        match done {
-            Ok(()) => *is_paused = paused,
+        *is_paused = match done {
+            Ok(()) => Some(paused),
             Err(error) => {
                 tracing::error!(companion = self.name, paused, %error, "a companion was not paused or resumed");
+                // An engine that did not answer in time may have done it nevertheless.
+                let state = engine.inspect(&self.container).await.map(|inspection| inspection.state).ok();
+                state.map(|state| state == ContainerState::Paused)
             }
-        }
+        };
     }
 
     /// Ends all its processes. Returns false if one is left after a while.

@@ -12,6 +12,12 @@ use crate::companion::Companion;
 const WITHIN: Duration = Duration::from_secs(20);
 /// Most bytes and lines of the end of a log, in a message.
 const LAST: (usize, usize) = (2_048, 12);
+/// Bytes in which the beginning of each value that is in the last lines is, too: as many as the variables of a companion can have.
+const KEPT: usize = LAST.0 + 128 * 1024;
+/// Shortest value that is hidden, as in records. A shorter one occurs in too many harmless words.
+const SHORTEST: usize = 8;
+/// Text in place of a value.
+const HIDDEN: &str = "[redacted:value]";
 
 impl Companion {
     /// Returns what it has written, from the last `tail` bytes on. With `follow` goes on until it ends.
@@ -31,20 +37,22 @@ impl Companion {
         Ok(pieces.try_filter_map(move |piece| std::future::ready(Ok(after(&mut skip, piece)))))
     }
 
-    /// Returns the last lines that it has written, made harmless for a message. Empty if there are none.
-    pub async fn last_lines(&self) -> String {
+    /// Returns the last lines that it has written, made harmless for a message and without these values. Empty if there are none.
+    pub async fn last_lines(&self, values: &[&str]) -> String {
         let mut end = Vec::new();
         let reading = async {
             let mut pieces = std::pin::pin!(self.engine.logs(&self.container, false));
             while let Some(Ok(piece)) = pieces.next().await {
                 end.extend_from_slice(&piece);
-                let surplus = end.len().saturating_sub(LAST.0);
-                end.drain(..surplus);
+                if end.len() > 2 * KEPT {
+                    end.drain(..end.len() - KEPT);
+                }
             }
         };
         // Lines that have come by then are better than none.
         let _ = tokio::time::timeout(WITHIN, reading).await;
-        cleaned(&end)
+        let values: Vec<&str> = values.iter().copied().filter(|value| value.len() >= SHORTEST).collect();
+        cleaned(&end[end.len().saturating_sub(KEPT)..], &values)
     }
 }
 
@@ -56,11 +64,32 @@ fn after(skip: &mut usize, mut piece: Bytes) -> Option<Bytes> {
     (!rest.is_empty()).then_some(rest)
 }
 
-fn cleaned(end: &[u8]) -> String {
-    let end = String::from_utf8_lossy(&end[text::cut_beginning(end)..]).into_owned();
+/// Returns the end of a text, with a mark in place of each of the values. It does not begin within one of them.
+fn without(text: &str, values: &[&str]) -> String {
+    let mut begin = text::floor(text, text.len().saturating_sub(LAST.0));
+    for value in values {
+        for (at, found) in text.match_indices(*value) {
+            if (at + 1..at + found.len()).contains(&begin) {
+                begin = at + found.len();
+            }
+        }
+    }
+    values.iter().fold(text[begin..].to_owned(), |text, value| text.replace(*value, HIDDEN))
+}
+
+fn cleaned(end: &[u8], values: &[&str]) -> String {
+    let end = String::from_utf8_lossy(&end[text::cut_beginning(end)..]);
+    let end = without(&end, values);
     let mut lines: Vec<&str> = end.lines().filter(|line| !line.trim().is_empty()).collect();
     lines.drain(..lines.len().saturating_sub(LAST.1));
-    lines.into_iter().map(|line| text::one_line(line.trim_end())).collect::<Vec<_>>().join("\n")
+    let lines = lines.into_iter().map(|line| text::one_line(line.trim_end()));
+    let mut last = lines.collect::<Vec<_>>().join("\n");
+    // An escaped byte is several. The message is a header of an answer, of which clients take 16 KiB.
+    let mut surplus = last.len().saturating_sub(LAST.0);
+    while !last.is_char_boundary(surplus) {
+        surplus += 1;
+    }
+    last.split_off(surplus)
 }
 
 #[cfg(test)]
@@ -79,11 +108,27 @@ mod tests {
 
     #[test]
     fn the_last_lines_are_harmless_and_few() {
-        assert_eq!(cleaned(b""), "");
-        assert_eq!(cleaned(b"a\n\n  \nb\x1b[2J\xff\n"), "a\nb\\u{1b}[2J\u{fffd}");
+        assert_eq!(cleaned(b"", &[]), "");
+        assert_eq!(cleaned(b"a\n\n  \nb\x1b[2J\xff\n", &[]), "a\nb\\u{1b}[2J\u{fffd}");
         let many: Vec<String> = (0..100).map(|number| format!("line {number}\n")).collect();
-        let last = cleaned(many.concat().as_bytes());
+        let last = cleaned(many.concat().as_bytes(), &[]);
         assert!(last.starts_with("line 88\n") && last.ends_with("line 99"), "{last}");
-        assert_eq!(cleaned(&"ä".as_bytes()[1..]), "");
+        assert_eq!(cleaned(&"ä".as_bytes()[1..], &[]), "");
+        for hostile in [b'\x01', b'\xff'] {
+            let last = cleaned(&[hostile; LAST.0], &[]);
+            assert!((LAST.0 - 4..=LAST.0).contains(&last.len()), "{}", last.len());
+        }
+    }
+
+    #[test]
+    fn the_last_lines_have_no_part_of_a_value() {
+        // One is cut by the bound, and one has a character that is escaped.
+        let values = ["hunter2hunter2", "tab\tseparated"];
+        for shift in 0..20 {
+            let written = format!("{}{}\nlog in: {}", values[0], "x".repeat(LAST.0 - 40 + shift), values[1]);
+            let last = cleaned(written.as_bytes(), &values);
+            assert!(!last.contains("ter2") && !last.contains("separated"), "{last}");
+            assert!(last.ends_with("x\nlog in: [redacted:value]"), "{last}");
+        }
     }
 }

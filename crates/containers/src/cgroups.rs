@@ -202,8 +202,13 @@ impl ContainerCgroup {
     pub fn file_server(&self) -> Option<u32> {
         // The directory of [`crate::GUEST_PATH`]. The root of the sandbox itself is empty.
         let has_root = |pid: &u32| fs::symlink_metadata(format!("/proc/{pid}/root/.cofferdam")).is_ok();
-        let pids = self.all_pids().unwrap_or_default();
-        pids.into_iter().map(|pid| pid.as_raw_nonzero().get().unsigned_abs()).find(has_root)
+        self.pids().unwrap_or_default().into_iter().find(has_root)
+    }
+
+    /// Returns the pids on the host of all the container's processes.
+    pub fn pids(&self) -> Result<Vec<u32>, CgroupError> {
+        let pids = self.all_pids()?.into_iter();
+        Ok(pids.map(|pid| pid.as_raw_nonzero().get().unsigned_abs()).collect())
     }
 
     /// Returns the container's processes, including those in leaves.

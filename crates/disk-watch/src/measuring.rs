@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use containers::{Amount, Commands, Group, Measured};
+use containers::{Amount, Commands, ContainerCgroup, Group, Measured};
 use disk_quotas::Found;
 use identity::RunId;
 use runs::record::{Record, Workspace};
@@ -43,37 +43,48 @@ fn without_kept(mut record: Record) -> Record {
     record
 }
 
-/// Places to search for files that only a run's commands still have.
+/// Places to search for files that only a run's commands or companions still have.
 #[derive(Default)]
 pub(super) struct Unnamed {
     pub(super) commands: Vec<Commands>,
+    companions: Vec<ContainerCgroup>,
     places: &'static [&'static str],
-    /// Directory in which a writable root may be mounted.
-    slots: Option<PathBuf>,
+    /// Directories in which a writable root may be mounted.
+    slots: Vec<PathBuf>,
 }
 
 impl Unnamed {
-    /// Returns the directories, as the commands see them, whose files count. Blocks.
+    /// Returns the directories, as the processes see them, whose files count. Blocks.
     pub(super) fn places(&self) -> Vec<String> {
-        let root = self.slots.as_deref().map_or_else(Vec::new, shown_of_root);
-        let root = root.into_iter().map(|directory| directory + "/");
-        self.places.iter().map(|&place| place.to_owned()).chain(root).collect()
+        let roots = self.slots.iter().flat_map(|slots| shown_of_root(slots));
+        let roots = roots.map(|directory| directory + "/");
+        let all: BTreeSet<String> = self.places.iter().map(|&place| place.to_owned()).chain(roots).collect();
+        all.into_iter().collect()
     }
 
+    /// Returns the processes of commands.
     pub(super) fn pids(&self) -> Vec<u32> {
         self.commands.iter().filter_map(|commands| commands.pids().ok()).flatten().collect()
+    }
+
+    /// Returns the processes of commands and companions.
+    fn all_pids(&self) -> Vec<u32> {
+        let companions = self.companions.iter().filter_map(|cgroup| cgroup.pids().ok()).flatten();
+        self.pids().into_iter().chain(companions).collect()
     }
 }
 
 pub(super) fn unnamed(watch: &DiskWatch, id: RunId, run: &Run) -> Unnamed {
-    let Ok(lanes) = run.lanes_for_review() else { return Unnamed::default() };
+    let lanes = run.lanes_for_review().ok();
+    let of_group = |group| lanes.as_ref().and_then(|lanes| lanes.commands(group));
     let places: &[_] = if run.disk.has_workspace() { &["/state/", "/workspace/"] } else { &["/state/"] };
-    let made_as = run.record().made_as().unwrap_or(id);
-    let slots = Some(watch.runs.launcher.directories.slots(&made_as.to_string()));
+    let (record, (starting, begun)) = (run.record(), run.starting());
+    let made_as = record.companions_made_as().chain(starting).chain([record.made_as().unwrap_or(id)]);
     Unnamed {
-        commands: Group::ALL.into_iter().filter_map(|group| lanes.commands(group)).collect(),
+        commands: Group::ALL.into_iter().filter_map(of_group).collect(),
+        companions: run.companions().cgroups().into_iter().chain(begun.cgroups()).collect(),
         places,
-        slots,
+        slots: made_as.map(|id| watch.runs.launcher.directories.slots(&id.to_string())).collect(),
     }
 }
 
@@ -83,12 +94,14 @@ pub(super) fn of_run(
     id: RunId,
     run: &Run,
 ) -> impl Future<Output = std::io::Result<Found>> + Send + 'static {
-    let paths = watch.runs.launcher.directories.counted_of(&run.record());
-    let uploads = watch.runs.launcher.directories.uploads(&id.to_string());
+    let directories = &watch.runs.launcher.directories;
+    let mut paths = directories.counted_of(&run.record());
+    paths.extend(run.starting().0.iter().map(|made_as| directories.root_layer(&made_as.to_string())));
+    let uploads = directories.uploads(&id.to_string());
     measured(paths, Some(uploads), run.disk.worth_counting(), unnamed(watch, id, run))
 }
 
-/// Adds up the files in all of these directories, the files without a name that commands have open, and the uploads.
+/// Adds up the files in all of these directories, the files without a name that commands and companions have open, and the uploads.
 ///
 /// A directory that does not exist counts as empty.
 async fn measured(
@@ -100,7 +113,7 @@ async fn measured(
     let measured = tokio::task::spawn_blocking(move || {
         let places = unnamed.places();
         let places: Vec<&str> = places.iter().map(String::as_str).collect();
-        let amount = containers::unnamed(&unnamed.pids(), &places);
+        let amount = containers::unnamed(&unnamed.all_pids(), &places);
         let is_more = amount.bytes > most.bytes || amount.files > most.files;
         let mut found = Found { amount, is_more, ..Found::default() };
         let counted = |path: &Path, most: Amount| match open_directory(path) {

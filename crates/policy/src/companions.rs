@@ -216,6 +216,22 @@ impl CompanionRules {
         in_order(self.with_memory(all)?)
     }
 
+    /// Returns what the rules do not allow about companions that run, each with its image and its memory in MiB. `None` if they may stay.
+    pub fn forbids<'c>(&self, running: impl IntoIterator<Item = (&'c str, u64)>) -> Option<&'static str> {
+        let (mut number, mut memory) = (0, 0u64);
+        for (image, memory_mib) in running {
+            if !permits(&self.images, image) {
+                return Some("the image of a companion");
+            }
+            number += 1;
+            memory = memory.saturating_add(memory_mib);
+        }
+        if number > self.max {
+            return Some("so many companions");
+        }
+        (memory > self.memory_mib).then_some("so much memory of companions")
+    }
+
     /// Gives each companion without an amount of memory an equal share of what the others leave.
     fn with_memory(&self, mut all: Vec<Companion>) -> Result<Vec<Companion>, NoCompanions> {
         let asked = all.iter().fold(0u64, |sum, companion| sum.saturating_add(companion.memory_mib));
@@ -373,6 +389,22 @@ mod tests {
         assert!(refused(&rules(), vec![large.clone(), companion("a", &[])]).contains("1000 MiB"));
         large.memory_mib = 15;
         assert_eq!(refused(&rules(), vec![large]), "large: memory_mib is at least 16");
+    }
+
+    #[test]
+    fn companions_that_run_stay_while_the_rules_allow_them() {
+        let two = [("db:1", 600), ("db:2", 400)];
+        assert_eq!(rules().forbids([]), None);
+        assert_eq!(CompanionRules::default().forbids([]), None);
+        assert_eq!(rules().forbids(two), None);
+        let with = |change: &dyn Fn(&mut CompanionRules)| {
+            let mut changed = rules();
+            change(&mut changed);
+            changed.forbids(two)
+        };
+        assert_eq!(with(&|rules| rules.images = vec!["db:1".to_owned()]), Some("the image of a companion"));
+        assert_eq!(with(&|rules| rules.max = 1), Some("so many companions"));
+        assert_eq!(with(&|rules| rules.memory_mib = 999), Some("so much memory of companions"));
     }
 
     #[test]

@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::record::{LaunchFingerprint, Layer, Linked, Ownership, Place, Record, Spec, Started};
+use crate::record::{
+    CompanionState, LaunchFingerprint, Layer, Linked, Ownership, Place, Record, Spec, Started,
+};
 use companions::Companions;
 use containers::{
     Boundary, ContainerCgroup, ContainerId, ContainerState, Hardening, HostProcess, ImageReference,
@@ -70,6 +72,11 @@ pub(crate) fn terms(
     }
     if let Some(above) = above(profile, spec) {
         return Err(format!("its {above} is above what profile {} now allows", spec.profile));
+    }
+    let running = record.companions.iter().filter(|one| !matches!(one.state, CompanionState::Exited(_)));
+    let running = running.map(|one| (one.image.as_str(), one.memory_mib));
+    if let Some(forbidden) = profile.companions.forbids(running) {
+        return Err(format!("profile {} no longer allows {forbidden}", spec.profile));
     }
     if !spec.secret_env.iter().eq(secrets.keys()) {
         return Err("the values of its secret variables are no longer stored".to_owned());
@@ -193,7 +200,7 @@ impl Launcher {
         }
         let mut beside = Vec::new();
         for companion in &record.companions {
-            let again = self.companion_again(hardening, companion).await;
+            let again = self.companion_again(hardening, &fingerprint.guest, companion).await;
             let (live, held) = again.map_err(|why| format!("its companion {}: {why}", companion.name))?;
             resources.beside.push(held);
             beside.push(live);

@@ -54,10 +54,11 @@ impl Runs {
         let wanted = wanted(profile, &record.spec.image, &record.spec.limits, environment, outward)?;
         let of_companions = companions.iter().flatten().flat_map(|requested| requested.secrets.values());
         let hidden: Vec<String> = secrets.values().chain(of_companions).cloned().collect();
-        let wanted = Wanted { companions, ..wanted };
         let (record_sender, record_receiver) = watch::channel(record.clone());
         let (commands, command_receiver) = mpsc::channel(8);
         let run = Arc::new(Run::new(record_receiver, commands, Duration::ZERO));
+        let (starting, stopping) = (run.starting.clone(), run.stopping.clone());
+        let wanted = Wanted { companions, starting, stopping, ..wanted };
         if let Workspace::Kept { workspace } = record.spec.workspace {
             // The turn prevents a deletion of the workspace between the check and the admission.
             let _settling = self.settle(workspace).await;

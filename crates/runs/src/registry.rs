@@ -294,6 +294,7 @@ impl Runs {
     pub async fn stop(&self, id: RunId) -> Result<Record, Refusal> {
         let run = self.living().get(&id).cloned();
         if let Some(run) = run {
+            run.stopping.cancel();
             let (done, answer) = oneshot::channel();
             if run.commands.send(Command::Stop(done)).await.is_ok() {
                 let _ = answer.await;

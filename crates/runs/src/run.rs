@@ -5,12 +5,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::record::{Held, Hold, Record, Spec, State, Workspace};
-use companions::Companions;
+use companions::{Companion, Companions};
 use disk_quotas::Account;
 use egress::Egress;
 use egress_rules::Rules;
 use executor::Lanes;
-use identity::TokenHash;
+use identity::{RunId, TokenHash};
 use operations::{Operation, Reason};
 use parking_lot::{Mutex, RwLock};
 use policy::RunScope;
@@ -21,6 +21,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::held::{takes_no_call, takes_no_calls};
 use crate::lease::Lease;
+
+/// Companions that a launch has started, by the ids under which they were made.
+pub(crate) type Starting = Arc<Mutex<Vec<(RunId, Arc<Companion>)>>>;
 
 /// A run, as all code except its task sees it.
 pub struct Run {
@@ -46,6 +49,10 @@ pub struct Run {
     pub(crate) egress: RwLock<Option<Arc<Egress>>>,
     /// Its companions. Set once they are ready.
     companions: OnceLock<Arc<Companions>>,
+    /// Its companions until all of them are ready.
+    pub(crate) starting: Starting,
+    /// Cancelled when a launch may wait for companions no longer: the run is stopped, or has used up its space on the disk.
+    pub(crate) stopping: CancellationToken,
     /// Cancelled when the run no longer takes calls.
     pub ended: CancellationToken,
 }
@@ -169,6 +176,8 @@ impl Run {
             allowance,
             egress: RwLock::default(),
             companions: OnceLock::new(),
+            starting: Starting::default(),
+            stopping: CancellationToken::new(),
             ended: CancellationToken::new(),
         }
     }
@@ -196,6 +205,13 @@ impl Run {
     pub(crate) fn has_companions(&self, companions: Companions) {
         // Only the run's launch, or its reattachment, does so.
         let _ = self.companions.set(Arc::new(companions));
+        self.starting.lock().clear();
+    }
+
+    /// Returns the companions that a launch has started so far, and the ids under which they were made. Empty once all are ready.
+    pub fn starting(&self) -> (Vec<RunId>, Companions) {
+        let (made_as, live) = self.starting.lock().iter().cloned().unzip();
+        (made_as, Companions::new(live))
     }
 
     /// Returns the part of the run that the gateway needs.
@@ -317,7 +333,8 @@ impl Run {
         let activity = self.activity.lock();
         let was_used = activity.under_way > 0 || activity.last >= at;
         drop(activity);
-        was_used || self.companions.get().is_some_and(|companions| companions.are_running())
+        let is_running = self.companions.get().is_some_and(|companions| companions.are_running());
+        was_used || is_running || !self.starting.lock().is_empty()
     }
 
     /// Returns true if a client waits for the run, or for one of its calls.
@@ -327,6 +344,10 @@ impl Run {
 
     /// Asks the run's task to end all commands, without waiting for it.
     pub fn end_commands(&self) {
+        // The task of a run that is launched takes no commands yet.
+        if !self.starting.lock().is_empty() {
+            self.stopping.cancel();
+        }
         // If the queue is full, the run is ending or the watch will ask again.
         let _ = self.commands.try_send(Command::EndCommands);
     }

@@ -40,6 +40,14 @@ impl Shared {
             if let Some(because) = record.cold_because() {
                 details["cold_because"] = because.to_wire().as_str_name().into();
             }
+            let images: serde_json::Map<String, serde_json::Value> = record
+                .companions
+                .iter()
+                .filter_map(|one| Some((one.name.clone(), json!(one.launched.as_ref()?.image_id))))
+                .collect();
+            if !images.is_empty() {
+                details["companion_images"] = images.into();
+            }
         }
         if let Some(cause) = record.end_cause {
             details["cause"] = cause.as_str().into();

@@ -1,14 +1,14 @@
 //! Starts the companions of a run beside its container, and finds those that a previous daemon started.
 
 use std::os::fd::AsFd as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::record::{self, CompanionLaunch, CompanionState, Record};
 use companions::{Companion, NotReady, Program, Requested};
 use containers::{
-    ContainerId, ContainerInput, ContainerName, ContainerState, Hardening, ImageId, ImageReference,
-    MountSpec, UsableImage,
+    ContainerCgroup, ContainerId, ContainerInput, ContainerName, ContainerState, Hardening, ImageId,
+    ImageReference, MountSpec, UsableImage,
 };
 use executor::engine_refusal;
 use executor::root_layer::RootLayer;
@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::root::NewRoot;
 use super::turns::in_turn;
 use super::{Launcher, MISSING, Wanted, differs};
+use crate::boundary;
 use crate::mounting::arrived;
 use crate::resources::RunResources;
 use crate::workspace;
@@ -77,7 +78,7 @@ impl Launcher {
         owner: Owner,
         container: impl Future<Output = Result<T, Refusal>>,
     ) -> (Result<(T, Vec<Beside>), Refusal>, Vec<RunResources>) {
-        let (given_up, mut held) = (CancellationToken::new(), Vec::new());
+        let (given_up, mut held) = (wanted.stopping.child_token(), Vec::new());
         let container = async {
             let made = container.await;
             if made.is_err() {
@@ -123,8 +124,13 @@ impl Launcher {
                 }
             }
             if is_refused {
-                let given_up = || Refusal::new(Reason::Internal, "the start of the companions was given up");
-                return Err(refusal.unwrap_or_else(given_up));
+                let (reason, why) = if wanted.stopping.is_cancelled() {
+                    let why = "the run was stopped, or used up its space on the disk, before its companions were ready";
+                    (Reason::Cancelled, why)
+                } else {
+                    (Reason::Internal, "the start of the companions was given up")
+                };
+                return Err(refusal.unwrap_or_else(|| Refusal::new(reason, why)));
             }
         }
         Ok(all)
@@ -148,12 +154,16 @@ impl Launcher {
         let hardening = hardening(&wanted.hardening, asked.memory_mib);
         let making = self.make_companion(run, &hardening, requested, owner, resources);
         let (live, program, launched) = making.await.map_err(|refusal| Some(named(refusal)))?;
+        wanted.starting.lock().push((launched.made_as, Arc::clone(&live)));
         if let Some(readiness) = &asked.ready {
             let ready = live.is_ready(readiness, &program, hardening.run_as.user());
             match given_up.run_until_cancelled(ready).await {
                 None => return Err(None),
                 Some(Ok(())) => {}
-                Some(Err(why)) => return Err(Some(named(not_ready(&why, &live.last_lines().await)))),
+                Some(Err(why)) => {
+                    let secrets: Vec<&str> = requested.secrets.values().map(String::as_str).collect();
+                    return Err(Some(named(not_ready(&why, &live.last_lines(&secrets).await))));
+                }
             }
         }
         let state = live.exit().map_or(CompanionState::Ready, CompanionState::Exited);
@@ -286,10 +296,11 @@ impl Launcher {
         Ok(Waiting { container, started_at: inspection.started_at, pid, input })
     }
 
-    /// Finds a companion that a previous daemon started, and checks that it is the same.
+    /// Finds a companion that a previous daemon started, and checks that it is the same. `guest` is the binary that it was started with.
     pub(crate) async fn companion_again(
         &self,
         of_run: &Hardening,
+        guest: &Path,
         record: &record::Companion,
     ) -> Result<(Arc<Companion>, RunResources), String> {
         let launched = record.launched.as_ref().ok_or("its launch was not complete")?;
@@ -304,9 +315,8 @@ impl Launcher {
         let message = |refusal: Refusal| refusal.message;
         let mounts = block_in_place(|| root.mounts()).map_err(message)?;
         let mounts = with_volumes(&root, mounts, &volumes).map_err(message)?;
-        let guest = self.guest.of(hardening.boundary).to_owned();
-        let spec =
-            self.describe(&id, &hardening, image, hardening.run_as.user(), mounts, guest).map_err(message)?;
+        let user = hardening.run_as.user();
+        let spec = self.describe(&id, &hardening, image, user, mounts, guest.to_owned()).map_err(message)?;
         if let Some(fields) = differs(&id, &spec.of_companion(), &inspection) {
             return Err(format!(
                 "its container differs from how it was launched, or from its profile now ({fields})"
@@ -319,8 +329,13 @@ impl Launcher {
                     return Err("its container was started again".to_owned());
                 }
                 let is_paused = inspection.state == ContainerState::Paused;
-                Companion::running(engine, named, container.clone(), pid, is_paused)
-                    .map_err(|error| chain(&error))?
+                let live = Companion::running(engine, named, container.clone(), pid, is_paused)
+                    .map_err(|error| chain(&error))?;
+                // The process is held by now. The companion may have ended since the engine's answer, and its pid may be another process's,
+                // whose network connections would enter.
+                block_in_place(|| ContainerCgroup::of_pid(pid, &container)).map_err(|error| chain(&error))?;
+                block_in_place(|| boundary::has_no_network(pid))?;
+                live
             }
             (ContainerState::Exited(code), _) => {
                 let is_reported = matches!(record.state, CompanionState::Exited(_));

@@ -38,11 +38,13 @@ use policy::Profile;
 use refusal::Refusal;
 use run_files::GuestBinary;
 use tokio::task::block_in_place;
+use tokio_util::sync::CancellationToken;
 
 use crate::default_image::DefaultImageSource;
 use crate::directories::Directories;
 use crate::mounting::{Opened, Shown, arrived, mount};
 use crate::resources::RunResources;
+use crate::run::Starting;
 use crate::way_out::{Outward, WayOut};
 use crate::workspace::{self, Purpose, Roots};
 use crate::{boundary, way_out};
@@ -73,6 +75,10 @@ pub(crate) struct Wanted {
     pub(crate) environment: Environment,
     /// Companions of a run that is launched, in groups of which each starts when all before it are ready.
     pub(crate) companions: Vec<Vec<Requested>>,
+    /// Those that the launch has started.
+    pub(crate) starting: Starting,
+    /// Cancelled when the launch may wait for companions no longer.
+    pub(crate) stopping: CancellationToken,
 }
 
 impl Wanted {
@@ -520,5 +526,7 @@ pub(crate) fn wanted(
         environment,
         workspace_access: profile.workspace,
         companions: Vec::new(),
+        starting: Starting::default(),
+        stopping: CancellationToken::new(),
     })
 }

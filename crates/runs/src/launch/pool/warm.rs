@@ -16,6 +16,7 @@ use jail::{Mount, MountMode};
 use operations::{Environment, Reason};
 use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
+use tokio_util::sync::CancellationToken;
 use warm_pool::NoneWaits;
 
 use super::{Make, named};
@@ -24,6 +25,7 @@ use crate::launch::root::NewRoot;
 use crate::launch::{Contained, Launcher, Wanted, confirmed, differs};
 use crate::mounting::{Shown, are_restricted, arrived};
 use crate::resources::RunResources;
+use crate::run::Starting;
 
 /// A container that waits. Its owner uses it or removes it.
 pub(super) struct Warm {
@@ -184,6 +186,8 @@ impl Launcher {
             workspace_access: wanted.workspace_access,
             environment: Environment::default(),
             companions: Vec::new(),
+            starting: Starting::default(),
+            stopping: CancellationToken::new(),
         };
         let root = Self::new_root(record, wanted, principal);
         Make { wanted: wanted_of_all, image: image.clone(), root }
