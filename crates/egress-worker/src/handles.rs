@@ -58,7 +58,7 @@ impl Handles {
         loop {
             let ready = timeout(ROUND, self.socket.readable()).await;
             self.expire();
-            match ready.map(|ready| ready.and_then(|()| self.drain())) {
+            match ready.map(|ready| ready.and_then(|()| self.drain_ready())) {
                 Ok(Ok(true)) | Err(_) => {}
                 // The channel ends soon.
                 Ok(Ok(false)) => std::future::pending().await,
@@ -77,10 +77,24 @@ impl Handles {
         TcpStream::from_std(StdTcp::from(handle)).map(Some)
     }
 
+    /// Receives the handles of which the runtime knows, and has it wait for the next. Returns false at the end of the socket.
+    fn drain_ready(&self) -> io::Result<bool> {
+        // Only `WouldBlock` tells the runtime that nothing is left.
+        let drained = self.socket.try_io(Interest::READABLE, || {
+            if self.drain()? { Err(io::Error::from(io::ErrorKind::WouldBlock)) } else { Ok(false) }
+        });
+        match drained {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+            drained => drained,
+        }
+    }
+
     /// Receives the handles that are there. Returns false at the end of the socket.
+    ///
+    /// Asks the kernel. The runtime polls the socket later than a frame may be read, and `try_io` finds nothing until then.
     fn drain(&self) -> io::Result<bool> {
         loop {
-            match self.socket.try_io(Interest::READABLE, || receive(&self.socket)) {
+            match receive(&self.socket) {
                 Ok(Some((number, handle))) => {
                     let mut waiting = self.waiting.borrow_mut();
                     if waiting.len() >= UNCLAIMED {

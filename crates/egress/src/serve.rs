@@ -91,7 +91,7 @@ mod tests {
     fn played(scheme: &str) -> Played {
         let rule =
             json!({ "host": "git.example.org", "ports": [443], "scheme": scheme, "decision": "allow" });
-        Played::new(&json!({ "rules": [rule] }).to_string())
+        Played::new(&json!({ "networks": ["203.0.113.0/24"], "rules": [rule] }).to_string())
     }
 
     fn wish(played: &Played, host: &'static str) -> Opening {

@@ -395,9 +395,9 @@ fn between_allow_and_ask_a_role_makes_the_difference() {
 fn decisions_name_rule_risk_and_policy() {
     let gateway = gateway();
     let digest = gateway.policy().digest().to_owned();
-    let asked = |operation| match gateway.admit(
+    let asked_under = |profile: &str, operation| match gateway.admit(
         &gateway.policy(),
-        &run("review"),
+        &run(profile),
         &caller("director"),
         "c",
         operation,
@@ -406,6 +406,7 @@ fn decisions_name_rule_risk_and_policy() {
         Admission::Ask(ticket) => ticket.decision().clone(),
         Admission::Refuse(refusal) => panic!("{refusal}"),
     };
+    let asked = |operation| asked_under("review", operation);
     let write = asked(named("write"));
     assert_eq!((write.rule.as_str(), write.risk), ("profile review: operations.write", Risk::High));
     assert_eq!(write.policy_digest, digest);
@@ -420,14 +421,17 @@ fn decisions_name_rule_risk_and_policy() {
         (named("git.log"), Risk::Low),
         (named("git.show"), Risk::Low),
         (named("git.commit"), Risk::High),
-        (named("git.fetch"), Risk::High),
-        (named("git.pull"), Risk::High),
-        (named("git.push"), Risk::High),
         (named("patch"), Risk::High),
         (named("delete"), Risk::Critical),
     ] {
         let name = format!("{operation:?}");
         assert_eq!(asked(operation).risk, risk, "{name}");
+    }
+    // `review` denies these.
+    for name in ["git.fetch", "git.pull", "git.push"] {
+        let exchange = asked_under("build", named(name));
+        let rule = format!("profile build: operations.{name}");
+        assert_eq!((exchange.rule, exchange.risk), (rule, Risk::High));
     }
 }
 

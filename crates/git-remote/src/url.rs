@@ -67,13 +67,14 @@ impl RemoteUrl {
         }
         // The last colon of an address of IPv6 is within its brackets.
         let (host, port) = match authority.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => (host, parse_port(port)?),
-            _ => (authority, USUAL),
+            Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+            _ => (authority, None),
         };
         let host = host.to_ascii_lowercase();
         if !is_host(&host) {
             return Err(BadUrl::Host);
         }
+        let port = port.map_or(Ok(USUAL), parse_port)?;
         let path = path.trim_end_matches('/');
         if path.is_empty() {
             return Err(BadUrl::NoPath);

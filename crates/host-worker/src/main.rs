@@ -105,7 +105,11 @@ fn run() -> Result<ExitCode, Failure> {
     let report = setup::enter(&args, &handles)?;
     drop(handles);
     match fork()? {
-        Fork::Parent(host_worker) => keep(host_worker, null),
+        Fork::Parent(host_worker) => {
+            // Handles are for the host worker alone.
+            drop(further);
+            keep(host_worker, null)
+        }
         Fork::Child => {
             set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from)?;
             work(args.task, report, null, further)

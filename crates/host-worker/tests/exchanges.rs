@@ -35,8 +35,10 @@ impl World {
         scratch.write("a", "one\n");
         scratch.commit_all("one");
         scratch.git(&["remote", "add", "origin", "https://git.example.org/app.git"]);
-        let (root, workspace) = (scratch.dir.path(), scratch.workspace());
-        run(&mut git_in(root, &["clone", "-q", "--bare", workspace.to_str().unwrap(), "app.git"]));
+        let root = scratch.dir.path();
+        run(&mut git_in(root, &["init", "-q", "--bare", "-b", "main", "app.git"]));
+        // A clone would be refused: git serves no repository of another user, whatever the environment says.
+        scratch.git(&["push", "-q", "../app.git", "main"]);
         run(&mut git_in(&root.join("app.git"), &["config", "http.receivepack", "true"]));
         run(&mut git_in(root, &["clone", "-q", "app.git", "work"]));
         scratch.own();

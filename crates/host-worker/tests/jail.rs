@@ -54,12 +54,20 @@ fn names(path: String) -> Vec<String> {
     names
 }
 
+/// Returns type and state of a Unix socket that this network namespace made, in the digits of the kernel.
+fn unix_socket(inode: &str) -> [String; 2] {
+    let sockets = fs::read_to_string("/proc/self/net/unix").unwrap();
+    let mut lines = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let fields = lines.find(|fields| fields.get(6) == Some(&inode)).unwrap();
+    [fields[4], fields[5]].map(str::to_owned)
+}
+
 #[test]
 fn host_worker_has_no_host_privileges() {
     for uid in [1234, 0] {
         let scratch = Scratch::owned_by(uid);
         let host_worker = scratch.host_worker();
-        for pid in processes(&host_worker) {
+        for (at, pid) in processes(&host_worker).into_iter().enumerate() {
             for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
                 assert_eq!(status(pid, set), "0000000000000000", "{set}");
             }
@@ -76,12 +84,20 @@ fn host_worker_has_no_host_privileges() {
                 names(format!("/proc/{pid}/fd")).iter().map(|fd| fd.parse().unwrap()).collect();
             fds.sort_unstable();
             assert_eq!(fds[..3], [0, 1, 2]);
+            let mut sockets = Vec::new();
             for fd in &fds[3..] {
                 // Between the host worker and the processes that wait.
                 let what = fs::read_link(format!("/proc/{pid}/fd/{fd}")).unwrap();
                 let what = what.to_str().unwrap();
-                assert!(what.starts_with("pipe:") || what == "anon_inode:[pidfd]", "{fd}: {what}");
+                if let Some(inode) = what.strip_prefix("socket:[") {
+                    sockets.push(unix_socket(inode.trim_end_matches(']')));
+                } else {
+                    assert!(what.starts_with("pipe:") || what == "anon_inode:[pidfd]", "{fd}: {what}");
+                }
             }
+            // The host worker's own, over which the daemon sends it ways to servers: of a connected pair for messages.
+            let expected = if at == 1 { vec![["0005", "03"].map(str::to_owned)] } else { Vec::new() };
+            assert_eq!(sockets, expected, "process {at}");
             assert_eq!(fs::read(format!("/proc/{pid}/environ")).unwrap(), b"");
             let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap();
             assert_eq!(mounts.lines().count(), 5, "{mounts}");

@@ -64,14 +64,15 @@ impl MirrorBounds {
     /// Returns the mirrors that have to go, in this order, if all of them can.
     pub(crate) fn displaced(&self, mut mirrors: Vec<Use>, now: SystemTime) -> Vec<String> {
         mirrors.sort_by(|one, two| (one.used_at, &one.key).cmp(&(two.used_at, &two.key)));
+        // A sum that stops at the largest number would be too small after the first subtraction.
         let (mut count, mut bytes) =
-            (mirrors.len(), mirrors.iter().fold(0_u64, |sum, mirror| sum.saturating_add(mirror.bytes)));
+            (mirrors.len(), mirrors.iter().map(|mirror| u128::from(mirror.bytes)).sum::<u128>());
         let mut gone = Vec::new();
         for mirror in mirrors {
             let is_old = now.duration_since(mirror.used_at).is_ok_and(|age| age > self.max_age);
-            if is_old || count > self.max_count || bytes > self.max_bytes {
+            if is_old || count > self.max_count || bytes > u128::from(self.max_bytes) {
                 count -= 1;
-                bytes = bytes.saturating_sub(mirror.bytes);
+                bytes -= u128::from(mirror.bytes);
                 gone.push(mirror.key);
             }
         }

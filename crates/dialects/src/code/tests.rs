@@ -380,7 +380,9 @@ fn a_description_lists_the_operations_that_ask_or_are_refused() {
     assert!(!described(&tools, "edit").contains("approve"));
     let git = described(&tools, "git");
     assert!(
-        git.contains(" A person has to approve first: commit. Refused here: diff; log; show. Example: "),
+        git.contains(
+            " A person has to approve first: commit. Refused here: diff; log; show; fetch; pull; push. Example: "
+        ),
         "{git}"
     );
 }

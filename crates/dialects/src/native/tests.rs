@@ -97,7 +97,8 @@ fn bad_arguments_are_named() {
             "old_str",
         ),
         ("edit_file", edit(&json!({"command": "view"})), Reason::InvalidArgument, "command"),
-        ("git_operation", json!({"operation": "push"}), Reason::InvalidArgument, "operation"),
+        ("git_operation", json!({"operation": "rebase"}), Reason::InvalidArgument, "operation"),
+        ("git_operation", json!({"operation": "push", "args": ["--force"]}), Reason::InvalidArgument, "args"),
         ("bash_command", json!({"command": "cat", "args": "a"}), Reason::InvalidArgument, "args"),
         ("bash_command", json!({"command": "cat", "args": ["a\0"]}), Reason::InvalidArgument, "args"),
     ];
