@@ -36,18 +36,32 @@ pub(super) fn objects() -> Option<Odb<'static>> {
 
 /// Returns true if the first commit is known to be an ancestor of the second one.
 pub(super) fn is_known_ancestor(objects: &Odb<'_>, old: Oid, new: Oid) -> bool {
+    is_known_ancestor_of_any(objects, old, [new])
+}
+
+/// Returns true if the first commit is known to be one of these, or an ancestor of one.
+pub(super) fn is_known_ancestor_of_any(
+    objects: &Odb<'_>,
+    old: Oid,
+    new: impl IntoIterator<Item = Oid>,
+) -> bool {
     let mut left = MOST_COMMITS;
-    leads_to(objects, old, new, &mut left) == Some(true)
+    lead_to(objects, old, new, &mut left) == Some(true)
 }
 
 fn is_ancestor(objects: &Odb<'_>, old: &str, new: &str, left: &mut usize) -> Option<bool> {
-    leads_to(objects, Oid::from_str(old).ok()?, Oid::from_str(new).ok()?, left)
+    lead_to(objects, Oid::from_str(old).ok()?, [Oid::from_str(new).ok()?], left)
 }
 
-/// Returns true if parents lead from the new commit to the old one.
-fn leads_to(objects: &Odb<'_>, old: Oid, new: Oid, left: &mut usize) -> Option<bool> {
-    let mut waiting = VecDeque::from([new]);
-    let mut seen = HashSet::from([new]);
+/// Returns true if parents lead from one of the new commits to the old one.
+fn lead_to(
+    objects: &Odb<'_>,
+    old: Oid,
+    new: impl IntoIterator<Item = Oid>,
+    left: &mut usize,
+) -> Option<bool> {
+    let mut seen = HashSet::new();
+    let mut waiting: VecDeque<Oid> = new.into_iter().filter(|id| seen.insert(*id)).collect();
     let mut is_whole = true;
     while let Some(id) = waiting.pop_front() {
         if id == old {

@@ -6,7 +6,7 @@
 use git2::{Oid, Repository};
 use operations::{Binder, Bound, Bounds, GitFormat, GitPush, GitPushed, GitRefName, GitResult};
 
-use super::super::ancestry::is_known_ancestor;
+use super::super::ancestry::{is_known_ancestor, is_known_ancestor_of_any};
 use super::super::error::{GitError, shown};
 use super::super::formats::Formats;
 use super::super::output::Output;
@@ -180,7 +180,8 @@ impl Change {
         let commits = Commits::between(repository, &new, known.iter().copied())?;
         let base = match update.old.filter(is_here) {
             Some(old) => Some(old),
-            None => commits.base(repository)?,
+            // The base as well: one that the server does not have would hide changes from a reviewer.
+            None => commits.base(repository)?.filter(|base| is_at_server(repository, *base, known)),
         };
         let lost = match (update.old, update.new) {
             (None, _) | (_, None) => Some(0),
@@ -253,6 +254,13 @@ impl Change {
         output.push_str(&format!("\nchanges of {} since {from}\n", shown(self.update.name.as_str())));
         formats::patches(&[diff], |_| true, output)
     }
+}
+
+/// Returns true if the server is known to have the commit, by the ids that it lists.
+fn is_at_server(repository: &Repository, id: Oid, known: &[Oid]) -> bool {
+    let Ok(objects) = repository.odb() else { return false };
+    let commit = |id: &Oid| Some(repository.find_object(*id, None).ok()?.peel_to_commit().ok()?.id());
+    is_known_ancestor_of_any(&objects, id, known.iter().filter_map(commit))
 }
 
 #[cfg(test)]

@@ -121,6 +121,25 @@ fn commits_are_lost_only_by_force_with_the_present_id() {
 }
 
 #[test]
+fn a_base_that_the_server_lacks_hides_no_change() {
+    let world = World::new();
+    let first = world.commit(&[], "1\n");
+    let hidden = world.commit(&[], "2\n");
+    let ours = world.commit(&[first], "2\n");
+    world.at(ours);
+    // Grafts that have the same files among those of the server.
+    let grafts = world.repository.path().join("info/grafts");
+    std::fs::create_dir_all(grafts.parent().unwrap()).unwrap();
+    std::fs::write(&grafts, format!("{first} {hidden}\n{ours} {hidden}\n")).unwrap();
+    let grafted = Repository::open(world.repository.path()).unwrap();
+    let topic = push(&[(Some("HEAD"), Some("topic"), None)], false);
+    let listed = [Listed { name: GitRefName::parse("main").unwrap(), id: first }];
+    let planned = Planned::of(&grafted, &topic, &listed).unwrap();
+    assert_eq!(planned.updates[0].base, None);
+    assert!(planned.updates[0].diff(&grafted).unwrap().unwrap().deltas().len() > 0);
+}
+
+#[test]
 fn a_reviewer_sees_ids_commits_and_changes() {
     let world = World::new();
     let first = world.commit(&[], "1\n");
