@@ -168,7 +168,11 @@ fn update(repository: &Repository, pushed: &GitPushed, listed: &[Listed]) -> Res
         None => None,
         // A branch is a commit; a tag may be a separate object.
         Some(local) if name.branch().is_some() => Some(history::commit(repository, local)?.id()),
-        Some(local) => Some(history::find(repository, local)?.id()),
+        Some(local) => {
+            // A file or a tree without a commit would be shown to no reviewer.
+            history::commit(repository, local)?;
+            Some(history::find(repository, local)?.id())
+        }
     };
     Ok(Update { name, old, new })
 }
@@ -240,10 +244,25 @@ impl Change {
             Some(lost) => output.push_str(&format!("  forced: {lost} commits of it are lost\n")),
             None => output.push_str("  forced: commits of it, which are not known here, are lost\n"),
         }
+        self.describe_tags(repository, output)?;
         output.push_str(&format!("  {}\n", self.commits.counted()));
         self.commits.write(repository, output)?;
         if let Some(diff) = self.diff(repository)? {
             Formats::of([GitFormat::Stat].into_iter())?.write(&[diff], |_| true, output)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the tags that lead to the commit, with their messages.
+    fn describe_tags(&self, repository: &Repository, output: &mut Output) -> Result<(), GitError> {
+        let mut next = self.update.new;
+        while let Some(object) = next.take().map(|id| repository.find_object(id, None)).transpose()? {
+            if let Some(tag) = object.as_tag() {
+                let name = String::from_utf8_lossy(tag.name_bytes());
+                output.push_str(&format!("  tag {}\n", shown(&name)));
+                history::said(tag.message_bytes().unwrap_or_default(), "    ", output);
+                next = Some(tag.target_id());
+            }
         }
         Ok(())
     }

@@ -163,6 +163,25 @@ fn a_reviewer_sees_ids_commits_and_changes() {
 }
 
 #[test]
+fn a_tag_leads_to_a_commit_and_its_message_is_shown() {
+    let world = World::new();
+    let first = world.commit(&[], "1\n");
+    world.at(first);
+    let who = Signature::now("a", "a@example.org").unwrap();
+    let object = world.repository.find_object(first, None).unwrap();
+    world.repository.tag("v1", &object, &who, "the message", false).unwrap();
+    let tag = push(&[(Some("v1"), Some("refs/tags/v1"), None)], false);
+    let planned = world.plan(&tag, &[("main", first)]).unwrap();
+    let mut output = Output::new(16 * 1024);
+    planned.updates[0].describe(&world.repository, &mut output).unwrap();
+    let text = output.into_result(GitResult::default()).output;
+    assert!(text.contains("  tag v1\n") && text.contains("    the message\n"), "{text}");
+    let blob = world.repository.blob(b"hidden").unwrap().to_string();
+    let tag = push(&[(Some(&blob), Some("refs/tags/v2"), None)], false);
+    assert!(matches!(world.plan(&tag, &[]), Err(GitError::NoRevision(_))));
+}
+
+#[test]
 fn a_file_of_lfs_is_not_pushed() {
     let world = World::new();
     let first = world.commit(&[], "1\n");
