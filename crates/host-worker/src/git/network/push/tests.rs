@@ -163,6 +163,21 @@ fn a_reviewer_sees_ids_commits_and_changes() {
 }
 
 #[test]
+fn attributes_of_the_agent_hide_no_text() {
+    let world = World::new();
+    let first = world.commit(&[], "1\n");
+    let second = world.commit(&[first], "2\n");
+    world.at(second);
+    std::fs::create_dir_all(world.repository.path().join("info")).unwrap();
+    std::fs::write(world.repository.path().join("info/attributes"), "* -diff\n").unwrap();
+    let planned = world.plan(&push(&[(Some("HEAD"), None, None)], false), &[("main", first)]).unwrap();
+    let mut output = Output::new(16 * 1024);
+    planned.updates[0].patches(&objects(&world.repository).unwrap(), &mut output).unwrap();
+    let text = output.into_result(GitResult::default()).output;
+    assert!(text.contains("-1\n+2\n"), "{text}");
+}
+
+#[test]
 fn a_tag_leads_to_a_commit_and_its_message_is_shown() {
     let world = World::new();
     let first = world.commit(&[], "1\n");
