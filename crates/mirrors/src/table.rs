@@ -70,7 +70,7 @@ struct Noted {
 pub(crate) struct Lease {
     pub(crate) key: String,
     pub(crate) path: PathBuf,
-    _turn: OwnedMutexGuard<()>,
+    turn: OwnedMutexGuard<()>,
 }
 
 impl Mirrors {
@@ -100,7 +100,7 @@ impl Mirrors {
                 let turn = Arc::clone(&mirror.turn).lock_owned().await;
                 // It may have been deleted during the wait.
                 if self.table.lock().get(key).is_some_and(|known| Arc::ptr_eq(known, &mirror)) {
-                    return Lease { key: key.to_owned(), path: self.directory.join(key), _turn: turn };
+                    return Lease { key: key.to_owned(), path: self.directory.join(key), turn };
                 }
             }
         };
@@ -141,13 +141,21 @@ impl Mirrors {
     pub(crate) async fn discard(&self, lease: &Lease) {
         remove_tree(complete::staging(&lease.path)).await;
         remove_tree(lease.path.clone()).await;
-        self.table.lock().remove(&lease.key);
+        self.remove(lease);
     }
 
     /// Forgets a mirror that was never made.
     pub(crate) fn forget(&self, lease: &Lease) {
         if !lease.path.exists() {
-            self.table.lock().remove(&lease.key);
+            self.remove(lease);
+        }
+    }
+
+    /// Removes the mirror of the lease from the table, unless another one has its key by now.
+    fn remove(&self, lease: &Lease) {
+        let mut table = self.table.lock();
+        if table.get(&lease.key).is_some_and(|known| known.is_of(&lease.turn)) {
+            table.remove(&lease.key);
         }
     }
 
@@ -164,8 +172,11 @@ impl Mirrors {
         for key in self.bounds.displaced(uses, SystemTime::now()) {
             let mirror = self.table.lock().get(&key).cloned();
             let turn = mirror.and_then(|mirror| Arc::clone(&mirror.turn).try_lock_owned().ok());
-            if let Some(turn) = turn {
-                self.discard(&Lease { path: self.directory.join(&key), key, _turn: turn }).await;
+            let is_known = |turn: &OwnedMutexGuard<()>| {
+                self.table.lock().get(&key).is_some_and(|known| known.is_of(turn))
+            };
+            if let Some(turn) = turn.filter(is_known) {
+                self.discard(&Lease { path: self.directory.join(&key), key, turn }).await;
             }
         }
     }
@@ -218,6 +229,10 @@ impl Mirrors {
 impl Mirror {
     fn new(used_at: SystemTime) -> Self {
         Self { turn: Arc::default(), noted: Mutex::new(Noted { bytes: 0, used_at }) }
+    }
+
+    fn is_of(&self, turn: &OwnedMutexGuard<()>) -> bool {
+        Arc::ptr_eq(&self.turn, OwnedMutexGuard::mutex(turn))
     }
 }
 
@@ -370,7 +385,10 @@ mod tests {
         assert!(!waiting.is_finished());
         mirrors.discard(&lease).await;
         assert!(names(place.path()).is_empty());
-        drop(lease);
+        let next = mirrors.lease(&key('a')).await.unwrap();
+        mirrors.forget(&lease);
+        assert!(mirrors.table.lock().contains_key(&key('a')), "the next one is not forgotten");
+        drop((lease, next));
         assert!(!waiting.await.unwrap());
     }
 
