@@ -15,6 +15,7 @@ use git_remote::{Bounds, Refspec, RemoteError, RemoteRef, RemoteUrl};
 use git2::{Oid, Repository, RepositoryInitOptions};
 use thiserror::Error;
 
+use super::error::shown;
 use super::excess::EXCESS;
 use super::repository::WORKSPACE;
 use crate::sys;
@@ -39,6 +40,8 @@ pub(crate) enum MirrorFailure {
     Remote(RemoteError),
     #[error("the server lists more than {KEPT} branches and tags")]
     References,
+    #[error("the server's `{name}` cannot be kept: {why}")]
+    Rejected { name: String, why: String },
     #[error("cannot write the mirror: {0}")]
     Git(#[from] git2::Error),
     #[error("cannot write the mirror: {0}")]
@@ -59,7 +62,7 @@ impl MirrorFailure {
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Remote(RemoteError::TooMuch(_)) => EXCESS,
-            Self::Remote(_) | Self::References => 4,
+            Self::Remote(_) | Self::References | Self::Rejected { .. } => 4,
             Self::Git(_) | Self::Io(_) => 1,
         }
     }
@@ -90,7 +93,11 @@ pub(crate) fn refresh(url: &str, most: u64, way_out: &WayOut) -> Result<(), Mirr
     if !has_all {
         let wanted = WANTED.map(Refspec::parse).into_iter().collect::<Result<Vec<_>, _>>();
         let wanted = wanted.map_err(|error| io::Error::other(error.to_string()))?;
-        git_remote::fetch(&mirror, &url, &wanted, None, way_out, bounds)?;
+        let fetched = git_remote::fetch(&mirror, &url, &wanted, None, way_out, bounds)?;
+        // A clone would lack it, or have an older one.
+        if let Some(rejected) = fetched.rejected.into_iter().next() {
+            return Err(MirrorFailure::Rejected { name: shown(&rejected.name), why: rejected.why });
+        }
     }
     Ok(())
 }
