@@ -26,8 +26,6 @@ const LISTED: u32 = 200_000;
 const KEPT: usize = 20_000;
 /// Packs with which a mirror is begun anew.
 const PACKS: usize = 64;
-/// References that are fetched.
-const WANTED: [&str; 2] = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"];
 /// The branch of HEAD if the server names none. It never exists.
 const NONE: &str = "refs/cofferdam/none";
 const HEAD: &str = "HEAD";
@@ -89,9 +87,11 @@ pub(crate) fn refresh(url: &str, most: u64, way_out: &WayOut) -> Result<(), Mirr
     }
     let mirror = open(top)?;
     set_head(&mirror, (list.head.as_deref(), list.head_id), &listed)?;
-    let has_all = keep(&mirror, &listed)?;
-    if !has_all {
-        let wanted = WANTED.map(Refspec::parse).into_iter().collect::<Result<Vec<_>, _>>();
+    let missing = keep(&mirror, &listed)?;
+    if !missing.is_empty() {
+        // One by one: the server lists its references again, and could list any number of others by now.
+        let wanted = missing.into_iter().map(|name| Refspec::parse(&format!("+{name}:{name}")));
+        let wanted = wanted.collect::<Result<Vec<_>, _>>();
         let wanted = wanted.map_err(|error| io::Error::other(error.to_string()))?;
         let fetched = git_remote::fetch(&mirror, &url, &wanted, None, way_out, bounds)?;
         // A clone would lack it, or have an older one.
@@ -153,8 +153,8 @@ fn set_head(
     mirror.reference_symbolic(HEAD, head, true, "mirror").map(drop)
 }
 
-/// Makes the references those that are listed, as far as their objects are here. Returns true if all are.
-fn keep(mirror: &Repository, listed: &BTreeMap<&str, Oid>) -> Result<bool, git2::Error> {
+/// Makes the references those that are listed, as far as their objects are here. Returns the names of the others.
+fn keep<'l>(mirror: &Repository, listed: &BTreeMap<&'l str, Oid>) -> Result<Vec<&'l str>, git2::Error> {
     let mut known = HashMap::new();
     let mut gone = Vec::new();
     for reference in mirror.references_glob("refs/*")? {
@@ -172,7 +172,7 @@ fn keep(mirror: &Repository, listed: &BTreeMap<&str, Oid>) -> Result<bool, git2:
         reference.delete()?;
     }
     let odb = mirror.odb()?;
-    let mut has_all = true;
+    let mut missing = Vec::new();
     for (name, id) in listed {
         if known.get(*name) == Some(id) {
             continue;
@@ -180,10 +180,10 @@ fn keep(mirror: &Repository, listed: &BTreeMap<&str, Oid>) -> Result<bool, git2:
         if odb.exists(*id) {
             mirror.reference(name, *id, true, "mirror")?;
         } else {
-            has_all = false;
+            missing.push(*name);
         }
     }
-    Ok(has_all)
+    Ok(missing)
 }
 
 #[cfg(test)]
@@ -214,18 +214,22 @@ mod tests {
     #[test]
     fn a_mirror_has_the_references_of_the_last_list_and_no_others() {
         let (_place, mirror, [one, two]) = mirror();
-        assert!(keep(&mirror, &BTreeMap::from([("refs/heads/a", one), ("refs/tags/v1", two)])).unwrap());
+        let missing = |listed: &[(&'static str, Oid)]| {
+            let listed = listed.iter().copied().collect();
+            keep(&mirror, &listed).unwrap()
+        };
+        assert!(missing(&[("refs/heads/a", one), ("refs/tags/v1", two)]).is_empty());
         assert_eq!(names(&mirror), ["refs/heads/a", "refs/tags/v1"]);
         // A name becomes a directory of names.
-        assert!(keep(&mirror, &BTreeMap::from([("refs/heads/a/b", two)])).unwrap());
+        assert!(missing(&[("refs/heads/a/b", two)]).is_empty());
         assert_eq!(names(&mirror), ["refs/heads/a/b"]);
         assert_eq!(mirror.refname_to_id("refs/heads/a/b").unwrap(), two);
-        assert!(keep(&mirror, &BTreeMap::from([("refs/heads/a/b", one)])).unwrap());
+        assert!(missing(&[("refs/heads/a/b", one)]).is_empty());
         assert_eq!(mirror.refname_to_id("refs/heads/a/b").unwrap(), one);
         let unknown = Oid::from_str(&"1".repeat(40)).unwrap();
-        assert!(!keep(&mirror, &BTreeMap::from([("refs/heads/c", unknown), ("refs/heads/d", one)])).unwrap());
+        assert_eq!(missing(&[("refs/heads/c", unknown), ("refs/heads/d", one)]), ["refs/heads/c"]);
         assert_eq!(names(&mirror), ["refs/heads/d"], "what is missing is fetched");
-        assert!(keep(&mirror, &BTreeMap::new()).unwrap());
+        assert!(missing(&[]).is_empty());
         assert!(names(&mirror).is_empty());
     }
 
