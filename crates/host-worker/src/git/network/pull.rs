@@ -18,7 +18,7 @@ use super::address::Address;
 use super::history::{Commits, digits};
 use super::merge::{Planned, Step};
 use super::server::Server;
-use super::{checkout, dirty, tracking};
+use super::{checkout, dirty, plain, tracking};
 use crate::way_out::WayOut;
 
 /// Name that the commits have during a preview. It is deleted, and they stay without a name until the pull.
@@ -56,7 +56,8 @@ pub(super) fn preview(
     let commits = commits(repository, &planned)?;
     output.push_str(&format!("{}, {}\n", words(&planned.step), commits.counted()));
     commits.write(repository, output)?;
-    let diffs = [planned.shown_diff(repository)?];
+    let plain = plain(repository)?;
+    let diffs = [planned.shown_diff(&plain)?];
     formats::summary(&formats::rows(&diffs, |_| true)?, output);
     formats::patches(&diffs, |_| true, output)?;
     let old = planned.old.as_ref().map_or_else(|| "nothing".to_owned(), |old| old.id().to_string());

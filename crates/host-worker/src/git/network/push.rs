@@ -3,7 +3,7 @@
 //! The ids that the server has now are read first. The push names them, so the server refuses an update of a reference that has
 //! moved since. Consent is bound to the same ids.
 
-use git2::{Odb, Oid, Repository};
+use git2::{Oid, Repository};
 use operations::{Binder, Bound, Bounds, GitFormat, GitPush, GitPushed, GitRefName, GitResult};
 
 use super::super::ancestry::{is_known_ancestor, is_known_ancestor_of_any};
@@ -16,7 +16,7 @@ use super::history::{Commits, digits};
 use super::lfs::demand_no_pointers;
 use super::pull::current;
 use super::server::{Listed, Server, Update};
-use super::tracking;
+use super::{plain, tracking};
 use crate::way_out::WayOut;
 
 /// A push that can be made, derived from one reading of the server's references and the repository.
@@ -49,15 +49,15 @@ pub(super) fn preview(
         output.push_str(&format!("  {} has this id\n", shown(name.as_str())));
     }
     let mut remarks = Vec::new();
-    let objects = objects(repository)?;
+    let plain = plain(repository)?;
     for change in &planned.updates {
-        change.describe(&objects, output)?;
+        change.describe(&plain, output)?;
         let id = |id: Option<Oid>| id.map_or_else(|| "nothing".to_owned(), |id| id.to_string());
         let Update { name, old, new } = &change.update;
         remarks.push(format!("{}: {} to {}", shown(name.as_str()), id(*old), id(*new)));
     }
     for change in &planned.updates {
-        change.patches(&objects, output)?;
+        change.patches(&plain, output)?;
     }
     Ok(Bound { remarks, ..planned.bound(&address, push) })
 }
@@ -110,14 +110,6 @@ pub(super) fn push(
             format!("Updated: {}.", done.join(", "))
         },
     })
-}
-
-/// Opens the objects of the repository alone. Its attributes are the agent's, and could have a reviewer see no text of a file.
-fn objects(repository: &Repository) -> Result<Repository, GitError> {
-    let place = repository.commondir().join("objects");
-    let objects = Odb::new()?;
-    objects.add_disk_alternate(place.to_str().ok_or(GitError::NoRepository)?)?;
-    Ok(Repository::from_odb(objects)?)
 }
 
 impl Planned {

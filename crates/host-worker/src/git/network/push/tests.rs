@@ -172,7 +172,7 @@ fn attributes_of_the_agent_hide_no_text() {
     std::fs::write(world.repository.path().join("info/attributes"), "* -diff\n").unwrap();
     let planned = world.plan(&push(&[(Some("HEAD"), None, None)], false), &[("main", first)]).unwrap();
     let mut output = Output::new(16 * 1024);
-    planned.updates[0].patches(&objects(&world.repository).unwrap(), &mut output).unwrap();
+    planned.updates[0].patches(&plain(&world.repository).unwrap(), &mut output).unwrap();
     let text = output.into_result(GitResult::default()).output;
     assert!(text.contains("-1\n+2\n"), "{text}");
 }
