@@ -185,8 +185,11 @@ impl Change {
         let commits = Commits::between(repository, &new, known.iter().copied())?;
         let base = match update.old.filter(is_here) {
             Some(old) => Some(old),
-            // The base as well: one that the server does not have would hide changes from a reviewer.
-            None => commits.base(repository)?.filter(|base| is_at_server(repository, *base, known)),
+            // A base that the server does not have would hide changes from a reviewer.
+            None => {
+                let own = || update.new.and_then(|id| commit_of(repository, id));
+                commits.base(repository)?.or_else(own).filter(|base| is_at_server(repository, *base, known))
+            }
         };
         let lost = match (update.old, update.new) {
             (None, _) | (_, None) => Some(0),
@@ -279,8 +282,12 @@ impl Change {
 /// Returns true if the server is known to have the commit, by the ids that it lists.
 fn is_at_server(repository: &Repository, id: Oid, known: &[Oid]) -> bool {
     let Ok(objects) = repository.odb() else { return false };
-    let commit = |id: &Oid| Some(repository.find_object(*id, None).ok()?.peel_to_commit().ok()?.id());
-    is_known_ancestor_of_any(&objects, id, known.iter().filter_map(commit))
+    is_known_ancestor_of_any(&objects, id, known.iter().filter_map(|id| commit_of(repository, *id)))
+}
+
+/// Returns the commit that an id names, directly or by tags.
+fn commit_of(repository: &Repository, id: Oid) -> Option<Oid> {
+    Some(repository.find_object(id, None).ok()?.peel_to_commit().ok()?.id())
 }
 
 #[cfg(test)]

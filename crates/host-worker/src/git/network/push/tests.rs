@@ -163,6 +163,20 @@ fn a_reviewer_sees_ids_commits_and_changes() {
 }
 
 #[test]
+fn a_commit_that_the_server_has_changes_nothing() {
+    let world = World::new();
+    let pointer =
+        format!("version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 5\n", "4d".repeat(32));
+    let first = world.commit(&[], &pointer);
+    let second = world.commit(&[first], &pointer);
+    world.at(first);
+    let tag = push(&[(Some("HEAD"), Some("refs/tags/v1"), None)], false);
+    let planned = world.plan(&tag, &[("main", second)]).unwrap();
+    assert_eq!(planned.updates[0].base, Some(first));
+    assert!(matches!(world.plan(&tag, &[]), Err(GitError::Lfs(_))));
+}
+
+#[test]
 fn attributes_of_the_agent_hide_no_text() {
     let world = World::new();
     let first = world.commit(&[], "1\n");
