@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use file_ops::{Go, Recovered};
 use jail::{GitReads, Jail, Mount, Private, Protection, Root, Whose};
@@ -25,6 +25,9 @@ use crate::way_out::WayOut;
 use crate::{git, location, sys};
 use confinement::SetupError;
 use host_launch::args::JailMount;
+
+/// Time before the end of a call at which it gives its server up, so that it can say what may have been done.
+const ANSWER: Duration = Duration::from_secs(2);
 
 /// The restrictions that each process of the host worker gets.
 #[derive(Debug)]
@@ -137,7 +140,7 @@ fn perform(work: Work, number: u64, deadline: Instant, result: OwnedFd) -> io::R
     }
     match work {
         Work::Call(start, way_out) => {
-            let way = WayOut::new(way_out, deadline);
+            let way = WayOut::new(way_out, gives_up_at(deadline));
             let execute = AssertUnwindSafe(|| execute(*start, number, orders.as_ref(), &way));
             let outcome = catch_unwind(execute).unwrap_or_else(|_| {
                 outcome_to_wire(Err(ToolFailure::new(
@@ -152,6 +155,12 @@ fn perform(work: Work, number: u64, deadline: Instant, result: OwnedFd) -> io::R
             answer(recovered.remarks.join("; ").as_bytes())
         }
     }
+}
+
+/// Returns the time at which a call gives its server up. The call is killed at its deadline.
+fn gives_up_at(deadline: Instant) -> Instant {
+    let left = deadline.saturating_duration_since(Instant::now());
+    deadline.checked_sub(ANSWER.min(left / 8)).unwrap_or(deadline)
 }
 
 /// Recovers the leftovers of all operations, as the one task of this process. Returns a remark, or `None` if there were none.
