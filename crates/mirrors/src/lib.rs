@@ -19,6 +19,7 @@ use std::os::fd::OwnedFd;
 use futures_util::future::BoxFuture;
 use host_launch::{Owner, TreeBounds};
 use refusal::Refusal;
+use tokio_util::sync::CancellationToken;
 
 /// A clone that a run begins with.
 pub struct Wanted<'a> {
@@ -34,6 +35,8 @@ pub struct Wanted<'a> {
     /// The target: an empty directory that the owner may write.
     pub workspace: OwnedFd,
     pub owner: Owner,
+    /// Cancelled when the run is stopped. The wait for others and for the server ends then.
+    pub stopping: CancellationToken,
 }
 
 /// A clone that was made.

@@ -44,8 +44,18 @@ impl Mirrors {
         rules: &Narrowed,
         way_out: &dyn WayOut,
     ) -> Result<Cloned, Refusal> {
-        let lease = self.lease(&key(wanted.url, rules)?).await?;
-        let mirror = self.refreshed(launcher, &lease, &wanted, way_out).await;
+        let key = key(wanted.url, rules)?;
+        let stopping = &wanted.stopping;
+        let lease = stopping.run_until_cancelled(self.lease(&key)).await.ok_or_else(stopped)??;
+        let refreshed = self.refreshed(launcher, &lease, &wanted, way_out);
+        let mirror = match stopping.run_until_cancelled(refreshed).await {
+            Some(mirror) => mirror,
+            None => {
+                way_out.end().await;
+                self.abandon(&lease).await;
+                Err(stopped())
+            }
+        };
         let mirror = mirror.inspect_err(|_| self.forget(&lease))?;
         let made = made(launcher, mirror, wanted).await;
         self.settled(&lease, made).await
@@ -124,6 +134,10 @@ impl Mirrors {
     }
 }
 
+fn stopped() -> Refusal {
+    Refusal::new(Reason::Cancelled, "the run was stopped before its repository was fetched")
+}
+
 /// Clones the mirror into the workspace.
 async fn made(launcher: &Launcher, mirror: OwnedFd, wanted: Wanted<'_>) -> Result<Cloned, Failed> {
     let (launcher, url) = (launcher.clone(), wanted.url.to_string());
@@ -185,6 +199,7 @@ mod tests {
     use futures_util::future::BoxFuture;
     use host_launch::{Owner, TreeBounds};
     use parking_lot::Mutex;
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
     use crate::{MirrorBounds, RepositoryUrl};
@@ -216,6 +231,15 @@ mod tests {
     }
 
     async fn clone(mirrors: &Mirrors, program: &str, rules: &Narrowed, way_out: &Counted) -> Refusal {
+        clone_until(mirrors, (program, rules), way_out, CancellationToken::new()).await
+    }
+
+    async fn clone_until(
+        mirrors: &Mirrors,
+        (program, rules): (&str, &Narrowed),
+        way_out: &Counted,
+        stopping: CancellationToken,
+    ) -> Refusal {
         let wanted = Wanted {
             url: &RepositoryUrl::parse("https://git.example.org/org/app").unwrap(),
             principal: "uid:1",
@@ -224,6 +248,7 @@ mod tests {
             most: TreeBounds { bytes: 1 << 20, files: 100 },
             workspace: OwnedFd::from(UnixStream::pair().unwrap().0),
             owner: Owner { uid: 1, gid: 1 },
+            stopping,
         };
         mirrors.clone_repository(&Launcher::of(program), wanted, rules, way_out).await.unwrap_err()
     }
@@ -236,6 +261,20 @@ mod tests {
         assert_eq!(refusal.reason, Reason::PermissionDenied);
         assert_eq!(*way_out.0.lock(), (0, 0));
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_run_that_is_stopped_waits_for_no_other() {
+        let place = tempfile::tempdir().unwrap();
+        let (mirrors, way_out, stopping) =
+            (mirrors(place.path()).await, Counted::default(), CancellationToken::new());
+        let url = RepositoryUrl::parse("https://git.example.org/org/app").unwrap();
+        let _other = mirrors.lease(&key(&url, &rules("allow")).unwrap()).await.unwrap();
+        let rules = rules("allow");
+        let cloned = clone_until(&mirrors, ("/bin/true", &rules), &way_out, stopping.clone());
+        let (refusal, ()) = tokio::join!(cloned, async { stopping.cancel() });
+        assert_eq!(refusal.reason, Reason::Cancelled);
+        assert_eq!(*way_out.0.lock(), (0, 0));
     }
 
     #[tokio::test(flavor = "multi_thread")]

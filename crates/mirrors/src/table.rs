@@ -144,6 +144,11 @@ impl Mirrors {
         self.remove(lease);
     }
 
+    /// Removes the incomplete mirror of a refresh that was given up. The process that fetched has no server any longer.
+    pub(crate) async fn abandon(&self, lease: &Lease) {
+        remove_tree(complete::staging(&lease.path)).await;
+    }
+
     /// Forgets a mirror that was never made.
     pub(crate) fn forget(&self, lease: &Lease) {
         if !lease.path.exists() {

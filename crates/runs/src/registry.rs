@@ -356,6 +356,8 @@ impl Runs {
         self.tasks.close();
         let runs: Vec<_> = self.living().values().cloned().collect();
         futures_util::future::join_all(runs.iter().map(|run| async {
+            // A launch could wait for longer than the daemon has.
+            run.stopping.cancel();
             let (done, answer) = oneshot::channel();
             let command = match on_stop {
                 OnStop::End => Command::Stop(done),

@@ -51,7 +51,8 @@ pub struct Run {
     companions: OnceLock<Arc<Companions>>,
     /// Its companions until all of them are ready.
     pub(crate) starting: Starting,
-    /// Cancelled when a launch may wait for companions no longer: the run is stopped, or has used up its space on the disk.
+    /// Cancelled when a launch may wait for companions and servers no longer: the run or its daemon is stopped, or the run has used up
+    /// its space on the disk.
     pub(crate) stopping: CancellationToken,
     /// Cancelled when the run no longer takes calls.
     pub ended: CancellationToken,

@@ -77,7 +77,7 @@ pub(crate) struct Wanted {
     pub(crate) companions: Vec<Vec<Requested>>,
     /// Those that the launch has started.
     pub(crate) starting: Starting,
-    /// Cancelled when the launch may wait for companions no longer.
+    /// Cancelled when the launch may wait for companions and servers no longer.
     pub(crate) stopping: CancellationToken,
 }
 
@@ -275,7 +275,7 @@ impl Launcher {
         block_in_place(|| self.projects.allot(record.id, continued, record.spec.limits.disk()));
         let seen = wanted.hardening.run_as.user().on_host(self.host.user_map);
         let Source { directory: workspace, layer, linked } =
-            self.workspace(record, seen, principal, resources).await?;
+            self.workspace(record, seen, principal, &wanted.stopping, resources).await?;
         let state_path = self.directories.run_state(&run);
         let state = block_in_place(|| self.make(record.id, &state_path, workspace.owner))
             .map_err(|error| Refusal::internal("making the run's state directory", &error))?;

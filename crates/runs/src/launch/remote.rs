@@ -37,6 +37,8 @@ pub(super) struct Remote<'a> {
     pub(super) url: &'a str,
     pub(super) revision: Option<&'a str>,
     pub(super) depth: u32,
+    /// Cancelled when the run is stopped.
+    pub(super) stopping: &'a CancellationToken,
 }
 
 impl RemoteClones {
@@ -61,6 +63,7 @@ impl RemoteClones {
                 .try_clone()
                 .map_err(|error| Refusal::internal("preparing the clone", &error))?,
             owner: workspace.owner,
+            stopping: remote.stopping.clone(),
         };
         let office = Office { policy: out.policy.clone(), audit: self.audit.clone(), record: record.clone() };
         let rules = office.rules();

@@ -15,6 +15,7 @@ use operations::Reason;
 use refusal::{Refusal, chain};
 use rustix::fs::{Gid, Mode, OFlags, Uid};
 use tokio::task::block_in_place;
+use tokio_util::sync::CancellationToken;
 
 use super::Launcher;
 use super::remote::Remote;
@@ -49,6 +50,7 @@ impl Launcher {
         record: &Record,
         seen: HostUser,
         principal: &Principal,
+        stopping: &CancellationToken,
         resources: &mut RunResources,
     ) -> Result<Source, Refusal> {
         let path = self.directories.workspace(&record.id.to_string());
@@ -91,8 +93,8 @@ impl Launcher {
                 resources.made.push(path.clone());
                 let made = self.make(record.id, &path, workspace::owner_for(principal));
                 let made = made.map_err(|error| Refusal::internal("making the workspace", &error))?;
-                let (most, remote) =
-                    (record.spec.limits.disk(), Remote { url, revision: revision.as_deref(), depth: *depth });
+                let remote = Remote { url, revision: revision.as_deref(), depth: *depth, stopping };
+                let most = record.spec.limits.disk();
                 let bounds = TreeBounds { bytes: most.bytes, files: most.files };
                 self.remote_clones.clone_into(&made, remote, record, &self.way_out, bounds).await?;
                 block_in_place(|| within(&made, "workspace.clone.url", most))?;
