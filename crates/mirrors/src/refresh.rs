@@ -48,13 +48,12 @@ impl Mirrors {
         let stopping = &wanted.stopping;
         let lease = stopping.run_until_cancelled(self.lease(&key)).await.ok_or_else(stopped)??;
         let refreshed = self.refreshed(launcher, &lease, &wanted, way_out);
-        let mirror = match stopping.run_until_cancelled(refreshed).await {
-            Some(mirror) => mirror,
-            None => {
-                way_out.end().await;
-                self.abandon(&lease).await;
-                Err(stopped())
-            }
+        let mirror = if let Some(mirror) = stopping.run_until_cancelled(refreshed).await {
+            mirror
+        } else {
+            way_out.end().await;
+            self.abandon(&lease).await;
+            Err(stopped())
         };
         let mirror = mirror.inspect_err(|_| self.forget(&lease))?;
         let made = made(launcher, mirror, wanted).await;

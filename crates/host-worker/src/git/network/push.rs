@@ -183,13 +183,13 @@ impl Change {
         let is_here = |id: &Oid| repository.find_object(*id, None).is_ok();
         let new: Vec<Oid> = update.new.into_iter().collect();
         let commits = Commits::between(repository, &new, known.iter().copied())?;
-        let base = match update.old.filter(is_here) {
-            Some(old) => Some(old),
+        let base = if let Some(old) = update.old.filter(is_here) {
+            Some(old)
+        } else {
+            let own = || update.new.and_then(|id| commit_of(repository, id));
+            let base = commits.base(repository)?.or_else(own);
             // A base that the server does not have would hide changes from a reviewer.
-            None => {
-                let own = || update.new.and_then(|id| commit_of(repository, id));
-                commits.base(repository)?.or_else(own).filter(|base| is_at_server(repository, *base, known))
-            }
+            base.filter(|base| is_at_server(repository, *base, known))
         };
         let lost = match (update.old, update.new) {
             (None, _) | (_, None) => Some(0),
