@@ -60,7 +60,7 @@ fn a_revoked_certificate_counts_also_if_the_authority_comes_later() {
     let mut script = served(tls_server(serving(certificate.der(), &key, &[]), mirror));
     script.start.revoked = vec![digest(&SHA256, certificate.der()).as_ref().to_vec()];
     let mut egress = Egress::start(script);
-    let mut stream = egress.serve(1, 443, &[ca.der.clone()]);
+    let mut stream = egress.serve(1, 443, std::slice::from_ref(&ca.der));
     let answer = answered(&mut stream, "/");
     assert!(answer.starts_with("HTTP/1.1 502 ") && answer.contains("it is revoked"), "{answer}");
     assert_eq!(egress.cause(), Cause::Unverified);
