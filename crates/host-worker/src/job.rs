@@ -36,7 +36,7 @@ pub(crate) enum Stop {
 }
 
 impl Stop {
-    /// Returns the answer to the call.
+    /// Returns the answer to a call that has not begun, or that changes each file at once.
     pub(crate) fn outcome(self) -> Outcome {
         outcome_to_wire(Err(match self {
             Self::TimedOut => ToolFailure::new(
@@ -45,6 +45,47 @@ impl Stop {
             ),
             Self::Cancelled => ToolFailure::new(Reason::Cancelled, "the operation was cancelled and ended"),
         }))
+    }
+
+    /// Returns the answer to a pull or a push that was at work.
+    fn outcome_of(self, exchange: Exchange) -> Outcome {
+        let (reason, how) = match self {
+            Self::TimedOut => (Reason::TimedOut, "timed out and was ended"),
+            Self::Cancelled => (Reason::Cancelled, "was cancelled and ended"),
+        };
+        outcome_to_wire(Err(ToolFailure::new(reason, format!("the operation {how}; {}", exchange.advice()))))
+    }
+}
+
+/// An operation that a kill can leave with some of its effects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Exchange {
+    Pull,
+    Push,
+}
+
+impl Exchange {
+    /// Returns the exchange of an operation that may take effect.
+    fn of(start: &Start) -> Option<Self> {
+        match git_command(start).filter(|_| !start.preview)? {
+            git_request::Command::Pull(_) => Some(Self::Pull),
+            git_request::Command::Push(_) => Some(Self::Push),
+            _ => None,
+        }
+    }
+
+    /// Returns the effects that are possible, and what to check.
+    fn advice(self) -> &'static str {
+        match self {
+            Self::Pull => {
+                "the pull may have taken effect in part: files can be new or incomplete although the branch has \
+                 not moved; check with git.status and git.log before retrying"
+            }
+            Self::Push => {
+                "the push may have taken effect, also for some of its references alone; check the references at \
+                 the server before retrying"
+            }
+        }
     }
 }
 
@@ -86,6 +127,8 @@ pub(crate) struct Job {
     pipe: Option<OwnedFd>,
     result: Vec<u8>,
     stopped: Option<Stop>,
+    /// The pull or push, if it is one that may take effect.
+    exchange: Option<Exchange>,
     /// Pipe for `Go`, while the operation waits for it.
     orders: Option<OwnedFd>,
 }
@@ -99,12 +142,14 @@ impl Job {
         terms: &Terms,
         ready: Option<Ready>,
     ) -> io::Result<Self> {
-        match ready.and_then(|ready| ready.order(number, &start, deadline)) {
+        let exchange = Exchange::of(&start);
+        let job = match ready.and_then(|ready| ready.order(number, &start, deadline)) {
             Some(Ordered { process, orders, result }) => {
-                Ok(Self::of(number, deadline, process, result).listening(start.awaits_go.then_some(orders)))
+                Self::of(number, deadline, process, result).listening(start.awaits_go.then_some(orders))
             }
-            None => Self::begin(number, Work::Call(Box::new(start), way_out), deadline, terms),
-        }
+            None => Self::begin(number, Work::Call(Box::new(start), way_out), deadline, terms)?,
+        };
+        Ok(Self { exchange, ..job })
     }
 
     /// Forks. Does not return in the new process.
@@ -124,7 +169,8 @@ impl Job {
     }
 
     fn of(number: u64, deadline: Instant, process: OwnedFd, pipe: OwnedFd) -> Self {
-        Self { number, deadline, process, pipe: Some(pipe), result: Vec::new(), stopped: None, orders: None }
+        let (pipe, result) = (Some(pipe), Vec::new());
+        Self { number, deadline, process, pipe, result, stopped: None, exchange: None, orders: None }
     }
 
     fn listening(self, orders: Option<OwnedFd>) -> Self {
@@ -197,19 +243,20 @@ impl Job {
 
     /// Returns the answer for a process that gave none.
     pub(crate) fn failure(&self, status: &Exit) -> Outcome {
-        if let Some(stop) = self.stopped {
-            return stop.outcome();
-        }
         let signal = status.signal;
-        if signal == Some(Signal::ALARM.as_raw()) || signal == Some(Signal::XCPU.as_raw()) {
-            return Stop::TimedOut.outcome();
+        let is_late = signal == Some(Signal::ALARM.as_raw()) || signal == Some(Signal::XCPU.as_raw());
+        // Before `Go` it has had no effect.
+        let exchange = self.exchange.filter(|_| !self.awaits_go());
+        if let Some(stop) = self.stopped.or(is_late.then_some(Stop::TimedOut)) {
+            return exchange.map_or_else(|| stop.outcome(), |exchange| stop.outcome_of(exchange));
         }
         let how = signal.map_or_else(|| "an error".to_owned(), |signal| format!("signal {signal}"));
+        let advice = exchange.map_or_else(String::new, |exchange| format!("; {}", exchange.advice()));
         outcome_to_wire(Err(ToolFailure::new(
             Reason::Internal,
             format!(
                 "the process of this operation ended with {how}, perhaps because memory ran out; no other \
-                 call is affected"
+                 call is affected{advice}"
             ),
         )))
     }
@@ -230,6 +277,58 @@ fn drain(pipe: &OwnedFd, result: &mut Vec<u8>) -> io::Result<Drained> {
             Err(Errno::AGAIN) => return Ok(Drained::More),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::v1::{GitFetch, GitPull, GitPush, GitRequest, Operation};
+    use wire::worker::v1::outcome;
+
+    use super::*;
+
+    fn job(command: git_request::Command, preview: bool) -> Job {
+        let operation = Operation { kind: Some(operation::Kind::Git(GitRequest { command: Some(command) })) };
+        let start = Start { operation: Some(operation), preview, ..Start::default() };
+        let process = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).unwrap();
+        let (pipe, _) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        Job { exchange: Exchange::of(&start), ..Job::of(1, Instant::now(), process, pipe) }
+    }
+
+    /// Returns the messages for a cancelled job, for one that is over its time, and for one that crashed.
+    fn messages(mut job: Job) -> [String; 3] {
+        [(Some(Stop::Cancelled), Signal::KILL), (None, Signal::ALARM), (None, Signal::SEGV)].map(
+            |(stopped, signal)| {
+                job.stopped = stopped;
+                let status = Exit { code: None, signal: Some(signal.as_raw()), cpu_us: 0, peak_memory: 0 };
+                match job.failure(&status).kind {
+                    Some(outcome::Kind::Failure(failure)) => failure.message,
+                    other => panic!("{other:?}"),
+                }
+            },
+        )
+    }
+
+    #[test]
+    fn a_killed_pull_or_push_may_have_taken_effect_in_part() {
+        use git_request::Command;
+        let pull = || Command::Pull(GitPull::default());
+        let push = || Command::Push(GitPush::default());
+        for (command, words) in [(pull(), "the pull may have taken effect"), (push(), "at the server")] {
+            for message in messages(job(command, false)) {
+                assert!(message.contains(words) && !message.contains("each file has"), "{message}");
+            }
+        }
+        let others = [(pull(), true), (push(), true), (Command::Fetch(GitFetch::default()), false)];
+        for (command, preview) in others {
+            for message in messages(job(command, preview)) {
+                assert!(!message.contains("may have taken effect"), "{message}");
+            }
+        }
+        let (_, orders) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        for message in messages(job(pull(), false).listening(Some(orders))) {
+            assert!(!message.contains("may have taken effect"), "{message}");
         }
     }
 }

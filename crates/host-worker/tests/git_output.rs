@@ -162,6 +162,30 @@ fn a_mark_in_the_index_hides_nothing_that_is_committed() {
 }
 
 #[test]
+fn attributes_of_the_agent_hide_no_text_from_a_reviewer() {
+    for place in [".gitattributes", ".git/info/attributes"] {
+        let scratch = Scratch::new();
+        scratch.init();
+        scratch.write("a", "one\n");
+        scratch.commit_all("one");
+        scratch.write("a", "other\n");
+        scratch.write("b", "new\n");
+        scratch.write(place, "* -diff\n");
+        scratch.own();
+        let mut host_worker = scratch.host_worker();
+        let binary = "Binary files a/a and b/a differ\n";
+        assert!(host_worker.diff(&[], &["a"]).contains(binary), "{place}: the agent sees what git shows");
+        let is_whole = |shown: &str| shown.contains("\n-one\n+other\n") && shown.contains("\n+new\n");
+        let shown = host_worker.preview(Git::Add { paths: paths(&["a", "b"]) }).unwrap().output;
+        assert!(is_whole(&shown), "{place}: {shown}");
+        host_worker.add(&["a", "b"]).unwrap();
+        assert!(host_worker.diff(&["--cached"], &["a"]).contains(binary), "{place}");
+        let shown = host_worker.preview(Git::Commit { message: "two".to_owned() }).unwrap().output;
+        assert!(is_whole(&shown), "{place}: {shown}");
+    }
+}
+
+#[test]
 fn branches_with_upstreams() {
     let scratch = Scratch::new();
     scratch.init();

@@ -20,7 +20,7 @@ use super::formats::new_path;
 use super::index::{self, SUBMODULE, as_path};
 use super::output::Output;
 use super::quote::quoted;
-use super::repository::WORKSPACE;
+use super::repository::{WORKSPACE, plain};
 use super::{compare, diff, formats, paths, withheld};
 
 /// Largest file that can be added, bytes: an object must fit the limits of the process.
@@ -79,7 +79,8 @@ pub(super) fn preview(
         output.push_str("\n");
         // Compares an unmerged path with our side of it.
         index::take_our_sides(&mut before)?;
-        let diff = repository.diff_index_to_index(&before, &staged.index, Some(&mut compare::contents()))?;
+        let plain = plain(repository)?;
+        let diff = plain.diff_index_to_index(&before, &staged.index, Some(&mut compare::contents()))?;
         let changed: HashSet<&[u8]> = staged.changes.iter().map(|(path, _)| path.as_slice()).collect();
         formats::patches(&[diff], |delta| changed.contains(new_path(delta)), output)?;
     }

@@ -29,7 +29,8 @@ pub(super) fn preview(
     output: &mut Output,
 ) -> Result<Bound, GitError> {
     let planned = Planned::of(repository, message, bounds)?;
-    formats::patches(&[planned.diff(repository)?], |_| true, output)?;
+    let plain = repository::plain(repository)?;
+    formats::patches(&[planned.diff(&plain)?], |_| true, output)?;
     let after = match &planned.parent {
         Some(parent) => format!("after {}", parent.id()),
         None => "as its first commit".to_owned(),

@@ -81,6 +81,13 @@ pub(super) fn open() -> Result<Repository, GitError> {
     Ok(repository)
 }
 
+/// Opens the objects of the repository alone, to show changes to a reviewer.
+///
+/// The attributes in the repository and in its files are the agent's, and could have no text of a file be shown.
+pub(super) fn plain(repository: &Repository) -> Result<Repository, GitError> {
+    Ok(Repository::from_odb(repository.odb()?)?)
+}
+
 impl Location {
     /// Finds the linked work tree's repository, if the run began with one, or the workspace's own.
     fn find() -> Self {

@@ -58,10 +58,3 @@ pub(super) fn preview(
         _ => Err(GitError::Library("the command exchanges nothing".to_owned())),
     }
 }
-
-/// Opens the objects of the repository alone, to show changes to a reviewer.
-///
-/// The attributes in the repository and in its files are the agent's, and could have no text of a file be shown.
-fn plain(repository: &Repository) -> Result<Repository, GitError> {
-    Ok(Repository::from_odb(repository.odb()?)?)
-}

@@ -13,12 +13,13 @@ use operations::{Bound, Bounds, GitPull, GitRefName, GitResult};
 
 use super::super::error::{GitError, shown};
 use super::super::output::Output;
+use super::super::repository::plain;
 use super::super::{commit, diff, formats};
 use super::address::Address;
 use super::history::{Commits, digits};
 use super::merge::{Planned, Step};
 use super::server::Server;
-use super::{checkout, dirty, plain, tracking};
+use super::{checkout, dirty, tracking};
 use crate::way_out::WayOut;
 
 /// Name that the commits have during a preview. It is deleted, and they stay without a name until the pull.

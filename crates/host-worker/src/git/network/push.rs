@@ -10,13 +10,14 @@ use super::super::ancestry::{is_known_ancestor, is_known_ancestor_of_any};
 use super::super::error::{GitError, shown};
 use super::super::formats::Formats;
 use super::super::output::Output;
+use super::super::repository::plain;
 use super::super::{compare, diff, formats, history};
 use super::address::Address;
 use super::history::{Commits, digits};
 use super::lfs::demand_no_pointers;
 use super::pull::current;
 use super::server::{Listed, Server, Update};
-use super::{plain, tracking};
+use super::tracking;
 use crate::way_out::WayOut;
 
 /// A push that can be made, derived from one reading of the server's references and the repository.
