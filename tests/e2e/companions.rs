@@ -23,7 +23,7 @@ fn image(name: &str) -> Image {
         for directory in ["bin", "www", "data"] {
             std::fs::create_dir(root.join(directory)).unwrap();
         }
-        for (name, mode) in [("busybox", 0o755), ("set-id", 0o4755)] {
+        for (name, mode) in [("busybox", 0o755), ("busybox-set-id", 0o4755)] {
             let path = root.join("bin").join(name);
             std::fs::copy("/bin/busybox", &path).unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();

@@ -33,7 +33,8 @@ pub(crate) fn inherit(checkpoint: &Checkpoint, request: &v1::ForkRunRequest) -> 
     };
     if !spec.companions.is_empty() {
         let message = format!(
-            "the run was created with companions ({}), whose variables are not kept: create runs with workspace.checkpoint, and              with the companions, which start anew",
+            "the run was created with companions ({}), whose variables are not kept: create runs with \
+             workspace.checkpoint and with the companions, which start anew",
             spec.companions.join(", ")
         );
         return Err(Refusal::new(Reason::PreconditionFailed, message));

@@ -63,7 +63,6 @@ impl Inherited {
             token: None,
             secret_env: Vec::new(),
             forked_from: None,
-            companions: Vec::new(),
             ..run.spec.clone()
         };
         Self { spec, narrowed: run.narrowed.clone() }

@@ -1,4 +1,4 @@
-//! Fills the metrics: follows the audit log and the runs, reads the state of the daemon at a scrape, and serves both.
+//! Fills the metrics: follows the audit log, reads the state of the daemon at a scrape, and serves both.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use ::metrics::{Access, AuditSample, DiskSample, Metrics, Own, PoolSample, Ready, RunsSample, Sample};
 use anomaly::Alerts;
 use anyhow::Context as _;
+use audit::{Event, Kind};
 use audit_service::{AuditLog, Index, IndexState};
 use calls::{Control, Records, Workers};
 use disk_quotas::Quotas;
@@ -18,7 +19,6 @@ use runs::Runs;
 use runs::record::{Record, State};
 use timestamp::UnixMillis;
 use tokio::net::TcpListener;
-use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -81,7 +81,6 @@ pub(crate) async fn start(
     let listener = listener.with_context(|| format!("cannot listen on {address} for metrics"))?;
     tracing::info!(address = %listener.local_addr()?, "metrics are at /metrics");
     tasks.spawn(source.clone().follow_log(stop.clone()));
-    tasks.spawn(source.clone().follow_runs(stop.clone()));
     let text = move || {
         let source = source.clone();
         let made = tokio::task::spawn_blocking(move || source.metrics.encode(&source.sample()));
@@ -96,12 +95,14 @@ impl Source {
     /// Counts the records that become durable from now on.
     async fn follow_log(self: Arc<Self>, stop: CancellationToken) {
         let mut after = self.audit.head().map_or(0, |head| head.sequence);
+        let mut beginning = BTreeSet::new();
         while !stop.is_cancelled() {
             let mut follow = self.audit.read_after(after, true).lingering(LINGER);
             while let Some(Ok(Some(lines))) = stop.run_until_cancelled(follow.next()).await {
                 for line in lines {
                     after = line.record.sequence;
                     self.metrics.record(&line.record.event, |run| self.profile_of(run));
+                    self.start(&line.record.event, &mut beginning);
                 }
             }
             // The log can be unreadable for a while. What was missed is counted later.
@@ -109,27 +110,27 @@ impl Source {
         }
     }
 
+    /// Counts the start of a run when it is ready for the first time. `beginning` has the runs that are not.
+    fn start(&self, event: &Event, beginning: &mut BTreeSet<String>) {
+        let Some(run) = &event.run_id else { return };
+        match event.kind {
+            Kind::RunCreated => {
+                beginning.insert(run.clone());
+            }
+            // The next state, which may be its end.
+            Kind::RunState if beginning.remove(run) => {
+                let record = RunId::parse(run).ok().and_then(|run| self.runs.get(run).ok());
+                if let Some(record) = record {
+                    self.ready(&record);
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn profile_of(&self, run: &str) -> Option<String> {
         let record = self.runs.get(RunId::parse(run).ok()?).ok()?;
         Some(record.spec.profile)
-    }
-
-    /// Counts the runs that become ready from now on.
-    async fn follow_runs(self: Arc<Self>, stop: CancellationToken) {
-        let mut changes = self.runs.changes();
-        let mut beginning = BTreeSet::new();
-        while let Some(change) = stop.run_until_cancelled(changes.recv()).await {
-            match change {
-                Ok(record) if record.state == State::Creating => {
-                    beginning.insert(record.id);
-                }
-                Ok(record) if beginning.remove(&record.id) => self.ready(&record),
-                Ok(_) => {}
-                // Runs were missed, and those whose beginning was seen may have been among them.
-                Err(RecvError::Lagged(_)) => beginning.clear(),
-                Err(RecvError::Closed) => return,
-            }
-        }
     }
 
     fn ready(&self, record: &Record) {

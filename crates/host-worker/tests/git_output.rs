@@ -174,7 +174,8 @@ fn attributes_of_the_agent_hide_no_text_from_a_reviewer() {
         scratch.own();
         let mut host_worker = scratch.host_worker();
         let binary = "Binary files a/a and b/a differ\n";
-        assert!(host_worker.diff(&[], &["a"]).contains(binary), "{place}: the agent sees what git shows");
+        let seen = host_worker.diff(&[], &["a"]);
+        assert!(seen.contains(binary), "{place}: the agent sees what git shows: {seen}");
         let is_whole = |shown: &str| shown.contains("\n-one\n+other\n") && shown.contains("\n+new\n");
         let shown = host_worker.preview(Git::Add { paths: paths(&["a", "b"]) }).unwrap().output;
         assert!(is_whole(&shown), "{place}: {shown}");

@@ -8,13 +8,14 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::labels::{
     Build, Call, Cold, Direction, Kind, ProfileCall, Result, Rule, StageTimes, Start, State,
 };
+use crate::latency::latency;
 use crate::sample::{Ready, Sample};
 
 /// Most profiles that are named. The others are counted together.
@@ -23,11 +24,6 @@ const MOST_PROFILES: usize = 64;
 const OTHER: &str = "other";
 
 type Seconds = Gauge<f64, AtomicU64>;
-
-/// Makes a histogram of latencies: 16 buckets from 50 µs to 54 s.
-pub fn latency() -> Histogram {
-    Histogram::new(exponential_buckets(50e-6, 2.52, 16))
-}
 
 /// Metrics that other parts of the daemon count by themselves.
 #[derive(Debug)]

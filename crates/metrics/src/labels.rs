@@ -6,7 +6,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 
-use crate::families::latency;
+use crate::latency::latency;
 
 /// Labels of `cofferdam_calls`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]

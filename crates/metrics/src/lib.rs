@@ -4,11 +4,13 @@
 
 mod families;
 mod labels;
+mod latency;
 mod record;
 mod sample;
 mod serve;
 
-pub use families::{Metrics, Own, latency};
+pub use families::{Metrics, Own};
 pub use labels::StageTimes;
+pub use latency::latency;
 pub use sample::{AuditSample, DiskSample, PoolSample, Ready, RunsSample, Sample};
 pub use serve::{Access, CONTENT_TYPE, Stream, Text, serve};

@@ -10,7 +10,7 @@ use super::*;
 async fn co10_a_companion_is_hardened_as_a_run_is_and_set_id_files_are_harmless() {
     let (daemon, image) = (daemon().await, image("co10"));
     let script = format!(
-        "/bin/set-id id -u >/www/id; cat /proc/self/status >/www/status; ls /proc/sys/net/ipv4/conf >/www/links; {SERVE}"
+        "/bin/busybox-set-id id -u >/www/id; cat /proc/self/status >/www/status; ls /proc/sys/net/ipv4/conf >/www/links; {SERVE}"
     );
     let script = script.replace("ls /proc", "/bin/busybox ls /proc");
     let mut run = daemon.run_on(request(vec![companion("db", &image, &script)])).await;

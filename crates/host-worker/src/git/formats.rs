@@ -125,6 +125,13 @@ pub(super) fn patch(
         output.push_str(&format!("* Unmerged path {}\n", path(delta)));
     } else if let Some(mut patch) = Patch::from_diff(diff, number)? {
         patch.print(&mut |_, _, line| {
+            // The content of a changed file that attributes make binary is not loaded, so libgit2 takes it for a deleted one.
+            if line.origin() == 'B' && delta.status() == Delta::Modified {
+                let [old, new] = [("a/", old_path(delta)), ("b/", new_path(delta))]
+                    .map(|(side, path)| quoted(&[side.as_bytes(), path].concat()));
+                output.push_str(&format!("Binary files {old} and {new} differ\n"));
+                return true;
+            }
             let sign = matches!(line.origin(), ' ' | '+' | '-').then_some(line.origin() as u8);
             output.push(&[sign.as_slice(), line.content()].concat());
             true

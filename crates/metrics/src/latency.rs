@@ -1,0 +1,8 @@
+//! The buckets of all latencies.
+
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+
+/// Makes a histogram of latencies: 16 buckets from 50 µs to 54 s.
+pub fn latency() -> Histogram {
+    Histogram::new(exponential_buckets(50e-6, 2.52, 16))
+}
