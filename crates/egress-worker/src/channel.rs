@@ -21,7 +21,7 @@ use worker_protocol::frame::{FrameBuffer, FrameError, encode};
 use crate::answer;
 use crate::begun::Begun;
 use crate::broken::Broken;
-use crate::handles::{Connected, Handles, UNCLAIMED};
+use crate::handles::{Connected, Handles};
 use crate::orders::{Dial, End, Inspect, Orders};
 
 /// Messages that wait to be written. Connections wait when there are more.
@@ -88,7 +88,7 @@ impl Channel {
     /// Returns the channel, and its other ends.
     pub(crate) fn new(handles: Handles) -> (Rc<Self>, Ends) {
         let (out, messages) = mpsc::channel(WAITING);
-        let (sender, served) = mpsc::channel(UNCLAIMED);
+        let (sender, served) = mpsc::channel(handles.most());
         let channel = Self {
             out,
             last: Cell::new(0),

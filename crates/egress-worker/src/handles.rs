@@ -17,8 +17,8 @@ use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixDatagram};
 use tokio::time::{Instant, timeout};
 
-/// Most handles that no frame has claimed.
-pub(crate) const UNCLAIMED: usize = 64;
+/// Least bound of the handles that no frame has claimed.
+const UNCLAIMED: usize = 64;
 /// Time within which a frame has to claim a handle.
 const CLAIM: Duration = Duration::from_secs(10);
 /// Longest time for which an expired handle stays open.
@@ -29,6 +29,8 @@ const ROUND: Duration = Duration::from_secs(1);
 pub(crate) struct Handles {
     /// Of the kind `SOCK_SEQPACKET`, which keeps messages apart as datagrams are.
     socket: UnixDatagram,
+    /// Most handles that wait. The oldest is closed for one more.
+    most: usize,
     /// Oldest first.
     waiting: RefCell<VecDeque<(u64, Instant, OwnedFd)>>,
 }
@@ -48,9 +50,16 @@ impl Connected {
 }
 
 impl Handles {
-    pub(crate) fn new(socket: OwnedFd) -> io::Result<Self> {
+    /// Returns the handles of a process that has so many connections at most. Each of them may wait for its handle.
+    pub(crate) fn new(socket: OwnedFd, max_connections: u32) -> io::Result<Self> {
         let socket = UnixDatagram::from_std(StdDatagram::from(socket))?;
-        Ok(Self { socket, waiting: RefCell::default() })
+        let most = usize::try_from(max_connections).unwrap_or(usize::MAX).max(UNCLAIMED);
+        Ok(Self { socket, most, waiting: RefCell::default() })
+    }
+
+    /// Returns the most handles that wait.
+    pub(crate) fn most(&self) -> usize {
+        self.most
     }
 
     /// Receives handles for good. Ends with an error if the daemon breaks the protocol.
@@ -97,7 +106,7 @@ impl Handles {
             match receive(&self.socket) {
                 Ok(Some((number, handle))) => {
                     let mut waiting = self.waiting.borrow_mut();
-                    if waiting.len() >= UNCLAIMED {
+                    if waiting.len() >= self.most {
                         waiting.pop_front();
                     }
                     waiting.push_back((number, Instant::now(), handle));
@@ -126,8 +135,12 @@ mod tests {
     use super::*;
 
     fn handles() -> (OwnedFd, Handles) {
+        handles_of(1)
+    }
+
+    fn handles_of(max_connections: u32) -> (OwnedFd, Handles) {
         let (ours, theirs) = numbered::pair().unwrap();
-        (ours, Handles::new(theirs).unwrap())
+        (ours, Handles::new(theirs, max_connections).unwrap())
     }
 
     /// Sends one end of a stream, and returns the other.
@@ -164,15 +177,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_handles_wait_than_the_bound() {
-        let (daemon, handles) = handles();
-        let mut first = give(&daemon, 0);
-        for number in 1..=u64::try_from(UNCLAIMED).unwrap() {
-            drop(give(&daemon, number));
-            handles.drain().unwrap();
+    async fn no_more_handles_wait_than_the_process_has_connections_or_than_the_least_bound() {
+        for (max_connections, most) in [(1, UNCLAIMED), (100, 100)] {
+            let (daemon, handles) = handles_of(max_connections);
+            let mut first = give(&daemon, 0);
+            let second = give(&daemon, 1);
+            for number in 2..=u64::try_from(most).unwrap() {
+                drop(give(&daemon, number));
+                handles.drain().unwrap();
+            }
+            assert_eq!(handles.waiting.borrow().len(), most);
+            assert_eq!(first.read(&mut [0]).unwrap(), 0, "the oldest is closed");
+            assert!(handles.claim(1).unwrap().is_some(), "the next is kept");
+            drop(second);
         }
-        assert_eq!(handles.waiting.borrow().len(), UNCLAIMED);
-        assert_eq!(first.read(&mut [0]).unwrap(), 0, "the oldest is closed");
     }
 
     #[tokio::test]

@@ -29,9 +29,10 @@ const MIB: u64 = 1024 * 1024;
 /// Address space of the process, and more for each connection. One whose TLS is ended here has buffers of TLS and HTTP.
 const MEMORY: u64 = 256 * MIB;
 const MEMORY_PER_CONNECTION: u64 = MIB;
-/// Descriptors of the process, with handles that wait for a frame, and more for each connection.
+/// Descriptors of the process, with the least bound of handles that wait for a frame.
 const FILES: u64 = 144;
-const FILES_PER_CONNECTION: u64 = 2;
+/// Descriptors of a connection: its two ends, and a handle that waits.
+const FILES_PER_CONNECTION: u64 = 3;
 
 /// Takes all steps but those of [`filters`]. Returns the parts of the jail that this kernel lacks.
 pub fn enter(uid: Uid, gid: Gid, max_connections: u32) -> Result<Vec<String>, SetupError> {

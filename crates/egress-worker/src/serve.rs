@@ -119,7 +119,8 @@ async fn run(started: Started, heard: Heard, missing: Vec<String>) -> Result<(),
     // Here, in the only process that needs its key.
     let process = Rc::new(Process::new(&mut start)?);
     let (reading, writing) = UnixStream::from_std(stream)?.into_split();
-    let (channel, Ends { messages, served }) = Channel::new(Handles::new(heard.handles)?);
+    let handles = Handles::new(heard.handles, start.max_connections)?;
+    let (channel, Ends { messages, served }) = Channel::new(handles);
     let ready = EgressReady { missing, authority: process.certificate() };
     let front = Front {
         process,
