@@ -14,7 +14,6 @@ use listener::{Certificates, Tokens};
 use oidc::Issuers;
 use port_forwarding::PortForwarding;
 use terminals::{Sessions, Terminals};
-use tokio::sync::Semaphore;
 
 use super::parts::Parts;
 use crate::config::Config;
@@ -153,6 +152,6 @@ fn run_service(parts: &Parts, alerts: &Arc<Alerts>) -> rpc::run::Service {
         quotas: control.quotas.clone(),
         tasks: life.tasks.clone(),
         stop: life.stop.clone(),
-        log_readers: Arc::new(Semaphore::new(rpc::companion_log::READERS)),
+        log_readers: rpc::companion_log::Readers::default(),
     }
 }

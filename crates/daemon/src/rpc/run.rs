@@ -19,7 +19,6 @@ use runs::record::{Hold, Record};
 use runs::{Parsed, Runs, hide_secrets, parse_request};
 use sha2::{Digest as _, Sha256};
 use timestamp::Timestamp;
-use tokio::sync::Semaphore;
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -47,7 +46,7 @@ pub(crate) struct Service {
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
     /// Places for clients that read the output of companions.
-    pub(crate) log_readers: Arc<Semaphore>,
+    pub(crate) log_readers: companion_log::Readers,
 }
 
 impl Service {
@@ -472,8 +471,9 @@ impl RunService for Service {
     ) -> Result<Response<Self::ReadCompanionLogsStream>, Status> {
         let id = self.used(&request, &request.get_ref().run_id)?;
         let run = self.runs.living_run(id)?;
-        let log = companion_log::read(run, request.get_ref(), &self.log_readers).await?;
-        Ok(Response::new(Box::pin(log.take_until(self.stop.clone().cancelled_owned()))))
+        let owners = (&self.tasks, &self.stop);
+        let log = companion_log::read((id, run), request.get_ref(), &self.log_readers, owners).await?;
+        Ok(Response::new(log))
     }
 }
 
