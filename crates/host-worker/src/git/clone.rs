@@ -25,7 +25,7 @@ use thiserror::Error;
 use super::conversion;
 use super::encoding::Encoding;
 use super::error::{GitError, shown};
-use super::excess::{EXCESS, Excess, Size, SizeError};
+use super::excess::{EXCESS, Excess, Size, SizeError, is_full, is_full_in_git};
 use super::index::as_path;
 use super::quote::quoted;
 use super::repository::{self, WORKSPACE, read};
@@ -85,6 +85,7 @@ impl From<git2::Error> for CloneFailure {
     fn from(error: git2::Error) -> Self {
         match error.code() {
             ErrorCode::Owner => Self::NotOwned,
+            _ if is_full_in_git(&error) => Excess::Full.into(),
             _ => Self::Library(match GitError::from(error) {
                 GitError::Library(message) => message.replace(SOURCE, "the source"),
                 other => other.to_string(),
@@ -98,6 +99,7 @@ impl From<SizeError> for CloneFailure {
         match error {
             SizeError::Excess(excess) => Self::Excess(excess),
             SizeError::Git(error) => error.into(),
+            SizeError::Io(error) if is_full(&error) => Excess::Full.into(),
             SizeError::Io(error) => Self::Library(error.to_string()),
         }
     }
@@ -232,8 +234,7 @@ fn copy_shallow(source: &Path, repository: &Repository) -> Result<(), CloneFailu
     if !lines.all(|line| line.len() == 40 && line.iter().all(u8::is_ascii_hexdigit)) {
         return Err(CloneFailure::Shallow);
     }
-    fs::write(repository.path().join("shallow"), text)
-        .map_err(|error| CloneFailure::Library(error.to_string()))
+    fs::write(repository.path().join("shallow"), text).map_err(|error| SizeError::Io(error).into())
 }
 
 /// Returns the branch or commit that is checked out in a linked work tree.
@@ -255,7 +256,7 @@ pub(super) fn encode(repository: &Repository, size: &mut Size) -> Result<(), Clo
         let Some(name) = name.map_err(|error| CloneFailure::Library(error.to_string()))? else { continue };
         let unknown = || CloneFailure::Encoding(quoted(&entry.path), shown(&name));
         let encoding = Encoding::named(&name).ok_or_else(unknown)?;
-        let failed = |error: io::Error| CloneFailure::Library(error.to_string());
+        let failed = |error: io::Error| CloneFailure::from(SizeError::Io(error));
         let path = Path::new(WORKSPACE).join(as_path(&entry.path));
         // As with git, a file that is not valid text of the encoding is checked out in its stored form.
         let Ok(text) = String::from_utf8(fs::read(&path).map_err(failed)?) else { continue };

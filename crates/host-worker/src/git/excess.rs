@@ -11,8 +11,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use git2::{ObjectType, Oid, Repository};
+use git2::{ErrorClass, ObjectType, Oid, Repository};
 use host_launch::TreeBounds;
+use rustix::io::Errno;
 use thiserror::Error;
 
 /// Exit code of a clone that exceeds its bounds.
@@ -31,6 +32,9 @@ pub(crate) enum Excess {
     Files { has: u64, most: u64 },
     #[error("directories of the clone are nested deeper than {MAX_DEPTH} levels")]
     Deep,
+    /// The quota or the disk ended the clone before its bounds did.
+    #[error("the clone takes more than the workspace's quota or its disk has left")]
+    Full,
 }
 
 /// The reason why a size is not known, or exceeds the bounds.
@@ -42,6 +46,23 @@ pub(super) enum SizeError {
     Git(#[from] git2::Error),
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+/// Errors of a write for which there is no space. No read has them.
+const NO_SPACE: [Errno; 3] = [Errno::NOSPC, Errno::DQUOT, Errno::FBIG];
+
+/// Returns true for the error of a write for which there is no space.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    error.raw_os_error().is_some_and(|code| NO_SPACE.map(Errno::raw_os_error).contains(&code))
+}
+
+/// Returns true for the error of a write of libgit2 for which there is no space. It tells the system's reason in words alone.
+pub(super) fn is_full_in_git(error: &git2::Error) -> bool {
+    let ends_with = |errno: Errno| {
+        let words = io::Error::from(errno).to_string();
+        words.split_once(" (os error").is_some_and(|(words, _)| error.message().ends_with(words))
+    };
+    error.class() == ErrorClass::Os && NO_SPACE.into_iter().any(ends_with)
 }
 
 /// The size that a clone has at least, within its bounds.
@@ -147,7 +168,7 @@ impl Size {
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use git2::RepositoryInitOptions;
+    use git2::{ErrorCode, RepositoryInitOptions};
 
     use super::*;
 
@@ -234,6 +255,23 @@ mod tests {
         let deep = (0..=MAX_DEPTH).fold(objects, |path, _| path.join("d"));
         fs::create_dir_all(deep).unwrap();
         assert_eq!(excess(Size::within(MOST).add_source(&repository)), Excess::Deep);
+    }
+
+    #[test]
+    fn a_write_without_space_is_told_from_other_errors() {
+        for errno in NO_SPACE {
+            let error = io::Error::from(errno);
+            assert!(is_full(&error), "{error}");
+            let words = error.to_string();
+            let message = format!("could not write to 'a': {}", words.split_once(" (os error").unwrap().0);
+            let of_git = |class| git2::Error::new(ErrorCode::GenericError, class, &message);
+            assert!(is_full_in_git(&of_git(ErrorClass::Os)), "{message}");
+            assert!(!is_full_in_git(&of_git(ErrorClass::Odb)), "{message}");
+        }
+        assert!(!is_full(&Errno::IO.into()));
+        let other =
+            git2::Error::new(ErrorCode::GenericError, ErrorClass::Os, "could not read 'a': I/O error");
+        assert!(!is_full_in_git(&other));
     }
 
     #[test]

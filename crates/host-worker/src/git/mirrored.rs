@@ -339,6 +339,24 @@ fn set_up(
     Ok(())
 }
 
+/// Returns the failure of an access to a file. A workspace without space says nothing against the mirror.
 fn failed(error: io::Error) -> CloneFailure {
     SizeError::Io(error).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::super::excess::Excess;
+    use super::*;
+
+    #[test]
+    fn a_workspace_without_space_is_no_damage_of_the_mirror() {
+        for errno in [Errno::NOSPC, Errno::DQUOT, Errno::FBIG] {
+            let failure = failed(errno.into());
+            assert!(matches!(failure, CloneFailure::Excess(Excess::Full)), "{failure:?}");
+        }
+        assert!(matches!(failed(Errno::IO.into()), CloneFailure::Library(_)));
+    }
 }
