@@ -109,6 +109,8 @@ pub enum Task {
         depth: u32,
         /// Bounds of the clone: its repository and its files.
         most: TreeBounds,
+        /// Seconds after which it ends by itself.
+        seconds: u32,
     },
     /// Answer with the content of this small file of the source.
     Read(String),
@@ -277,10 +279,11 @@ impl Args {
                 line.extend(["--mirror".into(), url.into(), most.to_string().into()]);
                 line.push(seconds.to_string().into());
             }
-            Task::CloneMirror { url, revision, depth, most } => {
+            Task::CloneMirror { url, revision, depth, most, seconds } => {
                 line.extend(["--clone-mirror".into(), url.into(), revision.into()]);
                 line.push(depth.to_string().into());
                 line.extend(most.to_command_line());
+                line.push(seconds.to_string().into());
             }
             Task::Read(path) => line.extend(["--read".into(), path.into()]),
         }
@@ -348,6 +351,7 @@ impl Args {
                     revision: text(&mut line)?,
                     depth: word(&mut line)?,
                     most: TreeBounds::parse(&mut line)?,
+                    seconds: word(&mut line)?,
                 }
             }
             Some("--read") if jail_mounts == [JailMount::Source] => Task::Read(text(&mut line)?),
@@ -454,7 +458,8 @@ mod tests {
         let url = "https://git.example.org/org/app".to_owned();
         let most = TreeBounds { bytes: 7, files: 8 };
         let mirror = Task::Mirror { url: url.clone(), most: u64::MAX, seconds: 300 };
-        let clone = Task::CloneMirror { url, revision: "--serve".to_owned(), depth: u32::MAX, most };
+        let revision = "--serve".to_owned();
+        let clone = Task::CloneMirror { url, revision, depth: u32::MAX, most, seconds: 600 };
         assert!(mirror.has_further_handle() && !clone.has_further_handle());
         let both = vec![JailMount::Source, JailMount::Workspace];
         for (task, jail_mounts) in [(mirror, vec![JailMount::Workspace]), (clone, both)] {

@@ -14,7 +14,7 @@ use crate::args::{JailMount, Task, TreeBounds};
 use crate::layer::read_all;
 use crate::spawn::{Launcher, finish};
 
-/// Time that the process has, beyond its own bound, to say that it gave up.
+/// Time between the process's own bound and that of the daemon, whichever ends first.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The error of a fetch into a mirror, or of a clone of it.
@@ -80,11 +80,14 @@ impl Launcher {
     ///
     /// The clone has only objects that the references of the mirror reach. After an error the directory may have a part of it.
     pub fn clone_mirror(&self, clone: MirroredClone<'_>, timeout: Duration) -> Result<String, MirrorError> {
+        // Later than the daemon's own end: a process that outlives the daemon ends, too.
+        let seconds = u32::try_from((timeout + GRACE).as_secs()).unwrap_or(u32::MAX);
         let task = Task::CloneMirror {
             url: clone.url.to_owned(),
             revision: clone.revision.to_owned(),
             depth: clone.depth,
             most: clone.most,
+            seconds,
         };
         let mounts = [(JailMount::Source, clone.mirror), (JailMount::Workspace, clone.workspace)];
         let deadline = Instant::now() + timeout;

@@ -151,7 +151,9 @@ fn work(task: Task, report: Report, null: OwnedFd, further: Option<OwnedFd>) -> 
             let deadline = Instant::now() + Duration::from_secs(seconds.into());
             git::refresh_mirror(&url, most, &WayOut::new(Some(socket), deadline))?;
         }
-        Task::CloneMirror { url, revision, depth, most } => {
+        Task::CloneMirror { url, revision, depth, most, seconds } => {
+            // A process of a killed daemon would keep its mirror and its workspace busy.
+            sys::end_after(seconds);
             setup::ChildFilter::new()?.forbid_processes()?;
             let commit = git::clone_mirror(&url, &revision, depth, most).map_err(Failure::Mirrored)?;
             let found = wire::v1::CloneWorkspace { revision: commit.to_string(), ..Default::default() };
