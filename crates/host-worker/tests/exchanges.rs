@@ -17,7 +17,7 @@ use host_launch::dialing::{Wish, answer, pair};
 use host_launch::numbered;
 use operations::{
     Git, GitFetch, GitPull, GitPullMode, GitPush, GitPushed, GitRefName, GitRemote, GitResult, GitRevision,
-    Reason, ToolFailure,
+    PathPattern, PathRule, Reason, RuledAccess, RuledPaths, ToolFailure,
 };
 use support::{Hand, Scratch, git_in, run};
 
@@ -252,6 +252,23 @@ fn a_preview_of_a_pull_shows_the_merge_and_changes_neither_files_nor_references(
     let shown = world.preview(push("agent/y")).unwrap().output;
     assert!(shown.contains("create refs/heads/agent/y") && shown.contains("+ours"), "{shown}");
     assert_eq!(world.remote(&["ls-remote", "origin", "refs/heads/agent/y"]), "");
+}
+
+#[test]
+fn a_pull_names_no_path_that_may_not_be_read() {
+    let mut world = World::new();
+    world.commit("hidden", "two\n");
+    world.commit("shown", "two\n");
+    let path = vec![PathPattern::parse("hidden").unwrap()];
+    let paths = RuledPaths { path, except: Vec::new(), access: RuledAccess::Read };
+    world.hand.bounds.path_rules.rules = vec![PathRule { paths, asks: false }];
+    let output = world.call(pull(GitPullMode::FastForward)).unwrap().output;
+    assert!(
+        output.contains("create mode 100644 shown") && output.contains("* 1 kept from this call"),
+        "{output}"
+    );
+    assert!(!output.contains("hidden"), "{output}");
+    assert_eq!(world.read("hidden"), "two\n");
 }
 
 #[test]

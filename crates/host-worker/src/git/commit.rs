@@ -72,7 +72,7 @@ pub(super) fn commit(
     output.push_str(&format!("[{}{root} {short}] {subject}\n", planned.place()));
     let diffs = [planned.diff(repository)?];
     formats::summary(&formats::rows(&diffs, |_| true)?, output);
-    formats::modes(&diffs, output);
+    formats::modes(&diffs, |_| true, output);
     Ok(id)
 }
 

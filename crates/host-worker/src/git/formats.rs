@@ -282,9 +282,9 @@ pub(super) fn summary(rows: &[Row], output: &mut Output) {
     output.push_str(&format!(" {files} changed, {insertions}(+), {deletions}(-)\n"));
 }
 
-/// Lists the files that a commit created, removed, renamed or gave another mode.
-pub(super) fn modes(diffs: &[Diff<'_>], output: &mut Output) {
-    for delta in diffs.iter().flat_map(Diff::deltas) {
+/// Lists the files that a commit created, removed, renamed or gave another mode, of those that `shown` selects.
+pub(super) fn modes(diffs: &[Diff<'_>], shown: impl Fn(&DiffDelta<'_>) -> bool, output: &mut Output) {
+    for delta in diffs.iter().flat_map(Diff::deltas).filter(|delta| shown(delta)) {
         let [old, new] = [delta.old_file(), delta.new_file()].map(|file| u32::from(file.mode()));
         let name = names_of(&delta);
         output.push_str(&match delta.status() {

@@ -22,12 +22,17 @@ impl<'j> Withheld<'j> {
 
     /// Returns true if a change may be shown, and counts it if not.
     pub(super) fn shows(&self, delta: &DiffDelta<'_>) -> bool {
-        self.counted([old_path(delta), new_path(delta)].into_iter().all(|path| self.permits(path)))
+        self.counted(self.permits(delta))
+    }
+
+    /// Returns true if a change may be shown, without counting it.
+    pub(super) fn permits(&self, delta: &DiffDelta<'_>) -> bool {
+        [old_path(delta), new_path(delta)].into_iter().all(|path| self.permits_path(path))
     }
 
     /// Returns true if a path of the work tree may be shown, and counts it if not.
     pub(super) fn shows_path(&self, path: &[u8]) -> bool {
-        self.counted(self.permits(path))
+        self.counted(self.permits_path(path))
     }
 
     /// Refuses an object without a path if the profile has rules for paths.
@@ -50,7 +55,7 @@ impl<'j> Withheld<'j> {
         }
     }
 
-    fn permits(&self, path: &[u8]) -> bool {
+    fn permits_path(&self, path: &[u8]) -> bool {
         check(self.jail, path, Access::Read).is_ok()
     }
 

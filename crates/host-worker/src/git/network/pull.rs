@@ -14,6 +14,7 @@ use operations::{Bound, Bounds, GitPull, GitRefName, GitResult};
 use super::super::error::{GitError, shown};
 use super::super::output::Output;
 use super::super::repository::plain;
+use super::super::withheld::Withheld;
 use super::super::{commit, diff, formats};
 use super::address::Address;
 use super::history::{Commits, digits};
@@ -33,6 +34,7 @@ struct Downloaded {
     fetched: Fetched,
 }
 
+/// Shows all of the changes, because a reviewer consents to all of them.
 pub(super) fn preview(
     repository: &Repository,
     jail: &Jail,
@@ -104,8 +106,11 @@ pub(super) fn pull(
     tracking::write(&planned.reference, old, Some(id), output);
     output.push_str(&format!("{}, {}\n", words(&planned.step), commits.counted()));
     let diffs = [planned.shown_diff(repository)?];
-    formats::summary(&formats::rows(&diffs, |_| true)?, output);
-    formats::modes(&diffs, output);
+    let withheld = Withheld::new(jail);
+    formats::summary(&formats::rows(&diffs, |delta| withheld.shows(delta))?, output);
+    // The summary has counted them.
+    formats::modes(&diffs, |delta| withheld.permits(delta), output);
+    withheld.note(output);
     Ok(result)
 }
 
