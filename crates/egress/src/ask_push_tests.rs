@@ -108,6 +108,22 @@ async fn consent_holds_for_the_same_push_until_a_server_has_answered() {
 }
 
 #[tokio::test]
+async fn a_connection_with_many_pushes_that_no_server_answers_is_ended() {
+    let mut played = played(Some(approved("one"))).await;
+    let most = u64::try_from(crate::grants::UNANSWERED).unwrap();
+    for number in 1..=most {
+        played.say(2, push(number, &[create("x")])).await;
+        hear(&mut played).await.unwrap();
+    }
+    // A response makes room for one more.
+    responded(&mut played, 1).await;
+    played.say(2, push(most + 1, &[create("x")])).await;
+    hear(&mut played).await.unwrap();
+    played.say(2, push(most + 2, &[create("x")])).await;
+    let To::End(_) = played.hear().await else { panic!("it goes on") };
+}
+
+#[tokio::test]
 async fn other_rules_void_a_consent() {
     let mut played = played(Some(approved("one"))).await;
     played.say(2, push(1, &[create("x")])).await;

@@ -39,6 +39,8 @@ use crate::session::Session;
 const UNDER_WAY: usize = 128;
 /// Requests of a connection whose tokens may be unknown at the same time.
 const UNMETERED: usize = 1_024;
+/// Pushes of a connection with consent that may have no response at the same time.
+pub(crate) const UNANSWERED: usize = 1_024;
 /// Time after which a request may be tried again that found a budget reserved, seconds.
 const RETRY_AFTER: u32 = 1;
 
@@ -120,8 +122,10 @@ impl Session {
             {
                 return Err(Broken::sent("a question out of turn"));
             }
-            let has_room =
-                place.is_some() && live.deciding.len() < UNDER_WAY && live.unmetered.len() < UNMETERED;
+            let has_room = place.is_some()
+                && live.deciding.len() < UNDER_WAY
+                && live.unmetered.len() < UNMETERED
+                && live.consented.len() < UNANSWERED;
             if has_room {
                 live.deciding.insert(asked.request);
                 live.add_calls(calls);
