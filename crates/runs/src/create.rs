@@ -20,7 +20,7 @@ use crate::request::Parsed;
 use crate::run::Run;
 use crate::shared::Shared;
 use crate::stored;
-use crate::way_out::{self, narrowed};
+use crate::way_out::{self, Outward, narrowed};
 use crate::{placeholders, task, variables};
 
 impl Runs {
@@ -47,7 +47,7 @@ impl Runs {
         if let Workspace::CloneOfUrl { url, .. } = &record.spec.workspace {
             mirrors::check(&way_out::repository_url(url)?, &rules)?;
         }
-        let outward = self.launcher.way_out.outward(&rules, !companions.is_empty());
+        let outward = Outward::under(self.launcher.way_out.block, &rules, !companions.is_empty())?;
         let own = variables::environment(&record.spec, &secrets);
         let placeholders = placeholders::of_run(&self.store, id, &rules);
         let environment = variables::for_connections(&own, outward.has_bundle, &placeholders)?;

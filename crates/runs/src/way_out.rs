@@ -60,6 +60,18 @@ pub(crate) struct Outward {
 }
 
 impl Outward {
+    /// Returns the parts of a container with these rules, which may have companions. Their names have addresses of the block.
+    pub(crate) fn under(block: Ipv4Net, rules: &Narrowed, has_companions: bool) -> Result<Self, Refusal> {
+        let is_open = !rules.is_nothing();
+        let pool = (is_open || has_companions).then(|| Pool::new(block)).transpose();
+        let pool = pool.map_err(|why| {
+            let message = format!("an operator has to change `egress.pool` of the configuration: {why}");
+            Refusal::new(Reason::PreconditionFailed, message)
+        })?;
+        let resolver = pool.map(|pool| pool.resolver());
+        Ok(Self { resolver, has_bundle: resolver.is_some() && is_open && rules.opens_tls() })
+    }
+
     /// Returns the parts that a container was made with.
     pub(crate) fn of(fingerprint: &LaunchFingerprint) -> Self {
         Self { resolver: fingerprint.resolver, has_bundle: fingerprint.bundles.is_some() }
@@ -67,14 +79,6 @@ impl Outward {
 }
 
 impl WayOut {
-    /// Returns the parts of a container with these rules, which may have companions.
-    pub(crate) fn outward(&self, rules: &Narrowed, has_companions: bool) -> Outward {
-        let is_open = !rules.is_nothing();
-        let pool = Pool::new(self.block).ok().filter(|_| is_open || has_companions);
-        let resolver = pool.map(|pool| pool.resolver());
-        Outward { resolver, has_bundle: resolver.is_some() && is_open && rules.opens_tls() }
-    }
-
     /// Refuses rules that something is open to, with a secret that the daemon's configuration lacks.
     pub(crate) fn check_secrets(&self, rules: &Narrowed) -> Result<(), Refusal> {
         if rules.is_nothing() {
@@ -128,10 +132,8 @@ impl executor::WayOut for Streams {
 ///
 /// A profile that is gone allows nothing.
 pub(crate) fn rules_of(policy: &Policy, record: &Record) -> Narrowed {
-    match policy.profile(&record.spec.profile) {
-        Some(profile) => narrowed(profile, &record.narrowed).and_widened(record.widened.iter().cloned()),
-        None => Narrowed::new(Rules::none()),
-    }
+    let Some(profile) = policy.profile(&record.spec.profile) else { return Narrowed::new(Rules::none()) };
+    narrowed(profile, &record.narrowed).and_widened(record.widened.iter().cloned())
 }
 
 /// Parses the address of a repository on a server.
@@ -157,8 +159,24 @@ pub(crate) fn narrowing(text: &str, rules: &Narrowed) -> Result<Option<Rules>, R
 
 /// Returns the refusal of a run without rules for connections.
 pub fn no_way_out() -> Refusal {
-    Refusal::new(
-        Reason::PreconditionFailed,
-        "the run has no way out: its profile had no `egress` when it was created",
-    )
+    let message = "the run has no way out: its profile had no `egress` when it was created";
+    Refusal::new(Reason::PreconditionFailed, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_without_addresses_refuses_companions_and_nothing_else() {
+        let (bad, rules) =
+            (Ipv4Net::new_assert(Ipv4Addr::new(11, 200, 0, 0), 30), Narrowed::new(Rules::none()));
+        let none = Outward { resolver: None, has_bundle: false };
+        assert_eq!(Outward::under(bad, &rules, false).unwrap(), none);
+        let refusal = Outward::under(bad, &rules, true).unwrap_err();
+        assert_eq!(refusal.reason, Reason::PreconditionFailed);
+        assert!(refusal.message.contains("egress.pool"), "{}", refusal.message);
+        let named = Outward::under(Pool::DEFAULT_BLOCK, &rules, true).unwrap();
+        assert!(named.resolver.is_some() && !named.has_bundle);
+    }
 }

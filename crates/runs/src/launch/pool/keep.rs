@@ -21,7 +21,7 @@ use super::warm::{Warm, never_warm};
 use super::{Make, Pool, PoolEntry, memory, named};
 use crate::launch::root::NewRoot;
 use crate::launch::{Launcher, wanted};
-use crate::way_out::narrowed;
+use crate::way_out::{Outward, narrowed};
 use crate::{request, workspace};
 
 /// Time between two checks of the pool.
@@ -215,7 +215,8 @@ impl Launcher {
         let image = asked.or(profile.image.as_deref()).unwrap_or_default();
         let mut limits = request::limits(&wire::v1::Limits::default(), profile)?;
         limits.cpu_millis = containers::cpu_limit(limits.cpu_millis, self.host.cpus);
-        let outward = self.way_out.outward(&narrowed(profile, &[]), !profile.companions.defaults.is_empty());
+        let has_companions = !profile.companions.defaults.is_empty();
+        let outward = Outward::under(self.way_out.block, &narrowed(profile, &[]), has_companions)?;
         let wanted = wanted(profile, image, &limits, Environment::default(), outward)?;
         let wanted = wanted.under(self.projects.quota());
         if never_warm(&wanted).is_some() {
