@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use containers::ContainerCgroup;
+use containers::{ContainerCgroup, EngineError};
 use futures_util::future::{join_all, select_all};
 
 use crate::companion::Companion;
@@ -59,9 +59,16 @@ impl Companions {
         }
     }
 
-    /// Pauses or resumes all of them.
-    pub async fn set_paused(&self, paused: bool) {
-        join_all(self.0.iter().map(|companion| companion.set_paused(paused))).await;
+    /// Pauses or resumes all of them. Returns those for which that has failed, or may have, with the errors.
+    pub async fn set_paused(&self, paused: bool) -> Vec<(Arc<Companion>, EngineError)> {
+        let each = |companion: &Arc<Companion>| {
+            let companion = Arc::clone(companion);
+            async move {
+                let failed = companion.set_paused(paused).await.err();
+                failed.map(|error| (companion, error))
+            }
+        };
+        join_all(self.0.iter().map(each)).await.into_iter().flatten().collect()
     }
 
     /// Ends all processes of all of them. Returns false if one is left.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use containers::{CgroupError, ContainerCgroup, ContainerId, ContainerState, Engine, HostProcess};
+use containers::{
+    CgroupError, ContainerCgroup, ContainerId, ContainerState, Engine, EngineError, HostProcess,
+};
 use loopback_dial::DialError;
 use parking_lot::Mutex;
 use tokio::io::Interest;
@@ -165,30 +167,31 @@ impl Companion {
         loopback_dial::dial(network, port).await
     }
 
-    /// Pauses or resumes all its processes. An error of the engine is logged.
-    pub(crate) async fn set_paused(&self, paused: bool) {
+    /// Pauses or resumes all its processes. Returns the error of the engine if that has failed, or may have.
+    pub(crate) async fn set_paused(&self, paused: bool) -> Result<(), EngineError> {
         let mut is_paused = self.paused.lock().await;
         if *is_paused == Some(paused) || self.exit().is_some() {
-            return;
+            return Ok(());
         }
         let engine = &self.engine;
         let done =
             if paused { engine.pause(&self.container).await } else { engine.unpause(&self.container).await };
-        *is_paused = match done {
-            Ok(()) => Some(paused),
-            Err(error) => {
-                tracing::error!(companion = self.name, paused, %error, "a companion was not paused or resumed");
-                // An engine that did not answer in time may have done it nevertheless.
-                let state = engine.inspect(&self.container).await.map(|inspection| inspection.state).ok();
-                state.map(|state| state == ContainerState::Paused)
-            }
+        let Err(error) = done else {
+            *is_paused = Some(paused);
+            return Ok(());
         };
+        tracing::error!(companion = self.name, paused, %error, "a companion was not paused or resumed");
+        // An engine that did not answer in time may have done it nevertheless.
+        let state = engine.inspect(&self.container).await.map(|inspection| inspection.state).ok();
+        let has_ended = matches!(state, Some(ContainerState::Exited(_)));
+        *is_paused = state.map(|state| state == ContainerState::Paused);
+        if *is_paused == Some(paused) || has_ended { Ok(()) } else { Err(error) }
     }
 
     /// Ends all its processes. Returns false if one is left after a while.
     pub async fn kill(self: &Arc<Self>, why: Option<&'static str>) -> bool {
         // A frozen process of cgroup v1 does not end.
-        self.set_paused(false).await;
+        let _ = self.set_paused(false).await;
         if self.exit().is_none() {
             *self.killed_for.lock() = why;
         }

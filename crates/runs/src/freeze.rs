@@ -193,7 +193,10 @@ impl Shared {
             still &= applied.await?;
         }
         let pauses = self.record.borrow().holds.iter().any(|held| held.hold.pauses_companions());
-        self.run.companions().set_paused(pauses).await;
+        for (companion, error) in self.run.companions().set_paused(pauses).await {
+            let event = if pauses { "not_paused" } else { "not_resumed" };
+            self.worker_event(&format!("companion:{}", companion.name()), event, &chain(&error)).await;
+        }
         Ok(still)
     }
 

@@ -74,15 +74,14 @@ pub(crate) async fn own(
     shared.run.begin_lease();
     // The time that the launch took does not count as idle.
     shared.run.touch();
-    let end = shared.live(&record, &lanes, Duration::ZERO).await;
+    let end = shared.live(&lanes, Duration::ZERO).await;
     shared.finish(end, &lanes, resources).await;
 }
 
 /// Owns a run that a previous daemon launched, and that takes calls already.
 pub(crate) async fn go_on(mut shared: Shared, lanes: Arc<Lanes>, resources: RunResources) {
-    let record = shared.record.borrow().clone();
-    let age = record.ready_at.map_or(Duration::ZERO, Timestamp::elapsed);
-    let end = shared.live(&record, &lanes, age).await;
+    let age = shared.record.borrow().ready_at.map_or(Duration::ZERO, Timestamp::elapsed);
+    let end = shared.live(&lanes, age).await;
     shared.finish(end, &lanes, resources).await;
 }
 
@@ -134,7 +133,7 @@ impl Shared {
     }
 
     /// Waits for the end of the run, which is `age` old.
-    async fn live(&mut self, record: &Record, lanes: &Lanes, age: Duration) -> End {
+    async fn live(&mut self, lanes: &Lanes, age: Duration) -> End {
         let began = Instant::now();
         // Set if the last restart failed.
         let mut failed: Option<Loss> = None;
@@ -163,7 +162,7 @@ impl Shared {
                 },
                 loss = lanes.guest().lost() => {
                     let loss = failed.take().unwrap_or(loss);
-                    self.worker_event(record, "coffer-guest", &loss.why()).await;
+                    self.worker_event("coffer-guest", "lost", &loss.why()).await;
                     if let Some(why) = loss.fatal() {
                         return End::Failed(why);
                     }
@@ -172,7 +171,7 @@ impl Shared {
                     self.freeze_again(lanes).await;
                 }
                 // The next call that needs a host worker starts another.
-                why = lanes.host_worker().lost() => self.worker_event(record, "coffer-host-worker", &why.to_string()).await,
+                why = lanes.host_worker().lost() => self.worker_event("coffer-host-worker", "lost", &why.to_string()).await,
                 (companion, code) = companions.next_exit() => self.companion_ended(&companion, code).await,
                 () = tokio::time::sleep(until_due) => {}
             }
@@ -313,11 +312,11 @@ impl Shared {
         self.runs.changed(record);
     }
 
-    async fn worker_event(&self, record: &Record, worker: &str, why: &str) {
-        tracing::warn!(run = %record.id, worker, why, "a worker of a run was lost");
-        let event = Event::new(Kind::WorkerEvent)
-            .run(record.id.to_string())
-            .details(json!({ "worker": worker, "event": "lost", "why": why }));
-        let _ = self.runs.audit.enqueue(event).await;
+    /// Records that a worker or a companion was lost, or did not do its part.
+    pub(crate) async fn worker_event(&self, worker: &str, event: &str, why: &str) {
+        let run = self.record.borrow().id.to_string();
+        tracing::warn!(run, worker, event, why, "an event of a run's worker");
+        let details = json!({ "worker": worker, "event": event, "why": why });
+        self.put_on_record(Event::new(Kind::WorkerEvent).run(run).details(details)).await;
     }
 }
