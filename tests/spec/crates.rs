@@ -86,7 +86,7 @@ const ARROWS: [(&str, &str); 78] = [
     ("loopback-dial", ""),
     ("mcp", "admission text wire"),
     ("mcp-upstream", "operations policy text wire"),
-    ("metrics", "audit operations"),
+    ("metrics", "admission audit operations"),
     (
         "mirrors",
         "admission atomic-file containers egress-rules git-wire host-launch leftovers operations refusal",

@@ -1,6 +1,7 @@
 //! Serves the metrics: `GET /metrics`, and nothing else.
 //!
-//! A scraper is a client like any other, and may be hostile: connections are few, each request has a deadline, and a body is not read.
+//! A scraper is a client like any other, and may be hostile: connections are few, also for each address, each request has a deadline,
+//! and a body is not read.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -8,8 +9,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use admission::{Addresses, ConnectionLimits, Slot};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -21,15 +23,16 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 /// Type of the answer.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Most connections at the same time. Others wait to be accepted.
+/// Most connections at the same time. A further one takes the place of the oldest without a credential, or is closed.
 const CONNECTIONS: usize = 16;
+/// Most connections of one address. New ones in a second are not limited: clients behind one proxy have one address.
+const CONNECTIONS_PER_ADDRESS: usize = 12;
 /// Time that a client has for the head of a request.
 const HEAD: Duration = Duration::from_secs(10);
 /// Longest life of a connection. A scraper connects again.
@@ -78,6 +81,11 @@ impl Access {
         self
     }
 
+    /// Returns true if some clients have no access.
+    fn needs_credential(&self) -> bool {
+        self.token.is_some() || self.tls.is_some()
+    }
+
     fn admits(&self, request: &Request<Incoming>, is_certified: bool) -> bool {
         let Some(token) = &self.token else { return self.tls.is_none() || is_certified };
         let sent = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
@@ -94,10 +102,13 @@ pub async fn serve(
     text: impl Fn() -> Text + Send + Sync + 'static,
     stop: CancellationToken,
 ) {
-    let (access, text, slots) = (Arc::new(access), Arc::new(text), Arc::new(Semaphore::new(CONNECTIONS)));
+    let (access, text) = (Arc::new(access), Arc::new(text));
+    let addresses = Addresses::new(ConnectionLimits {
+        connections: CONNECTIONS,
+        per_address: CONNECTIONS_PER_ADDRESS,
+        per_second: u32::MAX,
+    });
     loop {
-        // The semaphore is never closed.
-        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
         let Some(accepted) = stop.run_until_cancelled(listener.accept()).await else { return };
         let (stream, from) = match accepted {
             Ok(accepted) => accepted,
@@ -107,18 +118,27 @@ pub async fn serve(
                 continue;
             }
         };
+        let Some(slot) = addresses.enter(from.ip().to_canonical(), Instant::now()) else {
+            // Other work goes first: a flood is rejected with the processor time that is left.
+            drop(stream);
+            tokio::task::yield_now().await;
+            continue;
+        };
         let (access, text, stop) = (Arc::clone(&access), Arc::clone(&text), stop.clone());
         tokio::spawn(async move {
-            let served = timeout(LIFE, connection(stream, from, &access, &*text));
-            let _ = stop.run_until_cancelled(served).await;
-            drop(slot);
+            let evicted = slot.evicted();
+            tokio::select! {
+                _ = timeout(LIFE, connection(stream, (from, &slot), &access, &*text)) => {}
+                () = evicted => {}
+                () = stop.cancelled() => {}
+            }
         });
     }
 }
 
 async fn connection(
     stream: TcpStream,
-    from: SocketAddr,
+    (from, slot): (SocketAddr, &Slot),
     access: &Access,
     text: &(impl Fn() -> Text + Send + Sync),
 ) {
@@ -133,7 +153,11 @@ async fn connection(
         }
     };
     let service = service_fn(|request| async move {
-        Ok::<_, Infallible>(answer(&request, access.admits(&request, is_certified), text).await)
+        let is_admitted = access.admits(&request, is_certified);
+        if is_admitted && access.needs_credential() {
+            slot.prove();
+        }
+        Ok::<_, Infallible>(answer(&request, is_admitted, text).await)
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(16 * 1024).max_headers(64);
@@ -173,6 +197,7 @@ fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpSocket;
 
     use super::*;
 
@@ -223,6 +248,39 @@ mod tests {
         let kept_open = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
         let answer = timeout(Duration::from_secs(5), ask(address, kept_open)).await.expect("it stays open");
         assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn silent_connections_make_room_for_a_scraper() {
+        let (address, _stop) = started(Access::open()).await;
+        let mut silent = Vec::new();
+        for _ in 0..2 * CONNECTIONS {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        let asked = timeout(HEAD / 2, ask(address, &get("/metrics", ""))).await.expect("it waits");
+        assert!(asked.starts_with("HTTP/1.1 200 "), "{asked}");
+        assert_eq!(silent[0].read(&mut [0]).await.unwrap_or_default(), 0);
+    }
+
+    #[tokio::test]
+    async fn one_address_leaves_places_for_others() {
+        let (address, _stop) = started(Access::open().token("secret")).await;
+        let request = "GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\n\r\n";
+        let mut proven = Vec::new();
+        for _ in 0..CONNECTIONS_PER_ADDRESS {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(request.as_bytes()).await.unwrap();
+            assert!(stream.read(&mut [0; 512]).await.unwrap() > 0);
+            proven.push(stream);
+        }
+        let mut further = TcpStream::connect(address).await.unwrap();
+        assert_eq!(further.read(&mut [0]).await.unwrap_or_default(), 0);
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        let mut other = socket.connect(address).await.unwrap();
+        other.write_all(request.as_bytes()).await.unwrap();
+        assert!(other.read(&mut [0; 512]).await.unwrap() > 0);
+        drop(proven);
     }
 
     #[tokio::test]
