@@ -43,6 +43,7 @@ deb_documents() {
     mv "$doc/LICENSE" "$doc/copyright"
     gzip -9n <CHANGELOG.md >"$doc/changelog.gz"
     sed 's#\.\./docs/src/#book/#g' deploy/README.md >"$doc/README.md"
+    install -m 0644 deploy/prometheus/cofferdam.rules.yml deploy/grafana/cofferdam.json "$doc/"
     (cd docs/src && find . -type f -exec install -D -m 0644 {} "$doc/book/{}" \;)
     for file in "$doc/THIRD-PARTY-LICENSES.md" "$doc/cofferdam.cdx.json"; do
         [[ ! -e $file ]] || gzip -9n "$file"

@@ -125,7 +125,8 @@ async fn a_repeated_read_counts_one_loss_and_reuses_no_cgroup() {
             .await;
         }
         let read = reading.await.unwrap().unwrap();
-        assert_eq!(read.error.unwrap_or_default().details["retryable"], "true");
+        let error = read.error.as_ref().expect("it fails");
+        assert_eq!(error.details.get("retryable").map(String::as_str), Some("true"), "{error:?}");
     }
     assert_eq!(run.exec(&["cat", "a.txt"]).await.stdout, "one\n");
     assert_eq!(run.show().await.state(), State::Ready);
