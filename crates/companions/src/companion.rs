@@ -206,7 +206,7 @@ impl Companion {
             match self.engine.inspect(&self.container).await.map(|inspection| inspection.state) {
                 Ok(ContainerState::Exited(code)) => return code,
                 // It is removed, with its run.
-                Err(containers::EngineError::NotFound { .. }) => break,
+                Err(EngineError::NotFound { .. }) => break,
                 _ => tokio::time::sleep(LOOK_AGAIN).await,
             }
         }
