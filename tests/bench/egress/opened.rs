@@ -75,7 +75,8 @@ impl Place {
         let files = daemon.outside().join("direct");
         std::fs::create_dir(&files).unwrap();
         std::fs::write(files.join("tls.py"), CALLER).unwrap();
-        std::fs::copy(authority, files.join("ca.pem")).unwrap();
+        // Readable by the user of the image, as a copy of the file would not be.
+        std::fs::write(files.join("ca.pem"), std::fs::read(authority).unwrap()).unwrap();
         let direct = Direct::start(&files.display().to_string()).await;
         Self { daemon, workspace, direct, ports }
     }
