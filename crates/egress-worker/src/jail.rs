@@ -94,6 +94,7 @@ fn allowed() -> Result<Rules, BackendError> {
     let option = |level, name| equal([Argument::is(1, level), Argument::is(2, name)]);
     let options = [
         (libc::IPPROTO_TCP, libc::TCP_NODELAY),
+        (libc::IPPROTO_TCP, libc::TCP_QUICKACK),
         (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE),
         (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
