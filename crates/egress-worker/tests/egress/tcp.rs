@@ -138,7 +138,7 @@ fn an_idle_connection_ends() {
     script.start.idle_timeout_ms = 300;
     let mut egress = Egress::start(script);
     let began = Instant::now();
-    assert_reset(egress.connect("11.0.0.9:22"));
+    egress.assert_refused("11.0.0.9:22");
     assert!(began.elapsed() >= Duration::from_millis(300));
     assert_eq!(egress.cause(), Cause::Idle);
 }
@@ -158,7 +158,7 @@ fn a_bound_of_bytes_holds() {
 fn a_server_that_refuses_is_on_record() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut egress = Egress::start(Script::new(4).tcp(22, closed));
-    assert_reset(egress.connect("11.0.0.9:22"));
+    egress.assert_refused("11.0.0.9:22");
     let ended = egress.ended(1).remove(0);
     assert_eq!((ended.cause(), ended.errno), (Cause::Unreachable, libc::ECONNREFUSED.unsigned_abs()));
 }
