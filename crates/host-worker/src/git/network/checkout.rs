@@ -99,32 +99,12 @@ mod tests {
 
     use git2::{Oid, Signature};
 
+    use super::super::testing::tree_of;
     use super::*;
 
     /// Commits these files and checks them out, if asked.
     fn commit(repository: &Repository, files: &[(&str, &str)]) -> Oid {
-        let mut index = git2::Index::new().unwrap();
-        for (path, content) in files {
-            let id = repository.blob(content.as_bytes()).unwrap();
-            let zero = git2::IndexTime::new(0, 0);
-            let path = path.as_bytes().to_vec();
-            let entry = git2::IndexEntry {
-                ctime: zero,
-                mtime: zero,
-                dev: 0,
-                ino: 0,
-                mode: 0o100_644,
-                uid: 0,
-                gid: 0,
-                file_size: 0,
-                id,
-                flags: 0,
-                flags_extended: 0,
-                path,
-            };
-            index.add(&entry).unwrap();
-        }
-        let tree = repository.find_tree(index.write_tree_to(repository).unwrap()).unwrap();
+        let tree = tree_of(repository, files);
         let who = Signature::now("a", "a@example.org").unwrap();
         repository.commit(None, &who, &who, "m", &tree, &[]).unwrap()
     }

@@ -112,9 +112,9 @@ fn bytes(path: &Path) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use git2::build::CheckoutBuilder;
-    use git2::{Index, IndexEntry, IndexTime};
     use tempfile::TempDir;
 
+    use super::super::testing::tree_of;
     use super::*;
 
     struct World {
@@ -128,7 +128,7 @@ mod tests {
             let place = tempfile::tempdir().unwrap();
             let repository = Repository::init(place.path()).unwrap();
             let world = Self { place, repository };
-            let tree = world.tree(files);
+            let tree = tree_of(&world.repository, files);
             let who = git2::Signature::now("a", "a@example.org").unwrap();
             world.repository.commit(Some("HEAD"), &who, &who, "m", &tree, &[]).unwrap();
             world.repository.checkout_head(Some(CheckoutBuilder::new().force())).unwrap();
@@ -136,33 +136,10 @@ mod tests {
             world
         }
 
-        fn tree(&self, files: &[(&str, &str)]) -> Tree<'_> {
-            let mut index = Index::new().unwrap();
-            for (path, content) in files {
-                let id = self.repository.blob(content.as_bytes()).unwrap();
-                let (time, path) = (IndexTime::new(0, 0), path.as_bytes().to_vec());
-                let entry = IndexEntry {
-                    ctime: time,
-                    mtime: time,
-                    dev: 0,
-                    ino: 0,
-                    mode: 0o100_644,
-                    uid: 0,
-                    gid: 0,
-                    file_size: 0,
-                    id,
-                    flags: 0,
-                    flags_extended: 0,
-                    path,
-                };
-                index.add(&entry).unwrap();
-            }
-            self.repository.find_tree(index.write_tree_to(&self.repository).unwrap()).unwrap()
-        }
-
         /// Returns the names of the files in the way of a pull to these files.
         fn dirty(&self, files: &[(&str, &str)]) -> String {
-            let (old, new) = (self.repository.head().unwrap().peel_to_tree().unwrap(), self.tree(files));
+            let (old, new) =
+                (self.repository.head().unwrap().peel_to_tree().unwrap(), tree_of(&self.repository, files));
             let options = Some(&mut compare::changes());
             let changes = self.repository.diff_tree_to_tree(Some(&old), Some(&new), options).unwrap();
             match demand_clean(&self.repository, Some(&old), &changes) {

@@ -15,6 +15,8 @@ mod merge;
 mod pull;
 mod push;
 mod server;
+#[cfg(test)]
+mod testing;
 mod tracking;
 
 use git2::Repository;

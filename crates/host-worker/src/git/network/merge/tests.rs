@@ -3,6 +3,7 @@ use std::path::Path;
 use git2::Signature;
 use tempfile::TempDir;
 
+use super::super::testing::{SUBMODULE, tree_of};
 use super::*;
 
 /// A repository whose commits are made without a work tree.
@@ -20,34 +21,7 @@ impl World {
     }
 
     fn commit(&self, parents: &[Oid], files: &[(&str, &str)]) -> Oid {
-        let mut index = git2::Index::new().unwrap();
-        for (path, content) in files {
-            let id = self.repository.blob(content.as_bytes()).unwrap();
-            let zero = git2::IndexTime::new(0, 0);
-            let (id, mode) = match *content {
-                "submodule" => (Oid::from_str(&"5".repeat(40)).unwrap(), 0o160_000),
-                _ => (id, 0o100_644),
-            };
-            let path = path.as_bytes().to_vec();
-            index
-                .add(&git2::IndexEntry {
-                    ctime: zero,
-                    mtime: zero,
-                    dev: 0,
-                    ino: 0,
-                    mode,
-                    uid: 0,
-                    gid: 0,
-                    file_size: 0,
-                    id,
-                    flags: 0,
-                    flags_extended: 0,
-                    path,
-                })
-                .unwrap();
-        }
-        let tree = index.write_tree_to(&self.repository).unwrap();
-        let tree = self.repository.find_tree(tree).unwrap();
+        let tree = tree_of(&self.repository, files);
         let who = Signature::now("a", "a@example.org").unwrap();
         let parents: Vec<_> = parents.iter().map(|id| self.repository.find_commit(*id).unwrap()).collect();
         let parents: Vec<_> = parents.iter().collect();
@@ -140,7 +114,7 @@ fn submodules_files_of_lfs_and_filters_are_refused_by_name() {
         "4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393"
     );
     assert!(of(&[("a", "1\n"), ("b", "1\n")]).is_none());
-    let refused = of(&[("a", "1\n"), ("sub", "submodule")]).unwrap();
+    let refused = of(&[("a", "1\n"), ("sub", SUBMODULE)]).unwrap();
     assert!(refused.contains("submodule") && refused.contains("\nsub"), "{refused}");
     let refused = of(&[("a", "1\n"), ("d/big.bin", &pointer)]).unwrap();
     assert!(refused.contains("Git LFS") && refused.contains("\nd/big.bin"), "{refused}");
