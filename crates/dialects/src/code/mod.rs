@@ -76,21 +76,7 @@ static TOOLS: LazyLock<[Tool; 10]> = LazyLock::new(|| {
         Tool::of::<files::PatchText>("patch", &["patch"], Effect::Changes),
         Tool::of::<search::Grep>("grep", &["grep"], Effect::Reads),
         Tool::of::<search::Glob>("glob", &["glob"], Effect::Reads),
-        Tool::of::<GitOperation>(
-            "git",
-            &[
-                "git.status",
-                "git.diff",
-                "git.log",
-                "git.show",
-                "git.add",
-                "git.commit",
-                "git.fetch",
-                "git.pull",
-                "git.push",
-            ],
-            Effect::Changes,
-        ),
+        Tool::of::<GitOperation>("git", GitOperation::OPERATIONS, Effect::Changes),
         Tool::of::<process::Process>("process", &["process"], Effect::Changes),
         Tool::of::<checkpoint::Checkpoint>(
             "checkpoint",

@@ -44,6 +44,21 @@ enum GitCommand {
     Push,
 }
 
+impl GitOperation {
+    /// Names in policy and record of what the tool does.
+    pub(crate) const OPERATIONS: &[&str] = &[
+        "git.status",
+        "git.diff",
+        "git.log",
+        "git.show",
+        "git.add",
+        "git.commit",
+        "git.fetch",
+        "git.pull",
+        "git.push",
+    ];
+}
+
 impl ToolArguments for GitOperation {
     fn operation(self, _limits: &Limits) -> Result<Operation, NoOperation> {
         let args = self.args.unwrap_or_default();

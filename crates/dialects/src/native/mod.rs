@@ -60,21 +60,7 @@ static TOOLS: LazyLock<[Tool; 6]> = LazyLock::new(|| {
     [
         Tool::of::<ReadLines>("read_file", &["read"], Effect::Reads),
         Tool::of::<EditFile>("edit_file", &["edit"], Effect::Changes),
-        Tool::of::<GitOperation>(
-            "git_operation",
-            &[
-                "git.status",
-                "git.diff",
-                "git.log",
-                "git.show",
-                "git.add",
-                "git.commit",
-                "git.fetch",
-                "git.pull",
-                "git.push",
-            ],
-            Effect::Changes,
-        ),
+        Tool::of::<GitOperation>("git_operation", GitOperation::OPERATIONS, Effect::Changes),
         Tool::of::<GrepFiles>("grep", &["grep"], Effect::Reads),
         Tool::of::<BashCommand>("bash_command", &["exec", "exec.read_only"], Effect::Reads),
         Tool::of::<ListFiles>("list_files", &["list"], Effect::Reads),
