@@ -129,8 +129,10 @@ impl Source {
     }
 
     fn profile_of(&self, run: &str) -> Option<String> {
-        let record = self.runs.get(RunId::parse(run).ok()?).ok()?;
-        Some(record.spec.profile)
+        let id = RunId::parse(run).ok()?;
+        // The whole record of a run is large, and this is done for each call.
+        let living = self.runs.living_run(id).map(|run| run.spec().profile.clone());
+        living.or_else(|_| self.runs.get(id).map(|record| record.spec.profile)).ok()
     }
 
     fn ready(&self, record: &Record) {
@@ -142,18 +144,14 @@ impl Source {
         self.metrics.ready(Ready {
             profile: &record.spec.profile,
             took,
-            cold_because: if is_warm {
-                None
-            } else {
-                Some(cold_because.unwrap_or("COLD_BECAUSE_UNSPECIFIED"))
-            },
+            cold_because: (!is_warm).then(|| cold_because.unwrap_or("COLD_BECAUSE_UNSPECIFIED")),
         });
     }
 
     fn sample(&self) -> Sample {
         let living = self.runs.all_living();
-        let count =
-            |state: State| living.iter().filter(|(_, run)| run.record().state == state).count() as u64;
+        let states: Vec<State> = living.iter().map(|(_, run)| run.record().state).collect();
+        let count = |state| states.iter().filter(|of_run| **of_run == state).count() as u64;
         let by_state = LIVING.map(|state| (state.as_str(), count(state))).into();
         let pending = ApprovalFilter { state: Some(ApprovalState::Pending), run_id: None };
         let pending = self.gateway.list_approvals(&pending);
