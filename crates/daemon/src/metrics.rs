@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ::metrics::{Access, AuditSample, DiskSample, Metrics, Own, PoolSample, Ready, RunsSample, Sample};
+use ::traces::Traces;
 use anomaly::Alerts;
 use anyhow::Context as _;
 use audit::{Event, Kind};
@@ -43,6 +44,7 @@ struct Source {
     alerts: Arc<Alerts>,
     quotas: Arc<Quotas>,
     processes: Processes,
+    traces: Traces,
 }
 
 /// Starts to count and to serve, if the configuration has a listener. Both end when the daemon stops.
@@ -65,6 +67,7 @@ pub(crate) async fn start(
         alerts,
         quotas: control.quotas.clone(),
         processes: workers.processes.clone(),
+        traces: records.traces.clone(),
     });
     let mut access = listen.token()?.map_or_else(Access::open, |token| Access::open().token(&token));
     if let Some(certificates) = certificates.filter(|_| listen.is_remote()) {
@@ -177,6 +180,7 @@ impl Source {
             resident_memory: resident_memory().unwrap_or_default(),
             open_files: open_files().unwrap_or_default(),
             processes: processes.sum::<usize>() as u64,
+            spans: self.traces.counts(),
             egress_open: egress.map(|egress| egress.view().counts().open).sum(),
         }
     }

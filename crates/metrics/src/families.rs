@@ -76,6 +76,7 @@ struct Gauges {
     processes: Gauge,
     egress_open: Gauge,
     engine: Family<Result, Counter>,
+    spans: Family<Result, Counter>,
 }
 
 impl Metrics {
@@ -244,6 +245,7 @@ impl Gauges {
             self.processes.clone(),
         );
         registry.register("engine_calls", "Calls to the container engine", self.engine.clone());
+        registry.register("trace_spans", "Spans of traces, by their fate", self.spans.clone());
         registry.register("egress_open", "Connections of runs that are open", self.egress_open.clone());
     }
 
@@ -278,6 +280,9 @@ impl Gauges {
         for (result, count) in ["answered", "failed", "timed_out"].into_iter().zip(sample.engine) {
             // The engine's driver counts; this shows its number.
             self.engine.get_or_create(&Result { result }).inner().store(count, Ordering::Relaxed);
+        }
+        for (result, count) in ["sent", "lost"].into_iter().zip(sample.spans) {
+            self.spans.get_or_create(&Result { result }).inner().store(count, Ordering::Relaxed);
         }
     }
 }

@@ -23,6 +23,8 @@ pub struct Sample {
     pub open_files: u64,
     /// Background processes and sessions of all runs.
     pub processes: u64,
+    /// Spans that were exported, and that were lost.
+    pub spans: [u64; 2],
     /// Connections of runs that are open or being decided about.
     pub egress_open: u64,
 }

@@ -51,7 +51,9 @@ impl Connections {
             }
             Kind::EgressIntent => self.connect(event, at),
             Kind::EgressReceipt => self.disconnect(event, at),
-            Kind::RunState if matches!(text(event, "state"), Some("STOPPED" | "FAILED")) => self.end(event, at),
+            Kind::RunState if matches!(text(event, "state"), Some("STOPPED" | "FAILED")) => {
+                self.end(event, at)
+            }
             _ => {}
         }
     }
@@ -91,7 +93,8 @@ impl Connections {
     }
 
     fn disconnect(&mut self, event: &Event, end: u64) {
-        let Some(Open { trace, parent, start }) = text(event, "connection").and_then(|id| self.open.remove(id))
+        let Some(Open { trace, parent, start }) =
+            text(event, "connection").and_then(|id| self.open.remove(id))
         else {
             return;
         };

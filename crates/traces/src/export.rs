@@ -17,10 +17,10 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 use webhook::{Tls, backoff};
 
+use crate::otlp;
 use crate::send::Destination;
 use crate::span::Span;
 use crate::tracer::{Counts, Share, Traces};
-use crate::otlp;
 
 /// Most items of the queue. An item has the spans of one call or connection.
 const QUEUE: usize = 1_024;

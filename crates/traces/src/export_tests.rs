@@ -49,7 +49,8 @@ async fn receiver(protocol: Protocol, status: Arc<AtomicU16>) -> (String, Receiv
                     let body = request.into_body().collect().await.unwrap().to_bytes();
                     let _ = got.send(Got { path, headers, body }).await;
                     let code = if protocol == Protocol::Http { status } else { 200 };
-                    let trailers = HeaderMap::from_iter([("grpc-status".parse().unwrap(), HeaderValue::from(status))]);
+                    let trailers =
+                        HeaderMap::from_iter([("grpc-status".parse().unwrap(), HeaderValue::from(status))]);
                     let body = Full::<Bytes>::default().with_trailers(std::future::ready(Some(Ok(trailers))));
                     let body = if protocol == Protocol::Http { Empty::new().boxed() } else { body.boxed() };
                     Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
@@ -92,8 +93,14 @@ async fn spans_are_sent_in_batches_over_http() {
     traces.send(vec![span("a"), span("b")]);
     traces.send(vec![span("c")]);
     let request = got.recv().await.unwrap();
-    assert_eq!((request.path.as_str(), names(&request.body)), ("/v1/traces", ["a", "b", "c"].map(str::to_owned).into()));
-    assert_eq!((&request.headers["content-type"], &request.headers["x-key"]), ("application/x-protobuf", "1"));
+    assert_eq!(
+        (request.path.as_str(), names(&request.body)),
+        ("/v1/traces", ["a", "b", "c"].map(str::to_owned).into())
+    );
+    assert_eq!(
+        (&request.headers["content-type"], &request.headers["x-key"]),
+        ("application/x-protobuf", "1")
+    );
     traces.send(vec![span("last")]);
     exporter.finish(PATIENCE).await;
     assert_eq!(names(&got.recv().await.unwrap().body), ["last"]);
@@ -110,7 +117,10 @@ async fn spans_are_sent_over_grpc() {
     assert_eq!(request.path, "/opentelemetry.proto.collector.trace.v1.TraceService/Export");
     assert_eq!((&request.headers["te"], &request.headers["content-type"]), ("trailers", "application/grpc"));
     let (head, message) = request.body.split_at(5);
-    assert_eq!((head[0], u32::from_be_bytes(head[1..].try_into().unwrap())), (0, u32::try_from(message.len()).unwrap()));
+    assert_eq!(
+        (head[0], u32::from_be_bytes(head[1..].try_into().unwrap())),
+        (0, u32::try_from(message.len()).unwrap())
+    );
     assert_eq!(names(message), ["a"]);
     assert_eq!(traces.counts(), [1, 0]);
 }

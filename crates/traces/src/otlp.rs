@@ -185,7 +185,10 @@ mod tests {
         let [of_scope] = &of_resource.scope_spans[..] else { panic!("{read:?}") };
         assert_eq!(of_scope.scope.as_ref().unwrap().name, "cofferdam");
         let [span] = &of_scope.spans[..] else { panic!("{read:?}") };
-        assert_eq!((&span.trace_id[..], &span.span_id[..], &span.parent_span_id[..]), (&[1; 16][..], &[2; 8][..], &[3; 8][..]));
+        assert_eq!(
+            (&span.trace_id[..], &span.span_id[..], &span.parent_span_id[..]),
+            (&[1; 16][..], &[2; 8][..], &[3; 8][..])
+        );
         assert_eq!((span.name.as_str(), span.kind()), ("execute_tool exec", SpanKind::Client));
         assert_eq!((span.start_time_unix_nano, span.end_time_unix_nano, span.flags), (4, 5, 0x301));
         assert_eq!(span.status.as_ref().unwrap().code(), StatusCode::Error);

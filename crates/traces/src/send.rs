@@ -61,7 +61,8 @@ impl Headers {
         let mut headers = HeaderMap::new();
         for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
             let (name, value) = line.split_once(':').ok_or(format!("line {number} is not `name: value`"))?;
-            let name: HeaderName = name.trim().parse().map_err(|_| format!("line {number} has no valid name"))?;
+            let name: HeaderName =
+                name.trim().parse().map_err(|_| format!("line {number} has no valid name"))?;
             let value = HeaderValue::from_str(value.trim());
             let mut value = value.map_err(|_| format!("line {number} has no valid value"))?;
             value.set_sensitive(true);
@@ -114,7 +115,8 @@ impl Destination {
     }
 
     async fn http(&self, tls: &Tls, body: &[u8]) -> Result<(), Failed> {
-        let request = self.request(Request::post(self.target.path()).header(HOST, self.target.authority()), body)?;
+        let request =
+            self.request(Request::post(self.target.path()).header(HOST, self.target.authority()), body)?;
         let stream = dial(tls, &self.target, None).await.map_err(later)?;
         let connected = http1::Builder::new().max_buf_size(MAX_HEAD).handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = connected.map_err(no_answer)?;
@@ -139,7 +141,8 @@ impl Destination {
         let request = self.request(Request::post(url).header(TE, "trailers"), &frame)?;
         let stream = dial(tls, &self.target, Some(b"h2")).await.map_err(later)?;
         let mut builder = http2::Builder::new(TokioExecutor::new());
-        let builder = builder.max_header_list_size(MAX_HEAD as u32).initial_stream_window_size(MAX_BODY as u32);
+        let builder =
+            builder.max_header_list_size(MAX_HEAD as u32).initial_stream_window_size(MAX_BODY as u32);
         let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(no_answer)?;
         let answered = async {
             let answer = sender.send_request(request).await?;

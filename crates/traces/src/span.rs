@@ -178,7 +178,10 @@ mod tests {
         assert!(call.attributes.contains(&("process.exit.code", Value::Number(124))));
         for child in &spans[1..] {
             assert_eq!((child.trace, child.parent), (call.trace, Some(call.id)));
-            assert!(child.start >= call.start && child.end <= call.end && child.start <= child.end, "{child:?}");
+            assert!(
+                child.start >= call.start && child.end <= call.end && child.start <= child.end,
+                "{child:?}"
+            );
         }
         assert_eq!(spans[2].attributes, [("cofferdam.approval.id", Value::Text("a".to_owned()))]);
         assert!(spans[1].end - spans[1].start == 5_000_000 && spans[1].end == spans[2].start);

@@ -143,7 +143,8 @@ mod tests {
         assert_eq!(sampled("1"), 4_000);
         assert!((600..1_400).contains(&sampled("0.25")), "{}", sampled("0.25"));
         for flags in ["00", "01"] {
-            let parent = Context::parse(&format!("00-{}-{}-{flags}", "ab".repeat(16), "cd".repeat(8))).unwrap();
+            let parent =
+                Context::parse(&format!("00-{}-{}-{flags}", "ab".repeat(16), "cd".repeat(8))).unwrap();
             let (traces, _spans) = traces("0");
             let call = traces.begin(Some(parent)).unwrap();
             assert_eq!(call.context().trace_id(), parent.trace_id());

@@ -138,6 +138,7 @@ fn asker(call: CallId, run: RunId) -> Asker {
         correlation_id: String::new(),
         limit: None,
         via_token: false,
+        trace: None,
     }
 }
 

@@ -87,6 +87,7 @@ impl CallTask {
             correlation_id,
             via_token: self.principal.run.is_some(),
             limit,
+            trace: self.trace,
         }
     }
 
