@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use prost::Message as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -33,7 +33,7 @@ const POLICY: &str = "profiles:
     exec: { default: allow, deny_list: off }
   asking:
     operations: { exec: ask }
-    exec: { default: ask, read_only_commands: false }
+    exec: { default: ask, deny_list: off, read_only_commands: false }
 roles: { director: { allow: '*' } }
 ";
 
@@ -59,7 +59,7 @@ impl Receiver {
         let address = listener.local_addr().unwrap();
         let service = TraceServiceServer::new(receiver.clone());
         let served = tonic::transport::Server::builder().add_service(service);
-        tokio::spawn(served.serve_with_incoming(TcpListenerStream::new(listener)));
+        tokio::spawn(served.serve_with_incoming(TcpIncoming::from(listener)));
         (receiver, format!("traces: {{ endpoint: 'http://{address}'{more} }}\n"))
     }
 

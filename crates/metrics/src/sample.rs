@@ -9,6 +9,12 @@ pub struct Sample {
     pub runs: RunsSample,
     /// Containers that wait, by the profile of their entry.
     pub pool: BTreeMap<String, PoolSample>,
+    /// Runs that found a container of their kind, and that found none.
+    pub pool_claims: [u64; 2],
+    /// Containers that were added to the pool.
+    pub pool_refills: u64,
+    /// Time that the oldest container waits.
+    pub pool_oldest: Option<Duration>,
     /// Calls and connections that wait for a reviewer.
     pub approvals_waiting: u64,
     /// Age of the oldest of them.

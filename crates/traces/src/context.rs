@@ -96,7 +96,7 @@ pub struct CallTrace {
     pub(crate) own: Context,
     /// The span of the client.
     pub(crate) parent: Option<Context>,
-    /// The call has a span of its own. Without an exporter, the client's context is passed on as it came.
+    /// The call has a span. Without an exporter, the client's context is passed on as it came.
     pub(crate) has_span: bool,
 }
 

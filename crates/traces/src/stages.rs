@@ -1,4 +1,4 @@
-//! The stages of a call, which are spans of their own.
+//! The stages of a call, which become spans.
 
 use std::time::Instant;
 
