@@ -253,7 +253,7 @@ async fn a_trace_that_is_not_sampled_is_not_sent_and_keeps_its_context() {
     let child = call_in(&mut run, &parent("00"), echo()).await.unwrap();
     let context = stdout(&child);
     assert!(context.starts_with(&format!("00-{TRACE}-")) && context.ends_with("-00\n"), "{context}");
-    assert!(!context.contains(PARENT), "the call has a span of its own: {context}");
+    assert!(!context.contains(PARENT), "the call has its own span: {context}");
 
     let sampled = call_in(&mut run, &parent("01"), echo()).await.unwrap();
     let (span, _) = receiver.call(&sampled.call_id).await;

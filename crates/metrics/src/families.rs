@@ -212,7 +212,11 @@ impl Gauges {
             "Runs of a kind that the pool keeps, by its containers that waited: one or none",
             self.pool_claims.clone(),
         );
-        registry.register("pool_refills", "Containers that were added to the pool", self.pool_refills.clone());
+        registry.register(
+            "pool_refills",
+            "Containers that were added to the pool",
+            self.pool_refills.clone(),
+        );
         registry.register_with_unit(
             "pool_age",
             "Time that the oldest container of the pool waits",

@@ -45,7 +45,12 @@ pub type Named = (String, Option<String>);
 
 impl<M, W> Default for Table<M, W> {
     fn default() -> Self {
-        Self { kinds: BTreeMap::new(), bounds: BTreeMap::new(), entries: BTreeMap::new(), counts: Counts::default() }
+        Self {
+            kinds: BTreeMap::new(),
+            bounds: BTreeMap::new(),
+            entries: BTreeMap::new(),
+            counts: Counts::default(),
+        }
     }
 }
 
