@@ -33,11 +33,12 @@ impl Context {
         let mut parts = known.split('-');
         let mut next = |digits: usize| parts.next().filter(|part| part.len() == digits && is_lower_hex(part));
         let (version, trace, span, flags) = (next(2)?, next(32)?, next(16)?, next(2)?);
-        let is_later = version != "00" && version != "ff";
-        if parts.next().is_some()
-            || !further.is_empty() && !(is_later && further.starts_with('-'))
-            || version == "ff"
-        {
+        let fits = match version {
+            "00" => further.is_empty(),
+            "ff" => false,
+            _ => further.is_empty() || further.starts_with('-'),
+        };
+        if !fits || parts.next().is_some() {
             return None;
         }
         let (mut context, mut flag) = (Self { trace: [0; 16], span: [0; 8], sampled: false }, [0; 1]);

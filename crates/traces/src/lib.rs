@@ -17,4 +17,4 @@ pub use export::Exporter;
 pub use send::{Destination, Headers, Protocol};
 pub use span::{Made, Span};
 pub use stages::{Stage, Stages};
-pub use tracer::{Counts, Share, Traces};
+pub use tracer::{Share, Traces};

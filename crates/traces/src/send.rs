@@ -21,9 +21,9 @@ const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Expor
 /// Path over HTTP if the URL has none.
 const HTTP_PATH: &str = "/v1/traces";
 /// Longest head of an answer in bytes.
-const MAX_HEAD: usize = 16 * 1024;
+const MAX_HEAD: u32 = 16 * 1024;
 /// Longest body of an answer in bytes.
-const MAX_BODY: usize = 64 * 1024;
+const MAX_BODY: u32 = 64 * 1024;
 /// Most headers of the configuration.
 const MAX_HEADERS: usize = 16;
 /// Codes of gRPC after which the same request can succeed, as OTLP lists them.
@@ -118,7 +118,8 @@ impl Destination {
         let request =
             self.request(Request::post(self.target.path()).header(HOST, self.target.authority()), body)?;
         let stream = dial(tls, &self.target, None).await.map_err(later)?;
-        let connected = http1::Builder::new().max_buf_size(MAX_HEAD).handshake(TokioIo::new(stream)).await;
+        let connected =
+            http1::Builder::new().max_buf_size(MAX_HEAD as usize).handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = connected.map_err(no_answer)?;
         let answer = driven(connection, sender.send_request(request)).await?;
         match answer.status() {
@@ -141,13 +142,12 @@ impl Destination {
         let request = self.request(Request::post(url).header(TE, "trailers"), &frame)?;
         let stream = dial(tls, &self.target, Some(b"h2")).await.map_err(later)?;
         let mut builder = http2::Builder::new(TokioExecutor::new());
-        let builder =
-            builder.max_header_list_size(MAX_HEAD as u32).initial_stream_window_size(MAX_BODY as u32);
+        let builder = builder.max_header_list_size(MAX_HEAD).initial_stream_window_size(MAX_BODY);
         let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(no_answer)?;
         let answered = async {
             let answer = sender.send_request(request).await?;
             let (status, head) = (answer.status(), answer.headers().get("grpc-status").cloned());
-            let body = Limited::new(answer.into_body(), MAX_BODY).collect().await;
+            let body = Limited::new(answer.into_body(), MAX_BODY as usize).collect().await;
             let trailers = body.as_ref().ok().and_then(|body| body.trailers()?.get("grpc-status").cloned());
             Ok((status, head.or(trailers)))
         };

@@ -40,14 +40,14 @@ fn last_bytes([.., a, b, c, d, e, f, g, h]: [u8; 16]) -> [u8; 8] {
 
 /// Numbers of spans that were sent and that were lost, since the start.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub(crate) struct Counts {
     pub(crate) sent: AtomicU64,
     pub(crate) lost: AtomicU64,
 }
 
 impl Counts {
     /// Returns the number of spans that were sent, and of those that were lost.
-    pub fn now(&self) -> [u64; 2] {
+    fn now(&self) -> [u64; 2] {
         [&self.sent, &self.lost].map(|count| count.load(Ordering::Relaxed))
     }
 
