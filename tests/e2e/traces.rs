@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness::{Daemon, RunHandle, Setup, calls, record, requests, until, v1};
+use harness::{Clients, Daemon, RunHandle, Setup, calls, record, requests, until, v1};
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
     TraceService, TraceServiceServer,
 };
@@ -137,12 +137,17 @@ async fn call_in(
     traceparent: &str,
     operation: v1::operation::Kind,
 ) -> Result<v1::CallResponse, Status> {
-    let call = v1::CallRequest {
-        run_id: run.id().to_owned(),
-        request: Some(operation.into()),
-        wait_for_approval: true,
-        ..Default::default()
-    };
+    let call =
+        v1::CallRequest { request: Some(operation.into()), wait_for_approval: true, ..Default::default() };
+    ask_in(run, traceparent, call).await
+}
+
+async fn ask_in(
+    run: &mut RunHandle,
+    traceparent: &str,
+    call: v1::CallRequest,
+) -> Result<v1::CallResponse, Status> {
+    let call = v1::CallRequest { run_id: run.id().to_owned(), ..call };
     let mut request = Request::new(call);
     request.metadata_mut().insert("traceparent", traceparent.parse().unwrap());
     run.clients.tools.call(request).await.map(Response::into_inner)
@@ -157,8 +162,8 @@ fn stdout(response: &v1::CallResponse) -> String {
 }
 
 /// Returns the contexts on record of a call: of its intent and of its receipt.
-async fn on_record(run: &mut RunHandle, call: &str) -> Vec<String> {
-    let events = run.clients.of_call(call).await;
+async fn on_record(clients: &mut Clients, call: &str) -> Vec<String> {
+    let events = clients.of_call(call).await;
     let of_call = events.iter().filter(|event| event.kind.starts_with("call_"));
     of_call.map(|event| record(event)["traceparent"].as_str().unwrap_or_default().to_owned()).collect()
 }
@@ -203,7 +208,26 @@ async fn a_call_with_an_approval_is_a_tree_of_spans_beneath_its_client() {
     assert_eq!(text(asked, "cofferdam.approval.id"), approval.approval_id);
     assert!(!format!("{:?}", receiver.spans()).contains(secret));
     let own = format!("00-{TRACE}-{}-01", hex::encode(&span.span_id));
-    assert_eq!(on_record(&mut run, &response.call_id).await, [own.clone(), own]);
+    assert_eq!(on_record(&mut run.clients, &response.call_id).await, [own.clone(), own]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_outlives_its_daemon_keeps_its_span() {
+    let (receiver, config) = Receiver::grpc("").await;
+    let mut daemon = daemon(config).await;
+    let mut run = daemon.run_on(requests::managed("asking")).await;
+    let call = v1::CallRequest { request: Some(calls::exec(&["true"]).into()), ..Default::default() };
+    let asked = ask_in(&mut run, &parent("01"), call).await.unwrap();
+    drop(run);
+    daemon.kill().await;
+    daemon.launch().await;
+    let mut clients = daemon.connect().await;
+    clients.approve(&asked.approval_id).await.unwrap();
+    let (span, children) = receiver.call(&asked.call_id).await;
+    let own = format!("00-{TRACE}-{}-01", hex::encode(&span.span_id));
+    assert_eq!(on_record(&mut clients, &asked.call_id).await, [own.clone(), own]);
+    assert_eq!(hex::encode(&span.parent_span_id), PARENT);
+    assert!(children.iter().any(|child| child.name == "approval"), "{children:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -216,7 +240,7 @@ async fn commands_have_the_context_where_their_profile_says_so() {
     let (span, _) = receiver.call(&response.call_id).await;
     let own = format!("00-{TRACE}-{}-01", hex::encode(&span.span_id));
     assert_eq!(stdout(&response), format!("{own}\n"));
-    assert_eq!(on_record(&mut shown, &response.call_id).await, [own.clone(), own]);
+    assert_eq!(on_record(&mut shown.clients, &response.call_id).await, [own.clone(), own]);
 
     // A root, which is sampled by default, and a context that is none.
     for traceparent in ["nonsense", "00-00000000000000000000000000000000-00f067aa0ba902b7-01"] {
@@ -249,7 +273,7 @@ async fn a_trace_that_is_not_sampled_is_not_sent_and_keeps_its_context() {
     let root = run.call(echo()).await.unwrap();
     let context = stdout(&root);
     assert!(context.starts_with("00-") && context.ends_with("-00\n"), "{context}");
-    assert_eq!(on_record(&mut run, &root.call_id).await, [context.trim(), context.trim()]);
+    assert_eq!(on_record(&mut run.clients, &root.call_id).await, [context.trim(), context.trim()]);
     let child = call_in(&mut run, &parent("00"), echo()).await.unwrap();
     let context = stdout(&child);
     assert!(context.starts_with(&format!("00-{TRACE}-")) && context.ends_with("-00\n"), "{context}");
@@ -271,10 +295,10 @@ async fn without_a_receiver_a_clients_context_is_passed_on_as_it_came() {
     let echo = || calls::shell("echo $TRACEPARENT");
     let response = call_in(&mut run, &parent("01"), echo()).await.unwrap();
     assert_eq!(stdout(&response), format!("{}\n", parent("01")));
-    assert_eq!(on_record(&mut run, &response.call_id).await, [parent("01"), parent("01")]);
+    assert_eq!(on_record(&mut run.clients, &response.call_id).await, [parent("01"), parent("01")]);
     let response = run.call(echo()).await.unwrap();
     assert_eq!(stdout(&response), "\n");
-    assert_eq!(on_record(&mut run, &response.call_id).await, ["", ""]);
+    assert_eq!(on_record(&mut run.clients, &response.call_id).await, ["", ""]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
