@@ -39,10 +39,12 @@ pub struct Stages(pub(crate) Vec<(Stage, Instant, Instant)>);
 impl Stages {
     /// Adds an interval. One that goes on with the last stage extends it.
     pub fn add(&mut self, stage: Stage, from: Instant, to: Instant) {
-        match self.0.last_mut() {
-            Some((last, _, until)) if *last == stage && *until == from => *until = to,
-            _ if self.0.len() < MOST => self.0.push((stage, from, to)),
-            _ => {}
+        if let Some((_, _, until)) =
+            self.0.last_mut().filter(|(last, _, until)| *last == stage && *until == from)
+        {
+            *until = to;
+        } else if self.0.len() < MOST {
+            self.0.push((stage, from, to));
         }
     }
 }
