@@ -170,6 +170,11 @@ async fn methods_are_repeated_as_the_api_says() {
     pass("methods").await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trace_is_sent_if_a_span_is_active_or_given() {
+    pass("traces").await;
+}
+
 #[test]
 fn no_file_of_tests_is_left_out() {
     let files = std::fs::read_dir(format!("{SDK}/tests")).unwrap();
@@ -194,6 +199,7 @@ fn no_file_of_tests_is_left_out() {
         "readme",
         "scenarios",
         "sessions",
+        "traces",
         "transfers",
     ];
     assert_eq!(tests, known.map(|name| format!("test_{name}.py")).into());

@@ -77,6 +77,7 @@ mod ticks;
 mod timeouts;
 mod tls;
 mod tokens;
+mod traces;
 mod transcript;
 mod transport;
 mod tryout;

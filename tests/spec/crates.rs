@@ -24,7 +24,7 @@ const ARROWS: [(&str, &str); 79] = [
     ("busybox", ""),
     (
         "calls",
-        "atomic-file audit audit-service command-rules dialects disk-quotas executor gateway identity jail mcp-upstream metrics operations policy processes redact refusal runs store timestamp webhook wire worker-protocol",
+        "atomic-file audit audit-service command-rules dialects disk-quotas executor gateway identity jail mcp-upstream metrics operations policy processes redact refusal runs store timestamp traces webhook wire worker-protocol",
     ),
     ("capacity", ""),
     ("certificates", "atomic-file cofferdam-client"),
@@ -50,7 +50,7 @@ const ARROWS: [(&str, &str); 79] = [
     ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage oidc operations policy port-forwarding processes redact refusal runs secrets store terminals timestamp uploads webhook wire worker-protocol",
+        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage oidc operations policy port-forwarding processes redact refusal runs secrets store terminals timestamp traces uploads webhook wire worker-protocol",
     ),
     ("dialects", "jail operations text wire"),
     ("disk-quotas", "containers identity jail operations refusal wire"),
@@ -128,6 +128,7 @@ const ARROWS: [(&str, &str); 79] = [
     ),
     ("text", ""),
     ("timestamp", ""),
+    ("traces", "audit webhook"),
     ("tryout", "atomic-file doctor leftovers policy text"),
     ("uploads", "disk-quotas identity jail operations refusal"),
     ("usage-report", "command-context presentation wire"),

@@ -24,7 +24,7 @@ use wire::v1::tool_service_client::ToolServiceClient;
 use wire::v1::trash_service_client::TrashServiceClient;
 use wire::v1::usage_service_client::UsageServiceClient;
 
-use crate::token::{Credentials, Token};
+use crate::token::{Credentials, Token, TraceContext};
 
 /// Largest answer that is accepted, bytes: more than any limit of the daemon, and far less than would hurt.
 const LARGEST_MESSAGE: usize = 64 << 20;
@@ -41,7 +41,15 @@ pub struct Client {
 
 impl Client {
     pub(crate) fn new(channel: Channel, token: Option<Token>) -> Self {
-        Self { channel, credentials: Credentials(token) }
+        Self { channel, credentials: Credentials { token, trace: None } }
+    }
+
+    /// Returns a client whose requests belong to this trace. It shares the connection.
+    #[must_use]
+    pub fn in_trace(&self, trace: TraceContext) -> Self {
+        let mut client = self.clone();
+        client.credentials.trace = Some(trace);
+        client
     }
 }
 

@@ -14,6 +14,6 @@ pub use connect::Connect;
 pub use endpoint::{BadEndpoint, Endpoint};
 pub use error::{ConnectError, Unreachable};
 pub use tls::{CA, CERTIFICATE, KEY, Tls};
-pub use token::{BadToken, Token};
+pub use token::{BadToken, BadTraceContext, Token, TraceContext};
 pub use tonic;
 pub use wire::{Duration, Timestamp, v1};

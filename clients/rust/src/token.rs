@@ -23,14 +23,43 @@ impl Token {
     }
 }
 
-/// Sends a token, if there is one, with every request.
+/// The context of a trace, as `traceparent` of W3C Trace Context has it.
+///
+/// A caller with OpenTelemetry makes it of its active span. The daemon checks it.
+#[derive(Clone, Debug)]
+pub struct TraceContext(MetadataValue<Ascii>);
+
+/// The error of a text that cannot be a `traceparent`.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("a traceparent looks like 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
+pub struct BadTraceContext;
+
+impl TraceContext {
+    /// Takes a `traceparent`.
+    pub fn new(traceparent: &str) -> Result<Self, BadTraceContext> {
+        let lengths: Vec<usize> = traceparent.split('-').map(str::len).collect();
+        let is_hex = traceparent.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'-'));
+        if lengths != [2, 32, 16, 2] || !is_hex {
+            return Err(BadTraceContext);
+        }
+        MetadataValue::try_from(traceparent).map(Self).map_err(|_| BadTraceContext)
+    }
+}
+
+/// Sends a token and the context of a trace, if there are any, with every request.
 #[derive(Clone, Debug, Default)]
-pub struct Credentials(pub(crate) Option<Token>);
+pub struct Credentials {
+    pub(crate) token: Option<Token>,
+    pub(crate) trace: Option<TraceContext>,
+}
 
 impl Interceptor for Credentials {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        if let Some(Token(value)) = &self.0 {
+        if let Some(Token(value)) = &self.token {
             request.metadata_mut().insert("authorization", value.clone());
+        }
+        if let Some(TraceContext(value)) = &self.trace {
+            request.metadata_mut().insert("traceparent", value.clone());
         }
         Ok(request)
     }
@@ -38,7 +67,22 @@ impl Interceptor for Credentials {
 
 #[cfg(test)]
 mod tests {
-    use super::{BadToken, Token};
+    use tonic::Request;
+    use tonic::service::Interceptor as _;
+
+    use super::{BadToken, BadTraceContext, Credentials, Token, TraceContext};
+
+    #[test]
+    fn the_context_of_a_trace_goes_with_each_request() {
+        let text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let mut credentials = Credentials { token: None, trace: Some(TraceContext::new(text).unwrap()) };
+        let request = credentials.call(Request::new(())).unwrap();
+        assert_eq!(request.metadata().get("traceparent").unwrap(), text);
+        assert!(request.metadata().get("authorization").is_none());
+        for bad in ["", "00-x-y-01", &text[1..], &text.to_uppercase()] {
+            assert_eq!(TraceContext::new(bad).unwrap_err(), BadTraceContext, "{bad}");
+        }
+    }
 
     #[test]
     fn a_token_is_trimmed_and_never_shown() {

@@ -37,6 +37,7 @@ export type { GlobOptions, GrepOptions, Search } from "./search.js";
 export type { InterruptOptions, OpenOptions, Session, Sessions, UseOptions } from "./sessions.js";
 export type { ClientOptions, Tls } from "./settings.js";
 export type { Stream } from "./stream.js";
+export { traceContext } from "./trace.js";
 export type { TransferOptions } from "./transfer.js";
 export type { RequestOptions } from "./transport.js";
 export * from "./types.js";

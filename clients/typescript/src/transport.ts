@@ -22,6 +22,7 @@ import { DaemonUnreachable } from "./errors.js";
 import { feed, type Requests } from "./feed.js";
 import { Patience, type Settings } from "./settings.js";
 import { refused } from "./status.js";
+import { currentTrace } from "./trace.js";
 
 /** Options of one request. */
 export interface RequestOptions {
@@ -265,6 +266,10 @@ export class Transport {
     const metadata = new Metadata();
     if (this.settings.authorization !== undefined) {
       metadata.set("authorization", this.settings.authorization);
+    }
+    const trace = currentTrace();
+    if (trace !== undefined) {
+      metadata.set("traceparent", trace);
     }
     return metadata;
   }

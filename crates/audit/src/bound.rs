@@ -120,6 +120,7 @@ fn cap_texts(event: &mut Event) {
         &mut event.operation,
         &mut event.approval_id,
         &mut event.image,
+        &mut event.traceparent,
     ];
     for name in names.into_iter().flatten() {
         cap(name, NAME);

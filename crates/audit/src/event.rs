@@ -368,6 +368,9 @@ pub struct Event {
     /// Further data of this kind of event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
+    /// Context of the trace that the call belongs to, as W3C Trace Context writes it. The client chose the trace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 macro_rules! setters {
@@ -403,6 +406,7 @@ impl Event {
             image: None,
             redactions: None,
             details: None,
+            traceparent: None,
         }
     }
 

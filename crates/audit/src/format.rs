@@ -121,7 +121,8 @@ fn the_vectors_are_an_intact_log() {
 fn every_key_is_documented_in_its_order() {
     let full = json!({"kind": "alert", "run_id": "", "call_id": "", "request_id": "", "principal": "", "agent_id": "",
         "role": "", "dialect": "", "operation": "", "input": 1, "decision": {"outcome": "ask"}, "approval_id": "",
-        "outcome": {"status": "failed"}, "duration_us": 1, "usage": {}, "image": "", "redactions": 1, "details": 1});
+        "outcome": {"status": "failed"}, "duration_us": 1, "usage": {}, "image": "", "redactions": 1, "details": 1,
+        "traceparent": ""});
     let event: Event = serde_json::from_value(full.clone()).unwrap();
     let written = serde_json::to_string(&event).unwrap();
     let listed = DOCUMENT.split_once("those of these keys").unwrap().1.split_once("Their order").unwrap().0;

@@ -53,6 +53,7 @@ use refusal::Refusal;
 use runs::Run;
 use runs::record::Spec;
 use tokio_util::sync::DropGuard;
+use traces::{CallTrace, Context};
 use wire::v1::{CallRequest, CallResponse};
 use worker_protocol::client::OutputSink;
 
@@ -72,23 +73,23 @@ use record::{Journal, Times};
 use slot::Slot;
 use standstill::Standstill;
 
+/// Facts that a client sends beside its request.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Metadata {
+    /// The moment at which the client stops waiting for its answer.
+    pub deadline: Option<Instant>,
+    /// The span of the client that the call is a child of.
+    pub trace: Option<Context>,
+}
+
 /// Makes a call, or finds the one that the same request began, and waits for its answer.
 pub async fn call(
     calls: &Arc<Calls>,
     principal: &Arc<Principal>,
     request: CallRequest,
+    metadata: Metadata,
 ) -> Result<CallResponse, Refusal> {
-    make(calls, principal, request, Client::default()).await
-}
-
-/// Makes a call as [`call`] does, for a client that waits until `deadline` at most.
-pub async fn call_until(
-    calls: &Arc<Calls>,
-    principal: &Arc<Principal>,
-    request: CallRequest,
-    deadline: Option<Instant>,
-) -> Result<CallResponse, Refusal> {
-    make(calls, principal, request, Client { deadline, ..Client::default() }).await
+    make(calls, principal, request, Client { metadata, ..Client::default() }).await
 }
 
 /// Makes a call as [`call`] does, for a download: the bytes that are read go to `output`.
@@ -97,8 +98,9 @@ pub async fn download(
     principal: &Arc<Principal>,
     request: CallRequest,
     output: Arc<dyn OutputSink>,
+    metadata: Metadata,
 ) -> Result<CallResponse, Refusal> {
-    make(calls, principal, request, Client { download: Some(output), ..Client::default() }).await
+    make(calls, principal, request, Client { download: Some(output), metadata, ..Client::default() }).await
 }
 
 async fn make(
@@ -153,8 +155,7 @@ fn is_for_another(named: &str, spec: &Spec) -> bool {
 struct Client {
     /// The sink of a download.
     download: Option<Arc<dyn OutputSink>>,
-    /// The moment at which the client stops waiting for its answer.
-    deadline: Option<Instant>,
+    metadata: Metadata,
     /// The client waits for reviewers' decisions.
     waits_for_approval: bool,
     /// The client wants a refusal instead of a wait for the reviewer of another call.
@@ -167,6 +168,7 @@ struct CallTask {
     call: Arc<Call>,
     taken: Instant,
     client: Client,
+    trace: Option<CallTrace>,
     /// The policy in force when the call began, for its decoding and its first decision.
     ///
     /// A call that has waited is decided again under the policy that is in force by then: see `renew` and `redeem` of the gateway.
@@ -192,7 +194,8 @@ impl CallTask {
         let form = parsed.form.clone();
         let mut journal = Journal::new(self.call.run.to_string(), self.call.id, &self.principal, &parsed);
         journal.request(self.call.request_id.clone());
-        let mut times = Times::begin(self.taken);
+        journal.traced(self.trace);
+        let mut times = Times::begin(self.taken, self.trace.as_ref());
 
         let made = async {
             match access {

@@ -26,10 +26,11 @@ use runs::{OnStop, Runs};
 use store::spool::Spool;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use traces::Traces;
 
 pub use approvals::{Approvals, WaitingApprovals};
 pub use bare::bare;
-pub use call::{Events, call, call_until, download, limits, operation, resume, stream};
+pub use call::{Events, Metadata, call, download, limits, operation, resume, stream};
 pub use checkpoints::{AgentCheckpoints, Restored};
 pub use replay::{Replays, verdict};
 pub use table::{CallTable, Found};
@@ -72,6 +73,8 @@ pub struct Records {
     pub spool: Arc<Spool>,
     /// Histograms of the parts of a call's way.
     pub stages: StageTimes,
+    /// Traces of calls, and their export.
+    pub traces: Traces,
 }
 
 /// Life of the daemon in which calls are made.

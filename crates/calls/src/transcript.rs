@@ -25,7 +25,7 @@ use wire::v1::{
     CallRequest, DialectCall, StepTranscriptRequest, StepTranscriptResponse, call_request, call_response,
 };
 
-use crate::Calls;
+use crate::{Calls, Metadata};
 
 /// Most turns of a session, and their number unless the session sets one.
 const MAX_TURNS: u32 = 10;
@@ -43,6 +43,7 @@ impl Transcripts {
         &self,
         principal: &Arc<Principal>,
         request: StepTranscriptRequest,
+        metadata: Metadata,
     ) -> Result<StepTranscriptResponse, Refusal> {
         let run = RunId::parse(&request.run_id)?;
         self.runs.of(run, principal)?;
@@ -68,7 +69,7 @@ impl Transcripts {
         match taken {
             Taken::Turn { turn, of } => {
                 let answer = StepTranscriptResponse { turn, max_turns: of, ..answer };
-                call(&self.calls, principal, &request, &block, answer).await
+                call(&self.calls, principal, (&request, metadata), &block, answer).await
             }
             Taken::Exhausted { of } => Ok(StepTranscriptResponse {
                 status: Status::MaxTurns.into(),
@@ -134,7 +135,7 @@ async fn plain(
 async fn call(
     calls: &Arc<Calls>,
     principal: &Arc<Principal>,
-    request: &StepTranscriptRequest,
+    (request, metadata): (&StepTranscriptRequest, Metadata),
     block: &Block<'_>,
     answer: StepTranscriptResponse,
 ) -> Result<StepTranscriptResponse, Refusal> {
@@ -152,7 +153,7 @@ async fn call(
         })),
         ..Default::default()
     };
-    let response = crate::call::call(calls, principal, made).await?;
+    let response = crate::call::call(calls, principal, made, metadata).await?;
     let waits = response.status() == call_response::Status::PendingApproval;
     let status = if waits { Status::PendingApproval } else { Status::ToolResult };
     Ok(StepTranscriptResponse {

@@ -21,6 +21,9 @@ pub(crate) fn check(file: &Path, config: &Config) -> anyhow::Result<()> {
     if !config.webhooks.is_empty() || config.audit.hooks.webhook.is_some() {
         Sender::new().map_err(|why| anyhow::anyhow!("webhooks: {why}"))?;
     }
+    if config.traces.is_some() {
+        Tls::new().map_err(|why| anyhow::anyhow!("traces: {why}"))?;
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     println!("{}: configuration and policy are in order", file.display());
     if let Err(error) = jail::supported() {

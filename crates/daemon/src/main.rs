@@ -15,6 +15,7 @@ mod programs;
 mod recovery;
 mod rpc;
 mod startup;
+mod traces;
 mod trash;
 
 use std::process::ExitCode;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ::metrics::{Access, AuditSample, DiskSample, Metrics, Own, PoolSample, Ready, RunsSample, Sample};
+use ::traces::Traces;
 use anomaly::Alerts;
 use anyhow::Context as _;
 use audit::{Event, Kind};
@@ -43,6 +44,7 @@ struct Source {
     alerts: Arc<Alerts>,
     quotas: Arc<Quotas>,
     processes: Processes,
+    traces: Traces,
 }
 
 /// Starts to count and to serve, if the configuration has a listener. Both end when the daemon stops.
@@ -65,6 +67,7 @@ pub(crate) async fn start(
         alerts,
         quotas: control.quotas.clone(),
         processes: workers.processes.clone(),
+        traces: records.traces.clone(),
     });
     let mut access = listen.token()?.map_or_else(Access::open, |token| Access::open().token(&token));
     if let Some(certificates) = certificates.filter(|_| listen.is_remote()) {
@@ -160,9 +163,13 @@ impl Source {
         let open = |process: &wire::v1::Process| process.ended_at.is_none();
         let processes =
             living.iter().map(|(id, _)| self.processes.list(*id, "").iter().filter(|one| open(one)).count());
+        let pool = self.runs.launcher.pool.levels();
         Sample {
             runs: RunsSample { by_state },
-            pool: self.pool(),
+            pool: Self::pool(pool.fills.into_iter().map(|fill| (fill.name, fill.ready, fill.target))),
+            pool_claims: [pool.counts.claimed, pool.counts.missed],
+            pool_refills: pool.counts.refilled,
+            pool_oldest: pool.oldest,
             approvals_waiting: pending.len() as u64,
             oldest_approval: oldest.map(|since| age(since.0)),
             alerts_open: self.alerts.list(None, MOST_ALERTS, |alert| alert.acknowledged.is_none()).len()
@@ -177,17 +184,19 @@ impl Source {
             resident_memory: resident_memory().unwrap_or_default(),
             open_files: open_files().unwrap_or_default(),
             processes: processes.sum::<usize>() as u64,
+            spans: self.traces.counts(),
             egress_open: egress.map(|egress| egress.view().counts().open).sum(),
         }
     }
 
-    fn pool(&self) -> BTreeMap<String, PoolSample> {
+    /// Adds up the kinds of each profile: their names, how many wait, and how many should.
+    fn pool(fills: impl Iterator<Item = (String, usize, usize)>) -> BTreeMap<String, PoolSample> {
         let mut pool: BTreeMap<String, PoolSample> = BTreeMap::new();
-        for fill in self.runs.launcher.pool.fills() {
-            let profile = fill.name.split('/').next().unwrap_or_default();
+        for (name, ready, target) in fills {
+            let profile = name.split('/').next().unwrap_or_default();
             let sample = pool.entry(profile.to_owned()).or_default();
-            sample.waiting += fill.ready as u64;
-            sample.wanted += fill.target as u64;
+            sample.waiting += ready as u64;
+            sample.wanted += target as u64;
         }
         pool
     }

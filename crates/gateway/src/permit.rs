@@ -8,6 +8,9 @@ use operations::{Bounds, Operation};
 use crate::decision::Decision;
 use policy::{Caller, McpServer};
 
+/// Variable in which commands find the context of a trace, as OpenTelemetry names it.
+const TRACEPARENT: &str = "TRACEPARENT";
+
 /// Permission for one call to happen once. [`Permit::into_parts`] spends it.
 ///
 /// It can be held and read:
@@ -89,6 +92,13 @@ impl Permit {
     pub fn read_at_most(&mut self, bytes: u64) {
         let bounds = &mut self.parts.bounds;
         bounds.max_read_bytes = bounds.max_read_bytes.min(bytes);
+    }
+
+    /// Gives the command of the call the context of its trace, unless the call sets that variable itself.
+    ///
+    /// The daemon adds it, so no rule for the variables of calls applies, and consent does not cover it.
+    pub fn give_traceparent(&mut self, context: &str) {
+        self.parts.operation.set_variable(TRACEPARENT, context);
     }
 
     /// Returns the decision that let the call through.

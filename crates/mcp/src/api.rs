@@ -20,6 +20,9 @@ use crate::token::RunToken;
 /// Largest answer that is accepted, bytes: more than any of the daemon's.
 const LARGEST_MESSAGE: usize = 16 << 20;
 
+/// Length of the context of a trace, bytes.
+const TRACEPARENT: usize = 55;
+
 type BoxError = Box<dyn Error + Send + Sync>;
 
 /// The error of a broken connection to the daemon.
@@ -112,6 +115,7 @@ impl RunClient {
         name: &str,
         arguments_json: &str,
         options: CallOptions,
+        traceparent: Option<&str>,
     ) -> Result<Streaming<CallStreamResponse>, Status> {
         let call = v1::DialectCall {
             dialect: self.dialect.clone(),
@@ -125,6 +129,12 @@ impl RunClient {
             refuse_awaiting_approval: self.refuses_awaiting,
             ..self.request(call)
         };
+        let mut request = Request::new(request);
+        // The daemon reads it strictly. A longer one is none.
+        let traceparent = traceparent.filter(|traceparent| traceparent.len() == TRACEPARENT);
+        if let Some(traceparent) = traceparent.and_then(|traceparent| traceparent.parse().ok()) {
+            request.metadata_mut().insert("traceparent", traceparent);
+        }
         Ok(self.tools.clone().call_stream(request).await?.into_inner())
     }
 

@@ -150,7 +150,8 @@ impl<'a> Story<'a> {
 
     /// Makes the same request each time.
     async fn make(&self, options: CallOptions) -> Result<Streaming<CallStreamResponse>, Status> {
-        self.session.client.call_tool(&self.request_id, &self.tool, &self.arguments_json, options).await
+        let (client, trace) = (self.session.client, self.context.meta.get_traceparent());
+        client.call_tool(&self.request_id, &self.tool, &self.arguments_json, options, trace).await
     }
 
     /// Waits until the API has an answer. Meanwhile sends the command's output to the client.

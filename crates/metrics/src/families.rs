@@ -61,6 +61,9 @@ struct Gauges {
     runs: Family<State, Gauge>,
     pool_waiting: Family<Kind, Gauge>,
     pool_wanted: Family<Kind, Gauge>,
+    pool_claims: Family<Result, Counter>,
+    pool_refills: Counter,
+    pool_age: Seconds,
     approvals_waiting: Gauge,
     approval_age: Seconds,
     alerts_open: Gauge,
@@ -76,6 +79,7 @@ struct Gauges {
     processes: Gauge,
     egress_open: Gauge,
     engine: Family<Result, Counter>,
+    spans: Family<Result, Counter>,
 }
 
 impl Metrics {
@@ -204,6 +208,22 @@ impl Gauges {
         registry.register("pool_waiting", "Containers that wait for runs", self.pool_waiting.clone());
         registry.register("pool_wanted", "Containers that should wait for runs", self.pool_wanted.clone());
         registry.register(
+            "pool_claims",
+            "Runs of a kind that the pool keeps, by its containers that waited: one or none",
+            self.pool_claims.clone(),
+        );
+        registry.register(
+            "pool_refills",
+            "Containers that were added to the pool",
+            self.pool_refills.clone(),
+        );
+        registry.register_with_unit(
+            "pool_age",
+            "Time that the oldest container of the pool waits",
+            Unit::Seconds,
+            self.pool_age.clone(),
+        );
+        registry.register(
             "approvals_waiting",
             "Approvals that wait for a reviewer",
             self.approvals_waiting.clone(),
@@ -244,6 +264,7 @@ impl Gauges {
             self.processes.clone(),
         );
         registry.register("engine_calls", "Calls to the container engine", self.engine.clone());
+        registry.register("trace_spans", "Spans of traces, by their fate", self.spans.clone());
         registry.register("egress_open", "Connections of runs that are open", self.egress_open.clone());
     }
 
@@ -275,9 +296,20 @@ impl Gauges {
         self.open_files.set(whole(sample.open_files));
         self.processes.set(whole(sample.processes));
         self.egress_open.set(whole(sample.egress_open));
+        self.pool_age.set(sample.pool_oldest.unwrap_or_default().as_secs_f64());
+        self.pool_refills.inner().store(sample.pool_refills, Ordering::Relaxed);
+        // Other parts count; this shows their numbers.
+        let counted = |family: &Family<Result, Counter>, result, count| {
+            family.get_or_create(&Result { result }).inner().store(count, Ordering::Relaxed);
+        };
         for (result, count) in ["answered", "failed", "timed_out"].into_iter().zip(sample.engine) {
-            // The engine's driver counts; this shows its number.
-            self.engine.get_or_create(&Result { result }).inner().store(count, Ordering::Relaxed);
+            counted(&self.engine, result, count);
+        }
+        for (result, count) in ["one", "none"].into_iter().zip(sample.pool_claims) {
+            counted(&self.pool_claims, result, count);
+        }
+        for (result, count) in ["sent", "lost"].into_iter().zip(sample.spans) {
+            counted(&self.spans, result, count);
         }
     }
 }

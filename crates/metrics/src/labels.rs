@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::exemplar::HistogramWithExemplars;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::histogram::Histogram;
 
-use crate::latency::latency;
+use crate::latency::buckets;
 
 /// Labels of `cofferdam_calls`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -75,9 +75,22 @@ pub(crate) struct Build {
     pub(crate) version: String,
 }
 
+/// Trace of an exemplar. It is no label of a series: a bucket keeps the last one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Trace {
+    pub(crate) trace_id: String,
+}
+
+/// A histogram whose buckets name a trace.
+pub(crate) type Traced = HistogramWithExemplars<Trace>;
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct Stage {
     pub(crate) stage: &'static str,
+}
+
+fn traced_latency() -> Traced {
+    Traced::new(buckets())
 }
 
 /// Names of the stages, in the order in which [`StageTimes::observe`] takes their times.
@@ -86,23 +99,26 @@ const STAGES: [&str; 4] = ["queue", "policy", "audit", "lane"];
 /// Histograms of the parts of a call's way through the daemon. Clones share them.
 #[derive(Debug, Clone)]
 pub struct StageTimes {
-    pub(crate) family: Family<Stage, Histogram, fn() -> Histogram>,
+    pub(crate) family: Family<Stage, Traced, fn() -> Traced>,
     /// All of them, so that an observation looks up nothing.
-    known: [Histogram; 4],
+    known: [Traced; 4],
 }
 
 impl StageTimes {
     /// Adds the times of one call: the wait for a slot, the decision, the waits for the audit log, and the execution.
-    pub fn observe(&self, times: [Duration; 4]) {
+    ///
+    /// `trace_id` is that of a trace that is exported. The buckets keep it as their exemplar.
+    pub fn observe(&self, times: [Duration; 4], trace_id: Option<&str>) {
         for (histogram, time) in self.known.iter().zip(times) {
-            histogram.observe(time.as_secs_f64());
+            let trace = trace_id.map(|trace_id| Trace { trace_id: trace_id.to_owned() });
+            histogram.observe(time.as_secs_f64(), trace, None);
         }
     }
 }
 
 impl Default for StageTimes {
     fn default() -> Self {
-        let family = Family::new_with_constructor(latency as fn() -> Histogram);
+        let family = Family::new_with_constructor(traced_latency as fn() -> Traced);
         let known = STAGES.map(|stage| family.get_or_create_owned(&Stage { stage }));
         Self { family, known }
     }

@@ -178,6 +178,27 @@ mod tests {
     }
 
     #[test]
+    fn an_exemplar_names_the_trace_and_makes_no_series() {
+        let stages = StageTimes::default();
+        let own = Own { stages: stages.clone(), audit_writes: latency() };
+        let metrics = Metrics::new("1.2.3", own);
+        let before = series(&metrics).len();
+        let millis = std::time::Duration::from_millis;
+        stages.observe([millis(1); 4], None);
+        assert!(!series(&metrics).iter().any(|line| line.contains("trace_id")));
+        for trace in 0..1_000 {
+            stages.observe([millis(1), millis(2), millis(3), millis(4)], Some(&format!("{trace:032x}")));
+        }
+        let series = series(&metrics);
+        let with: Vec<_> = series.iter().filter(|line| line.contains("trace_id")).collect();
+        assert_eq!((series.len(), with.len()), (before, 4), "{with:?}");
+        assert!(
+            with.iter().all(|line| line.contains(&format!(" # {{trace_id=\"{:032x}\"}} ", 999))),
+            "{with:?}"
+        );
+    }
+
+    #[test]
     fn names_of_agents_and_clients_make_no_series() {
         let metrics = metrics();
         let at_rest = series(&metrics).len();

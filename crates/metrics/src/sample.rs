@@ -9,6 +9,12 @@ pub struct Sample {
     pub runs: RunsSample,
     /// Containers that wait, by the profile of their entry.
     pub pool: BTreeMap<String, PoolSample>,
+    /// Runs that found a container of their kind, and that found none.
+    pub pool_claims: [u64; 2],
+    /// Containers that were added to the pool.
+    pub pool_refills: u64,
+    /// Time that the oldest container waits.
+    pub pool_oldest: Option<Duration>,
     /// Calls and connections that wait for a reviewer.
     pub approvals_waiting: u64,
     /// Age of the oldest of them.
@@ -23,6 +29,8 @@ pub struct Sample {
     pub open_files: u64,
     /// Background processes and sessions of all runs.
     pub processes: u64,
+    /// Spans that were exported, and that were lost.
+    pub spans: [u64; 2],
     /// Connections of runs that are open or being decided about.
     pub egress_open: u64,
 }

@@ -51,6 +51,9 @@ pub struct Profile {
     /// Permission to name files of the container outside the mounts.
     #[serde(skip_serializing_if = "is_default")]
     pub container_paths: ContainerPaths,
+    /// Commands get the context of their call's trace in `TRACEPARENT`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub traceparent: bool,
     /// No person watches: calls that the profile allows run without consent, even if the role would ask.
     pub unattended: bool,
     /// Limits of the container.

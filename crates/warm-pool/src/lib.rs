@@ -5,4 +5,4 @@
 mod demand;
 mod table;
 
-pub use table::{Bounds, Configured, Fill, Named, NoneWaits, PAUSE, Table};
+pub use table::{Bounds, Configured, Counts, Fill, Levels, Named, NoneWaits, PAUSE, Table};

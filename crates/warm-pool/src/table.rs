@@ -26,6 +26,18 @@ pub struct Table<M, W> {
     bounds: BTreeMap<String, Bounds>,
     /// Key of the kind within whose bounds a run's own kind is added, by profile and image.
     entries: BTreeMap<Named, String>,
+    counts: Counts,
+}
+
+/// Numbers since the start, of all kinds that are kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Runs that took a container out.
+    pub claimed: u64,
+    /// Runs for whose kind none waited.
+    pub missed: u64,
+    /// Containers that were put in.
+    pub refilled: u64,
 }
 
 /// A profile, and an image of an entry. `None` is any image.
@@ -33,7 +45,12 @@ pub type Named = (String, Option<String>);
 
 impl<M, W> Default for Table<M, W> {
     fn default() -> Self {
-        Self { kinds: BTreeMap::new(), bounds: BTreeMap::new(), entries: BTreeMap::new() }
+        Self {
+            kinds: BTreeMap::new(),
+            bounds: BTreeMap::new(),
+            entries: BTreeMap::new(),
+            counts: Counts::default(),
+        }
     }
 }
 
@@ -60,7 +77,8 @@ struct Kind<M, W> {
     /// Key of its bounds.
     bounds: String,
     demand: Demand,
-    ready: VecDeque<W>,
+    /// Containers that wait, and since when. The oldest is first.
+    ready: VecDeque<(Instant, W)>,
     /// None is made before this time, because the last attempt failed.
     not_before: Option<Instant>,
 }
@@ -80,6 +98,15 @@ pub struct Fill {
     pub name: String,
     pub ready: usize,
     pub target: usize,
+}
+
+/// A pool at one moment.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Levels {
+    pub fills: Vec<Fill>,
+    pub counts: Counts,
+    /// Longest time that a container has waited.
+    pub oldest: Option<Duration>,
 }
 
 impl<M: Clone, W> Table<M, W> {
@@ -109,7 +136,7 @@ impl<M: Clone, W> Table<M, W> {
             if !kind.ready.is_empty() {
                 tracing::info!(pool = kind.name, key, "warm containers of this kind are no longer wanted");
             }
-            needless.extend(kind.ready);
+            needless.extend(kind.ready.into_iter().map(|(_, waits)| waits));
         }
         needless
     }
@@ -119,8 +146,11 @@ impl<M: Clone, W> Table<M, W> {
         let kind = self.kinds.get_mut(key).ok_or(NoneWaits::Unknown)?;
         let most = self.bounds.get(&kind.bounds).map_or(0, |bounds| bounds.max);
         kind.demand.note(now, most);
-        let first = kind.ready.iter().position(is_usable);
-        first.and_then(|first| kind.ready.remove(first)).ok_or(NoneWaits::Taken)
+        let first = kind.ready.iter().position(|(_, waits)| is_usable(waits));
+        let taken = first.and_then(|first| kind.ready.remove(first)).map(|(_, waits)| waits);
+        let count = if taken.is_some() { &mut self.counts.claimed } else { &mut self.counts.missed };
+        *count += 1;
+        taken.ok_or(NoneWaits::Taken)
     }
 
     /// Adds the kind of a run that got a new container, and counts the request. Does nothing if the kind is there, or has no entry.
@@ -151,11 +181,11 @@ impl<M: Clone, W> Table<M, W> {
         let mut needless = Vec::new();
         for (key, kind) in &mut self.kinds {
             let ready = std::mem::take(&mut kind.ready).into_iter();
-            let (good, lost): (VecDeque<W>, VecDeque<W>) = ready.partition(|waits| is_usable(waits));
+            let (good, lost): (VecDeque<_>, VecDeque<_>) = ready.partition(|(_, waits)| is_usable(waits));
             kind.ready = good;
-            needless.extend(lost);
+            needless.extend(lost.into_iter().map(|(_, waits)| waits));
             if kind.ready.len() > targets.get(key).copied().unwrap_or(0) {
-                needless.extend(kind.ready.pop_front());
+                needless.extend(kind.ready.pop_front().map(|(_, waits)| waits));
             }
         }
         self.kinds
@@ -182,20 +212,26 @@ impl<M: Clone, W> Table<M, W> {
     pub fn put(&mut self, key: &str, waits: W, now: Instant) -> Result<Fill, W> {
         let target = self.targets(now, true).get(key).copied().unwrap_or(0);
         let Some(kind) = self.kinds.get_mut(key) else { return Err(waits) };
-        kind.ready.push_back(waits);
+        kind.ready.push_back((now, waits));
+        self.counts.refilled += 1;
         kind.not_before = None;
         Ok(Fill { name: kind.name.clone(), ready: kind.ready.len(), target })
     }
 
-    /// Returns how many containers of each kind wait, and how many there should be.
-    pub fn fills(&self, now: Instant) -> Vec<Fill> {
+    /// Returns how many containers of each kind wait and should wait, and what became of them so far.
+    pub fn levels(&self, now: Instant) -> Levels {
         let targets = self.targets(now, true);
         let fill = |(key, kind): (&String, &Kind<M, W>)| Fill {
             name: kind.name.clone(),
             ready: kind.ready.len(),
             target: targets.get(key).copied().unwrap_or(0),
         };
-        self.kinds.iter().map(fill).collect()
+        let since = self.kinds.values().filter_map(|kind| kind.ready.front()).map(|(since, _)| *since).min();
+        Levels {
+            fills: self.kinds.iter().map(fill).collect(),
+            counts: self.counts,
+            oldest: since.map(|since| now.saturating_duration_since(since)),
+        }
     }
 
     /// Makes no container of this kind for a while. A kind that a run has added is forgotten until it is asked for again.
@@ -209,7 +245,7 @@ impl<M: Clone, W> Table<M, W> {
 
     /// Takes out all containers.
     pub fn clear(&mut self) -> Vec<W> {
-        std::mem::take(self).kinds.into_values().flat_map(|kind| kind.ready).collect()
+        std::mem::take(self).kinds.into_values().flat_map(|kind| kind.ready).map(|(_, waits)| waits).collect()
     }
 
     /// Returns how many containers of each kind should wait.

@@ -10,10 +10,8 @@ use hyper::client::conn::http1;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::pki_types::ServerName;
 
+use crate::dial::dial;
 use crate::target::Target;
 use crate::tls::Tls;
 
@@ -33,16 +31,7 @@ pub(crate) async fn exchange<T>(
     request: Request<Full<Bytes>>,
     take: impl AsyncFnOnce(Response<Incoming>) -> Result<T, String>,
 ) -> Result<T, String> {
-    let Target { host, port, .. } = target;
-    let stream = TcpStream::connect((host.as_str(), *port))
-        .await
-        .map_err(|error| format!("cannot connect: {}", error.kind()))?;
-    if !target.tls {
-        return over(stream, request, take).await;
-    }
-    let name = ServerName::try_from(host.clone()).map_err(|_| "the host has no valid name")?;
-    let connected = TlsConnector::from(tls.config()).connect(name, stream).await;
-    over(connected.map_err(|error| format!("TLS failed: {error}"))?, request, take).await
+    over(dial(tls, target, None).await?, request, take).await
 }
 
 async fn over<T>(

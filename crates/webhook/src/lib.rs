@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod dial;
 mod endpoint;
 mod exchange;
 mod fetch;
@@ -10,6 +11,7 @@ mod sign;
 mod target;
 mod tls;
 
+pub use dial::{Stream, dial};
 pub use endpoint::{Endpoint, MAX_WAIT, backoff};
 pub use fetch::fetch;
 pub use send::{Failed, Sender};

@@ -51,9 +51,30 @@ impl Target {
         Ok(Self { tls, host, port, authority: authority.as_str().to_owned(), path: path.to_owned() })
     }
 
+    /// Returns the authority, as in the `host` header.
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// Returns `https` or `http`.
+    pub fn scheme(&self) -> &'static str {
+        if self.tls { "https" } else { "http" }
+    }
+
+    /// Returns path and query, which may be secret.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Returns the same target with another path.
+    #[must_use]
+    pub fn with_path(self, path: &str) -> Self {
+        Self { path: path.to_owned(), ..self }
+    }
+
     /// Returns scheme and authority. The rest may be secret.
     pub fn shown(&self) -> String {
-        format!("{}://{}/REDACTED", if self.tls { "https" } else { "http" }, self.authority)
+        format!("{}://{}/REDACTED", self.scheme(), self.authority)
     }
 }
 

@@ -9,6 +9,7 @@ mod instructions;
 mod python;
 mod repair;
 mod stdio;
+mod traced;
 
 use std::path::Path;
 

@@ -16,6 +16,7 @@ from cofferdam._sync.handle import CommandHandle
 from cofferdam._sync.sandbox import Sandbox
 from cofferdam._sync.sessions import Session
 from cofferdam._sync.watch import Watch
+from cofferdam._trace import trace_context
 from cofferdam.errors import (
     AlreadyExists,
     ApprovalDenied,
@@ -182,4 +183,5 @@ __all__ = [
     "Unavailable",
     "Watch",
     "WriteInfo",
+    "trace_context",
 ]

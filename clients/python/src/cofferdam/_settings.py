@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from cofferdam._trace import current
 from cofferdam.errors import InvalidArgument
 from cofferdam.types import Tls
 
@@ -63,7 +64,10 @@ class Settings:
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        return (("authorization", f"Bearer {self.token}"),) if self.token else ()
+        """Of a request that is sent now."""
+        token = (("authorization", f"Bearer {self.token}"),) if self.token else ()
+        trace = current()
+        return (*token, ("traceparent", trace)) if trace else token
 
     @property
     def options(self) -> list[tuple[str, int | str]]:

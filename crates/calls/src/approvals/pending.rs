@@ -8,6 +8,7 @@ use operations::{CommandLimits, Operation};
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
 use store::{SettledApproval, StoredApproval};
+use traces::CallTrace;
 use wire::v1;
 
 /// The owner of a call, the form of its request, and so the form of its answer.
@@ -30,6 +31,9 @@ pub struct Asker {
     pub(crate) via_token: bool,
     /// The client's own timeout.
     pub(crate) limit: Option<Duration>,
+    /// Missing in what an earlier release stored.
+    #[serde(default)]
+    pub(crate) trace: Option<CallTrace>,
 }
 
 /// A waiting call.

@@ -138,6 +138,12 @@ fn asker(call: CallId, run: RunId) -> Asker {
         correlation_id: String::new(),
         limit: None,
         via_token: false,
+        trace: serde_json::from_str(&format!(
+            r#"{{"own":"00-{}-{}-01","parent":null,"has_span":true}}"#,
+            "ab".repeat(16),
+            "cd".repeat(8)
+        ))
+        .unwrap(),
     }
 }
 

@@ -10,6 +10,8 @@ use futures_util::FutureExt as _;
 use identity::{CallId, Principal, RunId};
 use operations::Reason;
 use refusal::Refusal;
+use traces::{CallTrace, Context};
+use tracing::{Instrument as _, Span};
 use wire::v1::{CallRequest, CallResponse, call_request, call_response};
 use worker_protocol::detach_on_drop::DetachOnDrop;
 
@@ -84,20 +86,36 @@ pub(super) async fn begin(
         Ok(Begun::New(call)) => {
             let (calls, principal) = (calls.clone(), principal.clone());
             let policy = calls.control.gateway.policy();
+            let trace = calls.records.traces.begin(client.metadata.trace);
+            let task = CallTask {
+                calls: calls.clone(),
+                principal,
+                call: call.clone(),
+                taken,
+                client,
+                trace,
+                policy,
+            };
             let task =
-                CallTask { calls: calls.clone(), principal, call: call.clone(), taken, client, policy };
-            let task = watch(calls.clone(), call.clone(), task.run(request));
+                watch(calls.clone(), call.clone(), task.run(request)).instrument(log_span(trace.as_ref()));
             let task = DetachOnDrop::new(calls.life.tasks.track_future(task));
             Ok(Lookup::New(call, task))
         }
         Err(refusal) => {
-            let away = turned_away(calls.clone(), principal.clone(), request, refusal, taken);
+            let began = (taken, client.metadata.trace);
+            let away = turned_away(calls.clone(), principal.clone(), request, refusal, began);
             // Writes both records or none, also if the client disconnects.
             let away =
                 DetachOnDrop::new(calls.life.tasks.track_future(AssertUnwindSafe(away).catch_unwind()));
             Err(away.await.unwrap_or_else(|_| Refusal::internal("refusing the call", &"it panicked")))
         }
     }
+}
+
+/// Returns the span by which lines of the log that are written during the call name its trace. A call without a trace has none.
+pub(super) fn log_span(trace: Option<&CallTrace>) -> Span {
+    let Some(context) = trace.map(CallTrace::context) else { return Span::none() };
+    tracing::info_span!("call", trace_id = context.trace_id(), span_id = context.span_id())
 }
 
 async fn enter(calls: &Calls, principal: &Principal, request: &mut CallRequest) -> Result<Begun, Refusal> {
@@ -127,7 +145,7 @@ async fn turned_away(
     principal: Arc<Principal>,
     request: CallRequest,
     refusal: Refusal,
-    taken: Instant,
+    (taken, parent): (Instant, Option<Context>),
 ) -> Refusal {
     let run_id = request.run_id.clone();
     let named: String = run_id.chars().take(64).collect();
@@ -144,8 +162,12 @@ async fn turned_away(
     {
         journal.caller(&super::caller(&principal, run, &record.spec));
     }
-    let close = CallEnd::Refused(refusal.clone());
-    match journal.close(&calls.records.audit, &close, &mut Times::begin(taken)).await {
+    let trace = calls.records.traces.begin(parent);
+    journal.traced(trace);
+    let (close, mut times) = (CallEnd::Refused(refusal.clone()), Times::begin(taken, trace.as_ref()));
+    let recorded = journal.close(&calls.records.audit, &close, &mut times).await;
+    calls.records.traces.send(journal.spans(&mut times));
+    match recorded {
         Ok(()) => refusal,
         Err(unavailable) => unavailable.into(),
     }

@@ -48,7 +48,8 @@ pub(super) struct Patience {
 impl Patience {
     /// Takes `limit` from the call and the usual time of a command from the profile.
     pub(super) fn new(client: &Client, limit: Option<Duration>, limits: &Limits) -> Self {
-        let Client { deadline, waits_for_approval, refuses_awaiting: refuses, .. } = *client;
+        let Client { waits_for_approval, refuses_awaiting: refuses, metadata, .. } = *client;
+        let deadline = metadata.deadline;
         let otherwise = (!waits_for_approval).then(|| Duration::from_secs(limits.default_timeout_s));
         Self { refuses, limit, otherwise, deadline }
     }

@@ -50,7 +50,9 @@ impl CallTask {
         // A call that is refused before it has an intent gets both records now.
         let recorded = journal.close(&self.calls.records.audit, &close, &mut times).await;
         response.output_not_kept_bytes = unkept;
-        self.calls.records.stages.observe([times.queue, times.policy, times.audit, times.execution]);
+        let stages = [times.queue, times.policy, times.audit, times.execution];
+        self.calls.records.stages.observe(stages, journal.recorded_trace().as_deref());
+        self.calls.records.traces.send(journal.spans(&mut times));
         response.timings = Some(Timings {
             queue_us: micros(times.queue),
             policy_us: micros(times.policy),

@@ -87,6 +87,7 @@ impl CallTask {
             correlation_id,
             via_token: self.principal.run.is_some(),
             limit,
+            trace: self.trace,
         }
     }
 
@@ -156,11 +157,12 @@ impl CallTask {
         mut still: Standstill,
         times: &mut Times,
     ) -> Result<Admitted, Refusal> {
-        let granted = match self.answer(&run, &approval, settled).await {
+        let answer = self.answer(&run, &approval, settled).await;
+        // The wait for a reviewer is not counted.
+        times.resume();
+        let granted = match answer {
             Ok(()) => {
                 self.call.resume();
-                // The wait for a reviewer is not counted.
-                times.resume();
                 self.redeem(&run, ticket, &approval, &mut still, times).await
             }
             Err(refusal) => Err(refusal),

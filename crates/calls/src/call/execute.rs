@@ -40,6 +40,9 @@ impl CallTask {
         if form.is_dialect() {
             permit.read_at_most(MAX_SHOWN);
         }
+        if let Some(trace) = self.trace.as_ref().filter(|_| self.shows_trace(&run)) {
+            permit.give_traceparent(&trace.context().to_string());
+        }
         let _busy = run.busy();
         let cancel = self.call.cancel.child_token();
         let limit = journal.limit();
@@ -124,6 +127,12 @@ impl CallTask {
         let policy = self.calls.control.gateway.policy();
         let verdict = policy.profile(&run.spec().profile).and_then(|profile| profile.operation("process"));
         verdict.is_some_and(|(_, verdict)| verdict < policy::Verdict::Deny)
+    }
+
+    /// Returns true if the run's profile gives commands the context of their trace.
+    fn shows_trace(&self, run: &Run) -> bool {
+        let policy = self.calls.control.gateway.policy();
+        policy.profile(&run.spec().profile).is_some_and(|profile| profile.traceparent)
     }
 
     /// Returns the sink for the output of an operation.

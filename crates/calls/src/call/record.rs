@@ -17,6 +17,7 @@ use operations::{ExecResult, OpResult, Operation};
 use policy::Caller;
 use serde_json::{Value, json};
 use timestamp::micros;
+use traces::{CallTrace, Made, Span, Stage, Stages};
 
 use super::parse::Parsed;
 use super::{CallEnd, input};
@@ -25,6 +26,8 @@ use super::{CallEnd, input};
 pub(super) struct Times {
     taken: Instant,
     mark: Instant,
+    /// The moments of the stages, of a call whose trace is recorded.
+    stages: Option<Stages>,
     pub(super) queue: Duration,
     pub(super) policy: Duration,
     pub(super) audit: Duration,
@@ -32,39 +35,44 @@ pub(super) struct Times {
 }
 
 impl Times {
-    pub(super) fn begin(taken: Instant) -> Self {
+    pub(super) fn begin(taken: Instant, trace: Option<&CallTrace>) -> Self {
         let zero = Duration::ZERO;
-        Self { taken, mark: taken, queue: zero, policy: zero, audit: zero, execution: zero }
+        let stages = trace.filter(|trace| trace.is_recorded()).map(|_| Stages::default());
+        Self { taken, mark: taken, stages, queue: zero, policy: zero, audit: zero, execution: zero }
     }
 
-    fn lap(&mut self) -> Duration {
+    fn lap(&mut self, stage: Stage) -> Duration {
         let now = Instant::now();
-        now - std::mem::replace(&mut self.mark, now)
+        let mark = std::mem::replace(&mut self.mark, now);
+        if let Some(stages) = &mut self.stages {
+            stages.add(stage, mark, now);
+        }
+        now - mark
     }
 
     pub(super) fn queued(&mut self) {
-        let lap = self.lap();
+        let lap = self.lap(Stage::Queue);
         self.queue += lap;
     }
 
     pub(super) fn decided(&mut self) {
-        let lap = self.lap();
+        let lap = self.lap(Stage::Policy);
         self.policy += lap;
     }
 
     fn recorded(&mut self) {
-        let lap = self.lap();
+        let lap = self.lap(Stage::Audit);
         self.audit += lap;
     }
 
     pub(super) fn executed(&mut self) {
-        let lap = self.lap();
+        let lap = self.lap(Stage::Lane);
         self.execution += lap;
     }
 
-    /// Restarts the clock. The wait for a reviewer is not counted.
+    /// Restarts the clock. The wait for a reviewer is not counted, but it is a stage of the trace.
     pub(crate) fn resume(&mut self) {
-        self.mark = Instant::now();
+        self.lap(Stage::Approval);
     }
 }
 
@@ -86,6 +94,10 @@ pub(super) struct Journal {
     intent: Option<Intent>,
     /// Bytes of the command's output that the spool has.
     kept: [u64; 2],
+    /// The trace of the call, if it has one.
+    trace: Option<CallTrace>,
+    /// The outcome on record, of a call whose trace is recorded.
+    outcome: Option<Outcome>,
 }
 
 impl Journal {
@@ -117,7 +129,36 @@ impl Journal {
             opened: false,
             intent: None,
             kept: [0; 2],
+            trace: None,
+            outcome: None,
         }
+    }
+
+    /// Puts the context of the call's trace into both records.
+    pub(super) fn traced(&mut self, trace: Option<CallTrace>) {
+        self.common.traceparent = trace.map(|trace| trace.context().to_string());
+        self.trace = trace;
+    }
+
+    /// Returns the spans of the call, after its receipt. There are none if its trace is not recorded.
+    pub(super) fn spans(&mut self, times: &mut Times) -> Vec<Span> {
+        let (Some(trace), Some(stages)) = (self.trace, times.stages.take()) else { return Vec::new() };
+        let outcome = self.outcome.take().unwrap_or_else(|| Outcome::new(Status::Interrupted));
+        let made = Made {
+            call: self.common.call_id.clone().unwrap_or_default(),
+            run: self.common.run_id.clone().unwrap_or_default(),
+            operation: Operation::closed_name(self.common.operation.as_deref().unwrap_or_default()),
+            outcome: status_name(outcome.status),
+            reason: outcome.reason.as_deref(),
+            exit_code: outcome.exit_code,
+            approval: self.common.approval_id.as_deref(),
+        };
+        trace.spans(&made, times.taken, &stages)
+    }
+
+    /// Returns the trace of the call, if it is recorded.
+    pub(super) fn recorded_trace(&self) -> Option<String> {
+        self.trace.filter(CallTrace::is_recorded).map(|trace| trace.context().trace_id())
     }
 
     /// Takes over a call of an earlier daemon, whose intent is on record.
@@ -256,6 +297,9 @@ impl Journal {
         let mut event = self.common.clone();
         event.kind = Kind::CallReceipt;
         event.outcome = Some(outcome(close, self.kept));
+        if times.stages.is_some() {
+            self.outcome.clone_from(&event.outcome);
+        }
         event.duration_us = Some(micros(times.taken.elapsed()));
         if let CallEnd::Executed(finished) = close {
             event.usage = Some(Usage {
@@ -275,6 +319,18 @@ impl Journal {
         };
         times.recorded();
         recorded
+    }
+}
+
+/// Returns the name of a status on record.
+fn status_name(status: Status) -> &'static str {
+    match status {
+        Status::Succeeded => "succeeded",
+        Status::Failed => "failed",
+        Status::Denied => "denied",
+        Status::PendingApproval => "pending_approval",
+        Status::Interrupted => "interrupted",
+        Status::Unknown => "unknown",
     }
 }
 

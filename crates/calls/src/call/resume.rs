@@ -16,9 +16,10 @@ use runs::Run;
 use runs::record::Hold;
 use timestamp::UnixMillis;
 use tokio::sync::oneshot;
+use tracing::Instrument as _;
 
 use super::asked::Asked;
-use super::begin::watch;
+use super::begin::{log_span, watch};
 use super::consent::Waiting;
 use super::parse::Parsed;
 use super::record::{Journal, Times};
@@ -62,6 +63,7 @@ pub async fn resume(calls: &Arc<Calls>, waiting: Vec<Pending>) {
             call: call.clone(),
             taken: now.checked_sub(waited).unwrap_or(now),
             client: Client::default(),
+            trace: asker.trace,
             policy: calls.control.gateway.policy(),
         };
         let facts = task.facts(&form, Duration::ZERO);
@@ -76,7 +78,9 @@ pub async fn resume(calls: &Arc<Calls>, waiting: Vec<Pending>) {
             limit: asker.limit,
         };
         let settled = calls.control.approvals.wait_for(&approval);
-        calls.life.tasks.spawn(watch(calls.clone(), call, task.go_on(parsed, approval, settled)));
+        let span = log_span(task.trace.as_ref());
+        let task = watch(calls.clone(), call, task.go_on(parsed, approval, settled));
+        calls.life.tasks.spawn(task.instrument(span));
     }
 }
 
@@ -86,7 +90,8 @@ impl CallTask {
         let mut journal = Journal::new(self.call.run.to_string(), self.call.id, &self.principal, &parsed);
         journal.request(self.call.request_id.clone());
         journal.resumed(&approval);
-        let mut times = Times::begin(self.taken);
+        journal.traced(self.trace);
+        let mut times = Times::begin(self.taken, self.trace.as_ref());
         let made = self.make_resumed(parsed, (approval, settled), &mut journal, &mut times);
         let made = AssertUnwindSafe(made).catch_unwind().await;
         self.close(made.ok(), &form, journal, times).await;

@@ -9,7 +9,6 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures_util::{Stream, stream};
 use identity::{CallId, Principal, RunId};
@@ -22,8 +21,8 @@ use wire::v1::call_output::Stream as OutputName;
 use wire::v1::call_stream_response::Event;
 use wire::v1::{self, CallRequest, CallResponse, CallStreamResponse, call_response};
 
-use super::Client;
 use super::begin::{self, CallOptions, Lookup};
+use super::{Client, Metadata};
 use crate::Calls;
 use crate::table::{Answer, Call, Found};
 
@@ -37,16 +36,14 @@ const STREAMS: [(spool::Stream, OutputName); 2] =
 pub type Events = Pin<Box<dyn Stream<Item = Result<CallStreamResponse, Status>> + Send>>;
 
 /// Makes a call, or finds it made already, and streams its events. A refusal ends the stream as its status.
-///
-/// `deadline` is the client's.
 pub async fn stream(
     calls: &Arc<Calls>,
     principal: &Arc<Principal>,
     request: CallRequest,
-    deadline: Option<Instant>,
+    metadata: Metadata,
 ) -> Result<Events, Refusal> {
     let options = CallOptions::of(&request);
-    let taken = begin::begin(calls, principal, request, Client { deadline, ..Client::default() }).await?;
+    let taken = begin::begin(calls, principal, request, Client { metadata, ..Client::default() }).await?;
     let teller = Teller::new(calls.records.spool.clone(), taken, options);
     Ok(Box::pin(stream::unfold(teller, |mut teller| async move {
         let event = teller.next().await?;

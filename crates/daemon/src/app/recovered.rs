@@ -4,6 +4,7 @@ use disk_quotas::Quotas;
 use std::sync::Arc;
 
 use ::metrics::StageTimes;
+use ::traces::Exporter;
 use anomaly::{Alerts, Detection};
 use anyhow::Context as _;
 use audit_service::Escalations;
@@ -30,6 +31,7 @@ use crate::config::Config;
 use crate::recovery::{self, RecoveryCursor};
 use crate::startup;
 use crate::startup::StateDirectory;
+use crate::traces;
 
 /// The parts of a daemon that can make calls.
 pub(super) struct Recovered {
@@ -42,6 +44,8 @@ pub(super) struct Recovered {
     pub(super) detection: Detection,
     pub(super) cursor: Arc<RecoveryCursor>,
     pub(super) executions: JoinHandle<()>,
+    /// The export of traces, if there is one.
+    pub(super) exporter: Option<Exporter>,
     pub(super) log: Log,
     pub(super) disk: StateDisk,
 }
@@ -93,6 +97,7 @@ impl Opened {
             ((runs.clone(), audit.clone(), store.clone()), (quotas.clone(), config.disk.warn_free));
         let checkpoints = Checkpoints::open(sources, processes.clone(), space, config.checkpoints);
         let checkpoints = Arc::new(checkpoints.map_err(broken_store)?);
+        let (traces, exporter) = traces::start(config.traces.as_ref())?;
         let parts = Parts {
             control: Control { gateway, limits, approvals, quotas },
             workers: Workers {
@@ -107,6 +112,7 @@ impl Opened {
                 table: Arc::new(CallTable::new(store.clone(), spool.clone())),
                 spool,
                 stages: StageTimes::default(),
+                traces,
             },
             bases,
             checkpoints,
@@ -128,6 +134,7 @@ impl Opened {
             detection,
             cursor,
             executions,
+            exporter,
             log,
             disk,
         })

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use ::traces::Exporter;
 use anyhow::Context as _;
 use audit::{Event, Kind};
 use audit_service::{AuditLog, LAST_WAIT, Maintenance};
@@ -32,7 +33,7 @@ use crate::policy::Loader;
 use crate::recovery::RecoveryCursor;
 use crate::rpc;
 use crate::startup::StateDirectory;
-use crate::{mcp, memory, metrics};
+use crate::{mcp, memory, metrics, traces};
 
 /// Longest time that an orderly stop may take.
 const STOP: Duration = Duration::from_secs(60);
@@ -53,6 +54,7 @@ pub(super) struct Serving {
     watches: Vec<JoinHandle<()>>,
     anomalies: TaskTracker,
     executions: JoinHandle<()>,
+    exporter: Option<Exporter>,
     hooks: JoinHandle<()>,
     writer: thread::JoinHandle<()>,
 }
@@ -60,8 +62,8 @@ pub(super) struct Serving {
 impl Recovered {
     /// Listens, and starts the tasks of a daemon that serves.
     pub(super) async fn serve(self, workers: usize) -> anyhow::Result<Serving> {
-        let Self { config, state, parts, calls, grants, alerts, detection, cursor, executions, log, disk } =
-            self;
+        let Self { config, state, parts, calls, grants, alerts, detection, cursor, .. } = self;
+        let (executions, exporter, log, disk) = (self.executions, self.exporter, self.log, self.disk);
         let socket =
             Socket::bind(&config.socket, config.socket_mode, config.socket_group, config.max_connections)
                 .with_context(|| format!("cannot listen on {}", config.socket.display()))?;
@@ -80,6 +82,7 @@ impl Recovered {
         let made = (&parts.control, &parts.workers, &parts.records);
         let life = (&parts.life.tasks, &parts.life.stop);
         metrics::start(config.metrics.as_ref(), certificates.clone(), made, seen.clone(), life).await?;
+        traces::follow(&parts.records.traces, parts.records.audit.clone(), life);
         let (index, alerts) = seen;
         let judges = (parts.control.gateway.clone(), parts.control.approvals.clone());
         let files = (config.policy_dir.clone(), config.secrets.keys().cloned().collect());
@@ -110,6 +113,7 @@ impl Recovered {
             watches,
             anomalies,
             executions,
+            exporter,
             hooks,
             writer,
         })
@@ -122,6 +126,9 @@ impl Serving {
         let Self { config, parts, loader, cursor, certificates, server, .. } = self;
         wait_for_signal(&loader, certificates.as_ref(), &config, file).await?;
         stop_in_time(&parts, &cursor).await;
+        if let Some(exporter) = self.exporter {
+            exporter.finish(GOODBYE).await;
+        }
         // Streams have ended and calls are answered. Only clients that do not hang up are left.
         let _ = tokio::time::timeout(GOODBYE, server).await;
         // No call depends on these tasks any longer. They are aborted, because a stop must not wait for a disk that fails.

@@ -19,6 +19,7 @@ mod read;
 mod secret_file;
 mod secrets;
 mod tcp;
+mod traces;
 mod values;
 
 use disk_quotas::Thresholds;
@@ -54,6 +55,7 @@ pub(crate) use model_prices::unpriced;
 pub(crate) use parse::load;
 pub(crate) use pool::check as check_pool;
 pub(crate) use tcp::{DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
+pub(crate) use traces::Export;
 
 /// The configuration in force.
 #[derive(Debug, Clone)]
@@ -132,6 +134,8 @@ pub(crate) struct Config {
     pub(crate) mcp: Option<Http>,
     /// The listener for metrics; `None` if there is none.
     pub(crate) metrics: Option<MetricsListen>,
+    /// The receiver of traces; `None` if there is none.
+    pub(crate) traces: Option<Export>,
     /// Settings of the audit log.
     pub(crate) audit: audit::Audit,
     /// Filter of the daemon's log.
@@ -277,6 +281,9 @@ impl Config {
         }
         if let Some(listen) = &self.metrics {
             shown["metrics"] = listen.shown();
+        }
+        if let Some(export) = &self.traces {
+            shown["traces"] = export.shown();
         }
         if !self.oidc.is_empty() {
             shown["oidc"] = self.oidc.iter().map(oidc::shown).collect();

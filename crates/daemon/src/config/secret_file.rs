@@ -12,6 +12,11 @@ const MAX: u64 = 1024;
 
 /// Reads the text of a file that only its owner and group can read, without white space around it.
 pub(super) fn read(path: &Path) -> Result<String, String> {
+    read_at_most(path, MAX)
+}
+
+/// Reads such a file of at most `most` bytes. One byte more is an error, since a secret that is cut is another one.
+pub(super) fn read_at_most(path: &Path, most: u64) -> Result<String, String> {
     let failed = |error: io::Error| format!("{} cannot be read: {error}", path.display());
     // Before the file is opened, because opening a FIFO waits.
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
@@ -22,7 +27,10 @@ pub(super) fn read(path: &Path) -> Result<String, String> {
         return Err(format!("{} is accessible to all users: run chmod o= on it", path.display()));
     }
     let mut text = String::new();
-    file.take(MAX).read_to_string(&mut text).map_err(failed)?;
+    file.take(most + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > most {
+        return Err(format!("{} is longer than {most} bytes", path.display()));
+    }
     Ok(text.trim().to_owned())
 }
 
@@ -43,6 +51,8 @@ mod tests {
             read(&path)
         };
         assert_eq!(read_with(0o640).unwrap(), "secret");
+        assert_eq!(super::read_at_most(&path, 7).unwrap(), "secret");
+        assert!(super::read_at_most(&path, 6).unwrap_err().contains("longer than 6 bytes"));
         assert!(read_with(0o644).unwrap_err().contains("chmod"));
         assert!(read(directory.path()).unwrap_err().contains("not a regular file"));
         assert!(read(&directory.path().join("none")).unwrap_err().contains("cannot be read"));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use calls::Calls;
+use calls::{Calls, Metadata};
 use identity::Principal;
 use operations::Reason;
 use refusal::Refusal;
@@ -23,6 +23,8 @@ pub(super) struct Terms {
     pub(super) run_id: String,
     pub(super) request_id: String,
     pub(super) wait_for_approval: bool,
+    /// The context of the client's trace.
+    pub(super) metadata: Metadata,
 }
 
 /// Makes the call. A call that fails is returned as a refusal.
@@ -32,7 +34,7 @@ pub(super) async fn make(
     kind: Kind,
     terms: Terms,
 ) -> Result<Made, Refusal> {
-    let Terms { run_id, request_id, wait_for_approval } = terms;
+    let Terms { run_id, request_id, wait_for_approval, metadata } = terms;
     let call = v1::CallRequest {
         run_id,
         request_id,
@@ -40,7 +42,7 @@ pub(super) async fn make(
         request: Some(Request::Operation(v1::Operation { kind: Some(kind) })),
         ..Default::default()
     };
-    let response = calls::call(calls, principal, call).await?;
+    let response = calls::call(calls, principal, call, metadata).await?;
     let (call_id, approval_id) = (response.call_id.clone(), response.approval_id.clone());
     match response.status() {
         Status::Succeeded => Ok(Made { call_id, approval_id: String::new(), result: response.into_kind() }),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use calls::Calls;
+use calls::{Calls, Metadata};
 use identity::{Principal, RunId};
 use processes::{Process, Processes};
 use refusal::Refusal;
@@ -16,6 +16,7 @@ use tonic::{Request, Response, Status};
 use wire::v1::process_service_server::ProcessService;
 use wire::v1::{self, operation::Kind};
 
+use super::metadata::traced;
 use super::operation::{self, Terms};
 use super::{portion, principal};
 
@@ -41,11 +42,12 @@ impl Service {
         &self,
         principal: &Arc<Principal>,
         request: v1::StartProcessRequest,
+        metadata: Metadata,
     ) -> Result<v1::StartProcessResponse, Refusal> {
         let v1::StartProcessRequest { run_id, request_id, process, wait_for_approval } = request;
         let process = process.ok_or_else(|| Refusal::invalid("process", "is missing"))?;
         let run = RunId::parse(&run_id)?;
-        let terms = Terms { run_id, request_id, wait_for_approval };
+        let terms = Terms { run_id, request_id, wait_for_approval, metadata };
         let asked = v1::ProcessRequest { env: BTreeMap::new(), ..process.clone() };
         let made = operation::make(&self.calls, principal, Kind::Process(process), terms).await?;
         let process = match made.result {
@@ -66,7 +68,8 @@ impl ProcessService for Service {
         request: Request<v1::StartProcessRequest>,
     ) -> Result<Response<v1::StartProcessResponse>, Status> {
         let principal = principal(&request)?;
-        Ok(Response::new(self.start(&principal, request.into_inner()).await?))
+        let metadata = traced(request.metadata());
+        Ok(Response::new(self.start(&principal, request.into_inner(), metadata).await?))
     }
 
     type AttachProcessStream = ReceiverStream<Result<v1::AttachProcessResponse, Status>>;

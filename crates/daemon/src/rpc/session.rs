@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use calls::Calls;
+use calls::{Calls, Metadata};
 use identity::{Principal, RunId};
 use operations::Reason;
 use processes::{Process, Processes};
@@ -17,6 +17,7 @@ use wire::v1::session_service_server::SessionService;
 use wire::v1::signal_process_request::Signal;
 use wire::v1::{self, operation::Kind};
 
+use super::metadata::traced;
 use super::operation::{self, Terms};
 use super::{portion, principal};
 
@@ -50,6 +51,7 @@ impl Service {
         &self,
         principal: &Arc<Principal>,
         request: v1::OpenSessionRequest,
+        metadata: Metadata,
     ) -> Result<v1::OpenSessionResponse, Refusal> {
         let v1::OpenSessionRequest {
             run_id,
@@ -70,7 +72,7 @@ impl Service {
         let timeout_ms = timeout.map(milliseconds).transpose()?;
         let process =
             v1::ProcessRequest { cwd, env, terminal, tag, timeout_ms, session: true, ..Default::default() };
-        let terms = Terms { run_id, request_id, wait_for_approval };
+        let terms = Terms { run_id, request_id, wait_for_approval, metadata };
         let made = operation::make(&self.calls, principal, Kind::Process(process), terms).await?;
         let session = match made.result {
             Some(_) => self.processes.get(run, &made.call_id)?.session_now(),
@@ -83,10 +85,11 @@ impl Service {
         &self,
         principal: &Arc<Principal>,
         request: v1::RunInSessionRequest,
+        metadata: Metadata,
     ) -> Result<v1::RunInSessionResponse, Refusal> {
         let v1::RunInSessionRequest { run_id, request_id, session, wait_for_approval } = request;
         let session = session.ok_or_else(|| Refusal::invalid("session", "is missing"))?;
-        let terms = Terms { run_id, request_id, wait_for_approval };
+        let terms = Terms { run_id, request_id, wait_for_approval, metadata };
         let made = operation::make(&self.calls, principal, Kind::Session(session), terms).await?;
         let result = match made.result {
             Some(OpResult::Session(result)) => Some(result),
@@ -135,7 +138,8 @@ impl SessionService for Service {
         request: Request<v1::OpenSessionRequest>,
     ) -> Result<Response<v1::OpenSessionResponse>, Status> {
         let principal = principal(&request)?;
-        Ok(Response::new(self.open(&principal, request.into_inner()).await?))
+        let metadata = traced(request.metadata());
+        Ok(Response::new(self.open(&principal, request.into_inner(), metadata).await?))
     }
 
     async fn run_in_session(
@@ -143,7 +147,8 @@ impl SessionService for Service {
         request: Request<v1::RunInSessionRequest>,
     ) -> Result<Response<v1::RunInSessionResponse>, Status> {
         let principal = principal(&request)?;
-        portion::answer(self.run(&principal, request.into_inner()).await?)
+        let metadata = traced(request.metadata());
+        portion::answer(self.run(&principal, request.into_inner(), metadata).await?)
     }
 
     async fn interrupt_session(

@@ -16,8 +16,8 @@ use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::tool_service_server::ToolService;
 
-use super::deadline::deadline;
 use super::egress::network;
+use super::metadata::{metadata, traced};
 use super::offered::Offered;
 use super::portion::{answer, piece};
 use super::{principal, upstreams};
@@ -130,8 +130,8 @@ impl ToolService for Service {
 
     async fn call(&self, request: Request<v1::CallRequest>) -> Result<Response<v1::CallResponse>, Status> {
         let principal = principal(&request)?;
-        let until = deadline(request.metadata());
-        let response = calls::call_until(&self.calls, &principal, request.into_inner(), until).await?;
+        let metadata = metadata(request.metadata());
+        let response = calls::call(&self.calls, &principal, request.into_inner(), metadata).await?;
         Ok(Response::new(response))
     }
 
@@ -140,7 +140,8 @@ impl ToolService for Service {
         request: Request<v1::StepTranscriptRequest>,
     ) -> Result<Response<v1::StepTranscriptResponse>, Status> {
         let principal = principal(&request)?;
-        answer(self.transcripts.step(&principal, request.into_inner()).await?)
+        let metadata = traced(request.metadata());
+        answer(self.transcripts.step(&principal, request.into_inner(), metadata).await?)
     }
 
     type CallStreamStream = calls::Events;
@@ -150,8 +151,8 @@ impl ToolService for Service {
         request: Request<v1::CallRequest>,
     ) -> Result<Response<Self::CallStreamStream>, Status> {
         let principal = principal(&request)?;
-        let until = deadline(request.metadata());
-        let events = calls::stream(&self.calls, &principal, request.into_inner(), until).await?;
+        let metadata = metadata(request.metadata());
+        let events = calls::stream(&self.calls, &principal, request.into_inner(), metadata).await?;
         Ok(Response::new(events))
     }
 

@@ -26,6 +26,7 @@ mod read;
 mod record;
 mod session;
 mod shell;
+mod variable;
 mod write;
 
 #[cfg(test)]

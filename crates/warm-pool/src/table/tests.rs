@@ -203,3 +203,21 @@ fn added_kinds_are_bounded_and_lost_containers_are_taken_out() {
     assert_eq!(pool.needless(now, true, |_| false).len(), 2);
     assert_eq!(pool.put("kind-000", 7, now), Err(7));
 }
+
+#[test]
+fn claims_refills_and_the_age_of_the_oldest_are_counted() {
+    let begin = Instant::now();
+    let at = |seconds| begin + Duration::from_secs(seconds);
+    let mut pool = pool(2, 2);
+    assert_eq!(pool.levels(begin).oldest, None);
+    pool.put("own", 1, at(1)).unwrap();
+    pool.put("own", 2, at(5)).unwrap();
+    assert_eq!(pool.levels(at(9)).oldest, Some(Duration::from_secs(8)));
+    assert_eq!(pool.take("own", at(9), |_| true), Ok(1));
+    assert_eq!(pool.levels(at(9)).oldest, Some(Duration::from_secs(4)));
+    assert_eq!(pool.take("own", at(9), |_| false), Err(NoneWaits::Taken));
+    assert_eq!(pool.take("none", at(9), |_| true), Err(NoneWaits::Unknown));
+    let Levels { fills, counts, .. } = pool.levels(at(9));
+    assert_eq!(counts, Counts { claimed: 1, missed: 1, refilled: 2 });
+    assert_eq!(fills, [Fill { name: "own".to_owned(), ready: 1, target: 2 }]);
+}

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use calls::Metadata;
 use identity::Principal;
 use operations::Reason;
 use parking_lot::Mutex;
@@ -47,6 +48,7 @@ impl Service {
         run_id: String,
         read: v1::ReadRequest,
         wait_for_approval: bool,
+        metadata: Metadata,
     ) -> ReceiverStream<Result<M, Status>> {
         let (client, stream) = mpsc::channel(WAITING);
         let way = Arc::new(Way { client: client.clone(), header: Mutex::default(), stalled: Notify::new() });
@@ -62,7 +64,7 @@ impl Service {
         self.tasks.spawn(async move {
             // Dropping the future cancels the call.
             let made = tokio::select! {
-                made = calls::download(&calls, &principal, request, way.clone()) => made.and_then(ended),
+                made = calls::download(&calls, &principal, request, way.clone(), metadata) => made.and_then(ended),
                 () = client.closed() => return,
                 () = way.stalled.notified() => {
                     let message = format!("the client read nothing for {} s", PATIENCE.as_secs());

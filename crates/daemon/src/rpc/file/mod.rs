@@ -18,6 +18,7 @@ use uploads::Uploads;
 use wire::v1::file_service_server::FileService;
 use wire::v1::{self, Transfer};
 
+use super::metadata::traced;
 use super::principal;
 use download::Sent;
 use upload::{Form, Said};
@@ -83,7 +84,7 @@ impl FileService for Service {
         request: Request<Streaming<v1::UploadFileRequest>>,
     ) -> Result<Response<v1::UploadFileResponse>, Status> {
         let principal = principal(&request)?;
-        let done = self.upload(&principal, request.into_inner(), Form::File).await?;
+        let done = self.upload(&principal, request, Form::File).await?;
         let upload::Done { call_id, approval_id, result } = done;
         Ok(Response::new(v1::UploadFileResponse { call_id, approval_id, result }))
     }
@@ -93,7 +94,7 @@ impl FileService for Service {
         request: Request<Streaming<v1::UploadArchiveRequest>>,
     ) -> Result<Response<v1::UploadArchiveResponse>, Status> {
         let principal = principal(&request)?;
-        let done = self.upload(&principal, request.into_inner(), Form::Archive).await?;
+        let done = self.upload(&principal, request, Form::Archive).await?;
         let upload::Done { call_id, approval_id, result } = done;
         Ok(Response::new(v1::UploadArchiveResponse { call_id, approval_id, result }))
     }
@@ -118,6 +119,7 @@ impl FileService for Service {
         request: Request<v1::DownloadFileRequest>,
     ) -> Result<Response<Self::DownloadFileStream>, Status> {
         let principal = principal(&request)?;
+        let metadata = traced(request.metadata());
         let v1::DownloadFileRequest { run_id, path, offset, wait_for_approval } = request.into_inner();
         let read = v1::ReadRequest {
             path,
@@ -125,7 +127,7 @@ impl FileService for Service {
             transfer: Transfer::File.into(),
             ..Default::default()
         };
-        Ok(Response::new(self.download(principal, run_id, read, wait_for_approval)))
+        Ok(Response::new(self.download(principal, run_id, read, wait_for_approval, metadata)))
     }
 
     type DownloadArchiveStream = ReceiverStream<Result<v1::DownloadArchiveResponse, Status>>;
@@ -135,8 +137,9 @@ impl FileService for Service {
         request: Request<v1::DownloadArchiveRequest>,
     ) -> Result<Response<Self::DownloadArchiveStream>, Status> {
         let principal = principal(&request)?;
+        let metadata = traced(request.metadata());
         let v1::DownloadArchiveRequest { run_id, path, wait_for_approval } = request.into_inner();
         let read = v1::ReadRequest { path, transfer: Transfer::Archive.into(), ..Default::default() };
-        Ok(Response::new(self.download(principal, run_id, read, wait_for_approval)))
+        Ok(Response::new(self.download(principal, run_id, read, wait_for_approval, metadata)))
     }
 }

@@ -15,18 +15,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use calls::Metadata;
 use identity::{Principal, RunId, check_client_name};
 use operations::{Operation, Reason, UploadId};
 use policy::{Caller, Verdict};
 use refusal::Refusal;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
-use tonic::Streaming;
+use tonic::{Request, Streaming};
 use uploads::{Broken, Content, Owner, Piece};
 use wire::v1::call_response::Status as CallStatus;
 use wire::v1::{self, call_request, operation::Kind};
 
 use super::Service;
+use super::traced;
 
 /// Time that a client has to send the next message.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -61,9 +63,11 @@ impl Service {
     pub(super) async fn upload<M: Into<Said>>(
         &self,
         principal: &Arc<Principal>,
-        mut stream: Streaming<M>,
+        request: Request<Streaming<M>>,
         form: Form,
     ) -> Result<Done, Refusal> {
+        let asker = (principal, traced(request.metadata()));
+        let mut stream = request.into_inner();
         let begin = match next(&mut stream).await? {
             Some(Said::Begin(begin)) => begin,
             Some(Said::Data(_)) | None => {
@@ -87,11 +91,11 @@ impl Service {
         let is_described = begin.size_bytes.is_some() && !begin.sha256.is_empty();
         if is_described && self.was_made(run, &begin).await? {
             // The call that was made has the content of the first upload.
-            return self.call(principal, &begin, outline, None).await;
+            return self.call(asker, &begin, outline, None).await;
         }
         let Some((most, owner)) = self.admits(principal, run, &outline) else {
             // Records the refusal, like that of every call.
-            return self.call(principal, &begin, outline, None).await;
+            return self.call(asker, &begin, outline, None).await;
         };
         let most = begin.size_bytes.map_or(most, |size| size.min(most));
         let content = self.receive(&mut stream, (run, owner), id, &begin, most).await?;
@@ -103,7 +107,7 @@ impl Service {
         }
         let written =
             write(&begin, form, content.sha256.clone(), content.size, content.id().as_str().to_owned());
-        self.call(principal, &begin, written, Some(content)).await
+        self.call(asker, &begin, written, Some(content)).await
     }
 
     /// Returns true if a call was made under the request id of this upload.
@@ -183,7 +187,7 @@ impl Service {
     /// Makes the call. It goes on without its client, and its content is kept until it is over.
     async fn call(
         &self,
-        principal: &Arc<Principal>,
+        (principal, metadata): (&Arc<Principal>, Metadata),
         begin: &v1::BeginUpload,
         write: v1::WriteRequest,
         content: Option<Content>,
@@ -200,7 +204,7 @@ impl Service {
         let (calls, table, principal) = (self.calls.clone(), self.table.clone(), principal.clone());
         let (answer, answered) = oneshot::channel();
         self.tasks.spawn(async move {
-            let response = calls::call(&calls, &principal, request).await;
+            let response = calls::call(&calls, &principal, request, metadata).await;
             let call =
                 response.as_ref().ok().and_then(|response| identity::CallId::parse(&response.call_id).ok());
             let call = call.and_then(|id| table.known(id));

@@ -23,7 +23,7 @@ use std::time::Instant;
 use containers::{ImageReference, UsableImage};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use warm_pool::{Fill, NoneWaits, Table};
+use warm_pool::{Levels, NoneWaits, Table};
 
 use crate::launch::Wanted;
 use crate::launch::root::NewRoot;
@@ -85,9 +85,9 @@ impl Pool {
         taken
     }
 
-    /// Returns how many containers of each kind wait, and how many there should be.
-    pub fn fills(&self) -> Vec<Fill> {
-        self.table.lock().fills(Instant::now())
+    /// Returns how many containers of each kind wait and should wait, and what became of them so far.
+    pub fn levels(&self) -> Levels {
+        self.table.lock().levels(Instant::now())
     }
 
     /// Returns true if an entry of the configuration is for runs of this profile and image.

@@ -1,11 +1,28 @@
-//! Reads the deadline that a client gives a request, from gRPC's header.
+//! Reads facts that a client gives beside a request: the deadline in gRPC's header, and the context of a trace in W3C's.
 
 use std::time::{Duration, Instant};
 
+use calls::Metadata;
 use tonic::metadata::MetadataMap;
+use traces::Context;
+
+/// Returns the deadline and the context of the trace.
+pub(super) fn metadata(metadata: &MetadataMap) -> Metadata {
+    Metadata { deadline: deadline(metadata), ..traced(metadata) }
+}
+
+/// Returns the context of the trace alone, of a request whose call does not end with its client's deadline.
+///
+/// A context that is malformed, or there twice, is none: it must not make a call fail.
+pub(super) fn traced(metadata: &MetadataMap) -> Metadata {
+    let mut sent = metadata.get_all("traceparent").iter();
+    let only = sent.next().filter(|_| sent.next().is_none());
+    let trace = only.and_then(|sent| sent.to_str().ok()).and_then(Context::parse);
+    Metadata { deadline: None, trace }
+}
 
 /// Returns the moment at which the client stops waiting. The transport ends the request then.
-pub(super) fn deadline(metadata: &MetadataMap) -> Option<Instant> {
+fn deadline(metadata: &MetadataMap) -> Option<Instant> {
     let timeout = metadata.get("grpc-timeout").and_then(|value| value.to_str().ok()).and_then(parse)?;
     Instant::now().checked_add(timeout)
 }
@@ -32,7 +49,25 @@ fn parse(header: &str) -> Option<Duration> {
 mod tests {
     use std::time::Duration;
 
-    use super::parse;
+    use tonic::metadata::{MetadataMap, MetadataValue};
+
+    use super::{metadata, parse};
+
+    #[test]
+    fn one_context_of_a_trace_counts_and_two_are_none() {
+        let context = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let read = |sent: &[&'static str]| {
+            let mut map = MetadataMap::new();
+            for one in sent {
+                map.append("traceparent", MetadataValue::from_static(one));
+            }
+            metadata(&map).trace.map(|trace| trace.to_string())
+        };
+        assert_eq!(read(&[context]).as_deref(), Some(context));
+        for sent in [&[][..], &["x"], &[context, context]] {
+            assert_eq!(read(sent), None, "{sent:?}");
+        }
+    }
 
     #[test]
     fn deadlines_are_read_as_the_protocol_has_them() {
