@@ -9,7 +9,7 @@ pub mod recording;
 pub mod spool;
 
 pub use database::{
-    Bare, Ending, MAX_SESSIONS, OutcomeBounds, SettledApproval, Store, StoreError, StoredApproval,
-    StoredCall, StoredMark, Taken, Turn,
+    Bare, Ending, MAX_SESSIONS, OutcomeBounds, SCHEMA, SettledApproval, Store, StoreError,
+    StoredApproval, StoredCall, StoredMark, Taken, Turn,
 };
 pub use disk::StateDisk;

@@ -26,6 +26,10 @@ const STEPS: &[&str] = &[
     CHECKPOINTS,
 ];
 
+/// Version of the tables.
+#[expect(clippy::cast_possible_truncation, reason = "a few steps")]
+pub const SCHEMA: u32 = STEPS.len() as u32;
+
 const RUNS_AND_CALLS: &str = "
 CREATE TABLE runs (
     run_id     TEXT PRIMARY KEY,

@@ -1,0 +1,180 @@
+//! The daemon's side before a hand-over: answers requests for an upgrade, and waits for a successor.
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use crate::channel::{Channel, ChannelError, Message, is_readable};
+use crate::listeners::names;
+use crate::program::start;
+use crate::socket::{self, Peer};
+use crate::{Formats, Heir, Listeners, hindrance};
+
+/// Time that a process has for its request after it connected.
+const REQUEST: Duration = Duration::from_secs(5);
+/// Time that a started program has until it asks to be the successor: it checks its configuration, its policy and the engine.
+const BEGIN: Duration = Duration::from_secs(60);
+/// Time between two looks at a started program.
+const LOOK: Duration = Duration::from_millis(50);
+/// Rest after a connection that could not be accepted.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// The parts of the daemon that answers need.
+pub struct Terms {
+    pub version: &'static str,
+    pub formats: Formats,
+    /// Configuration file of the daemon, with which a successor starts.
+    pub config: PathBuf,
+    pub listeners: Listeners,
+    /// Returns a sentence for each thing that ends with this daemon now.
+    pub ends: Box<dyn Fn() -> Vec<String> + Send>,
+}
+
+/// The socket of the state directory.
+pub struct Door(OwnedFd);
+
+/// A program that was started as the successor, for the one who asked.
+struct Started {
+    child: Child,
+    requester: Channel,
+    until: Instant,
+}
+
+impl Door {
+    /// Listens. The caller has the lock of the state directory.
+    pub fn open(state_dir: &Path) -> io::Result<Self> {
+        socket::serve(state_dir).map(Self)
+    }
+
+    /// Answers requests in a thread of its own until there is a successor, or until the process ends.
+    pub fn attend(self, terms: Terms) -> io::Result<oneshot::Receiver<Heir>> {
+        let (found, heir) = oneshot::channel();
+        thread::Builder::new().name("take-over".to_owned()).spawn(move || self.run(&terms, found))?;
+        Ok(heir)
+    }
+
+    fn run(self, terms: &Terms, mut found: oneshot::Sender<Heir>) {
+        let mut started: Option<Started> = None;
+        loop {
+            if let Some(waits) = started.take_if(|waits| waits.is_over()) {
+                waits.fail();
+            }
+            // Without a started program the thread sleeps until somebody connects.
+            if started.is_some() && !is_readable(self.0.as_fd(), LOOK).unwrap_or(false) {
+                continue;
+            }
+            let (channel, peer) = match socket::accept(&self.0) {
+                Ok(Some(accepted)) => accepted,
+                Ok(None) => continue,
+                Err(_) => {
+                    thread::sleep(AGAIN);
+                    continue;
+                }
+            };
+            let Ok((message, _)) = channel.receive(REQUEST) else { continue };
+            match message {
+                Message::Check { formats } => {
+                    let _ = channel.send(&terms.report(&formats), &[]);
+                }
+                Message::Upgrade { program, formats } => {
+                    match terms.begin(&program, &formats, started.is_some()) {
+                        Ok(child) => {
+                            started = Some(Started { child, requester: channel, until: Instant::now() + BEGIN });
+                        }
+                        Err(answer) => {
+                            let _ = channel.send(&answer, &[]);
+                        }
+                    }
+                }
+                Message::Take { formats } => {
+                    if let Some(why) = terms.refusal(&formats, started.as_ref(), &peer) {
+                        let _ = channel.send(&Message::Refused { why }, &[]);
+                        continue;
+                    }
+                    if terms.hand_listeners(&channel).is_err() {
+                        continue;
+                    }
+                    let requester = started.take().map(|started| started.requester);
+                    match found.send(Heir::new(channel, peer, requester)) {
+                        Ok(()) => return,
+                        Err(heir) => heir.refuse("the daemon stops"),
+                    }
+                    // The daemon ends: nobody else is answered.
+                    found = oneshot::channel().0;
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Terms {
+    fn report(&self, formats: &Formats) -> Message {
+        let cannot = hindrance().map(str::to_owned);
+        Message::Report {
+            version: self.version.to_owned(),
+            hindrances: cannot.into_iter().chain(self.formats.differences(formats)).collect(),
+            ends: (self.ends)(),
+        }
+    }
+
+    /// Starts the program of an upgrade, or returns the answer if it may not.
+    fn begin(&self, program: &Path, formats: &Formats, is_busy: bool) -> Result<Child, Message> {
+        if is_busy {
+            return Err(Message::Failed { why: "another upgrade is under way".to_owned() });
+        }
+        if let Some(why) = self.cannot(formats) {
+            return Err(Message::Refused { why });
+        }
+        if !program.is_absolute() {
+            return Err(Message::Failed { why: "the program's path is not absolute".to_owned() });
+        }
+        let failed = |error| format!("{} cannot be started: {error}", program.display());
+        start(program, &self.config).map_err(|error| Message::Failed { why: failed(error) })
+    }
+
+    fn cannot(&self, formats: &Formats) -> Option<String> {
+        hindrance().map(str::to_owned).or_else(|| {
+            let differences = self.formats.differences(formats);
+            (!differences.is_empty()).then(|| differences.join("; "))
+        })
+    }
+
+    /// Returns the reason that this process may not be the successor. A program that was started for an upgrade goes first.
+    fn refusal(&self, formats: &Formats, started: Option<&Started>, peer: &Peer) -> Option<String> {
+        let pid = peer.pid.as_raw_nonzero().get();
+        let is_another = started.is_some_and(|waits| i32::try_from(waits.child.id()) != Ok(pid));
+        if is_another {
+            return Some("another upgrade is under way".to_owned());
+        }
+        self.cannot(formats)
+    }
+
+    fn hand_listeners(&self, to: &Channel) -> Result<(), ChannelError> {
+        let copies = self.listeners.copies()?;
+        let sockets: Vec<_> = copies.iter().map(|named| named.socket.as_fd()).collect();
+        to.send(&Message::Listeners { of: names(&copies) }, &sockets)
+    }
+}
+
+impl Started {
+    /// Returns true if the program ended before it asked, if it is late, or if nobody waits for it any longer.
+    fn is_over(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None)) || Instant::now() >= self.until || !self.requester.is_open()
+    }
+
+    fn fail(mut self) {
+        let why = match self.child.try_wait() {
+            Ok(Some(status)) => format!("the program ended ({status}) before it could take over; the log says why"),
+            _ => "the program did not ask to take over in time".to_owned(),
+        };
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = self.requester.send(&Message::Failed { why }, &[]);
+    }
+}

@@ -1,0 +1,53 @@
+//! The programs that a hand-over starts: the successor, and this program again.
+
+use std::env;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::channel::Channel;
+use crate::{TAKE_OVER, notify};
+
+/// Link to this program, also after its file was replaced.
+const SELF: &str = "/proc/self/exe";
+
+/// Returns the reason that no process can take over from this one, if there is one.
+pub fn hindrance() -> Option<&'static str> {
+    let own_pid = std::process::id();
+    let is_the_managers = env::var("SYSTEMD_EXEC_PID").is_ok_and(|pid| pid == own_pid.to_string());
+    if own_pid == 1 {
+        Some("it is the first process of its container, which ends with it: make the container anew")
+    } else if is_the_managers && env::var_os(notify::SOCKET).is_none_or(|named| named.is_empty()) {
+        Some("its systemd unit lacks `NotifyAccess=main`: systemd would end the successor with the service")
+    } else {
+        None
+    }
+}
+
+/// Starts the successor. It inherits the limits, the log and the environment of this process.
+pub(crate) fn start(program: &Path, config: &Path) -> io::Result<Child> {
+    let mut command = Command::new(program);
+    command.arg(TAKE_OVER).arg("--config").arg(config).stdin(Stdio::null());
+    // The watchdog's times are for whoever is the main process.
+    command.env_remove("WATCHDOG_PID").spawn()
+}
+
+/// Executes this program again, in this process, with a channel as its input. Returns only if that fails.
+pub(crate) fn again(option: &str, config: &Path, input: Channel) -> io::Error {
+    let mut command = Command::new(own_path());
+    let name = env::args_os().next().unwrap_or_else(|| OsStr::new("cofferd").to_owned());
+    command.arg0(name).arg(option).arg("--config").arg(config);
+    command.stdin(std::os::fd::OwnedFd::from(input)).exec()
+}
+
+/// Returns the path of this program if its file is still there. The process keeps its name in that case.
+fn own_path() -> PathBuf {
+    let same = |path: &PathBuf| {
+        let (there, own) = (std::fs::metadata(path).ok()?, std::fs::metadata(SELF).ok()?);
+        ((there.dev(), there.ino()) == (own.dev(), own.ino())).then_some(())
+    };
+    env::current_exe().ok().filter(|path| same(path).is_some()).unwrap_or_else(|| SELF.into())
+}
