@@ -13,3 +13,6 @@ pub use database::{
     StoredApproval, StoredCall, StoredMark, Taken, Turn,
 };
 pub use disk::StateDisk;
+
+/// Version of sealed values.
+pub const SEALED: u32 = seal::VERSION as u32;

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::channel::{Channel, ChannelError, Message, is_readable};
 use crate::listeners::names;
-use crate::program::start;
+use crate::program::{is_of_service, start};
 use crate::socket::{self, Peer};
 use crate::{Formats, Heir, Listeners, hindrance};
 
@@ -151,6 +151,9 @@ impl Terms {
         let is_another = started.is_some_and(|waits| i32::try_from(waits.child.id()) != Ok(pid));
         if is_another {
             return Some("another upgrade is under way".to_owned());
+        }
+        if !is_of_service(peer.pid) {
+            return Some("the process is not in the cgroup of the service: use `coffer upgrade`".to_owned());
         }
         self.cannot(formats)
     }

@@ -41,7 +41,12 @@ pub fn guard() -> ExitCode {
         eprintln!("cofferd: this option is for the daemon alone, during a hand-over");
         return ExitCode::FAILURE;
     };
-    match task.outcome() {
+    // Before this process ends, because systemd stops a service whose main process ends.
+    let replaced = task.outcome().and_then(|()| {
+        let told = notify::main_process(task.pid);
+        told.map_err(|error| format!("the service manager cannot be told of the new process: {error}"))
+    });
+    match replaced {
         Ok(()) => task.give_way(),
         Err(why) => task.go_on(why),
     }
@@ -78,10 +83,6 @@ impl Task {
     }
 
     fn give_way(&self) -> ExitCode {
-        // Before this process ends, because systemd stops a service whose main process ends.
-        if let Err(error) = notify::main_process(self.pid) {
-            eprintln!("cofferd: the service manager was not told of the successor: {error}");
-        }
         for told in self.requester.iter().chain([&self.channel]) {
             let _ = told.send(&Message::Ready, &[]);
         }

@@ -8,6 +8,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::Pid;
+
 use crate::channel::Channel;
 use crate::{TAKE_OVER, notify};
 
@@ -20,11 +22,25 @@ pub fn hindrance() -> Option<&'static str> {
     let is_the_managers = env::var("SYSTEMD_EXEC_PID").is_ok_and(|pid| pid == own_pid.to_string());
     if own_pid == 1 {
         Some("it is the first process of its container, which ends with it: make the container anew")
-    } else if is_the_managers && env::var_os(notify::SOCKET).is_none_or(|named| named.is_empty()) {
+    } else if is_the_managers && !is_managed() {
         Some("its systemd unit lacks `NotifyAccess=main`: systemd would end the successor with the service")
     } else {
         None
     }
+}
+
+/// Returns true if the service manager would take this process for one of its service: it has the same cgroups.
+///
+/// Without a service manager any process may be the daemon.
+pub(crate) fn is_of_service(process: Pid) -> bool {
+    let cgroups = |process: &str| std::fs::read(format!("/proc/{process}/cgroup")).ok();
+    let own = cgroups("self");
+    !is_managed() || own.is_some() && own == cgroups(&process.as_raw_nonzero().to_string())
+}
+
+/// Returns true if a service manager waits to be told of the state of this process.
+fn is_managed() -> bool {
+    env::var_os(notify::SOCKET).is_some_and(|named| !named.is_empty())
 }
 
 /// Starts the successor. It inherits the limits, the log and the environment of this process.
