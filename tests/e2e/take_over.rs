@@ -174,7 +174,6 @@ fn moments() -> impl Iterator<Item = Duration> {
 async fn a_successor_that_is_killed_at_any_moment_loses_nothing() {
     let mut daemon = Daemon::start().await;
     let mut witness = Witness::of(&daemon).await;
-    let caller = Caller::of(&witness.run);
     for moment in moments() {
         let mut successor = daemon.spawn_successor(&daemon.config_path());
         tokio::time::sleep(moment).await;
@@ -198,8 +197,6 @@ async fn a_successor_that_is_killed_at_any_moment_loses_nothing() {
         }
         witness.is_unharmed(&daemon).await;
     }
-    caller.goes_on.store(false, Ordering::Relaxed);
-    caller.made.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -337,7 +337,9 @@ impl Daemon {
     /// `kill -9`, and waits until it is gone.
     pub async fn kill(&mut self) {
         let mut child = self.child.take().expect("the daemon does not run");
-        child.kill().await.unwrap();
+        if child.try_wait().unwrap().is_none() {
+            child.kill().await.unwrap();
+        }
     }
 
     /// Asks it to stop and waits until it has; it must end with success.
