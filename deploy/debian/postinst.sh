@@ -25,7 +25,7 @@ if [ -d /run/systemd/system ]; then
         action=restart
         if systemctl is-active --quiet cofferd.service; then
             /usr/bin/cofferd --config /etc/cofferdam/cofferd.yaml --upgrade || code=$?
-            if [ "$code" -ne 5 ]; then action=; fi
+            if [ "$code" -ne 5 ] && systemctl is-active --quiet cofferd.service; then action=; fi
         fi
     fi
     if [ "$code" -ne 0 ] && [ -z "$action" ]; then

@@ -232,7 +232,8 @@ fn text(output: &Output) -> String {
 async fn an_upgrade_is_checked_before_and_reported_when_the_program_serves() {
     let mut daemon = Daemon::start_with(Setup::default()).await;
     let mut witness = Witness::of(&daemon).await;
-    let (config, program) = (daemon.config_path().display().to_string(), binary("cofferd").display().to_string());
+    let (config, program) =
+        (daemon.config_path().display().to_string(), binary("cofferd").display().to_string());
     let arguments = ["upgrade", "--binary", &program, "--config", &config];
     let checked = asks("coffer", &[&arguments[..], &["--check"]].concat()).await;
     assert_eq!(checked.status.code(), Some(0), "{}", text(&checked));

@@ -13,7 +13,9 @@ use crate::failure::{Ended, Failure};
 /// The daemon starts the program, which takes its sockets, examines each run and serves. If it fails at any step, the daemon goes
 /// on as before. For root, or the user of the daemon. The exit code is 5 if only a restart can change the program.
 #[derive(Args, Debug)]
-#[command(before_help = "Example: coffer upgrade --check --binary ./cofferd && coffer upgrade --binary ./cofferd")]
+#[command(
+    before_help = "Example: coffer upgrade --check --binary ./cofferd && coffer upgrade --binary ./cofferd"
+)]
 pub(crate) struct Upgrade {
     /// Only say what would not survive. Changes nothing.
     #[arg(long)]
@@ -46,7 +48,9 @@ impl Upgrade {
             Some(0) => Ok(Exit::Ok),
             // It has said why.
             Some(1) => Ok(Exit::Failed),
-            Some(2) => Err(Failure::failed(format!("{shown} cannot take over: it is no cofferd of this version or later"))),
+            Some(2) => Err(Failure::failed(format!(
+                "{shown} cannot take over: it is no cofferd of this version or later"
+            ))),
             Some(5) => Ok(Exit::Unreachable),
             _ => Err(Failure::failed(format!("{shown} ended: {status}"))),
         }

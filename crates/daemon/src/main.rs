@@ -65,8 +65,7 @@ fn run(args: &args::Args) -> anyhow::Result<ExitCode> {
         hand_over::print_versions();
         return Ok(ExitCode::SUCCESS);
     }
-    // A hand-over starts programs with this path, wherever they run.
-    let file = std::path::absolute(args.config())?;
+    let file = args.config();
     let config = config::load(&file)?;
     if args.check_config {
         check::check(&file, &config)?;
@@ -92,7 +91,9 @@ fn run(args: &args::Args) -> anyhow::Result<ExitCode> {
     match ended {
         Ok(Ended::Stopped) => Ok(ExitCode::SUCCESS),
         // Every thread is replaced by this, so that nothing of this daemon writes beside its successor.
-        Ok(Ended::HandsOver(heir)) => Err(heir.hand(&beginning.listeners, &file).into()),
+        Ok(Ended::HandsOver(heir)) => {
+            Err(heir.hand(&beginning.listeners, &std::path::absolute(&file)?).into())
+        }
         Err(error) => {
             beginning.fails(&error);
             Err(error)

@@ -57,8 +57,10 @@ pub(crate) async fn start(
     (tasks, stop): (&TaskTracker, CancellationToken),
 ) -> anyhow::Result<()> {
     let Some(Http { address, settings, .. }) = http else { return Ok(()) };
-    let listener =
-        listeners.tcp("mcp", *address).await.with_context(|| format!("cannot listen on {address} for MCP"))?;
+    let listener = listeners
+        .tcp("mcp", *address)
+        .await
+        .with_context(|| format!("cannot listen on {address} for MCP"))?;
     tracing::info!("MCP over HTTP: http://{}/mcp", listener.local_addr()?);
     tasks.spawn(mcp::http::serve(listener, access, settings.clone(), stop));
     Ok(())

@@ -124,9 +124,8 @@ impl Channel {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let received = retry_on_intr(|| {
-            recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags)
-        })?;
+        let received =
+            retry_on_intr(|| recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags))?;
         let mut descriptors = Vec::new();
         for part in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(handles) = part {
@@ -212,6 +211,8 @@ mod tests {
     fn an_end_that_takes_nothing_holds_nobody_up() {
         let (one, _other) = Channel::pair().unwrap();
         let sent = (0..100_000).map(|_| one.send(&Message::Released, &[])).find(Result::is_err);
-        assert!(matches!(sent, Some(Err(ChannelError::Io(error))) if error.kind() == io::ErrorKind::WouldBlock));
+        assert!(
+            matches!(sent, Some(Err(ChannelError::Io(error))) if error.kind() == io::ErrorKind::WouldBlock)
+        );
     }
 }

@@ -84,7 +84,8 @@ impl Door {
                 Message::Upgrade { program, formats } => {
                     match terms.begin(&program, &formats, started.is_some()) {
                         Ok(child) => {
-                            started = Some(Started { child, requester: channel, until: Instant::now() + BEGIN });
+                            started =
+                                Some(Started { child, requester: channel, until: Instant::now() + BEGIN });
                         }
                         Err(answer) => {
                             let _ = channel.send(&answer, &[]);
@@ -168,16 +169,120 @@ impl Terms {
 impl Started {
     /// Returns true if the program ended before it asked, if it is late, or if nobody waits for it any longer.
     fn is_over(&mut self) -> bool {
-        !matches!(self.child.try_wait(), Ok(None)) || Instant::now() >= self.until || !self.requester.is_open()
+        !matches!(self.child.try_wait(), Ok(None))
+            || Instant::now() >= self.until
+            || !self.requester.is_open()
     }
 
     fn fail(mut self) {
         let why = match self.child.try_wait() {
-            Ok(Some(status)) => format!("the program ended ({status}) before it could take over; the log says why"),
+            Ok(Some(status)) => {
+                format!("the program ended ({status}) before it could take over; the log says why")
+            }
             _ => "the program did not ask to take over in time".to_owned(),
         };
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = self.requester.send(&Message::Failed { why }, &[]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Predecessor, Released, RequestError, check, take_over, upgrade};
+
+    use super::*;
+
+    fn formats(store: u32) -> Formats {
+        Formats::new([("store", store)])
+    }
+
+    struct Scene {
+        directory: tempfile::TempDir,
+        heir: oneshot::Receiver<Heir>,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let terms = Terms {
+                version: "1.2.3",
+                formats: formats(1),
+                config: "/etc/cofferd.yaml".into(),
+                listeners: Listeners::default(),
+                ends: Box::new(|| vec!["calls: 2".to_owned()]),
+            };
+            let heir = Door::open(directory.path()).unwrap().attend(terms).unwrap();
+            Self { directory, heir }
+        }
+
+        fn takes(&self) -> Predecessor {
+            take_over(self.directory.path(), formats(1)).unwrap().0
+        }
+    }
+
+    #[test]
+    fn a_check_names_all_that_ends_and_all_that_differs_and_changes_nothing() {
+        let mut scene = Scene::new();
+        let path = scene.directory.path();
+        let report = check(path, formats(1)).unwrap();
+        assert_eq!((report.version.as_str(), report.ends), ("1.2.3", vec!["calls: 2".to_owned()]));
+        assert_eq!(report.hindrances, Vec::<String>::new());
+        let report = check(path, formats(2)).unwrap();
+        assert_eq!(report.hindrances, ["store: the daemon has version 1, the new program 2"]);
+        assert!(scene.heir.try_recv().is_err());
+        assert!(matches!(check(&path.join("none"), formats(1)), Err(RequestError::NoDaemon(_))));
+    }
+
+    #[test]
+    fn a_program_with_other_formats_is_refused_and_the_next_one_is_not() {
+        let mut scene = Scene::new();
+        let refused = take_over(scene.directory.path(), formats(2)).err().unwrap();
+        assert!(refused.needs_restart() && refused.to_string().contains("version 1"), "{refused}");
+        assert!(scene.heir.try_recv().is_err());
+        let predecessor = scene.takes();
+        let heir = scene.heir.blocking_recv().unwrap();
+        assert!(predecessor.watches());
+        heir.refuse("the daemon was told to stop");
+        let refused = predecessor.released().unwrap_err();
+        assert!(refused.to_string().contains("told to stop"), "{refused}");
+    }
+
+    #[test]
+    fn a_successor_goes_on_alone_when_its_predecessor_dies() {
+        let scene = Scene::new();
+        let predecessor = scene.takes();
+        drop(scene.heir.blocking_recv().unwrap());
+        assert!(!predecessor.watches());
+        assert_eq!(predecessor.released().unwrap(), Released::Died);
+        // Nobody answers, and it does not wait.
+        predecessor.is_relieved();
+    }
+
+    #[test]
+    fn a_daemon_that_stops_refuses_every_successor() {
+        let scene = Scene::new();
+        drop(scene.heir);
+        for _ in 0..2 {
+            let (predecessor, _) = take_over(scene.directory.path(), formats(1)).unwrap();
+            let refused = predecessor.released().unwrap_err();
+            assert!(refused.to_string().contains("stops"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_never_asks_is_a_failed_upgrade() {
+        let scene = Scene::new();
+        let path = scene.directory.path();
+        for (program, says) in [
+            ("/bin/false", "ended (exit status: 1)"),
+            ("/bin/true", "ended (exit status: 0)"),
+            ("/nonexistent", "cannot be started"),
+            ("cofferd", "not absolute"),
+        ] {
+            let failed = upgrade(path, program.into(), formats(1)).unwrap_err();
+            assert!(!failed.needs_restart() && failed.to_string().contains(says), "{failed}");
+        }
+        assert!(upgrade(path, "/bin/true".into(), formats(2)).unwrap_err().needs_restart());
     }
 }

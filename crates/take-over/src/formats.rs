@@ -24,11 +24,7 @@ impl Formats {
             .map(|name| (name, self.0.get(name), next.0.get(name)))
             .filter(|(_, ours, theirs)| ours != theirs)
             .map(|(name, ours, theirs)| {
-                format!(
-                    "{name}: the daemon has version {}, the new program {}",
-                    shown(ours),
-                    shown(theirs)
-                )
+                format!("{name}: the daemon has version {}, the new program {}", shown(ours), shown(theirs))
             })
             .collect()
     }

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, WaitOptions, pidfd_send_signal, waitpid};
 
 use crate::channel::{Channel, ChannelError, Message, is_readable};
 use crate::listeners::{named, names};
-use crate::program::again;
+use crate::program::{again, drop_held_reloads};
 use crate::{Listeners, Named, RESUME, notify};
 
 /// Time that a successor has to take over: it examines all runs.
@@ -99,7 +99,9 @@ impl Task {
         if let Some(requester) = &self.requester {
             let _ = requester.send(&Message::Failed { why: why.clone() }, &[]);
         }
-        let error = match resumption(why, &self.listeners) {
+        let input =
+            drop_held_reloads().map_err(ChannelError::Io).and_then(|()| resumption(why, &self.listeners));
+        let error = match input {
             Ok(input) => again(RESUME, &self.config, input).to_string(),
             Err(error) => error.to_string(),
         };

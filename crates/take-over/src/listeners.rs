@@ -84,6 +84,11 @@ impl Listeners {
         self.0.handed.lock().clear();
     }
 
+    /// Closes all sockets, so that a daemon that stops refuses connections.
+    pub fn close(&self) {
+        self.0.kept.lock().clear();
+    }
+
     /// Returns copies of the sockets, for a successor.
     pub(crate) fn copies(&self) -> io::Result<Vec<Named>> {
         let copy = |named: &Named| {

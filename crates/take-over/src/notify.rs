@@ -5,11 +5,15 @@ use std::io;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
 
 use rustix::process::Pid;
 
 /// Name of the variable with the manager's socket.
 pub(crate) const SOCKET: &str = "NOTIFY_SOCKET";
+
+/// Time that the manager has to take a message.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Makes `pid` the main process of the service. Does nothing without a service manager.
 pub(crate) fn main_process(pid: Pid) -> io::Result<()> {
@@ -28,6 +32,8 @@ fn send(state: &str) -> io::Result<()> {
         Some(name) => SocketAddr::from_abstract_name(name)?,
         None => SocketAddr::from_pathname(&named)?,
     };
-    UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address)?;
+    let socket = UnixDatagram::unbound()?;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.send_to_addr(state.as_bytes(), &address)?;
     Ok(())
 }

@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use nix::sys::signal::{SigSet, Signal, raise};
 use rustix::process::Pid;
 
 use crate::channel::Channel;
@@ -51,6 +52,25 @@ pub(crate) fn start(program: &Path, config: &Path) -> io::Result<Child> {
     command.env_remove("WATCHDOG_PID").spawn()
 }
 
+/// Holds SIGHUP back, over [`again`] too: a request for a reload must not end a process that has no handler.
+pub(crate) fn hold_reloads() -> io::Result<()> {
+    Ok(hangup().thread_block()?)
+}
+
+/// Forgets a SIGHUP that was held back, and holds none back any longer. A daemon that starts reads its files anyway.
+pub(crate) fn drop_held_reloads() -> io::Result<()> {
+    // The kernel keeps one of them at most, and with this there is one.
+    raise(Signal::SIGHUP)?;
+    hangup().wait()?;
+    Ok(hangup().thread_unblock()?)
+}
+
+fn hangup() -> SigSet {
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGHUP);
+    set
+}
+
 /// Executes this program again, in this process, with a channel as its input. Returns only if that fails.
 pub(crate) fn again(option: &str, config: &Path, input: Channel) -> io::Error {
     let mut command = Command::new(own_path());
@@ -66,4 +86,24 @@ fn own_path() -> PathBuf {
         ((there.dev(), there.ino()) == (own.dev(), own.ino())).then_some(())
     };
     env::current_exe().ok().filter(|path| same(path).is_some()).unwrap_or_else(|| SELF.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reload_during_a_hand_over_ends_no_process() {
+        hold_reloads().unwrap();
+        raise(Signal::SIGHUP).unwrap();
+        // An unhandled SIGHUP would end this process.
+        drop_held_reloads().unwrap();
+        assert!(!SigSet::thread_get_mask().unwrap().contains(Signal::SIGHUP));
+    }
+
+    #[test]
+    fn this_program_is_found_by_its_path_and_processes_of_no_service_may_take_over() {
+        assert_eq!(own_path(), std::fs::read_link(SELF).unwrap());
+        assert!(is_managed() || is_of_service(rustix::process::getpid()));
+    }
 }

@@ -10,7 +10,7 @@
 //! ```
 
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use rustix::process::Pid;
 
 use crate::channel::{Channel, ChannelError, Message};
 use crate::listeners::{named, names};
-use crate::program::again;
+use crate::program::{again, hold_reloads};
 use crate::request::RequestError;
 use crate::socket::{self, Peer};
 use crate::{Formats, GUARD, Listeners};
@@ -29,6 +29,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 const STOP: Duration = Duration::from_secs(120);
 
 /// A process that becomes the daemon. Its predecessor has this.
+#[derive(Debug)]
 pub struct Heir {
     channel: Channel,
     pid: Pid,
@@ -55,7 +56,9 @@ impl Heir {
     /// The execution ends every thread of this process and closes every file, the lock of the state directory too. So nothing of
     /// this process can write any longer, whatever was slow to stop.
     pub fn hand(self, listeners: &Listeners, config: &Path) -> io::Error {
-        match self.assignment(listeners, config) {
+        let input =
+            hold_reloads().map_err(ChannelError::Io).and_then(|()| self.assignment(listeners, config));
+        match input {
             Ok(input) => again(GUARD, config, input),
             Err(error) => io::Error::other(error),
         }
@@ -71,7 +74,7 @@ impl Heir {
             of: names(&copies),
         };
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![self.channel.as_fd(), self.process.as_fd()];
-        descriptors.extend(self.requester.as_ref().map(|requester| requester.as_fd()));
+        descriptors.extend(self.requester.as_ref().map(AsFd::as_fd));
         descriptors.extend(copies.iter().map(|named| named.socket.as_fd()));
         let (ours, input) = Channel::pair()?;
         ours.send(&watch, &descriptors)?;
@@ -82,7 +85,7 @@ impl Heir {
 /// The daemon whose place this process takes. The process waits for its leave to begin, and reports to it.
 pub struct Predecessor(Channel);
 
-/// How a predecessor gave its state up.
+/// Way in which a predecessor gave its state up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Released {
     /// It watches its successor, and goes on if that one fails.

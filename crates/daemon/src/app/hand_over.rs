@@ -35,15 +35,16 @@ impl Heirs {
 
 /// Listens for processes that want to take over. Without this a daemon serves all the same, and an upgrade needs a restart.
 pub(super) fn open(state_dir: &Path, file: &Path, listeners: &Listeners, parts: &Parts) -> Heirs {
-    let ends = ends(parts);
-    let terms = Terms {
-        version: env!("CARGO_PKG_VERSION"),
-        formats: formats(),
-        config: file.to_owned(),
-        listeners: listeners.clone(),
-        ends: Box::new(ends),
-    };
-    let opened = Door::open(state_dir).and_then(|door| door.attend(terms));
+    let opened = std::path::absolute(file).and_then(|config| {
+        let terms = Terms {
+            version: env!("CARGO_PKG_VERSION"),
+            formats: formats(),
+            config,
+            listeners: listeners.clone(),
+            ends: Box::new(ends(parts)),
+        };
+        Door::open(state_dir)?.attend(terms)
+    });
     if let Err(error) = &opened {
         tracing::warn!(%error, "no other process can take over: an upgrade needs a restart");
     }
@@ -95,6 +96,7 @@ pub(super) async fn drain(
         }
         _ = terminate.recv() => {
             listeners.leave(false);
+            listeners.close();
             heir.refuse("the daemon was told to stop");
             Ok(Ended::Stopped)
         }

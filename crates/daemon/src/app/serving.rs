@@ -67,9 +67,14 @@ impl Recovered {
     pub(super) async fn serve(self, workers: usize, listeners: &Listeners) -> anyhow::Result<Serving> {
         let Self { config, state, parts, calls, grants, alerts, detection, cursor, executions, log, disk } =
             self;
-        let socket =
-            Socket::bind(&config.socket, config.socket_mode, config.socket_group, config.max_connections, listeners)
-                .with_context(|| format!("cannot listen on {}", config.socket.display()))?;
+        let socket = Socket::bind(
+            &config.socket,
+            config.socket_mode,
+            config.socket_group,
+            config.max_connections,
+            listeners,
+        )
+        .with_context(|| format!("cannot listen on {}", config.socket.display()))?;
         let certificates = certificates(config.tcp.as_ref())?;
         let tcp = listen_elsewhere(config.tcp.as_ref(), certificates.clone(), &parts, listeners).await?;
         let (tokens, issuers) = (tokens(&config, &parts)?, issuers(&config, &parts)?);
@@ -80,11 +85,13 @@ impl Recovered {
             tools(&calls, &parts),
             &guard,
         );
-        mcp::start(access, config.mcp.as_ref(), listeners, (&parts.life.tasks, parts.life.stop.clone())).await?;
+        mcp::start(access, config.mcp.as_ref(), listeners, (&parts.life.tasks, parts.life.stop.clone()))
+            .await?;
         let seen = (Arc::new(log.index), alerts);
         let made = (&parts.control, &parts.workers, &parts.records);
         let life = (&parts.life.tasks, &parts.life.stop);
-        metrics::start(config.metrics.as_ref(), certificates.clone(), made, seen.clone(), life, listeners).await?;
+        metrics::start(config.metrics.as_ref(), certificates.clone(), made, seen.clone(), life, listeners)
+            .await?;
         let (index, alerts) = seen;
         let judges = (parts.control.gateway.clone(), parts.control.approvals.clone());
         let files = (config.policy_dir.clone(), config.secrets.keys().cloned().collect());
@@ -140,6 +147,7 @@ impl Serving {
         let ended = tokio::select! {
             signalled = wait_for_signal(&loader, certificates.as_ref(), &config, file) => {
                 signalled?;
+                listeners.close();
                 Ended::Stopped
             }
             heir = heirs.next() => hand_over::drain(heir, &closing, listeners, &parts).await?,
@@ -181,7 +189,8 @@ async fn listen_elsewhere(
     if let Some(certificates) = &certificates {
         tokio::spawn(certificates.clone().watch(parts.life.stop.clone()));
     }
-    let bound = listener::Tcp::bind(settings, certificates, parts.records.escalations.clone(), listeners).await;
+    let bound =
+        listener::Tcp::bind(settings, certificates, parts.records.escalations.clone(), listeners).await;
     let bound = bound.with_context(|| format!("cannot listen on {}", settings.address))?;
     tracing::info!(address = %bound.address()?, "listens on TCP, too");
     Ok(Some(bound))
