@@ -51,7 +51,7 @@ impl Door {
         socket::serve(state_dir).map(Self)
     }
 
-    /// Answers requests in a thread of its own until there is a successor, or until the process ends.
+    /// Answers requests in a separate thread until there is a successor, or until the process ends.
     pub fn attend(self, terms: Terms) -> io::Result<oneshot::Receiver<Heir>> {
         let (found, heir) = oneshot::channel();
         thread::Builder::new().name("take-over".to_owned()).spawn(move || self.run(&terms, found))?;
@@ -105,7 +105,7 @@ impl Door {
                         Ok(()) => return,
                         Err(heir) => heir.refuse("the daemon stops"),
                     }
-                    // The daemon ends: nobody else is answered.
+                    // The daemon ends, so the next ones are refused, too.
                     found = oneshot::channel().0;
                 }
                 _ => {}
@@ -167,7 +167,7 @@ impl Terms {
 }
 
 impl Started {
-    /// Returns true if the program ended before it asked, if it is late, or if nobody waits for it any longer.
+    /// Returns true if the program ended before it asked, if it is late, or if its requester has left.
     fn is_over(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
             || Instant::now() >= self.until
@@ -255,7 +255,7 @@ mod tests {
         drop(scene.heir.blocking_recv().unwrap());
         assert!(!predecessor.watches());
         assert_eq!(predecessor.released().unwrap(), Released::Died);
-        // Nobody answers, and it does not wait.
+        // It waits for no answer.
         predecessor.is_relieved();
     }
 

@@ -21,7 +21,7 @@ pub struct Named {
 
 /// All listening sockets of this daemon.
 ///
-/// Each is kept open here beside its server. While nobody accepts, connections wait in its queue.
+/// Each is kept open here beside its server. Connections wait in its queue while no server accepts them.
 #[derive(Debug, Clone, Default)]
 pub struct Listeners(Arc<Inner>);
 
@@ -79,7 +79,7 @@ impl Listeners {
         Some(handed.swap_remove(index))
     }
 
-    /// Closes the predecessor's sockets that nobody took: the configuration has no such listener any longer.
+    /// Closes the predecessor's sockets that no server took: the configuration has no such listener any longer.
     pub fn close_unused(&self) {
         self.0.handed.lock().clear();
     }

@@ -8,7 +8,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use nix::sys::signal::{SigSet, Signal, raise};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::process::Pid;
 
 use crate::channel::Channel;
@@ -48,7 +49,7 @@ fn is_managed() -> bool {
 pub(crate) fn start(program: &Path, config: &Path) -> io::Result<Child> {
     let mut command = Command::new(program);
     command.arg(TAKE_OVER).arg("--config").arg(config).stdin(Stdio::null());
-    // The watchdog's times are for whoever is the main process.
+    // The watchdog watches the main process, which the successor becomes.
     command.env_remove("WATCHDOG_PID").spawn()
 }
 
@@ -59,9 +60,8 @@ pub(crate) fn hold_reloads() -> io::Result<()> {
 
 /// Forgets a SIGHUP that was held back, and holds none back any longer. A daemon that starts reads its files anyway.
 pub(crate) fn drop_held_reloads() -> io::Result<()> {
-    // The kernel keeps one of them at most, and with this there is one.
-    raise(Signal::SIGHUP)?;
-    hangup().wait()?;
+    let held = SignalFd::with_flags(&hangup(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+    while held.read_signal()?.is_some() {}
     Ok(hangup().thread_unblock()?)
 }
 
@@ -90,6 +90,8 @@ fn own_path() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use nix::sys::signal::raise;
+
     use super::*;
 
     #[test]

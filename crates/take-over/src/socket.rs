@@ -48,7 +48,7 @@ pub(crate) fn serve(state_dir: &Path) -> io::Result<OwnedFd> {
     }
     let socket = new()?;
     bind(&socket, &address)?;
-    // Nobody can connect before `listen`, whatever the mode was until here.
+    // Connections are refused before `listen`, so the earlier mode does not matter.
     rustix::fs::chmodat(&directory, NAME, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
     listen(&socket, WAITING)?;
     Ok(socket)
