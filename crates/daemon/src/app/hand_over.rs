@@ -4,6 +4,8 @@ use std::future;
 use std::path::Path;
 use std::time::Duration;
 
+use runs::Runs;
+use runs::record::State;
 use take_over::{Door, Heir, Listeners, Terms};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -13,10 +15,10 @@ use super::Ended;
 use super::parts::Parts;
 use crate::hand_over::formats;
 
-/// Time that calls under way have to finish. A longer call ends as interrupted.
+/// Time that calls and launches under way have to finish. A longer call ends as interrupted, and a launch is repeated by its request.
 const FINISH: Duration = Duration::from_secs(10);
 /// Time between two looks at the calls under way.
-const LOOK: Duration = Duration::from_millis(10);
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The processes that ask to take over.
 pub(super) struct Heirs(Option<oneshot::Receiver<Heir>>);
@@ -51,6 +53,11 @@ pub(super) fn open(state_dir: &Path, file: &Path, listeners: &Listeners, parts: 
     Heirs(opened.ok())
 }
 
+/// Returns the number of runs that are being launched.
+fn launching(runs: &Runs) -> usize {
+    runs.all_living().iter().filter(|(_, run)| run.record().state == State::Creating).count()
+}
+
 /// Returns a function that names everything that would end with this daemon now.
 fn ends(parts: &Parts) -> impl Fn() -> Vec<String> + Send + 'static {
     let (runs, table) = (parts.workers.runs.clone(), parts.records.table.clone());
@@ -58,12 +65,13 @@ fn ends(parts: &Parts) -> impl Fn() -> Vec<String> + Send + 'static {
         let living = runs.all_living();
         let connections: u64 =
             living.iter().filter_map(|(_, run)| run.egress()).map(|egress| egress.view().counts().open).sum();
-        let making =
-            living.iter().filter(|(_, run)| run.record().state == runs::record::State::Creating).count();
         let counted = [
             (table.working() as u64, format!("calls that take longer than {} s more", FINISH.as_secs())),
             (connections, "connections of runs to other hosts".to_owned()),
-            (making as u64, "launches of runs, which the same request repeats".to_owned()),
+            (
+                launching(&runs) as u64,
+                format!("launches of runs that take longer than {} s more", FINISH.as_secs()),
+            ),
         ];
         let counted = counted.into_iter().filter(|(count, _)| *count > 0);
         let always = "terminals, forwarded ports, uploads under way and sessions of MCP over HTTP, if any";
@@ -85,7 +93,7 @@ pub(super) async fn drain(
     listeners.leave(true);
     closing.cancel();
     let finished = async {
-        while parts.records.table.working() > 0 {
+        while parts.records.table.working() > 0 || launching(&parts.workers.runs) > 0 {
             tokio::time::sleep(LOOK).await;
         }
     };
