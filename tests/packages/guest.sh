@@ -97,6 +97,7 @@ check "it reaches no other name" bash -c '[ -n "$1" ] && ! coffer call shell "$1
 echo "==== upgrade"
 container=$(container "$run")
 pid=$(main_pid)
+# shellcheck disable=SC2016 # expanded by the inner shell
 counter=$(coffer --output name process start "$run" -- sh -c 'i=0; while :; do i=$((i+1)); echo $i; sleep 1; done')
 check "a process counts" test -n "$counter"
 restarts=$(systemctl show --property NRestarts --value cofferd)

@@ -25,7 +25,7 @@ pub(crate) fn formats() -> Formats {
         ("approvals", gateway::FORMAT),
         ("log", audit::FORMAT),
         ("sealed values", store::SEALED),
-        ("store", store::SCHEMA),
+        ("store", store::schema_version()),
         ("use of models", model_usage::VERSION),
         ("workers", worker_protocol::PROTOCOL),
     ])

@@ -9,8 +9,8 @@ pub mod recording;
 pub mod spool;
 
 pub use database::{
-    Bare, Ending, MAX_SESSIONS, OutcomeBounds, SCHEMA, SettledApproval, Store, StoreError, StoredApproval,
-    StoredCall, StoredMark, Taken, Turn,
+    Bare, Ending, MAX_SESSIONS, OutcomeBounds, SettledApproval, Store, StoreError, StoredApproval,
+    StoredCall, StoredMark, Taken, Turn, schema_version,
 };
 pub use disk::StateDisk;
 

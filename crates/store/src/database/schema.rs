@@ -26,9 +26,10 @@ const STEPS: &[&str] = &[
     CHECKPOINTS,
 ];
 
-/// Version of the tables.
-#[expect(clippy::cast_possible_truncation, reason = "a few steps")]
-pub const SCHEMA: u32 = STEPS.len() as u32;
+/// Returns the version of the tables.
+pub fn schema_version() -> u32 {
+    u32::try_from(STEPS.len()).unwrap_or(u32::MAX)
+}
 
 const RUNS_AND_CALLS: &str = "
 CREATE TABLE runs (
