@@ -50,8 +50,9 @@ impl Witness {
         for (line, number) in counted.lines().zip(1..) {
             assert_eq!(line, number.to_string(), "a line of the process is missing or doubled");
         }
-        self.run.ok(calls::write("there", "x")).await;
-        assert_eq!(self.run.exec(&["cat", "there"]).await.stdout, "x");
+        let name = format!("there-{next}");
+        self.run.ok(calls::write(&name, "x")).await;
+        assert_eq!(self.run.exec(&["cat", &name]).await.stdout, "x");
         assert!(self.run.clients.verify().await.intact);
     }
 }
@@ -90,7 +91,7 @@ async fn call(run: &mut RunHandle, number: usize) {
         loop {
             let request = v1::CallRequest {
                 request_id: format!("call-{number}"),
-                request: Some(calls::shell(&script).into()),
+                request: Some(calls::exec(&["sh", "-c", &script]).into()),
                 ..Default::default()
             };
             match run.call_with(request).await {

@@ -112,6 +112,11 @@ fn serve(config: config::Config, file: &Path, beginning: &mut Beginning) -> anyh
         .enable_all()
         .build()?;
     let ended = runtime.block_on(app::run(config, file, workers(), prepared, beginning));
+    if ended.is_err() {
+        // The end of its tasks would unmount the directories of runs that were reattached. The next daemon needs them.
+        std::mem::forget(runtime);
+        return ended;
+    }
     // Threads that still block on a disk or an engine are given up after a short time.
     runtime.shutdown_timeout(STRAGGLERS);
     ended

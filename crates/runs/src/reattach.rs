@@ -182,6 +182,7 @@ impl Runs {
         if let Some((run, why)) = failing.or_else(|| pending.keys().map(|run| (*run, UNANSWERED)).next())
             && !may_lose()
         {
+            living.into_iter().for_each(|(_, _, adopted)| adopted.resources.leave());
             anyhow::bail!("run {run} would end: {why}");
         }
         let unanswered: BTreeSet<_> = pending.values().filter_map(Record::made_as).collect();
