@@ -65,8 +65,8 @@ impl Opened {
         let on_stop = StopRule::new(config.on_stop);
         let (settings, leftover_processes) = startup::processes(&store, &config, on_stop.clone())?;
         // No client can connect before this is done, so a client that asks for a run finds its current state.
-        let taken =
-            runs.take_over(earlier, &policy.policy(), &open.used, leftover_processes.names(), may_lose_runs);
+        let (in_force, names) = (policy.policy(), leftover_processes.names());
+        let taken = runs.take_over(earlier, &in_force, &open.used, names, may_lose_runs);
         let taken = taken.await?;
         open.close(&audit, &store, &directories, &taken, &waiting_approvals.calls()).await?;
         waiting_approvals.close_connections(&audit).await?;
