@@ -107,7 +107,7 @@ impl Channel {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         let fits = descriptors.is_empty() || ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
-        if !fits || bytes.len() > MESSAGE {
+        if !fits || descriptors.len() > DESCRIPTORS || bytes.len() > MESSAGE {
             return Err(io::Error::from(io::ErrorKind::InvalidInput).into());
         }
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
