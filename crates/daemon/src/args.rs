@@ -6,6 +6,7 @@ use clap::Parser;
 
 /// The daemon in which coding agents work: hardened containers, permissions, approvals, and a tamper-evident record.
 #[derive(Debug, Parser)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 #[command(
     name = "cofferd",
     version,

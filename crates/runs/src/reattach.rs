@@ -179,7 +179,7 @@ impl Runs {
             End::Failed(why) => Some((record.id, why.as_str())),
             _ => None,
         });
-        if let Some((run, why)) = failing.or_else(|| pending.keys().map(|run| (*run, UNANSWERED)).next())
+        if let Some((run, why)) = failing.or_else(|| pending.keys().next().map(|run| (*run, UNANSWERED)))
             && !may_lose()
         {
             living.into_iter().for_each(|(_, _, adopted)| adopted.resources.leave());

@@ -61,7 +61,7 @@ impl Door {
     fn run(self, terms: &Terms, mut found: oneshot::Sender<Heir>) {
         let mut started: Option<Started> = None;
         loop {
-            if let Some(waits) = started.take_if(|waits| waits.is_over()) {
+            if let Some(waits) = started.take_if(Started::is_over) {
                 waits.fail();
             }
             // Without a started program the thread sleeps until somebody connects.

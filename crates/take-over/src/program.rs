@@ -36,8 +36,8 @@ pub fn hindrance() -> Option<&'static str> {
 /// Without a service manager any process may be the daemon.
 pub(crate) fn is_of_service(process: Pid) -> bool {
     let cgroups = |process: &str| std::fs::read(format!("/proc/{process}/cgroup")).ok();
-    let own = cgroups("self");
-    !is_managed() || own.is_some() && own == cgroups(&process.as_raw_nonzero().to_string())
+    let (own, its) = (cgroups("self"), cgroups(&process.as_raw_nonzero().to_string()));
+    !is_managed() || (own.is_some() && own == its)
 }
 
 /// Returns true if a service manager waits to be told of the state of this process.
