@@ -148,7 +148,10 @@ async fn a_successor_that_fails_leaves_the_daemon_as_it_was() {
     let occupied = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = format!("metrics: {{ listen: \"{}\" }}", occupied.local_addr().unwrap());
     // The first is noticed before the hand-over, the second after the runs were taken over.
-    for (line, says) in [("policy_dir: /nonexistent", "policy"), (listen.as_str(), "cannot listen on")] {
+    for (line, says) in [
+        ("policy_dir: /nonexistent", "the policy directory cannot be read"),
+        (listen.as_str(), "cannot listen on"),
+    ] {
         let config = configured(&daemon, line);
         let mut successor = daemon.spawn_successor(&config);
         let status = tokio::time::timeout(PATIENCE, successor.wait()).await.unwrap().unwrap();
