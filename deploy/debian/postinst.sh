@@ -19,9 +19,18 @@ else
 fi
 if [ -d /run/systemd/system ]; then
     systemctl --system daemon-reload >/dev/null || true
-    # The next daemon takes the runs over that this one leaves: `runs.on_stop` of the configuration.
-    if [ -n "$2" ]; then action=restart; else action=start; fi
-    if ! deb-systemd-invoke "$action" cofferd.service >/dev/null; then
+    # The new program takes over from the daemon that serves. 5: only a restart changes the program.
+    action=start code=0
+    if [ -n "$2" ]; then
+        action=restart
+        if systemctl is-active --quiet cofferd.service; then
+            /usr/bin/cofferd --config /etc/cofferdam/cofferd.yaml --upgrade || code=$?
+            if [ "$code" -ne 5 ] && systemctl is-active --quiet cofferd.service; then action=; fi
+        fi
+    fi
+    if [ "$code" -ne 0 ] && [ -z "$action" ]; then
+        echo "The earlier version of cofferd goes on. Correct the problem, then 'coffer upgrade' or 'systemctl restart cofferd'." >&2
+    elif [ -n "$action" ] && ! deb-systemd-invoke "$action" cofferd.service >/dev/null; then
         echo "cofferd did not start. 'journalctl -u cofferd' says why; then 'systemctl start cofferd'." >&2
     fi
 fi

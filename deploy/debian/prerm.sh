@@ -22,7 +22,7 @@ case "$1" in
 upgrade)
     if [ -d /run/systemd/system ] && systemctl is-active --quiet cofferd.service &&
         cofferd --print-config 2>/dev/null | grep -q '^ *on_stop: end'; then
-        echo "/etc/cofferdam/cofferd.yaml says 'on_stop: end': the restart of cofferd ends all runs." >&2
+        echo "/etc/cofferdam/cofferd.yaml says 'on_stop: end': a restart of cofferd, if the upgrade needs one, ends all runs." >&2
     fi
     ;;
 remove)

@@ -129,24 +129,59 @@ impl Daemon {
     /// Starts the process again, after [`Self::kill`] or [`Self::stop`], on the same directory.
     pub async fn launch(&mut self) {
         assert!(self.child.is_none(), "the daemon runs already");
+        let child = self.spawn(&self.config_path(), &[]);
+        self.is_now(child);
+        self.answers().await;
+    }
+
+    /// Starts a process that takes over from this one, with a configuration.
+    pub fn spawn_successor(&self, config: &Path) -> Child {
+        self.spawn(config, &["--take-over"])
+    }
+
+    /// Starts a process that takes over, and waits until this one has ended and that one answers.
+    pub async fn take_over(&mut self) {
+        let successor = self.spawn_successor(&self.config_path());
+        let status = self.is_followed_by(successor).await;
+        assert!(status.success(), "the earlier daemon ended with {status}:\n{}", self.log());
+        self.answers().await;
+    }
+
+    /// Waits until this process has ended. The daemon is the other one from now on.
+    pub async fn is_followed_by(&mut self, successor: Child) -> std::process::ExitStatus {
+        let mut earlier = self.child.take().expect("the daemon does not run");
+        let ended = tokio::time::timeout(PATIENCE, earlier.wait()).await;
+        let status = ended.unwrap_or_else(|_| panic!("the earlier daemon does not end:\n{}", self.log()));
+        self.is_now(successor);
+        status.unwrap()
+    }
+
+    /// The daemon is this process. The previous one, if there was one, has ended.
+    fn is_now(&mut self, child: Child) {
+        if let Some(leash) = self.leash.take() {
+            leash.release();
+        }
+        self.leash = child.id().map(|pid| Box::new(Leash::new(pid, self.directory.path())));
+        self.child = Some(child);
+    }
+
+    fn spawn(&self, config: &Path, further: &[&str]) -> Child {
         let log = std::fs::File::options().create(true).append(true).open(self.log_path()).unwrap();
-        let child = self
-            .command()
+        self.command()
             .arg("--config")
-            .arg(self.config_path())
+            .arg(config)
+            .args(further)
             .envs(self.environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log)
             .kill_on_drop(true)
             .spawn()
-            .unwrap();
-        // The previous daemon, if there was one, has ended.
-        if let Some(leash) = self.leash.take() {
-            leash.release();
-        }
-        self.leash = child.id().map(|pid| Box::new(Leash::new(pid, self.directory.path())));
-        self.child = Some(child);
+            .unwrap()
+    }
+
+    /// Waits until the daemon answers.
+    pub async fn answers(&mut self) {
         let answered = tokio::time::timeout(PATIENCE, async {
             loop {
                 let child = self.child.as_mut().unwrap();
@@ -163,6 +198,27 @@ impl Daemon {
             }
         });
         assert!(answered.await.is_ok(), "cofferd does not answer:\n{}", self.log());
+    }
+
+    /// Whether its process has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.as_mut().is_none_or(|child| child.try_wait().unwrap().is_some())
+    }
+
+    /// Waits until the daemon answers, or until its process has ended.
+    pub async fn answers_or_ends(&mut self) {
+        let settled = async {
+            while !self.has_ended() {
+                if let Ok(mut clients) = self.try_connect().await
+                    && clients.runs.list_runs(crate::v1::ListRunsRequest::default()).await.is_ok()
+                {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let settled = tokio::time::timeout(PATIENCE, settled).await;
+        assert!(settled.is_ok(), "cofferd neither answers nor ends:\n{}", self.log());
     }
 
     /// The program. It keeps the pid of what starts it.
@@ -271,10 +327,19 @@ impl Daemon {
         kill_process(pid, signal).unwrap();
     }
 
+    /// Sends it a signal, unless its process has ended.
+    pub fn signal_if_there(&mut self, signal: Signal) {
+        if !self.has_ended() {
+            self.signal(signal);
+        }
+    }
+
     /// `kill -9`, and waits until it is gone.
     pub async fn kill(&mut self) {
         let mut child = self.child.take().expect("the daemon does not run");
-        child.kill().await.unwrap();
+        if child.try_wait().unwrap().is_none() {
+            child.kill().await.unwrap();
+        }
     }
 
     /// Asks it to stop and waits until it has; it must end with success.

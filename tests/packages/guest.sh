@@ -97,9 +97,19 @@ check "it reaches no other name" bash -c '[ -n "$1" ] && ! coffer call shell "$1
 echo "==== upgrade"
 container=$(container "$run")
 pid=$(main_pid)
+# shellcheck disable=SC2016 # expanded by the inner shell
+counter=$(coffer --output name process start "$run" -- sh -c 'i=0; while :; do i=$((i+1)); echo $i; sleep 1; done')
+check "a process counts" test -n "$counter"
+restarts=$(systemctl show --property NRestarts --value cofferd)
+check "an upgrade is checked before" has "$(coffer upgrade --check)" 'all other runs and processes survive'
 check "dpkg installs another revision" dpkg --force-confold --install /root/packages/cofferdam_*-2_*.deb
 check "the daemon answers after the upgrade" within 300 answers
 check "it is another daemon" test "$(main_pid)" != "$pid"
+check "it took over: the service was not restarted" has "$(journalctl --unit cofferd --output cat --no-pager)" 'the earlier daemon stops and hands over'
+check "systemd restarted nothing" is "$(systemctl show --property NRestarts --value cofferd)" "$restarts"
+check "the service is active after the upgrade" active
+check "its capabilities are bounded as before" has "$(grep CapBnd "/proc/$(main_pid)/status")" 00000000002831eb
+check "the process counts on" has "$(coffer --output json process show "$run" "$counter")" RUNNING
 check "the run is ready" state_of ready "$run"
 check "its container runs" test -n "$container"
 check "its container is the same" is "$(container "$run")" "$container"

@@ -50,7 +50,7 @@ const ARROWS: [(&str, &str); 79] = [
     ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage oidc operations policy port-forwarding processes redact refusal runs secrets store terminals timestamp traces uploads webhook wire worker-protocol",
+        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage oidc operations policy port-forwarding processes redact refusal runs secrets store take-over terminals timestamp traces uploads webhook wire worker-protocol",
     ),
     ("dialects", "jail operations text wire"),
     ("disk-quotas", "containers identity jail operations refusal wire"),
@@ -81,7 +81,7 @@ const ARROWS: [(&str, &str); 79] = [
     ("leftovers", ""),
     (
         "listener",
-        "admission audit audit-service identity oidc operations refusal runs signature-twins store timestamp wire",
+        "admission audit audit-service identity oidc operations refusal runs signature-twins store take-over timestamp wire",
     ),
     ("loopback-dial", ""),
     ("mcp", "admission text wire"),
@@ -126,6 +126,7 @@ const ARROWS: [(&str, &str); 79] = [
         "terminals",
         "audit audit-service executor gateway identity operations refusal runs store timestamp wire worker-protocol",
     ),
+    ("take-over", ""),
     ("text", ""),
     ("timestamp", ""),
     ("traces", "audit webhook"),

@@ -47,6 +47,9 @@ pub use verify::{
 };
 pub use writer::{AppendError, Limits, RotateError, Unrecorded, Writer};
 
+/// Version of the log's files. Their first hash covers it.
+pub const FORMAT: u32 = 1;
+
 #[cfg(test)]
 mod format;
 #[cfg(test)]

@@ -21,8 +21,8 @@ use audit_service::{AuditLog, Escalations};
 use disk_quotas::Quotas;
 use gateway::Gateway;
 use metrics::StageTimes;
-use processes::Processes;
-use runs::{OnStop, Runs};
+use processes::{Processes, StopRule};
+use runs::Runs;
 use store::spool::Spool;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -85,7 +85,7 @@ pub struct Life {
     /// Cancelled when the daemon stops.
     pub stop: CancellationToken,
     /// The fate of runs at an orderly stop.
-    pub on_stop: OnStop,
+    pub on_stop: StopRule,
 }
 
 /// Makes calls.

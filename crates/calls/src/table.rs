@@ -352,6 +352,14 @@ impl CallTable {
         }
     }
 
+    /// Returns the number of calls that neither have finished nor wait for an approval.
+    pub fn working(&self) -> usize {
+        let works = |answer: &Answer| {
+            !answer.finished && !answer.suspended && answer.response.status() == Status::Running
+        };
+        self.table.lock().by_id.values().filter(|call| works(&call.state.borrow())).count()
+    }
+
     /// Forgets the finished calls of a deleted run, as the store does, because their answers contain the output of its commands.
     pub fn forget_run(&self, run: RunId) {
         let mut table = self.table.lock();

@@ -11,7 +11,7 @@ use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
     alert, approval, audit, base, bundle, call, checkpoint, completions, cp, egress, image, limits, manual,
-    mcp, permission, plan, policy, process, run, session, tls, token, transcript, trash, workspace,
+    mcp, permission, plan, policy, process, run, session, tls, token, transcript, trash, upgrade, workspace,
 };
 
 const EXIT_CODES: &str = "\
@@ -141,6 +141,7 @@ enum Command {
     Mcp(mcp::Mcp),
     Plan(plan::Plan),
     Doctor(checkup::Doctor),
+    Upgrade(upgrade::Upgrade),
     #[command(flatten)]
     Tryout(tryout::Command),
     Completions(completions::Completions),
@@ -214,6 +215,7 @@ impl Cli {
             Command::Mcp(mcp) => mcp.run(&context, token.as_deref()).await,
             Command::Plan(plan) => plan.run(&context).await,
             Command::Doctor(doctor) => doctor.run(&context, token.as_deref()).await,
+            Command::Upgrade(upgrade) => upgrade.run(),
             Command::Tryout(command) => command.run().await.map(|()| Exit::Ok).map_err(Failure::from),
             Command::Completions(completions) => completions.run(&mut Self::tree()),
             Command::Manual(manual) => manual.run(Self::tree()),

@@ -28,6 +28,7 @@ mod tls;
 mod token;
 mod transcript;
 mod trash;
+mod upgrade;
 mod verbs;
 mod workspace;
 

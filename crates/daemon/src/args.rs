@@ -6,6 +6,7 @@ use clap::Parser;
 
 /// The daemon in which coding agents work: hardened containers, permissions, approvals, and a tamper-evident record.
 #[derive(Debug, Parser)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 #[command(
     name = "cofferd",
     version,
@@ -23,6 +24,30 @@ pub(crate) struct Args {
     /// Only print the configuration that would be in force, defaults filled in.
     #[arg(long, conflicts_with = "check_config")]
     pub(crate) print_config: bool,
+
+    /// Take over from the daemon that serves this state_dir: its sockets, its runs and their processes. It goes on if this one fails.
+    #[arg(long, conflicts_with_all = ["check_config", "print_config"])]
+    pub(crate) take_over: bool,
+
+    /// Have the daemon that serves this state_dir start this program, which takes over. Waits until the program serves.
+    #[arg(long, conflicts_with_all = ["check_config", "print_config", "take_over"])]
+    pub(crate) upgrade: bool,
+
+    /// Only say what would not survive an upgrade to this program.
+    #[arg(long, conflicts_with_all = ["check_config", "print_config", "take_over", "upgrade"])]
+    pub(crate) check_upgrade: bool,
+
+    /// Only print the version of this program, and those of its data and protocols, as JSON.
+    #[arg(long, conflicts_with_all = ["check_config", "print_config", "take_over", "upgrade", "check_upgrade"])]
+    pub(crate) versions: bool,
+
+    /// For the daemon alone: watches its successor.
+    #[arg(long, hide = true)]
+    pub(crate) guard: bool,
+
+    /// For the daemon alone: goes on after its successor failed.
+    #[arg(long, hide = true, conflicts_with = "take_over")]
+    pub(crate) resume: bool,
 }
 
 impl Args {

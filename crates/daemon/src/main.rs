@@ -6,6 +6,7 @@ mod args;
 mod cgroup_view;
 mod check;
 mod config;
+mod hand_over;
 mod images;
 mod mcp;
 mod memory;
@@ -18,10 +19,14 @@ mod startup;
 mod traces;
 mod trash;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser as _;
+
+use crate::app::Ended;
+use crate::hand_over::Beginning;
 
 /// The allocator. With the C library's, a fifth of a short call's time went into memory that one thread allocates and
 /// another frees.
@@ -36,7 +41,7 @@ const IDLE: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     match run(&args::Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("cofferd: {error:#}");
             ExitCode::FAILURE
@@ -52,23 +57,53 @@ fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, |processors| (processors.get() / 2).max(1))
 }
 
-fn run(args: &args::Args) -> anyhow::Result<()> {
+fn run(args: &args::Args) -> anyhow::Result<ExitCode> {
     memory::small_pages();
+    if args.guard {
+        return Ok(take_over::guard());
+    }
+    if args.versions {
+        hand_over::print_versions();
+        return Ok(ExitCode::SUCCESS);
+    }
     let file = args.config();
     let config = config::load(&file)?;
     if args.check_config {
-        return check::check(&file, &config);
+        check::check(&file, &config)?;
+        return Ok(ExitCode::SUCCESS);
     }
     if args.print_config {
         print!("{config}");
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.upgrade {
+        return hand_over::upgrade(&config);
+    }
+    if args.check_upgrade {
+        return hand_over::check(&file, &config);
     }
     // Files that the daemon creates are private, unless it sets their mode.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     memory::allocator_options(|| startup::place_ahead(&config.state_dir));
     memory::no_core_dumps();
     startup::log(&config);
-    let prepared = startup::prepare(&config.state_dir)?;
+    let mut beginning = Beginning::of(args, &config)?;
+    let ended = serve(config, &file, &mut beginning);
+    match ended {
+        Ok(Ended::Stopped) => Ok(ExitCode::SUCCESS),
+        // Every thread is replaced by this, so that nothing of this daemon writes beside its successor.
+        Ok(Ended::HandsOver(heir)) => {
+            Err(heir.hand(&beginning.listeners, &std::path::absolute(&file)?).into())
+        }
+        Err(error) => {
+            beginning.fails(&error);
+            Err(error)
+        }
+    }
+}
+
+fn serve(config: config::Config, file: &Path, beginning: &mut Beginning) -> anyhow::Result<Ended> {
+    let prepared = startup::prepare(&config.state_dir, beginning.patience)?;
     startup::open_files();
     cgroup_view::share();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -77,7 +112,12 @@ fn run(args: &args::Args) -> anyhow::Result<()> {
         .on_thread_park(memory::before_waiting)
         .enable_all()
         .build()?;
-    let ended = runtime.block_on(app::run(config, &file, workers(), prepared));
+    let ended = runtime.block_on(app::run(config, file, workers(), prepared, beginning));
+    if ended.is_err() {
+        // The end of its tasks would unmount the directories of runs that were reattached. The next daemon needs them.
+        std::mem::forget(runtime);
+        return ended;
+    }
     // Threads that still block on a disk or an engine are given up after a short time.
     runtime.shutdown_timeout(STRAGGLERS);
     ended

@@ -12,7 +12,7 @@ use identity::Principal;
 use listener::GuardLayer;
 use mcp::http::{Access, Opened};
 use runs::Runs;
-use tokio::net::TcpListener;
+use take_over::Listeners;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -53,11 +53,14 @@ pub(crate) fn access(
 pub(crate) async fn start(
     access: Access,
     http: Option<&Http>,
+    listeners: &Listeners,
     (tasks, stop): (&TaskTracker, CancellationToken),
 ) -> anyhow::Result<()> {
     let Some(Http { address, settings, .. }) = http else { return Ok(()) };
-    let listener =
-        TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} for MCP"))?;
+    let listener = listeners
+        .tcp("mcp", *address)
+        .await
+        .with_context(|| format!("cannot listen on {address} for MCP"))?;
     tracing::info!("MCP over HTTP: http://{}/mcp", listener.local_addr()?);
     tasks.spawn(mcp::http::serve(listener, access, settings.clone(), stop));
     Ok(())

@@ -18,8 +18,8 @@ use listener::Certificates;
 use processes::Processes;
 use runs::Runs;
 use runs::record::{Record, State};
+use take_over::Listeners;
 use timestamp::UnixMillis;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -54,6 +54,7 @@ pub(crate) async fn start(
     (control, workers, records): (&Control, &Workers, &Records),
     (index, alerts): (Arc<Index>, Arc<Alerts>),
     (tasks, stop): (&TaskTracker, &CancellationToken),
+    listeners: &Listeners,
 ) -> anyhow::Result<()> {
     let Some(listen) = listen else { return Ok(()) };
     let (audit, runs) = (records.audit.clone(), workers.runs.clone());
@@ -80,7 +81,7 @@ pub(crate) async fn start(
         });
     }
     let address = listen.address;
-    let listener = TcpListener::bind(address).await;
+    let listener = listeners.tcp("metrics", address).await;
     let listener = listener.with_context(|| format!("cannot listen on {address} for metrics"))?;
     tracing::info!(address = %listener.local_addr()?, "metrics are at /metrics");
     tasks.spawn(source.clone().follow_log(stop.clone()));

@@ -8,11 +8,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ::policy::Policy;
 use anyhow::{Context as _, bail};
 use containers::{DefaultImage, Engine, EngineFacts};
-use processes::{Leftovers, Settings};
+use processes::{Leftovers, Settings, StopRule};
 use refusal::chain;
 use runs::DefaultImageSource;
 use rustix::fs::{FlockOperation, IFlags, Mode, OFlags};
@@ -29,6 +30,9 @@ use crate::{policy, programs};
 
 /// Directories of the state directory that have one directory with many files for each run, base or checkpoint.
 const APART: [&str; 5] = ["workspaces", "overlays", "roots", "checkpoints", "bases"];
+
+/// Time between two attempts to lock the state directory.
+const AGAIN: Duration = Duration::from_millis(20);
 
 /// Starts the daemon's own log, on standard error.
 pub(crate) fn log(config: &Config) {
@@ -91,8 +95,16 @@ pub(crate) fn place_ahead(path: &Path) {
 }
 
 /// Locks the state directory, makes space in it, and puts the programs there. Blocks until there is space.
-pub(crate) fn prepare(path: &Path) -> anyhow::Result<Prepared> {
-    let state = state_directory(path)?;
+///
+/// `patience` is the time that an earlier daemon has to release the lock.
+pub(crate) fn prepare(path: &Path, patience: Duration) -> anyhow::Result<Prepared> {
+    let until = Instant::now() + patience;
+    let state = loop {
+        match state_directory(path) {
+            Err(_) if Instant::now() < until => std::thread::sleep(AGAIN),
+            locked => break locked?,
+        }
+    };
     let disk = StateDisk::of(path);
     disk.make_room();
     let programs = programs::place(path)?;
@@ -249,13 +261,17 @@ pub(crate) async fn default_image(
 }
 
 /// Returns the settings for processes, and the processes that a previous daemon has left.
-pub(crate) fn processes(store: &Store, config: &Config) -> anyhow::Result<(Settings, Leftovers)> {
+pub(crate) fn processes(
+    store: &Store,
+    config: &Config,
+    on_stop: StopRule,
+) -> anyhow::Result<(Settings, Leftovers)> {
     let settings = Settings {
         root: config.state_dir.join("processes"),
         key: store.stream_key("processes").context("the key of processes")?,
         min_free: config.spool_min_free,
         max_recording: config.sessions.max_recording,
-        on_stop: config.on_stop,
+        on_stop,
     };
     let leftovers = Leftovers::read(&settings.root, &settings.key);
     Ok((settings, leftovers.context("the processes in state_dir cannot be read")?))

@@ -10,6 +10,7 @@ use audit_service::{Attempt, Escalations};
 use identity::Principal;
 use rustix::process::setpriority_process;
 use rustix::thread::gettid;
+use take_over::Listeners;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::mpsc;
@@ -23,6 +24,8 @@ use tokio_util::sync::CancellationToken;
 use super::connection::{Connection, Hold};
 use super::{AGAIN, Certificates, Peer, Remote, Subject};
 
+/// Name of the socket among the daemon's listeners.
+const NAME: &str = "api-tcp";
 /// Target that the record of a bad certificate names.
 const TARGET: &str = "TLS";
 
@@ -101,6 +104,7 @@ impl Tcp {
         settings: &Settings,
         certificates: Option<Arc<Certificates>>,
         escalations: Arc<Escalations>,
+        listeners: &Listeners,
     ) -> io::Result<Self> {
         let limits = ConnectionLimits {
             connections: settings.connections,
@@ -113,7 +117,7 @@ impl Tcp {
             per_address: settings.connections_per_address,
         });
         Ok(Self {
-            listener: TcpListener::bind(settings.address).await?,
+            listener: listeners.tcp(NAME, settings.address).await?,
             handshakes: Handshakes::start()?,
             addresses: Addresses::new(limits),
             door: Arc::new(Door { certificates, takes_tokens, timeout, connections, escalations }),

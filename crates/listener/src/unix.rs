@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use take_over::Listeners;
 use tokio::net::UnixListener;
 use tokio::sync::Semaphore;
 use tokio_util::either::Either;
@@ -15,40 +16,38 @@ use tokio_util::either::Either;
 use super::connection::{Connection, Hold};
 use super::{AGAIN, Peer};
 
-/// A bound socket. Dropping it removes its file.
+/// Name of the socket among the daemon's listeners.
+const NAME: &str = "api";
+
+/// A bound socket. Dropping it removes its file, unless the socket is left to another daemon.
 pub struct Socket {
     listener: UnixListener,
     connections: Arc<Semaphore>,
     path: PathBuf,
+    listeners: Listeners,
 }
 
 impl Socket {
     /// Binds `path`, for `group` or, without one, the daemon's group.
     ///
-    /// A socket without a server is replaced. A socket that is served is an error.
-    pub fn bind(path: &Path, mode: u32, group: Option<u32>, max_connections: usize) -> io::Result<Self> {
-        if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
-            std::fs::create_dir_all(directory)?;
-            // The mode of the socket decides who may connect.
-            std::fs::set_permissions(directory, Permissions::from_mode(0o755))?;
-        }
-        match std::os::unix::net::UnixStream::connect(path) {
-            Ok(_) => {
-                return Err(io::Error::new(io::ErrorKind::AddrInUse, "another daemon serves this socket"));
+    /// A socket without a server is replaced. A socket that is served is an error. One that a predecessor has handed over is served.
+    pub fn bind(
+        path: &Path,
+        mode: u32,
+        group: Option<u32>,
+        max_connections: usize,
+        listeners: &Listeners,
+    ) -> io::Result<Self> {
+        let listener = match listeners.unix(NAME, path) {
+            Some(listener) => {
+                give(path, mode, group)?;
+                listener
             }
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => remove_socket(path)?,
-            Err(_) => {}
-        }
-        // Bound under another name and then renamed, so that no client connects before the mode is right.
-        let draft = path.with_extension(format!("{}.new", std::process::id()));
-        let _ = std::fs::remove_file(&draft);
-        let listener = UnixListener::bind(&draft)?;
-        if group.is_some() {
-            std::os::unix::fs::chown(&draft, None, group)?;
-        }
-        std::fs::set_permissions(&draft, Permissions::from_mode(mode))?;
-        std::fs::rename(&draft, path)?;
-        Ok(Self { listener, connections: Arc::new(Semaphore::new(max_connections)), path: path.to_owned() })
+            None => bind(path, mode, group)?,
+        };
+        listeners.keep_unix(NAME, path, &listener)?;
+        let connections = Arc::new(Semaphore::new(max_connections));
+        Ok(Self { listener, connections, path: path.to_owned(), listeners: listeners.clone() })
     }
 
     /// Returns the next connection, once there is a slot for it.
@@ -70,8 +69,41 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        if !self.listeners.are_left() {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
+}
+
+/// Binds a new socket.
+fn bind(path: &Path, mode: u32, group: Option<u32>) -> io::Result<UnixListener> {
+    if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
+        std::fs::create_dir_all(directory)?;
+        // The mode of the socket decides who may connect.
+        std::fs::set_permissions(directory, Permissions::from_mode(0o755))?;
+    }
+    match std::os::unix::net::UnixStream::connect(path) {
+        Ok(_) => {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another daemon serves this socket"));
+        }
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => remove_socket(path)?,
+        Err(_) => {}
+    }
+    // Bound under another name and then renamed, so that no client connects before the mode is right.
+    let draft = path.with_extension(format!("{}.new", std::process::id()));
+    let _ = std::fs::remove_file(&draft);
+    let listener = UnixListener::bind(&draft)?;
+    give(&draft, mode, group)?;
+    std::fs::rename(&draft, path)?;
+    Ok(listener)
+}
+
+/// Gives the file of a socket to those who may connect.
+fn give(path: &Path, mode: u32, group: Option<u32>) -> io::Result<()> {
+    if group.is_some() {
+        std::os::unix::fs::chown(path, None, group)?;
+    }
+    std::fs::set_permissions(path, Permissions::from_mode(mode))
 }
 
 /// Removes a socket that no daemon serves, and no other file: connecting to an ordinary file is refused as well.

@@ -8,8 +8,8 @@ use crate::changes::{Changes, Owner, Row};
 use crate::day::Day;
 use crate::tokens::Usage;
 
-/// The version of the tables.
-const VERSION: u32 = 1;
+/// Version of the tables.
+pub const VERSION: u32 = 1;
 /// Bytes of the journal that remain after a checkpoint.
 const JOURNAL: u32 = 1 << 20;
 

@@ -19,7 +19,7 @@ mod who;
 
 pub use bounds::{BoundUse, Exceeded, Scope, Unit, Warning};
 pub use charge::{Answer, Estimate, Extent};
-pub use database::Unreadable;
+pub use database::{Unreadable, VERSION};
 pub use day::Day;
 pub use ledger::{Ledger, Settled};
 pub use prices::{Price, Prices};

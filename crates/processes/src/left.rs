@@ -15,7 +15,7 @@ use executor::Left;
 use identity::CallId;
 use operations::{EndedBy, KillEvidence, Reason};
 use refusal::{Refusal, chain};
-use runs::{OnStop, Run};
+use runs::Run;
 use serde_json::json;
 use timestamp::Timestamp;
 use wire::v1::process::State;
@@ -153,7 +153,7 @@ impl Owner {
         loop {
             tokio::select! {
                 biased;
-                () = self.shared.stop.cancelled(), if self.shared.on_stop == OnStop::Leave => return None,
+                () = self.shared.on_stop.leaves(&self.shared.stop) => return None,
                 () = self.run.ended.cancelled() => return Some(EndedBy::RunEnded),
                 order = ends.orders.recv() => match order {
                     Some(Order::Signal(Signal::Kill, answer)) => {

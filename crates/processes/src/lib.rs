@@ -17,6 +17,7 @@ mod process;
 mod reattach;
 mod session;
 mod shared;
+mod stop_rule;
 mod table;
 mod talk;
 
@@ -26,4 +27,5 @@ pub use leftovers::Leftovers;
 pub use part::Part;
 pub use process::Process;
 pub use shared::Settings;
+pub use stop_rule::StopRule;
 pub use table::Processes;

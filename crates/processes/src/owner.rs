@@ -14,7 +14,7 @@ use std::time::Duration;
 use executor::{Held, KeeperLost, Link, leave};
 use operations::{EndedBy, Exit, KillEvidence};
 use refusal::chain;
-use runs::{OnStop, Run};
+use runs::Run;
 use timestamp::{Timestamp, UnixMillis};
 use tokio::time::{Instant, sleep_until, timeout};
 use wire::v1::process::State;
@@ -130,7 +130,7 @@ impl Owner {
 
     /// Waits until the process ends, or has to be ended.
     async fn attend(&mut self, ends: &mut Ends, state: &mut KeeperState) -> Why {
-        let stop = self.shared.stop.clone();
+        let (on_stop, stop) = (self.shared.on_stop.clone(), self.shared.stop.clone());
         let until = self
             .known
             .until_ms
@@ -139,7 +139,7 @@ impl Owner {
             let patience = self.input.until();
             let happening = tokio::select! {
                 biased;
-                () = stop.cancelled(), if self.shared.on_stop == OnStop::Leave => Happening::Ends(Why::Left),
+                () = on_stop.leaves(&stop) => Happening::Ends(Why::Left),
                 () = self.run.ended.cancelled() => Happening::Ends(Why::RunEnded),
                 () = at(until) => Happening::Ends(Why::TimedOut),
                 order = ends.orders.recv() => Happening::Ordered(order),

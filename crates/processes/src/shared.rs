@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use audit_service::AuditLog;
-use runs::{OnStop, Runs};
+use runs::Runs;
 use seal::StreamKey;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+use crate::StopRule;
 
 /// Settings for processes.
 pub struct Settings {
@@ -18,7 +20,7 @@ pub struct Settings {
     pub min_free: u64,
     /// Most bytes of the recording of a process's input.
     pub max_recording: u64,
-    pub on_stop: OnStop,
+    pub on_stop: StopRule,
 }
 
 pub(crate) struct Shared {
@@ -30,5 +32,5 @@ pub(crate) struct Shared {
     pub(crate) key: Arc<StreamKey>,
     pub(crate) min_free: u64,
     pub(crate) max_recording: u64,
-    pub(crate) on_stop: OnStop,
+    pub(crate) on_stop: StopRule,
 }

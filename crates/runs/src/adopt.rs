@@ -8,6 +8,7 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::ManuallyDrop;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -138,7 +139,8 @@ impl Launcher {
         let container = ContainerId::parse(&started.container_id).map_err(|error| chain(&error))?;
         let found = block_in_place(|| self.found(record, started, fingerprint))?;
         let directories = found.shown(wanted.workspace_access);
-        let mut resources = self.held(record, &container, &directories, fingerprint)?;
+        // A mismatch leaves the mounts to the caller, or to the daemon that goes on with the run.
+        let mut resources = ManuallyDrop::new(self.held(record, &container, &directories, fingerprint)?);
 
         let inspection = self.inspected(&run, &container).await?;
         let first = alive(&inspection, fingerprint)?;
@@ -208,6 +210,7 @@ impl Launcher {
         }
         let host_worker = host_worker_again(&run, &found).await?;
         let lanes = Arc::new(Lanes::new(guest, host_worker));
+        let resources = ManuallyDrop::into_inner(resources);
         Ok(Adopted { lanes, resources, ended, companions: Companions::new(beside) })
     }
 

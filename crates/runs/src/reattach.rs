@@ -129,12 +129,14 @@ impl Runs {
     /// Reattaches the runs of `earlier` that can be reattached, and removes all others. None of them is in the tables yet.
     ///
     /// `used` has the time of each run's last use, if it is known. `processes` names the cgroups of processes that outlive a daemon.
+    /// If `may_lose` returns false, a run that would fail is an error instead, and the previous daemon can go on with all runs.
     pub async fn take_over(
         self: &Arc<Self>,
         earlier: Vec<Record>,
         policy: &Policy,
         used: &BTreeMap<RunId, Timestamp>,
         mut processes: BTreeMap<RunId, BTreeSet<String>>,
+        may_lose: impl FnOnce() -> bool,
     ) -> anyhow::Result<TakenOver> {
         let count = earlier.len();
         if count > 0 {
@@ -173,6 +175,16 @@ impl Runs {
             }
         }
         looks.shutdown().await;
+        let failing = over.iter().find_map(|(record, end)| match end {
+            End::Failed(why) => Some((record.id, why.as_str())),
+            _ => None,
+        });
+        if let Some((run, why)) = failing.or_else(|| pending.keys().next().map(|run| (*run, UNANSWERED)))
+            && !may_lose()
+        {
+            living.into_iter().for_each(|(_, _, adopted)| adopted.resources.leave());
+            anyhow::bail!("run {run} would end: {why}");
+        }
         let unanswered: BTreeSet<_> = pending.values().filter_map(Record::made_as).collect();
         over.extend(pending.into_values().map(|record| (record, End::Failed(UNANSWERED.to_owned()))));
         let containers = living.iter().flat_map(|(_, _, adopted)| adopted.resources.containers()).collect();

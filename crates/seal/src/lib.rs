@@ -19,7 +19,7 @@ const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 24;
 const TAG_BYTES: usize = 16;
 /// Form of everything that this crate writes. It is the first byte of each sealed value and of each piece.
-const VERSION: u8 = 2;
+pub const VERSION: u8 = 2;
 
 /// Returns 32 random bytes from the kernel.
 pub fn secret() -> [u8; KEY_BYTES] {

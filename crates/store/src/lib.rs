@@ -10,6 +10,9 @@ pub mod spool;
 
 pub use database::{
     Bare, Ending, MAX_SESSIONS, OutcomeBounds, SettledApproval, Store, StoreError, StoredApproval,
-    StoredCall, StoredMark, Taken, Turn,
+    StoredCall, StoredMark, Taken, Turn, schema_version,
 };
 pub use disk::StateDisk;
+
+/// Version of sealed values.
+pub const SEALED: u32 = seal::VERSION as u32;

@@ -230,7 +230,7 @@ impl CallTask {
     /// Returns true if the daemon stops and leaves the run, with all that waits in it, to the next one.
     fn is_left(&self, run: &Run) -> bool {
         self.calls.life.stop.is_cancelled()
-            && self.calls.life.on_stop == OnStop::Leave
+            && self.calls.life.on_stop.now() == OnStop::Leave
             && matches!(run.record().state, State::Ready | State::Paused)
     }
 

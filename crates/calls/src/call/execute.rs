@@ -155,7 +155,8 @@ impl CallTask {
             return None;
         }
         let unknown = "the call may have taken effect";
-        let message = if self.calls.life.stop.is_cancelled() && self.calls.life.on_stop == OnStop::Leave {
+        let message = if self.calls.life.stop.is_cancelled() && self.calls.life.on_stop.now() == OnStop::Leave
+        {
             format!(
                 "the daemon was stopped during the call and hands the run over to the next daemon: \
                  {unknown}; check before you repeat it"

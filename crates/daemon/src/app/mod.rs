@@ -1,10 +1,12 @@
 //! Starts the parts of the daemon in order, serves requests, and stops the parts in order.
 //!
 //! ```text
-//!  Opened ──recover──► Recovered ──serve──► Serving ──signal──► stopped
+//!  Opened ──recover──► Recovered ──serve──► Serving ──signal──────► stopped
+//!                                                  └─successor──► hands over
 //! ```
 
 mod agent_checkpoints;
+mod hand_over;
 mod opened;
 mod parts;
 mod recovered;
@@ -15,21 +17,34 @@ use std::path::Path;
 
 use refusal::chain;
 use store::StoreError;
+use take_over::Heir;
 
 use self::opened::Opened;
 use crate::config::Config;
+use crate::hand_over::Beginning;
 use crate::startup::Prepared;
 
-/// Runs the daemon until it receives SIGTERM or SIGINT. `file` is its configuration.
+/// The end of a daemon. It has stopped in order in both cases.
+pub(crate) enum Ended {
+    Stopped,
+    /// Another process waits to be the daemon, and all runs are left to it.
+    HandsOver(Heir),
+}
+
+/// Runs the daemon until it receives SIGTERM or SIGINT, or until another process takes over. `file` is its configuration.
 pub(crate) async fn run(
     config: Config,
     file: &Path,
     workers: usize,
     prepared: Prepared,
-) -> anyhow::Result<()> {
+    beginning: &mut Beginning,
+) -> anyhow::Result<Ended> {
     let opened = Opened::open(config, prepared).await?;
-    let recovered = Box::pin(opened.recover()).await?;
-    recovered.serve(workers).await?.until_stopped(file).await
+    let recovered = Box::pin(opened.recover(|| beginning.may_lose_runs())).await?;
+    let serving = recovered.serve(workers, &beginning.listeners).await?;
+    let heirs = serving.open_to_heirs(file, &beginning.listeners);
+    beginning.is_ready();
+    serving.until_stopped(file, &beginning.listeners, heirs).await
 }
 
 #[allow(clippy::needless_pass_by_value)] // as `map_err` passes it

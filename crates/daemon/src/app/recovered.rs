@@ -15,7 +15,7 @@ use calls::{Approvals, CallTable, Calls, Control, Life, Records, Upstreams, Wait
 use checkpoints::Checkpoints;
 use gateway::Gateway;
 use identity::RunId;
-use processes::Processes;
+use processes::{Processes, StopRule};
 use runs::Runs;
 use store::StateDisk;
 use timestamp::SystemClock;
@@ -52,7 +52,9 @@ pub(super) struct Recovered {
 
 impl Opened {
     /// Takes over the runs, approvals, processes and calls that an earlier daemon left.
-    pub(super) async fn recover(self) -> anyhow::Result<Recovered> {
+    ///
+    /// If `may_lose_runs` returns false, a run that could not be reattached is an error.
+    pub(super) async fn recover(self, may_lose_runs: impl FnOnce() -> bool) -> anyhow::Result<Recovered> {
         let audit = self.log.audit.clone();
         let living = runs::stored::living(&self.store).map_err(broken_store)?;
         let open = recovery::look(&audit, &self.store, &living).await?;
@@ -64,9 +66,12 @@ impl Opened {
         let opened = Runs::open(store.clone(), audit.clone(), launcher, spool.clone(), config.runs).await;
         let (runs, earlier) = opened.map_err(broken_store)?;
         let runs = Arc::new(runs);
-        let (settings, leftover_processes) = startup::processes(&store, &config)?;
+        let on_stop = StopRule::new(config.on_stop);
+        let (settings, leftover_processes) = startup::processes(&store, &config, on_stop.clone())?;
         // No client can connect before this is done, so a client that asks for a run finds its current state.
-        let taken = runs.take_over(earlier, &policy.policy(), &open.used, leftover_processes.names()).await?;
+        let (in_force, names) = (policy.policy(), leftover_processes.names());
+        let taken = runs.take_over(earlier, &in_force, &open.used, names, may_lose_runs);
+        let taken = taken.await?;
         open.close(&audit, &store, &directories, &taken, &waiting_approvals.calls()).await?;
         waiting_approvals.close_connections(&audit).await?;
         let cursor = Arc::new(RecoveryCursor::new(audit.clone(), store.clone()));
@@ -116,7 +121,7 @@ impl Opened {
             },
             bases,
             checkpoints,
-            life: Life { tasks, stop, on_stop: config.on_stop },
+            life: Life { tasks, stop, on_stop },
             store,
         };
         let calls = Arc::new(parts.calls());

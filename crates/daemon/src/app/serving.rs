@@ -18,13 +18,16 @@ use oidc::Issuers;
 use serde_json::json;
 use store::StateDisk;
 use store::spool::Spool;
+use take_over::Listeners;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use webhook::Tls;
 
+use super::Ended;
 use super::broken_store;
+use super::hand_over::{self, Heirs};
 use super::parts::Parts;
 use super::recovered::Recovered;
 use super::services::{services, tools};
@@ -49,6 +52,8 @@ pub(super) struct Serving {
     loader: Arc<Loader>,
     cursor: Arc<RecoveryCursor>,
     certificates: Option<Arc<Certificates>>,
+    /// Cancelled when no further connection is accepted.
+    closing: CancellationToken,
     server: JoinHandle<()>,
     /// Tasks that only watch, and are aborted at the end.
     watches: Vec<JoinHandle<()>>,
@@ -61,14 +66,19 @@ pub(super) struct Serving {
 
 impl Recovered {
     /// Listens, and starts the tasks of a daemon that serves.
-    pub(super) async fn serve(self, workers: usize) -> anyhow::Result<Serving> {
+    pub(super) async fn serve(self, workers: usize, listeners: &Listeners) -> anyhow::Result<Serving> {
         let Self { config, state, parts, calls, grants, alerts, detection, cursor, .. } = self;
         let (executions, exporter, log, disk) = (self.executions, self.exporter, self.log, self.disk);
-        let socket =
-            Socket::bind(&config.socket, config.socket_mode, config.socket_group, config.max_connections)
-                .with_context(|| format!("cannot listen on {}", config.socket.display()))?;
+        let socket = Socket::bind(
+            &config.socket,
+            config.socket_mode,
+            config.socket_group,
+            config.max_connections,
+            listeners,
+        )
+        .with_context(|| format!("cannot listen on {}", config.socket.display()))?;
         let certificates = certificates(config.tcp.as_ref())?;
-        let tcp = listen_elsewhere(config.tcp.as_ref(), certificates.clone(), &parts).await?;
+        let tcp = listen_elsewhere(config.tcp.as_ref(), certificates.clone(), &parts, listeners).await?;
         let (tokens, issuers) = (tokens(&config, &parts)?, issuers(&config, &parts)?);
         let guard = guard(&config, &parts, (tokens.clone(), issuers.clone()));
         let access = mcp::access(
@@ -77,24 +87,27 @@ impl Recovered {
             tools(&calls, &parts),
             &guard,
         );
-        mcp::start(access, config.mcp.as_ref(), (&parts.life.tasks, parts.life.stop.clone())).await?;
+        mcp::start(access, config.mcp.as_ref(), listeners, (&parts.life.tasks, parts.life.stop.clone()))
+            .await?;
         let seen = (Arc::new(log.index), alerts);
         let made = (&parts.control, &parts.workers, &parts.records);
         let life = (&parts.life.tasks, &parts.life.stop);
-        metrics::start(config.metrics.as_ref(), certificates.clone(), made, seen.clone(), life).await?;
+        metrics::start(config.metrics.as_ref(), certificates.clone(), made, seen.clone(), life, listeners)
+            .await?;
         traces::follow(&parts.records.traces, parts.records.audit.clone(), life);
         let (index, alerts) = seen;
         let judges = (parts.control.gateway.clone(), parts.control.approvals.clone());
         let files = (config.policy_dir.clone(), config.secrets.keys().cloned().collect());
         let loader = Loader::new(files, judges, parts.records.audit.clone(), parts.store.clone());
         let loader = Arc::new(loader);
+        let closing = parts.life.stop.child_token();
         let services = services(
             (&calls, &parts),
             &config,
             (tokens, issuers, certificates.clone()),
             (index, alerts, grants.clone(), loader.clone()),
         )?;
-        let server = tokio::spawn(rpc::serve(services, socket, tcp, guard));
+        let server = tokio::spawn(rpc::serve(services, socket, tcp, guard, closing.clone()));
         let mut watches = Vec::from(watches(&parts, grants, disk, workers));
         parts.workers.runs.keep_pool(parts.control.gateway.in_force().clone(), parts.life.stop.clone());
         let anomalies = detection.spawn(&parts.life.stop);
@@ -109,6 +122,7 @@ impl Recovered {
             loader,
             cursor,
             certificates,
+            closing,
             server,
             watches,
             anomalies,
@@ -121,10 +135,27 @@ impl Recovered {
 }
 
 impl Serving {
-    /// Serves until a signal, and then stops the parts in order. `file` is the configuration.
-    pub(super) async fn until_stopped(self, file: &Path) -> anyhow::Result<()> {
-        let Self { config, parts, loader, cursor, certificates, server, .. } = self;
-        wait_for_signal(&loader, certificates.as_ref(), &config, file).await?;
+    /// Lets other processes ask to take over. `file` is the configuration.
+    pub(super) fn open_to_heirs(&self, file: &Path, listeners: &Listeners) -> Heirs {
+        hand_over::open(&self.config.state_dir, file, listeners, &self.parts)
+    }
+
+    /// Serves until a signal or a successor, and then stops the parts in order. `file` is the configuration.
+    pub(super) async fn until_stopped(
+        self,
+        file: &Path,
+        listeners: &Listeners,
+        heirs: Heirs,
+    ) -> anyhow::Result<Ended> {
+        let Self { config, parts, loader, cursor, certificates, closing, server, .. } = self;
+        let ended = tokio::select! {
+            signalled = wait_for_signal(&loader, certificates.as_ref(), &config, file) => {
+                signalled?;
+                listeners.close();
+                Ended::Stopped
+            }
+            heir = heirs.next() => hand_over::drain(heir, &closing, listeners, &parts).await?,
+        };
         stop_in_time(&parts, &cursor).await;
         if let Some(exporter) = self.exporter {
             exporter.finish(GOODBYE).await;
@@ -141,7 +172,7 @@ impl Serving {
         let _ = tokio::time::timeout(GOODBYE, async { tokio::join!(self.executions, self.hooks) }).await;
         tracing::info!("stopped");
         drop(self.state);
-        Ok(())
+        Ok(ended)
     }
 }
 
@@ -159,12 +190,14 @@ async fn listen_elsewhere(
     tcp: Option<&Tcp>,
     certificates: Option<Arc<Certificates>>,
     parts: &Parts,
+    listeners: &Listeners,
 ) -> anyhow::Result<Option<listener::Tcp>> {
     let Some(Tcp { settings, .. }) = tcp else { return Ok(None) };
     if let Some(certificates) = &certificates {
         tokio::spawn(certificates.clone().watch(parts.life.stop.clone()));
     }
-    let bound = listener::Tcp::bind(settings, certificates, parts.records.escalations.clone()).await;
+    let bound =
+        listener::Tcp::bind(settings, certificates, parts.records.escalations.clone(), listeners).await;
     let bound = bound.with_context(|| format!("cannot listen on {}", settings.address))?;
     tracing::info!(address = %bound.address()?, "listens on TCP, too");
     Ok(Some(bound))
@@ -261,7 +294,7 @@ async fn end(watches: impl IntoIterator<Item = JoinHandle<()>>, anomalies: &Task
 
 /// Stops the daemon within [`STOP`]. The next start cleans up anything that is left.
 async fn stop_in_time(parts: &Parts, cursor: &RecoveryCursor) {
-    tracing::info!(runs = parts.life.on_stop.name(), "stopping: no new calls");
+    tracing::info!(runs = parts.life.on_stop.now().name(), "stopping: no new calls");
     let stopped = tokio::time::timeout(STOP, stop(parts, cursor)).await;
     if stopped.is_err() {
         tracing::error!("not everything ended within {STOP:?}; the next start cleans up");
@@ -271,7 +304,7 @@ async fn stop_in_time(parts: &Parts, cursor: &RecoveryCursor) {
 /// Refuses new calls, shuts the runs down, waits for the tasks, and flushes the audit log.
 async fn stop(parts: &Parts, cursor: &RecoveryCursor) {
     parts.life.stop.cancel();
-    parts.workers.runs.shutdown(parts.life.on_stop).await;
+    parts.workers.runs.shutdown(parts.life.on_stop.now()).await;
     parts.life.tasks.close();
     parts.life.tasks.wait().await;
     let ledger = parts.workers.runs.launcher.way_out.outside.shared().ledger.clone();

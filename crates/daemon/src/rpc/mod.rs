@@ -38,6 +38,7 @@ use identity::Principal;
 use listener::{GuardLayer, Socket, Tcp};
 use operations::Reason;
 use refusal::Refusal;
+use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 use tonic::server::NamedService as _;
@@ -137,8 +138,16 @@ pub(crate) struct Services {
 }
 
 /// Serves the API until the daemon stops.
-pub(crate) async fn serve(services: Services, socket: Socket, tcp: Option<Tcp>, guard: GuardLayer) {
-    if let Err(error) = try_serve(services, socket, tcp, guard).await {
+///
+/// No connection is accepted after `closing`, and clients are asked to connect anew. Their calls go on.
+pub(crate) async fn serve(
+    services: Services,
+    socket: Socket,
+    tcp: Option<Tcp>,
+    guard: GuardLayer,
+    closing: CancellationToken,
+) {
+    if let Err(error) = try_serve(services, socket, tcp, guard, closing).await {
         tracing::error!(error = %error, "the API ended");
     }
 }
@@ -148,6 +157,7 @@ async fn try_serve(
     socket: Socket,
     tcp: Option<Tcp>,
     guard: GuardLayer,
+    closing: CancellationToken,
 ) -> anyhow::Result<()> {
     let (log, stop) = (services.audit.audit.clone(), services.audit.stop.clone());
     let (reporter, health) = tonic_health::server::health_reporter();
@@ -193,8 +203,8 @@ async fn try_serve(
     // No call is admitted while the audit log cannot be written. The health service reports that, too.
     let mut serving = log.check().is_ok();
     say_health(&reporter, serving).await;
-    let stopped = stop.clone().cancelled_owned();
-    let incoming = listener::incoming(socket, tcp, stop.clone());
+    let stopped = closing.clone().cancelled_owned();
+    let incoming = listener::incoming(socket, tcp, closing);
     tokio::spawn(async move {
         while stop.run_until_cancelled(log.changed_from(serving)).await.is_some() {
             serving = log.check().is_ok();

@@ -34,6 +34,7 @@ pub use bound::Outcomes as OutcomeBounds;
 pub use calls::{Bare, StoredCall};
 pub use ending::Ending;
 pub use mark::StoredMark;
+pub use schema::schema_version;
 pub use settled::SettledApproval;
 pub use transcripts::{MAX_SESSIONS, Taken, Turn};
 

@@ -26,6 +26,11 @@ const STEPS: &[&str] = &[
     CHECKPOINTS,
 ];
 
+/// Returns the version of the tables.
+pub fn schema_version() -> u32 {
+    u32::try_from(STEPS.len()).unwrap_or(u32::MAX)
+}
+
 const RUNS_AND_CALLS: &str = "
 CREATE TABLE runs (
     run_id     TEXT PRIMARY KEY,

@@ -1,0 +1,160 @@
+//! Starts in place of a daemon that serves, and asks one to give its place to this program.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use refusal::chain;
+use serde_json::json;
+use take_over::{Formats, Listeners, Predecessor, Released, RequestError};
+
+use crate::args::Args;
+use crate::config::Config;
+use crate::startup;
+
+/// Time that the lock of a predecessor has to be released after it ended: a thread of it may still wait for a disk.
+const LOCK: Duration = Duration::from_secs(30);
+
+/// Exit code if no daemon could be asked, or if it refused: only a restart changes its program.
+const NEEDS_RESTART: u8 = 5;
+
+/// Returns the versions of everything that one daemon leaves to the next.
+pub(crate) fn formats() -> Formats {
+    Formats::new([
+        ("approvals", gateway::FORMAT),
+        ("log", audit::FORMAT),
+        ("sealed values", store::SEALED),
+        ("store", store::schema_version()),
+        ("use of models", model_usage::VERSION),
+        ("workers", worker_protocol::PROTOCOL),
+    ])
+}
+
+/// Prints the versions for `--versions`.
+pub(crate) fn print_versions() {
+    println!("{:#}", json!({ "version": env!("CARGO_PKG_VERSION"), "formats": formats() }));
+}
+
+/// The way in which this daemon begins.
+#[derive(Default)]
+pub(crate) struct Beginning {
+    pub(crate) listeners: Listeners,
+    /// The daemon that goes on if this one fails.
+    predecessor: Option<Predecessor>,
+    /// Time to wait for the lock of the state directory.
+    pub(crate) patience: Duration,
+}
+
+impl Beginning {
+    /// Gets the sockets of the daemon that this one follows, if it follows one, and waits until that daemon has stopped.
+    pub(crate) fn of(args: &Args, config: &Config) -> anyhow::Result<Self> {
+        if args.take_over {
+            return Self::after_predecessor(config);
+        }
+        if args.resume {
+            let resumed = take_over::resumed().context("--resume is for the daemon alone")?;
+            tracing::error!(why = resumed.why, "the successor failed, and this daemon goes on");
+            return Ok(Self { listeners: resumed.listeners, predecessor: None, patience: LOCK });
+        }
+        Ok(Self::default())
+    }
+
+    fn after_predecessor(config: &Config) -> anyhow::Result<Self> {
+        // The earlier daemon still serves during these checks.
+        startup::policy(config)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(startup::engine(config))?;
+        jail::supported().map_err(|error| anyhow::anyhow!("{}", chain(&error)))?;
+        let (predecessor, listeners) = take_over::take_over(&config.state_dir, formats())?;
+        tracing::info!("the earlier daemon stops and hands over");
+        // Until the predecessor has given its place up, it needs the files of the sockets.
+        listeners.leave(true);
+        if predecessor.released()? == Released::Died {
+            tracing::warn!("the earlier daemon died before it had stopped in order");
+        }
+        Ok(Self { listeners, predecessor: Some(predecessor), patience: LOCK })
+    }
+
+    /// Returns true if a run that would fail may be given up, because no other daemon could go on with it.
+    pub(crate) fn may_lose_runs(&self) -> bool {
+        !self.predecessor.as_ref().is_some_and(Predecessor::watches)
+    }
+
+    /// Says that this daemon serves, and waits until its predecessor has ended.
+    pub(crate) fn is_ready(&mut self) {
+        self.listeners.close_unused();
+        if let Some(predecessor) = self.predecessor.take() {
+            predecessor.is_relieved();
+            self.listeners.leave(false);
+        }
+    }
+
+    /// Tells the predecessor that this daemon fails.
+    pub(crate) fn fails(&mut self, why: &anyhow::Error) {
+        if let Some(predecessor) = self.predecessor.take() {
+            predecessor.failed(&format!("{why:#}"));
+        }
+    }
+}
+
+/// Asks the daemon to start this program as its successor.
+pub(crate) fn upgrade(config: &Config) -> anyhow::Result<ExitCode> {
+    startup::policy(config)?;
+    let program = std::env::current_exe().context("the path of this program")?;
+    let upgraded = take_over::upgrade(&config.state_dir, program, formats());
+    Ok(match upgraded {
+        Ok(()) => {
+            println!("cofferd {} has taken over", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
+        Err(error) => failed(error),
+    })
+}
+
+/// Prints what would not survive an upgrade to this program. Fails if the program could not take over.
+pub(crate) fn check(file: &Path, config: &Config) -> anyhow::Result<ExitCode> {
+    startup::policy(config)?;
+    println!("{}: this program can read configuration and policy", file.display());
+    let report = match take_over::check(&config.state_dir, formats()) {
+        Ok(report) => report,
+        Err(error) => return Ok(failed(error)),
+    };
+    println!("from cofferd {} to {}", report.version, env!("CARGO_PKG_VERSION"));
+    for end in &report.ends {
+        println!("ends: {end}");
+    }
+    for hindrance in &report.hindrances {
+        println!("prevents the take-over: {hindrance}");
+    }
+    if report.hindrances.is_empty() {
+        println!("all other runs and processes survive");
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("restart the daemon instead; `runs.on_stop` says what becomes of the runs");
+    Ok(ExitCode::from(NEEDS_RESTART))
+}
+
+fn failed(error: RequestError) -> ExitCode {
+    let needs_restart = error.needs_restart();
+    eprintln!("cofferd: {:#}", anyhow::Error::new(error));
+    if needs_restart { ExitCode::from(NEEDS_RESTART) } else { ExitCode::FAILURE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_can_follow_itself() {
+        assert_eq!(formats().differences(&formats()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_daemon_without_predecessor_may_give_runs_up() {
+        let mut beginning = Beginning::default();
+        assert!(beginning.may_lose_runs());
+        beginning.is_ready();
+        assert!(!beginning.listeners.are_left());
+    }
+}
