@@ -27,7 +27,7 @@ use store::spool::Spool;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use approvals::{Approvals, WaitingApprovals};
+pub use approvals::{ApprovalSettings, Approvals, WaitingApprovals};
 pub use bare::bare;
 pub use call::{Events, call, call_until, download, limits, operation, resume, stream};
 pub use checkpoints::{AgentCheckpoints, Restored};

@@ -19,6 +19,7 @@ use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE as TYPE, HeaderValue
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::RwLock;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -50,10 +51,20 @@ type Handshake = Pin<Box<dyn Future<Output = io::Result<(Box<dyn Stream>, bool)>
 /// The metrics of one moment.
 pub type Text = Pin<Box<dyn Future<Output = String> + Send>>;
 
+/// The token that a client has to send. Clones share it.
+#[derive(Clone, Default)]
+pub struct TokenInForce(Arc<RwLock<Option<[u8; 32]>>>);
+
+impl TokenInForce {
+    /// Replaces the token. `None` if none is needed.
+    pub fn set(&self, token: Option<&str>) {
+        *self.0.write() = token.map(|token| Sha256::digest(token).into());
+    }
+}
+
 /// Access to the metrics.
 pub struct Access {
-    /// SHA-256 of the token that a client has to send; `None` if none is needed.
-    token: Option<[u8; 32]>,
+    token: TokenInForce,
     /// Makes a connection confidential, and says if the client showed a certificate that is accepted. `None` for plain TCP.
     tls: Option<Box<dyn Fn(TcpStream) -> Handshake + Send + Sync>>,
 }
@@ -61,14 +72,19 @@ pub struct Access {
 impl Access {
     /// Lets everybody read who can connect.
     pub fn open() -> Self {
-        Self { token: None, tls: None }
+        Self { token: TokenInForce::default(), tls: None }
     }
 
     /// Lets clients read that send this bearer token.
     #[must_use]
-    pub fn token(mut self, token: &str) -> Self {
-        self.token = Some(Sha256::digest(token).into());
+    pub fn token(self, token: &str) -> Self {
+        self.token.set(Some(token));
         self
+    }
+
+    /// Returns the token in force, for a caller that replaces it later.
+    pub fn token_in_force(&self) -> TokenInForce {
+        self.token.clone()
     }
 
     /// Serves TLS. Clients whose certificate is accepted need no token.
@@ -83,15 +99,15 @@ impl Access {
 
     /// Returns true if some clients have no access.
     fn needs_credential(&self) -> bool {
-        self.token.is_some() || self.tls.is_some()
+        self.token.0.read().is_some() || self.tls.is_some()
     }
 
     fn admits(&self, request: &Request<Incoming>, is_certified: bool) -> bool {
-        let Some(token) = &self.token else { return self.tls.is_none() || is_certified };
+        let Some(token) = *self.token.0.read() else { return self.tls.is_none() || is_certified };
         let sent = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
         let sent = sent.and_then(|sent| sent.split_at_checked(7));
         let sent = sent.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer ")).map(|(_, sent)| sent);
-        is_certified || sent.is_some_and(|sent| Sha256::digest(sent)[..].ct_eq(token).into())
+        is_certified || sent.is_some_and(|sent| Sha256::digest(sent)[..].ct_eq(&token).into())
     }
 }
 

@@ -25,6 +25,8 @@ use super::{Approvals, Asker, level};
 /// When each test begins, milliseconds since 1970; its calls have 300 seconds.
 const BEGIN: u64 = 60_000_000;
 
+const SETTINGS: ApprovalSettings = ApprovalSettings { longest: None, allow_self_approval: false };
+
 #[derive(Debug)]
 struct Wall(AtomicU64);
 
@@ -56,7 +58,7 @@ impl Scene {
         let (log, wall) = (Arc::new(log), Arc::new(Wall(AtomicU64::new(BEGIN))));
         let gateway = Arc::new(Gateway::new(Policy::builtin().unwrap(), wall.clone()));
         let approvals =
-            Approvals::new(gateway.clone(), log.clone(), store.clone(), wall.clone(), None, false);
+            Approvals::new(gateway.clone(), log.clone(), store.clone(), wall.clone(), SETTINGS);
         Self { wall, log, approvals: Arc::new(approvals), gateway, store, _reservation: place }
     }
 

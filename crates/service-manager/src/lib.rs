@@ -1,0 +1,129 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sd_notify::NotifyState;
+use text::excerpt;
+
+/// Messages within the time of the watchdog.
+const WITHIN: u32 = 3;
+/// Longest and shortest interval between two messages of the watchdog.
+const INTERVALS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+
+/// The service manager of this process, or none.
+#[derive(Debug, Default)]
+pub struct ServiceManager {
+    /// The status that was sent last, and the number of reloads under way.
+    sent: Mutex<(String, usize)>,
+}
+
+impl ServiceManager {
+    /// Says that clients can connect.
+    pub fn ready(&self, status: &str) {
+        let mut sent = self.sent.lock();
+        send(&[NotifyState::Ready, NotifyState::Status(&line(status))]);
+        status.clone_into(&mut sent.0);
+    }
+
+    /// Says that a reload begins. The end of the last one that is under way makes the daemon ready again.
+    pub fn reloading(&self) -> Reloading<'_> {
+        let mut sent = self.sent.lock();
+        sent.1 += 1;
+        if sent.1 == 1 {
+            match NotifyState::monotonic_usec_now() {
+                Ok(now) => send(&[NotifyState::Reloading, now, NotifyState::Status("reloading")]),
+                // Without the time, systemd would take the reload for one that failed.
+                Err(error) => tracing::warn!(%error, "the monotonic clock cannot be read"),
+            }
+        }
+        Reloading(self)
+    }
+
+    /// Says that an orderly stop begins.
+    pub fn stopping(&self, status: &str) {
+        let mut sent = self.sent.lock();
+        send(&[NotifyState::Stopping, NotifyState::Status(&line(status))]);
+        status.clone_into(&mut sent.0);
+    }
+
+    /// Shows a status, if it is not the one that is shown.
+    pub fn status(&self, status: &str) {
+        let mut sent = self.sent.lock();
+        if sent.0 != status {
+            if sent.1 == 0 {
+                send(&[NotifyState::Status(&line(status))]);
+            }
+            // A reload under way shows it at its end.
+            status.clone_into(&mut sent.0);
+        }
+    }
+
+    /// Says again and again that the daemon is alive, if the service manager wants to hear it. Ends with its task.
+    pub async fn keep_alive(&self) {
+        let Some(within) = sd_notify::watchdog_enabled() else { return };
+        let interval = (within / WITHIN).clamp(INTERVALS.0, INTERVALS.1);
+        loop {
+            send(&[NotifyState::Watchdog]);
+            tokio::time::sleep(interval).await;
+        }
+    }
+}
+
+/// A reload under way. Its end is the end of this value.
+#[must_use = "the reload is over when this is dropped"]
+pub struct Reloading<'m>(&'m ServiceManager);
+
+impl Drop for Reloading<'_> {
+    fn drop(&mut self) {
+        let mut sent = self.0.sent.lock();
+        sent.1 -= 1;
+        if sent.1 == 0 {
+            send(&[NotifyState::Ready, NotifyState::Status(&line(&sent.0))]);
+        }
+    }
+}
+
+/// Makes a status one short line. A line end would begin another message.
+fn line(status: &str) -> String {
+    excerpt(status)
+}
+
+fn send(messages: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(messages) {
+        tracing::warn!(%error, "the service manager cannot be told about the daemon");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_one_short_line() {
+        assert_eq!(line("ready\nMAINPID=1"), "ready\\nMAINPID=1");
+        assert!(line(&"x".repeat(1_000)).chars().count() <= 201);
+    }
+
+    #[test]
+    fn reloads_that_overlap_end_once_and_a_status_waits_for_their_end() {
+        let manager = ServiceManager::default();
+        manager.ready("ready");
+        let (first, second) = (manager.reloading(), manager.reloading());
+        assert_eq!(manager.sent.lock().1, 2);
+        manager.status("not ready");
+        drop(first);
+        assert_eq!(*manager.sent.lock(), ("not ready".to_owned(), 1));
+        drop(second);
+        assert_eq!(*manager.sent.lock(), ("not ready".to_owned(), 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_service_manager_nobody_is_told() {
+        // The tests have no such variables.
+        if sd_notify::watchdog_enabled().is_none() {
+            ServiceManager::default().keep_alive().await;
+        }
+    }
+}
