@@ -18,6 +18,13 @@ const KEPT: [(&str, LevelFilter); 4] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Level(String);
 
+/// `info`.
+impl Default for Level {
+    fn default() -> Self {
+        Self("info".to_owned())
+    }
+}
+
 impl Level {
     /// Reads a level. The error says what it must be.
     pub fn parse(text: &str) -> Result<Self, String> {

@@ -30,6 +30,18 @@ pub enum Format {
     Json,
 }
 
+impl Format {
+    pub const ALL: [(&'static str, Self); 2] = [("text", Self::Text), ("json", Self::Json)];
+
+    /// Returns the name in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+}
+
 /// The log of this process.
 pub struct Log {
     filter: reload::Handle<EnvFilter, Registry>,

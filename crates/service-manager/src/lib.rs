@@ -48,16 +48,18 @@ impl ServiceManager {
         status.clone_into(&mut sent.0);
     }
 
-    /// Shows a status, if it is not the one that is shown.
-    pub fn status(&self, status: &str) {
+    /// Shows a status. Returns true if it is not the one that was shown.
+    pub fn status(&self, status: &str) -> bool {
         let mut sent = self.sent.lock();
-        if sent.0 != status {
-            if sent.1 == 0 {
-                send(&[NotifyState::Status(&line(status))]);
-            }
-            // A reload under way shows it at its end.
-            status.clone_into(&mut sent.0);
+        if sent.0 == status {
+            return false;
         }
+        // A reload under way shows it at its end.
+        if sent.1 == 0 {
+            send(&[NotifyState::Status(&line(status))]);
+        }
+        status.clone_into(&mut sent.0);
+        true
     }
 
     /// Says again and again that the daemon is alive, if the service manager wants to hear it. Ends with its task.
@@ -112,7 +114,7 @@ mod tests {
         manager.ready("ready");
         let (first, second) = (manager.reloading(), manager.reloading());
         assert_eq!(manager.sent.lock().1, 2);
-        manager.status("not ready");
+        assert!(manager.status("not ready") && !manager.status("not ready"));
         drop(first);
         assert_eq!(*manager.sent.lock(), ("not ready".to_owned(), 1));
         drop(second);
