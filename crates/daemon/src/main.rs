@@ -12,15 +12,19 @@ mod memory;
 mod metrics;
 mod policy;
 mod programs;
+mod readiness;
 mod recovery;
+mod reload;
 mod rpc;
 mod startup;
 mod trash;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser as _;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The allocator. With the C library's, a fifth of a short call's time went into memory that one thread allocates and
 /// another frees.
@@ -51,9 +55,20 @@ fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, |processors| (processors.get() / 2).max(1))
 }
 
+/// Begins to note SIGHUP, which would end the process otherwise.
+///
+/// This is done before the configuration is read, so that no change of it is missed: the daemon reloads after its start.
+fn hangups() -> anyhow::Result<Signal> {
+    // The handler is the process's, and outlives this runtime. A thread would be in the way of joining namespaces.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _entered = runtime.enter();
+    Ok(signal(SignalKind::hangup())?)
+}
+
 fn run(args: &args::Args) -> anyhow::Result<()> {
     memory::small_pages();
     let file = args.config();
+    let hangups = hangups()?;
     let config = config::load(&file)?;
     if args.check_config {
         return check::check(&file, &config);
@@ -66,7 +81,7 @@ fn run(args: &args::Args) -> anyhow::Result<()> {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     memory::allocator_options(|| startup::place_ahead(&config.state_dir));
     memory::no_core_dumps();
-    startup::log(&config);
+    let log = daemon_log::start(config.log_level.clone(), config.log_format);
     let prepared = startup::prepare(&config.state_dir)?;
     startup::open_files();
     cgroup_view::share();
@@ -76,7 +91,8 @@ fn run(args: &args::Args) -> anyhow::Result<()> {
         .on_thread_park(memory::before_waiting)
         .enable_all()
         .build()?;
-    let ended = runtime.block_on(app::run(config, &file, workers(), prepared));
+    let process = app::Process { log, manager: Arc::default(), hangups };
+    let ended = runtime.block_on(app::run((config, &file), workers(), prepared, process));
     // Threads that still block on a disk or an engine are given up after a short time.
     runtime.shutdown_timeout(STRAGGLERS);
     ended

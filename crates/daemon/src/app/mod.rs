@@ -13,23 +13,48 @@ mod serving;
 
 use std::path::Path;
 
+use std::sync::Arc;
+
+use daemon_log::{Log, REPORT};
 use refusal::chain;
+use service_manager::ServiceManager;
 use store::StoreError;
+use tokio::signal::unix::Signal;
 
 use self::opened::Opened;
 use crate::config::Config;
 use crate::startup::Prepared;
 
+/// Things of the process that a daemon has from its first moment.
+pub(crate) struct Process {
+    pub(crate) log: Arc<Log>,
+    pub(crate) manager: Arc<ServiceManager>,
+    /// Requests to reload since the configuration was read.
+    pub(crate) hangups: Signal,
+}
+
 /// Runs the daemon until it receives SIGTERM or SIGINT. `file` is its configuration.
 pub(crate) async fn run(
-    config: Config,
-    file: &Path,
+    (config, file): (Config, &Path),
     workers: usize,
     prepared: Prepared,
+    process: Process,
 ) -> anyhow::Result<()> {
+    let Process { log, manager, hangups } = process;
+    let lively = manager.clone();
+    tokio::spawn(async move { lively.keep_alive().await });
+    let reported = log.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(REPORT).await;
+            reported.report();
+        }
+    });
     let opened = Opened::open(config, prepared).await?;
     let recovered = Box::pin(opened.recover()).await?;
-    recovered.serve(workers).await?.until_stopped(file).await
+    let ended = recovered.serve(workers, file, (&log, &manager)).await?.until_stopped(hangups).await;
+    log.report_all();
+    ended
 }
 
 #[allow(clippy::needless_pass_by_value)] // as `map_err` passes it

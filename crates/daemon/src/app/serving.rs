@@ -5,19 +5,21 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use anomaly::Deliveries;
 use anyhow::Context as _;
 use audit::{Event, Kind};
 use audit_service::{AuditLog, LAST_WAIT, Maintenance};
 use calls::Control;
 use calls::grants::Grants;
+use daemon_log::Log;
 use disk_watch::DiskWatch;
-use identity::Access;
 use listener::{Certificates, GuardLayer, Socket, Tokens};
 use oidc::Issuers;
 use serde_json::json;
+use service_manager::ServiceManager;
 use store::StateDisk;
 use store::spool::Spool;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -27,9 +29,11 @@ use super::broken_store;
 use super::parts::Parts;
 use super::recovered::Recovered;
 use super::services::{services, tools};
-use crate::config::{self, Config, DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
-use crate::policy::Loader;
+use crate::config::{Config, DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
+use crate::policy::{Loader, Sources};
+use crate::readiness::Readiness;
 use crate::recovery::RecoveryCursor;
+use crate::reload::{IssuerTasks, Reloader, Targets};
 use crate::rpc;
 use crate::startup::StateDirectory;
 use crate::{mcp, memory, metrics};
@@ -42,24 +46,28 @@ const GOODBYE: Duration = Duration::from_secs(2);
 
 /// A daemon that serves.
 pub(super) struct Serving {
-    config: Config,
     state: StateDirectory,
     parts: Parts,
-    loader: Arc<Loader>,
+    reloader: Arc<Reloader>,
+    manager: Arc<ServiceManager>,
     cursor: Arc<RecoveryCursor>,
-    certificates: Option<Arc<Certificates>>,
     server: JoinHandle<()>,
     /// Tasks that only watch, and are aborted at the end.
     watches: Vec<JoinHandle<()>>,
-    anomalies: TaskTracker,
+    deliveries: Arc<Deliveries>,
     executions: JoinHandle<()>,
     hooks: JoinHandle<()>,
     writer: thread::JoinHandle<()>,
 }
 
 impl Recovered {
-    /// Listens, and starts the tasks of a daemon that serves.
-    pub(super) async fn serve(self, workers: usize) -> anyhow::Result<Serving> {
+    /// Listens, and starts the tasks of a daemon that serves. `file` is its configuration.
+    pub(super) async fn serve(
+        self,
+        workers: usize,
+        file: &Path,
+        (own_log, manager): (&Arc<Log>, &Arc<ServiceManager>),
+    ) -> anyhow::Result<Serving> {
         let Self { config, state, parts, calls, grants, alerts, detection, cursor, executions, log, disk } =
             self;
         let socket =
@@ -67,8 +75,9 @@ impl Recovered {
                 .with_context(|| format!("cannot listen on {}", config.socket.display()))?;
         let certificates = certificates(config.tcp.as_ref())?;
         let tcp = listen_elsewhere(config.tcp.as_ref(), certificates.clone(), &parts).await?;
-        let (tokens, issuers) = (tokens(&config, &parts)?, issuers(&config, &parts)?);
-        let guard = guard(&config, &parts, (tokens.clone(), issuers.clone()));
+        let issuers_stop = parts.life.stop.child_token();
+        let (tokens, issuers) = (tokens(&config, &parts)?, issuers(&config, &issuers_stop)?);
+        let guard = guard(&config, &parts, (tokens.clone(), issuers));
         let access = mcp::access(
             parts.workers.runs.clone(),
             parts.records.escalations.clone(),
@@ -76,39 +85,56 @@ impl Recovered {
             &guard,
         );
         mcp::start(access, config.mcp.as_ref(), (&parts.life.tasks, parts.life.stop.clone())).await?;
-        let seen = (Arc::new(log.index), alerts);
+        let audit = parts.records.audit.clone();
+        let readiness = Readiness::new(audit.clone(), parts.store.clone(), parts.workers.runs.clone());
+        let seen = (Arc::new(log.index), alerts, readiness.clone());
         let made = (&parts.control, &parts.workers, &parts.records);
         let life = (&parts.life.tasks, &parts.life.stop);
-        metrics::start(config.metrics.as_ref(), certificates.clone(), made, seen.clone(), life).await?;
-        let (index, alerts) = seen;
+        let metrics_token =
+            metrics::start(config.metrics.as_ref(), certificates.clone(), made, seen.clone(), life).await?;
+        let (index, alerts, _) = seen;
         let judges = (parts.control.gateway.clone(), parts.control.approvals.clone());
-        let files = (config.policy_dir.clone(), config.secrets.keys().cloned().collect());
-        let loader = Loader::new(files, judges, parts.records.audit.clone(), parts.store.clone());
+        let loader = Loader::new(Sources::of(&config), judges, audit.clone(), parts.store.clone());
         let loader = Arc::new(loader);
+        let deliveries = Arc::new(detection.spawn(&parts.life.stop));
+        let targets = Targets {
+            guard: guard.clone(),
+            certificates: certificates.clone(),
+            metrics_token,
+            secrets: parts.workers.runs.launcher.way_out.outside.shared().secrets.clone(),
+            approvals: parts.control.approvals.clone(),
+            limits: parts.control.limits.clone(),
+            deliveries: deliveries.clone(),
+            issuers: IssuerTasks::new(parts.life.stop.clone(), issuers_stop),
+        };
+        let (sources, own) = ((loader.clone(), audit), (own_log.clone(), manager.clone()));
+        let reloader = Reloader::new((file.to_owned(), config.clone()), sources, own, targets);
+        let reloader = Arc::new(reloader);
         let services = services(
             (&calls, &parts),
             &config,
-            (tokens, issuers, certificates.clone()),
-            (index, alerts, grants.clone(), loader.clone()),
+            (tokens, guard.clone(), certificates),
+            (index, alerts, grants.clone(), loader),
+            (reloader.clone(), readiness.clone()),
         )?;
         let server = tokio::spawn(rpc::serve(services, socket, tcp, guard));
         let mut watches = Vec::from(watches(&parts, grants, disk, workers));
         parts.workers.runs.keep_pool(parts.control.gateway.in_force().clone(), parts.life.stop.clone());
-        let anomalies = detection.spawn(&parts.life.stop);
         keep_log(&parts, config.audit.maintenance.clone(), cursor.clone());
         watches.push(tokio::spawn(cursor.clone().keep(parts.life.stop.clone())));
         tracing::info!(socket = %config.socket.display(), instance = state.instance, "ready");
+        manager.ready(&readiness.status());
+        watches.push(tokio::spawn(readiness.watch(manager.clone(), parts.life.stop.clone())));
         let (hooks, writer) = (log.hooks, log.writer);
         Ok(Serving {
-            config,
             state,
             parts,
-            loader,
+            reloader,
+            manager: manager.clone(),
             cursor,
-            certificates,
             server,
             watches,
-            anomalies,
+            deliveries,
             executions,
             hooks,
             writer,
@@ -117,17 +143,18 @@ impl Recovered {
 }
 
 impl Serving {
-    /// Serves until a signal, and then stops the parts in order. `file` is the configuration.
-    pub(super) async fn until_stopped(self, file: &Path) -> anyhow::Result<()> {
-        let Self { config, parts, loader, cursor, certificates, server, .. } = self;
-        wait_for_signal(&loader, certificates.as_ref(), &config, file).await?;
+    /// Serves until a signal, and then stops the parts in order. `hangups` has the requests to reload since the start.
+    pub(super) async fn until_stopped(self, hangups: Signal) -> anyhow::Result<()> {
+        let Self { parts, reloader, manager, cursor, server, .. } = self;
+        wait_for_signal(&reloader, hangups).await?;
+        manager.stopping("stopping: no new calls");
         stop_in_time(&parts, &cursor).await;
         // Streams have ended and calls are answered. Only clients that do not hang up are left.
         let _ = tokio::time::timeout(GOODBYE, server).await;
         // No call depends on these tasks any longer. They are aborted, because a stop must not wait for a disk that fails.
-        end(self.watches, &self.anomalies).await;
+        end(self.watches, self.deliveries.tasks()).await;
         let patience = if parts.records.audit.is_available() { GOODBYE } else { LAST_WAIT + GOODBYE };
-        drop((parts, loader, cursor));
+        drop((parts, reloader, cursor, self.deliveries));
         // Everything up to the record of the stop is on disk. The writer ends when the last of those clients has gone.
         let joined = tokio::task::spawn_blocking(move || self.writer.join());
         let _ = tokio::time::timeout(patience, joined).await;
@@ -170,20 +197,19 @@ fn tokens(config: &Config, parts: &Parts) -> anyhow::Result<Arc<Tokens>> {
 }
 
 /// Opens the issuers whose tokens the daemon accepts, and keeps their keys fresh.
-fn issuers(config: &Config, parts: &Parts) -> anyhow::Result<Arc<Issuers>> {
+fn issuers(config: &Config, stop: &CancellationToken) -> anyhow::Result<Arc<Issuers>> {
     if config.oidc.is_empty() {
         return Ok(Arc::default());
     }
     let issuers = Issuers::open(config.oidc.clone())
         .map_err(|(index, why)| anyhow::anyhow!("oidc[{index}].jwks: {why}"))?;
     let tls = Tls::new().map_err(|why| anyhow::anyhow!("oidc: {why}"))?;
-    issuers.keep_fresh(&tls, &parts.life.stop);
+    issuers.keep_fresh(&tls, stop);
     Ok(Arc::new(issuers))
 }
 
 fn guard(config: &Config, parts: &Parts, tokens: (Arc<Tokens>, Arc<Issuers>)) -> GuardLayer {
-    let own_uid = rustix::process::geteuid().as_raw();
-    let access = Access::new(own_uid, config.access.clone(), config.certified.clone());
+    let access = Targets::access(config);
     let streams = config.tcp.as_ref().map_or(DEFAULT_STREAMS, |tcp| tcp.streams);
     GuardLayer::new(access, parts.workers.runs.clone(), tokens, parts.records.escalations.clone(), streams)
 }
@@ -283,32 +309,20 @@ async fn stop(parts: &Parts, cursor: &RecoveryCursor) {
     let _ = parts.records.audit.checkpoint().await;
 }
 
-/// Waits for SIGTERM or SIGINT.
-///
-/// On SIGHUP, reloads the policy and the TLS certificates, and logs the keys of the configuration that need a restart.
-async fn wait_for_signal(
-    loader: &Arc<Loader>,
-    certificates: Option<&Arc<Certificates>>,
-    config: &Config,
-    file: &Path,
-) -> anyhow::Result<()> {
+/// Waits for SIGTERM or SIGINT. On SIGHUP, also on one since the start, reloads configuration and policy.
+async fn wait_for_signal(reloader: &Arc<Reloader>, mut hangups: Signal) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hangup = signal(SignalKind::hangup())?;
     loop {
         tokio::select! {
             _ = terminate.recv() => return Ok(()),
             _ = interrupt.recv() => return Ok(()),
-            _ = hangup.recv() => {
-                if let Some(Err((key, message))) = certificates.map(|certificates| certificates.reload()) {
-                    tracing::warn!("listen.tcp.tls.{key}: {message}; the previous TLS certificates stay in force");
-                }
-                config::tell_what_waits(config, file);
-                let loader = loader.clone();
+            _ = hangups.recv() => {
+                let reloader = reloader.clone();
                 // In a separate task: a reload waits for the audit log, and a stop must not wait for a reload.
                 tokio::spawn(async move {
-                    // The loader logs the problems of a policy itself.
-                    let _ = loader.reload("signal:SIGHUP").await;
+                    // The reloader logs the problems itself.
+                    let _ = reloader.reload("signal:SIGHUP").await;
                 });
             }
         }
