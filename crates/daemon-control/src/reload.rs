@@ -17,7 +17,7 @@ impl Reload {
     pub async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let response = client.daemon().reload_daemon(quick(ReloadDaemonRequest {})).await?.into_inner();
-        context.ui.answer(response, render)
+        context.ui.answer(response, |response, page| render(&response, page))
     }
 }
 

@@ -27,7 +27,7 @@ impl Status {
         let request = GetDaemonStatusRequest { profiles: self.profiles };
         let response = client.daemon().get_daemon_status(quick(request)).await?.into_inner();
         let is_ready = response.ready;
-        context.ui.answer(response, render)?;
+        context.ui.answer(response, |response, page| render(&response, page))?;
         Ok(if is_ready { Exit::Ok } else { Exit::Failed })
     }
 }
@@ -35,13 +35,13 @@ impl Status {
 fn render(response: &GetDaemonStatusResponse, page: &mut Output) {
     let conditions = response.conditions.iter().map(|condition| {
         let state = if condition.met { "ok" } else { "not ready" };
-        [condition.name.clone(), state.to_owned(), condition.problem.clone()]
+        vec![condition.name.clone(), state.to_owned(), condition.problem.clone()]
     });
     page.table(&["CONDITION", "STATE", "PROBLEM"], conditions);
     page.own("\n");
     page.facts(&[
         ("version", response.version.clone()),
-        ("started at", response.started_at.as_ref().map(time::shown).unwrap_or_default()),
+        ("started at", time::moment(response.started_at.as_ref())),
         ("configuration", response.configuration_digest.clone()),
         ("policy", response.policy_digest.clone()),
         ("needs a restart", listed(&response.needs_restart)),

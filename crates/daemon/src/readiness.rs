@@ -105,30 +105,28 @@ impl Readiness {
         looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let (mut writing, mut written) = (None, Instant::now());
         loop {
-            let log = self.seen.borrow().log;
+            let Seen { log, store, mut engine } = *self.seen.borrow();
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = self.audit.changed_from(log) => {}
-                _ = looks.tick() => {
-                    let engine = self.runs.launcher.engine.ping();
-                    let (engine, store) = tokio::join!(timeout(LOOK, engine), self.store(&mut writing, &mut written));
-                    let engine = match engine {
-                        Ok(Ok(())) => true,
-                        Ok(Err(error)) => {
-                            tracing::debug!(error = chain(&error), "the engine does not answer");
-                            false
-                        }
-                        Err(_) => false,
-                    };
-                    self.seen.send_if_modified(|seen| {
-                        let before = std::mem::replace(seen, Seen { store, engine, ..*seen });
-                        before != *seen
-                    });
-                }
+                _ = looks.tick() => engine = self.engine().await,
             }
-            let log = self.audit.check().is_ok();
-            self.seen.send_if_modified(|seen| std::mem::replace(&mut seen.log, log) != log);
+            // The disk of the log may be that of the store, and have space again.
+            let store = self.store(&mut writing, &mut written).await;
+            let seen = Seen { log: self.audit.check().is_ok(), store, engine };
+            self.seen.send_if_modified(|before| std::mem::replace(before, seen) != seen);
             self.tell(&manager);
+        }
+    }
+
+    async fn engine(&self) -> bool {
+        match timeout(LOOK, self.runs.launcher.engine.ping()).await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                tracing::debug!(error = chain(&error), "the engine does not answer");
+                false
+            }
+            Err(_) => false,
         }
     }
 

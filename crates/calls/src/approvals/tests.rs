@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::reattach::WaitingApprovals;
-use super::{Approvals, Asker, level};
+use super::{ApprovalSettings, Approvals, Asker, level};
 
 /// When each test begins, milliseconds since 1970; its calls have 300 seconds.
 const BEGIN: u64 = 60_000_000;

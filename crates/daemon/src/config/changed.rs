@@ -208,19 +208,15 @@ mod tests {
     #[test]
     fn the_reference_says_of_each_key_if_a_reload_takes_it() {
         let page = include_str!("../../../../docs/src/operating/reload.md");
-        let rows: Vec<Vec<&str>> = page
-            .lines()
-            .filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |"))
-            .map(|row| row.split(" | ").collect())
-            .collect();
-        let mut sections = BTreeSet::new();
-        let mut at_once = BTreeSet::new();
-        for row in rows {
-            let &[section, taken, restart] = &row[..] else { continue };
-            let section = section.trim_end_matches('`');
-            assert!(!taken.trim().is_empty() || !restart.trim().is_empty(), "{section}");
-            sections.insert(section);
-            at_once.extend(taken.split(", ").filter_map(|key| key.strip_prefix('`')?.strip_suffix('`')));
+        let (mut sections, mut at_once) = (BTreeSet::new(), BTreeSet::new());
+        let code = |cell: &'static str| cell.strip_prefix('`')?.strip_suffix('`');
+        for row in page.lines().filter_map(|line| line.strip_prefix('|')?.strip_suffix('|')) {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let &[section, taken, restart] = &cells[..] else { continue };
+            let Some(section) = code(section) else { continue };
+            assert!(!taken.is_empty() || !restart.is_empty(), "{section}");
+            assert!(sections.insert(section), "{section} has two rows");
+            at_once.extend(taken.split(", ").filter_map(code));
         }
         assert_eq!(sections, KEYS.into(), "the table has a row for each key of the configuration");
         assert_eq!(at_once, AT_ONCE.into());
