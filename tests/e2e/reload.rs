@@ -249,15 +249,21 @@ async fn readiness_follows_the_engine_and_the_daemon_stays_alive() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("engine.sock");
     let engine = EngineProxy::new(&socket);
-    let config =
-        format!("docker: {{ endpoint: \"unix://{}\" }}\nmetrics: {{ listen: '127.0.0.1:0' }}\n", socket.display());
+    let config = format!(
+        "docker: {{ endpoint: \"unix://{}\" }}\nmetrics: {{ listen: '127.0.0.1:0' }}\n",
+        socket.display()
+    );
     let daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
     let address = daemon.told("metrics are at /metrics address=");
     assert_eq!(health(&daemon, "").await, ServingStatus::Serving);
-    assert_eq!(get(&address, "/readyz", "").await, (200, "audit log: ok\nstore: ok\nengine: ok\n".to_owned()));
+    assert_eq!(
+        get(&address, "/readyz", "").await,
+        (200, "audit log: ok\nstore: ok\nengine: ok\n".to_owned())
+    );
     // Nobody keeps containers for these.
     let asked = status(&daemon, &["build", "nope"]).await;
-    let problems: Vec<_> = asked.conditions[3..].iter().map(|one| (one.name.as_str(), one.problem.as_str())).collect();
+    let problems: Vec<_> =
+        asked.conditions[3..].iter().map(|one| (one.name.as_str(), one.problem.as_str())).collect();
     assert!(!asked.ready);
     assert_eq!(
         problems,
@@ -281,7 +287,8 @@ async fn readiness_follows_the_engine_and_the_daemon_stays_alive() {
     assert_eq!(get(&address, "/livez", "").await.0, 200);
     assert!(daemon.log().contains("the daemon is not ready"));
     let _engine = EngineProxy::new(&socket);
-    until("the daemon is not ready again", async || health(&daemon, "").await == ServingStatus::Serving).await;
+    until("the daemon is not ready again", async || health(&daemon, "").await == ServingStatus::Serving)
+        .await;
     assert!(status(&daemon, &[]).await.ready);
 }
 
@@ -315,7 +322,11 @@ async fn the_service_manager_hears_of_start_reload_life_and_stop() {
     fs::write(daemon.config_path(), "nothing").unwrap();
     reload(&daemon).await.unwrap_err();
     received(&socket, &mut told);
-    let steps: Vec<&str> = told.iter().filter_map(|message| message.lines().next()).filter(|line| *line != "WATCHDOG=1").collect();
+    let steps: Vec<&str> = told
+        .iter()
+        .filter_map(|message| message.lines().next())
+        .filter(|line| *line != "WATCHDOG=1")
+        .collect();
     assert_eq!(steps, ["RELOADING=1", "READY=1", "RELOADING=1", "READY=1"], "{told:?}");
     assert!(told.iter().any(|message| message.contains("\nMONOTONIC_USEC=")), "{told:?}");
 

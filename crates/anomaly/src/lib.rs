@@ -24,10 +24,10 @@ use std::sync::Arc;
 
 use audit_service::AuditLog;
 use gateway::Gateway;
+use parking_lot::Mutex;
 use refusal::chain;
 use runs::Runs;
 use store::Store;
-use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use webhook::Sender;

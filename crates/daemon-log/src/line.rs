@@ -73,10 +73,7 @@ mod tests {
     #[test]
     fn an_event_is_one_line_whatever_is_in_it() {
         let event = "WARN a: x\nERROR forged\r\x1b[2J \u{202e}x\n";
-        assert_eq!(
-            written(event, Escape::Text),
-            "WARN a: x\\nERROR forged\\r\\u{1b}[2J \\u{202e}x\n"
-        );
+        assert_eq!(written(event, Escape::Text), "WARN a: x\\nERROR forged\\r\\u{1b}[2J \\u{202e}x\n");
         assert_eq!(written("\x1b[33mWARN\x1b[0m a\nb\n", Escape::ColoredText), "\x1b[33mWARN\x1b[0m a\\nb\n");
         let json = written("{\"message\":\"a\\nb \u{202e}x\"}\n", Escape::Json);
         assert!(json.ends_with("}\n") && json.matches('\n').count() == 1, "{json}");

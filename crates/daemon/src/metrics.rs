@@ -104,7 +104,8 @@ impl Pages for Shown {
 
     fn readiness(&self, profiles: &[String]) -> (bool, String) {
         let conditions = self.0.readiness.conditions(&self.0.gateway.policy(), profiles);
-        let line = |condition: &Condition| format!("{}: {}\n", condition.name, condition.problem.unwrap_or("ok"));
+        let line =
+            |condition: &Condition| format!("{}: {}\n", condition.name, condition.problem.unwrap_or("ok"));
         let is_ready = conditions.iter().all(|condition| condition.problem.is_none());
         (is_ready, conditions.iter().map(line).collect())
     }

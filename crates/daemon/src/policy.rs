@@ -49,7 +49,9 @@ impl Sources {
     /// Reads the policy until two readings are equal: somebody may be writing it. Blocks for about a second at most.
     pub(crate) fn read(&self) -> Result<Policy, String> {
         let once = || load(self.directory.as_ref()).map_err(|problems| problems.to_string());
-        let digest = |policy: &Result<Policy, String>| policy.as_ref().map(|policy| policy.digest().to_owned()).map_err(String::clone);
+        let digest = |policy: &Result<Policy, String>| {
+            policy.as_ref().map(|policy| policy.digest().to_owned()).map_err(String::clone)
+        };
         let mut before = once();
         // A policy without a directory cannot change.
         let attempts = if self.directory.is_some() { ATTEMPTS } else { 0 };
@@ -60,7 +62,9 @@ impl Sources {
                 break;
             }
             if attempt == attempts {
-                return Err("the policy keeps changing while it is read: reload when it is complete".to_owned());
+                return Err(
+                    "the policy keeps changing while it is read: reload when it is complete".to_owned()
+                );
             }
             before = now;
         }

@@ -123,12 +123,7 @@ impl Access {
 }
 
 /// Serves until `stop`.
-pub async fn serve(
-    listener: TcpListener,
-    access: Access,
-    pages: impl Pages,
-    stop: CancellationToken,
-) {
+pub async fn serve(listener: TcpListener, access: Access, pages: impl Pages, stop: CancellationToken) {
     let (access, pages) = (Arc::new(access), Arc::new(pages));
     let addresses = Addresses::new(ConnectionLimits {
         connections: CONNECTIONS,
@@ -191,11 +186,7 @@ async fn connection(
     let _ = http.serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn answer(
-    request: &Request<Incoming>,
-    is_admitted: bool,
-    pages: &impl Pages,
-) -> Response<Full<Bytes>> {
+async fn answer(request: &Request<Incoming>, is_admitted: bool, pages: &impl Pages) -> Response<Full<Bytes>> {
     if !is_admitted {
         let mut answer =
             plain(StatusCode::UNAUTHORIZED, "send the token of metrics.token_file as a bearer token\n");
@@ -206,7 +197,10 @@ async fn answer(
     }
     let path = request.uri().path();
     if !["/metrics", "/readyz", "/livez"].contains(&path) {
-        return plain(StatusCode::NOT_FOUND, "the metrics are at /metrics, the health at /readyz and /livez\n");
+        return plain(
+            StatusCode::NOT_FOUND,
+            "the metrics are at /metrics, the health at /readyz and /livez\n",
+        );
     }
     if request.method() != Method::GET {
         return plain(StatusCode::METHOD_NOT_ALLOWED, "the pages are read with GET\n");
@@ -222,7 +216,8 @@ async fn answer(
                 return plain(StatusCode::BAD_REQUEST, "the query is profile=NAME, at most 16 times\n");
             };
             let (is_ready, told) = pages.readiness(&profiles);
-            let mut answer = plain(if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, "");
+            let mut answer =
+                plain(if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, "");
             *answer.body_mut() = Full::new(Bytes::from(told));
             answer
         }
@@ -316,7 +311,10 @@ mod tests {
             (&many, 400, "16 times\n"),
         ] {
             let answer = ask(address, &get(path, with)).await;
-            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")) && answer.ends_with(told), "{path}: {answer}");
+            assert!(
+                answer.starts_with(&format!("HTTP/1.1 {status} ")) && answer.ends_with(told),
+                "{path}: {answer}"
+            );
             assert!(ask(address, &get(path, "")).await.starts_with("HTTP/1.1 401 "), "{path}");
         }
     }

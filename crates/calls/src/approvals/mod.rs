@@ -174,8 +174,11 @@ impl Approvals {
                 "deciding on approvals needs the role approver or director",
             )
         })?;
-        let reviewer =
-            Reviewer { principal: principal.name.clone(), level, may_decide_own: self.settings.read().allow_self_approval };
+        let reviewer = Reviewer {
+            principal: principal.name.clone(),
+            level,
+            may_decide_own: self.settings.read().allow_self_approval,
+        };
         let _in_order = self.deciding.lock().await;
         let approval =
             self.gateway.decide(approval_id, &reviewer, ballot).map_err(|error| decide_refusal(&error))?;

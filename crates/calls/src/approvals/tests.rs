@@ -57,8 +57,7 @@ impl Scene {
             AuditLog::open(&place.path().join("audit"), audit_service::Settings::default()).unwrap();
         let (log, wall) = (Arc::new(log), Arc::new(Wall(AtomicU64::new(BEGIN))));
         let gateway = Arc::new(Gateway::new(Policy::builtin().unwrap(), wall.clone()));
-        let approvals =
-            Approvals::new(gateway.clone(), log.clone(), store.clone(), wall.clone(), SETTINGS);
+        let approvals = Approvals::new(gateway.clone(), log.clone(), store.clone(), wall.clone(), SETTINGS);
         Self { wall, log, approvals: Arc::new(approvals), gateway, store, _reservation: place }
     }
 

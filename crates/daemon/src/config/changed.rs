@@ -151,7 +151,11 @@ mod tests {
         let changes: [(&str, String, String); AT_ONCE.len()] = [
             ("access", String::new(), "access: [{ uid: 7, roles: [auditor] }]".into()),
             ("alerts.webhooks", String::new(), webhook),
-            ("approvals.allow_self_approval", String::new(), "approvals: { allow_self_approval: true }".into()),
+            (
+                "approvals.allow_self_approval",
+                String::new(),
+                "approvals: { allow_self_approval: true }".into(),
+            ),
             ("approvals.timeout", "approvals: { timeout: 5m }".into(), "approvals: { timeout: 6m }".into()),
             ("limits.calls", String::new(), "limits: { calls: 7 }".into()),
             ("limits.calls_waiting", String::new(), "limits: { calls_waiting: 7 }".into()),
@@ -171,10 +175,16 @@ mod tests {
             let after = parse(&after).unwrap();
             let digest = after.digest.clone();
             let change = parse(&before).unwrap().change_to(after);
-            let within = |changed: &String| changed == key || changed.starts_with(&format!("{key}."))
+            let within = |changed: &String| {
+                changed == key || changed.starts_with(&format!("{key}."))
                 // The whole section came into being.
-                || key.starts_with(&format!("{changed}."));
-            assert!(!change.applied.is_empty() && change.applied.iter().all(within), "{key}: {:?}", change.applied);
+                || key.starts_with(&format!("{changed}."))
+            };
+            assert!(
+                !change.applied.is_empty() && change.applied.iter().all(within),
+                "{key}: {:?}",
+                change.applied
+            );
             assert!(change.needs_restart.is_empty(), "{key}: {:?}", change.needs_restart);
             assert_eq!(change.next.digest, digest);
         }

@@ -70,7 +70,8 @@ fn settled(path: &Path) -> io::Result<String> {
 
 /// Returns the time of the last change of a file's content, owner, mode or name.
 fn changed(file: &Metadata) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(file.ctime()).unwrap_or(0))
+    SystemTime::UNIX_EPOCH
+        + Duration::from_secs(u64::try_from(file.ctime()).unwrap_or(0))
         + Duration::from_nanos(u64::try_from(file.ctime_nsec()).unwrap_or(0))
 }
 

@@ -125,7 +125,8 @@ impl Reloader {
         let read = read.map_err(|error| Refusal::internal("reading the configuration", &error))?;
         let (change, policy) = read.map_err(|problems| refused(&problems))?;
         let Change { next, applied, needs_restart } = change;
-        let prepared = self.targets.prepare(&before.config, &next).await.map_err(|problems| refused(&problems))?;
+        let prepared =
+            self.targets.prepare(&before.config, &next).await.map_err(|problems| refused(&problems))?;
 
         let reloaded = Reloaded {
             applied,
@@ -139,7 +140,9 @@ impl Reloader {
         self.audit.record(changed_event(&reloaded, &self.loader.digest()).principal(principal)).await?;
         // The record before this one has the digest, too. If the log fails between the two, no call is admitted.
         if self.audit.record(loaded_event(&policy).principal(principal)).await.is_err() {
-            tracing::error!("the audit log cannot be written: the policy that was loaded is not on record by itself");
+            tracing::error!(
+                "the audit log cannot be written: the policy that was loaded is not on record by itself"
+            );
         }
         *sources = Sources::of(&next);
         self.put(next, needs_restart, policy, prepared);
@@ -162,13 +165,22 @@ impl Reloader {
         let event = Event::new(Kind::ConfigurationChanged).details(details).principal(principal);
         self.audit.record(event).await?;
         let previous = self.log.set_level(level.clone());
-        tracing::warn!(level = level.as_str(), previous = previous.as_str(), principal, "the level of the log was set");
+        tracing::warn!(
+            level = level.as_str(),
+            previous = previous.as_str(),
+            principal,
+            "the level of the log was set"
+        );
         Ok(previous)
     }
 }
 
 /// Reads both sources, and returns the change or every problem of both.
-fn read(file: &std::path::Path, in_force: &Config, sources: &Sources) -> Result<(Change, Policy), Vec<String>> {
+fn read(
+    file: &std::path::Path,
+    in_force: &Config,
+    sources: &Sources,
+) -> Result<(Change, Policy), Vec<String>> {
     let mut problems = Vec::new();
     let change = match load_settled(file) {
         Ok(config) => Some((config.pool.clone(), in_force.change_to(config))),
@@ -253,7 +265,8 @@ mod tests {
 
     #[test]
     fn an_answer_has_a_bounded_number_of_problems() {
-        let problems: Vec<String> = (0..1_000).map(|line| format!("cofferd.yaml:{line}: key: is wrong")).collect();
+        let problems: Vec<String> =
+            (0..1_000).map(|line| format!("cofferd.yaml:{line}: key: is wrong")).collect();
         let refusal = refused(&problems);
         assert!(refusal.message.len() < MOST_TOLD + 100 && refusal.message.contains("cofferd.yaml:0: "));
         assert!(refusal.message.ends_with("lists all"), "{}", refusal.message);

@@ -75,13 +75,13 @@ impl Targets {
         let mut problems = Vec::new();
         let webhooks = next.open_webhooks().map_err(|error| problems.push(format!("{error:#}")));
         let sender = if next.webhooks.is_empty() { None } else { Some(Sender::new()) };
-        let sender =
-            sender.transpose().map_err(|why| problems.push(format!("alerts.webhooks: {why}")));
+        let sender = sender.transpose().map_err(|why| problems.push(format!("alerts.webhooks: {why}")));
         // Those that stay keep their keys, also while the issuer does not answer.
         let issuers = if next.oidc == current.oidc { Ok(None) } else { issuers(next).await.map(Some) };
         let issuers = issuers.map_err(|problem| problems.push(problem));
         let files = next.tcp.as_ref().and_then(|tcp| tcp.tls.clone());
-        let certificates = self.certificates.as_ref().zip(files).map(|(current, files)| current.prepare(files));
+        let certificates =
+            self.certificates.as_ref().zip(files).map(|(current, files)| current.prepare(files));
         let certificates = certificates.transpose().map_err(|(key, message)| {
             problems.push(format!(
                 "listen.tcp.tls.{key}: {message}; the previous TLS certificates stay in force"
@@ -131,8 +131,8 @@ async fn issuers(next: &Config) -> Result<(Arc<Issuers>, Option<Tls>), String> {
     if next.oidc.is_empty() {
         return Ok((Arc::default(), None));
     }
-    let issuers = Issuers::open(next.oidc.clone())
-        .map_err(|(index, why)| format!("oidc[{index}].jwks: {why}"))?;
+    let issuers =
+        Issuers::open(next.oidc.clone()).map_err(|(index, why)| format!("oidc[{index}].jwks: {why}"))?;
     let tls = Tls::new().map_err(|why| format!("oidc: {why}"))?;
     let _ = tokio::time::timeout(FIRST_KEYS, issuers.look(&tls)).await;
     Ok((Arc::new(issuers), Some(tls)))

@@ -48,7 +48,12 @@ impl HostService for Service {
         let ends = self.certificates.as_ref().map(|certificates| certificates.ends());
         findings.extend(expiry(&ends.unwrap_or_default(), SystemTime::now()));
         findings.extend(
-            self.guard.issuers().examine().await.into_iter().map(|condition| keys(condition, SystemTime::now())),
+            self.guard
+                .issuers()
+                .examine()
+                .await
+                .into_iter()
+                .map(|condition| keys(condition, SystemTime::now())),
         );
         Ok(Response::new(v1::ExamineHostResponse { findings: findings.into_iter().map(to_wire).collect() }))
     }
