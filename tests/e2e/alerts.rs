@@ -237,6 +237,46 @@ async fn repeat(run: &mut RunHandle) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_reload_brings_a_webhook_its_new_secret_and_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let (port, mut requests) = receiver().await;
+    let file = secret(directory.path());
+    let (daemon, mut run) = daemon(LOOP_ALERTS, String::new()).await;
+    let mut control = v1::daemon_service_client::DaemonServiceClient::new(daemon.connect().await.channel);
+    let text = std::fs::read_to_string(daemon.config_path()).unwrap();
+    let mut take = async |text: &str| {
+        std::fs::write(daemon.config_path(), text).unwrap();
+        control.reload_daemon(v1::ReloadDaemonRequest {}).await.unwrap().into_inner()
+    };
+    let with = format!("{text}{}", webhook(port, &file, ""));
+    assert_eq!(take(&with).await.applied, ["alerts"]);
+    repeat(&mut run).await;
+    let (stream, first) = requests.recv().await.unwrap();
+    assert_eq!(header(&first, "webhook-signature"), signature(&[1; 24], &first));
+    answer(stream, "204 No Content").await;
+
+    // The secret is in a file that has the same name: no key of the configuration differs.
+    std::fs::write(&file, format!("whsec_{}", "AgICAgICAgICAgICAgICAgICAgICAgIC")).unwrap();
+    assert!(take(&with).await.applied.is_empty());
+    for _ in 0..3 {
+        run.ok(calls::read("b.txt")).await;
+    }
+    let (stream, second) = requests.recv().await.unwrap();
+    assert_eq!(header(&second, "webhook-signature"), signature(&[2; 24], &second));
+    answer(stream, "204 No Content").await;
+
+    assert_eq!(take(&text).await.applied, ["alerts"]);
+    for _ in 0..3 {
+        run.ok(calls::list(".")).await;
+    }
+    let raised = alert(&mut run.clients, |alert| {
+        alert.rule == "loop" && alert.deliveries.is_empty()
+    });
+    tokio::time::timeout(std::time::Duration::from_secs(30), raised).await.expect("no alert without a delivery");
+    assert!(requests.try_recv().is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_webhook_gets_signed_alerts_after_failures_and_across_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let (port, mut requests) = receiver().await;

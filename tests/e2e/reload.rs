@@ -6,7 +6,9 @@ use std::os::unix::net::UnixDatagram;
 use std::process::Stdio;
 use std::time::Duration;
 
-use harness::{Bearer, Certificates, Clients, Daemon, EngineProxy, Setup, binary, reason, record, v1};
+use harness::{
+    Bearer, Certificates, Clients, Daemon, EngineProxy, Issuer, Setup, binary, reason, record, v1,
+};
 use rustix::process::Signal;
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -180,6 +182,27 @@ async fn roles_and_the_token_for_metrics_change_without_a_restart() {
     assert!(refused.message().contains("metrics.token_file"), "{refused}");
     assert!(ci.audit.verify_log(v1::VerifyLogRequest {}).await.is_err());
     assert_eq!(get(&address, "/metrics", "second-token").await.0, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn issuers_come_and_go_without_a_restart() {
+    let issuer = Issuer::default();
+    let daemon = Daemon::start().await;
+    let text = fs::read_to_string(daemon.config_path()).unwrap();
+    let mut clients = daemon.connect().await;
+    let auditor = Bearer::new(&issuer.token("bob", &["audit"], Duration::from_secs(3_600)));
+    let mut verify = async || clients.audit.verify_log(auditor.shows(v1::VerifyLogRequest {})).await;
+    verify().await.unwrap_err();
+    let grants = "{ claim: groups, value: audit, roles: [auditor] }";
+    replace(&daemon, &format!("{text}{}", issuer.config_with_file(grants)));
+    assert_eq!(reload(&daemon).await.unwrap().applied, ["oidc"]);
+    verify().await.unwrap();
+    // The same issuers stay, and a token that counted counts.
+    assert!(reload(&daemon).await.unwrap().applied.is_empty());
+    verify().await.unwrap();
+    replace(&daemon, &text);
+    assert_eq!(reload(&daemon).await.unwrap().applied, ["oidc"]);
+    assert_eq!(verify().await.unwrap_err().code(), Code::PermissionDenied);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -365,4 +365,31 @@ mod tests {
         assert!(!Arc::ptr_eq(&loaded.config(), &first));
         assert_eq!(loaded.reload(), Ok(false));
     }
+
+    #[test]
+    fn other_files_are_prepared_without_effect_and_watched_once_they_are_in_force() {
+        let (before, after) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let fill = |directory: &Path| {
+            let (certificate, key) = made();
+            for (name, contents) in [("cert.pem", &certificate), ("key.pem", &key), ("ca.pem", &certificate)] {
+                put(directory, name, contents);
+            }
+        };
+        fill(before.path());
+        let loaded = Certificates::load(files(before.path()), true).unwrap();
+        let first = loaded.config();
+        assert_eq!(loaded.prepare(files(after.path())).err().unwrap().0, "certificate");
+        fill(after.path());
+        let replacement = loaded.prepare(files(after.path())).unwrap();
+        assert!(Arc::ptr_eq(&loaded.config(), &first));
+        loaded.replace(replacement);
+        let second = loaded.config();
+        assert!(!Arc::ptr_eq(&second, &first));
+        assert_eq!(loaded.reload(), Ok(false), "the files that are watched are the new ones");
+        fill(before.path());
+        assert_eq!(loaded.reload(), Ok(false));
+        fill(after.path());
+        assert_eq!(loaded.reload(), Ok(true));
+        assert!(!Arc::ptr_eq(&loaded.config(), &second));
+    }
 }

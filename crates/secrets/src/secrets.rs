@@ -237,6 +237,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn sources_are_replaced_and_one_that_is_the_same_keeps_its_value() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("model");
+        write(&path, "one");
+        let kept = (name("kept"), Source::Env("KEPT".to_owned()));
+        let first = BTreeMap::from([
+            kept.clone(),
+            (name("model"), Source::Env("MODEL".to_owned())),
+            (name("gone"), Source::Env("GONE".to_owned())),
+        ]);
+        let secrets = Secrets::with_environment(first, |key| Some(key.into()));
+        assert_eq!(value(&secrets, "model").await.unwrap(), "MODEL");
+        secrets.replace([kept, (name("model"), Source::File(path))].into());
+        // The test's own environment has no such variable.
+        assert_eq!(value(&secrets, "kept").await.unwrap(), "KEPT");
+        assert_eq!(value(&secrets, "model").await.unwrap(), "one");
+        assert_eq!(value(&secrets, "gone").await, Err(Why::Unknown));
+        assert!(!secrets.has(&name("gone")));
+    }
+
+    #[tokio::test]
     async fn names_alone_are_shown() {
         let secrets =
             Secrets::with_environment([(name("one"), Source::Env("ONE".to_owned()))].into(), |_| {

@@ -140,7 +140,7 @@ mod tests {
             format!("listen: {{ tcp: {{ tls: {tls}, tokens: {{}} }} }}")
         };
         let (tls, other_tls) = (tls("one"), tls("other"));
-        let issuer = "oidc: [{ name: corp, issuer: 'https://login.example.org/', audience: cofferdam, \
+        let issuer = "oidc: [{ name: corp, issuer: 'https://login.example.org/', audience: cofferdam, jwks: { url: 'https://login.example.org/keys' }, \
                       grants: [{ claim: groups, value: ml, roles: [auditor] }] }]";
         let webhook = format!(
             "alerts: {{ webhooks: [{{ name: pager, url: \"https://hooks.example.org/x\", secret_file: {root}/hook }}] }}"
