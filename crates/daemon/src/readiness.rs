@@ -14,7 +14,7 @@ use service_manager::ServiceManager;
 use store::Store;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// Time between two checks, and within which one has to end.
@@ -85,7 +85,8 @@ impl Readiness {
         ];
         let fills = self.runs.launcher.pool.fills();
         for profile in profiles {
-            let of_profile = fills.iter().filter(|fill| fill.name.split('/').next() == Some(profile));
+            let of_profile =
+                fills.iter().filter(|fill| fill.name.split('/').next() == Some(profile.as_str()));
             let waits: Vec<bool> = of_profile.map(|fill| fill.ready > 0 || fill.target == 0).collect();
             let problem = if policy.profile(profile).is_none() {
                 Some("the policy has no such profile")
@@ -101,22 +102,45 @@ impl Readiness {
 
     /// Checks the conditions until `stop`, and shows changes to the service manager and in the log.
     pub(crate) async fn watch(self: Arc<Self>, manager: Arc<ServiceManager>, stop: CancellationToken) {
-        let mut looks = interval(LOOK);
-        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let (mut writing, mut written) = (None, Instant::now());
+        let watches = async { tokio::join!(self.follow_log(&manager), self.look(&manager)) };
+        stop.run_until_cancelled(watches).await;
+    }
+
+    /// Follows the log, whose changes count at once.
+    async fn follow_log(&self, manager: &ServiceManager) {
         loop {
-            let Seen { log, store, mut engine } = *self.seen.borrow();
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = self.audit.changed_from(log) => {}
-                _ = looks.tick() => engine = self.engine().await,
-            }
-            // The disk of the log may be that of the store, and have space again.
-            let store = self.store(&mut writing, &mut written).await;
-            let seen = Seen { log: self.audit.check().is_ok(), store, engine };
-            self.seen.send_if_modified(|before| std::mem::replace(before, seen) != seen);
-            self.tell(&manager);
+            let log = self.seen.borrow().log;
+            self.audit.changed_from(log).await;
+            let log = self.audit.check().is_ok();
+            self.change(manager, |seen| seen.log = log);
         }
+    }
+
+    /// Asks the engine and tries the store again and again.
+    async fn look(&self, manager: &ServiceManager) {
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut writing, mut written) = (None, Instant::now());
+        let mut changes = self.seen();
+        loop {
+            tokio::select! {
+                _ = looks.tick() => {}
+                // The disk of the log may be that of the store, and have space again.
+                _ = changes.changed(), if !self.seen.borrow().store => {}
+            }
+            let (engine, store) = tokio::join!(self.engine(), self.store(&mut writing, &mut written));
+            self.change(manager, |seen| (seen.engine, seen.store) = (engine, store));
+            changes.mark_unchanged();
+        }
+    }
+
+    fn change(&self, manager: &ServiceManager, change: impl FnOnce(&mut Seen)) {
+        self.seen.send_if_modified(|seen| {
+            let before = *seen;
+            change(seen);
+            before != *seen
+        });
+        self.tell(manager);
     }
 
     async fn engine(&self) -> bool {

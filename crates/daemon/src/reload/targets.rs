@@ -15,7 +15,7 @@ use secrets::Secrets;
 use tokio_util::sync::CancellationToken;
 use webhook::{Sender, Tls};
 
-use crate::config::Config;
+use crate::config::{Config, MetricsListen};
 
 /// Time in which the keys of new issuers are fetched before their tokens count. Those of slower issuers come later.
 const FIRST_KEYS: Duration = Duration::from_secs(5);
@@ -87,7 +87,7 @@ impl Targets {
                 "listen.tcp.tls.{key}: {message}; the previous TLS certificates stay in force"
             ));
         });
-        let metrics_token = next.metrics.as_ref().map(|listen| listen.token()).transpose();
+        let metrics_token = next.metrics.as_ref().map(MetricsListen::token).transpose();
         let metrics_token = metrics_token.map_err(|error| problems.push(format!("{error:#}")));
         match (webhooks, sender, issuers, certificates, metrics_token) {
             (Ok(webhooks), Ok(sender), Ok(issuers), Ok(certificates), Ok(metrics_token)) => Ok(Prepared {
