@@ -24,7 +24,7 @@ use service_manager::ServiceManager;
 use tokio::sync::Semaphore;
 
 use self::targets::Prepared;
-pub(crate) use self::targets::Targets;
+pub(crate) use self::targets::{IssuerTasks, Targets};
 use crate::config::{Change, Config, check_pool, load_settled};
 use crate::policy::{Loader, Sources, loaded_event};
 
