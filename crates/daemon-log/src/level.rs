@@ -36,6 +36,11 @@ impl Level {
         if text.trim().is_empty() || !text.chars().all(is_plain) {
             return Err(must.to_owned());
         }
+        // The parser takes another word for a target with everything, and a misspelt level would mean `trace`.
+        let is_level = |part: &str| part.contains('=') || part.parse::<LevelFilter>().is_ok();
+        if !text.split(',').all(|part| is_level(part.trim())) {
+            return Err(must.to_owned());
+        }
         let targets: Targets = text.parse().map_err(|_| must.to_owned())?;
         for (target, level) in targets.iter() {
             if let Some((library, most)) =
@@ -70,7 +75,7 @@ mod tests {
             assert_eq!(Level::parse(good).unwrap().as_str(), good);
         }
         let long = "a=info,".repeat(200);
-        for bad in ["", " ", "loud", "info,x=loud", "info,[span]=trace", "info\n", &long] {
+        for bad in ["", " ", "loud", "info,cofferd", "info,x=loud", "info,[span]=trace", "info\n", &long] {
             assert!(Level::parse(bad).is_err(), "{bad}");
         }
     }
