@@ -94,31 +94,50 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Config, Problems> {
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Instant;
 
     use super::*;
+
+    /// Writes a file piece by piece. Returns the longest time between two pieces.
+    fn write_slowly(path: &Path) -> Duration {
+        let mut file = File::create(path).unwrap();
+        let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
+        // The first pieces are a valid configuration without the roles.
+        for line in [
+            "limits: { runs: 5 }\n",
+            "# one\n",
+            "# two\n",
+            "access:\n",
+            "  - uid: 7\n",
+            "    roles: [auditor]\n",
+        ] {
+            sleep(Duration::from_millis(30));
+            io::Write::write_all(&mut file, line.as_bytes()).unwrap();
+            (longest, last) = (longest.max(last.elapsed()), Instant::now());
+        }
+        longest
+    }
 
     #[test]
     fn a_file_that_is_being_written_is_read_when_it_is_complete() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("cofferd.yaml");
-        std::fs::write(&path, "").unwrap();
-        let writer = {
-            let path = path.clone();
-            std::thread::spawn(move || {
-                let mut file = File::create(path).unwrap();
-                // The first half is a valid configuration without the roles.
-                for line in ["limits: { runs: 5 }\n", "access:\n", "  - uid: 7\n", "    roles: [auditor]\n"] {
-                    io::Write::write_all(&mut file, line.as_bytes()).unwrap();
-                    sleep(Duration::from_millis(60));
-                }
-            })
-        };
-        sleep(Duration::from_millis(30));
-        let config = load_settled(&path).unwrap();
-        writer.join().unwrap();
-        assert_eq!((config.runs.living, config.access.len()), (5, 1));
-        assert_eq!(config.digest, load(&path).unwrap().digest);
-        assert_eq!(config.digest.len(), 64);
+        // A busy machine can stop the writer for so long that its file seems complete.
+        for _ in 0..20 {
+            std::fs::write(&path, "").unwrap();
+            let to = path.clone();
+            let writer = std::thread::spawn(move || write_slowly(&to));
+            let read = load_settled(&path);
+            if writer.join().unwrap() > SETTLED * 4 / 5 {
+                continue;
+            }
+            let config = read.unwrap();
+            assert_eq!((config.runs.living, config.access.len()), (5, 1));
+            assert_eq!(config.digest, load(&path).unwrap().digest);
+            assert_eq!(config.digest.len(), 64);
+            return;
+        }
+        panic!("the machine is too busy for this test");
     }
 
     #[test]
@@ -138,9 +157,10 @@ mod tests {
                 }
             })
         };
-        let refused = load_settled(&path).unwrap_err().to_string();
+        // Not always: a busy machine can stop the writer for a while.
+        let refused = (0..10).find_map(|_| load_settled(&path).err()).map(|error| error.to_string());
         stop.store(true, Ordering::Relaxed);
         writer.join().unwrap();
-        assert!(refused.contains("rename it to this one"), "{refused}");
+        assert!(refused.is_some_and(|refused| refused.contains("rename it to this one")));
     }
 }
