@@ -98,10 +98,10 @@ mod tests {
 
     use super::*;
 
-    /// Writes a file piece by piece. Returns the longest time between two pieces.
-    fn write_slowly(path: &Path) -> Duration {
+    /// Writes a file piece by piece. Returns the longest time between two pieces, or before the first one since `last`.
+    fn write_slowly(path: &Path, mut last: Instant) -> Duration {
         let mut file = File::create(path).unwrap();
-        let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
+        let mut longest = Duration::ZERO;
         // The first pieces are a valid configuration without the roles.
         for line in [
             "limits: { runs: 5 }\n",
@@ -124,9 +124,9 @@ mod tests {
         let path = directory.path().join("cofferd.yaml");
         // A busy machine can stop the writer for so long that its file seems complete.
         for _ in 0..20 {
+            let (to, began) = (path.clone(), Instant::now());
             std::fs::write(&path, "").unwrap();
-            let to = path.clone();
-            let writer = std::thread::spawn(move || write_slowly(&to));
+            let writer = std::thread::spawn(move || write_slowly(&to, began));
             let read = load_settled(&path);
             if writer.join().unwrap() > SETTLED * 4 / 5 {
                 continue;
