@@ -5,7 +5,7 @@ use std::path::Path;
 use harness::v1::alert_delivery::State as DeliveryState;
 use harness::v1::alert_measure::State as MeasureState;
 use harness::v1::call_response::Status;
-use harness::{Clients, Daemon, RunHandle, Setup, calls, reason, record, v1};
+use harness::{Clients, Daemon, RunHandle, Setup, calls, reason, record, requests, v1};
 
 use crate::receiver::{answer, header, receiver, secret, signature};
 
@@ -234,6 +234,52 @@ async fn repeat(run: &mut RunHandle) {
     for _ in 0..3 {
         run.ok(calls::read("a.txt")).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_brings_a_webhook_its_new_secret_and_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let (port, mut received) = receiver().await;
+    let file = secret(directory.path());
+    let daemon = Daemon::start_with(Setup { policy: policy(LOOP_ALERTS), ..Default::default() }).await;
+    let mut control = v1::daemon_service_client::DaemonServiceClient::new(daemon.connect().await.channel);
+    let text = std::fs::read_to_string(daemon.config_path()).unwrap();
+    let mut take = async |text: &str| {
+        std::fs::write(daemon.config_path(), text).unwrap();
+        control.reload_daemon(v1::ReloadDaemonRequest {}).await.unwrap().into_inner()
+    };
+    // Another agent each time: one has one alert for a while.
+    let misbehave = async |agent: &str| {
+        let request = v1::CreateRunRequest { agent_id: agent.to_owned(), ..requests::managed("p") };
+        let mut run = daemon.run_on(request).await;
+        for _ in 0..3 {
+            run.ok(calls::list(".")).await;
+        }
+        run
+    };
+    let with = format!("{text}{}", webhook(port, &file, ""));
+    assert_eq!(take(&with).await.applied, ["alerts"]);
+    let _first = misbehave("one").await;
+    let (stream, request) = received.recv().await.unwrap();
+    assert_eq!(header(&request, "webhook-signature"), signature(&[1; 24], &request));
+    answer(stream, "204 No Content").await;
+
+    // The secret is in a file that has the same name: no key of the configuration differs.
+    std::fs::write(&file, format!("whsec_{}\n", "AgIC".repeat(8))).unwrap();
+    assert!(take(&with).await.applied.is_empty());
+    let _second = misbehave("two").await;
+    let (stream, request) = received.recv().await.unwrap();
+    assert_eq!(header(&request, "webhook-signature"), signature(&[2; 24], &request));
+    answer(stream, "204 No Content").await;
+
+    assert_eq!(take(&text).await.applied, ["alerts"]);
+    let mut third = misbehave("three").await;
+    let id = third.id().to_owned();
+    let raised = alert(&mut third.clients, |alert| alert.run_id == id && alert.deliveries.is_empty());
+    tokio::time::timeout(std::time::Duration::from_secs(30), raised)
+        .await
+        .expect("there is no alert without a delivery");
+    assert!(received.try_recv().is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]

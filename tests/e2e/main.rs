@@ -60,6 +60,7 @@ mod rate_limits;
 mod real_job;
 mod real_services;
 mod receiver;
+mod reload;
 mod run_checkpoints;
 mod run_comparisons;
 mod run_forks;

@@ -8,6 +8,7 @@ use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
 const ARROWS: [(&str, &str); 79] = [
+const ARROWS: [(&str, &str); 81] = [
     ("admission", ""),
     (
         "anomaly",
@@ -35,7 +36,7 @@ const ARROWS: [(&str, &str); 79] = [
     ("checkup", "cofferdam-client command-context doctor mcp presentation wire"),
     (
         "cli",
-        "audit capacity certificates checkup cofferdam-client command-context document egress-rules egress-sources file-ops jail mcp operations policy presentation run-families text timestamp tryout usage-report wire",
+        "audit capacity certificates checkup cofferdam-client command-context daemon-control document egress-rules egress-sources file-ops jail mcp operations policy presentation run-families text timestamp tryout usage-report wire",
     ),
     ("cofferdam-client", "wire"),
     ("command-context", "cofferdam-client compose presentation wire"),
@@ -50,8 +51,10 @@ const ARROWS: [(&str, &str); 79] = [
     ("containers", "busybox jail leftovers text"),
     (
         "daemon",
-        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage oidc operations policy port-forwarding processes redact refusal runs secrets store take-over terminals timestamp traces uploads webhook wire worker-protocol",
+        "admission anomaly atomic-file audit audit-service bases bundles calls checkpoints comparisons containers daemon-log dialects disk-quotas disk-watch doctor document egress egress-rules execution-log executor gateway host-launch identity jail listener mcp metrics mirrors model-usage oidc operations policy port-forwarding processes redact refusal runs secrets service-manager store take-over terminals timestamp traces uploads webhook wire worker-protocol",
     ),
+    ("daemon-control", "command-context presentation wire"),
+    ("daemon-log", "text"),
     ("dialects", "jail operations text wire"),
     ("disk-quotas", "containers identity jail operations refusal wire"),
     ("disk-watch", "audit audit-service containers disk-quotas identity refusal runs"),
@@ -119,6 +122,7 @@ const ARROWS: [(&str, &str); 79] = [
     ),
     ("seal", "atomic-file"),
     ("secrets", "egress-rules"),
+    ("service-manager", "text"),
     ("signature-twins", ""),
     ("steering", ""),
     ("store", "identity refusal seal timestamp"),

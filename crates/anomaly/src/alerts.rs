@@ -11,7 +11,7 @@ use audit::{Event, Kind, Record};
 use audit_service::AuditLog;
 use identity::{AlertId, Principal};
 use operations::Reason;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use refusal::{Refusal, chain};
 use serde_json::{Value, json};
 use store::{Store, StoreError};
@@ -35,7 +35,7 @@ pub struct Alerts {
     store: Store,
     audit: Arc<AuditLog>,
     enforcement: Arc<dyn Enforcement>,
-    listeners: Vec<Listener>,
+    listeners: RwLock<Vec<Listener>>,
     /// In an `Arc`: a channel keeps its last messages in memory, and these are large.
     changes: broadcast::Sender<Arc<Alert>>,
     wake: watch::Sender<()>,
@@ -59,11 +59,16 @@ impl Alerts {
             store,
             audit,
             enforcement,
-            listeners,
+            listeners: RwLock::new(listeners),
             changes: broadcast::Sender::new(CHANGES),
             wake: watch::Sender::new(()),
             storing: tokio::sync::Mutex::default(),
         })
+    }
+
+    /// Replaces the webhooks that alerts are for from now on.
+    pub(super) fn set_listeners(&self, listeners: Vec<Listener>) {
+        *self.listeners.write() = listeners;
     }
 
     /// Imposes again the measures that are in force, before the first client is admitted.
@@ -92,7 +97,7 @@ impl Alerts {
     ///
     /// Returns true if that raised an alert, and false if it is a further occurrence of an existing one.
     pub(super) fn fire(&self, firing: &Firing, setting: &policy::AnomalySetting, at: u64) -> bool {
-        let raised = self.table.lock().fire(firing, setting, at, &self.listeners);
+        let raised = self.table.lock().fire(firing, setting, at, &self.listeners.read());
         if let Some(alert) = &raised {
             tracing::warn!(
                 alert = %alert.id,

@@ -18,6 +18,8 @@ pub enum Kind {
     LogRepaired,
     /// A policy came into force.
     PolicyLoaded,
+    /// A principal reloaded the configuration, or set the level of the daemon's log. The record is on disk before it takes effect.
+    ConfigurationChanged,
     RunCreated,
     RunState,
     /// A call was decided. The record is on disk before any effect.
@@ -120,6 +122,7 @@ impl Kind {
             Self::DaemonStopped => "daemon_stopped",
             Self::LogRepaired => "log_repaired",
             Self::PolicyLoaded => "policy_loaded",
+            Self::ConfigurationChanged => "configuration_changed",
             Self::RunCreated => "run_created",
             Self::RunState => "run_state",
             Self::CallIntent => "call_intent",

@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use traces::Traces;
 
-pub use approvals::{Approvals, WaitingApprovals};
+pub use approvals::{ApprovalSettings, Approvals, WaitingApprovals};
 pub use bare::bare;
 pub use call::{Events, Metadata, call, download, limits, operation, resume, stream};
 pub use checkpoints::{AgentCheckpoints, Restored};

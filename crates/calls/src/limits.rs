@@ -112,6 +112,11 @@ impl Limits {
         }))
     }
 
+    /// Replaces the limits on the calls of all runs.
+    pub fn limit_calls(&self, calls: Whole) {
+        self.reservations.limit(calls);
+    }
+
     /// Returns the gateway's counters.
     pub(crate) fn counters(&self) -> &Counters {
         self.gateway.limits()

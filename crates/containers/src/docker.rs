@@ -43,6 +43,8 @@ use crate::exec::{ErrorTail, ExecStream, Piece, StdoutReader};
 use crate::ids::{ContainerId, ContainerName, Endpoint, ExecId, ImageId, ImageReference, RunUser};
 use crate::spec::ContainerSpec;
 
+/// Deadline of the question if the engine answers.
+const PINGING: Duration = Duration::from_secs(4);
 /// Deadline of calls that only read.
 const ASKING: Duration = Duration::from_secs(15);
 /// Deadline of calls that change something. Starting takes a third of a second on an idle host.
@@ -135,6 +137,11 @@ fn gone_is_fine(result: Result<(), EngineError>) -> Result<(), EngineError> {
 }
 
 impl Engine {
+    /// Checks that the engine answers.
+    pub async fn ping(&self) -> Result<(), EngineError> {
+        self.within(PINGING, "reach the engine", self.client.ping()).await.map(drop)
+    }
+
     pub async fn version(&self) -> Result<EngineFacts, EngineError> {
         let version = self.within(ASKING, "ask the engine's version", self.client.version()).await?;
         let info = self.within(ASKING, "ask the engine's settings", self.client.info()).await?;

@@ -13,7 +13,9 @@ mod memory;
 mod metrics;
 mod policy;
 mod programs;
+mod readiness;
 mod recovery;
+mod reload;
 mod rpc;
 mod startup;
 mod traces;
@@ -21,9 +23,11 @@ mod trash;
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser as _;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::app::Ended;
 use crate::hand_over::Beginning;
@@ -57,6 +61,16 @@ fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, |processors| (processors.get() / 2).max(1))
 }
 
+/// Begins to note SIGHUP, which would end the process otherwise.
+///
+/// This is done before the configuration is read, so that no change of it is missed: the daemon reloads after its start.
+fn hangups() -> anyhow::Result<Signal> {
+    // The handler is the process's, and outlives this runtime. A thread would be in the way of joining namespaces.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _entered = runtime.enter();
+    Ok(signal(SignalKind::hangup())?)
+}
+
 fn run(args: &args::Args) -> anyhow::Result<ExitCode> {
     memory::small_pages();
     if args.guard {
@@ -67,6 +81,7 @@ fn run(args: &args::Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let file = args.config();
+    let hangups = hangups()?;
     let config = config::load(&file)?;
     if args.check_config {
         check::check(&file, &config)?;
@@ -86,7 +101,7 @@ fn run(args: &args::Args) -> anyhow::Result<ExitCode> {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     memory::allocator_options(|| startup::place_ahead(&config.state_dir));
     memory::no_core_dumps();
-    startup::log(&config);
+    let log = daemon_log::start(config.log_level.clone(), config.log_format);
     let mut beginning = Beginning::of(args, &config)?;
     let ended = serve(config, &file, &mut beginning);
     match ended {
@@ -118,6 +133,8 @@ fn serve(config: config::Config, file: &Path, beginning: &mut Beginning) -> anyh
         std::mem::forget(runtime);
         return ended;
     }
+    let process = app::Process { log, manager: Arc::default(), hangups };
+    let ended = runtime.block_on(app::run((config, &file), workers(), prepared, process));
     // Threads that still block on a disk or an engine are given up after a short time.
     runtime.shutdown_timeout(STRAGGLERS);
     ended

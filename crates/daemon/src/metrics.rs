@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use ::metrics::{Access, AuditSample, DiskSample, Metrics, Own, PoolSample, Ready, RunsSample, Sample};
+use ::metrics::{
+    Access, AuditSample, DiskSample, Metrics, Own, Pages, PoolSample, Ready, RunsSample, Sample, Text,
+    TokenInForce,
+};
 use ::traces::Traces;
 use anomaly::Alerts;
 use anyhow::Context as _;
@@ -24,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::MetricsListen;
+use crate::readiness::{Condition, Readiness};
 
 /// Time that records may wait for more.
 const LINGER: Duration = Duration::from_millis(200);
@@ -45,18 +49,19 @@ struct Source {
     quotas: Arc<Quotas>,
     processes: Processes,
     traces: Traces,
+    readiness: Arc<Readiness>,
 }
 
-/// Starts to count and to serve, if the configuration has a listener. Both end when the daemon stops.
+/// Starts to count and to serve, if the configuration has a listener. Both end when the daemon stops. Returns the token of clients.
 pub(crate) async fn start(
     listen: Option<&MetricsListen>,
     certificates: Option<Arc<Certificates>>,
     (control, workers, records): (&Control, &Workers, &Records),
-    (index, alerts): (Arc<Index>, Arc<Alerts>),
+    (index, alerts, readiness): (Arc<Index>, Arc<Alerts>, Arc<Readiness>),
     (tasks, stop): (&TaskTracker, &CancellationToken),
     listeners: &Listeners,
-) -> anyhow::Result<()> {
-    let Some(listen) = listen else { return Ok(()) };
+) -> anyhow::Result<Option<TokenInForce>> {
+    let Some(listen) = listen else { return Ok(None) };
     let (audit, runs) = (records.audit.clone(), workers.runs.clone());
     let own = Own { stages: records.stages.clone(), audit_writes: audit.writes() };
     let source = Arc::new(Source {
@@ -69,6 +74,7 @@ pub(crate) async fn start(
         quotas: control.quotas.clone(),
         processes: workers.processes.clone(),
         traces: records.traces.clone(),
+        readiness,
     });
     let mut access = listen.token()?.map_or_else(Access::open, |token| Access::open().token(&token));
     if let Some(certificates) = certificates.filter(|_| listen.is_remote()) {
@@ -80,19 +86,33 @@ pub(crate) async fn start(
             }
         });
     }
+    let token = access.token_in_force();
     let address = listen.address;
     let listener = listeners.tcp("metrics", address).await;
     let listener = listener.with_context(|| format!("cannot listen on {address} for metrics"))?;
     tracing::info!(address = %listener.local_addr()?, "metrics are at /metrics");
     tasks.spawn(source.clone().follow_log(stop.clone()));
-    let text = move || {
-        let source = source.clone();
+    tasks.spawn(::metrics::serve(listener, access, Shown(source), stop.clone()));
+    Ok(Some(token))
+}
+
+/// The pages of a daemon.
+struct Shown(Arc<Source>);
+
+impl Pages for Shown {
+    fn metrics(&self) -> Text {
+        let source = self.0.clone();
         let made = tokio::task::spawn_blocking(move || source.metrics.encode(&source.sample()));
-        let text: ::metrics::Text = Box::pin(async move { made.await.unwrap_or_default() });
-        text
-    };
-    tasks.spawn(::metrics::serve(listener, access, text, stop.clone()));
-    Ok(())
+        Box::pin(async move { made.await.unwrap_or_default() })
+    }
+
+    fn readiness(&self, profiles: &[String]) -> (bool, String) {
+        let conditions = self.0.readiness.conditions(&self.0.gateway.policy(), profiles);
+        let line =
+            |condition: &Condition| format!("{}: {}\n", condition.name, condition.problem.unwrap_or("ok"));
+        let is_ready = conditions.iter().all(|condition| condition.problem.is_none());
+        (is_ready, conditions.iter().map(line).collect())
+    }
 }
 
 impl Source {

@@ -22,7 +22,6 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use secrets::Secrets;
 use store::spool::{Bounds, Spool};
 use store::{StateDisk, Store};
-use tracing_subscriber::EnvFilter;
 
 use crate::config::{Config, check_pool, check_secrets};
 use crate::programs::Programs;
@@ -33,20 +32,6 @@ const APART: [&str; 5] = ["workspaces", "overlays", "roots", "checkpoints", "bas
 
 /// Time between two attempts to lock the state directory.
 const AGAIN: Duration = Duration::from_millis(20);
-
-/// Starts the daemon's own log, on standard error.
-pub(crate) fn log(config: &Config) {
-    // bollard logs request bodies if its level permits that. They contain things that must not be in a log.
-    let filter = EnvFilter::new(format!("{},bollard=info,hyper=info,h2=info,rmcp=warn", config.log_level));
-    let subscriber =
-        tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(std::io::stderr);
-    if config.log_json {
-        subscriber.json().init();
-    } else {
-        subscriber.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init();
-    }
-}
-
 /// Loads the policy, and checks that the configuration has its secrets, and that it permits the pool of the configuration.
 pub(crate) fn policy(config: &Config) -> anyhow::Result<Policy> {
     let policy = policy::load(config.policy_dir.as_ref()).context("the policy")?;

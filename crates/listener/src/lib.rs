@@ -33,7 +33,7 @@ pub use expiry::{CertificateEnd, Remaining};
 pub use guard::GuardLayer;
 pub use subject::Subject;
 pub use tcp::{Settings, Tcp};
-pub use tls::{Certificates, Files};
+pub use tls::{Certificates, Files, Replacement};
 pub use tokens::Tokens;
 pub use unix::Socket;
 

@@ -57,7 +57,7 @@ pub(crate) type Problem = (&'static str, String);
 
 /// The certificates in force.
 pub struct Certificates {
-    files: Files,
+    files: RwLock<Files>,
     /// True if a client without a certificate may present a token.
     takes_tokens: bool,
     current: RwLock<Loaded>,
@@ -70,6 +70,12 @@ impl fmt::Debug for Certificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Certificates").field("files", &self.files).finish_non_exhaustive()
     }
+}
+
+/// Certificates that were read and are not in force yet.
+pub struct Replacement {
+    files: Files,
+    loaded: Loaded,
 }
 
 #[derive(Clone)]
@@ -85,7 +91,21 @@ struct Loaded {
 impl Certificates {
     pub fn load(files: Files, takes_tokens: bool) -> Result<Self, Problem> {
         let current = Contents::read(&files)?.loaded(takes_tokens)?;
-        Ok(Self { files, takes_tokens, current: RwLock::new(current), changes: watch::Sender::new(()) })
+        let (files, current) = (RwLock::new(files), RwLock::new(current));
+        Ok(Self { files, takes_tokens, current, changes: watch::Sender::new(()) })
+    }
+
+    /// Reads certificates that are to replace those in force.
+    pub fn prepare(&self, files: Files) -> Result<Replacement, Problem> {
+        let loaded = Contents::read(&files)?.loaded(self.takes_tokens)?;
+        Ok(Replacement { files, loaded })
+    }
+
+    /// Replaces the certificates, and the files that are watched.
+    pub fn replace(&self, Replacement { files, loaded }: Replacement) {
+        let mut watched = self.files.write();
+        *watched = files;
+        self.put(loaded);
     }
 
     /// Returns true if a client's certificate is revoked.
@@ -136,16 +156,26 @@ impl Certificates {
 
     /// Reads the files again, and returns true if they have changed. A problem leaves the old certificates in force.
     pub fn reload(&self) -> Result<bool, Problem> {
-        let contents = Contents::read(&self.files)?;
+        // Held until the end, so that a replacement is not undone by files that were read before it.
+        let files = self.files.read();
+        let contents = Contents::read(&files)?;
         if contents.digest() == self.current.read().digest {
             return Ok(false);
         }
         let loaded = contents.loaded(self.takes_tokens)?;
-        *self.current.write() = loaded;
+        Ok(self.put(loaded))
+    }
+
+    /// Puts certificates into force. Returns true if they differ from the previous ones.
+    fn put(&self, loaded: Loaded) -> bool {
+        let before = std::mem::replace(&mut *self.current.write(), loaded.clone());
+        if before.digest == loaded.digest {
+            return false;
+        }
         self.changes.send_replace(());
         tracing::info!("new TLS certificates are in force; connections keep those that they began with");
         self.warn_of_ends();
-        Ok(true)
+        true
     }
 
     /// Reloads the certificates when their files change, until `stop`. Warns at once and every day of those that expire.
@@ -334,5 +364,32 @@ mod tests {
         assert_eq!(loaded.reload(), Ok(true));
         assert!(!Arc::ptr_eq(&loaded.config(), &first));
         assert_eq!(loaded.reload(), Ok(false));
+    }
+
+    #[test]
+    fn other_files_are_prepared_without_effect_and_watched_once_they_are_in_force() {
+        let (before, after) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let fill = |directory: &Path| {
+            let (certificate, key) = made();
+            for (name, contents) in [("cert.pem", &certificate), ("key.pem", &key), ("ca.pem", &certificate)] {
+                put(directory, name, contents);
+            }
+        };
+        fill(before.path());
+        let loaded = Certificates::load(files(before.path()), true).unwrap();
+        let first = loaded.config();
+        assert_eq!(loaded.prepare(files(after.path())).err().unwrap().0, "certificate");
+        fill(after.path());
+        let replacement = loaded.prepare(files(after.path())).unwrap();
+        assert!(Arc::ptr_eq(&loaded.config(), &first));
+        loaded.replace(replacement);
+        let second = loaded.config();
+        assert!(!Arc::ptr_eq(&second, &first));
+        assert_eq!(loaded.reload(), Ok(false), "the files that are watched are the new ones");
+        fill(before.path());
+        assert_eq!(loaded.reload(), Ok(false));
+        fill(after.path());
+        assert_eq!(loaded.reload(), Ok(true));
+        assert!(!Arc::ptr_eq(&loaded.config(), &second));
     }
 }

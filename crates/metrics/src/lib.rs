@@ -13,4 +13,4 @@ pub use families::{Metrics, Own};
 pub use labels::StageTimes;
 pub use latency::latency;
 pub use sample::{AuditSample, DiskSample, PoolSample, Ready, RunsSample, Sample};
-pub use serve::{Access, CONTENT_TYPE, Stream, Text, serve};
+pub use serve::{Access, CONTENT_TYPE, Pages, Stream, Text, TokenInForce, serve};

@@ -19,6 +19,7 @@ use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE as TYPE, HeaderValue
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::RwLock;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -29,6 +30,8 @@ use tokio_util::sync::CancellationToken;
 /// Type of the answer.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// Most profiles of one question.
+const PROFILES: usize = 16;
 /// Most connections at the same time. A further one takes the place of the oldest without a credential, or is closed.
 const CONNECTIONS: usize = 16;
 /// Most connections of one address. New ones in a second are not limited: clients behind one proxy have one address.
@@ -50,10 +53,29 @@ type Handshake = Pin<Box<dyn Future<Output = io::Result<(Box<dyn Stream>, bool)>
 /// The metrics of one moment.
 pub type Text = Pin<Box<dyn Future<Output = String> + Send>>;
 
+/// What is served.
+pub trait Pages: Send + Sync + 'static {
+    /// Makes the metrics of the moment.
+    fn metrics(&self) -> Text;
+
+    /// Returns true if the server is ready, also for these profiles, and a line for each condition.
+    fn readiness(&self, profiles: &[String]) -> (bool, String);
+}
+
+/// The token that a client has to send. Clones share it.
+#[derive(Clone, Default)]
+pub struct TokenInForce(Arc<RwLock<Option<[u8; 32]>>>);
+
+impl TokenInForce {
+    /// Replaces the token. `None` if none is needed.
+    pub fn set(&self, token: Option<&str>) {
+        *self.0.write() = token.map(|token| Sha256::digest(token).into());
+    }
+}
+
 /// Access to the metrics.
 pub struct Access {
-    /// SHA-256 of the token that a client has to send; `None` if none is needed.
-    token: Option<[u8; 32]>,
+    token: TokenInForce,
     /// Makes a connection confidential, and says if the client showed a certificate that is accepted. `None` for plain TCP.
     tls: Option<Box<dyn Fn(TcpStream) -> Handshake + Send + Sync>>,
 }
@@ -61,14 +83,19 @@ pub struct Access {
 impl Access {
     /// Lets everybody read who can connect.
     pub fn open() -> Self {
-        Self { token: None, tls: None }
+        Self { token: TokenInForce::default(), tls: None }
     }
 
     /// Lets clients read that send this bearer token.
     #[must_use]
-    pub fn token(mut self, token: &str) -> Self {
-        self.token = Some(Sha256::digest(token).into());
+    pub fn token(self, token: &str) -> Self {
+        self.token.set(Some(token));
         self
+    }
+
+    /// Returns the token in force, for a caller that replaces it later.
+    pub fn token_in_force(&self) -> TokenInForce {
+        self.token.clone()
     }
 
     /// Serves TLS. Clients whose certificate is accepted need no token.
@@ -83,26 +110,21 @@ impl Access {
 
     /// Returns true if some clients have no access.
     fn needs_credential(&self) -> bool {
-        self.token.is_some() || self.tls.is_some()
+        self.token.0.read().is_some() || self.tls.is_some()
     }
 
     fn admits(&self, request: &Request<Incoming>, is_certified: bool) -> bool {
-        let Some(token) = &self.token else { return self.tls.is_none() || is_certified };
+        let Some(token) = *self.token.0.read() else { return self.tls.is_none() || is_certified };
         let sent = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
         let sent = sent.and_then(|sent| sent.split_at_checked(7));
         let sent = sent.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer ")).map(|(_, sent)| sent);
-        is_certified || sent.is_some_and(|sent| Sha256::digest(sent)[..].ct_eq(token).into())
+        is_certified || sent.is_some_and(|sent| Sha256::digest(sent)[..].ct_eq(&token).into())
     }
 }
 
-/// Serves until `stop`. `text` makes the metrics of the moment.
-pub async fn serve(
-    listener: TcpListener,
-    access: Access,
-    text: impl Fn() -> Text + Send + Sync + 'static,
-    stop: CancellationToken,
-) {
-    let (access, text) = (Arc::new(access), Arc::new(text));
+/// Serves until `stop`.
+pub async fn serve(listener: TcpListener, access: Access, pages: impl Pages, stop: CancellationToken) {
+    let (access, pages) = (Arc::new(access), Arc::new(pages));
     let addresses = Addresses::new(ConnectionLimits {
         connections: CONNECTIONS,
         per_address: CONNECTIONS_PER_ADDRESS,
@@ -124,11 +146,11 @@ pub async fn serve(
             tokio::task::yield_now().await;
             continue;
         };
-        let (access, text, stop) = (Arc::clone(&access), Arc::clone(&text), stop.clone());
+        let (access, pages, stop) = (Arc::clone(&access), Arc::clone(&pages), stop.clone());
         tokio::spawn(async move {
             let evicted = slot.evicted();
             tokio::select! {
-                _ = timeout(LIFE, connection(stream, (from, &slot), &access, &*text)) => {}
+                _ = timeout(LIFE, connection(stream, (from, &slot), &access, &*pages)) => {}
                 () = evicted => {}
                 () = stop.cancelled() => {}
             }
@@ -140,7 +162,7 @@ async fn connection(
     stream: TcpStream,
     (from, slot): (SocketAddr, &Slot),
     access: &Access,
-    text: &(impl Fn() -> Text + Send + Sync),
+    pages: &impl Pages,
 ) {
     let (stream, is_certified): (Box<dyn Stream>, bool) = match &access.tls {
         None => (Box::new(stream), false),
@@ -157,18 +179,14 @@ async fn connection(
         if is_admitted && access.needs_credential() {
             slot.prove();
         }
-        Ok::<_, Infallible>(answer(&request, is_admitted, text).await)
+        Ok::<_, Infallible>(answer(&request, is_admitted, pages).await)
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(16 * 1024).max_headers(64);
     let _ = http.serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn answer(
-    request: &Request<Incoming>,
-    is_admitted: bool,
-    text: &(impl Fn() -> Text + Send + Sync),
-) -> Response<Full<Bytes>> {
+async fn answer(request: &Request<Incoming>, is_admitted: bool, pages: &impl Pages) -> Response<Full<Bytes>> {
     if !is_admitted {
         let mut answer =
             plain(StatusCode::UNAUTHORIZED, "send the token of metrics.token_file as a bearer token\n");
@@ -177,15 +195,49 @@ async fn answer(
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         return answer;
     }
-    if request.uri().path() != "/metrics" {
-        return plain(StatusCode::NOT_FOUND, "the metrics are at /metrics\n");
+    let path = request.uri().path();
+    if !["/metrics", "/readyz", "/livez"].contains(&path) {
+        return plain(
+            StatusCode::NOT_FOUND,
+            "the metrics are at /metrics, the health at /readyz and /livez\n",
+        );
     }
     if request.method() != Method::GET {
-        return plain(StatusCode::METHOD_NOT_ALLOWED, "the metrics are read with GET\n");
+        return plain(StatusCode::METHOD_NOT_ALLOWED, "the pages are read with GET\n");
     }
-    let mut answer = Response::new(Full::new(Bytes::from(text().await)));
-    answer.headers_mut().insert(TYPE, HeaderValue::from_static(CONTENT_TYPE));
-    answer
+    match path {
+        "/metrics" => {
+            let mut answer = Response::new(Full::new(Bytes::from(pages.metrics().await)));
+            answer.headers_mut().insert(TYPE, HeaderValue::from_static(CONTENT_TYPE));
+            answer
+        }
+        "/readyz" => {
+            let Some(profiles) = profiles(request.uri().query().unwrap_or_default()) else {
+                return plain(StatusCode::BAD_REQUEST, "the query is profile=NAME, at most 16 times\n");
+            };
+            let (is_ready, told) = pages.readiness(&profiles);
+            let mut answer =
+                plain(if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, "");
+            *answer.body_mut() = Full::new(Bytes::from(told));
+            answer
+        }
+        // It answers, so it is alive.
+        _ => plain(StatusCode::OK, "alive\n"),
+    }
+}
+
+/// Reads the names of profiles in the query of `/readyz`. `None` if it has anything else.
+fn profiles(query: &str) -> Option<Vec<String>> {
+    let is_name = |name: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_' || c == '.';
+        (1..=64).contains(&name.len()) && name.chars().all(plain)
+    };
+    let names = query.split('&').filter(|part| !part.is_empty());
+    let names: Option<Vec<String>> = names
+        .map(|part| part.strip_prefix("profile=").filter(|name| is_name(name)).map(str::to_owned))
+        .take(PROFILES + 1)
+        .collect();
+    names.filter(|names| names.len() <= PROFILES)
 }
 
 fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
@@ -204,9 +256,21 @@ mod tests {
     async fn started(access: Access) -> (SocketAddr, CancellationToken) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-        let text = || -> Text { Box::pin(async { "# EOF\n".to_owned() }) };
-        tokio::spawn(serve(listener, access, text, stop.clone()));
+        tokio::spawn(serve(listener, access, Fixed, stop.clone()));
         (address, stop)
+    }
+
+    /// Is ready but for the profile `none`.
+    struct Fixed;
+
+    impl Pages for Fixed {
+        fn metrics(&self) -> Text {
+            Box::pin(async { "# EOF\n".to_owned() })
+        }
+
+        fn readiness(&self, profiles: &[String]) -> (bool, String) {
+            (!profiles.contains(&"none".to_owned()), format!("asked for {}\n", profiles.join(" ")))
+        }
     }
 
     async fn ask(address: SocketAddr, request: &str) -> String {
@@ -222,7 +286,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_path_is_served_and_only_for_get() {
+    async fn three_paths_are_served_and_only_for_get() {
         let (address, _stop) = started(Access::open()).await;
         let answer = ask(address, &get("/metrics", "")).await;
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("# EOF\n"), "{answer}");
@@ -230,6 +294,45 @@ mod tests {
         assert!(ask(address, &get("/", "")).await.starts_with("HTTP/1.1 404 "));
         let post = get("/metrics", "Content-Length: 0\r\n").replace("GET", "POST");
         assert!(ask(address, &post).await.starts_with("HTTP/1.1 405 "));
+    }
+
+    #[tokio::test]
+    async fn readiness_is_asked_for_by_profile_and_life_by_itself() {
+        let (address, _stop) = started(Access::open().token("secret")).await;
+        let with = "Authorization: Bearer secret\r\n";
+        let many = format!("/readyz?{}", "profile=a&".repeat(17));
+        for (path, status, told) in [
+            ("/livez", 200, "alive\n"),
+            ("/readyz", 200, "asked for \n"),
+            ("/readyz?profile=build&profile=open", 200, "asked for build open\n"),
+            ("/readyz?profile=none", 503, "asked for none\n"),
+            ("/readyz?profile=%0a", 400, "16 times\n"),
+            ("/readyz?verbose", 400, "16 times\n"),
+            (&many, 400, "16 times\n"),
+        ] {
+            let answer = ask(address, &get(path, with)).await;
+            assert!(
+                answer.starts_with(&format!("HTTP/1.1 {status} ")) && answer.ends_with(told),
+                "{path}: {answer}"
+            );
+            assert!(ask(address, &get(path, "")).await.starts_with("HTTP/1.1 401 "), "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_can_be_replaced_while_it_is_served() {
+        let access = Access::open().token("secret");
+        let token = access.token_in_force();
+        let (address, _stop) = started(access).await;
+        let status = async |with: &str| {
+            let answer = ask(address, &get("/metrics", &format!("Authorization: Bearer {with}\r\n"))).await;
+            answer[9..12].to_owned()
+        };
+        assert_eq!((status("secret").await, status("other").await), ("200".into(), "401".into()));
+        token.set(Some("other"));
+        assert_eq!((status("secret").await, status("other").await), ("401".into(), "200".into()));
+        token.set(None);
+        assert_eq!(status("").await, "200");
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ use crate::grant::Grant;
 use crate::source::Source;
 
 /// An issuer in the configuration.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issuer {
     /// Name of the issuer. Holders of its tokens are the principals `oidc:NAME:SUBJECT`.
     pub name: String,

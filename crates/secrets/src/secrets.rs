@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use egress_rules::SecretName;
 use futures_util::future::join_all;
+use parking_lot::RwLock;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -27,11 +28,12 @@ const READING: Duration = Duration::from_secs(5);
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 
 /// The secrets that the daemon's configuration names.
-pub struct Secrets(BTreeMap<SecretName, Kept>);
+pub struct Secrets(RwLock<BTreeMap<SecretName, (Source, Kept)>>);
 
 /// A source, ready for use.
+#[derive(Clone)]
 enum Kept {
-    File(FileSource),
+    File(Arc<FileSource>),
     /// Was read when the daemon started.
     Fixed(Result<Arc<Secret>, Why>),
     Command(Arc<Command>),
@@ -47,7 +49,7 @@ struct FileSource {
 impl Secrets {
     /// Returns no secrets.
     pub fn none() -> Self {
-        Self(BTreeMap::new())
+        Self(RwLock::default())
     }
 
     /// Opens sources. Reads the variables of the environment, and nothing else.
@@ -55,18 +57,30 @@ impl Secrets {
         Self::with_environment(sources, |name| std::env::var_os(name))
     }
 
+    /// Replaces the sources. One that is the same keeps its value.
+    pub fn replace(&self, sources: BTreeMap<SecretName, Source>) {
+        let mut next = Self::new(sources).0.into_inner();
+        let mut current = self.0.write();
+        for (name, (source, kept)) in &mut next {
+            if let Some((_, before)) = current.get(name).filter(|(before, _)| before == source) {
+                *kept = before.clone();
+            }
+        }
+        *current = next;
+    }
+
     fn with_environment(
         sources: BTreeMap<SecretName, Source>,
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Self {
         let opened = sources.into_iter().map(|(name, source)| {
-            let kept = match source {
-                Source::File(path) => Kept::File(FileSource::new(path, Access::Operator)),
+            let kept = match source.clone() {
+                Source::File(path) => Kept::File(Arc::new(FileSource::new(path, Access::Operator))),
                 Source::Env(key) => Kept::Fixed(fixed(variable(&key))),
                 Source::Credential(credential) => match variable(CREDENTIALS) {
                     Some(directory) => {
                         let path = PathBuf::from(directory).join(credential);
-                        Kept::File(FileSource::new(path, Access::Systemd))
+                        Kept::File(Arc::new(FileSource::new(path, Access::Systemd)))
                     }
                     None => Kept::Fixed(Err(Why::NoCredentials)),
                 },
@@ -74,23 +88,24 @@ impl Secrets {
                     Kept::Command(Arc::new(Command::new(name.clone(), argv, timeout, refresh)))
                 }
             };
-            (name, kept)
+            (name, (source, kept))
         });
-        Self(opened.collect())
+        Self(RwLock::new(opened.collect()))
     }
 
     /// Returns true if the configuration has this secret. Its value may be missing.
     pub fn has(&self, name: &SecretName) -> bool {
-        self.0.contains_key(name)
+        self.0.read().contains_key(name)
     }
 
     /// Returns the value of a secret. A file is read again each time, and a command is run again when its value is too old.
     ///
     /// The time is bounded: five seconds for a file, and the timeout of a command with another five.
     pub async fn get(&self, name: &SecretName) -> Result<Arc<Secret>, SecretError> {
-        let read = match self.0.get(name) {
+        let kept = self.0.read().get(name).map(|(_, kept)| kept.clone());
+        let read = match kept {
             None => Err(Why::Unknown),
-            Some(Kept::Fixed(value)) => value.clone(),
+            Some(Kept::Fixed(value)) => value,
             Some(Kept::File(file)) => file.read().await,
             Some(Kept::Command(command)) => command.get().await,
         };
@@ -99,14 +114,15 @@ impl Secrets {
 
     /// Reads every secret, and returns the errors of those that have no value now.
     pub async fn unreadable(&self) -> Vec<SecretError> {
-        let read = join_all(self.0.keys().map(|name| self.get(name))).await;
+        let names: Vec<SecretName> = self.0.read().keys().cloned().collect();
+        let read = join_all(names.iter().map(|name| self.get(name))).await;
         read.into_iter().filter_map(Result::err).collect()
     }
 }
 
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Secrets").field(&self.0.keys()).finish()
+        f.debug_tuple("Secrets").field(&self.0.read().keys()).finish()
     }
 }
 
@@ -218,6 +234,27 @@ mod tests {
                 "the secret none cannot be read: its file cannot be read (entity not found)",
             ]
         );
+    }
+
+    #[tokio::test]
+    async fn sources_are_replaced_and_one_that_is_the_same_keeps_its_value() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("model");
+        write(&path, "one");
+        let kept = (name("kept"), Source::Env("KEPT".to_owned()));
+        let first = BTreeMap::from([
+            kept.clone(),
+            (name("model"), Source::Env("MODEL".to_owned())),
+            (name("gone"), Source::Env("GONE".to_owned())),
+        ]);
+        let secrets = Secrets::with_environment(first, |key| Some(key.into()));
+        assert_eq!(value(&secrets, "model").await.unwrap(), "MODEL");
+        secrets.replace([kept, (name("model"), Source::File(path))].into());
+        // The test's own environment has no such variable.
+        assert_eq!(value(&secrets, "kept").await.unwrap(), "KEPT");
+        assert_eq!(value(&secrets, "model").await.unwrap(), "one");
+        assert_eq!(value(&secrets, "gone").await, Err(Why::Unknown));
+        assert!(!secrets.has(&name("gone")));
     }
 
     #[tokio::test]

@@ -53,7 +53,7 @@ impl Approvals {
         };
         let redactor = self.audit.redactor().of(&connect.caller.run_id);
         let review = review(&connect, &asked, &redactor);
-        let prepare = || self.gateway.prepare_connection(&connect, review, self.longest);
+        let prepare = || self.gateway.prepare_connection(&connect, review, self.longest());
         let (approval, settled) = match self.begin(prepare, None).await {
             Ok(begun) => begun,
             Err(refusal) => return Answer::Unasked(refusal.message),

@@ -26,7 +26,7 @@ use audit_service::AuditLog;
 use gateway::{Approval, ApprovalState, Ballot, DecideError, Gateway, Review, Reviewer, Ticket};
 use identity::{Principal, Role, Roles};
 use operations::{Operation, Reason};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use policy::{DecisionTime, Level, Terms};
 use refusal::{Refusal, chain};
 use store::Store;
@@ -42,15 +42,21 @@ use pending::settled;
 /// Most changes that a slow watcher may lag, before it has to list the approvals again.
 const CHANGES: usize = 1_024;
 
+/// The configuration's settings for approvals.
+#[derive(Debug, Clone, Copy)]
+pub struct ApprovalSettings {
+    /// Longest time for a decision under any profile.
+    pub longest: Option<Duration>,
+    pub allow_self_approval: bool,
+}
+
 /// The approvals of the daemon.
 pub struct Approvals {
     gateway: Arc<Gateway>,
     audit: Arc<AuditLog>,
     store: Store,
     clock: Arc<dyn Clock>,
-    /// Longest time for a decision under any profile.
-    longest: Option<Duration>,
-    allow_self_approval: bool,
+    settings: RwLock<ApprovalSettings>,
     waiting: Mutex<HashMap<String, oneshot::Sender<Approval>>>,
     /// In an `Arc`: a channel keeps its last messages in memory, and these are large.
     changes: broadcast::Sender<Arc<Approval>>,
@@ -66,16 +72,14 @@ impl Approvals {
         audit: Arc<AuditLog>,
         store: Store,
         clock: Arc<dyn Clock>,
-        longest: Option<Duration>,
-        allow_self_approval: bool,
+        settings: ApprovalSettings,
     ) -> Self {
         Self {
             gateway,
             audit,
             store,
             clock,
-            longest,
-            allow_self_approval,
+            settings: RwLock::new(settings),
             waiting: Mutex::default(),
             changes: broadcast::Sender::new(CHANGES),
             wake: Notify::new(),
@@ -83,9 +87,18 @@ impl Approvals {
         }
     }
 
+    /// Replaces the settings. An approval that waits keeps the time that it was given.
+    pub fn set(&self, settings: ApprovalSettings) {
+        *self.settings.write() = settings;
+    }
+
+    fn longest(&self) -> Option<Duration> {
+        self.settings.read().longest
+    }
+
     /// Returns the time that reviewers have under these terms of a profile, and the setting that gives it.
     pub fn decision_time(&self, terms: &Terms, profile: &str) -> DecisionTime {
-        terms.decision_time(profile, self.longest)
+        terms.decision_time(profile, self.longest())
     }
 
     /// Asks for consent. The receiver resolves once: when the approval is no longer pending.
@@ -95,7 +108,7 @@ impl Approvals {
         review: Review,
         asker: Asker,
     ) -> Result<(Approval, oneshot::Receiver<Approval>), Refusal> {
-        let prepare = || self.gateway.prepare_approval(ticket, review, self.longest);
+        let prepare = || self.gateway.prepare_approval(ticket, review, self.longest());
         self.begin(prepare, Some((asker, ticket.operation().clone()))).await
     }
 
@@ -161,8 +174,11 @@ impl Approvals {
                 "deciding on approvals needs the role approver or director",
             )
         })?;
-        let reviewer =
-            Reviewer { principal: principal.name.clone(), level, may_decide_own: self.allow_self_approval };
+        let reviewer = Reviewer {
+            principal: principal.name.clone(),
+            level,
+            may_decide_own: self.settings.read().allow_self_approval,
+        };
         let _in_order = self.deciding.lock().await;
         let approval =
             self.gateway.decide(approval_id, &reviewer, ballot).map_err(|error| decide_refusal(&error))?;
@@ -332,7 +348,7 @@ fn decide_refusal(error: &DecideError) -> Refusal {
             format!(
                 "{message}: another user with the role approver decides, or a holder of a token with that role \
                  (`coffer token create NAME --role approver`). Where one person plays both, the operator sets \
-                 approvals.allow_self_approval: true in the configuration and restarts the daemon"
+                 approvals.allow_self_approval: true in the configuration and reloads it"
             ),
         )
         .with("setting", "approvals.allow_self_approval"),

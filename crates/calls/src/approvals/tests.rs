@@ -20,10 +20,12 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::reattach::WaitingApprovals;
-use super::{Approvals, Asker, level};
+use super::{ApprovalSettings, Approvals, Asker, level};
 
 /// When each test begins, milliseconds since 1970; its calls have 300 seconds.
 const BEGIN: u64 = 60_000_000;
+
+const SETTINGS: ApprovalSettings = ApprovalSettings { longest: None, allow_self_approval: false };
 
 #[derive(Debug)]
 struct Wall(AtomicU64);
@@ -55,8 +57,7 @@ impl Scene {
             AuditLog::open(&place.path().join("audit"), audit_service::Settings::default()).unwrap();
         let (log, wall) = (Arc::new(log), Arc::new(Wall(AtomicU64::new(BEGIN))));
         let gateway = Arc::new(Gateway::new(Policy::builtin().unwrap(), wall.clone()));
-        let approvals =
-            Approvals::new(gateway.clone(), log.clone(), store.clone(), wall.clone(), None, false);
+        let approvals = Approvals::new(gateway.clone(), log.clone(), store.clone(), wall.clone(), SETTINGS);
         Self { wall, log, approvals: Arc::new(approvals), gateway, store, _reservation: place }
     }
 

@@ -15,9 +15,14 @@ mod serving;
 
 use std::path::Path;
 
+use std::sync::Arc;
+
+use daemon_log::{Log, REPORT};
 use refusal::chain;
+use service_manager::ServiceManager;
 use store::StoreError;
 use take_over::Heir;
+use tokio::signal::unix::Signal;
 
 use self::opened::Opened;
 use crate::config::Config;
@@ -32,19 +37,38 @@ pub(crate) enum Ended {
 }
 
 /// Runs the daemon until it receives SIGTERM or SIGINT, or until another process takes over. `file` is its configuration.
+/// Things of the process that a daemon has from its first moment.
+pub(crate) struct Process {
+    pub(crate) log: Arc<Log>,
+    pub(crate) manager: Arc<ServiceManager>,
+    /// Requests to reload since the configuration was read.
+    pub(crate) hangups: Signal,
 pub(crate) async fn run(
-    config: Config,
-    file: &Path,
+    (config, file): (Config, &Path),
     workers: usize,
     prepared: Prepared,
     beginning: &mut Beginning,
 ) -> anyhow::Result<Ended> {
+    process: Process,
+    let Process { log, manager, hangups } = process;
+    let lively = manager.clone();
+    tokio::spawn(async move { lively.keep_alive().await });
+    let reported = log.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(REPORT).await;
+            reported.report();
+        }
+    });
     let opened = Opened::open(config, prepared).await?;
     let recovered = Box::pin(opened.recover(|| beginning.may_lose_runs())).await?;
     let serving = recovered.serve(workers, &beginning.listeners).await?;
     let heirs = serving.open_to_heirs(file, &beginning.listeners);
     beginning.is_ready();
     serving.until_stopped(file, &beginning.listeners, heirs).await
+    let ended = recovered.serve(workers, file, (&log, &manager)).await?.until_stopped(hangups).await;
+    log.report_all();
+    ended
 }
 
 #[allow(clippy::needless_pass_by_value)] // as `map_err` passes it

@@ -109,6 +109,7 @@ impl Opened {
             "version": env!("CARGO_PKG_VERSION"),
             "instance": self.state.instance,
             "engine": engine.engine_version,
+            "configuration": self.config.digest,
             "runc": engine.runc_version,
         });
         match &self.default_image {

@@ -29,6 +29,7 @@ use super::opened::{Log, Opened};
 use super::parts::Parts;
 use crate::config::Config;
 use crate::recovery::{self, RecoveryCursor};
+use crate::reload::Targets;
 use crate::startup;
 use crate::startup::StateDirectory;
 use crate::traces;
@@ -83,9 +84,8 @@ impl Opened {
         let limits = Limits::open(gateway.clone(), audit.clone(), &config.state_dir, config.calls).await?;
         let lives = |run: &str| RunId::parse(run).is_ok_and(|run| runs.living_run(run).is_ok());
         let waiting = waiting_approvals.restore(&store, &gateway, lives)?;
-        let (clock, longest, own) =
-            (Arc::new(SystemClock), config.approval_timeout, config.allow_self_approval);
-        let approvals = Approvals::new(gateway.clone(), audit.clone(), store.clone(), clock, longest, own);
+        let (clock, rules) = (Arc::new(SystemClock), Targets::approval_settings(&config));
+        let approvals = Approvals::new(gateway.clone(), audit.clone(), store.clone(), clock, rules);
         let approvals = Arc::new(approvals);
         runs.ask_about_connections(approvals.clone());
         let sources = (audit.clone(), gateway.clone(), runs.clone());

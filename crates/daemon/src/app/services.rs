@@ -1,6 +1,7 @@
 //! Builds the services of the API.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 use uploads::Uploads;
 
 use anomaly::Alerts;
@@ -10,8 +11,7 @@ use bundles::Bundles;
 use calls::grants::Grants;
 use calls::{Calls, Control, Life, Replays, Transcripts};
 use comparisons::Comparisons;
-use listener::{Certificates, Tokens};
-use oidc::Issuers;
+use listener::{Certificates, GuardLayer, Tokens};
 use port_forwarding::PortForwarding;
 use terminals::{Sessions, Terminals};
 
@@ -19,14 +19,17 @@ use super::parts::Parts;
 use crate::config::Config;
 use crate::images::Images;
 use crate::policy::Loader;
+use crate::readiness::Readiness;
+use crate::reload::Reloader;
 use crate::rpc::{self, Services};
 
 /// Builds the services of the API from the parts that each uses.
 pub(super) fn services(
     (calls, parts): (&Arc<Calls>, &Parts),
     config: &Config,
-    (tokens, issuers, certificates): (Arc<Tokens>, Arc<Issuers>, Option<Arc<Certificates>>),
+    (tokens, guard, certificates): (Arc<Tokens>, GuardLayer, Option<Arc<Certificates>>),
     (index, alerts, grants, loader): (Arc<Index>, Arc<Alerts>, Arc<Grants>, Arc<Loader>),
+    (reloader, readiness): (Arc<Reloader>, Arc<Readiness>),
 ) -> anyhow::Result<Services> {
     let Parts { control, workers, records, bases, checkpoints, life, store } = parts;
     let Control { gateway, limits, approvals, .. } = control;
@@ -118,9 +121,10 @@ pub(super) fn services(
             runs: runs(),
             gateway: gateway(),
             engine_socket: config.engine.path().to_owned(),
-            issuers,
+            guard,
             certificates,
         },
+        daemon: rpc::daemon::Service { reloader, readiness, gateway: gateway(), started: SystemTime::now() },
     })
 }
 

@@ -6,20 +6,22 @@ use std::thread;
 use std::time::Duration;
 
 use ::traces::Exporter;
+use anomaly::Deliveries;
 use anyhow::Context as _;
 use audit::{Event, Kind};
 use audit_service::{AuditLog, LAST_WAIT, Maintenance};
 use calls::Control;
 use calls::grants::Grants;
+use daemon_log::Log;
 use disk_watch::DiskWatch;
-use identity::Access;
 use listener::{Certificates, GuardLayer, Socket, Tokens};
 use oidc::Issuers;
 use serde_json::json;
+use service_manager::ServiceManager;
 use store::StateDisk;
 use store::spool::Spool;
 use take_over::Listeners;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -31,9 +33,11 @@ use super::hand_over::{self, Heirs};
 use super::parts::Parts;
 use super::recovered::Recovered;
 use super::services::{services, tools};
-use crate::config::{self, Config, DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
-use crate::policy::Loader;
+use crate::config::{Config, DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
+use crate::policy::{Loader, Sources};
+use crate::readiness::Readiness;
 use crate::recovery::RecoveryCursor;
+use crate::reload::{IssuerTasks, Reloader, Targets};
 use crate::rpc;
 use crate::startup::StateDirectory;
 use crate::{mcp, memory, metrics, traces};
@@ -46,18 +50,17 @@ const GOODBYE: Duration = Duration::from_secs(2);
 
 /// A daemon that serves.
 pub(super) struct Serving {
-    config: Config,
     state: StateDirectory,
     parts: Parts,
-    loader: Arc<Loader>,
+    reloader: Arc<Reloader>,
+    manager: Arc<ServiceManager>,
     cursor: Arc<RecoveryCursor>,
-    certificates: Option<Arc<Certificates>>,
     /// Cancelled when no further connection is accepted.
     closing: CancellationToken,
     server: JoinHandle<()>,
     /// Tasks that only watch, and are aborted at the end.
     watches: Vec<JoinHandle<()>>,
-    anomalies: TaskTracker,
+    deliveries: Arc<Deliveries>,
     executions: JoinHandle<()>,
     exporter: Option<Exporter>,
     hooks: JoinHandle<()>,
@@ -65,7 +68,6 @@ pub(super) struct Serving {
 }
 
 impl Recovered {
-    /// Listens, and starts the tasks of a daemon that serves.
     pub(super) async fn serve(self, workers: usize, listeners: &Listeners) -> anyhow::Result<Serving> {
         let Self { config, state, parts, calls, grants, alerts, detection, cursor, .. } = self;
         let (executions, exporter, log, disk) = (self.executions, self.exporter, self.log, self.disk);
@@ -77,10 +79,18 @@ impl Recovered {
             listeners,
         )
         .with_context(|| format!("cannot listen on {}", config.socket.display()))?;
+    /// Listens, and starts the tasks of a daemon that serves. `file` is its configuration.
+    pub(super) async fn serve(
+        self,
+        workers: usize,
+        file: &Path,
+        (own_log, manager): (&Arc<Log>, &Arc<ServiceManager>),
+    ) -> anyhow::Result<Serving> {
         let certificates = certificates(config.tcp.as_ref())?;
         let tcp = listen_elsewhere(config.tcp.as_ref(), certificates.clone(), &parts, listeners).await?;
-        let (tokens, issuers) = (tokens(&config, &parts)?, issuers(&config, &parts)?);
-        let guard = guard(&config, &parts, (tokens.clone(), issuers.clone()));
+        let issuers_stop = parts.life.stop.child_token();
+        let (tokens, issuers) = (tokens(&config, &parts)?, issuers(&config, &issuers_stop)?);
+        let guard = guard(&config, &parts, (tokens.clone(), issuers));
         let access = mcp::access(
             parts.workers.runs.clone(),
             parts.records.escalations.clone(),
@@ -89,43 +99,60 @@ impl Recovered {
         );
         mcp::start(access, config.mcp.as_ref(), listeners, (&parts.life.tasks, parts.life.stop.clone()))
             .await?;
-        let seen = (Arc::new(log.index), alerts);
+        let audit = parts.records.audit.clone();
+        let readiness = Readiness::new(audit.clone(), parts.store.clone(), parts.workers.runs.clone());
+        let seen = (Arc::new(log.index), alerts, readiness.clone());
         let made = (&parts.control, &parts.workers, &parts.records);
         let life = (&parts.life.tasks, &parts.life.stop);
-        metrics::start(config.metrics.as_ref(), certificates.clone(), made, seen.clone(), life, listeners)
+        let metrics_token =
+            metrics::start(config.metrics.as_ref(), certificates.clone(), made, seen.clone(), life, listeners)
             .await?;
         traces::follow(&parts.records.traces, parts.records.audit.clone(), life);
-        let (index, alerts) = seen;
+        let (index, alerts, _) = seen;
         let judges = (parts.control.gateway.clone(), parts.control.approvals.clone());
-        let files = (config.policy_dir.clone(), config.secrets.keys().cloned().collect());
-        let loader = Loader::new(files, judges, parts.records.audit.clone(), parts.store.clone());
+        let loader = Loader::new(Sources::of(&config), judges, audit.clone(), parts.store.clone());
         let loader = Arc::new(loader);
         let closing = parts.life.stop.child_token();
+        let deliveries = Arc::new(detection.spawn(&parts.life.stop));
+        let targets = Targets {
+            guard: guard.clone(),
+            certificates: certificates.clone(),
+            metrics_token,
+            secrets: parts.workers.runs.launcher.way_out.outside.shared().secrets.clone(),
+            approvals: parts.control.approvals.clone(),
+            limits: parts.control.limits.clone(),
+            deliveries: deliveries.clone(),
+            issuers: IssuerTasks::new(parts.life.stop.clone(), issuers_stop),
+        };
+        let (sources, own) = ((loader.clone(), audit), (own_log.clone(), manager.clone()));
+        let reloader = Reloader::new((file.to_owned(), config.clone()), sources, own, targets);
+        let reloader = Arc::new(reloader);
         let services = services(
             (&calls, &parts),
             &config,
-            (tokens, issuers, certificates.clone()),
-            (index, alerts, grants.clone(), loader.clone()),
+            (tokens, guard.clone(), certificates),
+            (index, alerts, grants.clone(), loader),
+            (reloader.clone(), readiness.clone()),
         )?;
         let server = tokio::spawn(rpc::serve(services, socket, tcp, guard, closing.clone()));
         let mut watches = Vec::from(watches(&parts, grants, disk, workers));
         parts.workers.runs.keep_pool(parts.control.gateway.in_force().clone(), parts.life.stop.clone());
-        let anomalies = detection.spawn(&parts.life.stop);
         keep_log(&parts, config.audit.maintenance.clone(), cursor.clone());
         watches.push(tokio::spawn(cursor.clone().keep(parts.life.stop.clone())));
         tracing::info!(socket = %config.socket.display(), instance = state.instance, "ready");
+        manager.ready(&readiness.status());
+        watches.push(tokio::spawn(readiness.watch(manager.clone(), parts.life.stop.clone())));
         let (hooks, writer) = (log.hooks, log.writer);
         Ok(Serving {
-            config,
             state,
             parts,
-            loader,
+            reloader,
+            manager: manager.clone(),
             cursor,
-            certificates,
             closing,
             server,
             watches,
-            anomalies,
+            deliveries,
             executions,
             exporter,
             hooks,
@@ -156,6 +183,11 @@ impl Serving {
             }
             heir = heirs.next() => hand_over::drain(heir, &closing, listeners, &parts).await?,
         };
+    /// Serves until a signal, and then stops the parts in order. `hangups` has the requests to reload since the start.
+    pub(super) async fn until_stopped(self, hangups: Signal) -> anyhow::Result<()> {
+        let Self { parts, reloader, manager, cursor, server, .. } = self;
+        wait_for_signal(&reloader, hangups).await?;
+        manager.stopping("stopping: no new calls");
         stop_in_time(&parts, &cursor).await;
         if let Some(exporter) = self.exporter {
             exporter.finish(GOODBYE).await;
@@ -163,9 +195,9 @@ impl Serving {
         // Streams have ended and calls are answered. Only clients that do not hang up are left.
         let _ = tokio::time::timeout(GOODBYE, server).await;
         // No call depends on these tasks any longer. They are aborted, because a stop must not wait for a disk that fails.
-        end(self.watches, &self.anomalies).await;
+        end(self.watches, self.deliveries.tasks()).await;
         let patience = if parts.records.audit.is_available() { GOODBYE } else { LAST_WAIT + GOODBYE };
-        drop((parts, loader, cursor));
+        drop((parts, reloader, cursor, self.deliveries));
         // Everything up to the record of the stop is on disk. The writer ends when the last of those clients has gone.
         let joined = tokio::task::spawn_blocking(move || self.writer.join());
         let _ = tokio::time::timeout(patience, joined).await;
@@ -210,20 +242,19 @@ fn tokens(config: &Config, parts: &Parts) -> anyhow::Result<Arc<Tokens>> {
 }
 
 /// Opens the issuers whose tokens the daemon accepts, and keeps their keys fresh.
-fn issuers(config: &Config, parts: &Parts) -> anyhow::Result<Arc<Issuers>> {
+fn issuers(config: &Config, stop: &CancellationToken) -> anyhow::Result<Arc<Issuers>> {
     if config.oidc.is_empty() {
         return Ok(Arc::default());
     }
     let issuers = Issuers::open(config.oidc.clone())
         .map_err(|(index, why)| anyhow::anyhow!("oidc[{index}].jwks: {why}"))?;
     let tls = Tls::new().map_err(|why| anyhow::anyhow!("oidc: {why}"))?;
-    issuers.keep_fresh(&tls, &parts.life.stop);
+    issuers.keep_fresh(&tls, stop);
     Ok(Arc::new(issuers))
 }
 
 fn guard(config: &Config, parts: &Parts, tokens: (Arc<Tokens>, Arc<Issuers>)) -> GuardLayer {
-    let own_uid = rustix::process::geteuid().as_raw();
-    let access = Access::new(own_uid, config.access.clone(), config.certified.clone());
+    let access = Targets::access(config);
     let streams = config.tcp.as_ref().map_or(DEFAULT_STREAMS, |tcp| tcp.streams);
     GuardLayer::new(access, parts.workers.runs.clone(), tokens, parts.records.escalations.clone(), streams)
 }
@@ -323,32 +354,20 @@ async fn stop(parts: &Parts, cursor: &RecoveryCursor) {
     let _ = parts.records.audit.checkpoint().await;
 }
 
-/// Waits for SIGTERM or SIGINT.
-///
-/// On SIGHUP, reloads the policy and the TLS certificates, and logs the keys of the configuration that need a restart.
-async fn wait_for_signal(
-    loader: &Arc<Loader>,
-    certificates: Option<&Arc<Certificates>>,
-    config: &Config,
-    file: &Path,
-) -> anyhow::Result<()> {
+/// Waits for SIGTERM or SIGINT. On SIGHUP, also on one since the start, reloads configuration and policy.
+async fn wait_for_signal(reloader: &Arc<Reloader>, mut hangups: Signal) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hangup = signal(SignalKind::hangup())?;
     loop {
         tokio::select! {
             _ = terminate.recv() => return Ok(()),
             _ = interrupt.recv() => return Ok(()),
-            _ = hangup.recv() => {
-                if let Some(Err((key, message))) = certificates.map(|certificates| certificates.reload()) {
-                    tracing::warn!("listen.tcp.tls.{key}: {message}; the previous TLS certificates stay in force");
-                }
-                config::tell_what_waits(config, file);
-                let loader = loader.clone();
+            _ = hangups.recv() => {
+                let reloader = reloader.clone();
                 // In a separate task: a reload waits for the audit log, and a stop must not wait for a reload.
                 tokio::spawn(async move {
-                    // The loader logs the problems of a policy itself.
-                    let _ = loader.reload("signal:SIGHUP").await;
+                    // The reloader logs the problems itself.
+                    let _ = reloader.reload("signal:SIGHUP").await;
                 });
             }
         }

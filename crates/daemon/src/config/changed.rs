@@ -1,33 +1,74 @@
-//! Reports changes of the configuration file that need a restart: the daemon reads the file only at its start.
-
-use std::path::Path;
+//! Decides which values of a new configuration take effect while the daemon runs, and which need a restart.
 
 use serde_json::Value;
 
-use super::{Config, parse};
+use super::Config;
 
-/// Logs the keys whose values in the file differ from those in force.
-pub(crate) fn tell_what_waits(config: &Config, file: &Path) {
-    match parse::load(file) {
-        Ok(now) => {
-            let keys = differing(&config.shown(), &now.shown());
-            if !keys.is_empty() {
-                tracing::warn!(
-                    keys = keys.join(", "),
-                    "the configuration file has changed: restart the daemon to apply these keys"
-                );
-            }
+/// Keys whose values take effect at a reload. All others need a restart.
+///
+/// The files that they name are read again at each reload. `policy_dir` needs a restart, too, if `workspace_roots` changes with it: a run must
+/// not be able to change the policy.
+pub(crate) const AT_ONCE: [&str; 12] = [
+    "access",
+    "alerts.webhooks",
+    "approvals.allow_self_approval",
+    "approvals.timeout",
+    "limits.calls",
+    "limits.calls_waiting",
+    "listen.tcp.tls",
+    "log.level",
+    "metrics.token_file",
+    "oidc",
+    "policy_dir",
+    "secrets",
+];
+
+/// Difference between the configuration in force and a new one.
+pub(crate) struct Change {
+    /// The configuration in force after the reload.
+    pub(crate) next: Config,
+    /// Keys whose values take effect.
+    pub(crate) applied: Vec<String>,
+    /// Keys whose values need a restart.
+    pub(crate) needs_restart: Vec<String>,
+}
+
+impl Config {
+    /// Compares the configuration in force with the one in the file.
+    pub(crate) fn change_to(&self, file: Self) -> Change {
+        let mut next = self.clone();
+        let (before, wanted) = (self.shown(), file.shown());
+        next.digest = file.digest;
+        (next.access, next.certified) = (file.access, file.certified);
+        next.webhooks = file.webhooks;
+        (next.approval_timeout, next.allow_self_approval) = (file.approval_timeout, file.allow_self_approval);
+        next.calls = file.calls;
+        next.log_level = file.log_level;
+        next.oidc = file.oidc;
+        next.secrets = file.secrets;
+        if next.workspace_roots == file.workspace_roots {
+            next.policy_dir = file.policy_dir;
         }
-        Err(error) => tracing::warn!(
-            "the configuration file has an error, so the daemon would not start with it; the configuration from the last start stays in force: {error:#}"
-        ),
+        if let (Some(metrics), Some(file)) = (&mut next.metrics, file.metrics) {
+            metrics.token_file = file.token_file;
+        }
+        // A listener without TLS does not get it, and one with TLS does not lose it.
+        if let (Some(tls), Some(file)) =
+            (next.tcp.as_mut().and_then(|tcp| tcp.tls.as_mut()), file.tcp.and_then(|tcp| tcp.tls))
+        {
+            *tls = file;
+        }
+        let after = next.shown();
+        let (applied, needs_restart) = (differing(&before, &after), differing(&after, &wanted));
+        Change { next, applied, needs_restart }
     }
 }
 
-/// Returns the keys whose values differ, or that only one of the two has. A list is one value.
+/// Returns the keys whose values differ, or that only one of the two has, in order. A list is one value.
 fn differing(one: &Value, other: &Value) -> Vec<String> {
     let mut found = Vec::new();
     compare("", one, other, &mut found);
+    found.sort();
     found
 }
 
@@ -52,6 +93,11 @@ fn compare(key: &str, one: &Value, other: &Value, found: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::super::read::KEYS;
     use super::super::testing::parse;
     use super::*;
 
@@ -70,9 +116,119 @@ mod tests {
                 &["approvals.allow_self_approval", "approvals.timeout"],
             ),
         ] {
-            let mut found = differing(&was, &parse(text).unwrap().shown());
-            found.sort();
-            assert_eq!(found, keys, "{text}");
+            assert_eq!(differing(&was, &parse(text).unwrap().shown()), keys, "{text}");
         }
+    }
+
+    /// A change of each key that takes effect at once does, and no other key changes with it.
+    #[test]
+    fn each_key_that_is_listed_takes_effect_and_each_other_needs_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().display();
+        let token = directory.path().join("token");
+        fs::write(&token, "0123456789").unwrap();
+        fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+        let tls = |name: &str| {
+            let key = rcgen::KeyPair::generate().unwrap();
+            let params = rcgen::CertificateParams::new(vec!["localhost".into()]).unwrap();
+            let place = directory.path().join(name);
+            fs::create_dir(&place).unwrap();
+            fs::write(place.join("cert"), params.self_signed(&key).unwrap().pem()).unwrap();
+            fs::write(place.join("key"), key.serialize_pem()).unwrap();
+            fs::set_permissions(place.join("key"), fs::Permissions::from_mode(0o600)).unwrap();
+            let tls = format!("{{ certificate: {root}/{name}/cert, key: {root}/{name}/key }}");
+            format!("listen: {{ tcp: {{ tls: {tls}, tokens: {{}} }} }}")
+        };
+        let (tls, other_tls) = (tls("one"), tls("other"));
+        let issuer = "oidc: [{ name: corp, issuer: 'https://login.example.org/', audience: cofferdam, jwks: { url: 'https://login.example.org/keys' }, \
+                      grants: [{ claim: groups, value: ml, roles: [auditor] }] }]";
+        let webhook = format!(
+            "alerts: {{ webhooks: [{{ name: pager, url: \"https://hooks.example.org/x\", secret_file: {root}/hook }}] }}"
+        );
+        let hook = directory.path().join("hook");
+        fs::write(&hook, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+        fs::set_permissions(&hook, fs::Permissions::from_mode(0o600)).unwrap();
+        let changes: [(&str, String, String); AT_ONCE.len()] = [
+            ("access", String::new(), "access: [{ uid: 7, roles: [auditor] }]".into()),
+            ("alerts.webhooks", String::new(), webhook),
+            (
+                "approvals.allow_self_approval",
+                String::new(),
+                "approvals: { allow_self_approval: true }".into(),
+            ),
+            ("approvals.timeout", "approvals: { timeout: 5m }".into(), "approvals: { timeout: 6m }".into()),
+            ("limits.calls", String::new(), "limits: { calls: 7 }".into()),
+            ("limits.calls_waiting", String::new(), "limits: { calls_waiting: 7 }".into()),
+            ("listen.tcp.tls", tls, other_tls),
+            ("log.level", String::new(), "log: { level: debug }".into()),
+            (
+                "metrics.token_file",
+                "metrics: {}".into(),
+                format!("metrics: {{ token_file: {} }}", token.display()),
+            ),
+            ("oidc", String::new(), issuer.into()),
+            ("policy_dir", String::new(), "policy_dir: /etc/cofferdam/policy".into()),
+            ("secrets", String::new(), "secrets: { model: { env: MODEL } }".into()),
+        ];
+        assert_eq!(changes.each_ref().map(|(key, ..)| *key), AT_ONCE);
+        for (key, before, after) in changes {
+            let after = parse(&after).unwrap();
+            let digest = after.digest.clone();
+            let change = parse(&before).unwrap().change_to(after);
+            let within = |changed: &String| {
+                changed == key || changed.starts_with(&format!("{key}."))
+                // The whole section came into being.
+                || key.starts_with(&format!("{changed}."))
+            };
+            assert!(
+                !change.applied.is_empty() && change.applied.iter().all(within),
+                "{key}: {:?}",
+                change.applied
+            );
+            assert!(change.needs_restart.is_empty(), "{key}: {:?}", change.needs_restart);
+            assert_eq!(change.next.digest, digest);
+        }
+        for (text, key) in [
+            ("limits: { runs: 7 }", "limits.runs"),
+            ("log: { format: json }", "log.format"),
+            ("pool: { min: 1, max: 1 }", "pool"),
+            ("metrics: {}", "metrics"),
+            ("listen: { tcp: { plaintext: true, address: \"127.0.0.1:1\", tokens: {} } }", "listen.tcp"),
+        ] {
+            let change = parse("").unwrap().change_to(parse(text).unwrap());
+            assert!(change.applied.is_empty(), "{key}: {:?}", change.applied);
+            assert!(change.needs_restart.iter().all(|changed| changed.starts_with(key)), "{text}");
+            assert!(!change.needs_restart.is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_policy_does_not_move_while_the_roots_of_workspaces_do() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("work");
+        fs::create_dir(&root).unwrap();
+        let before = parse(&format!("workspace_roots: [{}]", root.display())).unwrap();
+        // In the file's own roots the policy would be safe, but not in those in force.
+        let file = parse(&format!("policy_dir: {}/policy", root.display())).unwrap();
+        let change = before.change_to(file);
+        assert_eq!((change.next.policy_dir, change.applied.len()), (None, 0));
+        assert_eq!(change.needs_restart, ["policy_dir", "workspace_roots"]);
+    }
+
+    #[test]
+    fn the_reference_says_of_each_key_if_a_reload_takes_it() {
+        let page = include_str!("../../../../docs/src/operating/reload.md");
+        let (mut sections, mut at_once) = (BTreeSet::new(), BTreeSet::new());
+        let code = |cell: &'static str| cell.strip_prefix('`')?.strip_suffix('`');
+        for row in page.lines().filter_map(|line| line.strip_prefix('|')?.strip_suffix('|')) {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let &[section, taken, restart] = &cells[..] else { continue };
+            let Some(section) = code(section) else { continue };
+            assert!(!taken.is_empty() || !restart.is_empty(), "{section}");
+            assert!(sections.insert(section), "{section} has two rows");
+            at_once.extend(taken.split(", ").filter_map(code));
+        }
+        assert_eq!(sections, KEYS.into(), "the table has a row for each key of the configuration");
+        assert_eq!(at_once, AT_ONCE.into());
     }
 }

@@ -17,7 +17,7 @@ const DEFAULT_ADDRESS: &str = "127.0.0.1:9464";
 pub(crate) struct Listen {
     pub(crate) address: SocketAddr,
     /// File of the token that a client has to send.
-    token_file: Option<PathBuf>,
+    pub(super) token_file: Option<PathBuf>,
 }
 
 impl Listen {

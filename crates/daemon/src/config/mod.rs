@@ -32,6 +32,7 @@ use ::secrets::Source;
 use audit_service::Settings;
 use bases::BaseBounds;
 use checkpoints::CheckpointBounds;
+use daemon_log::{Format, Level};
 use document::{Problem, list};
 use egress_rules::SecretName;
 use gateway::limits::concurrency::Whole;
@@ -48,11 +49,11 @@ use crate::images::ImageBounds;
 
 pub(crate) use self::secrets::check as check_secrets;
 pub(crate) use alerts::Webhook;
-pub(crate) use changed::tell_what_waits;
+pub(crate) use changed::Change;
 pub(crate) use mcp::Http;
 pub(crate) use metrics::Listen as MetricsListen;
 pub(crate) use model_prices::unpriced;
-pub(crate) use parse::load;
+pub(crate) use parse::{load, load_settled};
 pub(crate) use pool::check as check_pool;
 pub(crate) use tcp::{DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
 pub(crate) use traces::Export;
@@ -60,6 +61,8 @@ pub(crate) use traces::Export;
 /// The configuration in force.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
+    /// SHA-256 of the file that it was read from, in hex.
+    pub(crate) digest: String,
     /// Path of the Unix socket.
     pub(crate) socket: PathBuf,
     /// Mode of the Unix socket.
@@ -138,10 +141,10 @@ pub(crate) struct Config {
     pub(crate) traces: Option<Export>,
     /// Settings of the audit log.
     pub(crate) audit: audit::Audit,
-    /// Filter of the daemon's log.
-    pub(crate) log_level: String,
-    /// Writes the daemon's log as JSON Lines instead of text.
-    pub(crate) log_json: bool,
+    /// Level of the daemon's log.
+    pub(crate) log_level: Level,
+    /// Form of the daemon's log.
+    pub(crate) log_format: Format,
 }
 
 impl Config {
@@ -240,7 +243,7 @@ impl Config {
                 "per_run": self.sessions.per_run,
             },
             "audit": self.audit.shown(),
-            "log": { "level": self.log_level, "format": if self.log_json { "json" } else { "text" } },
+            "log": { "level": self.log_level.as_str(), "format": self.log_format.name() },
         });
         self.show_optional(&mut shown);
         shown

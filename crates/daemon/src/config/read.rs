@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use bases::BaseBounds;
 use checkpoints::CheckpointBounds;
 use containers::Endpoint;
+use daemon_log::{Format, Level};
 use document::{At, Fields, size_or, time, time_or};
 use gateway::limits::concurrency::Whole;
 use host_launch::WeakerForm;
@@ -34,7 +35,7 @@ const MAX_SOCKET_PATH: usize = 107;
 /// Seconds of a day.
 const DAY: u64 = 86_400;
 
-const KEYS: [&str; 31] = [
+pub(super) const KEYS: [&str; 31] = [
     "listen",
     "state_dir",
     "workspace_roots",
@@ -85,6 +86,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
     let (access, certified) = access::read(&top);
     let tcp = tcp::read(&listen);
     Config {
+        digest: String::new(),
         socket: socket(&unix),
         socket_mode: unix.get("mode").and_then(socket_mode).unwrap_or(0o660),
         socket_group: unix.get("group").and_then(socket_group),
@@ -134,10 +136,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
         mcp: mcp::read(&top),
         audit: audit::read(&top),
         log_level: log_level(&log),
-        log_json: log
-            .get("format")
-            .and_then(|at| at.one_of(&[("text", false), ("json", true)]))
-            .unwrap_or(false),
+        log_format: log.get("format").and_then(|at| at.one_of(&Format::ALL)).unwrap_or(Format::Text),
     }
 }
 
@@ -323,13 +322,9 @@ fn sessions(top: &Fields<'_>) -> Limits {
     }
 }
 
-fn log_level(log: &Fields<'_>) -> String {
-    let level = log.text_or("level", "info");
-    if level.parse::<tracing_subscriber::filter::Targets>().is_err() {
-        log.at("level")
-            .problem("must be error, warn, info, debug, trace or a list such as info,cofferd=debug");
-    }
-    level
+fn log_level(log: &Fields<'_>) -> Level {
+    let read = |at: &At<'_>| Level::parse(at.text()?).map_err(|problem| at.problem(problem)).ok();
+    log.get("level").and_then(read).unwrap_or_default()
 }
 
 #[cfg(test)]

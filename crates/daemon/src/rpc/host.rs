@@ -7,8 +7,8 @@ use std::time::SystemTime;
 use containers::{Advisory, EngineFacts};
 use doctor::{Finding, Verdict};
 use gateway::Gateway;
-use listener::{CertificateEnd, Certificates, Remaining};
-use oidc::{Condition, Held, Issuers};
+use listener::{CertificateEnd, Certificates, GuardLayer, Remaining};
+use oidc::{Condition, Held};
 use operations::Reason;
 use policy::Policy;
 use refusal::Refusal;
@@ -27,7 +27,8 @@ pub(crate) struct Service {
     pub(crate) runs: Arc<Runs>,
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) engine_socket: PathBuf,
-    pub(crate) issuers: Arc<Issuers>,
+    /// Has the issuers in force.
+    pub(crate) guard: GuardLayer,
     /// Certificates of the TCP listener, if it has TLS.
     pub(crate) certificates: Option<Arc<Certificates>>,
 }
@@ -47,7 +48,12 @@ impl HostService for Service {
         let ends = self.certificates.as_ref().map(|certificates| certificates.ends());
         findings.extend(expiry(&ends.unwrap_or_default(), SystemTime::now()));
         findings.extend(
-            self.issuers.examine().await.into_iter().map(|condition| keys(condition, SystemTime::now())),
+            self.guard
+                .issuers()
+                .examine()
+                .await
+                .into_iter()
+                .map(|condition| keys(condition, SystemTime::now())),
         );
         Ok(Response::new(v1::ExamineHostResponse { findings: findings.into_iter().map(to_wire).collect() }))
     }

@@ -7,6 +7,7 @@ pub(crate) mod audit;
 pub(crate) mod base;
 pub(crate) mod checkpoint;
 pub(crate) mod companion_log;
+pub(crate) mod daemon;
 pub(crate) mod egress;
 mod explain;
 pub(crate) mod file;
@@ -34,6 +35,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::readiness::Seen;
 use identity::Principal;
 use listener::{GuardLayer, Socket, Tcp};
 use operations::Reason;
@@ -52,6 +54,7 @@ use wire::v1::approval_service_server::ApprovalServiceServer;
 use wire::v1::audit_service_server::AuditServiceServer;
 use wire::v1::base_service_server::BaseServiceServer;
 use wire::v1::checkpoint_service_server::CheckpointServiceServer;
+use wire::v1::daemon_service_server::DaemonServiceServer;
 use wire::v1::egress_service_server::EgressServiceServer;
 use wire::v1::file_service_server::FileServiceServer;
 use wire::v1::forward_service_server::ForwardServiceServer;
@@ -69,6 +72,10 @@ use wire::v1::tool_service_server::ToolServiceServer;
 use wire::v1::trash_service_server::TrashServiceServer;
 use wire::v1::usage_service_server::UsageServiceServer;
 
+/// Name under which the health service reports the daemon as a whole.
+const READINESS: &str = "";
+/// Name under which it reports that the daemon executes requests. It always does when it answers.
+const LIVENESS: &str = "liveness";
 /// Largest request and answer, bytes.
 const MAX_MESSAGE: usize = operations::transport::MESSAGE;
 /// Maximum number of streams of one connection. tonic's default removes hyper's limit.
@@ -135,6 +142,7 @@ pub(crate) struct Services {
     pub(crate) egress: egress::Service,
     pub(crate) forward: forward::Service,
     pub(crate) usage: usage::Service,
+    pub(crate) daemon: daemon::Service,
 }
 
 /// Serves the API until the daemon stops.
@@ -159,7 +167,7 @@ async fn try_serve(
     guard: GuardLayer,
     closing: CancellationToken,
 ) -> anyhow::Result<()> {
-    let (log, stop) = (services.audit.audit.clone(), services.audit.stop.clone());
+    let (mut seen, stop) = (services.daemon.readiness.seen(), services.audit.stop.clone());
     let (reporter, health) = tonic_health::server::health_reporter();
     let mut routes = RoutesBuilder::default();
     routes.add_service(health);
@@ -199,16 +207,17 @@ async fn try_serve(
     routes.add_service(capped!(EgressServiceServer, services.egress));
     routes.add_service(capped!(ForwardServiceServer, services.forward));
     routes.add_service(capped!(UsageServiceServer, services.usage));
+    routes.add_service(capped!(DaemonServiceServer, services.daemon));
 
-    // No call is admitted while the audit log cannot be written. The health service reports that, too.
-    let mut serving = log.check().is_ok();
-    say_health(&reporter, serving).await;
+    reporter.set_service_status(LIVENESS, ServingStatus::Serving).await;
+    let now = *seen.borrow_and_update();
+    say_health(&reporter, now).await;
     let stopped = closing.clone().cancelled_owned();
     let incoming = listener::incoming(socket, tcp, closing);
     tokio::spawn(async move {
-        while stop.run_until_cancelled(log.changed_from(serving)).await.is_some() {
-            serving = log.check().is_ok();
-            say_health(&reporter, serving).await;
+        while let Some(Ok(())) = stop.run_until_cancelled(seen.changed()).await {
+            let now = *seen.borrow_and_update();
+            say_health(&reporter, now).await;
         }
     });
 
@@ -229,8 +238,9 @@ async fn try_serve(
     Ok(())
 }
 
-async fn say_health(reporter: &HealthReporter, serving: bool) {
-    let status = if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
+/// Reports if calls are admitted, for each service, and if the daemon as a whole is ready.
+async fn say_health(reporter: &HealthReporter, seen: Seen) {
+    let status = |serving| if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
     let names = [
         RunServiceServer::<run::Service>::NAME,
         BaseServiceServer::<base::Service>::NAME,
@@ -253,12 +263,12 @@ async fn say_health(reporter: &HealthReporter, serving: bool) {
         EgressServiceServer::<egress::Service>::NAME,
         ForwardServiceServer::<forward::Service>::NAME,
         UsageServiceServer::<usage::Service>::NAME,
-        // The daemon as a whole.
-        "",
+        DaemonServiceServer::<daemon::Service>::NAME,
     ];
     for name in names {
-        reporter.set_service_status(name, status).await;
+        reporter.set_service_status(name, status(seen.log)).await;
     }
+    reporter.set_service_status(READINESS, status(seen.is_ready())).await;
 }
 
 /// Returns the principal that the guard has identified.

@@ -16,6 +16,7 @@ use identity::{Access, Credential, Principal, Role, Roles};
 use oidc::{Holder, Issuers, Refused};
 use operations::Reason;
 use operations::transport::MESSAGE;
+use parking_lot::RwLock;
 use refusal::Refusal;
 use runs::Runs;
 use tonic::body::Body;
@@ -40,10 +41,10 @@ pub struct GuardLayer(Arc<Gate>);
 
 /// State that the guard needs.
 struct Gate {
-    access: Access,
+    access: RwLock<Access>,
     runs: Arc<Runs>,
     tokens: Arc<Tokens>,
-    issuers: Arc<Issuers>,
+    issuers: RwLock<Arc<Issuers>>,
     escalations: Arc<Escalations>,
     /// Numbers of requests over TCP, on all connections.
     requests: Shares,
@@ -58,7 +59,23 @@ impl GuardLayer {
         requests: ShareLimits,
     ) -> Self {
         let requests = Shares::new(requests);
+        let (access, issuers) = (RwLock::new(access), RwLock::new(issuers));
         Self(Arc::new(Gate { access, runs, tokens, issuers, escalations, requests }))
+    }
+
+    /// Replaces the roles of users and certificates, for requests from now on.
+    pub fn replace_access(&self, access: Access) {
+        *self.0.access.write() = access;
+    }
+
+    /// Returns the issuers whose tokens are accepted.
+    pub fn issuers(&self) -> Arc<Issuers> {
+        self.0.issuers.read().clone()
+    }
+
+    /// Replaces the issuers whose tokens are accepted, for requests from now on.
+    pub fn replace_issuers(&self, issuers: Arc<Issuers>) {
+        *self.0.issuers.write() = issuers;
     }
 }
 
@@ -182,7 +199,7 @@ impl Gate {
     fn by_connection(&self, peer: Option<&Peer>) -> Result<Named, Refusal> {
         let remote = match peer {
             Some(Peer::Local { uid, gid }) => {
-                let principal = self.access.principal(*uid, *gid);
+                let principal = self.access.read().principal(*uid, *gid);
                 return Ok(Named { principal, credential: Some(Credential::Uid), end: None });
             }
             Some(Peer::Remote(remote)) => remote,
@@ -194,7 +211,7 @@ impl Gate {
             let principal = Principal { address, ..Principal::anonymous() };
             return Ok(Named { principal, credential: None, end: None });
         };
-        let principal = Principal { address, ..self.access.certified(&certificate.name) };
+        let principal = Principal { address, ..self.access.read().certified(&certificate.name) };
         // The certificate was valid when the connection began.
         let Ok(left) = certificate.not_after.duration_since(SystemTime::now()) else {
             let refusal = Refusal::new(
@@ -242,7 +259,7 @@ impl Gate {
                 }
             };
         }
-        if !self.issuers.is_empty() && oidc::looks_like_one(token) {
+        if !self.issuers.read().is_empty() && oidc::looks_like_one(token) {
             return self.by_issuer(token, &caller, path);
         }
         let Some(shown) = self.runs.of_token(token) else {
@@ -264,7 +281,8 @@ impl Gate {
 
     /// Identifies the principal by an issuer's token. Such a token opens no more than an API token.
     fn by_issuer(&self, token: &str, caller: &Principal, path: &str) -> Result<Named, Refusal> {
-        let refused = match self.issuers.check(token, caller.address, SystemTime::now()) {
+        let issuers = self.issuers.read().clone();
+        let refused = match issuers.check(token, caller.address, SystemTime::now()) {
             Ok(Holder { principal, left }) => {
                 let credential =
                     if principal.scope.is_some() { Credential::NarrowToken } else { Credential::Token };

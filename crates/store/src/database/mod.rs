@@ -40,6 +40,8 @@ pub use transcripts::{MAX_SESSIONS, Taken, Turn};
 
 /// Bytes of the journal that remain after a checkpoint.
 const JOURNAL: u32 = 4 << 20;
+/// Number that says of a database file that it is this store: "coff".
+const APPLICATION: u32 = 0x636f_6666;
 
 /// Error of a store operation.
 #[derive(Debug, thiserror::Error)]
@@ -119,6 +121,11 @@ impl Store {
     /// Derives the key of streams beside the store, such as the spool's.
     pub fn stream_key(&self, purpose: &str) -> Result<StreamKey, StoreError> {
         self.0.seal.stream_key(purpose).map_err(StoreError::Key)
+    }
+
+    /// Writes to the database, durably. An error means that nothing can be stored now.
+    pub fn check_writable(&self) -> Result<(), StoreError> {
+        Ok(self.lock().pragma_update(None, "application_id", APPLICATION)?)
     }
 
     fn lock(&self) -> MutexGuard<'_, Connection> {

@@ -9940,6 +9940,632 @@ pub mod base_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// See DaemonService.GetDaemonStatus.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetDaemonStatusRequest {
+    /// Profiles whose pools have to be filled. Empty: the pools do not count. At most 64.
+    #[prost(string, repeated, tag = "1")]
+    pub profiles: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for GetDaemonStatusRequest {
+    const NAME: &'static str = "GetDaemonStatusRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetDaemonStatusRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetDaemonStatusRequest".into()
+    }
+}
+/// State of the daemon.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetDaemonStatusResponse {
+    /// All conditions are met.
+    #[prost(bool, tag = "1")]
+    pub ready: bool,
+    /// What readiness depends on.
+    #[prost(message, repeated, tag = "2")]
+    pub conditions: ::prost::alloc::vec::Vec<DaemonCondition>,
+    /// Version of the daemon.
+    #[prost(string, tag = "3")]
+    pub version: ::prost::alloc::string::String,
+    /// Start of the daemon.
+    #[prost(message, optional, tag = "4")]
+    pub started_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// SHA-256 of the configuration file that was read last.
+    #[prost(string, tag = "5")]
+    pub configuration_digest: ::prost::alloc::string::String,
+    /// Digest of the policy in force.
+    #[prost(string, tag = "6")]
+    pub policy_digest: ::prost::alloc::string::String,
+    /// Keys of that file whose values need a restart to take effect.
+    #[prost(string, repeated, tag = "7")]
+    pub needs_restart: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Level of the log in force.
+    #[prost(string, tag = "8")]
+    pub log_level: ::prost::alloc::string::String,
+}
+impl ::prost::Name for GetDaemonStatusResponse {
+    const NAME: &'static str = "GetDaemonStatusResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetDaemonStatusResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetDaemonStatusResponse".into()
+    }
+}
+/// One condition of readiness.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DaemonCondition {
+    /// Name, such as `engine`.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// The condition is met.
+    #[prost(bool, tag = "2")]
+    pub met: bool,
+    /// Reason that it is not met. Empty if it is.
+    #[prost(string, tag = "3")]
+    pub problem: ::prost::alloc::string::String,
+}
+impl ::prost::Name for DaemonCondition {
+    const NAME: &'static str = "DaemonCondition";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DaemonCondition".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DaemonCondition".into()
+    }
+}
+/// See DaemonService.ReloadDaemon.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReloadDaemonRequest {}
+impl ::prost::Name for ReloadDaemonRequest {
+    const NAME: &'static str = "ReloadDaemonRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ReloadDaemonRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ReloadDaemonRequest".into()
+    }
+}
+/// Result of a reload.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReloadDaemonResponse {
+    /// Keys of the configuration whose values took effect. Files that keys name are always read again.
+    #[prost(string, repeated, tag = "1")]
+    pub applied: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Keys of the configuration whose values need a restart to take effect.
+    #[prost(string, repeated, tag = "2")]
+    pub needs_restart: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// SHA-256 of the configuration file.
+    #[prost(string, tag = "3")]
+    pub configuration_digest: ::prost::alloc::string::String,
+    /// SHA-256 of the file that was read before.
+    #[prost(string, tag = "4")]
+    pub previous_configuration_digest: ::prost::alloc::string::String,
+    /// Digest of the policy in force.
+    #[prost(string, tag = "5")]
+    pub policy_digest: ::prost::alloc::string::String,
+    /// The policy differs from the one before.
+    #[prost(bool, tag = "6")]
+    pub policy_changed: bool,
+}
+impl ::prost::Name for ReloadDaemonResponse {
+    const NAME: &'static str = "ReloadDaemonResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ReloadDaemonResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ReloadDaemonResponse".into()
+    }
+}
+/// See DaemonService.SetLogLevel.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetLogLevelRequest {
+    /// Level, as `log.level` of the configuration: error, warn, info, debug, trace, or a list such as `info,cofferd=debug`.
+    #[prost(string, tag = "1")]
+    pub level: ::prost::alloc::string::String,
+}
+impl ::prost::Name for SetLogLevelRequest {
+    const NAME: &'static str = "SetLogLevelRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.SetLogLevelRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.SetLogLevelRequest".into()
+    }
+}
+/// Levels of the daemon's log.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetLogLevelResponse {
+    /// Level in force now.
+    #[prost(string, tag = "1")]
+    pub level: ::prost::alloc::string::String,
+    /// Level before.
+    #[prost(string, tag = "2")]
+    pub previous: ::prost::alloc::string::String,
+}
+impl ::prost::Name for SetLogLevelResponse {
+    const NAME: &'static str = "SetLogLevelResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.SetLogLevelResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.SetLogLevelResponse".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod daemon_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Shows the state of the daemon, reloads its configuration and policy, and sets the level of its log.
+    #[derive(Debug, Clone)]
+    pub struct DaemonServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl DaemonServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> DaemonServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> DaemonServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            DaemonServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Returns whether the daemon is ready, and the configuration in force.
+        pub async fn get_daemon_status(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetDaemonStatusRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetDaemonStatusResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.DaemonService/GetDaemonStatus",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("cofferdam.v1.DaemonService", "GetDaemonStatus"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Reads the configuration and the policy again, as on SIGHUP. If any part is invalid, nothing changes, and the error has
+        /// every problem with its line. Recorded before it takes effect. Fails with OVERLOADED while too many others wait.
+        pub async fn reload_daemon(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ReloadDaemonRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ReloadDaemonResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.DaemonService/ReloadDaemon",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.DaemonService", "ReloadDaemon"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Sets the level of the daemon's log until the next reload or start. Recorded before it takes effect.
+        pub async fn set_log_level(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SetLogLevelRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SetLogLevelResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.DaemonService/SetLogLevel",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.DaemonService", "SetLogLevel"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod daemon_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with DaemonServiceServer.
+    #[async_trait]
+    pub trait DaemonService: std::marker::Send + std::marker::Sync + 'static {
+        /// Returns whether the daemon is ready, and the configuration in force.
+        async fn get_daemon_status(
+            &self,
+            request: tonic::Request<super::GetDaemonStatusRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetDaemonStatusResponse>,
+            tonic::Status,
+        >;
+        /// Reads the configuration and the policy again, as on SIGHUP. If any part is invalid, nothing changes, and the error has
+        /// every problem with its line. Recorded before it takes effect. Fails with OVERLOADED while too many others wait.
+        async fn reload_daemon(
+            &self,
+            request: tonic::Request<super::ReloadDaemonRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ReloadDaemonResponse>,
+            tonic::Status,
+        >;
+        /// Sets the level of the daemon's log until the next reload or start. Recorded before it takes effect.
+        async fn set_log_level(
+            &self,
+            request: tonic::Request<super::SetLogLevelRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SetLogLevelResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Shows the state of the daemon, reloads its configuration and policy, and sets the level of its log.
+    #[derive(Debug)]
+    pub struct DaemonServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> DaemonServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for DaemonServiceServer<T>
+    where
+        T: DaemonService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.DaemonService/GetDaemonStatus" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetDaemonStatusSvc<T: DaemonService>(pub Arc<T>);
+                    impl<
+                        T: DaemonService,
+                    > tonic::server::UnaryService<super::GetDaemonStatusRequest>
+                    for GetDaemonStatusSvc<T> {
+                        type Response = super::GetDaemonStatusResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetDaemonStatusRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as DaemonService>::get_daemon_status(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetDaemonStatusSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.DaemonService/ReloadDaemon" => {
+                    #[allow(non_camel_case_types)]
+                    struct ReloadDaemonSvc<T: DaemonService>(pub Arc<T>);
+                    impl<
+                        T: DaemonService,
+                    > tonic::server::UnaryService<super::ReloadDaemonRequest>
+                    for ReloadDaemonSvc<T> {
+                        type Response = super::ReloadDaemonResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ReloadDaemonRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as DaemonService>::reload_daemon(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ReloadDaemonSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.DaemonService/SetLogLevel" => {
+                    #[allow(non_camel_case_types)]
+                    struct SetLogLevelSvc<T: DaemonService>(pub Arc<T>);
+                    impl<
+                        T: DaemonService,
+                    > tonic::server::UnaryService<super::SetLogLevelRequest>
+                    for SetLogLevelSvc<T> {
+                        type Response = super::SetLogLevelResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::SetLogLevelRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as DaemonService>::set_log_level(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SetLogLevelSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for DaemonServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.DaemonService";
+    impl<T> tonic::server::NamedService for DaemonServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 /// Call a tool of an upstream MCP server. In policy and record the operation is called `mcp.SERVER.TOOL`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct McpRequest {

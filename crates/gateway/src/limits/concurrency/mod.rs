@@ -40,7 +40,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use groups::Name;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use policy::Caps;
 use schedule::Schedule;
 use timestamp::Clock;
@@ -56,7 +56,7 @@ pub struct Reservations(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    whole: Whole,
+    whole: RwLock<Whole>,
     clock: Arc<dyn Clock>,
     hasher: RandomState,
     schedule: Mutex<Schedule>,
@@ -73,7 +73,13 @@ pub struct Reservation {
 impl Reservations {
     /// Makes a table without calls.
     pub fn new(whole: Whole, clock: Arc<dyn Clock>) -> Self {
+        let whole = RwLock::new(whole);
         Self(Arc::new(Shared { whole, clock, hasher: RandomState::new(), schedule: Mutex::default() }))
+    }
+
+    /// Replaces the limits of all calls. Calls that wait take further slots as soon as any call ends.
+    pub fn limit(&self, whole: Whole) {
+        *self.0.whole.write() = whole;
     }
 
     /// Returns a slot for a call of this run and principal, or a position in the line.
@@ -87,7 +93,7 @@ impl Reservations {
         turn: Turn,
         wait: impl FnOnce() -> Wake,
     ) -> Result<Reservation, Busy> {
-        let (whole, now) = (self.0.whole, self.0.uptime());
+        let (whole, now) = (*self.0.whole.read(), self.0.uptime());
         let names = (self.0.name(run), self.0.name(principal));
         let call = self.0.schedule.lock().enter(names, (caps, turn), whole, now, wait)?;
         Ok(Reservation { call, shared: self.0.clone() })
@@ -105,7 +111,7 @@ impl Reservations {
 
     /// Returns the number of all calls, and their limits.
     pub fn of_all(&self) -> (Count, Whole) {
-        (self.0.schedule.lock().of_all(), self.0.whole)
+        (self.0.schedule.lock().of_all(), *self.0.whole.read())
     }
 
     #[cfg(test)]
@@ -118,13 +124,13 @@ impl Reservation {
     /// Returns the reason why the call still waits, for a caller whose time is over. `None` if it has its slot by now.
     pub fn waits_for(&self) -> Option<Busy> {
         let now = self.shared.uptime();
-        self.shared.schedule.lock().waits_for(self.call, self.shared.whole, now)
+        self.shared.schedule.lock().waits_for(self.call, *self.shared.whole.read(), now)
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let Shared { whole, .. } = *self.shared;
+        let whole = *self.shared.whole.read();
         let woken = self.shared.schedule.lock().leave(self.call, whole, || self.shared.uptime());
         for wake in woken {
             wake();
