@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use ::metrics::{Access, AuditSample, DiskSample, Metrics, Own, PoolSample, Ready, RunsSample, Sample};
+use ::metrics::{Access, AuditSample, DiskSample, Metrics, Own, PoolSample, Ready, RunsSample, Sample, TenantSample};
 use anomaly::Alerts;
 use anyhow::Context as _;
 use audit::{Event, Kind};
@@ -178,7 +178,30 @@ impl Source {
             open_files: open_files().unwrap_or_default(),
             processes: processes.sum::<usize>() as u64,
             egress_open: egress.map(|egress| egress.view().counts().open).sum(),
+            tenants: self.tenants(),
         }
+    }
+
+    /// Returns the bounds of the policy's tenants. Principals that are tenants by themselves would make labels without end.
+    fn tenants(&self) -> Vec<TenantSample> {
+        let policy = self.gateway.policy();
+        if policy.tenants().is_empty() {
+            return Vec::new();
+        }
+        let report = self.runs.launcher.tenancy().report(&self.runs.used_by_principal(), None).into_iter();
+        let named = report.filter(|of| policy.tenants().named().any(|(name, _)| name == of.tenant));
+        named
+            .flat_map(|of| {
+                let bounded = of.used.into_iter().filter_map(move |(resource, used)| {
+                    Some((resource, used, of.bounds.of(resource)?))
+                });
+                bounded.map(move |(resource, used, limit)| TenantSample {
+                    tenant: of.tenant.clone(),
+                    bound: resource.key(),
+                    used: ratio(used, limit),
+                })
+            })
+            .collect()
     }
 
     fn pool(&self) -> BTreeMap<String, PoolSample> {
@@ -206,6 +229,16 @@ impl Source {
             index_lag: head.saturating_sub(indexed),
             unsigned: head.saturating_sub(signed),
         }
+    }
+}
+
+/// Returns the part of a bound that is used. A use that is not known, and any of a bound of nothing, is all of it.
+#[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+fn ratio(used: Option<u64>, limit: u64) -> f64 {
+    match used {
+        Some(0) => 0.0,
+        Some(used) if limit > 0 => used as f64 / limit as f64,
+        _ => 1.0,
     }
 }
 

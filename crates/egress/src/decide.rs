@@ -9,6 +9,7 @@ use audit::Event;
 use egress_rules::{Decision, Destination, HostName, Narrowed, Scheme, SecretName, Source, Verdict};
 use model_usage::Who;
 use parking_lot::Mutex;
+use tenants::Exceeded;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -133,8 +134,21 @@ impl State {
         let rules = self.control.rules();
         let companion = || self.of_companion(&begun.destination, begun.port);
         let companion = (begun.by == Opener::Program).then(companion).flatten();
+        let is_companion = companion.is_some();
         let verdict = companion.unwrap_or_else(|| rules.decide(&begun.destination, begun.port));
         let is_open = verdict.decision != Decision::Deny;
+        let tenancy = &self.outside.shared().tenancy;
+        if is_open
+            && !is_companion
+            && let Err(exceeded) = tenancy.connection(&self.own.who.principal)
+        {
+            return Verdict {
+                decision: Decision::Deny,
+                rule: "egress: tenant".to_owned(),
+                words: sentence(&exceeded),
+                ..verdict
+            };
+        }
         if is_open && begun.by == Opener::HostLane && verdict.scheme == Scheme::Http {
             let words = "The rule for this host is for plain HTTP, and this operation goes over https. It needs a rule with the \
                          scheme `https` or `git`.";
@@ -189,8 +203,12 @@ impl State {
         self.control.rules().max_bytes().map(|most| most.saturating_sub(used))
     }
 
-    pub(crate) fn moved(&self, bytes: u64) {
+    /// Counts the bytes of a connection that has ended. Those to companions stay on the host, and are none of the tenant's traffic.
+    pub(crate) fn moved(&self, bytes: u64, is_companion: bool) {
         self.table.lock().add(bytes);
+        if !is_companion {
+            self.outside.shared().tenancy.moved(&self.own.who.principal, bytes);
+        }
     }
 
     /// Counts a refusal, and puts it on record if it is the first of its minute.
@@ -235,4 +253,11 @@ impl State {
         self.recording.close();
         self.recording.wait().await;
     }
+}
+
+/// Returns the refusal as a sentence, for an agent.
+fn sentence(exceeded: &Exceeded) -> String {
+    let text = exceeded.to_string();
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

@@ -26,6 +26,9 @@ impl Metrics {
             Kind::EscalationAttempt => {
                 self.escalations.inc();
             }
+            Kind::RunRefused => {
+                self.refused_runs.inc_by(number(event, "count").max(1));
+            }
             Kind::WorkerEvent => {
                 let state = closed(text(event, "event"), &EVENTS);
                 self.workers.get_or_create(&State { state }).inc();

@@ -25,6 +25,17 @@ pub struct Sample {
     pub processes: u64,
     /// Connections of runs that are open or being decided about.
     pub egress_open: u64,
+    pub tenants: Vec<TenantSample>,
+}
+
+/// A bound of a tenant of the policy.
+#[derive(Debug, Clone)]
+pub struct TenantSample {
+    pub tenant: String,
+    /// Key of the bound.
+    pub bound: &'static str,
+    /// Part that is used, where 1 is all.
+    pub used: f64,
 }
 
 /// Runs that have not ended, by state.

@@ -159,6 +159,7 @@ impl Runs {
                 format!("workspace.managed.workspace_id: run {user} uses it: stop it first"),
             ));
         }
+        self.check_tenant(&living, &run.record.borrow())?;
         if let Workspace::Base { base } = run.spec().workspace {
             self.begin_on(base, principal)?;
         }

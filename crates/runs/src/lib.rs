@@ -42,6 +42,7 @@ mod shown_token;
 pub mod stored;
 mod target;
 mod task;
+mod tenants;
 #[doc(hidden)]
 pub mod testing;
 mod token;
@@ -62,7 +63,7 @@ pub use deny_list::HarnessOnBind;
 pub use directories::Directories;
 pub use executor::root_layer::shown as shown_of_root;
 pub use launch::pool::{Pool, PoolEntry};
-pub use launch::{ColdStarts, Launcher, RemoteClones, Turns};
+pub use launch::{ColdStarts, Launcher, RemoteClones};
 pub use linked::linked as linked_repository;
 pub use on_base::no_such_base;
 pub use reattach::TakenOver;

@@ -218,7 +218,7 @@ mod tests {
             (Tenants::DEFAULT.to_owned(), Tenant { principals: Vec::new(), bounds: default }),
         ]));
         let tenants = Arc::new(tenants);
-        Tenancy::open(&directory.path().join("traffic.json"), move || Arc::clone(&tenants))
+        Tenancy::open(&directory.path().join("tenants.json"), move || Arc::clone(&tenants))
     }
 
     fn amounts(runs: u64, memory_mib: u64) -> Amounts {
@@ -299,7 +299,7 @@ mod tests {
         assert!(refused.to_string().contains("have moved 2 of at most 2 MiB of this day"), "{refused}");
         tenancy.connection("uid:2").unwrap();
         assert!(tenancy.write());
-        std::fs::write(directory.path().join("traffic.json"), "torn").unwrap();
+        std::fs::write(directory.path().join("tenants.json"), "torn").unwrap();
         let tenancy = self::tenancy(&directory, own, Bounds::default());
         let refused = tenancy.connection("uid:13").unwrap_err();
         assert!(refused.to_string().contains("is not known"), "{refused}");

@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn counts_outlive_the_daemon_and_end_with_their_day() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("traffic.json");
+        let path = directory.path().join("tenants.json");
         let (noon, later) = (at("2026-03-01T12:00:00Z"), at("2026-03-02T00:00:00Z"));
         let traffic = Traffic::open(&path, noon);
         traffic.add("a", 5, noon);
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn counts_that_cannot_be_read_are_unknown_until_the_day_is_over_and_stay_on_the_disk() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("traffic.json");
+        let path = directory.path().join("tenants.json");
         std::fs::write(&path, "{\"day\":").unwrap();
         let (noon, later) = (at("2026-03-01T12:00:00Z"), at("2026-03-02T00:00:01Z"));
         let traffic = Traffic::open(&path, noon);
@@ -193,7 +193,7 @@ mod tests {
     fn principals_beyond_the_most_share_a_count() {
         let directory = tempfile::tempdir().unwrap();
         let now = at("2026-03-01T12:00:00Z");
-        let traffic = Traffic::open(&directory.path().join("traffic.json"), now);
+        let traffic = Traffic::open(&directory.path().join("tenants.json"), now);
         for number in 0..MOST {
             traffic.add(&format!("p{number}"), 1, now);
         }

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use crate::record::{
     ColdBecause, LaunchFingerprint, Layer, Limits, Ownership, Place, Record, Started, Workspace,
 };
+use admission::FairTurns;
 use companions::Requested;
 use containers::{
     Boundary, ContainerId, ContainerName, ContainerSpec, Engine, EngineFacts, EtcFiles, Hardening,
@@ -37,6 +38,7 @@ use operations::{Environment, Reason};
 use policy::Profile;
 use refusal::Refusal;
 use run_files::GuestBinary;
+use ::tenants::Tenancy;
 use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
@@ -56,8 +58,7 @@ use pool::Pool;
 pub use remote::RemoteClones;
 use root::NewRoot;
 use source::Source;
-pub use turns::Turns;
-use turns::in_turn;
+use turns::{in_turn, turn_of};
 
 /// Advice to an operator about an image that is missing.
 const MISSING: &str = "an operator imports it with `coffer image import FILE NAME`, or builds it with `coffer image build DIRECTORY NAME`";
@@ -103,7 +104,7 @@ pub struct Launcher {
     /// Limits how many launches make directories of runs, or unmount them, at the same time.
     ///
     /// Each of a hundred threads would wait for the same disk or the same lock of the kernel, and keep memory in use.
-    pub making: Turns,
+    pub making: FairTurns,
     pub starting: ColdStarts,
     pub way_out: WayOut,
     pub remote_clones: RemoteClones,
@@ -147,6 +148,15 @@ impl Launcher {
                 Err(refusal)
             }
         }
+    }
+
+    pub fn tenancy(&self) -> &Arc<Tenancy> {
+        &self.way_out.outside.shared().tenancy
+    }
+
+    /// Returns the tenant of a run. Tenants share turns evenly.
+    pub(crate) fn tenant_of(&self, record: &Record) -> String {
+        self.tenancy().tenant_of(&record.spec.principal)
     }
 
     /// Removes everything that a launch made.
@@ -260,7 +270,7 @@ impl Launcher {
         resources: &mut RunResources,
     ) -> Result<(Opened, Option<Layer>), Refusal> {
         // A clone may take minutes. It takes no turn, so that other launches do not wait for it.
-        let _turn = if is_clone(record) { None } else { Some(self.making.wait().await?) };
+        let _turn = if is_clone(record) { None } else { Some(turn_of(&self.making, &self.tenant_of(record)).await?) };
         let run = record.id.to_string();
         let pkg = match &record.spec.pkg_path {
             Some(path) => {
@@ -309,7 +319,7 @@ impl Launcher {
         resources: &mut RunResources,
     ) -> Result<Contained, Refusal> {
         let first = self.starting.first(image.id()).await?;
-        let turn = self.starting.turns.wait().await?;
+        let turn = turn_of(&self.starting.turns, &self.tenant_of(record)).await?;
         let launch = self.cold_steps(record, wanted, principal, image, shown, resources);
         let contained = in_turn(turn, launch).await?;
         first.started();
